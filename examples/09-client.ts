@@ -1,12 +1,12 @@
 // A client for a remote server: 09-client.ts http://127.0.0.1:8080 "Count to five". It starts a detached run and
 // follows it to its end, across lost connections. Asked for permission, it allows only the tool `read`.
-import { GantryClient, GantryError, SessionPage, type WatchedEvent } from "gantry/client";
+import { GantryClient, ApiError, SessionMirror, type WatchedEvent } from "gantry/client";
 
 const [url = "http://127.0.0.1:8080", message = "Which files are here?"] = process.argv.slice(2);
 const key = process.env.GANTRY_KEY;
 // The headers that `server.required_headers` requires.
 const client = new GantryClient({ url, headers: key ? { Authorization: `Bearer ${key}` } : {} });
-const page = new SessionPage();
+const page = new SessionMirror();
 
 function show(event: WatchedEvent): void {
   page.apply(event);
@@ -31,7 +31,7 @@ try {
   const { state, usage } = await client.runs.get(run_id);
   console.log(`\n${state}: ${page.messages.length} messages, ${usage.total_tokens} tokens`);
 } catch (error) {
-  if (!(error instanceof GantryError)) throw error;
+  if (!(error instanceof ApiError)) throw error;
   console.log(`${error.status} ${error.code}: ${error.message}`);
   process.exitCode = 1;
 }

@@ -8,7 +8,7 @@ import {
 } from "../acp-shared/index.js";
 import { isOverLimit, type QueuedMessage, type Outbox } from "./outbox.js";
 import type { SocketOutlet } from "./socket.js";
-import { SseStream } from "./stream.js";
+import { SseOutbox } from "./stream.js";
 
 export interface ClientConnectionOptions {
   /** Unguessable id of the connection. */
@@ -43,7 +43,7 @@ export class ClientConnection implements Sink {
   readonly #server: AcpServer;
   readonly #options: ClientConnectionOptions;
   /** Streams by session id; the connection's own stream has the key undefined. */
-  readonly #streams = new Map<string | undefined, SseStream>();
+  readonly #streams = new Map<string | undefined, SseOutbox>();
   #undelivered: QueuedMessage[] = [];
   #undeliveredBytes = 0;
   /** Called when a stream or socket opens. */
@@ -115,7 +115,7 @@ export class ClientConnection implements Sink {
   /** Opens the stream of a session or of the connection; replaces an older one. */
   attach(sessionId: string | undefined, response: ServerResponse, onEnd: () => void): void {
     const before = this.#streams.get(sessionId);
-    const stream: SseStream = new SseStream(response, this.#options.heartbeatMs, {
+    const stream: SseOutbox = new SseOutbox(response, this.#options.heartbeatMs, {
       onClosed: (unsent) => {
         onEnd();
         if (this.#streams.get(sessionId) === stream) this.#streams.delete(sessionId);

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { isJsonType } from "gantry/http";
 import type Koa from "koa";
-import { METHODS, parseFrame, sessionIdOf, type Frame } from "../acp-shared/index.js";
+import { METHODS, parseFrame, sessionIdOf, type ClientFrame } from "../acp-shared/index.js";
 import { readText } from "./body.js";
 import type { ClientConnection } from "./client-connection.js";
 import {
@@ -86,7 +86,7 @@ function sessionOf(request: IncomingMessage): string | undefined {
 async function readFrame(
   request: IncomingMessage,
   options: AcpHttpOptions,
-): Promise<Exclude<Frame, { kind: "invalid" }>> {
+): Promise<Exclude<ClientFrame, { kind: "invalid" }>> {
   const frame = parseFrame(await readText(request, options.maxBodyBytes), options.jsonDepth);
   if (frame.kind === "invalid") throw badMessage(frame.answer);
   return frame;
@@ -94,7 +94,7 @@ async function readFrame(
 
 function forward(
   client: ClientConnection,
-  frame: Exclude<Frame, { kind: "invalid" }>,
+  frame: Exclude<ClientFrame, { kind: "invalid" }>,
   sessionId: string | undefined,
 ): void {
   const named = "params" in frame ? sessionIdOf(frame.params) : undefined;
@@ -104,7 +104,7 @@ function forward(
   client.acp.receiveFrame(frame, sessionId);
 }
 
-async function initialize(context: Koa.Context, clients: Clients, frame: Frame): Promise<void> {
+async function initialize(context: Koa.Context, clients: Clients, frame: ClientFrame): Promise<void> {
   if (frame.kind !== "request" || frame.method !== METHODS.initialize) throw missingConnection();
   const client = clients.open(context.req.socket.remoteAddress ?? "");
   const answer = await client.acp.call(frame);

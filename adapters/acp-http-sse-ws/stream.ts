@@ -9,7 +9,7 @@ export interface StreamEvents {
   onOverflow(): void;
 }
 
-export class SseStream extends Outbox {
+export class SseOutbox extends Outbox {
   readonly #response: ServerResponse;
   readonly #heartbeat: NodeJS.Timeout;
   readonly #events: StreamEvents;

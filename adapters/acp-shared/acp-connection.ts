@@ -3,7 +3,7 @@ import type { Session } from "gantry";
 import { ClientSessions } from "./client-sessions.js";
 import { Dispatcher, type RequestContext, type Sink } from "./dispatcher.js";
 import { invalidParams, RpcError } from "./errors.js";
-import type { Frame } from "./frames.js";
+import type { ClientFrame } from "./frames.js";
 import type { ClientFacts, ConnectionParts } from "./open-sessions.js";
 import { readInitialize, readParams, readString, type Initialize } from "./params.js";
 import { resolveProfile, type ClientProfile } from "./profile.js";
@@ -83,12 +83,12 @@ export class AcpConnection implements ClientFacts {
   }
 
   /** Handles one parsed frame; `sessionId` is the id from the transport, if it has one. */
-  receiveFrame(frame: Frame, sessionId?: string): void {
+  receiveFrame(frame: ClientFrame, sessionId?: string): void {
     this.#dispatcher.receiveFrame(frame, sessionId);
   }
 
   /** Handles a request and returns the answer instead of sending it to the sink. */
-  call(frame: Extract<Frame, { kind: "request" }>): Promise<ResponseMessage> {
+  call(frame: Extract<ClientFrame, { kind: "request" }>): Promise<ResponseMessage> {
     return this.#dispatcher.call(frame);
   }
 

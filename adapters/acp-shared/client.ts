@@ -1,5 +1,5 @@
 import { isRecord } from "gantry/plugin";
-import type { CallOptions, Dispatcher } from "./dispatcher.js";
+import type { ClientRequestOptions, Dispatcher } from "./dispatcher.js";
 import { RpcError } from "./errors.js";
 import { CLIENT_METHODS, CODES, type PermissionOption, type PermissionOutcome, type ToolCallFields } from "./wire.js";
 
@@ -19,15 +19,15 @@ export interface AcpClient {
    * Reads a file from the client, including unsaved changes. `path` is absolute; `line` starts at 1; `limit` counts
    * lines.
    */
-  readTextFile(file: { path: string; line?: number; limit?: number }, options?: CallOptions): Promise<string>;
-  writeTextFile(file: { path: string; content: string }, options?: CallOptions): Promise<void>;
+  readTextFile(file: { path: string; line?: number; limit?: number }, options?: ClientRequestOptions): Promise<string>;
+  writeTextFile(file: { path: string; content: string }, options?: ClientRequestOptions): Promise<void>;
   /** Whether the client has answered a permission request with "method not found". */
   readonly lacksPermissions: boolean;
   /** Asks the client's user for permission. */
   requestPermission(
     toolCall: ToolCallFields,
     permissions: readonly PermissionOption[],
-    options?: CallOptions,
+    options?: ClientRequestOptions,
   ): Promise<PermissionOutcome>;
 }
 
@@ -55,20 +55,23 @@ export class ConnectionClient implements AcpClient {
     return this.#shared.lacksPermissions;
   }
 
-  async readTextFile(file: { path: string; line?: number; limit?: number }, options?: CallOptions): Promise<string> {
+  async readTextFile(
+    file: { path: string; line?: number; limit?: number },
+    options?: ClientRequestOptions,
+  ): Promise<string> {
     const result = await this.#call(CLIENT_METHODS.readTextFile, { ...file }, options);
     if (!isRecord(result) || typeof result.content !== "string") throw badAnswer(CLIENT_METHODS.readTextFile);
     return result.content;
   }
 
-  async writeTextFile(file: { path: string; content: string }, options?: CallOptions): Promise<void> {
+  async writeTextFile(file: { path: string; content: string }, options?: ClientRequestOptions): Promise<void> {
     await this.#call(CLIENT_METHODS.writeTextFile, { ...file }, options);
   }
 
   async requestPermission(
     toolCall: ToolCallFields,
     permissions: readonly PermissionOption[],
-    options?: CallOptions,
+    options?: ClientRequestOptions,
   ): Promise<PermissionOutcome> {
     const result = await this.#call(
       CLIENT_METHODS.requestPermission,
@@ -91,7 +94,7 @@ export class ConnectionClient implements AcpClient {
     throw badAnswer(CLIENT_METHODS.requestPermission);
   }
 
-  #call(method: string, params: Record<string, unknown>, options: CallOptions | undefined): Promise<unknown> {
+  #call(method: string, params: Record<string, unknown>, options: ClientRequestOptions | undefined): Promise<unknown> {
     return this.#dispatcher.request(method, { sessionId: this.sessionId, ...params }, options);
   }
 }

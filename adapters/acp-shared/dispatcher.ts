@@ -1,7 +1,7 @@
 import type { Logger } from "gantry";
 import { isRecord } from "gantry/plugin";
 import { requestCancelled, RpcError, toRpcError } from "./errors.js";
-import { parseFrame, type Frame } from "./frames.js";
+import { parseFrame, type ClientFrame } from "./frames.js";
 import {
   CODES,
   METHODS,
@@ -44,7 +44,7 @@ export interface Handlers {
 }
 
 /** A request to the client. */
-export interface CallOptions {
+export interface ClientRequestOptions {
   /** Its abort cancels the request at the client and rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
   /** Timeout in ms; default 30,000. */
@@ -93,7 +93,7 @@ export class Dispatcher {
   }
 
   /** Handles one frame. `sessionId`: the session of the frame according to the transport. */
-  receiveFrame(frame: Frame, sessionId?: string): void {
+  receiveFrame(frame: ClientFrame, sessionId?: string): void {
     if (this.#closing.signal.aborted) return;
     switch (frame.kind) {
       case "invalid":
@@ -119,7 +119,7 @@ export class Dispatcher {
   }
 
   /** Handles a request and returns the answer instead of sending it to the sink. */
-  async call(frame: Extract<Frame, { kind: "request" }>): Promise<ResponseMessage> {
+  async call(frame: Extract<ClientFrame, { kind: "request" }>): Promise<ResponseMessage> {
     let answer: ResponseMessage | undefined;
     this.#unanswered += 1;
     await this.#answer(frame, (message) => (answer = message));
@@ -128,7 +128,7 @@ export class Dispatcher {
   }
 
   /** Sends a request to the client. Rejects with `RpcError` if it refuses, does not answer in time, or disconnects. */
-  request(method: string, params: unknown, options: CallOptions = {}): Promise<unknown> {
+  request(method: string, params: unknown, options: ClientRequestOptions = {}): Promise<unknown> {
     const { signal, timeoutMs = CALL_TIMEOUT_MS } = options;
     if (this.#closing.signal.aborted) return Promise.reject(new RpcError(CODES.internal, "the client is gone"));
     if (signal?.aborted) return Promise.reject(asError(signal.reason));
@@ -194,7 +194,10 @@ export class Dispatcher {
   }
 
   /** Never rejects. */
-  async #answer(frame: Extract<Frame, { kind: "request" }>, respond: (answer: ResponseMessage) => void): Promise<void> {
+  async #answer(
+    frame: Extract<ClientFrame, { kind: "request" }>,
+    respond: (answer: ResponseMessage) => void,
+  ): Promise<void> {
     const { id, method } = frame;
     const controller = new AbortController();
     const key = keyOf(id);

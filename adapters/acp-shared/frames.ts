@@ -2,7 +2,7 @@ import { isRecord, JsonDepthError, parseJson } from "gantry/plugin";
 import { CODES, type ErrorObject, type RequestId, type ResponseMessage } from "./wire.js";
 
 /** A client's message with a checked envelope. */
-export type Frame =
+export type ClientFrame =
   | { kind: "request"; id: RequestId; method: string; params: unknown }
   | { kind: "notification"; method: string; params: unknown }
   | { kind: "response"; id: RequestId; result: unknown }
@@ -16,7 +16,7 @@ export function refusal(code: number, message: string, id: RequestId = null): Re
 }
 
 /** Parses a text frame. JSON deeper than `maxDepth` is invalid. */
-export function parseFrame(text: string, maxDepth: number): Frame {
+export function parseFrame(text: string, maxDepth: number): ClientFrame {
   let value: unknown;
   try {
     value = parseJson(text, maxDepth);
@@ -29,7 +29,7 @@ export function parseFrame(text: string, maxDepth: number): Frame {
 }
 
 /** Checks the envelope of a parsed message. */
-export function readFrame(value: unknown): Frame {
+export function readFrame(value: unknown): ClientFrame {
   if (Array.isArray(value)) return invalid("batches are not supported");
   if (!isRecord(value)) return invalid("expected an object");
   const has = (key: string) => Object.hasOwn(value, key);
@@ -58,7 +58,7 @@ export function readFrame(value: unknown): Frame {
   };
 }
 
-function invalid(why: string, id: RequestId = null): Frame {
+function invalid(why: string, id: RequestId = null): ClientFrame {
   return { kind: "invalid", answer: refusal(CODES.invalidRequest, `invalid request: ${why}`, id) };
 }
 

@@ -1,8 +1,8 @@
 export { acpClient, type AcpClient } from "./client.js";
 export { AcpConnection } from "./acp-connection.js";
-export { sessionIdOf, type CallOptions, type Sink } from "./dispatcher.js";
+export { sessionIdOf, type ClientRequestOptions, type Sink } from "./dispatcher.js";
 export { RpcError } from "./errors.js";
-export { parseFrame, readFrame, refusal, type Frame } from "./frames.js";
+export { parseFrame, readFrame, refusal, type ClientFrame } from "./frames.js";
 export { ACP_DEFAULTS, acpEntries, acpLimits, type AcpOptions, type AuthMethod } from "./options.js";
 export { AcpServer } from "./acp-server.js";
 export {

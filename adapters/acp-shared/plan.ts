@@ -1,6 +1,6 @@
 import { isRecord, type PlanEntry as Planned } from "gantry/plugin";
 import { escapeInvisible } from "./printable-line.js";
-import type { PlanEntry, SessionUpdate } from "./wire.js";
+import type { AcpPlanEntry, SessionUpdate } from "./wire.js";
 
 /** The tool that maintains the todo list. */
 const TOOL = "todowrite";
@@ -22,7 +22,7 @@ export function planOf(name: string, input: unknown): PlanUpdate | undefined {
 
 /** Converts a plan to an ACP update. */
 export function planUpdate(planned: readonly Planned[]): PlanUpdate {
-  const entries = planned.map(({ content, status }): PlanEntry => ({
+  const entries = planned.map(({ content, status }): AcpPlanEntry => ({
     content: escapeInvisible(content),
     priority: "medium",
     status,

@@ -14,7 +14,7 @@ import { promptResult, retryThought, textBlock, updatesOf, usageUpdate } from ".
 import { escapeInvisible } from "./printable-line.js";
 import { CODES, type Profile, type PromptResult, type SessionUpdate } from "./wire.js";
 
-export interface PromptParts {
+export interface ParsedPrompt {
   agent: Agent;
   logger: Logger;
   profile: Profile;
@@ -51,7 +51,7 @@ const REQUEST_ERRORS: ReadonlySet<string> = new Set([
 ]);
 
 /** Runs one prompt to its end. Sends nothing after the turn is answered. */
-export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptResult> {
+export async function runPrompt(turn: Turn, parts: ParsedPrompt): Promise<PromptResult> {
   const { agent, session, open, input, profile, logger, client } = parts;
   const send = (update: SessionUpdate) => {
     if (!turn.answered) parts.send(update);
@@ -132,7 +132,7 @@ async function askOwnClient(
   request: AskRequest,
   signal: AbortSignal,
   reportedCalls: ReportedCalls,
-  { client, profile }: PromptParts,
+  { client, profile }: ParsedPrompt,
 ): Promise<AskReply> {
   const { callId, kind } = request;
   reportedCalls.markAsked(callId);
@@ -157,7 +157,7 @@ async function forward(
   send: (update: SessionUpdate) => void,
   reportedCalls: ReportedCalls,
   outputStream: ToolOutputStream,
-  { profile, compaction, editor, ready }: PromptParts,
+  { profile, compaction, editor, ready }: ParsedPrompt,
 ): Promise<boolean> {
   const cancelled = new Promise<void>((resolve) => {
     if (turn.cancelled) resolve();

@@ -19,7 +19,7 @@ interface Entry {
 }
 
 /** Result of `session/list`. */
-export interface SessionList {
+export interface SessionListResult {
   sessions: Entry[];
   nextCursor?: string;
 }
@@ -28,7 +28,7 @@ export interface SessionList {
  * A page of sessions, newest first. In the `spec` profile the first page returns an empty cursor, which requests page
  * 2.
  */
-export async function listSessions(agent: Agent, raw: unknown, profile: Profile): Promise<SessionList> {
+export async function listSessions(agent: Agent, raw: unknown, profile: Profile): Promise<SessionListResult> {
   const params = readParams(raw);
   const cwd = optionalString(params, "cwd");
   const cursor = optionalString(params, "cursor");

@@ -92,7 +92,7 @@ export interface ToolCallFields {
   rawOutput?: unknown;
 }
 
-export interface PlanEntry {
+export interface AcpPlanEntry {
   content: string;
   priority: "medium";
   status: "pending" | "in_progress" | "completed";
@@ -133,7 +133,7 @@ export type SessionUpdate =
     }
   | ({ sessionUpdate: "tool_call"; title: string } & ToolCallFields)
   | ({ sessionUpdate: "tool_call_update" } & ToolCallFields)
-  | { sessionUpdate: "plan"; entries: PlanEntry[] }
+  | { sessionUpdate: "plan"; entries: AcpPlanEntry[] }
   | { sessionUpdate: "usage_update"; used: number; size: number; cost: { amount: number; currency: "USD" } }
   | { sessionUpdate: "config_option_update"; configOptions: SelectOption[] }
   | { sessionUpdate: "current_mode_update"; currentModeId: string }

@@ -10,7 +10,7 @@ import {
   type Sink,
 } from "../acp-shared/index.js";
 import { lineTooLong, notUtf8 } from "./errors.js";
-import { LineSplitter, type Line } from "./lines.js";
+import { LineSplitter, type InputLine } from "./lines.js";
 import { outputTo, takeStdout, type Output } from "./stdout.js";
 
 /** Streams to use instead of the process's own. */
@@ -115,7 +115,7 @@ class StdioConnection extends ListeningBase implements Sink {
     void this.stop(late.signal).finally(() => clearTimeout(timer));
   };
 
-  #take(line: Line): void {
+  #take(line: InputLine): void {
     if ("text" in line) this.#connection.receive(line.text);
     else this.send(line.fault === "too_long" ? lineTooLong(this.#frameBytes) : notUtf8());
   }

@@ -1,7 +1,7 @@
 import { LINE_FEED } from "./wire.js";
 
 /** A line of a stream, or the fault of a line that is too long or not UTF-8. */
-export type Line = { text: string } | { fault: "too_long" | "not_utf8" };
+export type InputLine = { text: string } | { fault: "too_long" | "not_utf8" };
 
 /** Splits bytes into lines. A line over `maxBytes` is discarded while it arrives and is never held in memory. */
 export class LineSplitter {
@@ -16,7 +16,7 @@ export class LineSplitter {
   }
 
   /** The lines that end in this chunk, without empty ones. */
-  *push(chunk: Buffer): Generator<Line> {
+  *push(chunk: Buffer): Generator<InputLine> {
     let start = 0;
     for (let end = chunk.indexOf(LINE_FEED); end !== -1; end = chunk.indexOf(LINE_FEED, start)) {
       this.#add(chunk.subarray(start, end));
@@ -27,7 +27,7 @@ export class LineSplitter {
   }
 
   /** The last line, if the stream ended without a line feed. */
-  *end(): Generator<Line> {
+  *end(): Generator<InputLine> {
     yield* this.#take();
   }
 
@@ -40,7 +40,7 @@ export class LineSplitter {
     } else this.#pieces.push(piece);
   }
 
-  *#take(): Generator<Line> {
+  *#take(): Generator<InputLine> {
     const { length } = this.#pieces;
     const bytes = length === 1 ? this.#pieces[0]! : Buffer.concat(this.#pieces);
     const tooLong = this.#skipping;

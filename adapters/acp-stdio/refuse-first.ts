@@ -1,6 +1,6 @@
 import type { Readable, Writable } from "node:stream";
 import { CODES, parseFrame, refusal, type RequestId } from "../acp-shared/index.js";
-import { LineSplitter, type Line } from "./lines.js";
+import { LineSplitter, type InputLine } from "./lines.js";
 
 /** Maximum wait for the first request, in ms. A client that started this process sends it at once. */
 const FIRST_REQUEST_TIMEOUT_MS = 5_000;
@@ -30,7 +30,7 @@ export async function refuseFirstRequest(
 function firstRequest(input: Readable): Promise<RequestId | undefined> {
   const lines = new LineSplitter(MAX_LINE_BYTES);
   return new Promise((resolve) => {
-    const take = (newLines: Iterable<Line>) => {
+    const take = (newLines: Iterable<InputLine>) => {
       for (const line of newLines) {
         if (!("text" in line)) continue;
         const frame = parseFrame(line.text, MAX_DEPTH);

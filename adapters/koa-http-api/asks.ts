@@ -6,7 +6,7 @@ import { HttpError } from "./errors.js";
 import { Fields, invalidField } from "./fields.js";
 import { pathId } from "./path-id.js";
 import { requirePerson } from "./person.js";
-import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
+import { MAX_PAGE_SIZE, PAGE_SIZE, QueryParameters } from "./query.js";
 import { AnswerRequest, type Ask, type AskClosed, type AskList } from "./shapes.js";
 import { wireAsk } from "./wire-live.js";
 
@@ -34,7 +34,7 @@ export class PollingClients {
 
 /** `GET /api/asks`. */
 export async function listAsks(ctx: Context, { agent }: Parts, polling: PollingClients): Promise<void> {
-  const query = new Query(ctx);
+  const query = new QueryParameters(ctx);
   if (query.oneOf("can_answer", ["true", "false"]) === "true") polling.polled();
   const before = query.text("before");
   const place = before === undefined ? undefined : await agent.asks.get(before);

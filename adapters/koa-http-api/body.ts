@@ -4,7 +4,7 @@ import { isRecord } from "gantry/plugin";
 import { gatheredBody } from "gantry/http";
 import { HttpError, INVALID_BODY } from "./errors.js";
 
-export interface BodyLimits {
+export interface RequestBodyLimits {
   maxBodyBytes: number;
   jsonDepth: number;
 }
@@ -13,10 +13,10 @@ const JSON_TYPE = "application/json";
 
 /** Reads request bodies as JSON; ignores their content type. */
 export class BodyReader {
-  readonly #limits: BodyLimits;
+  readonly #limits: RequestBodyLimits;
   readonly #parser: Middleware;
 
-  constructor(limits: BodyLimits) {
+  constructor(limits: RequestBodyLimits) {
     this.#limits = limits;
     // All options are set: a bundled parser applies no defaults.
     this.#parser = koaBody({

@@ -1,7 +1,7 @@
 import type { Context } from "koa";
 import type { WatchEvent } from "gantry";
 import type { ApiParts } from "./api.js";
-import { Query } from "./query.js";
+import { QueryParameters } from "./query.js";
 import { anySignal } from "./signals.js";
 import { frame, SseStream } from "./sse.js";
 import type { StreamLimiter } from "./streams.js";
@@ -14,7 +14,7 @@ export async function serveEvents(
   { agent, options, stopping }: ApiParts,
   streams: StreamLimiter,
 ) {
-  const query = new Query(ctx);
+  const query = new QueryParameters(ctx);
   // HEAD is answered like GET, but does not wait for events.
   const follow = query.oneOf("follow", ["true", "false"]) !== "false" && ctx.method !== "HEAD";
   const gone = new AbortController();

@@ -2,7 +2,7 @@ import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./head
 import type { ShapeName } from "./openapi-shapes.js";
 import { RunState, type SESSION_EVENTS } from "./shapes.js";
 
-export interface Answer {
+export interface ResponseDescription {
   /**
    * Shapes of the body; `Failure` for errors. Undefined if the answer has `events`, or is described by `about` alone.
    */
@@ -29,7 +29,7 @@ export interface Operation {
   about: string;
   parameters?: readonly Parameter[];
   body?: ShapeName;
-  answers: Readonly<Record<number, Answer>>;
+  answers: Readonly<Record<number, ResponseDescription>>;
 }
 
 const text = { type: "string" };
@@ -48,8 +48,8 @@ export const HEADERS = {
   "Retry-After": { schema: integerFrom(1), about: "Seconds to wait before the next request" },
 } as const;
 
-const success = (about: string, ...names: ShapeName[]): Answer => ({ about, shapes: names });
-const failure = (about: string, ...headers: (keyof typeof HEADERS)[]): Answer => ({
+const success = (about: string, ...names: ShapeName[]): ResponseDescription => ({ about, shapes: names });
+const failure = (about: string, ...headers: (keyof typeof HEADERS)[]): ResponseDescription => ({
   about,
   shapes: ["Failure"],
   headers,

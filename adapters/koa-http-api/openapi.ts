@@ -2,7 +2,7 @@ import { toJsonSchemaDefs } from "@valibot/to-json-schema";
 import type { Context } from "koa";
 import { JSON_TYPE } from "./headers.js";
 import { NOTES } from "./openapi-notes.js";
-import { HEADERS, OPERATIONS, type Answer, type Operation } from "./openapi-paths.js";
+import { HEADERS, OPERATIONS, type ResponseDescription, type Operation } from "./openapi-paths.js";
 import { SHAPES } from "./openapi-shapes.js";
 
 const at = (name: string) => `#/components/schemas/${name}`;
@@ -83,7 +83,7 @@ function describeOperation({ id, path, about, parameters = [], body, answers }: 
   };
 }
 
-function describeAnswer({ about, shapes: names, events, headers = [] }: Answer) {
+function describeAnswer({ about, shapes: names, events, headers = [] }: ResponseDescription) {
   const streamed = Object.entries(events ?? {}).map(([event, name]) => ({
     type: "object",
     properties: { event: { const: event }, id: { type: "string" }, data: ref(name) },

@@ -6,7 +6,7 @@ const wrong = (name: string) => new HttpError(400, `invalid query parameter: ${n
 export const PAGE_SIZE = 20;
 export const MAX_PAGE_SIZE = 100;
 /** The query of a request. A repeated parameter is rejected, because one of its values would be ignored. */
-export class Query {
+export class QueryParameters {
   readonly #params: URLSearchParams;
 
   constructor(ctx: Context) {

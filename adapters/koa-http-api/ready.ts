@@ -1,10 +1,10 @@
-import type { NotReady } from "gantry/plugin";
+import type { ReadinessProblem } from "gantry/plugin";
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
-import type { NotReady as NotReadyAnswer, Ready } from "./shapes.js";
+import type { NotReady, Ready } from "./shapes.js";
 
 /** Set by this transport: the agent itself may still be ready. */
-const DRAINING: NotReady = { code: "draining", message: "the server is about to stop" };
+const DRAINING: ReadinessProblem = { code: "draining", message: "the server is about to stop" };
 
 /** `GET /api/ready`: whether a load balancer should send runs to this server. */
 export async function showReadiness(ctx: Context, { agent, stopping }: ApiParts): Promise<void> {
@@ -14,5 +14,5 @@ export async function showReadiness(ctx: Context, { agent, stopping }: ApiParts)
     return;
   }
   ctx.set("Retry-After", "1");
-  send<typeof NotReadyAnswer>(ctx, { error: "not ready", code: "not_ready", status: "not_ready", reasons }, 503);
+  send<typeof NotReady>(ctx, { error: "not ready", code: "not_ready", status: "not_ready", reasons }, 503);
 }

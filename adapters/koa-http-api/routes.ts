@@ -5,7 +5,7 @@ import { send, type ApiParts } from "./api.js";
 import type { PollingClients } from "./asks.js";
 import { BodyReader } from "./body.js";
 import { pathId } from "./path-id.js";
-import { Runs } from "./runs.js";
+import { RunEndpoint } from "./runs.js";
 import type { Health } from "./shapes.js";
 import { StreamLimiter } from "./streams.js";
 
@@ -17,7 +17,7 @@ export function createRouter(parts: ApiParts): Router {
   const streams = new StreamLimiter(parts);
   const idOf = (ctx: Context) => pathId(ctx, SessionNotFoundError);
   const bodies = new BodyReader(parts.options);
-  const runs = new Runs(parts, streams, bodies);
+  const runs = new RunEndpoint(parts, streams, bodies);
   // Rarely used endpoints are loaded with their first request.
   const asks = () => import("./asks.js");
   let polling: PollingClients | undefined;

@@ -4,7 +4,7 @@ import type { RunExtras } from "./run-extras.js";
 import { RunRequest as Shape } from "./shapes.js";
 
 /** The checked body of `POST /api/run`. */
-export interface RunRequest extends RunExtras {
+export interface ParsedRunRequest extends RunExtras {
   message: string;
   provider: string | undefined;
   model: string | undefined;
@@ -31,7 +31,7 @@ const MAX_IGNORED_FIELDS = 10;
 const MAX_IGNORED_CHARACTERS = 64;
 
 /** Checks the body of `POST /api/run`. Throws `HttpError`. */
-export async function readRunRequest(body: Readonly<Record<string, unknown>>): Promise<RunRequest> {
+export async function readRunRequest(body: Readonly<Record<string, unknown>>): Promise<ParsedRunRequest> {
   const fields = new Fields(Shape, body);
   const message = Object.hasOwn(body, "message") && body["message"];
   const attachments = Object.hasOwn(body, "attachments") && body["attachments"];

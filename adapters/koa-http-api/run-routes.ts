@@ -5,14 +5,14 @@ import type { BodyReader } from "./body.js";
 import { HttpError } from "./errors.js";
 import { Fields } from "./fields.js";
 import { pathId } from "./path-id.js";
-import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
+import { MAX_PAGE_SIZE, PAGE_SIZE, QueryParameters } from "./query.js";
 import { RunState, SteerRequest, type Run, type RunList, type SessionRun, type SteerAccepted } from "./shapes.js";
 import { activeRunOf } from "./active-run.js";
 import { wireRun } from "./wire-live.js";
 
 /** `GET /api/runs`. */
 export async function listRuns(ctx: Context, agent: Agent): Promise<void> {
-  const query = new Query(ctx);
+  const query = new QueryParameters(ctx);
   const state = query.oneOf("state", RunState.options);
   const runs = await agent.runs.list({
     limit: Math.min(query.integer("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE),

@@ -5,7 +5,7 @@ import { send, type ApiParts } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { HttpError, isInternal, toRunRefusal } from "./errors.js";
 import type { IdempotentRequest } from "./idempotency.js";
-import { readRunRequest, type RunRequest } from "./run-request.js";
+import { readRunRequest, type ParsedRunRequest } from "./run-request.js";
 import { CANCEL_MS } from "./serving.js";
 import { anySignal } from "./signals.js";
 import { SseStream } from "./sse.js";
@@ -16,7 +16,7 @@ import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./head
 import { wireDone, wireEvent, wireResult } from "./wire.js";
 
 /** `POST /api/run`. */
-export class Runs {
+export class RunEndpoint {
   readonly #parts: ApiParts;
   readonly #bodies: BodyReader;
   readonly #streams: StreamLimiter;
@@ -79,7 +79,7 @@ export class Runs {
 
   /** Returns a running run. For a background run that is queued, returns its stored record. */
   async #start(
-    request: RunRequest,
+    request: ParsedRunRequest,
     queueEvents: QueueEvents | undefined,
     gone: AbortSignal,
     named?: IdempotentRequest,

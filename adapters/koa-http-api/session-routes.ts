@@ -5,7 +5,7 @@ import { send, type ApiParts } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { SESSION_HEADER } from "./headers.js";
 import { resolveProjectFolder } from "./projects.js";
-import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
+import { MAX_PAGE_SIZE, PAGE_SIZE, QueryParameters } from "./query.js";
 import { goneSignal } from "./signals.js";
 import { updateSession } from "./session-update.js";
 import type { CommandList, Deleted, MessageList, ModelList, Session, SessionList } from "./shapes.js";
@@ -22,7 +22,7 @@ export async function listModels(ctx: Context, agent: Agent): Promise<void> {
 
 /** `GET /api/commands`. */
 export async function listCommands(ctx: Context, { agent, options }: ApiParts): Promise<void> {
-  const query = new Query(ctx);
+  const query = new QueryParameters(ctx);
   // Clients in typed languages send unset parameters as "".
   const sessionId = query.text("session_id") || undefined;
   const requestedDir = query.text("project_dir") || undefined;
@@ -33,7 +33,7 @@ export async function listCommands(ctx: Context, { agent, options }: ApiParts): 
 
 /** `GET /api/sessions`. */
 export async function listSessions(ctx: Context, agent: Agent): Promise<void> {
-  const query = new Query(ctx);
+  const query = new QueryParameters(ctx);
   const page = query.integer("page", 1) ?? 1;
   const size = Math.min(query.integer("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE);
   const projectDir = query.text("project_dir") ?? "";
@@ -77,7 +77,7 @@ export async function deleteSession(ctx: Context, id: string, agent: Agent): Pro
 
 /** `GET /api/sessions/{id}/messages`. */
 export async function listMessages(ctx: Context, id: string, agent: Agent): Promise<void> {
-  const query = new Query(ctx);
+  const query = new QueryParameters(ctx);
   const view = query.oneOf("view", ["all", "model"]) ?? "all";
   const limit = query.integer("limit", 1);
   const messages = await agent.sessions.messages(id, {

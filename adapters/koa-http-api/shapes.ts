@@ -323,14 +323,14 @@ export const SESSION_EVENTS = {
 } as const;
 
 /** Tokens and their cost. */
-export type Usage = v.InferOutput<typeof Usage>;
+export type ApiUsage = v.InferOutput<typeof Usage>;
 export type Tokens = v.InferOutput<typeof Tokens>;
 /** The permission mode of a session. */
 export type Mode = v.InferOutput<typeof Mode>;
 /** The reasoning effort of a model. */
 export type Effort = v.InferOutput<typeof Effort>;
 /** The state of a run. */
-export type RunState = v.InferOutput<typeof RunState>;
+export type ApiRunState = v.InferOutput<typeof RunState>;
 export type Failure = v.InferOutput<typeof Failure>;
 /** The answer of `GET /api/health`: the process is alive. */
 export type Health = v.InferOutput<typeof Health>;
@@ -339,44 +339,44 @@ export type Ready = v.InferOutput<typeof Ready>;
 /** The answer of `GET /api/ready` while the server takes no runs, with the reason. */
 export type NotReady = v.InferOutput<typeof NotReady>;
 /** A model with its provider. */
-export type Model = v.InferOutput<typeof Model>;
+export type ApiModel = v.InferOutput<typeof Model>;
 /** A slash command. */
 export type Command = v.InferOutput<typeof Command>;
 /** A session, as lists show it. */
-export type Session = v.InferOutput<typeof Session>;
+export type ApiSession = v.InferOutput<typeof Session>;
 /** A page of sessions. */
 export type SessionList = v.InferOutput<typeof SessionList>;
 /** A part of a message that is more than text. */
 export type ContentPart = v.InferOutput<typeof ContentPart>;
 /** A tool call as the model wrote it. */
-export type ToolCall = v.InferOutput<typeof ToolCall>;
+export type ApiToolCall = v.InferOutput<typeof ToolCall>;
 /** A file before and after a tool changed it. */
-export type Diff = v.InferOutput<typeof Diff>;
+export type ApiDiff = v.InferOutput<typeof Diff>;
 /** A message of a conversation. */
-export type Message = v.InferOutput<typeof Message>;
+export type ApiMessage = v.InferOutput<typeof Message>;
 /** The result of a finished run. */
-export type RunResult = v.InferOutput<typeof RunResult>;
+export type ApiRunResult = v.InferOutput<typeof RunResult>;
 /** A run that continues in the background, or is queued. */
 export type RunAccepted = v.InferOutput<typeof RunAccepted>;
 /** A run as stored. */
-export type Run = v.InferOutput<typeof Run>;
+export type ApiRun = v.InferOutput<typeof Run>;
 /** A question of a run to a user. */
-export type Ask = v.InferOutput<typeof Ask>;
+export type ApiAsk = v.InferOutput<typeof Ask>;
 export type Attachment = v.InferOutput<typeof Attachment>;
 /** The prompt of a run and its options. */
 export type RunRequest = v.InferInput<typeof RunRequest>;
 /** The fields of a session that a client can change. */
-export type SessionChange = v.InferInput<typeof SessionChange>;
+export type ApiSessionChange = v.InferInput<typeof SessionChange>;
 /** The answer to a question: the id of a choice, or a text. */
 export type AnswerRequest = v.InferInput<typeof AnswerRequest>;
 /** An event of a run's stream. */
-export type AgentEvent = v.InferOutput<typeof AgentEvent>;
+export type ApiAgentEvent = v.InferOutput<typeof AgentEvent>;
 /** The last event of the stream of a successful run. */
 export type DoneEvent = v.InferOutput<typeof DoneEvent>;
 /** An entry of a run's todo list. */
-export type PlanEntry = v.InferOutput<typeof PlanEntry>;
+export type ApiPlanEntry = v.InferOutput<typeof PlanEntry>;
 /** A background command of a session. */
-export type ProcessState = v.InferOutput<typeof ProcessState>;
+export type ApiProcessState = v.InferOutput<typeof ProcessState>;
 /** An event of a session's stream; `type` is its name. */
 export type SessionEvent = {
   [Name in keyof typeof SESSION_EVENTS]: { type: Name } & v.InferOutput<(typeof SESSION_EVENTS)[Name]>;

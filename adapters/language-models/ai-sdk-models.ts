@@ -9,10 +9,10 @@ import {
   type ModelUsage,
 } from "gantry/plugin";
 import { complete } from "./catalogue.js";
-import { COMMON_EFFORTS, effortsOf, type Effort } from "./efforts.js";
+import { COMMON_EFFORTS, effortsOf, type RequestedEffort } from "./efforts.js";
 import type { FaultContext } from "./errors.js";
 import { inputOf } from "./files.js";
-import type { CallOptions } from "./language-model.js";
+import type { ModelCallOptions } from "./language-model.js";
 import { answerLimit } from "./limits.js";
 import { PrefixCache, toPrompt } from "./messages.js";
 import type { Settings } from "./options.js";
@@ -27,7 +27,7 @@ import type { WireRequest, OptionalParameter, Wire } from "./wires/wire.js";
 export interface OpenWire {
   readonly wire: Wire;
   /** Sends a request, after `startAfter` has settled. Rejects with any error: of the provider, or of an abort. */
-  ask(asking: WireRequest, options: CallOptions, signal: AbortSignal): Promise<PartSource>;
+  ask(asking: WireRequest, options: ModelCallOptions, signal: AbortSignal): Promise<PartSource>;
 }
 
 /** Base class for models of the AI SDK, independent of who writes the requests and reads the answers. */
@@ -43,7 +43,7 @@ export class AiSdkModels implements ModelProvider {
   readonly #open: () => Promise<OpenWire>;
   readonly #refusals: RejectedParameters;
   /** Effort levels to assume; undefined for packages, which know their own models. */
-  get #common(): readonly Effort[] | undefined {
+  get #common(): readonly RequestedEffort[] | undefined {
     return this.#settings.baseUrl === "" ? undefined : COMMON_EFFORTS;
   }
   /** Created with the first request: the start does not need it. */
@@ -128,7 +128,7 @@ export class AiSdkModels implements ModelProvider {
   async #options(
     wire: Wire,
     asking: WireRequest,
-  ): Promise<{ options: CallOptions; sent: ReadonlySet<OptionalParameter> }> {
+  ): Promise<{ options: ModelCallOptions; sent: ReadonlySet<OptionalParameter> }> {
     const { request, settings, refused, maxTokens } = asking;
     const { model, temperature, tools } = request;
     const input = inputOf(model, wire.input(model, settings));
@@ -136,7 +136,7 @@ export class AiSdkModels implements ModelProvider {
     const rules = { provider: this.name, model: model.id, input, ...wire.rules(model, settings) };
     // Packages that write their own requests may modify the prompt; it is not shared with them.
     const memory = wire.leavesPromptUnchanged ? (this.#memory ??= new PrefixCache()) : undefined;
-    const base: CallOptions = { prompt: toPrompt(request, rules, memory) };
+    const base: ModelCallOptions = { prompt: toPrompt(request, rules, memory) };
     if (tools.length > 0)
       base.tools = tools.map(({ name, description, inputSchema }) => {
         return { type: "function", name, description, inputSchema };
@@ -151,7 +151,7 @@ export class AiSdkModels implements ModelProvider {
       base.responseFormat = { type: "json", schema: outputSchema, name: "answer" };
       sent.add("json");
     }
-    const options: CallOptions = { ...base, ...(await wire.options(asking, base)) };
+    const options: ModelCallOptions = { ...base, ...(await wire.options(asking, base)) };
     if (request.effort !== "" || Object.values(options.providerOptions ?? {}).some(asksToThink)) sent.add("effort");
     if (options.maxOutputTokens !== undefined) sent.add("max_tokens");
     return { options, sent };

@@ -39,7 +39,7 @@ interface Block {
   isChanged: boolean;
 }
 
-export class Answer {
+export class AnswerBuilder {
   finish: StreamPart | undefined;
   readonly #reading: Reading;
   readonly #open: Readonly<Record<Kind, Map<string, Block>>> = { text: new Map(), reasoning: new Map() };

@@ -19,7 +19,7 @@ export const BODY_LIMITS = {
   values: 1_000_000,
 };
 
-export type BodyLimits = Readonly<typeof BODY_LIMITS>;
+export type ResponseBodyLimits = Readonly<typeof BODY_LIMITS>;
 
 /** A completely read body. */
 export interface CompleteBody {
@@ -34,7 +34,11 @@ export interface CompleteBody {
  * Converts an answer to a platform `Response` with bounded size. It passes on the first bytes of an
  * error, and the complete events of an answer. Reading beyond a limit rejects with `ProviderError` of the kind `too_large`.
  */
-export function toBoundedResponse(answer: HttpResponse, provider: string, limits: BodyLimits = BODY_LIMITS): Response {
+export function toBoundedResponse(
+  answer: HttpResponse,
+  provider: string,
+  limits: ResponseBodyLimits = BODY_LIMITS,
+): Response {
   const { ok, status, statusText, body, url } = answer;
   const headers = new Headers(answer.headers);
   // These headers describe the compressed body, not the decompressed one.
@@ -123,7 +127,11 @@ async function* firstBytes(body: Bytes, most: number): AsyncGenerator<Uint8Array
 }
 
 /** Yields complete events, so that parsers never hold more than one and never rescan its beginning. */
-async function* events(body: Bytes, provider: string, limits: BodyLimits): AsyncGenerator<Uint8Array, void, undefined> {
+async function* events(
+  body: Bytes,
+  provider: string,
+  limits: ResponseBodyLimits,
+): AsyncGenerator<Uint8Array, void, undefined> {
   const ends = new EventEnds();
   let held: Uint8Array[] = [];
   let size = 0;

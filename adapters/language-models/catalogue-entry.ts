@@ -1,5 +1,5 @@
 import { EFFORTS, type Model, type ModelPrices } from "gantry/plugin";
-import type { Effort } from "./efforts.js";
+import type { RequestedEffort } from "./efforts.js";
 import { asObject, withoutUndefined, type JsonObject } from "./json.js";
 import type { Settings } from "./options.js";
 
@@ -92,13 +92,13 @@ function canReason(entry: JsonObject): boolean | undefined {
 }
 
 /** Effort levels in the formats of OpenRouter and Anthropic. */
-function effortsIn(entry: JsonObject): readonly Effort[] | undefined {
+function effortsIn(entry: JsonObject): readonly RequestedEffort[] | undefined {
   const listed = asObject(entry.reasoning).supported_efforts;
   const flags = asObject(asObject(entry.capabilities).effort);
   if (!Array.isArray(listed) && flags.supported !== true) return undefined;
   const has = (effort: string): boolean =>
     Array.isArray(listed) ? listed.includes(effort) : asObject(flags[effort]).supported === true;
-  const efforts = EFFORTS.filter((effort): effort is Effort => effort !== "" && has(effort));
+  const efforts = EFFORTS.filter((effort): effort is RequestedEffort => effort !== "" && has(effort));
   return efforts.length > 0 ? efforts : undefined;
 }
 

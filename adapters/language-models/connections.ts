@@ -39,7 +39,7 @@ const IDLE_MS = 4_000;
  * ten minutes. HTTPS_PROXY, HTTP_PROXY and NO_PROXY apply, except for this machine. Errors are those of the platform's
  * `fetch`: a `TypeError` with the cause.
  */
-export class Connections {
+export class HttpConnections {
   readonly #ways = new Map<OpenTransport, HttpTransport | Promise<HttpTransport>>();
   #closed = false;
 

@@ -4,17 +4,17 @@ import { claudeThinking } from "./claude.js";
 import type { Settings } from "./options.js";
 
 /** A requested reasoning effort. */
-export type Effort = Exclude<ReasoningEffort, "">;
+export type RequestedEffort = Exclude<ReasoningEffort, "">;
 
 /** Efforts that nearly every model with efforts supports. */
-export const COMMON_EFFORTS: readonly Effort[] = ["low", "medium", "high"];
+export const COMMON_EFFORTS: readonly RequestedEffort[] = ["low", "medium", "high"];
 /** Efforts that a router maps for every model. */
-const ROUTER_EFFORTS: readonly Effort[] = ["minimal", "low", "medium", "high", "xhigh"];
+const ROUTER_EFFORTS: readonly RequestedEffort[] = ["minimal", "low", "medium", "high", "xhigh"];
 /** Models whose thinking can only be switched on or off. */
-const ON_OR_OFF: readonly Effort[] = ["minimal", "high"];
+const ON_OR_OFF: readonly RequestedEffort[] = ["minimal", "high"];
 
 /** Efforts by the start of a model id, after the names of its hosts. The first match wins. */
-const FAMILIES: readonly (readonly [RegExp, readonly Effort[]])[] = [
+const FAMILIES: readonly (readonly [RegExp, readonly RequestedEffort[]])[] = [
   [/^gpt-5-pro/, ["high"]],
   [/^gpt-5-codex/, COMMON_EFFORTS],
   [/^gpt-5(-(mini|nano))?(-\d|$)/, ["minimal", "low", "medium", "high"]],
@@ -35,7 +35,7 @@ const FAMILIES: readonly (readonly [RegExp, readonly Effort[]])[] = [
 ];
 
 /** Models whose thinking has a separate switch (`thinking`); some of them also have efforts. */
-const SWITCHED_FAMILIES: readonly (readonly [RegExp, readonly Effort[]])[] = [
+const SWITCHED_FAMILIES: readonly (readonly [RegExp, readonly RequestedEffort[]])[] = [
   [/^deepseek-v([4-9]|\d\d)/, ["minimal", "low", "high", "max"]],
   [/^kimi-k([3-9]|\d\d)/, ["low", "high", "max"]],
   [/^kimi-k2(\.[7-9]|.*thinking)/, []],
@@ -46,7 +46,7 @@ const SWITCHED_FAMILIES: readonly (readonly [RegExp, readonly Effort[]])[] = [
 export function effortsOf(
   { id }: Pick<Model, "id">,
   { quirks }: Pick<Settings, "quirks">,
-): readonly Effort[] | undefined {
+): readonly RequestedEffort[] | undefined {
   if (quirks.effort === "none") return [];
   const name = withoutHostNames(id);
   const claude = claudeThinking(name)?.efforts;

@@ -1,6 +1,6 @@
 import { hasCode, ProviderError, type ProviderErrorKind } from "gantry";
 import type { CompleteBody } from "./bodies.js";
-import { faultOf, retryAfterMs, type Fault } from "./provider-fault.js";
+import { faultOf, retryAfterMs, type ProviderFault } from "./provider-fault.js";
 import { asObject, parseJsonObject, isErrorValue } from "./json.js";
 import { UNREADABLE_CALL, type FaultContext } from "./invalid-answers.js";
 import { looksLikeHtml, whyUnreadable } from "./unreadable.js";
@@ -112,7 +112,7 @@ export function unexpectedBody(body: string, context: FaultContext): ProviderErr
   return new ProviderError(context.provider, "protocol", context.redact(description));
 }
 
-function kindOf({ status, message, words, thrown }: Fault): ProviderErrorKind {
+function kindOf({ status, message, words, thrown }: ProviderFault): ProviderErrorKind {
   const all = `${words} ${message}`;
   const early =
     status === undefined || status === 400 || status === 413 || status === 422 || status === 429 || status >= 500;

@@ -1,8 +1,8 @@
 import type { LanguageModelV3CallOptions, LanguageModelV3Prompt } from "@ai-sdk/provider";
 
 /** The options of a call in specification v3. */
-export type CallOptions = LanguageModelV3CallOptions;
-export type Prompt = LanguageModelV3Prompt;
+export type ModelCallOptions = LanguageModelV3CallOptions;
+export type ModelPrompt = LanguageModelV3Prompt;
 
 /** Metadata by the name of the provider package, as in the specification. */
 export type Metadata = Readonly<Record<string, Readonly<Record<string, unknown>>>>;

@@ -2,7 +2,7 @@ import type { Part } from "gantry";
 import type { ModelMessage, ModelRequest, OpaqueData, ReasoningPart } from "gantry/plugin";
 import { argumentsOf, toolIds, toolNames, type IdForm, type NameForm } from "./call-forms.js";
 import { show, type InputKind, type Media } from "./files.js";
-import type { Metadata, Prompt } from "./language-model.js";
+import type { Metadata, ModelPrompt } from "./language-model.js";
 
 /** Requirements of a wire on a conversation. */
 export interface PromptRules {
@@ -20,7 +20,7 @@ export interface PromptRules {
   readonly reasoningOnMessage: boolean;
 }
 
-type PromptMessage = Prompt[number];
+type PromptMessage = ModelPrompt[number];
 type Content<Role extends PromptMessage["role"]> = Exclude<Extract<PromptMessage, { role: Role }>["content"], string>;
 type UserContent = Content<"user">;
 type AssistantContent = Content<"assistant">;
@@ -33,7 +33,7 @@ const NO_OUTPUT = "(no output)";
 interface CachedPrefix {
   readonly system: string;
   readonly messages: readonly ModelMessage[];
-  readonly prompt: Prompt;
+  readonly prompt: ModelPrompt;
   /** Number of messages, and of prompt messages that they became. */
   readonly messageCount: number;
   readonly promptCount: number;
@@ -71,9 +71,9 @@ export class PrefixCache {
 type Conversation = Pick<ModelRequest, "system" | "messages">;
 
 /** Converts a conversation for AI SDK packages. Equal messages always give equal bytes. */
-export function toPrompt({ system, messages }: Conversation, rules: PromptRules, memory?: PrefixCache): Prompt {
+export function toPrompt({ system, messages }: Conversation, rules: PromptRules, memory?: PrefixCache): ModelPrompt {
   const prefix = memory?.find({ system, messages }, rules);
-  const prompt: Prompt = prefix?.prompt.slice(0, prefix.promptCount) ?? [];
+  const prompt: ModelPrompt = prefix?.prompt.slice(0, prefix.promptCount) ?? [];
   let [messageCount, promptCount] = [prefix?.messageCount ?? 0, prompt.length];
   if (system !== "" && prefix === undefined) prompt.push({ role: "system", content: system });
   const toolId = toolIds(rules.toolIds);

@@ -1,6 +1,6 @@
 import { ProviderError } from "gantry";
-import { toBoundedResponse, readSent, readComplete, type BodyLimits, type CompleteBody } from "./bodies.js";
-import { Connections, type HttpResponse, type HttpRequest } from "./connections.js";
+import { toBoundedResponse, readSent, readComplete, type ResponseBodyLimits, type CompleteBody } from "./bodies.js";
+import { HttpConnections, type HttpResponse, type HttpRequest } from "./connections.js";
 import type { FaultContext } from "./errors.js";
 
 /** `fetch` as the AI SDK's packages call it. */
@@ -24,10 +24,10 @@ const COMPRESSED = { "accept-encoding": "gzip, br" };
  */
 export class Network {
   readonly #context: FaultContext;
-  readonly #limits: BodyLimits | undefined;
-  readonly #connections = new Connections();
+  readonly #limits: ResponseBodyLimits | undefined;
+  readonly #connections = new HttpConnections();
 
-  constructor(context: FaultContext, limits?: BodyLimits) {
+  constructor(context: FaultContext, limits?: ResponseBodyLimits) {
     this.#context = context;
     this.#limits = limits;
   }

@@ -216,7 +216,9 @@ export const providerOptions = option.section(
 );
 
 /** Finds a model id that is listed twice; undefined if there is none. */
-export function findDuplicateId(models: option.Value<typeof connectionEntries.models> = []): option.Fault | undefined {
+export function findDuplicateId(
+  models: option.Value<typeof connectionEntries.models> = [],
+): option.OptionFault | undefined {
   const ids = models.map(({ id }) => id);
   const i = ids.findIndex((id, at) => ids.indexOf(id) !== at);
   return i === -1 ? undefined : { key: `models[${i}].id`, expected: `an id that is not there yet ("${ids[i]}")` };

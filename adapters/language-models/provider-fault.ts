@@ -2,7 +2,7 @@ import { asObject, parseJsonObject } from "./json.js";
 import { htmlMessage, looksLikeHtml } from "./unreadable.js";
 
 /** The data of an error or of an `error` part. */
-export interface Fault {
+export interface ProviderFault {
   status: number | undefined;
   message: string;
   /** Machine-readable words: `type` and `code` of the body. */
@@ -17,7 +17,7 @@ export interface Fault {
 }
 
 /** Reads the data of an error, in any format. */
-export function faultOf(error: unknown): Fault {
+export function faultOf(error: unknown): ProviderFault {
   const source = asObject(error);
   const headers = asObject(source.responseHeaders) as Record<string, string>;
   const body = typeof source.responseBody === "string" ? source.responseBody : "";
@@ -67,7 +67,7 @@ const STATUS_TEXT: Readonly<Record<number, string>> = {
 /** Message and words of an error body, in any format of the providers. */
 function describe(
   body: unknown,
-): Pick<Fault, "words" | "modelOutput"> & { message: string | undefined; code: number | undefined } {
+): Pick<ProviderFault, "words" | "modelOutput"> & { message: string | undefined; code: number | undefined } {
   if (typeof body === "string")
     return { message: body.trim() || undefined, words: "", code: undefined, modelOutput: undefined };
   const top = asObject(Array.isArray(body) ? body[0] : body);

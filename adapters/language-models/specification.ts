@@ -1,7 +1,7 @@
-import type { CallOptions } from "./language-model.js";
+import type { ModelCallOptions } from "./language-model.js";
 
 /** Converts options of specification v3 for a model of another version. */
-export function forSpecification(version: string, options: CallOptions, effort: string): Record<string, unknown> {
+export function forSpecification(version: string, options: ModelCallOptions, effort: string): Record<string, unknown> {
   switch (version) {
     case "v2":
       return { ...options, prompt: options.prompt.map(message2) };
@@ -17,7 +17,7 @@ function effort4(effort: string): string | undefined {
   return effort === "max" ? "xhigh" : effort || undefined;
 }
 
-type Message = CallOptions["prompt"][number];
+type Message = ModelCallOptions["prompt"][number];
 type Result = Extract<Extract<Message, { role: "tool" }>["content"][number], { type: "tool-result" }>;
 type Output = Extract<Result["output"], { type: "content" }>["value"][number];
 type Media = Extract<Output, { type: "image-data" | "file-data" }>;

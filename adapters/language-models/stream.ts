@@ -1,6 +1,6 @@
 import { ProviderError } from "gantry";
 import type { ModelChunk, ModelRequest } from "gantry/plugin";
-import { Answer, type Reading } from "./answer.js";
+import { AnswerBuilder, type Reading } from "./answer.js";
 import { toProviderError } from "./errors.js";
 import type { PartSource } from "./reading/answer-body.js";
 
@@ -25,7 +25,7 @@ export async function* streamAnswer(
   for (;;) {
     signal.throwIfAborted();
     const { ask, reading, shouldRetry: again } = await attempt();
-    const answer = new Answer(reading);
+    const answer = new AnswerBuilder(reading);
     let hasOutput = false;
     let source: PartSource | undefined;
     try {

@@ -1,7 +1,7 @@
 import { wellFormed } from "./require-event-stream.js";
 import type { AiSdkModel } from "./language-model.js";
 import type { Fetch } from "./network.js";
-import type { Write, HttpRequestData } from "./wires/wire.js";
+import type { BuildRequest, HttpRequestData } from "./wires/wire.js";
 
 /** Thrown to take a request out of a package that must not send it. */
 class CapturedRequest extends Error {
@@ -20,7 +20,7 @@ export const captureRequest: Fetch = (input, init) => {
 };
 
 /** Returns a function that builds requests with the package's models, which must use `captureRequest` as `fetch`. */
-export function createWrite(modelOf: (modelId: string) => AiSdkModel): Write {
+export function createWrite(modelOf: (modelId: string) => AiSdkModel): BuildRequest {
   return async ({ request }, options) => {
     try {
       await modelOf(request.model.id).doStream(options);

@@ -5,16 +5,16 @@ import type { ChainFile } from "./chain-file.js";
 /**
  * A document in a log line. A null value deletes the document. `version` is set if it differs from the line's version.
  */
-export type Entry = readonly [chain: string, key: string, value: unknown, version?: number];
+export type LogEntry = readonly [chain: string, key: string, value: unknown, version?: number];
 
 /** A log line: a change, or the versions up to which the files of chains are complete. */
-export interface Line {
+export interface LogLine {
   version: number;
-  set?: readonly Entry[];
+  set?: readonly LogEntry[];
   filed?: readonly (readonly [chain: string, upTo: number])[];
 }
 
-export interface Chain {
+export interface CachedChain {
   /**
    * lowdb's object for the chain's file. Its data are the documents in memory; a null value marks a deleted document.
    */
@@ -34,7 +34,7 @@ export const isSmall = (key: string): boolean => contentChain(key) === undefined
 
 /** The chains of a store by the id of the original. `""` has the documents of the complete store. */
 export class Chains {
-  readonly byRoot = new Map<string, Chain>();
+  readonly byRoot = new Map<string, CachedChain>();
   readonly smallDocuments = new DocumentMap();
   /** Version of the last change. */
   version = 0;
@@ -52,13 +52,13 @@ export class Chains {
   }
 
   /** The chain whose file must be read to get this document; undefined if none. */
-  incompleteFor(key: string): Chain | undefined {
+  incompleteFor(key: string): CachedChain | undefined {
     const chain = this.byRoot.get(contentChain(key) ?? "");
     return chain && !chain.isComplete && !(key in chain.low.data.documents) ? chain : undefined;
   }
 
   /** Applies a log line. */
-  apply({ version, set = [], filed = [] }: Line): void {
+  apply({ version, set = [], filed = [] }: LogLine): void {
     this.version = Math.max(this.version, version);
     for (const [root, key, value, entryVersion = version] of set)
       this.#put(root, key, { version: entryVersion, value });
@@ -67,7 +67,7 @@ export class Chains {
   }
 
   /** Chains that have no small document left after these entries. The entries may be applied already. */
-  deletedBy(set: readonly Entry[]): string[] {
+  deletedBy(set: readonly LogEntry[]): string[] {
     const deleted = set.filter(([, key, value]) => value === null && isSmall(key));
     const keys = new Set(deleted.map(([, key]) => key));
     const isDeleted = (root: string): boolean => {
@@ -78,7 +78,7 @@ export class Chains {
   }
 
   /** Removes documents from memory that the chain's file contains, except small ones. */
-  forgetFiled(chain: Chain): void {
+  forgetFiled(chain: CachedChain): void {
     if (chain.filed === 0) return;
     chain.isComplete = false;
     const { documents } = chain.low.data;
@@ -90,10 +90,10 @@ export class Chains {
   *lines(): Generator<string> {
     const { version } = this;
     for (const [root, { filed, low }] of this.byRoot) {
-      const set: Entry[] = [];
+      const set: LogEntry[] = [];
       for (const [key, document] of Object.entries(low.data.documents))
         if (document.version > filed || isSmall(key)) set.push([root, key, document.value, document.version]);
-      yield JSON.stringify({ version, filed: filed > 0 ? [[root, filed]] : [], set } satisfies Line);
+      yield JSON.stringify({ version, filed: filed > 0 ? [[root, filed]] : [], set } satisfies LogLine);
     }
   }
 
@@ -112,7 +112,7 @@ export class Chains {
     }
   }
 
-  #filed(chain: Chain, upTo: number): void {
+  #filed(chain: CachedChain, upTo: number): void {
     const { data } = chain.low;
     chain.filed = upTo;
     data.upTo = Math.max(data.upTo, upTo);
@@ -120,7 +120,7 @@ export class Chains {
       if (version <= upTo && value === null) delete data.documents[key];
   }
 
-  #chain(root: string): Chain {
+  #chain(root: string): CachedChain {
     const chain = this.byRoot.get(root) ?? { low: this.#create(root), filed: 0, isComplete: true };
     this.byRoot.set(root, chain);
     return chain;

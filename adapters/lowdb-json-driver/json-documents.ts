@@ -6,7 +6,7 @@ import { createFolder, withoutLease } from "gantry/plugin";
 import type { DocumentChange, DocumentStore, StoredDocument } from "gantry/plugin";
 import type { Low } from "lowdb";
 import { ChainFileAdapter, damaged, LAYOUT, readChainFile, type ChainFile } from "./chain-file.js";
-import { Chains, isSmall, type Chain, type Entry, type Line } from "./chains.js";
+import { Chains, isSmall, type CachedChain, type LogEntry, type LogLine } from "./chains.js";
 import { fileName, readJson, syncFolder } from "./files.js";
 import { Log } from "./log.js";
 import { ProcessLock } from "./process-lock.js";
@@ -99,7 +99,7 @@ export class JsonDocuments implements DocumentStore {
   }
 
   async compareAndSet(changes: readonly DocumentChange[], { sync }: { sync: boolean }): Promise<boolean> {
-    const set: Entry[] = [];
+    const set: LogEntry[] = [];
     for (const { chain, key, version, value } of changes) {
       if (version !== undefined && (this.#chains.document(key)?.version ?? 0) !== version) return false;
       if (value !== undefined) set.push([chain, key, value]);
@@ -129,7 +129,7 @@ export class JsonDocuments implements DocumentStore {
   }
 
   /** Returns whether the entries delete a chain. */
-  #write(set: readonly Entry[]): boolean {
+  #write(set: readonly LogEntry[]): boolean {
     this.#lock.check();
     const roots = new Set(set.map(([root]) => root).filter((root) => root !== ""));
     // Never overwrites a file of another program or a damaged file.
@@ -145,13 +145,13 @@ export class JsonDocuments implements DocumentStore {
     return deleted.length > 0;
   }
 
-  #append(line: Line): void {
+  #append(line: LogLine): void {
     this.#log.append(JSON.stringify(line));
     this.#chains.apply(line);
   }
 
   /** Loads all documents of a chain into memory. */
-  async #readFile(chain: Chain): Promise<void> {
+  async #readFile(chain: CachedChain): Promise<void> {
     const { documents, chain: root } = chain.low.data;
     const low = this.#create(root);
     await low.read();
@@ -273,7 +273,7 @@ export class JsonDocuments implements DocumentStore {
     const smallEntries = Object.entries(documents).filter(([key]) => isSmall(key));
     if (this.#pathOf(root) !== path) throw new Error(`it contains the session ${root}`);
     for (const [key] of smallEntries) if (this.#chains.document(key)) throw new Error(`the store has another ${key}`);
-    const set = smallEntries.map(([key, { value }]): Entry => [root, key, withoutLease(key, value)]);
+    const set = smallEntries.map(([key, { value }]): LogEntry => [root, key, withoutLease(key, value)]);
     this.#append({ version: Math.max(this.#chains.version, upTo) + 1, set, filed: [[root, upTo]] });
     const chain = this.#chains.byRoot.get(root);
     if (chain) this.#chains.forgetFiled(chain);
@@ -287,16 +287,16 @@ function writeVersion(path: string): void {
 }
 
 /** Throws if the text is not a log line. */
-function parseLine(text: string): Line {
-  const line = JSON.parse(text) as Partial<Line>;
+function parseLine(text: string): LogLine {
+  const line = JSON.parse(text) as Partial<LogLine>;
   if (typeof line.version !== "number") throw new Error("it has no version");
-  const set = line.set?.map(([chain, key, value, ...version]): Entry => [
+  const set = line.set?.map(([chain, key, value, ...version]): LogEntry => [
     chain,
     key,
     currentDocument(key, value),
     ...version,
   ]);
-  return { ...(line as Line), ...(set && { set }) };
+  return { ...(line as LogLine), ...(set && { set }) };
 }
 
 /** Throws `StoreError` for a store of another layout. */

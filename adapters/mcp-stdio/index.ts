@@ -1,7 +1,7 @@
 import { defineAdapter, option } from "gantry/plugin";
 import { McpStdioTransport } from "./mcp-stdio-transport.js";
 
-export { McpStdioTransport, type StdioStreams } from "./mcp-stdio-transport.js";
+export { McpStdioTransport, type McpStdioStreams } from "./mcp-stdio-transport.js";
 
 export default defineAdapter({
   kind: "transport",

@@ -4,7 +4,7 @@ import { ListeningBase, type Listening, type Transport } from "gantry/plugin";
 import type { AgentServer } from "./agent-server.js";
 
 /** Streams to use instead of the process's own, for embedders and tests. */
-export interface StdioStreams {
+export interface McpStdioStreams {
   input: Readable;
   output: Writable;
 }
@@ -16,10 +16,10 @@ const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
 export class McpStdioTransport implements Transport {
   readonly name = "mcp-stdio";
   readonly #logger: Logger;
-  readonly #streams: StdioStreams | undefined;
+  readonly #streams: McpStdioStreams | undefined;
 
   /** `streams` default to the process's standard input and output. */
-  constructor(logger: Logger, streams?: StdioStreams) {
+  constructor(logger: Logger, streams?: McpStdioStreams) {
     this.#logger = logger;
     this.#streams = streams;
   }

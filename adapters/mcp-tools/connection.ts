@@ -59,7 +59,7 @@ const RESULT: StandardSchema<Readonly<Record<string, unknown>>> = {
 type AnyTransport = Transport & { readonly why: string; readonly errors?: string };
 
 /** An open connection to an MCP server. */
-export class Connection {
+export class McpConnection {
   readonly #client: Client;
   readonly #transport: AnyTransport;
   readonly #context: ConnectionContext;
@@ -82,11 +82,11 @@ export class Connection {
   }
 
   /** Connects to the server. Rejects with the reason if that fails; its process and connections are closed by then. */
-  static async open(context: ConnectionContext, signal: AbortSignal): Promise<Connection> {
+  static async open(context: ConnectionContext, signal: AbortSignal): Promise<McpConnection> {
     const { server } = context;
-    if ("command" in server) return Connection.#begin(await startServer(server, context), context, signal);
+    if ("command" in server) return McpConnection.#begin(await startServer(server, context), context, signal);
     const over = (type: "http" | "sse") =>
-      Connection.#begin(new HttpTransport(server, type, isNeeded), context, signal);
+      McpConnection.#begin(new HttpTransport(server, type, isNeeded), context, signal);
     if (server.type !== undefined) return over(server.type);
     try {
       return await over("http");
@@ -101,9 +101,13 @@ export class Connection {
     }
   }
 
-  static async #begin(transport: AnyTransport, context: ConnectionContext, signal: AbortSignal): Promise<Connection> {
+  static async #begin(
+    transport: AnyTransport,
+    context: ConnectionContext,
+    signal: AbortSignal,
+  ): Promise<McpConnection> {
     const client = clientFor(context);
-    const connection = new Connection(client, transport, context);
+    const connection = new McpConnection(client, transport, context);
     try {
       signal.throwIfAborted();
       await client.connect(transport, { signal, timeout: NO_TIMEOUT_MS });

@@ -7,12 +7,12 @@ const INVALID_IMAGE = "[an invalid image]";
 const IMAGE_TYPES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
 /** A server's result in the form that models read. */
-export interface Content {
+export interface ModelContent {
   text: string;
   parts: ImagePart[] | (ImagePart | FilePart)[];
 }
 
-export function resultContent(result: Readonly<Record<string, unknown>>): Content {
+export function resultContent(result: Readonly<Record<string, unknown>>): ModelContent {
   const blocks = Array.isArray(result["content"]) ? (result["content"] as unknown[]) : [];
   const read = contentOf(blocks);
   const { structuredContent: structured } = result;
@@ -23,7 +23,7 @@ export function resultContent(result: Readonly<Record<string, unknown>>): Conten
 }
 
 /** Converts the blocks of a tool result or prompt. */
-export function contentOf(blocks: readonly unknown[]): Content {
+export function contentOf(blocks: readonly unknown[]): ModelContent {
   const lines: string[] = [];
   const parts: ImagePart[] = [];
   for (const block of blocks.slice(0, CONTENT_LIMITS.blocks)) {
@@ -36,7 +36,7 @@ export function contentOf(blocks: readonly unknown[]): Content {
 }
 
 /** Converts the contents of a `resources/read` result. */
-export function resourceContent(contents: unknown): Content {
+export function resourceContent(contents: unknown): ModelContent {
   const all = Array.isArray(contents) ? (contents as unknown[]) : [];
   return contentOf(all.map((resource) => ({ type: "resource", resource })));
 }

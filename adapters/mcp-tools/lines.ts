@@ -6,7 +6,7 @@ export const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 /** Longest continuous work before other tasks get a turn. */
 const MAX_STRETCH_MS = 8;
 
-export class LineSplitter {
+export class MessageSplitter {
   #held: Buffer[] = [];
   #size = 0;
 

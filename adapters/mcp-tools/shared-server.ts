@@ -1,7 +1,7 @@
 import type { ToolContext } from "gantry";
 import { ToolError } from "gantry/plugin";
 import type { ElicitResult } from "@modelcontextprotocol/client";
-import { Connection, McpServerError, type ConnectionContext } from "./connection.js";
+import { McpConnection, McpServerError, type ConnectionContext } from "./connection.js";
 import { elicitFields } from "./elicitation.js";
 import { SESSION_LOST } from "./http-transport.js";
 import { toLine } from "./printable-text.js";
@@ -39,7 +39,7 @@ export class SharedServer {
   /** The last form in progress. Forms are shown to users one at a time. */
   #lastForm: Promise<unknown> = Promise.resolve();
   #users = 0;
-  #connection: Promise<Connection> | undefined;
+  #connection: Promise<McpConnection> | undefined;
   #listing: Listing | undefined;
   /** Warnings that have been logged, each once. */
   readonly #loggedReasons = new Set<string>();
@@ -76,7 +76,7 @@ export class SharedServer {
   }
 
   /** Returns the connection, and starts the server if necessary. Rejects with `McpServerError` if it is unavailable. */
-  async ready(): Promise<Connection> {
+  async ready(): Promise<McpConnection> {
     for (;;) {
       const opening = (this.#connection ??= this.#startOpening());
       const connection = await opening;
@@ -86,7 +86,7 @@ export class SharedServer {
     }
   }
 
-  #startOpening(): Promise<Connection> {
+  #startOpening(): Promise<McpConnection> {
     const opening = this.#open();
     opening.catch(() => {
       if (this.#connection === opening) this.#connection = undefined;
@@ -147,13 +147,13 @@ export class SharedServer {
 
   readonly #timeouts = new Set<CallTimeout>();
 
-  async #open(): Promise<Connection> {
+  async #open(): Promise<McpConnection> {
     const { signal } = this.#end;
     const began = Date.now();
     signal.throwIfAborted();
     this.#backoff.check();
     try {
-      const connection = await Connection.open(
+      const connection = await McpConnection.open(
         {
           ...this.#context,
           elicit: (params, elicitSignal) => this.#elicit(params, elicitSignal),

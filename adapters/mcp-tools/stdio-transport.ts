@@ -1,7 +1,7 @@
 import type { JSONRPCMessage, Transport } from "@modelcontextprotocol/client";
 import { isRecord, type OwnedProcess } from "gantry/plugin";
 import { limitDepth } from "./depth.js";
-import { LineSplitter, WorkThrottle } from "./lines.js";
+import { MessageSplitter, WorkThrottle } from "./lines.js";
 
 /** Maximum bytes buffered for a server that does not read its input. */
 const MAX_BUFFERED_BYTES = 32 * 1024 * 1024;
@@ -83,7 +83,7 @@ export class StdioTransport implements Transport {
   }
 
   async #read(): Promise<void> {
-    const lines = new LineSplitter();
+    const lines = new MessageSplitter();
     const turns = new WorkThrottle();
     try {
       for await (const piece of this.#process.stdout as AsyncIterable<Buffer>) {

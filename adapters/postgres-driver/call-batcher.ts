@@ -1,10 +1,10 @@
 import { StoreError } from "gantry";
 import type { Connections } from "./connections.js";
 import { unavailable } from "./errors.js";
-import type { Part } from "./rows.js";
+import type { ReadRow } from "./rows.js";
 
 /** A call that may share a statement with others; the database function `calls` runs it. */
-export interface Call {
+export interface BatchedCall {
   /** Its fields as JSON, without the braces. */
   readonly text: string;
   /** Whether the change must be on disk when the call is answered. */
@@ -21,10 +21,10 @@ export interface Call {
 /** Maximum time of a statement with much data, in seconds. */
 export const LONG_STATEMENT_SECONDS = 300;
 
-interface QueuedCall extends Call {
+interface QueuedCall extends BatchedCall {
   /** Time of arrival, in ms since the epoch. */
   readonly since: number;
-  resolve(parts: Part[]): void;
+  resolve(parts: ReadRow[]): void;
   reject(error: unknown): void;
 }
 
@@ -59,7 +59,7 @@ export class CallBatcher {
   }
 
   /** Resolves with the rows of the call. Rejects like `Connections.query`. */
-  add(call: Call): Promise<Part[]> {
+  add(call: BatchedCall): Promise<ReadRow[]> {
     const lane = this.#lanes[call.sync ? 1 : 0];
     // Bypasses the queue, in which it would have to wait for the patient calls.
     if (!call.patient && this.#connections.isAway) return this.#ask([call]).then(([parts = []]) => parts);
@@ -100,15 +100,15 @@ export class CallBatcher {
     }
   }
 
-  async #ask(group: readonly Call[]): Promise<Part[][]> {
+  async #ask(group: readonly BatchedCall[]): Promise<ReadRow[][]> {
     const text = `[${group.map((call, n) => `{"n":${n},${call.text}}`).join()}]`;
     // Copying a long conversation may take longer.
     const seconds = text.length > 1_000_000 ? LONG_STATEMENT_SECONDS : undefined;
     const repeatable = group.every(({ isReadOnly: reads }) => reads) ? "read" : "once";
     const patient = group.some((call) => call.patient);
     const options = { seconds, patient };
-    const rows = await this.#connections.query<Part & { n: number }>(this.#sql, [text], repeatable, options);
-    const parts = group.map((): Part[] => []);
+    const rows = await this.#connections.query<ReadRow & { n: number }>(this.#sql, [text], repeatable, options);
+    const parts = group.map((): ReadRow[] => []);
     for (const row of rows) parts[row.n]?.push(row);
     return parts;
   }

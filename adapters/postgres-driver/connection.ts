@@ -25,7 +25,7 @@ interface Pg {
 }
 
 /** Value of a statement parameter. */
-export type Value = string | number | boolean | null | Buffer | readonly (string | number | boolean | null)[];
+export type ParameterValue = string | number | boolean | null | Buffer | readonly (string | number | boolean | null)[];
 
 /** Idle time after which the system probes the peer, in ms. */
 const KEEP_ALIVE_MS = 10_000;
@@ -110,7 +110,7 @@ export class Connection {
    * Runs one statement, or several if there are no values. After `seconds` (0: no limit) it cancels the statement,
    * rejects with a timeout error, and the connection is lost.
    */
-  async run<Row extends object>(text: string, values: readonly Value[], seconds: number): Promise<Row[]> {
+  async run<Row extends object>(text: string, values: readonly ParameterValue[], seconds: number): Promise<Row[]> {
     let isLate = false;
     let end: NodeJS.Timeout | undefined;
     const cancel = (): void => {

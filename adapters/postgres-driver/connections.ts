@@ -3,9 +3,9 @@ import type { Logger, StoreError } from "gantry";
 import { readAddress, type Address } from "./address.js";
 import { isConflict, isLost, reason, unavailable, withoutUserText } from "./errors.js";
 import { ConnectionPool, type ConnectionLoss, type PoolOptions } from "./connection-pool.js";
-import { StatementTimeout, type Value } from "./connection.js";
+import { StatementTimeout, type ParameterValue } from "./connection.js";
 
-export type { Value } from "./connection.js";
+export type { ParameterValue } from "./connection.js";
 
 /** The driver options that `Connections` uses. */
 export interface ConnectionOptions {
@@ -14,7 +14,7 @@ export interface ConnectionOptions {
 }
 
 /** Runs a query on one connection: one statement, or several in a text without values. */
-export type Query = <Row extends object>(text: string, values?: readonly Value[]) => Promise<Row[]>;
+export type Query = <Row extends object>(text: string, values?: readonly ParameterValue[]) => Promise<Row[]>;
 
 /** Options of a query. */
 export interface QueryOptions {
@@ -93,7 +93,7 @@ export class Connections {
    */
   async query<Row extends object>(
     text: string,
-    values: readonly Value[],
+    values: readonly ParameterValue[],
     again: "read" | "once",
     { seconds = this.#options.statementTimeout, patient = false }: QueryOptions = {},
   ): Promise<Row[]> {
@@ -145,11 +145,11 @@ export class Connections {
 const UNKNOWN_OUTCOME = "; whether the change was made is not known";
 
 /** Size of a statement's values, in characters or bytes. */
-function sizeOf(values: readonly Value[]): number {
+function sizeOf(values: readonly ParameterValue[]): number {
   let size = 0;
   for (const value of values) {
     if (typeof value === "string" || Buffer.isBuffer(value)) size += value.length;
-    else if (Array.isArray(value)) size += sizeOf(value as readonly Value[]);
+    else if (Array.isArray(value)) size += sizeOf(value as readonly ParameterValue[]);
   }
   return size;
 }

@@ -39,7 +39,7 @@ import {
 } from "./reads.js";
 import { toDriverError } from "./sql-errors.js";
 import { prepareSchema } from "./schema.js";
-import { Store } from "./store.js";
+import { SchemaStore } from "./store.js";
 import { changeSession, createSession, deleteChains, forgetKeys, loadChain, takeLease } from "./writes.js";
 import type { Work } from "./writes.js";
 
@@ -47,7 +47,7 @@ import type { Work } from "./writes.js";
 export class PostgresDriver implements SessionDriver {
   readonly name = "postgres";
   readonly notifier: PostgresNotifier;
-  readonly #lifecycle: DriverLifecycle<Store>;
+  readonly #lifecycle: DriverLifecycle<SchemaStore>;
   readonly #queue = new KeyQueue();
   readonly #isFullyDurable: boolean;
 
@@ -58,7 +58,7 @@ export class PostgresDriver implements SessionDriver {
     const connections = new Connections(options, logger);
     const { listenUrl } = options.pool;
     const address = listenUrl === "" ? connections.address : readAddress(listenUrl, "session.pool.listen_url");
-    const store = new Store(connections, options.schema);
+    const store = new SchemaStore(connections, options.schema);
     const states = (rootIds: readonly string[]): Promise<Map<string, string>> => statesOf(store, rootIds);
     const notifier = new PostgresNotifier(connections, `gantry ${options.schema}`, { address, states, logger });
     this.notifier = notifier;
@@ -189,7 +189,7 @@ export class PostgresDriver implements SessionDriver {
     for (const session of sessions) if (session) this.#queue.cacheRoot(session.id, session.chain.root);
   }
 
-  #read<T>(read: (store: Store) => Promise<T>): Promise<T> {
+  #read<T>(read: (store: SchemaStore) => Promise<T>): Promise<T> {
     return this.#lifecycle.run((store) => read(store));
   }
 

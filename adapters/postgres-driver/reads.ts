@@ -16,10 +16,10 @@ import type {
   StoredRun,
 } from "gantry/plugin";
 import { LONG_STATEMENT_SECONDS } from "./call-batcher.js";
-import type { Value } from "./connections.js";
+import type { ParameterValue } from "./connections.js";
 import { askOf, instructionOf, messageOf, recordOf, runOf, sessionOf, snapshotOf } from "./rows.js";
-import type { AskRow, Part, RunRow } from "./rows.js";
-import type { Store } from "./store.js";
+import type { AskRow, ReadRow, RunRow } from "./rows.js";
+import type { SchemaStore } from "./store.js";
 import { encodeText, decodeText } from "./text-encoding.js";
 
 /** Greatest possible seq. */
@@ -30,14 +30,14 @@ const RUN = `r.record, r.named, r.key, c.root,
 /** The chain of a session id. */
 const CHAIN = "(SELECT n.chain FROM @.names n WHERE n.name = $1 AND NOT n.alias)";
 
-export async function getSession(store: Store, id: string): Promise<Session | undefined> {
+export async function getSession(store: SchemaStore, id: string): Promise<Session | undefined> {
   const text = `"call":"get","id":${JSON.stringify(encodeText(id))}`;
   const [part] = await store.call({ text, sync: false, isReadOnly: true });
   return part && sessionOf(part.body);
 }
 
 /** A state per chain that differs after each change, by the id of its original. A missing chain has no entry. */
-export async function statesOf(store: Store, rootIds: readonly string[]): Promise<Map<string, string>> {
+export async function statesOf(store: SchemaStore, rootIds: readonly string[]): Promise<Map<string, string>> {
   // The row version, because every change of a chain updates its row.
   const rows = await store.read<{ root: string; state: string }>(
     "SELECT c.root, c.xmin::text AS state FROM @.chains c WHERE c.root = ANY ($1)",
@@ -46,19 +46,19 @@ export async function statesOf(store: Store, rootIds: readonly string[]): Promis
   return new Map(rows.map(({ root, state }) => [decodeText(root), state]));
 }
 
-export async function headOfChain(store: Store, id: string, messages: boolean): Promise<ChainHead | undefined> {
+export async function headOfChain(store: SchemaStore, id: string, messages: boolean): Promise<ChainHead | undefined> {
   const sql = "SELECT * FROM @.head@v((SELECT n.chain FROM @.names n WHERE n.name = $1), $2)";
-  return headOf(await store.read<Part>(sql, [encodeText(id), messages]));
+  return headOf(await store.read<ReadRow>(sql, [encodeText(id), messages]));
 }
 
 /** Parses the rows of the database function `head`. */
-function headOf(parts: readonly Part[]): ChainHead | undefined {
+function headOf(parts: readonly ReadRow[]): ChainHead | undefined {
   const head = leaseHeadOf(parts);
   return head && { ...head, snapshots: snapshotsOf(parts) };
 }
 
 /** Head without snapshots, for a lease. */
-export function leaseHeadOf(parts: readonly Part[]): LeaseHead | undefined {
+export function leaseHeadOf(parts: readonly ReadRow[]): LeaseHead | undefined {
   const sessions = kindOf(parts, "s").map(({ body }) => sessionOf(body));
   const byIndex = sessions.sort((a, b) => a.chain.index - b.chain.index);
   const [original, newest = original] = byIndex;
@@ -74,16 +74,17 @@ export function leaseHeadOf(parts: readonly Part[]): LeaseHead | undefined {
   return { ...both, messages, unfinished };
 }
 
-const kindOf = (parts: readonly Part[], kind: string): Part[] => parts.filter((part) => part.kind === kind);
-const inOrder = (parts: Part[]): Part[] => parts.sort((a, b) => Number(a.seq) - Number(b.seq));
-const snapshotsOf = (parts: readonly Part[]): Snapshot[] =>
+const kindOf = (parts: readonly ReadRow[], kind: string): ReadRow[] => parts.filter((part) => part.kind === kind);
+const inOrder = (parts: ReadRow[]): ReadRow[] => parts.sort((a, b) => Number(a.seq) - Number(b.seq));
+const snapshotsOf = (parts: readonly ReadRow[]): Snapshot[] =>
   kindOf(parts, "p").map(({ tag, seq, body }) => snapshotOf({ id: tag, after: seq, created_at: body }));
-const runOfPart = ({ tag, body, more }: Part, root: string) => recordOf({ record: body, named: more, key: tag }, root);
+const runOfPart = ({ tag, body, more }: ReadRow, root: string) =>
+  recordOf({ record: body, named: more, key: tag }, root);
 
 /**
  * A page and its total, read at one moment. Each row contains the total; an empty page has one row with only the total.
  */
-export async function listSessions(store: Store, query: SessionQuery): Promise<SessionPage> {
+export async function listSessions(store: SchemaStore, query: SessionQuery): Promise<SessionPage> {
   const { sql, values } = listStatement(query);
   const rows = await store.read<{ body: string | null; total: string }>(sql, values);
   const bodies = rows.flatMap(({ body }) => (body === null ? [] : [body]));
@@ -91,13 +92,13 @@ export async function listSessions(store: Store, query: SessionQuery): Promise<S
 }
 
 /** The statement of a list, and its values. */
-export function listStatement(query: SessionQuery): { sql: string; values: Value[] } {
+export function listStatement(query: SessionQuery): { sql: string; values: ParameterValue[] } {
   const { projectDir, spawnedBy, search = "", emptyBefore, before, offset = 0 } = query;
   const isPlain = projectDir !== undefined && spawnedBy === undefined;
   if (isPlain && search === "" && emptyBefore === undefined && before === undefined && offset === 0)
     return { sql: "SELECT * FROM @.of_dir@v($1, $2)", values: [encodeText(projectDir), limitOf(query.limit)] };
-  const values: Value[] = [];
-  const value = (parameter: Value): string => `$${values.push(parameter)}`;
+  const values: ParameterValue[] = [];
+  const value = (parameter: ParameterValue): string => `$${values.push(parameter)}`;
   const where = ["s.idx = 0"];
   let scope = "''";
   if (spawnedBy === undefined) where.push("s.spawner IS NULL");
@@ -129,10 +130,10 @@ export function listStatement(query: SessionQuery): { sql: string; values: Value
   return { sql, values };
 }
 
-export async function listMessages(store: Store, id: string, page: MessagePage): Promise<Message[]> {
+export async function listMessages(store: SchemaStore, id: string, page: MessagePage): Promise<Message[]> {
   const { after = -1, before = MAX_SEQ, limit = Infinity, scope, hiddenBy, tool } = page;
   const last = page.before !== undefined && page.after === undefined && page.limit !== undefined;
-  const rows = await store.read<Part>("SELECT * FROM @.messages@v($1, $2, $3, $4, $5, $6, $7, $8)", [
+  const rows = await store.read<ReadRow>("SELECT * FROM @.messages@v($1, $2, $3, $4, $5, $6, $7, $8)", [
     encodeText(id),
     scope === "chain",
     after,
@@ -145,7 +146,7 @@ export async function listMessages(store: Store, id: string, page: MessagePage):
   return inOrder(rows).map((part) => messageOf(part, decodeText(part.tag)));
 }
 
-export async function listRuns(store: Store, query: RunQuery): Promise<StoredRun[]> {
+export async function listRuns(store: SchemaStore, query: RunQuery): Promise<StoredRun[]> {
   if (query.states?.length === 0) return [];
   const { sql, values } = runsStatement(query);
   return (await store.read<RunRow>(sql, values)).map(runOf);
@@ -154,12 +155,12 @@ export async function listRuns(store: Store, query: RunQuery): Promise<StoredRun
 /** The statement of a list of runs, which reads each state by its own index, and its values. */
 export function runsStatement({ id, sessionId, states, idempotencyKey: key, before, limit }: RunQuery): {
   sql: string;
-  values: Value[];
+  values: ParameterValue[];
 } {
   if (id !== undefined && [sessionId, states, key, before].every((criterion) => criterion === undefined) && limit > 0)
     return { sql: "SELECT * FROM @.run@v($1)", values: [encodeText(id)] };
-  const values: Value[] = [];
-  const value = (parameter: Value): string => `$${values.push(parameter)}`;
+  const values: ParameterValue[] = [];
+  const value = (parameter: ParameterValue): string => `$${values.push(parameter)}`;
   const where = ["true"];
   if (id !== undefined) where.push(`r.id = ${value(encodeText(id))}`);
   if (sessionId !== undefined) where.push(`r.chain = ${CHAIN.replace("$1", value(encodeText(sessionId)))}`);
@@ -179,7 +180,7 @@ export function runsStatement({ id, sessionId, states, idempotencyKey: key, befo
   return { sql, values };
 }
 
-export async function listAsks(store: Store, query: AskQuery): Promise<Ask[]> {
+export async function listAsks(store: SchemaStore, query: AskQuery): Promise<Ask[]> {
   const { sql, values } = asksStatement(query);
   return (await store.read<AskRow>(sql, values)).map(askOf);
 }
@@ -187,10 +188,10 @@ export async function listAsks(store: Store, query: AskQuery): Promise<Ask[]> {
 /** The statement of a list of asks, and its values. */
 export function asksStatement({ id, sessionId, open = false, before, limit }: AskQuery): {
   sql: string;
-  values: Value[];
+  values: ParameterValue[];
 } {
-  const values: Value[] = [];
-  const value = (parameter: Value): string => `$${values.push(parameter)}`;
+  const values: ParameterValue[] = [];
+  const value = (parameter: ParameterValue): string => `$${values.push(parameter)}`;
   const where = ["true", ...(open ? ["a.state = 'open'"] : [])];
   if (id !== undefined) where.push(`a.id = ${value(encodeText(id))}`);
   if (sessionId !== undefined) where.push(`a.chain = ${CHAIN.replace("$1", value(encodeText(sessionId)))}`);
@@ -201,7 +202,7 @@ export function asksStatement({ id, sessionId, open = false, before, limit }: As
   return { sql, values };
 }
 
-export async function listInstructions(store: Store, sessionId: string): Promise<Instruction[]> {
+export async function listInstructions(store: SchemaStore, sessionId: string): Promise<Instruction[]> {
   const sql = `SELECT c.root, i.instruction FROM @.chains c
     LEFT JOIN @.instructions i ON i.chain = c.chain AND i.withdrawn IS NULL WHERE c.chain = ${CHAIN} ORDER BY i.n`;
   const rows = await store.read<{ root: string; instruction: string | null }>(sql, [encodeText(sessionId)]);
@@ -210,8 +211,8 @@ export async function listInstructions(store: Store, sessionId: string): Promise
 }
 
 /** Complete data of a chain, read at one moment. */
-export async function dumpChain(store: Store, id: string): Promise<ChainData | undefined> {
-  const parts = await store.read<Part>("SELECT * FROM @.dump@v($1)", [encodeText(id)], LONG_STATEMENT_SECONDS);
+export async function dumpChain(store: SchemaStore, id: string): Promise<ChainData | undefined> {
+  const parts = await store.read<ReadRow>("SELECT * FROM @.dump@v($1)", [encodeText(id)], LONG_STATEMENT_SECONDS);
   const sessions = new Map<number, SessionData>();
   for (const { idx, tag, body } of kindOf(parts, "s").sort((a, b) => a.idx - b.idx))
     sessions.set(idx, { session: sessionOf(body), hiddenBy: decodeText(tag), view: [], messages: [] });

@@ -12,7 +12,7 @@ import type {
 import { encodeText, decodeText } from "./text-encoding.js";
 
 /** A result row of a read. The meaning of its columns depends on the kind (`sql/read.sql`). */
-export interface Part {
+export interface ReadRow {
   kind: string;
   seq: string;
   idx: number;
@@ -164,7 +164,7 @@ export function rowOfMessage({ seq, finished, shown, sessionId: _, ...body }: Me
 }
 
 /** A stored message, with its appended text if it is still growing. */
-export function messageOf({ seq, done, body, more, gained }: Part, sessionId: string): Message {
+export function messageOf({ seq, done, body, more, gained }: ReadRow, sessionId: string): Message {
   const { id, ...fields } = JSON.parse(body) as Omit<Message, "seq" | "sessionId" | "finished" | "shown">;
   fields.parts = currentParts(fields.parts);
   if (gained !== null) for (const deltas of JSON.parse(gained) as Delta[][]) grow(fields.parts, deltas);

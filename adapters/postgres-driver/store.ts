@@ -1,11 +1,11 @@
 import { CallBatcher } from "./call-batcher.js";
-import type { Call } from "./call-batcher.js";
-import type { Connections, Value } from "./connections.js";
-import type { Part } from "./rows.js";
+import type { BatchedCall } from "./call-batcher.js";
+import type { Connections, ParameterValue } from "./connections.js";
+import type { ReadRow } from "./rows.js";
 import { sqlOf } from "./schema.js";
 
 /** Runs statements in one schema: `@.` stands for the schema, and `@v` for the version suffix of the functions. */
-export class Store {
+export class SchemaStore {
   readonly #connections: Connections;
   readonly #sql: (sql: string) => string;
   readonly #calls: CallBatcher;
@@ -17,17 +17,17 @@ export class Store {
   }
 
   /** Runs a call that may share a statement with others. */
-  call(call: Call): Promise<Part[]> {
+  call(call: BatchedCall): Promise<ReadRow[]> {
     return this.#calls.add(call);
   }
 
   /** Runs a statement that may be sent twice. */
-  read<Row extends object>(sql: string, values: readonly Value[], seconds?: number): Promise<Row[]> {
+  read<Row extends object>(sql: string, values: readonly ParameterValue[], seconds?: number): Promise<Row[]> {
     return this.#connections.query<Row>(this.#sql(sql), values, "read", { seconds });
   }
 
   /** Runs a change that detects an earlier execution by its token, or by the values that it compares. */
-  change<Row extends object>(sql: string, values: readonly Value[], seconds?: number): Promise<Row[]> {
+  change<Row extends object>(sql: string, values: readonly ParameterValue[], seconds?: number): Promise<Row[]> {
     return this.#connections.query<Row>(this.#sql(sql), values, "once", { seconds });
   }
 }

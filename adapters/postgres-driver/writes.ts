@@ -26,12 +26,12 @@ import {
   rowOfSnapshot,
   rowsOfDeltas,
 } from "./rows.js";
-import type { Part } from "./rows.js";
-import type { Store } from "./store.js";
+import type { ReadRow } from "./rows.js";
+import type { SchemaStore } from "./store.js";
 import { encodeText, decodeText } from "./text-encoding.js";
 
 /** A change whose data is already copied, so that the caller may modify its input. */
-export type Work<T> = (store: Store) => Promise<T>;
+export type Work<T> = (store: SchemaStore) => Promise<T>;
 
 /** Maximum number of messages that one statement deletes. */
 const MAX_DELETED_MESSAGES = 5000;
@@ -139,7 +139,7 @@ export function changeSession(id: string, change: SessionChange, full: boolean):
 }
 
 /** Parses the result of the database function `write`. */
-function resultOf(parts: readonly Part[]): ChangeResult {
+function resultOf(parts: readonly ReadRow[]): ChangeResult {
   const instructions: Instruction[] = [];
   const consumedInstructions: string[] = [];
   let answer: AnswerResult | undefined;
@@ -171,7 +171,7 @@ export function takeLease(
 }
 
 /** Parses the result of the database function `lease`. */
-function leaseOf(rows: readonly Part[], isWanted: boolean): AcquiredLease | LeaseConflict {
+function leaseOf(rows: readonly ReadRow[], isWanted: boolean): AcquiredLease | LeaseConflict {
   const [first, ...parts] = rows;
   if (!first) throw new Error("the database returned no lease");
   const lease: Lease = {

@@ -19,7 +19,7 @@ const MAX_WAL_BYTES = 16 * 1024 * 1024;
 /** Older versions can corrupt a write-ahead log that several connections use. */
 const MIN_SQLITE_VERSION = [3, 51, 3] as const;
 
-export interface Connection {
+export interface OpenDatabase {
   readonly db: Database;
   /**
    * Whether the file has a write-ahead log, so that readers and a writer do not block each other. False if the file
@@ -33,7 +33,7 @@ export async function connect(
   options: SqliteOptions,
   logger: Logger | undefined,
   retry: <T>(step: () => T) => Promise<T>,
-): Promise<Connection> {
+): Promise<OpenDatabase> {
   const { path } = options;
   prepareFile(path);
   const db = await openDatabase(path);

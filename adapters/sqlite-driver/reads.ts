@@ -13,7 +13,7 @@ import type {
 } from "gantry/plugin";
 import { messageOf, sessionOf, snapshotOf } from "./rows.js";
 import type { MessageRow, PieceRow, SessionRow, SnapshotRow } from "./rows.js";
-import type { Statements, Value } from "./statements.js";
+import type { Statements, SqlValue } from "./statements.js";
 
 /** Name of the SQL function that lower-cases like JavaScript. */
 export const LOWER = "gantry_lower";
@@ -72,11 +72,11 @@ export function newestOfChain(db: Statements, id: string): SessionRow | undefine
 export function listStatement(query: SessionQuery): {
   page: string;
   count: string;
-  pageValues: Value[];
-  countValues: Value[];
+  pageValues: SqlValue[];
+  countValues: SqlValue[];
 } {
   const where = ["idx = 0"];
-  const values: Value[] = [];
+  const values: SqlValue[] = [];
   if (query.spawnedBy === undefined) where.push("spawner IS NULL");
   else {
     where.push("spawner = ?");
@@ -126,7 +126,7 @@ export function listSessions(db: Statements, query: SessionQuery): SessionPage {
 export function messagesStatement(
   page: MessagePage,
   columns = "*",
-): { sql: string; descending: boolean; limits: Value[] } {
+): { sql: string; descending: boolean; limits: SqlValue[] } {
   const descending = page.before !== undefined && page.after === undefined && page.limit !== undefined;
   const conditions = [
     page.scope === "chain" ? "chain = ?" : "session = ?",
@@ -206,7 +206,7 @@ const runOf = ({ record, holder }: RunRow): StoredRun => ({
 });
 
 /** The statement of a list of runs of one state or of all states, and its values after the current time. */
-export function runsStatement(query: RunQuery, state?: RunState): { sql: string; values: Value[] } {
+export function runsStatement(query: RunQuery, state?: RunState): { sql: string; values: SqlValue[] } {
   const { id, sessionId, idempotencyKey: key, before } = query;
   const where = [
     ...(id === undefined ? [] : ["r.id = ?"]),

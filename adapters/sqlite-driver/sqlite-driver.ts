@@ -21,7 +21,7 @@ import type {
   StoredRun,
 } from "gantry/plugin";
 import { forgetKeys, listAsks } from "./asks.js";
-import { connect, type Connection } from "./connection.js";
+import { connect, type OpenDatabase } from "./connection.js";
 import { explain } from "./errors.js";
 import type { SqliteOptions } from "./options.js";
 import { getSession, headOf, listInstructions, listMessages, listRuns, listSessions } from "./reads.js";
@@ -36,7 +36,7 @@ import { changeSession, createSession, deleteChains, takeLease } from "./writes.
 /** Time without writes after which the write-ahead log is merged into the file, in ms. */
 const CHECKPOINT_DELAY_MS = 1000;
 
-interface Opened extends Connection {
+interface Opened extends OpenDatabase {
   statements: Statements;
   /** Set if changes must survive a power failure. */
   disk: LogSync | undefined;

@@ -2,7 +2,7 @@ import type { Database, Statement, Transaction } from "better-sqlite3";
 import { prepare } from "./retained-objects.js";
 import { wellFormed } from "./rows.js";
 
-export type Value = string | number | null;
+export type SqlValue = string | number | null;
 
 /** Prepared statements by their text; each is prepared once. */
 export class Statements {
@@ -16,7 +16,7 @@ export class Statements {
     this.#together = db.transaction((reads: () => unknown) => reads());
   }
 
-  run(sql: string, ...values: readonly Value[]): { changes: number; lastInsertRowid: number } {
+  run(sql: string, ...values: readonly SqlValue[]): { changes: number; lastInsertRowid: number } {
     const { changes, lastInsertRowid } = this.#of(sql).run(...values.map(bindable));
     return { changes, lastInsertRowid: Number(lastInsertRowid) };
   }
@@ -37,17 +37,17 @@ export class Statements {
   }
 
   /** Updates the row with the value `key` in `column`. The keys of `row` are the columns to set. */
-  update(table: string, column: "n" | "id", key: Value, row: object): void {
+  update(table: string, column: "n" | "id", key: SqlValue, row: object): void {
     const columns = Object.keys(row).map((column) => `${column} = ?`);
     this.run(`UPDATE ${table} SET ${columns.join(", ")} WHERE ${column} = ?`, ...valuesOf(row), key);
   }
 
   /** The first row. The caller knows its shape from the SQL. */
-  get<Row>(sql: string, ...values: readonly Value[]): Row | undefined {
+  get<Row>(sql: string, ...values: readonly SqlValue[]): Row | undefined {
     return this.#of(sql).get(...values.map(bindable)) as Row | undefined;
   }
 
-  all<Row>(sql: string, ...values: readonly Value[]): Row[] {
+  all<Row>(sql: string, ...values: readonly SqlValue[]): Row[] {
     return this.#of(sql).all(...values.map(bindable)) as Row[];
   }
 
@@ -66,10 +66,10 @@ export class Statements {
   }
 }
 
-function valuesOf(row: object): Value[] {
-  return Object.values(row) as Value[];
+function valuesOf(row: object): SqlValue[] {
+  return Object.values(row) as SqlValue[];
 }
 
-function bindable(value: Value): Value {
+function bindable(value: SqlValue): SqlValue {
   return typeof value === "string" ? wellFormed(value) : value;
 }

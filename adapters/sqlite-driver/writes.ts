@@ -16,7 +16,7 @@ import type {
 import { answerAsk, putAsk } from "./asks.js";
 import { instructionsOf, leaseHeadOf, newestOfChain } from "./reads.js";
 import { rowOfMessage, rowOfSession, rowOfSnapshot } from "./rows.js";
-import type { Statements, Value } from "./statements.js";
+import type { Statements, SqlValue } from "./statements.js";
 
 // All functions here must run in a transaction that holds the write lock; a throw rolls it back.
 
@@ -282,7 +282,7 @@ function setFields(db: Statements, place: SessionPosition, { set = {}, usage, ad
     updatedAt,
   } = set;
   const last = lastOf(add);
-  const values: Value[] = [];
+  const values: SqlValue[] = [];
   let fields = 0;
   [
     title,

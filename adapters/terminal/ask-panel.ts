@@ -1,7 +1,7 @@
-import type { Ask } from "gantry/client";
+import type { ApiAsk } from "gantry/client";
 import { diffRows } from "./diff-rows.js";
 import { Editor } from "./editor.js";
-import type { Input } from "./keys.js";
+import type { KeyInput } from "./keys.js";
 import { span, wrap, type Line } from "./spans.js";
 import { truncate, escapeInvisible, escapeLine } from "./text.js";
 
@@ -29,7 +29,7 @@ export interface AskPanelOptions {
  * moment. A user who is typing, or holds a key, must not answer it by accident.
  */
 export class AskPanel {
-  readonly ask: Ask;
+  readonly ask: ApiAsk;
   readonly #options: AskPanelOptions;
   readonly #text = new Editor();
   #quietSince: number;
@@ -40,7 +40,7 @@ export class AskPanel {
   hasKeys: boolean;
   isSent = false;
 
-  constructor(ask: Ask, options: AskPanelOptions) {
+  constructor(ask: ApiAsk, options: AskPanelOptions) {
     this.ask = ask;
     this.#options = options;
     this.hasKeys = options.hasKeys;
@@ -74,7 +74,7 @@ export class AskPanel {
   }
 
   /** Returns false if the input, and what follows it, belongs to the prompt. */
-  press(input: Input): boolean {
+  press(input: KeyInput): boolean {
     if (input.type === "wheel") this.#top -= input.rows;
     else if (input.type === "key" && input.name === "pageup") this.#top -= this.#page;
     else if (input.type === "key" && input.name === "pagedown") this.#top += this.#page;
@@ -86,7 +86,7 @@ export class AskPanel {
     return true;
   }
 
-  #press(input: Exclude<Input, { type: "wheel" }>): boolean {
+  #press(input: Exclude<KeyInput, { type: "wheel" }>): boolean {
     const { choices, free_text: mayType } = this.ask;
     if (input.type !== "key") {
       const number = /^[1-9]$/.test(input.text) ? Number(input.text) : Infinity;

@@ -1,6 +1,6 @@
-import type { Session } from "gantry/client";
+import type { ApiSession } from "gantry/client";
 import type { TerminalStore } from "./store.js";
-import { Confirm, Picker, TextOverlay, type Entry } from "./overlays.js";
+import { Confirm, Picker, TextOverlay, type ListEntry } from "./overlays.js";
 import { escapeLine, formatCount } from "./text.js";
 
 const PAGE_SIZE = 50;
@@ -43,72 +43,72 @@ const KEYS: readonly (readonly [key: string, about: string])[] = [
 ];
 
 /** Runs a line that starts with `/`. */
-export function runCommand(desk: TerminalStore, line: string): void {
+export function runCommand(store: TerminalStore, line: string): void {
   const [word = "", ...words] = line.slice(1).split(/\s+/);
   const argument = words.join(" ").trim();
   const command = Object.hasOwn(COMMAND_HANDLERS, word) ? COMMAND_HANDLERS[word] : undefined;
-  if (command) command(desk, argument);
-  else desk.attempt(() => sendCommand(desk, word, line));
+  if (command) command(store, argument);
+  else store.attempt(() => sendCommand(store, word, line));
 }
 
 /** A command of the agent is sent as a prompt of its own, also during a run. */
-async function sendCommand(desk: TerminalStore, word: string, line: string): Promise<void> {
-  const agentCommands = await desk.loadAgentCommands();
-  if (agentCommands.some(([name]) => name === word)) desk.send(line, [], true);
-  else desk.notice(`There is no command /${escapeLine(word)}; /help lists them.`, true);
+async function sendCommand(store: TerminalStore, word: string, line: string): Promise<void> {
+  const agentCommands = await store.loadAgentCommands();
+  if (agentCommands.some(([name]) => name === word)) store.send(line, [], true);
+  else store.notice(`There is no command /${escapeLine(word)}; /help lists them.`, true);
 }
 
-const COMMAND_HANDLERS: Readonly<Record<string, (desk: TerminalStore, argument: string) => void>> = {
-  help: (desk) =>
-    desk.attempt(async () => {
-      const agentCommands = await desk.loadAgentCommands().catch(() => []);
+const COMMAND_HANDLERS: Readonly<Record<string, (store: TerminalStore, argument: string) => void>> = {
+  help: (store) =>
+    store.attempt(async () => {
+      const agentCommands = await store.loadAgentCommands().catch(() => []);
       const rows = [...COMMANDS, ...agentCommands].map(([name, about]) => [`/${name}`, about] as const);
-      desk.show(new TextOverlay("Keys and commands", [...KEYS, ...rows]));
+      store.show(new TextOverlay("Keys and commands", [...KEYS, ...rows]));
     }),
-  new: (desk) => desk.startNew(),
-  sessions: (desk, argument) => (argument === "" ? chooseSession(desk) : desk.attempt(() => desk.open(argument))),
+  new: (store) => store.startNew(),
+  sessions: (store, argument) => (argument === "" ? chooseSession(store) : store.attempt(() => store.open(argument))),
   model: chooseModel,
   mode: chooseMode,
   effort: chooseEffort,
-  title: (desk, argument) => {
-    if (argument === "") return desk.notice(`This session is called ${titleOf(desk)}. /title NAME names it.`);
-    if (desk.conversation.id === undefined) return desk.notice("No session yet; your first prompt creates it.");
-    desk.attempt(() => desk.conversation.change({ title: argument }));
+  title: (store, argument) => {
+    if (argument === "") return store.notice(`This session is called ${titleOf(store)}. /title NAME names it.`);
+    if (store.conversation.id === undefined) return store.notice("No session yet; your first prompt creates it.");
+    store.attempt(() => store.conversation.change({ title: argument }));
   },
-  cost: (desk) => desk.attempt(() => showCost(desk)),
-  compact: (desk, argument) => desk.attempt(() => compact(desk, argument)),
-  delete: (desk) => {
-    const { id } = desk.conversation;
-    if (id === undefined) desk.notice("No session yet; your first prompt creates it.");
-    else desk.show(confirmDelete(desk, { id, label: titleOf(desk), about: "" }, () => undefined));
+  cost: (store) => store.attempt(() => showCost(store)),
+  compact: (store, argument) => store.attempt(() => compact(store, argument)),
+  delete: (store) => {
+    const { id } = store.conversation;
+    if (id === undefined) store.notice("No session yet; your first prompt creates it.");
+    else store.show(confirmDelete(store, { id, label: titleOf(store), about: "" }, () => undefined));
   },
-  stop: (desk) => desk.attempt(() => desk.conversation.stop()),
-  mouse: (desk) => {
-    desk.wheel = !desk.wheel;
-    desk.options.wheel(desk.wheel);
-    desk.notice(desk.wheel ? "The wheel scrolls." : "The mouse selects text; PgUp and PgDn scroll.");
+  stop: (store) => store.attempt(() => store.conversation.stop()),
+  mouse: (store) => {
+    store.wheel = !store.wheel;
+    store.options.wheel(store.wheel);
+    store.notice(store.wheel ? "The wheel scrolls." : "The mouse selects text; PgUp and PgDn scroll.");
   },
-  quit: (desk) => desk.options.requestExit(),
-  exit: (desk) => desk.options.requestExit(),
+  quit: (store) => store.options.requestExit(),
+  exit: (store) => store.options.requestExit(),
 };
 
-function titleOf(desk: TerminalStore): string {
-  return desk.conversation.page.state?.session.title ?? "nothing yet";
+function titleOf(store: TerminalStore): string {
+  return store.conversation.mirror.state?.session.title ?? "nothing yet";
 }
 
-function chooseModel(desk: TerminalStore, requestedModel: string): void {
-  desk.attempt(async () => {
-    const { conversation } = desk;
+function chooseModel(store: TerminalStore, requestedModel: string): void {
+  store.attempt(async () => {
+    const { conversation } = store;
     const picker = new Picker({
       title: "Model",
       entries: [],
       current: conversation.model,
-      pick: ({ id }) => desk.attempt(() => setModel(desk, id)),
+      pick: ({ id }) => store.attempt(() => setModel(store, id)),
     });
     picker.note = "loading models ...";
-    if (requestedModel === "") desk.show(picker);
-    const models = await desk.models();
-    const entries = models.map(({ provider, model }): Entry => ({
+    if (requestedModel === "") store.show(picker);
+    const models = await store.models();
+    const entries = models.map(({ provider, model }): ListEntry => ({
       id: `${provider}/${model.id}`,
       label: `${provider}/${model.id}`,
       about: model.name === model.id ? "" : model.name,
@@ -120,58 +120,58 @@ function chooseModel(desk: TerminalStore, requestedModel: string): void {
     const [first] = same;
     if (!first || same.length > 1)
       throw new Error(`${same.length === 0 ? "no" : "more than one"} model ${requestedModel}; /model lists them`);
-    await setModel(desk, first.id);
+    await setModel(store, first.id);
   });
 }
 
-async function setModel(desk: TerminalStore, id: string): Promise<void> {
+async function setModel(store: TerminalStore, id: string): Promise<void> {
   const provider = id.slice(0, id.indexOf("/"));
-  await desk.conversation.change({ provider, model: id.slice(provider.length + 1) });
-  desk.notice(`Model: ${escapeLine(id)}.`);
+  await store.conversation.change({ provider, model: id.slice(provider.length + 1) });
+  store.notice(`Model: ${escapeLine(id)}.`);
 }
 
-function chooseMode(desk: TerminalStore, requestedMode: string): void {
+function chooseMode(store: TerminalStore, requestedMode: string): void {
   const set = (mode: string) =>
-    desk.attempt(async () => {
+    store.attempt(async () => {
       if (mode !== "auto" && mode !== "ask" && mode !== "plan")
         throw new Error(`no mode ${mode}; expected one of ${Object.keys(MODES).join(", ")}`);
-      await desk.conversation.change({ mode });
-      desk.notice(`The mode is ${mode}: ${MODES[mode] ?? ""}.`);
+      await store.conversation.change({ mode });
+      store.notice(`The mode is ${mode}: ${MODES[mode] ?? ""}.`);
     });
   if (requestedMode !== "") return set(requestedMode);
-  const entries = Object.entries(MODES).map(([id, about]): Entry => ({ id, label: id, about }));
-  desk.show(new Picker({ title: "Mode", entries, current: desk.conversation.mode, pick: ({ id }) => set(id) }));
+  const entries = Object.entries(MODES).map(([id, about]): ListEntry => ({ id, label: id, about }));
+  store.show(new Picker({ title: "Mode", entries, current: store.conversation.mode, pick: ({ id }) => set(id) }));
 }
 
-function chooseEffort(desk: TerminalStore, requestedEffort: string): void {
-  const { conversation } = desk;
+function chooseEffort(store: TerminalStore, requestedEffort: string): void {
+  const { conversation } = store;
   const set = (effort: string) =>
-    desk.attempt(async () => {
+    store.attempt(async () => {
       const knownEffort = EFFORTS.find((candidate) => candidate === effort);
       if (!knownEffort && effort !== "default")
         throw new Error(`no effort ${effort}; expected one of default, ${EFFORTS.join(", ")}`);
       await conversation.change({ reasoning_effort: knownEffort ?? "" });
-      desk.notice(`The effort is ${effort}.`);
+      store.notice(`The effort is ${effort}.`);
     });
   if (requestedEffort !== "") return set(requestedEffort);
-  const entries = ["default", ...EFFORTS].map((id): Entry => ({ id, label: id, about: "" }));
+  const entries = ["default", ...EFFORTS].map((id): ListEntry => ({ id, label: id, about: "" }));
   const current = conversation.effort;
-  desk.show(
+  store.show(
     new Picker({ title: "Effort", entries, current: current === "" ? "default" : current, pick: ({ id }) => set(id) }),
   );
 }
 
-async function showCost(desk: TerminalStore): Promise<void> {
-  const { id, page } = desk.conversation;
-  if (id === undefined) return desk.notice("No messages yet.");
-  const runs = await desk.options.client.runs.list({ sessionId: id, size: 10 });
-  const usage = page.state?.session.usage;
+async function showCost(store: TerminalStore): Promise<void> {
+  const { id, mirror } = store.conversation;
+  if (id === undefined) return store.notice("No messages yet.");
+  const runs = await store.options.client.runs.list({ sessionId: id, size: 10 });
+  const usage = mirror.state?.session.usage;
   const row = (name: string, { prompt_tokens: input, completion_tokens: output, cost }: NonNullable<typeof usage>) =>
     [
       name,
       `${formatCount(input)} in, ${formatCount(output)} out${cost > 0 ? `, $${cost.toFixed(4)}` : ", no price known"}`,
     ] as const;
-  desk.show(
+  store.show(
     new TextOverlay("Cost", [
       ...(usage ? [row("this session", usage)] : []),
       ...runs.map((run) => row(`${run.started_at.slice(0, 16).replace("T", " ")} ${run.state}`, run.usage)),
@@ -179,40 +179,40 @@ async function showCost(desk: TerminalStore): Promise<void> {
   );
 }
 
-async function compact(desk: TerminalStore, instructions: string): Promise<void> {
-  const { conversation } = desk;
-  if (conversation.id === undefined) return desk.notice("No messages yet.");
-  desk.notice("Summarizing the conversation ...");
+async function compact(store: TerminalStore, instructions: string): Promise<void> {
+  const { conversation } = store;
+  if (conversation.id === undefined) return store.notice("No messages yet.");
+  store.notice("Summarizing the conversation ...");
   const seen = await conversation.compact(instructions);
-  if (seen === 0) desk.notice("There is too little to compact.");
+  if (seen === 0) store.notice("There is too little to compact.");
   else if (seen !== undefined)
-    desk.notice(`The model now sees ${seen} messages; the full conversation stays visible here.`);
+    store.notice(`The model now sees ${seen} messages; the full conversation stays visible here.`);
 }
 
-function confirmDelete(desk: TerminalStore, { id, label }: Entry, then: () => void): Confirm {
+function confirmDelete(store: TerminalStore, { id, label }: ListEntry, then: () => void): Confirm {
   return new Confirm(`Delete the session "${label}"? All its messages are lost.`, () =>
-    desk.attempt(async () => {
-      await desk.options.client.sessions.delete(id);
-      desk.notice(`Deleted "${escapeLine(label)}".`);
+    store.attempt(async () => {
+      await store.options.client.sessions.delete(id);
+      store.notice(`Deleted "${escapeLine(label)}".`);
       then();
     }),
   );
 }
 
 /** Lists the sessions of this folder, the most recently used first. Scrolling to the end loads the next page. */
-export function chooseSession(desk: TerminalStore): void {
-  const { client, projectDir } = desk.options;
+export function chooseSession(store: TerminalStore): void {
+  const { client, projectDir } = store.options;
   let typed = "";
   let page = 0;
   let total = 1;
-  let entries: Entry[] = [];
+  let entries: ListEntry[] = [];
   let asking = false;
   const picker = new Picker({
     title: projectDir === undefined ? "Sessions" : "Sessions of this folder",
     entries: [],
-    current: desk.conversation.id,
-    pick: ({ id }) => desk.attempt(() => desk.open(id)),
-    remove: (entry) => desk.show(confirmDelete(desk, entry, () => chooseSession(desk))),
+    current: store.conversation.id,
+    pick: ({ id }) => store.attempt(() => store.open(id)),
+    remove: (entry) => store.show(confirmDelete(store, entry, () => chooseSession(store))),
     loadMore: () => load(),
     search: (text) => {
       typed = text;
@@ -225,7 +225,7 @@ export function chooseSession(desk: TerminalStore): void {
     if (asking || entries.length >= total) return;
     asking = true;
     const searchText = typed;
-    desk.attempt(async () => {
+    store.attempt(async () => {
       const list = await client.sessions.list({
         page: page + 1,
         size: PAGE_SIZE,
@@ -244,10 +244,10 @@ export function chooseSession(desk: TerminalStore): void {
     });
   };
   picker.note = "...";
-  desk.show(picker);
+  store.show(picker);
   load();
 }
 
-function entryOf({ id, title, updated_at: used, run }: Session): Entry {
+function entryOf({ id, title, updated_at: used, run }: ApiSession): ListEntry {
   return { id, label: title, about: `${run ? `${run.state}  ` : ""}${used.slice(0, 16).replace("T", " ")}` };
 }

@@ -8,7 +8,7 @@ export interface Suggestion {
 }
 
 /** A command that starts with a slash. `hint` describes its argument. */
-export type CommandLine = readonly [name: string, about: string, hint?: string];
+export type CommandEntry = readonly [name: string, about: string, hint?: string];
 
 /** Suggestions, and the position in the text where they start. */
 export interface Completion {
@@ -29,7 +29,7 @@ export function wordAt(text: string, at: number): { sign: "/" | "@"; from: numbe
 }
 
 /** Commands whose name starts with `word`. */
-export function commandsLike(word: string, commands: readonly CommandLine[]): Suggestion[] {
+export function commandsLike(word: string, commands: readonly CommandEntry[]): Suggestion[] {
   return commands
     .filter(([name]) => name.startsWith(word))
     .map(([name, about, hint = ""]) => ({ text: `/${name} `, about, ...(hint !== "" && { waits: true }) }));

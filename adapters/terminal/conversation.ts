@@ -1,13 +1,13 @@
 import {
-  GantryError,
+  ApiError,
   PendingSteers,
-  SessionPage,
-  type Ask,
+  SessionMirror,
+  type ApiAsk,
   type ConnectionState,
   type Effort,
   type GantryClient,
-  type Message,
-  type SessionChange,
+  type ApiMessage,
+  type ApiSessionChange,
   type WatchedEvent,
 } from "gantry/client";
 import type { PendingPrompt } from "./transcript.js";
@@ -40,8 +40,8 @@ export interface ConversationListener {
  * One session as a terminal shows it: its last messages, older ones on request, and all new events from any client.
  * Without a session, the first prompt creates one.
  */
-export class Conversation {
-  readonly page = new SessionPage();
+export class TerminalConversation {
+  readonly mirror = new SessionMirror();
   readonly #client: GantryClient;
   readonly #listener: ConversationListener;
   readonly #end = new AbortController();
@@ -69,7 +69,7 @@ export class Conversation {
     this.newSessionOptions = wishes;
   }
 
-  /** Shows an existing session. Rejects with `GantryError` and shows nothing if it cannot be read. */
+  /** Shows an existing session. Rejects with `ApiError` and shows nothing if it cannot be read. */
   async open(id: string): Promise<void> {
     await this.#client.sessions.get(id, this.#until);
     this.id = id;
@@ -85,7 +85,7 @@ export class Conversation {
   }
 
   get isRunning(): boolean {
-    return this.#begun || ACTIVE_STATES.has(this.page.state?.run?.state ?? "");
+    return this.#begun || ACTIVE_STATES.has(this.mirror.state?.run?.state ?? "");
   }
 
   /** Instructions that the run has not read yet, oldest first. */
@@ -94,27 +94,27 @@ export class Conversation {
   }
 
   /** Open questions, oldest first. */
-  get asks(): readonly Ask[] {
-    return this.page.state?.asks ?? [];
+  get asks(): readonly ApiAsk[] {
+    return this.mirror.state?.asks ?? [];
   }
 
   get effort(): string {
-    return this.page.state?.session.reasoning_effort ?? this.newSessionOptions.reasoning_effort ?? "";
+    return this.mirror.state?.session.reasoning_effort ?? this.newSessionOptions.reasoning_effort ?? "";
   }
 
   get mode(): string {
-    return this.page.state?.session.mode ?? this.newSessionOptions.mode ?? "";
+    return this.mirror.state?.session.mode ?? this.newSessionOptions.mode ?? "";
   }
 
   /** Provider and model; "" if neither is set. */
   get model(): string {
-    const { provider = "", model = "" } = this.page.state?.session ?? this.newSessionOptions;
+    const { provider = "", model = "" } = this.mirror.state?.session ?? this.newSessionOptions;
     return [provider, model].filter((name) => name !== "").join("/");
   }
 
   /** Loads the batch before the first message. Resolves with the number of messages in it. */
   async loadOlder(): Promise<number> {
-    const [first] = this.page.messages;
+    const [first] = this.mirror.messages;
     const { id } = this;
     if (id === undefined || !first || !this.hasOlder || this.isLoading) return 0;
     this.isLoading = true;
@@ -126,7 +126,7 @@ export class Conversation {
         this.#until,
       );
       // A rewind may have replaced these messages in the meantime.
-      if (this.page.at(first.seq)) this.page.add(olderMessages);
+      if (this.mirror.at(first.seq)) this.mirror.add(olderMessages);
       this.hasOlder = olderMessages.length === MESSAGE_BATCH_SIZE && (olderMessages[0]?.seq ?? 1) > 1;
       return olderMessages.length;
     } finally {
@@ -143,15 +143,15 @@ export class Conversation {
     const { id } = this;
     if (id !== undefined && this.isRunning && files.length === 0 && !isCommand) {
       try {
-        await this.#steers.send(id, message, this.page, this.#until);
+        await this.#steers.send(id, message, this.mirror, this.#until);
         return void this.#settle();
       } catch (error) {
-        if (!(error instanceof GantryError) || error.code !== "no_run") throw error;
+        if (!(error instanceof ApiError) || error.code !== "no_run") throw error;
       }
     }
     this.#begun = true;
     this.#isStopRequested = false;
-    this.pendingPrompt = { text: message, afterSeq: this.page.messages.at(-1)?.seq ?? 0 };
+    this.pendingPrompt = { text: message, afterSeq: this.mirror.messages.at(-1)?.seq ?? 0 };
     this.#listener.changed();
     const request = {
       message,
@@ -209,7 +209,7 @@ export class Conversation {
    * Changes model, effort, mode or title. Without a session, the change applies when the session is created; a title is
    * then ignored.
    */
-  async change(change: SessionChange): Promise<void> {
+  async change(change: ApiSessionChange): Promise<void> {
     if (this.id !== undefined) {
       await this.#client.sessions.update(this.id, change, this.#until);
       return;
@@ -222,7 +222,7 @@ export class Conversation {
   }
 
   /** Answers a question of a run. */
-  async answer(ask: Ask, reply: { choice: string } | { text: string }): Promise<void> {
+  async answer(ask: ApiAsk, reply: { choice: string } | { text: string }): Promise<void> {
     await this.#client.asks.answer(ask.id, reply, this.#until);
   }
 
@@ -239,7 +239,7 @@ export class Conversation {
   }
 
   async #settle(): Promise<void> {
-    const texts = await this.#steers.settle(this.page, this.#until);
+    const texts = await this.#steers.settle(this.mirror, this.#until);
     if (this.#end.signal.aborted) return;
     if (texts.length > 0) this.#listener.returned(texts);
     else this.#listener.changed();
@@ -251,7 +251,7 @@ export class Conversation {
 
   async #restore(id: string): Promise<void> {
     const last = await this.#client.sessions.messages(id, { before: END, limit: MESSAGE_BATCH_SIZE }, this.#until);
-    this.page.add(last);
+    this.mirror.add(last);
     this.hasOlder = (last[0]?.seq ?? 1) > 1;
   }
 
@@ -260,7 +260,7 @@ export class Conversation {
    * Undefined if no message precedes it.
    */
   #lastFinalSeq(): number | undefined {
-    const last = this.page.messages.at(-1);
+    const last = this.mirror.messages.at(-1);
     return last && last.seq > 1 ? last.seq - 1 : undefined;
   }
 
@@ -281,8 +281,8 @@ export class Conversation {
     };
     try {
       for await (const event of this.#client.sessions.watch(id, options)) {
-        const before = this.page.state?.run;
-        this.page.apply(event);
+        const before = this.mirror.state?.run;
+        this.mirror.apply(event);
         if (event.type === "state") {
           this.#begun = false;
           const { run } = event;
@@ -297,7 +297,7 @@ export class Conversation {
         }
         this.#settlePrompt(event);
         if (event.type === "state" || event.type === "message") void this.#settle();
-        if (event.type === "rewind" && this.page.messages.length === 0 && event.after > 0) await this.#restore(id);
+        if (event.type === "rewind" && this.mirror.messages.length === 0 && event.after > 0) await this.#restore(id);
         this.#listener.changed();
       }
     } catch (error) {
@@ -315,7 +315,7 @@ function failure(state: string, error: { message: string } | null): string {
 }
 
 /** The user's prompts, oldest first. */
-export function promptsOf(messages: readonly Message[]): string[] {
+export function promptsOf(messages: readonly ApiMessage[]): string[] {
   return messages
     .filter(({ role }) => role === "user")
     .map(({ content }) =>

@@ -1,4 +1,4 @@
-import type { Diff } from "gantry/client";
+import type { ApiDiff } from "gantry/client";
 import { escapeInvisible, escapeLine } from "./text.js";
 import { span, wrap, type Line } from "./spans.js";
 
@@ -12,7 +12,7 @@ interface Step {
 }
 
 /** Rows that show the changes in a file, at most `most` of them. */
-export function diffRows({ path, old_text: before, new_text: after }: Diff, columns: number, most: number): Line[] {
+export function diffRows({ path, old_text: before, new_text: after }: ApiDiff, columns: number, most: number): Line[] {
   const steps = stepsOf(before === null ? [] : linesOf(before), linesOf(after));
   const added = steps.filter(({ sign }) => sign === "+").length;
   const removed = steps.filter(({ sign }) => sign === "-").length;

@@ -22,15 +22,15 @@ export interface Frame {
 
 /** Renders the store for a screen size. `tick` counts the animation steps. */
 export function renderFrame(
-  desk: TerminalStore,
+  store: TerminalStore,
   transcript: Transcript,
   columns: number,
   rows: number,
   tick: number,
 ): Frame {
-  const { conversation, overlay, ask } = desk;
-  const status = statusRow(desk, columns, tick);
-  const prompt = promptRows(desk, columns, Math.max(1, Math.min(PROMPT_ROWS, rows - 4)));
+  const { conversation, overlay, ask } = store;
+  const status = statusRow(store, columns, tick);
+  const prompt = promptRows(store, columns, Math.max(1, Math.min(PROMPT_ROWS, rows - 4)));
   const room = Math.max(0, rows - 2 - prompt.rows.length);
   // A panel leaves four rows for messages, on a small screen one.
   const over = Math.max(1, room < MIN_SHARED_ROWS ? room - 1 : room - 4);
@@ -39,21 +39,21 @@ export function renderFrame(
     : ask
       ? ask.rows(columns, over, conversation.asks.length - 1)
       : [
-          ...planRows(desk, columns),
-          ...steerRows(desk, columns),
-          ...processRows(desk, columns),
-          ...proposalRows(desk, columns),
+          ...planRows(store, columns),
+          ...steerRows(store, columns),
+          ...processRows(store, columns),
+          ...proposalRows(store, columns),
         ];
   const shown = panel.slice(0, room);
   const height = room - shown.length;
   const blocks = transcript.blocks(
-    conversation.page,
-    desk.notices,
-    { columns, showsAll: desk.showsAll },
+    conversation.mirror,
+    store.notices,
+    { columns, showsAll: store.showsAll },
     conversation.pendingPrompt,
   );
-  const head = headRows(desk, columns);
-  const messageRows = height > 0 ? desk.scroll.visibleRows([{ seq: 0, rows: head }, ...blocks], height) : [];
+  const head = headRows(store, columns);
+  const messageRows = height > 0 ? store.scroll.visibleRows([{ seq: 0, rows: head }, ...blocks], height) : [];
   const empty: Line[] = Array.from({ length: height - messageRows.length }, () => []);
   const rule: Line = [span("─".repeat(columns), "dim")];
   const above = [...messageRows, ...empty, ...(overlay || ask ? [...shown, rule] : [rule])];
@@ -81,7 +81,7 @@ function headRows({ conversation, options }: TerminalStore, columns: number): Li
 }
 
 function planRows({ conversation }: TerminalStore, columns: number): Line[] {
-  const plan = conversation.page.state?.plan ?? [];
+  const plan = conversation.mirror.state?.plan ?? [];
   if (!conversation.isRunning || plan.every(({ status }) => status === "completed")) return [];
   const at = Math.max(0, plan.findIndex(({ status }) => status !== "completed") - 1);
   const marks = { completed: "✓", in_progress: "▸", pending: "·" };
@@ -105,7 +105,7 @@ function steerRows({ conversation }: TerminalStore, columns: number): Line[] {
 
 /** Background processes in one row: their number and the command of the last one. */
 function processRows({ conversation }: TerminalStore, columns: number): Line[] {
-  const running = (conversation.page.state?.processes ?? []).filter(({ state }) => state === "running");
+  const running = (conversation.mirror.state?.processes ?? []).filter(({ state }) => state === "running");
   const last = running.at(-1);
   if (!last) return [];
   // The count precedes the command, because a long command is cut at its end.
@@ -183,11 +183,11 @@ function promptRows(
   };
 }
 
-function statusRow(desk: TerminalStore, columns: number, tick: number): Line {
-  const { conversation } = desk;
-  const { state } = conversation.page;
+function statusRow(store: TerminalStore, columns: number, tick: number): Line {
+  const { conversation } = store;
+  const { state } = conversation.mirror;
   const run = state?.run;
-  const statusSpans: Line = desk.isLeaving
+  const statusSpans: Line = store.isLeaving
     ? [span(conversation.isRunning ? "stopping; Ctrl+C again quits" : "Ctrl+C again quits", "warn")]
     : conversation.connection === "lost" && conversation.id !== undefined
       ? [span("connection lost, reconnecting", "bad")]
@@ -202,7 +202,7 @@ function statusRow(desk: TerminalStore, columns: number, tick: number): Line {
                   "accent",
                 ),
               ]
-            : desk.scroll.isAtEnd
+            : store.scroll.isAtEnd
               ? [span("/help", "dim")]
               : [span("Ctrl+End: to the end", "dim")];
   const usage = state?.session.usage;

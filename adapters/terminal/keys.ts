@@ -1,5 +1,5 @@
 /** A keyboard or mouse wheel input. */
-export type Input =
+export type KeyInput =
   | { readonly type: "text"; readonly text: string }
   | { readonly type: "paste"; readonly text: string }
   | { readonly type: "wheel"; readonly rows: number }
@@ -44,13 +44,13 @@ const TEXT = /^[^\u0000-\u001f\u007f]+/;
 
 /** Parses terminal input: characters, keys, pasted text (as one input) and the wheel. */
 export class Keyboard {
-  readonly #onInput: (input: Input) => void;
+  readonly #onInput: (input: KeyInput) => void;
   #pending = "";
   /** Parts of the current paste. Undefined outside a paste. */
   #pasted: string[] | undefined;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(tell: (input: Input) => void) {
+  constructor(tell: (input: KeyInput) => void) {
     this.#onInput = tell;
   }
 

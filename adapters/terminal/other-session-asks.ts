@@ -8,16 +8,16 @@ const POLL_INTERVAL_MS = 10_000;
  * Notifies the user of questions in other sessions, once each, until the signal aborts. The requests also declare that
  * this terminal can answer, so that the questions wait for it.
  */
-export function watchOtherSessionAsks(desk: TerminalStore, signal: AbortSignal): void {
+export function watchOtherSessionAsks(store: TerminalStore, signal: AbortSignal): void {
   const reportedIds = new Set<string>();
   const look = async () => {
     try {
-      const asks = await desk.options.client.asks.list({ canAnswer: true }, { signal });
+      const asks = await store.options.client.asks.list({ canAnswer: true }, { signal });
       for (const { id, session_id: session, title } of asks.reverse()) {
-        const { conversation } = desk;
-        if (reportedIds.has(id) || [conversation.id, conversation.page.state?.session.id].includes(session)) continue;
+        const { conversation } = store;
+        if (reportedIds.has(id) || [conversation.id, conversation.mirror.state?.session.id].includes(session)) continue;
         reportedIds.add(id);
-        desk.notice(`Another session asks: ${escapeLine(title)}. /sessions ${session} shows it.`);
+        store.notice(`Another session asks: ${escapeLine(title)}. /sessions ${session} shows it.`);
       }
     } catch {
       // The status line reports a lost connection.

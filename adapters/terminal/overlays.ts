@@ -1,11 +1,11 @@
 import { escapeInvisible, escapeLine, truncate } from "./text.js";
 import { span, wrap, type Line } from "./spans.js";
-import type { Input } from "./keys.js";
+import type { KeyInput } from "./keys.js";
 
 /** Maximum visible rows of a list. */
 const MAX_LIST_ROWS = 10;
 
-export interface Entry {
+export interface ListEntry {
   readonly id: string;
   readonly label: string;
   readonly about: string;
@@ -15,7 +15,7 @@ export interface Entry {
 export interface Overlay {
   rows(columns: number, rows: number): Line[];
   /** Handles an input. Returns whether the overlay closes. */
-  press(input: Input): boolean;
+  press(input: KeyInput): boolean;
 }
 
 /** A text to read. Any key except the arrow keys closes it. */
@@ -45,7 +45,7 @@ export class TextOverlay implements Overlay {
     return [[span(` ${this.#title}`, "heading")], ...shown, [span(`  ${scrollHint}Esc closes`, "dim")]];
   }
 
-  press(input: Input): boolean {
+  press(input: KeyInput): boolean {
     if (input.type === "wheel") this.#top -= input.rows;
     else if (input.type === "key" && input.name === "up") this.#top -= 1;
     else if (input.type === "key" && input.name === "down") this.#top += 1;
@@ -71,7 +71,7 @@ export class Confirm implements Overlay {
     ];
   }
 
-  press(input: Input): boolean {
+  press(input: KeyInput): boolean {
     if (input.type === "wheel") return false;
     if (input.type === "text" && input.text === "y") this.#yes();
     return true;
@@ -81,11 +81,11 @@ export class Confirm implements Overlay {
 /** Contents and actions of a list. */
 export interface PickerOptions {
   title: string;
-  entries: readonly Entry[];
+  entries: readonly ListEntry[];
   /** Id of the entry that is currently selected in the session. */
   current?: string | undefined;
-  pick(entry: Entry): void;
-  remove?: (entry: Entry) => void;
+  pick(entry: ListEntry): void;
+  remove?: (entry: ListEntry) => void;
   /** Called when the selection reaches the end of the list. */
   loadMore?: () => void;
   /** Called when the search text changes. If absent, the list filters its own entries. */
@@ -95,7 +95,7 @@ export interface PickerOptions {
 /** A list to choose from. Typing filters it. */
 export class Picker implements Overlay {
   readonly #options: PickerOptions;
-  #entries: readonly Entry[];
+  #entries: readonly ListEntry[];
   #at = 0;
   #typed = "";
   note = "";
@@ -110,7 +110,7 @@ export class Picker implements Overlay {
   }
 
   /** Replaces the entries. Keeps the selected entry selected if it still exists. */
-  set entries(entries: readonly Entry[]) {
+  set entries(entries: readonly ListEntry[]) {
     const before = this.#matches[this.#at]?.id;
     this.#entries = entries;
     const matches = this.#matches;
@@ -118,7 +118,7 @@ export class Picker implements Overlay {
     this.#at = same === -1 ? Math.max(0, Math.min(this.#at, matches.length - 1)) : same;
   }
 
-  get #matches(): readonly Entry[] {
+  get #matches(): readonly ListEntry[] {
     const searchText = this.#typed.toLowerCase();
     if (this.#options.search || searchText === "") return this.#entries;
     return this.#entries.filter(({ label, about }) => `${label} ${about}`.toLowerCase().includes(searchText));
@@ -152,7 +152,7 @@ export class Picker implements Overlay {
     ];
   }
 
-  press(input: Input): boolean {
+  press(input: KeyInput): boolean {
     const matches = this.#matches;
     if (input.type === "wheel") this.#move(-Math.sign(input.rows));
     else if (input.type !== "key") this.#search(this.#typed + input.text.replaceAll("\n", " "));

@@ -1,6 +1,6 @@
-import { commandsLike, filesIn, filesLike, wordAt, type CommandLine, type Completion } from "./completion.js";
+import { commandsLike, filesIn, filesLike, wordAt, type CommandEntry, type Completion } from "./completion.js";
 import { Editor } from "./editor.js";
-import type { Input } from "./keys.js";
+import type { KeyInput } from "./keys.js";
 
 /** Time for which the lists of files (`@`) and commands (`/`) are cached, in ms. */
 const SUGGESTION_CACHE_MS = 5_000;
@@ -8,9 +8,9 @@ const SUGGESTION_CACHE_MS = 5_000;
 /** Services that a prompt needs from the terminal. */
 export interface PromptHost {
   /** The terminal's own commands. */
-  readonly commands: readonly CommandLine[];
+  readonly commands: readonly CommandEntry[];
   /** Loads the agent's commands and passes them to the callback. */
-  findCommands(onFound: (commands: readonly CommandLine[]) => void): void;
+  findCommands(onFound: (commands: readonly CommandEntry[]) => void): void;
   /** Loads the files that `@` suggests and passes them to the callback. Undefined: no files are available. */
   readonly findFiles: ((onFound: (files: readonly string[]) => void) => void) | undefined;
   /** Called on Enter with a non-empty text. `files` are the existing files that it names. */
@@ -24,7 +24,7 @@ export class Prompt {
   readonly #host: PromptHost;
   #files: readonly string[] = [];
   #filesAsked = -Infinity;
-  #commands: readonly CommandLine[] = [];
+  #commands: readonly CommandEntry[] = [];
   #commandsAsked = -Infinity;
 
   constructor(host: PromptHost) {
@@ -45,7 +45,7 @@ export class Prompt {
   }
 
   /** Handles a key. */
-  press({ name, ctrl, alt, shift }: Extract<Input, { type: "key" }>): void {
+  press({ name, ctrl, alt, shift }: Extract<KeyInput, { type: "key" }>): void {
     const { editor } = this;
     if (this.completion && !alt && this.#inCompletion(name, ctrl)) return;
     if (name === "enter" && (alt || shift || ctrl)) editor.insert("\n");

@@ -1,4 +1,4 @@
-import type { Block } from "./transcript.js";
+import type { RowBlock } from "./transcript.js";
 import type { Line } from "./spans.js";
 
 /** Scroll position in the messages: at the end, which it follows, or at a fixed row. */
@@ -33,7 +33,7 @@ export class Scroll {
   }
 
   /** The visible rows, at most `height`. */
-  visibleRows(blocks: readonly Block[], height: number): Line[] {
+  visibleRows(blocks: readonly RowBlock[], height: number): Line[] {
     const total = blocks.reduce((sum, { rows }) => sum + rows.length, 0);
     const last = Math.max(0, total - height);
     const before = this.#anchor === undefined ? last : this.#place(blocks, last);
@@ -51,7 +51,7 @@ export class Scroll {
     return rows;
   }
 
-  #place(blocks: readonly Block[], last: number): number {
+  #place(blocks: readonly RowBlock[], last: number): number {
     let at = 0;
     for (const { seq, rows } of blocks) {
       if (this.#anchor && seq >= this.#anchor.seq)
@@ -62,7 +62,7 @@ export class Scroll {
   }
 }
 
-function anchorAt(blocks: readonly Block[], top: number): { seq: number; row: number } | undefined {
+function anchorAt(blocks: readonly RowBlock[], top: number): { seq: number; row: number } | undefined {
   let at = 0;
   for (const { seq, rows } of blocks) {
     // Rows before the first message change when older messages load. The anchor therefore counts from a message.

@@ -1,13 +1,13 @@
-import { GantryError, NotFoundError, type GantryClient, type Model } from "gantry/client";
+import { ApiError, NotFoundError, type GantryClient, type ApiModel } from "gantry/client";
 import { AskPanel } from "./ask-panel.js";
-import type { CommandLine } from "./completion.js";
-import { Conversation, promptsOf, type ConversationListener, type NewSessionOptions } from "./conversation.js";
+import type { CommandEntry } from "./completion.js";
+import { TerminalConversation, promptsOf, type ConversationListener, type NewSessionOptions } from "./conversation.js";
 import type { Editor } from "./editor.js";
-import type { Input } from "./keys.js";
+import type { KeyInput } from "./keys.js";
 import type { Overlay } from "./overlays.js";
 import { Prompt } from "./prompt.js";
 import { escapeLine } from "./text.js";
-import type { Notice } from "./transcript.js";
+import type { TranscriptNotice } from "./transcript.js";
 import { Scroll } from "./scroll.js";
 
 /**
@@ -30,7 +30,7 @@ export interface TerminalStoreOptions {
   place: string;
   /** The terminal's own commands, and the function that runs them. */
   commands: readonly (readonly [name: string, about: string])[];
-  run: (desk: TerminalStore, line: string) => void;
+  run: (store: TerminalStore, line: string) => void;
   requestExit: () => void;
   /** Returns the terminal to the shell. */
   suspend: () => void;
@@ -45,8 +45,8 @@ export class TerminalStore implements ConversationListener {
   readonly options: TerminalStoreOptions;
   readonly prompt: Prompt;
   readonly scroll = new Scroll();
-  conversation: Conversation;
-  notices: Notice[] = [];
+  conversation: TerminalConversation;
+  notices: TranscriptNotice[] = [];
   overlay: Overlay | undefined;
   ask: AskPanel | undefined;
   /** Whether thoughts, outputs and diffs are shown in full. */
@@ -54,7 +54,7 @@ export class TerminalStore implements ConversationListener {
   wheel = true;
   /** Set by the view that draws this store. */
   onChanged: () => void = () => undefined;
-  #models: Promise<Model[]> | undefined;
+  #models: Promise<ApiModel[]> | undefined;
   readonly #now: () => number;
   /** When the user last answered a question here, by the clock `now`. */
   #answeredAt = -Infinity;
@@ -66,7 +66,7 @@ export class TerminalStore implements ConversationListener {
   constructor(options: TerminalStoreOptions) {
     this.options = options;
     this.#now = options.now ?? (() => performance.now());
-    this.conversation = new Conversation(options.client, this, options.newSessionOptions);
+    this.conversation = new TerminalConversation(options.client, this, options.newSessionOptions);
     const { files } = options;
     this.prompt = new Prompt({
       commands: options.commands,
@@ -75,7 +75,7 @@ export class TerminalStore implements ConversationListener {
         files &&
         ((onFound) =>
           this.attempt(async () => {
-            onFound(await files(this.conversation.page.state?.session.project_dir, this.#end.signal));
+            onFound(await files(this.conversation.mirror.state?.session.project_dir, this.#end.signal));
           })),
       submit: (text, named) => this.#submit(text, named),
     });
@@ -87,8 +87,8 @@ export class TerminalStore implements ConversationListener {
 
   changed(): void {
     this.#followAsks();
-    if (this.conversation.page.deleted && !this.#end.signal.aborted) {
-      this.#replace(new Conversation(this.options.client, this, this.options.newSessionOptions));
+    if (this.conversation.mirror.deleted && !this.#end.signal.aborted) {
+      this.#replace(new TerminalConversation(this.options.client, this, this.options.newSessionOptions));
       this.notice("This session was deleted.");
     }
     this.onChanged();
@@ -107,7 +107,7 @@ export class TerminalStore implements ConversationListener {
 
   /** Adds notice lines after the current last message. */
   addNotice(rows: readonly string[], isBad = false): void {
-    const behind = this.conversation.page.messages.at(-1)?.seq ?? 0;
+    const behind = this.conversation.mirror.messages.at(-1)?.seq ?? 0;
     this.notices = [...this.notices, { afterSeq: behind, rows, isBad }];
     this.changed();
   }
@@ -118,14 +118,14 @@ export class TerminalStore implements ConversationListener {
       () => this.changed(),
       (error: unknown) => {
         if (this.#end.signal.aborted || (error instanceof Error && error.name === "AbortError")) return;
-        this.notice(error instanceof GantryError || error instanceof Error ? error.message : String(error), true);
+        this.notice(error instanceof ApiError || error instanceof Error ? error.message : String(error), true);
       },
     );
   }
 
   /** Shows another session. The run of the previous one continues. */
   async open(id: string): Promise<void> {
-    const next = new Conversation(this.options.client, this, {});
+    const next = new TerminalConversation(this.options.client, this, {});
     try {
       await next.open(id);
     } catch (error) {
@@ -133,18 +133,18 @@ export class TerminalStore implements ConversationListener {
       throw error instanceof NotFoundError ? new Error(`session ${id} not found; /sessions lists sessions`) : error;
     }
     this.#replace(next);
-    this.editor.seed(promptsOf(next.page.messages));
+    this.editor.seed(promptsOf(next.mirror.messages));
     this.changed();
   }
 
   /** Shows a conversation without a session. */
   startNew(): void {
-    this.#replace(new Conversation(this.options.client, this, { ...this.options.newSessionOptions }));
+    this.#replace(new TerminalConversation(this.options.client, this, { ...this.options.newSessionOptions }));
     this.changed();
   }
 
   /** Loads the slash commands of this session's agent. Excludes names that the terminal's own commands use. */
-  async loadAgentCommands(): Promise<CommandLine[]> {
+  async loadAgentCommands(): Promise<CommandEntry[]> {
     const { client, projectDir, commands } = this.options;
     const { id } = this.conversation;
     const all = await client
@@ -172,7 +172,7 @@ export class TerminalStore implements ConversationListener {
   }
 
   /** Loads the models at the first use and caches them. */
-  models(): Promise<Model[]> {
+  models(): Promise<ApiModel[]> {
     this.#models ??= this.options.client.models({ signal: this.#end.signal }).catch((error: unknown) => {
       this.#models = undefined;
       throw error;
@@ -187,7 +187,7 @@ export class TerminalStore implements ConversationListener {
   }
 
   /** Handles an input of the keyboard or wheel. */
-  press(input: Input): void {
+  press(input: KeyInput): void {
     const isStop = input.type === "key" && input.ctrl && input.name === "c";
     if (!isStop) this.#isLeaving = false;
     if (this.overlay) {
@@ -218,7 +218,7 @@ export class TerminalStore implements ConversationListener {
     return this.#isLeaving;
   }
 
-  #replace(next: Conversation): void {
+  #replace(next: TerminalConversation): void {
     this.#gone.push(this.conversation.close());
     this.conversation = next;
     this.notices = [];
@@ -227,7 +227,7 @@ export class TerminalStore implements ConversationListener {
   }
 
   /** Whether the question consumed the input. */
-  #toAsk(input: Input): boolean {
+  #toAsk(input: KeyInput): boolean {
     const { ask } = this;
     // A second Enter for the previous question.
     if (input.type === "key" && input.name === "enter" && this.#hasAnswered(DOUBLE_ENTER_MS)) return true;
@@ -276,7 +276,7 @@ export class TerminalStore implements ConversationListener {
   }
 
   /** Handles a global key. Returns false for keys that belong to the prompt. */
-  #key({ name, ctrl, shift }: Extract<Input, { type: "key" }>): boolean {
+  #key({ name, ctrl, shift }: Extract<KeyInput, { type: "key" }>): boolean {
     const { scroll, ask } = this;
     if (name === "pageup") scroll.pages(-1);
     else if (name === "pagedown") scroll.pages(1);

@@ -56,7 +56,7 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
   let failed: (error: unknown) => void = () => undefined;
   const crash = new Promise<never>((_, reject) => (failed = reject));
   crash.catch(() => undefined);
-  const desk = new TerminalStore({
+  const store = new TerminalStore({
     client,
     newSessionOptions: wishes,
     files,
@@ -69,10 +69,10 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     wheel: (on) => (screen.wheel = on),
   });
   const ended = new AbortController();
-  const keyboard = new Keyboard((pressed) => desk.press(pressed));
+  const keyboard = new Keyboard((pressed) => store.press(pressed));
   const read = (text: string | Buffer) => keyboard.feed(String(text));
   screen.take();
-  const view = new View(desk, painter, colours);
+  const view = new View(store, painter, colours);
   const redraw = () => {
     painter.forget();
     screen.clear();
@@ -87,16 +87,16 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
   input.once("end", requestExit);
   signal?.addEventListener("abort", requestExit, { once: true });
   try {
-    options.onReady?.((line) => desk.notice(escapeLine(line)));
+    options.onReady?.((line) => store.notice(escapeLine(line)));
     // Wait until the first frame is drawn.
     await new Promise((resolve) => setImmediate(resolve));
     resolveServer(options.serve());
-    watchOtherSessionAsks(desk, ended.signal);
-    if (options.session !== undefined) desk.attempt(() => resume(desk, options.session ?? "", wishes, projectDir));
+    watchOtherSessionAsks(store, ended.signal);
+    if (options.session !== undefined) store.attempt(() => resume(store, options.session ?? "", wishes, projectDir));
     if (signal?.aborted) requestExit();
     // If the server cannot start, the promise rejects and the caller reports why on the restored screen.
     await Promise.race([exitRequest, crash, server.then(() => exitRequest)]);
-    return { session: desk.conversation.id };
+    return { session: store.conversation.id };
   } finally {
     ended.abort();
     signal?.removeEventListener("abort", requestExit);
@@ -108,30 +108,30 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     screen.release();
     process.off("uncaughtException", failed);
     process.off("unhandledRejection", failed);
-    await desk.close();
+    await store.close();
   }
 }
 
 /** Continues a session and applies the given settings to it. */
 async function resume(
-  desk: TerminalStore,
+  store: TerminalStore,
   session: string,
   wishes: NewSessionOptions,
   projectDir: string | undefined,
 ): Promise<void> {
-  if (session !== "last") await desk.open(session);
-  else await openLast(desk, projectDir);
-  if (desk.conversation.id !== undefined && Object.keys(wishes).length > 0) await desk.conversation.change(wishes);
+  if (session !== "last") await store.open(session);
+  else await openLast(store, projectDir);
+  if (store.conversation.id !== undefined && Object.keys(wishes).length > 0) await store.conversation.change(wishes);
 }
 
-async function openLast(desk: TerminalStore, projectDir: string | undefined): Promise<void> {
-  const { sessions } = await desk.options.client.sessions.list({
+async function openLast(store: TerminalStore, projectDir: string | undefined): Promise<void> {
+  const { sessions } = await store.options.client.sessions.list({
     size: 1,
     ...(projectDir !== undefined && { projectDir }),
   });
   const [last] = sessions;
-  if (last) await desk.open(last.id);
-  else desk.notice("No session in this folder yet; starting a new one.");
+  if (last) await store.open(last.id);
+  else store.notice("No session in this folder yet; starting a new one.");
 }
 
 /** Creates a client for a server that is still starting. Each request waits for the server's address. */

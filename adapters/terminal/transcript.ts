@@ -1,4 +1,4 @@
-import type { Message, SessionPage, ToolCall } from "gantry/client";
+import type { ApiMessage, SessionMirror, ApiToolCall } from "gantry/client";
 import { diffRows } from "./diff-rows.js";
 import { Prose } from "./markdown.js";
 import { clean, truncate, trimEmptyLines, escapeInvisible, escapeLine } from "./text.js";
@@ -34,13 +34,13 @@ export interface Layout {
 }
 
 /** Rows of one message or notice. Notices have a `seq` between two messages. */
-export interface Block {
+export interface RowBlock {
   readonly seq: number;
   readonly rows: readonly Line[];
 }
 
 /** Lines that the terminal shows between messages. */
-export interface Notice {
+export interface TranscriptNotice {
   /** `seq` of the message before the notice. */
   readonly afterSeq: number;
   readonly rows: readonly string[];
@@ -58,7 +58,7 @@ interface CachedBlock {
   readonly columns: number;
   readonly all: boolean;
   readonly from: readonly unknown[];
-  readonly block: Block;
+  readonly block: RowBlock;
 }
 
 /** Renders a session's messages. Caches the rows of unchanged messages. */
@@ -69,18 +69,18 @@ export class Transcript {
 
   /** The messages and notices of a page in order. A prompt that is not among the messages yet comes last. */
   blocks(
-    { messages, progress }: SessionPage,
-    notices: readonly Notice[],
+    { messages, progress }: SessionMirror,
+    notices: readonly TranscriptNotice[],
     layout: Layout,
     pending?: PendingPrompt,
-  ): Block[] {
-    const results = new Map<string, Message>();
+  ): RowBlock[] {
+    const results = new Map<string, ApiMessage>();
     const called = new Set<string>();
     for (const message of messages) {
       if (message.role === "tool") results.set(message.tool_call_id, message);
       for (const { id } of message.tool_calls) called.add(id);
     }
-    const blocks: Block[] = [];
+    const blocks: RowBlock[] = [];
     let next = 0;
     const addNotices = (upTo: number) => {
       for (let notice = notices[next]; notice && notice.afterSeq < upTo; notice = notices[(next += 1)])
@@ -102,7 +102,7 @@ export class Transcript {
     return blocks;
   }
 
-  #prose({ seq, finished }: Message): Prose {
+  #prose({ seq, finished }: ApiMessage): Prose {
     const prose = this.#growing?.seq === seq ? this.#growing.prose : new Prose([span("  ")]);
     if (finished === false) this.#growing = { seq, prose };
     else if (this.#growing?.seq === seq) this.#growing = undefined;
@@ -115,7 +115,7 @@ export class Transcript {
     from: readonly unknown[],
     { columns, showsAll: all }: Layout,
     rows: () => Line[],
-  ): Block {
+  ): RowBlock {
     const cachedBlock = this.#cachedBlocks.get(of);
     if (
       cachedBlock?.columns === columns &&
@@ -129,7 +129,7 @@ export class Transcript {
   }
 }
 
-function noticeRows({ rows, isBad }: Notice, { columns }: Layout): Line[] {
+function noticeRows({ rows, isBad }: TranscriptNotice, { columns }: Layout): Line[] {
   const look = isBad ? "bad" : "dim";
   return [
     [],
@@ -145,8 +145,8 @@ function promptRows(text: string, { columns }: Layout): Line[] {
 }
 
 function messageRows(
-  message: Message,
-  results: ReadonlyMap<string, Message>,
+  message: ApiMessage,
+  results: ReadonlyMap<string, ApiMessage>,
   progress: ReadonlyMap<string, string>,
   layout: Layout,
   prose: Prose,
@@ -168,7 +168,7 @@ function messageRows(
   return rows;
 }
 
-function thoughtRows({ reasoning, content, finished }: Message, { columns, showsAll: all }: Layout): Line[] {
+function thoughtRows({ reasoning, content, finished }: ApiMessage, { columns, showsAll: all }: Layout): Line[] {
   if (reasoning === null || reasoning.trim() === "") return [];
   const isThinking = finished === false && content === "";
   // A growing thought shows its end. The slice limits the work for a long text.
@@ -183,7 +183,7 @@ function thoughtRows({ reasoning, content, finished }: Message, { columns, shows
 function callRows(
   name: string,
   summary: string,
-  result: Message | undefined,
+  result: ApiMessage | undefined,
   printed: string | undefined,
   layout: Layout,
 ): Line[] {
@@ -221,7 +221,7 @@ function callRows(
 }
 
 /** Summary of a call's arguments, in one line. */
-function summaryOf({ function: { arguments: argumentsJson } }: ToolCall): string {
+function summaryOf({ function: { arguments: argumentsJson } }: ApiToolCall): string {
   let read: unknown;
   try {
     read = JSON.parse(argumentsJson);
@@ -238,7 +238,7 @@ function summaryOf({ function: { arguments: argumentsJson } }: ToolCall): string
 }
 
 /** The text of a message. Other parts are shown by kind and name. */
-function textOfMessage({ content }: Message): string {
+function textOfMessage({ content }: ApiMessage): string {
   if (typeof content === "string") return content;
   return content
     .map((part) =>

@@ -22,7 +22,7 @@ interface PaintedRow {
  * `FRAME_INTERVAL_MS` share a frame.
  */
 export class View {
-  readonly #desk: TerminalStore;
+  readonly #store: TerminalStore;
   readonly #painter: Painter;
   readonly #hasColours: boolean;
   readonly #transcript = new Transcript();
@@ -34,11 +34,11 @@ export class View {
   #spinner: NodeJS.Timeout | undefined;
   #tick = 0;
 
-  constructor(desk: TerminalStore, painter: Painter, hasColours: boolean) {
-    this.#desk = desk;
+  constructor(store: TerminalStore, painter: Painter, hasColours: boolean) {
+    this.#store = store;
     this.#painter = painter;
     this.#hasColours = hasColours;
-    desk.onChanged = () => this.#schedule();
+    store.onChanged = () => this.#schedule();
     this.draw();
   }
 
@@ -48,7 +48,7 @@ export class View {
     this.#cancelFrame = undefined;
     const startedAt = performance.now();
     const { columns, rows } = this.#painter;
-    const frame = renderFrame(this.#desk, this.#transcript, columns, rows, this.#tick);
+    const frame = renderFrame(this.#store, this.#transcript, columns, rows, this.#tick);
     this.#painter.paint(
       frame.rows.map((row) => this.#paint(row, columns)),
       frame.cursor,
@@ -56,12 +56,12 @@ export class View {
     const endedAt = performance.now();
     this.#nextFrameAt = Math.max(startedAt + FRAME_INTERVAL_MS, endedAt + (endedAt - startedAt) * PAUSE_PER_FRAME);
     this.#spin();
-    if (this.#desk.scroll.wantsOlder) this.#desk.reachedTop();
+    if (this.#store.scroll.wantsOlder) this.#store.reachedTop();
   }
 
   /** Stops drawing. */
   close(): void {
-    this.#desk.onChanged = () => undefined;
+    this.#store.onChanged = () => undefined;
     this.#cancelFrame?.();
     clearInterval(this.#spinner);
   }
@@ -79,7 +79,7 @@ export class View {
   }
 
   #spin(): void {
-    if (!this.#desk.conversation.isRunning) {
+    if (!this.#store.conversation.isRunning) {
       clearInterval(this.#spinner);
       this.#spinner = undefined;
       return;

@@ -11,7 +11,7 @@ import type { Models } from "../models/models.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import { ShuttingDownError } from "../ports/errors.js";
 import type { ModelProvider } from "../ports/model-provider.js";
-import type { NotReady, Readiness } from "../ports/readiness.js";
+import type { ReadinessProblem, Readiness } from "../ports/readiness.js";
 import type { Run, RunInput } from "../ports/run.js";
 import type { SessionMode } from "../ports/session.js";
 import type { Tool } from "../ports/tool.js";
@@ -34,7 +34,7 @@ import { Sessions } from "../sessions/sessions.js";
 /** Time limit at close for tools that did not stop after a cancel, in ms. */
 const UNSETTLED_TOOLS_TIMEOUT_MS = 2_500;
 
-const DRAINING: NotReady = { code: "draining", message: "the server is about to stop" };
+const DRAINING: ReadinessProblem = { code: "draining", message: "the server is about to stop" };
 
 /**
  * A coding agent: a model, tools and persistent sessions. Transports are written against this class. Embedded use needs

@@ -2,7 +2,7 @@ import { abortable, settlesWithin } from "../base/abort.js";
 import { monotonicMs } from "../base/clock.js";
 import type { Models } from "../models/models.js";
 import type { Logger } from "../ports/logger.js";
-import type { NotReady } from "../ports/readiness.js";
+import type { ReadinessProblem } from "../ports/readiness.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 
 export interface ReadinessOptions {
@@ -24,8 +24,11 @@ const MODELS_TIMEOUT_MS = 500;
 /** Maximum unanswered queries to the store. At this number, no query is sent until the store answers one. */
 const MAX_PENDING_QUERIES = 4;
 
-const STORE_UNREACHABLE: NotReady = { code: "store_unreachable", message: "the session store cannot be reached" };
-const SYNCING: NotReady = {
+const STORE_UNREACHABLE: ReadinessProblem = {
+  code: "store_unreachable",
+  message: "the session store cannot be reached",
+};
+const SYNCING: ReadinessProblem = {
   code: "models_syncing",
   message: "the lists of models are being fetched for the first time",
 };
@@ -34,7 +37,7 @@ const SYNCING: NotReady = {
 export class ReadinessCheck {
   readonly #options: ReadinessOptions;
   readonly #pendingQueries = new Set<Promise<unknown>>();
-  #reasons: Promise<readonly NotReady[]> | undefined;
+  #reasons: Promise<readonly ReadinessProblem[]> | undefined;
   #checkedAt = Infinity;
   #isUnreachable = false;
 
@@ -46,7 +49,7 @@ export class ReadinessCheck {
    * Reasons why the agent is not ready; empty if it is ready. The result is at most one second old and takes at most
    * two seconds. Rejects only with the signal's reason.
    */
-  async reasons(signal?: AbortSignal): Promise<readonly NotReady[]> {
+  async reasons(signal?: AbortSignal): Promise<readonly ReadinessProblem[]> {
     if (this.#reasons === undefined || monotonicMs() - this.#checkedAt > CACHE_MS) {
       this.#checkedAt = Infinity;
       this.#reasons = this.#check().finally(() => (this.#checkedAt = monotonicMs()));
@@ -54,7 +57,7 @@ export class ReadinessCheck {
     return signal ? abortable(this.#reasons, signal) : this.#reasons;
   }
 
-  async #check(): Promise<readonly NotReady[]> {
+  async #check(): Promise<readonly ReadinessProblem[]> {
     const [isThere, isSynced] = await Promise.all([
       this.#isStoreReachable(),
       this.#options.models.waitForLists(MODELS_TIMEOUT_MS),

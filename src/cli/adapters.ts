@@ -4,7 +4,7 @@ import { builtInNames, isBuiltIn, loadAdapter } from "../serve/plugins.js";
 import { optionsOf, Selection, type Selected } from "../serve/selected-adapters.js";
 import { builtinTools } from "../tools/all.js";
 import type { adapters } from "./about/adapters.js";
-import { loadFor, type Command } from "./command.js";
+import { loadFor, type CommandHandler } from "./command.js";
 import { refuseArguments } from "./refuse-arguments.js";
 
 /** One adapter of the list. */
@@ -34,7 +34,7 @@ const TITLES: Readonly<Record<AdapterKind, string>> = {
  * `gantry adapters`: lists the available adapters and the config's selection. Selected modules are loaded and their
  * options checked, but nothing is started.
  */
-export const run: Command<typeof adapters.flags> = async ({ args, flags, output }) => {
+export const run: CommandHandler<typeof adapters.flags> = async ({ args, flags, output }) => {
   refuseArguments(args);
   const { loaded, home } = await loadFor(flags);
   const entries = await adapterEntries(new Selection(loaded, home), async (selected) => {

@@ -6,7 +6,7 @@ import { environment } from "../serve/environment.js";
 import type { FlagsOf } from "./about.js";
 import type { chat } from "./about/chat.js";
 import type { ChatServer } from "./chat-server.js";
-import type { Command } from "./command.js";
+import type { CommandHandler } from "./command.js";
 import { refuseArguments } from "./refuse-arguments.js";
 
 /** Exit code if standard input or output is not a terminal with cursor control. */
@@ -16,7 +16,7 @@ const NO_TERMINAL = 2;
  * `gantry chat`: uses a running agent, or starts one that stops with the chat. The first frame is drawn before the
  * config and the server are loaded.
  */
-export const run: Command<typeof chat.flags> = async ({ args, flags, output, interrupted }) => {
+export const run: CommandHandler<typeof chat.flags> = async ({ args, flags, output, interrupted }) => {
   refuseArguments(args);
   const { stdin, stdout } = process;
   if (!stdin.isTTY || !stdout.isTTY || environment("TERM") === "dumb") {

@@ -16,7 +16,7 @@ import { withTimeout, type Check } from "../testing/check.js";
 import type { check } from "./about/check.js";
 import { AdapterBench, checksOf, NeedsFixture, notDeclared, type FixtureMembers } from "./check-kits.js";
 import { reportText, type AdapterReport, type CheckResult } from "./check-report.js";
-import type { Command, CommandContext } from "./command.js";
+import type { CommandHandler, CommandContext } from "./command.js";
 import { SIGNAL_EXIT_CODES } from "./exit-reason.js";
 import { failureLine } from "./failure.js";
 import { UsageError } from "./usage-error.js";
@@ -33,7 +33,7 @@ interface Limits {
 }
 
 /** `gantry check MODULE`: runs the conformance checks of each adapter that the module exports. */
-export const run: Command<typeof check.flags> = async (context) => {
+export const run: CommandHandler<typeof check.flags> = async (context) => {
   const interrupted = context.interrupted();
   try {
     return await checkModule(context, interrupted);

@@ -14,7 +14,7 @@ export interface CommandLine {
 export type Flags = Readonly<Record<string, string | number | true | readonly string[]>>;
 
 /** An invalid flag. `unknown` is the flag if the command does not have it. */
-export interface Fault {
+export interface FlagFault {
   readonly fault: string;
   readonly unknown?: string;
 }
@@ -49,7 +49,7 @@ export function flagsOf(
   { flags }: CommandLine,
   specs: FlagSpecs,
   argv: readonly string[],
-): { readonly flags: Flags } | Fault {
+): { readonly flags: Flags } | FlagFault {
   const result: Record<string, Flags[string]> = {};
   // Words after `--` are not flags.
   const words = argv.includes("--") ? argv.slice(0, argv.indexOf("--")) : argv;
@@ -78,7 +78,7 @@ function valueOf(
   name: string,
   { type, choices, isMultiple }: FlagSpec,
   values: readonly [string, ...string[]],
-): Flags[string] | Fault {
+): Flags[string] | FlagFault {
   if (isMultiple) return values;
   const [text] = values;
   if (values.length > 1) return { fault: `${name} was given twice` };
@@ -90,7 +90,7 @@ function valueOf(
 }
 
 /** Meow reports only the key of an unknown flag. The message shows the word as typed. */
-function unknownFlag(key: string, words: readonly string[]): Fault {
+function unknownFlag(key: string, words: readonly string[]): FlagFault {
   const bare = (text: string) =>
     text
       .replace(/=[^]*/, "")

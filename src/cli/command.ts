@@ -5,7 +5,7 @@ import type { SERVING_FLAGS } from "./about/flags.js";
 import { homeFolder, loadConfig, optionAt, type LoadedConfig } from "../serve/config.js";
 
 /** Output of a command. The entry point uses the streams of the process. */
-export interface Output {
+export interface CommandOutput {
   /** Writes text to stdout unchanged. Resolves when it is written; rejects if the reader has closed the stream. */
   write(text: string): Promise<void>;
   /** Writes a line for the user to stderr. */
@@ -21,7 +21,7 @@ export interface Output {
 }
 
 /** Input of a command. The entry point uses the stream of the process. */
-export interface Input extends AsyncIterable<Uint8Array> {
+export interface CommandInput extends AsyncIterable<Uint8Array> {
   /** Total size in bytes if the input is a file, otherwise undefined. */
   readonly bytes: number | undefined;
   /** Whether the input is a terminal. */
@@ -34,8 +34,8 @@ export interface CommandContext<F extends FlagSpecs = FlagSpecs> {
   /** Words after the command's name. */
   readonly args: readonly string[];
   readonly flags: FlagsOf<F>;
-  readonly input: Input;
-  readonly output: Output;
+  readonly input: CommandInput;
+  readonly output: CommandOutput;
   /**
    * Handles termination signals from now on: the first one aborts the returned signal with the signal's name as reason.
    * A second one ends the process.
@@ -47,7 +47,9 @@ export interface CommandContext<F extends FlagSpecs = FlagSpecs> {
  * Runs a command and resolves with the exit code. With undefined, the process keeps running. A rejection prints one
  * line to stderr and sets exit code 1.
  */
-export type Command<F extends FlagSpecs = FlagSpecs> = (context: CommandContext<F>) => Promise<number | undefined>;
+export type CommandHandler<F extends FlagSpecs = FlagSpecs> = (
+  context: CommandContext<F>,
+) => Promise<number | undefined>;
 
 /** The flags that `loadFor` applies. */
 export type ConfigFlags = Partial<FlagsOf<typeof SERVING_FLAGS>>;

@@ -3,10 +3,10 @@ import { ConfigError } from "../ports/errors.js";
 import { flagName, type CommandDescription, type FlagSpec } from "./about.js";
 import { ALL_COMMANDS } from "./about/all.js";
 import { SHELLS } from "./about/completion.js";
-import type { Command } from "./command.js";
+import type { CommandHandler } from "./command.js";
 
 /** `gantry completion SHELL`: prints a completion script, generated from the command descriptions. */
-export const run: Command = async ({ args, output }) => {
+export const run: CommandHandler = async ({ args, output }) => {
   const [shell = "", another] = args;
   if (another !== undefined || !Object.hasOwn(SCRIPTS, shell))
     throw new ConfigError(`completion: expected one of ${SHELLS.join(", ")}`);

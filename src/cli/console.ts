@@ -2,14 +2,14 @@ import { post } from "../http/post.js";
 import { ConfigError } from "../ports/errors.js";
 import { headersOfApi } from "../serve/selected-adapters.js";
 import type { webConsole } from "./about/console.js";
-import { loadFor, type Command } from "./command.js";
+import { loadFor, type CommandHandler } from "./command.js";
 import { refuseArguments } from "./refuse-arguments.js";
 import { openAddress, openSecretAddress } from "./open-address.js";
 import { createServerCheck, type CheckServer } from "./own-server.js";
 import { tokenHeaders } from "./token-headers.js";
 
 /** `gantry console`: opens the web console of a running server. */
-export const run: Command<typeof webConsole.flags> = async ({ args, flags, output }) => {
+export const run: CommandHandler<typeof webConsole.flags> = async ({ args, flags, output }) => {
   refuseArguments(args);
   const { loaded } = await loadFor(flags);
   const { config, file } = loaded;

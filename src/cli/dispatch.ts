@@ -2,11 +2,11 @@ import { VERSION } from "../base/version.js";
 import type { CommandDescription } from "./about.js";
 import { serve } from "./about/serve.js";
 import type { CommandChoice } from "./choose.js";
-import type { Command, CommandContext, Output } from "./command.js";
-import { flagsOf, parse, type Fault } from "./command-line.js";
+import type { CommandHandler, CommandContext, CommandOutput } from "./command.js";
+import { flagsOf, parse, type FlagFault } from "./command-line.js";
 
 /** Loaders of the commands, by the first word of the name. The descriptions are in `about`. */
-const COMMANDS: Readonly<Record<string, () => Promise<{ run: (context: never) => ReturnType<Command> }>>> = {
+const COMMANDS: Readonly<Record<string, () => Promise<{ run: (context: never) => ReturnType<CommandHandler> }>>> = {
   chat: () => import("./chat.js"),
   serve: () => import("./serve.js"),
   console: () => import("./console.js"),
@@ -21,7 +21,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<{ run: (context: never) =>
 };
 
 /** Streams and exit of the process. Only the entry point has them. */
-export interface Terminal extends Output, Pick<CommandContext, "input" | "interrupted"> {
+export interface Terminal extends CommandOutput, Pick<CommandContext, "input" | "interrupted"> {
   /** Writes a line to stderr and ends the process. Default exit code 1. */
   fail(line: string, code?: number): never;
   /** Ends the process. */
@@ -91,7 +91,7 @@ async function fail(message: string, argv: readonly string[], terminal: Terminal
   return terminal.fail(line, code);
 }
 
-async function wordsOf({ fault, unknown }: Fault, about: CommandDescription): Promise<string> {
+async function wordsOf({ fault, unknown }: FlagFault, about: CommandDescription): Promise<string> {
   if (unknown === undefined) return `${fault} (see gantry ${about.name} --help)`;
   const { unknownFlag } = await import("./help.js");
   return unknownFlag(unknown, about);

@@ -4,7 +4,7 @@ import { childEnvironment } from "../serve/environment.js";
 import { ConfigMcpServerFactory, configuredServers } from "../serve/mcp-servers.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import type { mcpList } from "./about/mcp.js";
-import { loadFor, type Command } from "./command.js";
+import { loadFor, type CommandHandler } from "./command.js";
 import { refuseArguments } from "./refuse-arguments.js";
 import { SIGNAL_EXIT_CODES } from "./exit-reason.js";
 import { cell, table } from "./table.js";
@@ -24,7 +24,7 @@ interface ListedServer {
 const OPEN_TIMEOUT_MS = 120_000;
 
 /** `gantry mcp list`: starts every configured server as a session in this folder would. */
-export const run: Command<typeof mcpList.flags> = async ({ args, flags, output, interrupted }) => {
+export const run: CommandHandler<typeof mcpList.flags> = async ({ args, flags, output, interrupted }) => {
   refuseArguments(args);
   const { loaded, home } = await loadFor(flags);
   const { config, secrets } = loaded;

@@ -1,5 +1,5 @@
-import type { Command } from "./command.js";
+import type { CommandHandler } from "./command.js";
 
 /** `gantry mcp ...`: loads only the requested subcommand. */
-export const run: Command = async (context) =>
+export const run: CommandHandler = async (context) =>
   (await (context.name === "mcp serve" ? import("./mcp-serve.js") : import("./mcp-list.js"))).run(context);

@@ -4,13 +4,13 @@ import { ConfigError } from "../ports/errors.js";
 import type { ModelEntry } from "../models/models.js";
 import { compose } from "../serve/compose.js";
 import type { models } from "./about/models.js";
-import { loadFor, type Command } from "./command.js";
+import { loadFor, type CommandHandler } from "./command.js";
 import { SIGNAL_EXIT_CODES } from "./exit-reason.js";
 import { formatCount, table } from "./table.js";
 import { WaitingLine } from "./wait-for-turn.js";
 
 /** `gantry models [TEXT]`: lists the models of all providers that the config selects. */
-export const run: Command<typeof models.flags> = async ({ args, flags, output, interrupted }) => {
+export const run: CommandHandler<typeof models.flags> = async ({ args, flags, output, interrupted }) => {
   const [text = "", another] = args;
   if (another !== undefined) throw new ConfigError(`unexpected argument ${another}; see gantry models --help`);
   const { loaded, home } = await loadFor(flags);

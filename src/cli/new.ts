@@ -2,7 +2,7 @@ import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { isBuiltin } from "node:module";
 import { join, resolve } from "node:path";
 import { TEMPLATES, type newAdapter } from "./about/new.js";
-import type { Command } from "./command.js";
+import type { CommandHandler } from "./command.js";
 import { failureLine } from "./failure.js";
 import { UsageError } from "./usage-error.js";
 
@@ -11,7 +11,7 @@ const MAX_NAME_CHARACTERS = 214;
 const DOCS = new URL("../../docs/", import.meta.url);
 
 /** `gantry new KIND NAME`: writes the files of a documentation page into a new folder. */
-export const run: Command<typeof newAdapter.flags> = async ({ args, flags, output }) => {
+export const run: CommandHandler<typeof newAdapter.flags> = async ({ args, flags, output }) => {
   try {
     const [kind, name, ...extraArgs] = args;
     if (kind === undefined || !Object.hasOwn(TEMPLATES, kind))

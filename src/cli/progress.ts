@@ -1,5 +1,5 @@
 import { monotonicMs } from "../base/clock.js";
-import type { Output } from "./command.js";
+import type { CommandOutput } from "./command.js";
 import { formatCount } from "./table.js";
 
 /** Interval between two updates of the line. */
@@ -22,7 +22,7 @@ export interface ProgressState {
 
 /** Progress line on the terminal. Nothing is drawn elsewhere, and the line is removed at the end. */
 export class Progress {
-  readonly #output: Output;
+  readonly #output: CommandOutput;
   readonly #columns: () => number | undefined;
   readonly #begun = monotonicMs();
   #drawnAt = -Infinity;
@@ -31,7 +31,7 @@ export class Progress {
   #isDrawn = false;
 
   /** With `isDrawn` false, nothing is drawn even on a terminal. */
-  constructor(output: Output, isDrawn = true) {
+  constructor(output: CommandOutput, isDrawn = true) {
     this.#output = output;
     this.#columns = () => (isDrawn ? output.columns : undefined);
   }

@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import { abortable } from "../base/abort.js";
 import { isRecord, parseJson } from "../base/json.js";
 import type { Budget, RunInput } from "../ports/run.js";
-import type { Input } from "./command.js";
+import type { CommandInput } from "./command.js";
 import { size } from "./progress.js";
 import { UsageError } from "./usage-error.js";
 
@@ -20,7 +20,7 @@ const NOTICE_DELAY_MS = 2_000;
  */
 export async function readPrompt(
   args: readonly string[],
-  input: Input,
+  input: CommandInput,
   tell: (line: string) => void,
   signal: AbortSignal,
 ): Promise<Required<Pick<RunInput, "message" | "commands">>> {
@@ -45,7 +45,7 @@ export async function readPrompt(
   }
 }
 
-async function textOf(input: Input, signal: AbortSignal): Promise<string> {
+async function textOf(input: CommandInput, signal: AbortSignal): Promise<string> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   const each = input[Symbol.asyncIterator]();

@@ -1,7 +1,7 @@
 import { escapeInvisible } from "../base/printable.js";
 import type { AgentEvent } from "../ports/events.js";
 import type { Run } from "../ports/run.js";
-import type { Output } from "./command.js";
+import type { CommandOutput } from "./command.js";
 import { cell, truncate } from "./table.js";
 
 /** Maximum characters of a progress line if stderr is not a terminal. */
@@ -33,7 +33,7 @@ const SUBAGENT_TOOL = "task";
 
 /** Prints text to stdout and progress to stderr. */
 export class TextPrinter implements Printer {
-  readonly #output: Output;
+  readonly #output: CommandOutput;
   readonly #options: PrinterOptions;
   #messageId = "";
   /** Ids of the calls that start a subagent. */
@@ -44,7 +44,7 @@ export class TextPrinter implements Printer {
   /** First half of a surrogate pair, until the second half arrives. */
   #pendingSurrogate = "";
 
-  constructor(output: Output, options: PrinterOptions) {
+  constructor(output: CommandOutput, options: PrinterOptions) {
     this.#output = output;
     this.#options = options;
   }
@@ -132,10 +132,10 @@ function callOf(name: string, title: string): string {
 
 /** Prints each event as a line of JSON. */
 export class JsonPrinter implements Printer {
-  readonly #output: Output;
+  readonly #output: CommandOutput;
   readonly #quiet: boolean;
 
-  constructor(output: Output, { quiet }: PrinterOptions) {
+  constructor(output: CommandOutput, { quiet }: PrinterOptions) {
     this.#output = output;
     this.#quiet = quiet;
   }

@@ -10,7 +10,7 @@ import type { LoadedConfig } from "../serve/config.js";
 import { environment } from "../serve/environment.js";
 import { Selection } from "../serve/selected-adapters.js";
 import type { run as about } from "./about/run.js";
-import { loadFor, type Command, type CommandContext } from "./command.js";
+import { loadFor, type CommandHandler, type CommandContext } from "./command.js";
 import { SIGNAL_EXIT_CODES } from "./exit-reason.js";
 import { budgetOf, readPrompt, readSchema } from "./run-input.js";
 import { asUsage, resolveModel } from "./run-model.js";
@@ -44,7 +44,7 @@ interface RunOutcome {
 }
 
 /** `gantry run PROMPT`: runs one prompt with an agent in this process. */
-export const run: Command<typeof about.flags> = async (context) => {
+export const run: CommandHandler<typeof about.flags> = async (context) => {
   const { flags, output } = context;
   const options = {
     quiet: flags.quiet === true,

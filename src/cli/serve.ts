@@ -5,7 +5,7 @@ import { createLogger } from "../base/log.js";
 import { limitHeapGrowth } from "../base/limit-heap-growth.js";
 import type { Logger } from "../ports/logger.js";
 import type { serve } from "./about/serve.js";
-import { loadFor, type Command, type Output } from "./command.js";
+import { loadFor, type CommandHandler, type CommandOutput } from "./command.js";
 import { refuseArguments } from "./refuse-arguments.js";
 
 // Used by `main` if the start fails. Exported here because a separate entry would split the bundle that every start
@@ -22,7 +22,7 @@ const EXIT_DELAY_MS = 300;
 const START_MESSAGE_DELAY_MS = 200;
 
 /** `gantry serve`: starts what the config selects, prints the addresses, and runs until a signal. */
-export const run: Command<typeof serve.flags> = async ({ args, flags, output }) => {
+export const run: CommandHandler<typeof serve.flags> = async ({ args, flags, output }) => {
   refuseArguments(args);
   const { loaded, home } = await loadFor(flags);
   const logger = makeLogger(loaded, output);
@@ -37,7 +37,7 @@ export const run: Command<typeof serve.flags> = async ({ args, flags, output }) 
   return undefined;
 };
 
-function makeLogger({ config, secrets }: LoadedConfig, output: Output): Logger {
+function makeLogger({ config, secrets }: LoadedConfig, output: CommandOutput): Logger {
   return createLogger({ level: config.log.level, write: (entry) => output.report(entry), secrets: () => secrets });
 }
 

@@ -1,7 +1,7 @@
 import { ConfigError } from "../ports/errors.js";
 import type { Session } from "../ports/session.js";
 import type { remove } from "./about/sessions.js";
-import type { Command, CommandContext } from "./command.js";
+import type { CommandHandler, CommandContext } from "./command.js";
 import { SIGNAL_EXIT_CODES } from "./exit-reason.js";
 import { readLines } from "./lines.js";
 import { cell } from "./table.js";
@@ -10,7 +10,7 @@ import { notFound, withSessions } from "./with-sessions.js";
 type DeleteContext = CommandContext<typeof remove.flags>;
 
 /** `gantry sessions delete ID ...`: asks for confirmation, unless `--yes` is set. */
-export const run: Command<typeof remove.flags> = async (context) => {
+export const run: CommandHandler<typeof remove.flags> = async (context) => {
   const { args, flags, output, input } = context;
   if (args.length === 0) throw new ConfigError("sessions delete: expected the ids of sessions");
   const isAsked = flags.yes !== true;

@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { ConfigError } from "../ports/errors.js";
 import type { Session } from "../ports/session.js";
 import type { list } from "./about/sessions.js";
-import type { Command } from "./command.js";
+import type { CommandHandler } from "./command.js";
 import { refuseArguments } from "./refuse-arguments.js";
 import { formatDollars, formatCount, formatTime, table } from "./table.js";
 import { withSessions } from "./with-sessions.js";
@@ -12,7 +12,7 @@ const PAGE_SIZE = 200;
 const DEFAULT_LIMIT = 50;
 
 /** `gantry sessions list`: prints a table, or JSON with `--json`. */
-export const run: Command<typeof list.flags> = async (context) => {
+export const run: CommandHandler<typeof list.flags> = async (context) => {
   const { args, flags, output } = context;
   refuseArguments(args);
   const { limit = DEFAULT_LIMIT, search, folder, json } = flags;

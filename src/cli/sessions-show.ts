@@ -3,7 +3,7 @@ import { escapeInvisible } from "../base/printable.js";
 import type { Message, Part } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
 import type { show } from "./about/sessions.js";
-import type { Command } from "./command.js";
+import type { CommandHandler } from "./command.js";
 import { withoutGrants } from "./sessions-list.js";
 import { cell, truncate, formatDollars, formatCount, formatTime } from "./table.js";
 import { notFound, withSessions } from "./with-sessions.js";
@@ -15,7 +15,7 @@ const MAX_TOOL_LINES = 8;
 const MAX_CALL_CHARACTERS = 100;
 
 /** `gantry sessions show ID`: prints the messages as text, or as JSON with `--json`. */
-export const run: Command<typeof show.flags> = async (context) => {
+export const run: CommandHandler<typeof show.flags> = async (context) => {
   const { args, flags, output } = context;
   const [id, another] = args;
   if (id === undefined || another !== undefined) throw new ConfigError("sessions show: expected the id of one session");

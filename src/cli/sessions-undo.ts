@@ -3,7 +3,7 @@ import { isInside } from "../files/path-guard.js";
 import { ConfigError, hasCode } from "../ports/errors.js";
 import type { UndoneFile } from "../ports/file-history.js";
 import type { undo } from "./about/sessions.js";
-import type { Command } from "./command.js";
+import type { CommandHandler } from "./command.js";
 import { cell } from "./table.js";
 import { notFound, withSessions } from "./with-sessions.js";
 
@@ -11,7 +11,7 @@ import { notFound, withSessions } from "./with-sessions.js";
  * `gantry sessions undo ID`: restores files and messages to the state before the last run. The exit code is 1 if some
  * files could not be changed.
  */
-export const run: Command<typeof undo.flags> = async (context) => {
+export const run: CommandHandler<typeof undo.flags> = async (context) => {
   const { args, flags, output } = context;
   const [id, another] = args;
   if (id === undefined || another !== undefined) throw new ConfigError("sessions undo: expected the id of one session");

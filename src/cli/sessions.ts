@@ -1,7 +1,7 @@
-import type { Command } from "./command.js";
+import type { CommandHandler } from "./command.js";
 
 /** `gantry sessions ...`: loads only the requested subcommand. */
-export const run: Command = async (context) => {
+export const run: CommandHandler = async (context) => {
   const { exporting, importing, list, show, undo } = await import("./about/sessions.js");
   switch (context.name) {
     case exporting.name:

@@ -1,5 +1,5 @@
 import { monotonicMs } from "../base/clock.js";
-import type { Output } from "./command.js";
+import type { CommandOutput } from "./command.js";
 import { cell, truncate } from "./table.js";
 
 /** Delay before the line appears. Shorter waits show nothing. */
@@ -11,11 +11,11 @@ const DRAW_INTERVAL_MS = 1_000;
  * end.
  */
 export class WaitingLine {
-  readonly #output: Pick<Output, "columns" | "draw" | "report">;
+  readonly #output: Pick<CommandOutput, "columns" | "draw" | "report">;
   #timer: NodeJS.Timeout | undefined;
   #isDrawn = false;
 
-  constructor(output: Pick<Output, "columns" | "draw" | "report">) {
+  constructor(output: Pick<CommandOutput, "columns" | "draw" | "report">) {
     this.#output = output;
   }
 

@@ -6,16 +6,16 @@ import { openOrCreateFolders, OpenedFolder } from "./opened-folder.js";
 import type { OpenedFile } from "./opened-file.js";
 import type { Opener, Target } from "./opener.js";
 import { resolvePath } from "./reach.js";
-import type { Rules } from "./rules.js";
+import type { AccessRules } from "./rules.js";
 
 /**
  * Opens paths by walking from file descriptor to file descriptor. The rules check the real path of each open
  * descriptor.
  */
 export class ByHandle implements Opener {
-  readonly #rules: Rules;
+  readonly #rules: AccessRules;
 
-  constructor(rules: Rules) {
+  constructor(rules: AccessRules) {
     this.#rules = rules;
   }
 

@@ -7,7 +7,7 @@ import { codeOf, notRegular, replacedMeanwhile } from "./names.js";
 import { openOrCreateFolders, OpenedFolder, joinPath } from "./opened-folder.js";
 import type { OpenedFile } from "./opened-file.js";
 import type { Opener, Target } from "./opener.js";
-import type { Rules } from "./rules.js";
+import type { AccessRules } from "./rules.js";
 
 const MAX_ATTEMPTS = 5;
 
@@ -19,9 +19,9 @@ const MAX_ATTEMPTS = 5;
  * access to the project.
  */
 export class ByName implements Opener {
-  readonly #rules: Rules;
+  readonly #rules: AccessRules;
 
-  constructor(rules: Rules) {
+  constructor(rules: AccessRules) {
     this.#rules = rules;
   }
 

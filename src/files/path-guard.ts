@@ -11,7 +11,7 @@ import type { OpenedFolder } from "./opened-folder.js";
 import type { OpenedFile } from "./opened-file.js";
 import type { Opener, Target } from "./opener.js";
 import { refuseChange, type Protection } from "./protection.js";
-import { Rules } from "./rules.js";
+import { AccessRules } from "./rules.js";
 
 export { asPathError, isInside };
 export { OpenedFolder } from "./opened-folder.js";
@@ -19,7 +19,7 @@ export type { OpenedFile } from "./opened-file.js";
 export type { Target } from "./opener.js";
 
 /** Paths that may be opened. All paths are absolute. */
-export interface PathRules {
+export interface PathLimits {
   /** Folders that contain all allowed paths. `"anywhere"`: no such limit. */
   readonly roots: readonly string[] | "anywhere";
   /** Paths denied within any root: gantry's home, store and config. */
@@ -38,16 +38,16 @@ const MAX_DENIED_ENTRIES = 10_000;
  * All methods reject with `PathError`.
  */
 export class PathGuard {
-  readonly #rules: Rules;
+  readonly #rules: AccessRules;
   readonly #opener: Opener;
-  readonly #pathRules: PathRules;
+  readonly #pathRules: PathLimits;
   /** The roots, both as configured and resolved. */
   readonly #roots: readonly string[];
   readonly #denied: readonly string[];
   #linkedDeniedFiles: Promise<ReadonlySet<string>> | undefined;
 
   private constructor(
-    pathRules: PathRules,
+    pathRules: PathLimits,
     roots: readonly string[] | "anywhere",
     denied: readonly string[],
     name: boolean,
@@ -58,7 +58,7 @@ export class PathGuard {
       roots === "anywhere" || pathRules.roots === "anywhere"
         ? []
         : [...roots, ...pathRules.roots.map((root) => resolve(root))];
-    this.#rules = new Rules(roots, denied);
+    this.#rules = new AccessRules(roots, denied);
     this.#opener = name ? new ByName(this.#rules) : new ByHandle(this.#rules);
   }
 
@@ -66,7 +66,7 @@ export class PathGuard {
    * Creates a guard and resolves its roots. `byName`: uses the opener for systems without paths through a descriptor.
    * Default: by the capability of this system.
    */
-  static async create(rules: PathRules, { byName = !hasHandlePaths() } = {}): Promise<PathGuard> {
+  static async create(rules: PathLimits, { byName = !hasHandlePaths() } = {}): Promise<PathGuard> {
     const [roots, denied] = await Promise.all([
       rules.roots === "anywhere" ? ("anywhere" as const) : Promise.all(rules.roots.map(realRoot)),
       Promise.all(rules.denied.map(realNames)),

@@ -3,7 +3,7 @@ import { dirname, isAbsolute, join, resolve } from "node:path";
 import { PathError } from "../ports/errors.js";
 import { pinFile, realPathOf, procPath, type PinnedFile, type NameHandle } from "./handles.js";
 import { codeOf, replacedMeanwhile } from "./names.js";
-import type { Rules } from "./rules.js";
+import type { AccessRules } from "./rules.js";
 
 /** The result of resolving a path: the file, or its deepest existing folder, pinned. The caller must close `handle`. */
 export interface ResolvedPath extends PinnedFile {
@@ -31,7 +31,7 @@ class NameChanged extends Error {}
  * The caller checks `path` of the result, which is the real path of the descriptor. Rejects with `PathError` or with
  * the system's error.
  */
-export async function resolvePath(path: string, rules: Rules): Promise<ResolvedPath> {
+export async function resolvePath(path: string, rules: AccessRules): Promise<ResolvedPath> {
   const full = resolve(path);
   if (Buffer.byteLength(full) > MAX_BYTES) throw new PathError("invalid", "the path is too long");
   for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
@@ -95,14 +95,14 @@ interface FirstLink {
 
 /** One walk; each step resolves one name. */
 class Walk {
-  readonly #rules: Rules;
+  readonly #rules: AccessRules;
   readonly #ways: string[];
   #names: string[];
   #links = 0;
   #first: FirstLink | undefined;
   #open = new Set<NameHandle>();
 
-  constructor(path: string, rules: Rules) {
+  constructor(path: string, rules: AccessRules) {
     this.#rules = rules;
     this.#ways = [path];
     this.#names = namesOf(path);

@@ -6,7 +6,7 @@ import { folded, isInside } from "./names.js";
 const SYSTEM = process.platform === "win32" ? [] : ["/proc", "/sys", "/dev"];
 
 /** Decides which paths may be opened. Callers pass the real path of the open file. All paths are resolved. */
-export class Rules {
+export class AccessRules {
   readonly #roots: readonly string[] | "anywhere";
   readonly #names: readonly string[];
   readonly #denied: readonly string[];

@@ -5,7 +5,7 @@ import type { OpenedFolder, PathGuard } from "./path-guard.js";
 /** Maximum entries of one walk. Also the maximum for one folder. */
 const MAX_ENTRIES = 200_000;
 
-export interface Entry {
+export interface WalkEntry {
   /** Real path of the folder, plus the entry's name. */
   readonly path: string;
   /** Path relative to the start of the walk, with `/`. */
@@ -49,7 +49,7 @@ export async function* walk(
   report: WalkReport,
   start = "",
   seen = { entries: 0 },
-): AsyncGenerator<Entry> {
+): AsyncGenerator<WalkEntry> {
   const { guard, depth, ignored, signal } = options;
   for (const dirent of await sortedEntries(folder, report, seen)) {
     signal.throwIfAborted();
@@ -92,7 +92,7 @@ async function sortedEntries(folder: OpenedFolder, report: WalkReport, seen: { e
   return entries.sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-function kindOf(dirent: Dirent): Entry["kind"] {
+function kindOf(dirent: Dirent): WalkEntry["kind"] {
   if (dirent.isFile()) return "file";
   if (dirent.isDirectory()) return "folder";
   return dirent.isSymbolicLink() ? "link" : "other";

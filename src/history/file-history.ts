@@ -22,7 +22,7 @@ import {
   forEachConcurrently,
   temporaryPath,
   type RestoreOptions,
-  type Progress,
+  type RestoreProgress,
 } from "./restore-files.js";
 import type { ChangeLine, PathChange, JournalContents } from "./journal.js";
 import { planRestore, type PlannedPath } from "./plan.js";
@@ -157,7 +157,7 @@ export class FolderHistory implements FileHistory {
         return content;
       },
     };
-    const progress: Progress = { done: [], failed: [] };
+    const progress: RestoreProgress = { done: [], failed: [] };
     try {
       const marks = new Map(todo.map(({ file, mark }) => [file.path, mark]));
       await restoreFiles(steps, { ...bringing, marks }, progress);
@@ -222,7 +222,7 @@ export class FolderHistory implements FileHistory {
 }
 
 /** Reverts a failed undo. Returns whether every file is as it was before the undo. */
-async function rollBack({ done, failed }: Progress, bringing: RestoreOptions): Promise<boolean> {
+async function rollBack({ done, failed }: RestoreProgress, bringing: RestoreOptions): Promise<boolean> {
   const reversed = ({ path, before, after, made }: PathChange): PathChange => ({
     path,
     before: after,

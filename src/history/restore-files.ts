@@ -23,7 +23,7 @@ export interface RestoreOptions {
 }
 
 /** Steps that are complete, and steps that failed. */
-export interface Progress {
+export interface RestoreProgress {
   done: PathChange[];
   failed: PathChange[];
 }
@@ -36,7 +36,7 @@ export interface Progress {
 export async function restoreFiles(
   steps: readonly PathChange[],
   bringing: RestoreOptions,
-  progress: Progress,
+  progress: RestoreProgress,
 ): Promise<void> {
   const make = async (step: PathChange): Promise<void> => {
     try {

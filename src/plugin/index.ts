@@ -27,7 +27,7 @@ export { sharedOptions } from "./shared-options.js";
 // Transports: the port, its base class, and the types that a transport reads from an agent.
 export type { Listening, Transport } from "./transport.js";
 export { ListeningBase } from "./listening-base.js";
-export type { NotReady } from "../ports/readiness.js";
+export type { ReadinessProblem } from "../ports/readiness.js";
 export type { DescribedCall } from "../run/calls/describe.js";
 export type { BackgroundWork, ProcessState } from "../ports/background.js";
 export type { PlanEntry, WatchOptions } from "../ports/watch.js";

@@ -83,7 +83,7 @@ export const mcpServerOptions = {
     args,
     cwd,
   }: Pick<option.SectionValue<typeof entries>, "command" | "url" | "type" | "args" | "cwd">):
-    option.Fault | undefined => {
+    option.OptionFault | undefined => {
     if (command === undefined && url === undefined) return { key: "command", expected: "a program, or an url" };
     if (command !== undefined && url !== undefined) return { key: "url", expected: "no url together with command" };
     const fits = command === undefined ? "http or sse for an address" : "stdio for a program";

@@ -258,7 +258,7 @@ export function map<T>(
 }
 
 /** A violated rule of a section: the key, and the value expected there. */
-export interface Fault {
+export interface OptionFault {
   readonly key: string;
   readonly expected: string;
 }
@@ -273,7 +273,7 @@ export interface SectionRest<E extends Entries> {
   /** Whether an absent section is undefined. By default it is a section of defaults. */
   readonly optional?: boolean;
   /** Checks several options together. Undefined if they are valid. */
-  readonly rule?: (read: SectionValue<E>) => Fault | undefined;
+  readonly rule?: (read: SectionValue<E>) => OptionFault | undefined;
 }
 
 /** An object with an option for each key. The keys of the result are in camelCase. */

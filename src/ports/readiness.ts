@@ -1,5 +1,5 @@
 /** Reason why an agent cannot accept work now. The message is for people and contains no details of the machine. */
-export interface NotReady {
+export interface ReadinessProblem {
   code: "store_unreachable" | "models_syncing" | "draining";
   message: string;
 }
@@ -7,5 +7,5 @@ export interface NotReady {
 /** Whether an agent can accept work now: true if there are no reasons against it. */
 export interface Readiness {
   ready: boolean;
-  reasons: readonly NotReady[];
+  reasons: readonly ReadinessProblem[];
 }

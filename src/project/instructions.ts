@@ -14,7 +14,7 @@ const MAX_DEPTH = 32;
 const SKIPPED_FOLDERS = new Set(["node_modules", ".git"]);
 
 /** The content of one instruction file. */
-export interface Instruction {
+export interface InstructionFile {
   /** Path relative to the project folder, printable on one line. For the user's own file, the absolute path. */
   readonly from: string;
   readonly text: string;
@@ -38,7 +38,7 @@ export class Instructions {
   }
 
   /** Reads the user's own instructions from gantry's home. Undefined if there are none. */
-  async ofUser(home: string): Promise<Instruction | undefined> {
+  async ofUser(home: string): Promise<InstructionFile | undefined> {
     const path = join(home, NAMES[0]);
     const file = await this.#userFiles.read({ path, root: home });
     return file && file.text !== "" ? { from: printable(path), ...file } : undefined;
@@ -48,7 +48,7 @@ export class Instructions {
    * Reads the instructions from the root of the repository down to the project folder. If they exceed the limit, those
    * nearest to the project folder are kept.
    */
-  async ofProject({ root, folders, owners }: Repository): Promise<Instruction[]> {
+  async ofProject({ root, folders, owners }: Repository): Promise<InstructionFile[]> {
     const project = folders.at(-1) ?? root;
     const instructions = await Promise.all(folders.map((folder) => this.#in(folder, project, root, owners)));
     return within(
@@ -61,7 +61,7 @@ export class Instructions {
    * Reads the instructions between the project folder (exclusive) and `folder`, the outermost first. Empty outside the
    * project folder and inside skipped folders.
    */
-  async below(projectDir: string, folder: string, owners: Owners | undefined): Promise<Instruction[]> {
+  async below(projectDir: string, folder: string, owners: Owners | undefined): Promise<InstructionFile[]> {
     const names = relative(projectDir, folder).split(sep).slice(0, MAX_DEPTH);
     if (names[0] === "" || names[0] === ".." || names.some((name) => SKIPPED_FOLDERS.has(name))) return [];
     const folders = names.map((_, i) => join(projectDir, ...names.slice(0, i + 1)));
@@ -74,7 +74,7 @@ export class Instructions {
     project: string,
     root: string,
     owners: Owners | undefined,
-  ): Promise<Instruction | undefined> {
+  ): Promise<InstructionFile | undefined> {
     for (const name of NAMES) {
       const path = join(folder, name);
       const file = await this.#files.read({ path, root, owners, onSkipped: this.#onSkipped });
@@ -91,9 +91,9 @@ export class Instructions {
  * Limits instructions to `bytes`, with priority for the last ones. The order stays the same. One that does not fit is
  * cut.
  */
-export function within(all: readonly Instruction[], bytes: number): Instruction[] {
+export function within(all: readonly InstructionFile[], bytes: number): InstructionFile[] {
   let remainingBytes = bytes;
-  const selection: Instruction[] = [];
+  const selection: InstructionFile[] = [];
   for (const instruction of all.toReversed()) {
     const size = Buffer.byteLength(instruction.text);
     if (size <= remainingBytes) selection.unshift(instruction);
@@ -113,7 +113,7 @@ function firstBytes(text: string, bytes: number): string {
 }
 
 /** Formats an instruction for the model, with its source in a tag that the text cannot close. */
-export function formatInstruction({ from, text, isCut }: Instruction): string {
+export function formatInstruction({ from, text, isCut }: InstructionFile): string {
   const plain = text.replace(/<(?=[\s/]*instructions\b)/gi, "&lt;");
   const cutNote = isCut ? "\n[cut here; read the file for the rest]" : "";
   return `<instructions from=${JSON.stringify(from)}>\n${plain}${cutNote}\n</instructions>`;

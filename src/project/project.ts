@@ -2,7 +2,7 @@ import { repositoryOf, type Repository } from "../files/repository.js";
 import type { Logger } from "../ports/logger.js";
 import type { Skill } from "../ports/skill.js";
 import { gitHead } from "./git-head.js";
-import { Instructions, type Instruction } from "./instructions.js";
+import { Instructions, type InstructionFile } from "./instructions.js";
 import { Skills } from "./skills.js";
 import { today, type Environment } from "./environment.js";
 
@@ -29,9 +29,9 @@ export interface ProjectOptions {
 /** Instructions and skills of the user and the project. */
 export interface ProjectInstructions {
   /** The user's own instructions. Undefined: none. */
-  readonly user: Instruction | undefined;
+  readonly user: InstructionFile | undefined;
   /** From the root of the repository down to the project folder. */
-  readonly project: readonly Instruction[];
+  readonly project: readonly InstructionFile[];
   readonly skills: readonly Skill[];
 }
 
@@ -95,7 +95,7 @@ export class Project {
   }
 
   /** Reads the instructions between the project folder (exclusive) and `folder`, the outermost first. */
-  async below(projectDir: string, folder: string): Promise<Instruction[]> {
+  async below(projectDir: string, folder: string): Promise<InstructionFile[]> {
     const repository = await this.#repository(projectDir);
     return repository ? this.#instructions.below(projectDir, folder, repository.owners) : [];
   }

@@ -1,7 +1,7 @@
 import { deadline } from "../base/abort.js";
 import { printable } from "../base/printable.js";
 import { PathGuard } from "../files/path-guard.js";
-import { newReport, walk, type Entry } from "../files/walk.js";
+import { newReport, walk, type WalkEntry } from "../files/walk.js";
 import { ignoredBelow } from "../processes/file-list.js";
 
 /** Folder levels in the result. */
@@ -24,7 +24,7 @@ export async function topOfTree(folder: string, denied: readonly string[], ms: n
     try {
       const limits = { depth: MAX_DEPTH, signal: time.signal };
       const { paths: ignored } = await ignoredBelow(guard, opened.path, opened.path, { ...limits, timeoutMs: ms });
-      const entries: Entry[] = [];
+      const entries: WalkEntry[] = [];
       for await (const entry of walk(opened, { guard, ignored, ...limits }, newReport())) entries.push(entry);
       return formatTree(entries);
     } finally {
@@ -41,7 +41,7 @@ export async function topOfTree(folder: string, denied: readonly string[], ms: n
  * Formats one line per folder with its entries, and one line for the files at the top. If that is too long, only the
  * names of the folders.
  */
-function formatTree(entries: readonly Entry[]): string {
+function formatTree(entries: readonly WalkEntry[]): string {
   const files: string[] = [];
   const folders = new Map<string, string[]>();
   for (const { relativePath: way, kind } of entries) {

@@ -22,7 +22,7 @@ const RELEASE_RETRY_MS = [50, 250, undefined] as const;
 const BACKGROUND_RETRY_MS = { first: 500, longest: 1000 };
 
 /** Runs work that could not be done at once. `closing` aborts when it must end. */
-export interface Background {
+export interface BackgroundTasks {
   readonly tasks: TaskSet;
   readonly closing: AbortSignal;
 }
@@ -149,7 +149,7 @@ export class ActiveLease {
    * Like `release`, with retries; never rejects. If they fail, this process treats the lease as abandoned at once. For
    * other processes, retries continue in the background until the lease expires.
    */
-  async releaseWithRetries({ tasks, closing }: Background): Promise<void> {
+  async releaseWithRetries({ tasks, closing }: BackgroundTasks): Promise<void> {
     for (const wait of RELEASE_RETRY_MS) {
       try {
         await this.release();

@@ -2,7 +2,7 @@ import { fork } from "./fork.js";
 import { requireSession, headOf } from "./require-session.js";
 import { listSubagentSessions } from "./subagents.js";
 import { restore, revert } from "./revert.js";
-import { isHeld, ActiveLease, type Background } from "./lease.js";
+import { isHeld, ActiveLease, type BackgroundTasks } from "./lease.js";
 import { checkFolder, newSession, type NewSession } from "./new-session.js";
 import type { Logger } from "../ports/logger.js";
 import { InputError, PointNotFoundError, SessionNotFoundError } from "../ports/errors.js";
@@ -34,7 +34,7 @@ export interface SessionsOptions {
   watch: (id: string, options: WatchOptions) => AsyncIterable<WatchEvent>;
   /** Ends the chain's run in this process, if any, and waits for its end. */
   stopRun: (rootId: string) => Promise<void>;
-  background: Background;
+  background: BackgroundTasks;
   /** Records files before tools change them. Undefined: disabled. */
   fileHistory: FileHistory | undefined;
 }

@@ -12,7 +12,7 @@ export interface Check {
 }
 
 /** Checks of a contract's rules, by the name of the rule. */
-export type Rules<Args extends unknown[]> = Readonly<Record<string, (...args: Args) => Promise<void>>>;
+export type CheckRules<Args extends unknown[]> = Readonly<Record<string, (...args: Args) => Promise<void>>>;
 
 // Each `assert.ok` in the kits needs a message. Without one, Node parses the kit's source to create it, which takes up
 // to a minute.

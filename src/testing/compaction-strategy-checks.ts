@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { Message, ModelMessage, Part } from "../ports/message.js";
-import { withTimeout, type Check, type Rules } from "./check.js";
+import { withTimeout, type Check, type CheckRules } from "./check.js";
 
 /** Gives the checks access to a strategy. */
 export interface CompactionStrategyFixture {
@@ -70,7 +70,7 @@ const idOf = (message: ModelMessage | undefined): string => (message as Partial<
 const callsOf = (messages: readonly ModelMessage[]): string[] =>
   messages.flatMap(({ parts }) => parts.flatMap((part) => (part.type === "tool_call" ? [part.id] : [])));
 
-const RULES: Rules<[strategy: CompactionStrategy, timeoutMs: number]> = {
+const RULES: CheckRules<[strategy: CompactionStrategy, timeoutMs: number]> = {
   "name: not empty, because events contain it": async ({ name }) =>
     assert.ok(typeof name === "string" && name.trim() !== "", "a name that is not empty"),
   "compact: gives a conversation that is smaller and not empty": async (strategy) => {

@@ -5,7 +5,7 @@ import { combineHooks, hookSetFault, listen } from "../plugin/hook-set.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import type { Hooks, HookSet } from "../ports/hooks.js";
 import { defineTool } from "../tools/define-tool.js";
-import { expectNothingOpened, openResources, withTimeout, type Check, type Rules } from "./check.js";
+import { expectNothingOpened, openResources, withTimeout, type Check, type CheckRules } from "./check.js";
 import { callTools, ScriptedProvider } from "./scripted-provider.js";
 
 /** Gives the checks access to hooks. */
@@ -37,7 +37,7 @@ export function hooksChecks(fixture: HooksFixture): Check[] {
   }));
 }
 
-const RULES: Rules<[set: HookSet, timeoutMs: number]> = {
+const RULES: CheckRules<[set: HookSet, timeoutMs: number]> = {
   "members: functions, and listeners of known events": async (set) => assert.equal(hookSetFault(set), undefined),
 
   "run: a run with a tool call ends with the hooks in place": async (set, timeoutMs) => {

@@ -6,7 +6,7 @@ import { changeRules } from "./session-driver/changes.js";
 import { leaseRules } from "./session-driver/leases.js";
 import { listRules } from "./session-driver/lists.js";
 import { messageRules } from "./session-driver/messages.js";
-import { Store, type StoreRules } from "./session-driver/rule.js";
+import { StoreUnderTest, type StoreRules } from "./session-driver/rule.js";
 import { raceRules } from "./session-driver/races.js";
 import { runRules } from "./session-driver/runs.js";
 import { sessionRules } from "./session-driver/sessions.js";
@@ -37,7 +37,7 @@ export function sessionDriverChecks(fixture: SessionDriverFixture): Check[] {
 
 /** Runs one check and cleans up. The check's own failure has precedence over a failure of the cleanup. */
 async function checked(name: string, body: StoreRules[string], fixture: SessionDriverFixture): Promise<void> {
-  const store = await Store.create(fixture, name);
+  const store = await StoreUnderTest.create(fixture, name);
   const [made] = await Promise.allSettled([body(store)]);
   const [ended] = await Promise.allSettled([store.end()]);
   for (const result of [made, ended]) if (result.status === "rejected") throw result.reason;

@@ -6,7 +6,7 @@ import { hasCode } from "../ports/errors.js";
 import { isRecord } from "../base/json.js";
 import type { SubagentResult } from "../ports/spawn.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
-import { withTimeout, type Check, type Rules } from "./check.js";
+import { withTimeout, type Check, type CheckRules } from "./check.js";
 
 /** A tool and the project folder on which it works. */
 export interface ToolTestbed {
@@ -48,7 +48,7 @@ export function toolChecks(fixture: ToolFixture): Check[] {
 
 const KINDS = ["read", "edit", "delete", "search", "execute", "fetch", "think", "other"];
 
-const RULES: Rules<[ground: ToolTestbed, timeoutMs: number]> = {
+const RULES: CheckRules<[ground: ToolTestbed, timeoutMs: number]> = {
   "name: letters, digits, `_` and `-`, at most 64": async ({ tool }) =>
     assert.match(tool.name, /^[a-zA-Z0-9_-]{1,64}$/),
   "spec: a description, a kind, and whether it runs in parallel and needs permission": async ({ tool }) => {

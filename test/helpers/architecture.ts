@@ -125,8 +125,24 @@ export function architectureFaults(sources: Sources): string[] {
     if (module.file.startsWith("src/") && layerOf(module.file) === -1) faults.push(`${module.file}: is in no module`);
     faults.push(...edges(module), ...words(module), ...opening(module));
   }
-  faults.push(...circles(modules), ...startPath(modules));
+  faults.push(...circles(modules), ...startPath(modules), ...repeatedTypeNames(modules));
   return faults.sort();
+}
+
+/** Exported types that another file also declares. A reader who sees the name alone cannot tell which one is meant. */
+function repeatedTypeNames(modules: ReadonlyMap<string, Module>): string[] {
+  const filesByName = new Map<string, string[]>();
+  for (const { file, ast } of modules.values()) {
+    for (const node of ast.statements) {
+      if (!ts.isInterfaceDeclaration(node) && !ts.isTypeAliasDeclaration(node) && !ts.isClassDeclaration(node))
+        continue;
+      if (!node.name || !node.modifiers?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword)) continue;
+      filesByName.set(node.name.text, [...(filesByName.get(node.name.text) ?? []), file]);
+    }
+  }
+  return [...filesByName].flatMap(([name, [first, ...others]]) =>
+    others.map((file) => `${file}: declares the type ${name}, which ${first} also declares`),
+  );
 }
 
 function parse(file: string, text: string, sources: Sources): Module {

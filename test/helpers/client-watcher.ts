@@ -1,4 +1,4 @@
-import { GantryClient, SessionPage } from "gantry/client";
+import { GantryClient, SessionMirror } from "gantry/client";
 import { CountedPage } from "./http-watcher.js";
 
 /**
@@ -7,7 +7,7 @@ import { CountedPage } from "./http-watcher.js";
  */
 export class ClientWatcher {
   readonly page = new CountedPage();
-  readonly clientPage = new SessionPage();
+  readonly clientPage = new SessionMirror();
   connections = 0;
   drops = 0;
   /** Drops in the middle of an event. */

@@ -77,6 +77,11 @@ describe("each rule bites", () => {
       /reads a request's body; only src\/http\/body\.ts may/,
     ],
     [
+      "a type name of two files",
+      { "src/ports/a.ts": "export interface Page {}", "adapters/a/page.ts": "export class Page {}" },
+      /^adapters\/a\/page\.ts: declares the type Page, which src\/ports\/a\.ts also declares$/,
+    ],
+    [
       "a port that imports the kernel",
       { "src/ports/a.ts": 'import { x } from "../run/loop.js";', "src/run/loop.ts": "" },
       /ports imports src\/run\/loop\.ts of a higher layer \(run\)/,

@@ -1,8 +1,15 @@
-import type { Command, Health, Model, NotReady, Ready, RunAccepted, RunRequest, RunResult } from "../shapes.js";
-import { areIds, Connection, linkSignal, type Call, type CallOptions, type ClientOptions } from "./connection.js";
+import type { Command, Health, ApiModel, NotReady, Ready, RunAccepted, RunRequest, ApiRunResult } from "../shapes.js";
+import {
+  areIds,
+  ServerConnection,
+  linkSignal,
+  type RequestParts,
+  type CallOptions,
+  type ClientOptions,
+} from "./connection.js";
 import { UnavailableError } from "./errors.js";
 import { RunStream, type RunIds } from "./run-stream.js";
-import { Asks, Runs, Sessions } from "./sessions.js";
+import { AsksApi, RunsApi, SessionsApi } from "./sessions.js";
 
 /** Options of a run besides its request. */
 export interface RunOptions extends CallOptions {
@@ -11,20 +18,20 @@ export interface RunOptions extends CallOptions {
 }
 
 /** The request of a run. The method sets `stream` and `background`. */
-export type RunInput = Omit<RunRequest, "stream" | "background">;
+export type ApiRunInput = Omit<RunRequest, "stream" | "background">;
 
-/** A client of a gantry server. Every method throws `GantryError`. */
+/** A client of a gantry server. Every method throws `ApiError`. */
 export class GantryClient {
-  readonly sessions: Sessions;
-  readonly runs: Runs;
-  readonly asks: Asks;
-  readonly #connection: Connection;
+  readonly sessions: SessionsApi;
+  readonly runs: RunsApi;
+  readonly asks: AsksApi;
+  readonly #connection: ServerConnection;
 
   constructor(options: ClientOptions = {}) {
-    this.#connection = new Connection(options);
-    this.sessions = new Sessions(this.#connection);
-    this.runs = new Runs(this.#connection);
-    this.asks = new Asks(this.#connection);
+    this.#connection = new ServerConnection(options);
+    this.sessions = new SessionsApi(this.#connection);
+    this.runs = new RunsApi(this.#connection);
+    this.asks = new AsksApi(this.#connection);
   }
 
   /** Checks that the process is alive; returns its version. */
@@ -43,8 +50,8 @@ export class GantryClient {
   }
 
   /** The models of every reachable provider. */
-  async models({ signal }: CallOptions = {}): Promise<Model[]> {
-    return this.#connection.list<Model>("models", "models", { signal });
+  async models({ signal }: CallOptions = {}): Promise<ApiModel[]> {
+    return this.#connection.list<ApiModel>("models", "models", { signal });
   }
 
   /** The slash commands of a session or a folder. To use them, start the run with `commands: true`. */
@@ -57,13 +64,13 @@ export class GantryClient {
   }
 
   /** Starts a run and resolves when it has ended. Aborting the signal cancels the run. */
-  async run(request: RunInput, { key, signal }: RunOptions = {}): Promise<RunResult & RunIds> {
-    const { body, headers } = await this.#connection.json<RunResult>("run", post(request, key, signal));
+  async run(request: ApiRunInput, { key, signal }: RunOptions = {}): Promise<ApiRunResult & RunIds> {
+    const { body, headers } = await this.#connection.json<ApiRunResult>("run", post(request, key, signal));
     return { ...body, ...readIds(headers) };
   }
 
   /** Starts a run with a stream of its events. Resolves when the run has started or is queued. */
-  async stream(request: RunInput, { key, signal }: RunOptions = {}): Promise<RunStream> {
+  async stream(request: ApiRunInput, { key, signal }: RunOptions = {}): Promise<RunStream> {
     const link = linkSignal(signal);
     try {
       const response = await this.#connection.open("run", post({ ...request, stream: true }, key, link.signal));
@@ -75,14 +82,14 @@ export class GantryClient {
   }
 
   /** Starts a background run, which continues without its client. Resolves when the run is stored. */
-  async begin(request: RunInput, { key, signal }: RunOptions = {}): Promise<RunAccepted> {
+  async begin(request: ApiRunInput, { key, signal }: RunOptions = {}): Promise<RunAccepted> {
     const call = post({ ...request, background: true }, key, signal);
     const isWhole = ({ run_id, session_id }: RunAccepted) => areIds(run_id, session_id);
     return (await this.#connection.json<RunAccepted>("run", call, isWhole)).body;
   }
 }
 
-function post(body: RunRequest, key: string | undefined, signal: AbortSignal | undefined): Call {
+function post(body: RunRequest, key: string | undefined, signal: AbortSignal | undefined): RequestParts {
   return { method: "POST", body, headers: key === undefined ? {} : { "idempotency-key": key }, signal };
 }
 

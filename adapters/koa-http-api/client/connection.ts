@@ -1,4 +1,4 @@
-import { disconnected, toGantryError, GantryError, invalidAnswer, invalidId } from "./errors.js";
+import { disconnected, toApiError, ApiError, invalidAnswer, invalidId } from "./errors.js";
 import { EventParser } from "./event-parser.js";
 import { tokenHeaders } from "./person-token.js";
 
@@ -34,7 +34,7 @@ export interface CallOptions {
 }
 
 /** Parts of an HTTP request. */
-export interface Call extends CallOptions {
+export interface RequestParts extends CallOptions {
   method?: string;
   query?: Record<string, string | number | boolean | undefined>;
   body?: unknown;
@@ -63,7 +63,7 @@ export function pathOf(what: "session" | "run" | "ask", id: string): string {
 const PERSON_CODES: ReadonlySet<string> = new Set(["person_required", "namespace_refused", "unseen_refused"]);
 
 /** Sends requests to one server. */
-export class Connection {
+export class ServerConnection {
   readonly #options: ClientOptions;
   /** Silence after which a stream counts as dead, in ms. */
   readonly silence: number;
@@ -88,7 +88,7 @@ export class Connection {
    */
   async json<T extends object>(
     path: string,
-    call: Call = {},
+    call: RequestParts = {},
     isWhole: (body: T) => boolean = () => true,
   ): Promise<{ body: T; headers: Headers }> {
     const response = await this.open(path, call);
@@ -100,17 +100,17 @@ export class Connection {
   }
 
   /** Sends a request and returns the list with this name from the answer. */
-  async list<T>(name: string, path: string, call: Call): Promise<T[]> {
+  async list<T>(name: string, path: string, call: RequestParts): Promise<T[]> {
     const { body } = await this.json<Record<string, T[]>>(path, call, (all) => Array.isArray(all[name]));
     return body[name]!;
   }
 
   /** Sends a request and resolves when the headers of the answer are received. */
-  async open(path: string, call: Call): Promise<Response> {
+  async open(path: string, call: RequestParts): Promise<Response> {
     try {
       return await this.#send(path, call);
     } catch (error) {
-      if (!(error instanceof GantryError) || !PERSON_CODES.has(error.code)) throw error;
+      if (!(error instanceof ApiError) || !PERSON_CODES.has(error.code)) throw error;
       const { url = pageOrigin(), personHeaders = tokenHeaders } = this.#options;
       const headers = await personHeaders(new URL(url, pageOrigin()));
       if (!headers) throw error;
@@ -119,7 +119,7 @@ export class Connection {
     }
   }
 
-  async #send(path: string, { method = "GET", query = {}, body, headers, signal }: Call): Promise<Response> {
+  async #send(path: string, { method = "GET", query = {}, body, headers, signal }: RequestParts): Promise<Response> {
     const { url = pageOrigin(), fetch = globalThis.fetch, headers: configuredHeaders } = this.#options;
     const address = new URL(`${url.replace(/\/$/, "")}/api/${path}`, pageOrigin());
     for (const [name, value] of Object.entries(query))
@@ -144,7 +144,7 @@ export class Connection {
       throw disconnected("the server cannot be reached", error);
     }
     if (response.ok) return response;
-    throw toGantryError(
+    throw toApiError(
       response.status,
       await readBody(response, signal),
       readRetryAfter(response.headers.get("retry-after")),
@@ -170,7 +170,7 @@ export class Connection {
       }
     } catch (error) {
       signal?.throwIfAborted();
-      throw error instanceof GantryError ? error : disconnected("the connection broke", error);
+      throw error instanceof ApiError ? error : disconnected("the connection broke", error);
     } finally {
       // A broken stream rejects again.
       reader.cancel().catch(() => undefined);

@@ -1,8 +1,8 @@
-import type { Ask } from "../shapes.js";
+import type { ApiAsk } from "../shapes.js";
 
 /** Error of every rejected or failed request. */
-export class GantryError extends Error {
-  override readonly name: string = "GantryError";
+export class ApiError extends Error {
+  override readonly name: string = "ApiError";
   /**
    * Stable code for programs: the server's, like `session_not_found` or `provider`, or the client's own `disconnected`
    * and `invalid_answer`.
@@ -28,35 +28,35 @@ export class GantryError extends Error {
 }
 
 /** 401: a required header is missing or wrong. */
-export class UnauthorizedError extends GantryError {
+export class UnauthorizedError extends ApiError {
   override readonly name = "UnauthorizedError";
 }
 
 /** 404: the session, run, ask or path does not exist. */
-export class NotFoundError extends GantryError {
+export class NotFoundError extends ApiError {
   override readonly name = "NotFoundError";
 }
 
 /** 409: the session has an active run. */
-export class BusyError extends GantryError {
+export class BusyError extends ApiError {
   override readonly name = "BusyError";
 }
 
 /** 409: the question was already answered or withdrawn; `ask` has its final state. */
-export class AskClosedError extends GantryError {
-  override readonly name = "AskClosedError";
-  get ask(): Ask {
-    return (this.body as { ask: Ask }).ask;
+export class AskConflictError extends ApiError {
+  override readonly name = "AskConflictError";
+  get ask(): ApiAsk {
+    return (this.body as { ask: ApiAsk }).ask;
   }
 }
 
 /** 503: a limit is reached, the store is unavailable, or the server is stopping. The request may be retried. */
-export class UnavailableError extends GantryError {
+export class UnavailableError extends ApiError {
   override readonly name = "UnavailableError";
 }
 
 /** The server is unreachable, or the connection broke before the answer was complete. */
-export class DisconnectedError extends GantryError {
+export class DisconnectedError extends ApiError {
   override readonly name = "DisconnectedError";
 }
 
@@ -78,20 +78,20 @@ export function invalidAnswer(
   status: number,
   message = `the server answered ${status}`,
   retryAfter?: number,
-): GantryError {
+): ApiError {
   const code = "invalid_answer";
   return new (errorClass(status, code))(message, { code, status, retryAfter });
 }
 
 /** Converts an error response; a body without `error` and `code` gives `invalid_answer`. */
-export function toGantryError(status: number, body: unknown, retryAfter?: number): GantryError {
+export function toApiError(status: number, body: unknown, retryAfter?: number): ApiError {
   const { error, code } = (body ?? {}) as { error?: unknown; code?: unknown };
   if (typeof error !== "string" || typeof code !== "string") return invalidAnswer(status, undefined, retryAfter);
   return new (errorClass(status, code))(error, { code, status, retryAfter, body });
 }
 
-function errorClass(status: number, code: string): typeof GantryError {
-  if (code === "ask_closed") return AskClosedError;
+function errorClass(status: number, code: string): typeof ApiError {
+  if (code === "ask_closed") return AskConflictError;
   if (code === "session_busy") return BusyError;
-  return { 401: UnauthorizedError, 404: NotFoundError, 503: UnavailableError }[status] ?? GantryError;
+  return { 401: UnauthorizedError, 404: NotFoundError, 503: UnavailableError }[status] ?? ApiError;
 }

@@ -1,46 +1,46 @@
 /** `gantry/client`: a typed client of the HTTP API, for browsers and Node, without dependencies. */
-export { GantryClient, type RunInput, type RunOptions } from "./client.js";
+export { GantryClient, type ApiRunInput, type RunOptions } from "./client.js";
 export type { CallOptions, ClientOptions } from "./connection.js";
 export {
-  AskClosedError,
+  AskConflictError,
   BusyError,
   DisconnectedError,
-  GantryError,
+  ApiError,
   NotFoundError,
   UnauthorizedError,
   UnavailableError,
 } from "./errors.js";
 export { PendingSteers, type PendingSteer } from "./pending-steers.js";
 export type { RunIds, RunStream } from "./run-stream.js";
-export { SessionPage, type SessionState } from "./session-page.js";
-export type { Asks, Runs, Sessions } from "./sessions.js";
-export type { ConnectionState, WatchedEvent, WatchOptions } from "./watch.js";
+export { SessionMirror, type ApiSessionState } from "./session-mirror.js";
+export type { AsksApi, RunsApi, SessionsApi } from "./sessions.js";
+export type { ConnectionState, WatchedEvent, ApiWatchOptions } from "./watch.js";
 export type {
-  AgentEvent,
+  ApiAgentEvent,
   AnswerRequest,
-  Ask,
+  ApiAsk,
   ContentPart,
-  Diff,
+  ApiDiff,
   DoneEvent,
   Effort,
   Health,
-  Message,
+  ApiMessage,
   Mode,
   Command,
-  Model,
+  ApiModel,
   NotReady,
-  PlanEntry,
-  ProcessState,
+  ApiPlanEntry,
+  ApiProcessState,
   Ready,
-  Run,
+  ApiRun,
   RunAccepted,
   RunRequest,
-  RunResult,
-  RunState,
-  Session,
-  SessionChange,
+  ApiRunResult,
+  ApiRunState,
+  ApiSession,
+  ApiSessionChange,
   SessionEvent,
   SessionList,
-  ToolCall,
-  Usage,
+  ApiToolCall,
+  ApiUsage,
 } from "../shapes.js";

@@ -1,8 +1,8 @@
 import type { CallOptions } from "./connection.js";
 import { NotFoundError } from "./errors.js";
-import type { SessionPage } from "./session-page.js";
-import type { Runs, Sessions } from "./sessions.js";
-import type { RunState } from "../shapes.js";
+import type { SessionMirror } from "./session-mirror.js";
+import type { RunsApi, SessionsApi } from "./sessions.js";
+import type { ApiRunState } from "../shapes.js";
 
 /** A text that was sent to a running run. */
 export interface PendingSteer {
@@ -16,18 +16,21 @@ export interface PendingSteer {
  * End states after which remaining texts are never read. After any other end the server makes the unread texts the
  * session's next prompt.
  */
-const STOPPED: ReadonlySet<RunState> = new Set(["cancelled", "interrupted"]);
-const ACTIVE: ReadonlySet<RunState> = new Set(["queued", "running", "waiting"]);
+const STOPPED: ReadonlySet<ApiRunState> = new Set(["cancelled", "interrupted"]);
+const ACTIVE: ReadonlySet<ApiRunState> = new Set(["queued", "running", "waiting"]);
 
 /**
  * Texts that were sent to the runs of a session and are still unread. Texts of a stopped run are returned by `settle`.
  */
 export class PendingSteers {
-  readonly #client: { readonly sessions: Sessions; readonly runs: Runs };
+  readonly #client: { readonly sessions: SessionsApi; readonly runs: RunsApi };
   #steers: readonly PendingSteer[];
 
   /** `steers`: pending texts from an earlier `all` that the caller stored. */
-  constructor(client: { readonly sessions: Sessions; readonly runs: Runs }, steers: readonly PendingSteer[] = []) {
+  constructor(
+    client: { readonly sessions: SessionsApi; readonly runs: RunsApi },
+    steers: readonly PendingSteer[] = [],
+  ) {
     this.#client = client;
     this.#steers = steers;
   }
@@ -40,22 +43,22 @@ export class PendingSteers {
   /**
    * Sends a text to the session's run and adds it to `all`. Rejects like `Sessions.steer`. Call `settle` afterwards.
    */
-  async send(sessionId: string, text: string, page: SessionPage, options?: CallOptions): Promise<void> {
+  async send(sessionId: string, text: string, mirror: SessionMirror, options?: CallOptions): Promise<void> {
     // Read before the request: the run may read the text before the answer arrives.
-    const after = page.messages.at(-1)?.seq ?? 0;
+    const after = mirror.messages.at(-1)?.seq ?? 0;
     const { run_id: runId } = await this.#client.sessions.steer(sessionId, text, options);
     this.#steers = [...this.#steers, { text, runId, after }];
   }
 
   /**
-   * Call this after each `state` and `message` event. Removes texts that `page` shows as read. Resolves with the texts
+   * Call this after each `state` and `message` event. Removes texts that `mirror` shows as read. Resolves with the texts
    * of stopped runs, each once. Never rejects: runs whose state is unavailable are checked again at the next call.
    */
-  async settle(page: SessionPage, options?: CallOptions): Promise<string[]> {
-    this.#forgetRead(page);
+  async settle(mirror: SessionMirror, options?: CallOptions): Promise<string[]> {
+    this.#forgetRead(mirror);
     const returned: string[] = [];
     for (const steer of this.#steers) {
-      const state = await this.#stateOf(steer.runId, page, options);
+      const state = await this.#stateOf(steer.runId, mirror, options);
       if (state === undefined || ACTIVE.has(state) || !this.#steers.includes(steer)) continue;
       this.#steers = this.#steers.filter((pendingSteer) => pendingSteer !== steer);
       if (STOPPED.has(state)) returned.push(steer.text);
@@ -63,7 +66,7 @@ export class PendingSteers {
     return returned;
   }
 
-  #forgetRead({ messages }: SessionPage): void {
+  #forgetRead({ messages }: SessionMirror): void {
     const taken = new Set<number>();
     const unread = this.#steers.filter(({ text, after }) => {
       const read = messages.find(
@@ -75,8 +78,8 @@ export class PendingSteers {
     if (unread.length < this.#steers.length) this.#steers = unread;
   }
 
-  /** Undefined while the server is unreachable. The page shows only the newest run, and may be older than its state. */
-  async #stateOf(runId: string, { state }: SessionPage, options?: CallOptions): Promise<RunState | undefined> {
+  /** Undefined while the server is unreachable. The mirror has only the newest run, and may be older than its state. */
+  async #stateOf(runId: string, { state }: SessionMirror, options?: CallOptions): Promise<ApiRunState | undefined> {
     if (state?.run?.id === runId) return state.run.state;
     try {
       return (await this.#client.runs.get(runId, options)).state;

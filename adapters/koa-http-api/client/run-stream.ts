@@ -1,6 +1,6 @@
 import { withSilenceLimit, type StreamedEvent } from "./connection.js";
-import { disconnected, toGantryError } from "./errors.js";
-import type { AgentEvent, DoneEvent } from "../shapes.js";
+import { disconnected, toApiError } from "./errors.js";
+import type { ApiAgentEvent, DoneEvent } from "../shapes.js";
 
 /** Identity of a run. `model` is `provider/model`; `""` for a queued run, whose model is chosen at its start. */
 export interface RunIds {
@@ -19,7 +19,7 @@ const DRAIN_TIMEOUT_MS = 1000;
  * The events of a run. Leaving the loop closes the connection, which ends the run unless its request has another
  * `on_disconnect`.
  */
-export class RunStream implements RunIds, AsyncIterable<AgentEvent> {
+export class RunStream implements RunIds, AsyncIterable<ApiAgentEvent> {
   readonly sessionId: string;
   readonly runId: string;
   readonly model: string;
@@ -30,7 +30,7 @@ export class RunStream implements RunIds, AsyncIterable<AgentEvent> {
   dropped = 0;
   readonly #events: AsyncGenerator<StreamedEvent, void, undefined>;
   readonly #stop: () => void;
-  readonly #pendingEvents: AgentEvent[] = [];
+  readonly #pendingEvents: ApiAgentEvent[] = [];
   #reading: Promise<void> | undefined;
   #end: { done: DoneEvent } | { failure: unknown } | undefined;
   #result: Promise<DoneEvent> | undefined;
@@ -45,7 +45,7 @@ export class RunStream implements RunIds, AsyncIterable<AgentEvent> {
   }
 
   /**
-   * The last event of the run. Reads the stream to its end, with or without an iteration. Rejects with `GantryError` if
+   * The last event of the run. Reads the stream to its end, with or without an iteration. Rejects with `ApiError` if
    * the run failed.
    */
   get result(): Promise<DoneEvent> {
@@ -58,8 +58,8 @@ export class RunStream implements RunIds, AsyncIterable<AgentEvent> {
     return this.#result;
   }
 
-  /** Yields the events of the run; throws `GantryError` if it failed. */
-  async *[Symbol.asyncIterator](): AsyncGenerator<AgentEvent, void, undefined> {
+  /** Yields the events of the run; throws `ApiError` if it failed. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<ApiAgentEvent, void, undefined> {
     try {
       for (;;) {
         for (let event = this.#pendingEvents.shift(); event; event = this.#pendingEvents.shift()) yield event;
@@ -95,10 +95,10 @@ export class RunStream implements RunIds, AsyncIterable<AgentEvent> {
     if (done) throw disconnected("the connection broke");
     const { type, data, comment } = value;
     if (comment !== undefined) this.dropped += Number(/^(\d+) token events were dropped/.exec(comment)?.[1] ?? 0);
-    else if (type === "agent") this.#pendingEvents.push(data as AgentEvent);
+    else if (type === "agent") this.#pendingEvents.push(data as ApiAgentEvent);
     else if (type === "done" || type === "error") {
       const status = TEMPORARY_CODES.has((data as { code?: unknown } | null)?.code) ? 503 : 500;
-      this.#end ??= type === "done" ? { done: data as DoneEvent } : { failure: toGantryError(status, data) };
+      this.#end ??= type === "done" ? { done: data as DoneEvent } : { failure: toApiError(status, data) };
       // Read to the end, so that the connection can be reused; errors no longer matter.
       await withSilenceLimit(this.#events.next(), DRAIN_TIMEOUT_MS).catch(() => undefined);
     }

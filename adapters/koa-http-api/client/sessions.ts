@@ -1,14 +1,23 @@
-import type { Message, Run, RunState, Ask, AnswerRequest, Session, SessionChange, SessionList } from "../shapes.js";
-import { areIds, pathOf, type Call, type CallOptions, type Connection } from "./connection.js";
-import { watch, type WatchedEvent, type WatchOptions } from "./watch.js";
+import type {
+  ApiMessage,
+  ApiRun,
+  ApiRunState,
+  ApiAsk,
+  AnswerRequest,
+  ApiSession,
+  ApiSessionChange,
+  SessionList,
+} from "../shapes.js";
+import { areIds, pathOf, type RequestParts, type CallOptions, type ServerConnection } from "./connection.js";
+import { watch, type WatchedEvent, type ApiWatchOptions } from "./watch.js";
 
 const hasId = ({ id }: { id: string }): boolean => areIds(id);
 
 /** `client.sessions`. */
-export class Sessions {
-  readonly #connection: Connection;
+export class SessionsApi {
+  readonly #connection: ServerConnection;
 
-  constructor(connection: Connection) {
+  constructor(connection: ServerConnection) {
     this.#connection = connection;
   }
 
@@ -32,13 +41,13 @@ export class Sessions {
   }
 
   /** Returns a session. Throws `NotFoundError`. */
-  get(id: string, { signal }: CallOptions = {}): Promise<Session> {
-    return this.#at<Session>(id, "", { signal }, hasId);
+  get(id: string, { signal }: CallOptions = {}): Promise<ApiSession> {
+    return this.#at<ApiSession>(id, "", { signal }, hasId);
   }
 
   /** Changes title, model, reasoning effort or mode. */
-  update(id: string, change: SessionChange, { signal }: CallOptions = {}): Promise<Session> {
-    return this.#at<Session>(id, "", { method: "PATCH", body: change, signal }, hasId);
+  update(id: string, change: ApiSessionChange, { signal }: CallOptions = {}): Promise<ApiSession> {
+    return this.#at<ApiSession>(id, "", { method: "PATCH", body: change, signal }, hasId);
   }
 
   /** Deletes a session with its messages and cancels its run. */
@@ -54,68 +63,78 @@ export class Sessions {
     id: string,
     query: { after?: number; before?: number; limit?: number; view?: "model" } = {},
     { signal }: CallOptions = {},
-  ): Promise<Message[]> {
-    return this.#connection.list<Message>("messages", `${pathOf("session", id)}/messages`, { query, signal });
+  ): Promise<ApiMessage[]> {
+    return this.#connection.list<ApiMessage>("messages", `${pathOf("session", id)}/messages`, { query, signal });
   }
 
   /** Cancels the active run; null if there is none. */
-  async cancel(id: string, { signal }: CallOptions = {}): Promise<Run | null> {
-    return (await this.#at<{ run: Run | null }>(id, "/cancel", { method: "POST", body: {}, signal })).run;
+  async cancel(id: string, { signal }: CallOptions = {}): Promise<ApiRun | null> {
+    return (await this.#at<{ run: ApiRun | null }>(id, "/cancel", { method: "POST", body: {}, signal })).run;
   }
 
-  /** Sends a message to the active run. Throws `GantryError` with the code `no_run` if there is none. */
+  /** Sends a message to the active run. Throws `ApiError` with the code `no_run` if there is none. */
   steer(id: string, message: string, { signal }: CallOptions = {}): Promise<{ run_id: string }> {
     return this.#at(id, "/steer", { method: "POST", body: { message }, signal });
   }
 
   /**
    * The events of a session, from its first message or from a given position. Reconnects automatically, with growing
-   * delays. Ends when the session is deleted or the signal aborts. Throws `GantryError` for an answer that a retry does
+   * delays. Ends when the session is deleted or the signal aborts. Throws `ApiError` for an answer that a retry does
    * not change: 400, 401, 403, 404.
    */
-  watch(id: string, options?: WatchOptions): AsyncGenerator<WatchedEvent, void, undefined> {
+  watch(id: string, options?: ApiWatchOptions): AsyncGenerator<WatchedEvent, void, undefined> {
     return watch(this.#connection, id, options);
   }
 
-  async #at<T extends object>(id: string, subPath: string, call: Call, isWhole?: (body: T) => boolean): Promise<T> {
+  async #at<T extends object>(
+    id: string,
+    subPath: string,
+    call: RequestParts,
+    isWhole?: (body: T) => boolean,
+  ): Promise<T> {
     return (await this.#connection.json<T>(`${pathOf("session", id)}${subPath}`, call, isWhole)).body;
   }
 }
 
 /** `client.runs`. */
-export class Runs {
-  readonly #connection: Connection;
+export class RunsApi {
+  readonly #connection: ServerConnection;
 
-  constructor(connection: Connection) {
+  constructor(connection: ServerConnection) {
     this.#connection = connection;
   }
 
   /** Runs, newest first; `before` is the id of the last run of the previous page. */
   async list(
-    { state, sessionId, before, size }: { state?: RunState; sessionId?: string; before?: string; size?: number } = {},
+    {
+      state,
+      sessionId,
+      before,
+      size,
+    }: { state?: ApiRunState; sessionId?: string; before?: string; size?: number } = {},
     { signal }: CallOptions = {},
-  ): Promise<Run[]> {
+  ): Promise<ApiRun[]> {
     const query = { state, session_id: sessionId, before, size };
-    return this.#connection.list<Run>("runs", "runs", { query, signal });
+    return this.#connection.list<ApiRun>("runs", "runs", { query, signal });
   }
 
   /** Returns a run. Throws `NotFoundError`. */
-  async get(id: string, { signal }: CallOptions = {}): Promise<Run> {
-    return (await this.#connection.json<Run>(pathOf("run", id), { signal }, hasId)).body;
+  async get(id: string, { signal }: CallOptions = {}): Promise<ApiRun> {
+    return (await this.#connection.json<ApiRun>(pathOf("run", id), { signal }, hasId)).body;
   }
 
   /** Cancels a run of any client; a run that has ended stays unchanged. */
-  async cancel(id: string, { signal }: CallOptions = {}): Promise<Run> {
+  async cancel(id: string, { signal }: CallOptions = {}): Promise<ApiRun> {
     const call = { method: "POST", body: {}, signal };
-    return (await this.#connection.json<Run>(`${pathOf("run", id)}/cancel`, call, hasId)).body;
+    return (await this.#connection.json<ApiRun>(`${pathOf("run", id)}/cancel`, call, hasId)).body;
   }
 }
 
 /** `client.asks`. */
-export class Asks {
-  readonly #connection: Connection;
+export class AsksApi {
+  readonly #connection: ServerConnection;
 
-  constructor(connection: Connection) {
+  constructor(connection: ServerConnection) {
     this.#connection = connection;
   }
 
@@ -133,22 +152,22 @@ export class Asks {
       size,
     }: { state?: "open" | "all"; sessionId?: string; canAnswer?: boolean; before?: string; size?: number } = {},
     { signal }: CallOptions = {},
-  ): Promise<Ask[]> {
+  ): Promise<ApiAsk[]> {
     const query = { state, session_id: sessionId, can_answer: canAnswer, before, size };
-    return this.#connection.list<Ask>("asks", "asks", { query, signal });
+    return this.#connection.list<ApiAsk>("asks", "asks", { query, signal });
   }
 
   /** Returns a question. Throws `NotFoundError`. */
-  async get(id: string, { signal }: CallOptions = {}): Promise<Ask> {
-    return (await this.#connection.json<Ask>(pathOf("ask", id), { signal }, hasId)).body;
+  async get(id: string, { signal }: CallOptions = {}): Promise<ApiAsk> {
+    return (await this.#connection.json<ApiAsk>(pathOf("ask", id), { signal }, hasId)).body;
   }
 
   /**
-   * Answers a question with the id of a choice or a text. Throws `AskClosedError` if it was already answered or
+   * Answers a question with the id of a choice or a text. Throws `AskConflictError` if it was already answered or
    * withdrawn.
    */
-  async answer(id: string, answer: AnswerRequest, { signal }: CallOptions = {}): Promise<Ask> {
+  async answer(id: string, answer: AnswerRequest, { signal }: CallOptions = {}): Promise<ApiAsk> {
     const call = { method: "POST", body: answer, signal };
-    return (await this.#connection.json<Ask>(pathOf("ask", id), call, hasId)).body;
+    return (await this.#connection.json<ApiAsk>(pathOf("ask", id), call, hasId)).body;
   }
 }

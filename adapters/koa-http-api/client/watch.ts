@@ -1,6 +1,6 @@
-import { withSilenceLimit, linkSignal, pathOf, type CallOptions, type Connection } from "./connection.js";
-import { disconnected, GantryError, invalidAnswer, NotFoundError } from "./errors.js";
-import type { Message, SessionEvent } from "../shapes.js";
+import { withSilenceLimit, linkSignal, pathOf, type CallOptions, type ServerConnection } from "./connection.js";
+import { disconnected, ApiError, invalidAnswer, NotFoundError } from "./errors.js";
+import type { ApiMessage, SessionEvent } from "../shapes.js";
 
 /**
  * An event of a session. A watch with its `cursor` as `after` continues after it. `first` marks the first event of a
@@ -12,7 +12,7 @@ export type WatchedEvent = SessionEvent & { cursor?: string; first?: true };
 export type ConnectionState = "connecting" | "open" | "lost";
 
 /** Start and options of a watch. Without `after`, `afterSeq` and `last` it starts at the first message. */
-export interface WatchOptions extends CallOptions {
+export interface ApiWatchOptions extends CallOptions {
   /** Start after this cursor. */
   after?: string | undefined;
   /** Start after the message with this `seq`. */
@@ -24,7 +24,7 @@ export interface WatchOptions extends CallOptions {
   /** Whether this client can answer the questions of runs. Default false. */
   canAnswer?: boolean | undefined;
   /** Called when the connection changes; `error` is the reason of `lost`. */
-  onConnection?: ((state: ConnectionState, error?: GantryError) => void) | undefined;
+  onConnection?: ((state: ConnectionState, error?: ApiError) => void) | undefined;
 }
 
 const EVENT_TYPES: ReadonlySet<string> = new Set([
@@ -46,9 +46,9 @@ const MAX_RETRY_AFTER_MS = 300_000;
 
 /** The events of a session across reconnects; see `Sessions.watch`. */
 export async function* watch(
-  connection: Connection,
+  connection: ServerConnection,
   id: string,
-  { after, afterSeq, last, follow, canAnswer, signal, onConnection }: WatchOptions = {},
+  { after, afterSeq, last, follow, canAnswer, signal, onConnection }: ApiWatchOptions = {},
 ): AsyncGenerator<WatchedEvent, void, undefined> {
   const session = pathOf("session", id);
   let cursor = after;
@@ -57,7 +57,7 @@ export async function* watch(
     onConnection?.("connecting");
     const link = linkSignal(signal);
     const began = performance.now();
-    let failure: GantryError;
+    let failure: ApiError;
     try {
       const limited = <T>(work: Promise<T>) => withSilenceLimit(work, connection.silence);
       if (cursor === undefined && afterSeq === undefined && last !== undefined)
@@ -90,7 +90,7 @@ export async function* watch(
         yield { type: "deleted" };
         return;
       }
-      if (!(error instanceof GantryError) || isFinal(error.status)) throw error;
+      if (!(error instanceof ApiError) || isFinal(error.status)) throw error;
       failure = error;
     } finally {
       link.end();
@@ -102,9 +102,9 @@ export async function* watch(
   }
 }
 
-async function newestSeq(connection: Connection, session: string, signal: AbortSignal): Promise<number> {
+async function newestSeq(connection: ServerConnection, session: string, signal: AbortSignal): Promise<number> {
   const query = { before: Number.MAX_SAFE_INTEGER, limit: 1 };
-  const { body } = await connection.json<{ messages: Message[] }>(`${session}/messages`, { query, signal });
+  const { body } = await connection.json<{ messages: ApiMessage[] }>(`${session}/messages`, { query, signal });
   return body.messages[0]?.seq ?? 0;
 }
 

@@ -1,7 +1,7 @@
 import type { ModelRequest } from "gantry/plugin";
 import { claudeThinking, type ClaudeThinking } from "../claude.js";
-import type { Effort } from "../efforts.js";
-import type { CallOptions } from "../language-model.js";
+import type { RequestedEffort } from "../efforts.js";
+import type { ModelCallOptions } from "../language-model.js";
 import { MessagesReader } from "../reading/anthropic.js";
 import { reportedCost } from "../prices.js";
 import { captureRequest, createWrite } from "../writing.js";
@@ -9,7 +9,7 @@ import type { Settings } from "../options.js";
 import type { BuiltInWire } from "./wire.js";
 
 const MARK = { anthropic: { cacheControl: { type: "ephemeral" } } } as const;
-const BUDGETS: Readonly<Record<Effort, number>> = {
+const BUDGETS: Readonly<Record<RequestedEffort, number>> = {
   minimal: 1024,
   low: 4096,
   medium: 12_000,
@@ -27,7 +27,7 @@ const DEFAULT_OTHER_ANSWER_TOKENS = 8192;
 /** Options of the package, or a token budget for thoughts, which is part of the answer limit. */
 interface Thinking {
   readonly budgetTokens?: number;
-  readonly effort?: Effort;
+  readonly effort?: RequestedEffort;
   readonly thinking?: Readonly<Record<string, string | Readonly<Record<string, string>>>>;
 }
 
@@ -69,7 +69,7 @@ export const wire: BuiltInWire = {
   },
 
   async options({ request, settings, refused, maxTokens }, { prompt, tools, responseFormat }) {
-    const options: Partial<CallOptions> = { prompt: markPrompt(prompt) };
+    const options: Partial<ModelCallOptions> = { prompt: markPrompt(prompt) };
     if (tools !== undefined) options.tools = markTools(tools);
     // Other servers of this protocol may not know this field.
     const plain = {
@@ -95,7 +95,7 @@ export const wire: BuiltInWire = {
 function thinkingOf(
   { model, effort, needsReasoning: thinks }: ModelRequest,
   settings: Settings,
-  prompt: CallOptions["prompt"],
+  prompt: ModelCallOptions["prompt"],
   maxTokens = DEFAULT_ANSWER_TOKENS,
 ): Thinking {
   const claude = claudeThinking(model.id);
@@ -120,7 +120,7 @@ function thinkingOf(
  * Whether the current turn has tool calls without preceding thoughts, as other models make them. With a budget such a
  * request is rejected; models with adaptive thinking accept it.
  */
-function hasThoughtlessCalls(prompt: CallOptions["prompt"]): boolean {
+function hasThoughtlessCalls(prompt: ModelCallOptions["prompt"]): boolean {
   const turn = prompt.slice(prompt.findLastIndex(({ role }) => role === "user") + 1);
   return turn.some(
     (message) =>
@@ -142,7 +142,7 @@ function bindingOf({ isBound }: ClaudeThinking, { baseUrl }: Settings) {
 /**
  * Marks the ends of cached prefixes: system, tools, and the last two turns, so that the next call finds one of them.
  */
-function markPrompt(prompt: CallOptions["prompt"]): CallOptions["prompt"] {
+function markPrompt(prompt: ModelCallOptions["prompt"]): ModelCallOptions["prompt"] {
   const turns = prompt.filter(({ role }) => role === "user" || role === "tool").slice(-2);
   return prompt.map((message) =>
     message.role === "system" || turns.includes(message)
@@ -151,7 +151,7 @@ function markPrompt(prompt: CallOptions["prompt"]): CallOptions["prompt"] {
   );
 }
 
-function markTools(tools: NonNullable<CallOptions["tools"]>): NonNullable<CallOptions["tools"]> {
+function markTools(tools: NonNullable<ModelCallOptions["tools"]>): NonNullable<ModelCallOptions["tools"]> {
   return tools.map((tool, index) =>
     index === tools.length - 1 && tool.type === "function" ? { ...tool, providerOptions: MARK } : tool,
   );

@@ -1,7 +1,7 @@
-import type { CallOptions, Prompt } from "../language-model.js";
+import type { ModelCallOptions, ModelPrompt } from "../language-model.js";
 
 type Json = Record<string, unknown>;
-type Message = Prompt[number];
+type Message = ModelPrompt[number];
 type Content<Role extends Message["role"]> = Extract<Message, { role: Role }>["content"][number];
 
 /**
@@ -24,7 +24,7 @@ const PACKAGE_OPTIONS = new Set(["user", "reasoningEffort", "textVerbosity", "st
  * `@ai-sdk/openai-compatible` byte for byte. That package is not used because loading it takes longer than the rest of
  * a process's first turn. `extra`: the provider options of the package.
  */
-export function chatRequest(model: string, options: CallOptions, extra: Json, usage: boolean): Json {
+export function chatRequest(model: string, options: ModelCallOptions, extra: Json, usage: boolean): Json {
   const { tools, maxOutputTokens, temperature, responseFormat } = options;
   return {
     model,
@@ -43,7 +43,7 @@ export function chatRequest(model: string, options: CallOptions, extra: Json, us
 }
 
 /** Not strict: strict mode rejects schemas with optional properties. */
-function jsonOf({ name, schema }: Extract<CallOptions["responseFormat"], { type: "json" }>): Json {
+function jsonOf({ name, schema }: Extract<ModelCallOptions["responseFormat"], { type: "json" }>): Json {
   return { type: "json_schema", json_schema: { schema, strict: false, name } };
 }
 
@@ -51,7 +51,7 @@ function functionOf({
   name,
   description,
   inputSchema,
-}: Extract<NonNullable<CallOptions["tools"]>[number], { type: "function" }>): Json {
+}: Extract<NonNullable<ModelCallOptions["tools"]>[number], { type: "function" }>): Json {
   return { type: "function", function: { name, description, parameters: inputSchema } };
 }
 
@@ -71,10 +71,10 @@ export class ChatTexts {
   /** The last prompt by its first message. */
   readonly #kept = new WeakMap<
     Message,
-    { readonly prompt: Prompt; readonly echo: Echo; readonly texts: (string | undefined)[] }
+    { readonly prompt: ModelPrompt; readonly echo: Echo; readonly texts: (string | undefined)[] }
   >();
 
-  of(prompt: Prompt, echo: Echo): string {
+  of(prompt: ModelPrompt, echo: Echo): string {
     const [first] = prompt;
     if (first === undefined) return "[]";
     let cachedPrompt = this.#kept.get(first);
@@ -99,7 +99,7 @@ function textOf(message: Message, echo: Echo): string {
     .join(",");
 }
 
-export function chatMessages(prompt: Prompt, echo: Echo): Json[] {
+export function chatMessages(prompt: ModelPrompt, echo: Echo): Json[] {
   return prompt.flatMap((message) => messagesOf(message, echo));
 }
 

@@ -1,11 +1,11 @@
 import type { ModelRequest } from "gantry/plugin";
-import type { Effort } from "../efforts.js";
+import type { RequestedEffort } from "../efforts.js";
 import { GeminiReader } from "../reading/google.js";
 import { reportedCost } from "../prices.js";
 import { captureRequest, createWrite } from "../writing.js";
 import type { BuiltInWire } from "./wire.js";
 
-const BUDGETS: Readonly<Record<Effort, number>> = {
+const BUDGETS: Readonly<Record<RequestedEffort, number>> = {
   minimal: 512,
   low: 4096,
   medium: 12_288,
@@ -64,7 +64,7 @@ function thinkingOptions({ model: { id }, effort, needsReasoning: thinks }: Mode
   return /gemini-2\.5-flash-lite/.test(id) && thinks !== false ? { thinkingBudget: DYNAMIC } : {};
 }
 
-function levelOf(effort: Effort, id: string): "minimal" | "low" | "medium" | "high" {
+function levelOf(effort: RequestedEffort, id: string): "minimal" | "low" | "medium" | "high" {
   // Pro models do not support minimal thinking.
   if (effort === "minimal" && /pro/.test(id)) return "low";
   return effort === "xhigh" || effort === "max" ? "high" : effort;

@@ -1,5 +1,5 @@
 import { needsEffortToThink } from "../efforts.js";
-import type { CallOptions } from "../language-model.js";
+import type { ModelCallOptions } from "../language-model.js";
 import { ResponsesReader } from "../reading/openai-responses.js";
 import { reportedCost } from "../prices.js";
 import { captureRequest, createWrite } from "../writing.js";
@@ -52,7 +52,7 @@ export const wire: BuiltInWire = {
       const requestedEffort = effort === "" && thinks !== false && needsEffortToThink(model.id) ? "medium" : effort;
       if (requestedEffort !== "" && !refused.has("effort")) openai.reasoningEffort = requestedEffort;
     }
-    const options: Partial<CallOptions> = { providerOptions: { openai } };
+    const options: Partial<ModelCallOptions> = { providerOptions: { openai } };
     // The API's default is strict, which rejects schemas with optional properties.
     if (tools !== undefined) options.tools = tools.map((tool) => ({ ...tool, strict: false })) as typeof tools;
     return options;

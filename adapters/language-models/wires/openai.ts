@@ -2,7 +2,7 @@ import type { ModelRequest } from "gantry/plugin";
 import { claudeThinking } from "../claude.js";
 import { gradeOf, withoutHostNames, needsEffortToThink } from "../efforts.js";
 import { wellFormed } from "../require-event-stream.js";
-import type { CallOptions } from "../language-model.js";
+import type { ModelCallOptions } from "../language-model.js";
 import type { Settings } from "../options.js";
 import { ChatReader } from "../reading/openai.js";
 import { reportedCost } from "../prices.js";
@@ -71,7 +71,7 @@ export const wire: BuiltInWire = {
     if (quirks.cacheKey === true && !refused.has("cache_key")) extra.prompt_cache_key = request.cacheKey.slice(0, 64);
     if (!refused.has("effort")) Object.assign(extra, thinkingOf(request, quirks.effort));
     // These are JSON values; the package's type cannot express that.
-    const options: Partial<CallOptions> = { providerOptions: { [NAME]: extra as Record<string, never> } };
+    const options: Partial<ModelCallOptions> = { providerOptions: { [NAME]: extra as Record<string, never> } };
     // Also set after the provider rejected the parameter: it is then sent under its other name.
     if (maxTokens !== undefined) options.maxOutputTokens = maxTokens;
     return options;

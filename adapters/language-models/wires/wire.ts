@@ -1,6 +1,6 @@
 import type { Model, ModelRequest } from "gantry/plugin";
 import type { InputKind } from "../files.js";
-import type { CallOptions, Metadata } from "../language-model.js";
+import type { ModelCallOptions, Metadata } from "../language-model.js";
 import type { PromptRules } from "../messages.js";
 import type { Settings } from "../options.js";
 import type { AnswerReader } from "../reading/answer-reader.js";
@@ -43,7 +43,7 @@ export interface Wire {
    * Options besides prompt, tools, temperature and answer limit. They may replace these, for example to mark prompt and
    * tools for caching.
    */
-  options(asking: WireRequest, options: CallOptions): Promise<Partial<CallOptions>>;
+  options(asking: WireRequest, options: ModelCallOptions): Promise<Partial<ModelCallOptions>>;
   /** Whether it can enforce an output schema without affecting tool calls. Default false. */
   readonly supportsOutputSchema?: (asking: WireRequest) => boolean | Promise<boolean>;
   /** Cost in USD as reported by the provider; undefined if it reports none. */
@@ -63,12 +63,12 @@ export interface HttpRequestData {
 }
 
 /** Builds the HTTP request. */
-export type Write = (asking: WireRequest, options: CallOptions) => Promise<HttpRequestData>;
+export type BuildRequest = (asking: WireRequest, options: ModelCallOptions) => Promise<HttpRequestData>;
 
 /** A built-in model protocol. */
 export interface BuiltInWire extends Wire {
   /** Creates the reader of one answer. */
   readonly reader: () => AnswerReader;
   /** Loads the code that builds requests. */
-  open(settings: Settings): Promise<Write>;
+  open(settings: Settings): Promise<BuildRequest>;
 }

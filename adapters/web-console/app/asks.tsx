@@ -1,5 +1,5 @@
 import { useSignal } from "@preact/signals";
-import type { Ask } from "gantry/client";
+import type { ApiAsk } from "gantry/client";
 import { useEffect, useRef } from "preact/hooks";
 import "./asks.css";
 import { isolateRightToLeft } from "./content/right-to-left.js";
@@ -7,7 +7,7 @@ import { escapeExactly } from "./content/seen.js";
 import { DiffView } from "./diff.js";
 import { Icon } from "./parts/icon.js";
 import { announce } from "./state/announce.js";
-import type { OpenSession } from "./state/open-session.js";
+import type { WatchedSession } from "./state/open-session.js";
 
 /** Maximum characters of an argument's value in a question. */
 const MAX_VALUE_CHARACTERS = 4_000;
@@ -17,7 +17,7 @@ const VISIBLE_COMMAND = { lines: 8, characters: 800 };
 const READING_MS = 500;
 
 /** Open questions of the session's runs. Renders nothing if none is open. */
-export function Asks({ session }: { session: OpenSession }) {
+export function Asks({ session }: { session: WatchedSession }) {
   const asks = session.asks.value;
   const announcedIds = useRef(new Set<string>());
   const count = asks.length;
@@ -89,7 +89,7 @@ function isEmptyPrompt(element: Element): boolean {
 type Reply = { choice: string } | { text: string };
 
 interface AskCardProps {
-  ask: Ask;
+  ask: ApiAsk;
   /** Whether the question was visible long enough for input to count as an answer. */
   isRead: boolean;
   answer: (reply: Reply) => Promise<void>;
@@ -197,7 +197,7 @@ function styleOf(choice: string, isPermission: boolean): string {
 }
 
 /** The content to decide on: the command, the changes, or the call's arguments. */
-function Details({ ask }: { ask: Ask }) {
+function Details({ ask }: { ask: ApiAsk }) {
   if (ask.kind === "question") return null;
   const input = typeof ask.input === "object" && ask.input !== null ? (ask.input as Record<string, unknown>) : {};
   const { command, description, ...otherArguments } = input;

@@ -7,7 +7,7 @@ const MAX_SUGGESTIONS = 8;
 const COMMAND_CACHE_MS = 5_000;
 
 /** The available slash commands, and the suggestions for the current text. */
-export class Commands {
+export class CommandSuggestions {
   readonly #commands: Signal<readonly Command[]>;
   readonly #at: Signal<number>;
   readonly #text: Signal<string>;
@@ -54,7 +54,7 @@ export function useCommands(
   text: Signal<string>,
   sessionId: string | undefined,
   projectDir: string,
-): Commands {
+): CommandSuggestions {
   const commands = useSignal<readonly Command[]>([]);
   const at = useSignal(0);
   const requestedAt = useSignal(-Infinity);
@@ -70,11 +70,11 @@ export function useCommands(
       () => (commands.value = []),
     );
   }, [text.value]);
-  return new Commands(commands, at, text);
+  return new CommandSuggestions(commands, at, text);
 }
 
 /** The list of suggestions above the prompt. */
-export function ComposerCommands({ commands, take }: { commands: Commands; take: (text: string) => void }) {
+export function ComposerCommands({ commands, take }: { commands: CommandSuggestions; take: (text: string) => void }) {
   const { suggestions: proposed, chosen } = commands;
   if (proposed.length === 0) return null;
   return (

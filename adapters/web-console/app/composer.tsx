@@ -1,5 +1,5 @@
 import { useSignal, useSignalEffect } from "@preact/signals";
-import { GantryError } from "gantry/client";
+import { ApiError } from "gantry/client";
 import { useEffect, useRef } from "preact/hooks";
 import { readFiles, type AttachedFile } from "./attachments.js";
 import { ComposerCommands, useCommands } from "./composer-commands.js";
@@ -13,14 +13,14 @@ import { Pickers } from "./pickers.js";
 import { QueuedRuns } from "./queued-runs.js";
 import { announce } from "./state/announce.js";
 import { useConsole } from "./state/context.js";
-import type { OpenSession } from "./state/open-session.js";
+import type { WatchedSession } from "./state/open-session.js";
 
 /** The prompt field of a session, or of a new session. */
-export function Composer({ session }: { session: OpenSession | undefined }) {
+export function Composer({ session }: { session: WatchedSession | undefined }) {
   return <Editor key={session?.id ?? ""} session={session} />;
 }
 
-function Editor({ session }: { session: OpenSession | undefined }) {
+function Editor({ session }: { session: WatchedSession | undefined }) {
   const app = useConsole();
   const id = session?.id ?? "";
   const text = useSignal(draftOf(id));
@@ -209,18 +209,18 @@ function Editor({ session }: { session: OpenSession | undefined }) {
 }
 
 /** Sends the text to the run. If the run has ended in the meantime, sends it as the next prompt. */
-async function steerOr(session: OpenSession, text: string, prompt: () => Promise<void>): Promise<void> {
+async function steerOr(session: WatchedSession, text: string, prompt: () => Promise<void>): Promise<void> {
   try {
     await session.steer(text);
   } catch (error) {
-    if (!(error instanceof GantryError) || error.code !== "no_run") throw error;
+    if (!(error instanceof ApiError) || error.code !== "no_run") throw error;
     await prompt();
   }
 }
 
 /** The error as a message for the user. */
 function why(error: unknown): string {
-  if (error instanceof GantryError && error.status === 413)
+  if (error instanceof ApiError && error.status === 413)
     return "The files are more than the server takes at once (server.max_body_bytes). Nothing was sent.";
   return `Not sent: ${error instanceof Error ? error.message : String(error)}`;
 }

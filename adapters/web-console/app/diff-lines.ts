@@ -12,7 +12,7 @@ export interface DiffRow {
 }
 
 /** A part of a line: start index and exclusive end index. */
-export type Span = readonly [start: number, end: number];
+export type TextRange = readonly [start: number, end: number];
 
 /** Maximum changes searched in a stretch without common unique lines. Beyond it, the whole stretch is replaced. */
 const MAX_CHANGES = 600;
@@ -218,7 +218,7 @@ function tracePath(trace: Int32Array[], aLength: number, bLength: number): Pair[
 }
 
 /** Changed words of two lines. Undefined if most of the text differs, because marks would not help. */
-export function wordMarks(before: string, after: string): { before: Span[]; after: Span[] } | undefined {
+export function wordMarks(before: string, after: string): { before: TextRange[]; after: TextRange[] } | undefined {
   const [a, b] = [wordsOf(before), wordsOf(after)];
   if (a.length > MAX_MARKED_WORDS || b.length > MAX_MARKED_WORDS) return undefined;
   const work = fewestChanges(a, b);
@@ -236,7 +236,7 @@ function wordsOf(line: string): string[] {
 }
 
 /** Spans of the words whose indexes are not in the set; neighbours are merged. */
-function spans(words: readonly string[], commonIndexes: ReadonlySet<number>): Span[] {
+function spans(words: readonly string[], commonIndexes: ReadonlySet<number>): TextRange[] {
   const changedSpans: [number, number][] = [];
   let at = 0;
   for (const [i, word] of words.entries()) {

@@ -1,5 +1,5 @@
 import { useComputed, useSignal, signal } from "@preact/signals";
-import type { Diff } from "gantry/client";
+import type { ApiDiff } from "gantry/client";
 import { useEffect, useMemo } from "preact/hooks";
 import "./diff.css";
 import {
@@ -11,7 +11,7 @@ import {
   wordMarks,
   type DiffBlock,
   type DiffRow,
-  type Span,
+  type TextRange,
 } from "./diff-lines.js";
 import { isolateRightToLeft } from "./content/right-to-left.js";
 import { Icon } from "./parts/icon.js";
@@ -29,7 +29,7 @@ const STORAGE_KEY = "gantry.diff";
 
 /** One column or two, stored for all diffs. */
 const layout = signal<"unified" | "split">(read());
-const compared = new WeakMap<Diff, DiffRow[]>();
+const compared = new WeakMap<ApiDiff, DiffRow[]>();
 
 function read(): "unified" | "split" {
   try {
@@ -49,7 +49,7 @@ function choose(value: "unified" | "split"): void {
 }
 
 interface DiffViewProps {
-  diff: Diff;
+  diff: ApiDiff;
   open?: boolean;
   /** Whether the change is only proposed, and the user is asked to permit it. */
   isProposed?: boolean;
@@ -116,7 +116,7 @@ export function DiffView({ diff, open = true, isProposed = false, pieces = false
 }
 
 /** The rows of a diff. Undefined until the comparison is complete. */
-function useRows(diff: Diff): DiffRow[] | undefined {
+function useRows(diff: ApiDiff): DiffRow[] | undefined {
   const before = diff.old_text ?? "";
   const after = diff.new_text;
   const atOnce = useMemo(() => {
@@ -128,7 +128,7 @@ function useRows(diff: Diff): DiffRow[] | undefined {
     compared.set(diff, step.value);
     return step.value;
   }, [before, after]);
-  const later = useSignal<{ diff: Diff; rows: DiffRow[] } | undefined>(undefined);
+  const later = useSignal<{ diff: ApiDiff; rows: DiffRow[] } | undefined>(undefined);
   useEffect(() => {
     if (atOnce) return;
     const gone = new AbortController();
@@ -194,11 +194,11 @@ function Fold({ block, onOpen }: { block: DiffBlock; onOpen: () => void }) {
   );
 }
 
-type Marks = ReadonlyMap<DiffRow, readonly Span[]>;
+type Marks = ReadonlyMap<DiffRow, readonly TextRange[]>;
 
 /** Changed words, for removed lines that have a similar added line. */
 function marksOf(rows: readonly DiffRow[]): Marks {
-  const marks = new Map<DiffRow, readonly Span[]>();
+  const marks = new Map<DiffRow, readonly TextRange[]>();
   for (const [left, right] of sideBySide(rows)) {
     if (
       !left ||

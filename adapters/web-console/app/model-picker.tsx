@@ -1,5 +1,5 @@
 import { useSignal } from "@preact/signals";
-import type { Model } from "gantry/client";
+import type { ApiModel } from "gantry/client";
 import { useEffect, useRef } from "preact/hooks";
 import { Icon } from "./parts/icon.js";
 
@@ -11,7 +11,7 @@ export interface Pair {
 
 interface ModelPickerProps {
   /** Undefined until the models are loaded. */
-  models: readonly Model[] | undefined;
+  models: readonly ApiModel[] | undefined;
   value: Pair | undefined;
   /** Whether the session is new, so that the server may choose the model. */
   isNew: boolean;
@@ -167,7 +167,7 @@ function place(list: HTMLElement, { left, top, bottom }: DOMRect): void {
   list.style.top = above ? "auto" : `${bottom + gap}px`;
 }
 
-function optionsOf(models: readonly Model[], search: string, isNew: boolean): Option[] {
+function optionsOf(models: readonly ApiModel[], search: string, isNew: boolean): Option[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   const options: Option[] = models.map(({ provider, model }) => ({
     pair: { provider, model: model.id },

@@ -2,7 +2,7 @@ import type { Effort, Mode } from "gantry/client";
 import { ModelPicker } from "./model-picker.js";
 import "./pickers.css";
 import { useConsole } from "./state/context.js";
-import type { OpenSession } from "./state/open-session.js";
+import type { WatchedSession } from "./state/open-session.js";
 
 const MODES: Readonly<Record<Mode, readonly [label: string, says: string]>> = {
   auto: ["Auto", "Tools run without asking"],
@@ -20,7 +20,7 @@ const EFFORTS: Readonly<Record<Effort, string>> = {
 };
 
 /** Model, effort and mode of a session, or of a new session's draft. */
-export function Pickers({ session }: { session: OpenSession | undefined }) {
+export function Pickers({ session }: { session: WatchedSession | undefined }) {
   const app = useConsole();
   const { draft } = app;
   const info = session?.info.value;

@@ -1,12 +1,12 @@
 import { useSignal } from "@preact/signals";
 import "./plan.css";
 import { Icon } from "./parts/icon.js";
-import type { OpenSession } from "./state/open-session.js";
+import type { WatchedSession } from "./state/open-session.js";
 
 const STATUS_LABELS = { pending: "to do", in_progress: "in progress", completed: "done" } as const;
 
 /** The todo list of the session's runs. Renders nothing if it is empty. */
-export function Plan({ session }: { session: OpenSession }) {
+export function Plan({ session }: { session: WatchedSession }) {
   /** The user's choice; undefined before one. */
   const isOpen = useSignal<boolean | undefined>(undefined);
   const entries = session.plan.value;

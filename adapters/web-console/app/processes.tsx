@@ -1,9 +1,9 @@
 import "./processes.css";
 import { Icon } from "./parts/icon.js";
-import type { OpenSession } from "./state/open-session.js";
+import type { WatchedSession } from "./state/open-session.js";
 
 /** Background commands of the session. Renders nothing if there are none. */
-export function Processes({ session }: { session: OpenSession }) {
+export function Processes({ session }: { session: WatchedSession }) {
   const processes = session.processes.value;
   if (processes.length === 0) return null;
   return (

@@ -1,15 +1,15 @@
 import { useSignal, useSignalEffect, type ReadonlySignal } from "@preact/signals";
-import type { Run } from "gantry/client";
+import type { ApiRun } from "gantry/client";
 import { useConsole } from "./state/context.js";
-import type { OpenSession } from "./state/open-session.js";
+import type { WatchedSession } from "./state/open-session.js";
 
 /**
  * Queued prompts of a session, from any client. The list is loaded again when the session's run changes, or `sent`
  * changes.
  */
-export function QueuedRuns({ session, sent }: { session: OpenSession; sent: ReadonlySignal<number> }) {
+export function QueuedRuns({ session, sent }: { session: WatchedSession; sent: ReadonlySignal<number> }) {
   const app = useConsole();
-  const waiting = useSignal<readonly Run[]>([]);
+  const waiting = useSignal<readonly ApiRun[]>([]);
   const reloadCount = useSignal(0);
   useSignalEffect(() => {
     void [sent.value, reloadCount.value, session.run.value?.id, session.run.value?.state];

@@ -1,22 +1,22 @@
 import { batch, signal, type ReadonlySignal } from "@preact/signals";
-import type { GantryClient, Run, RunState } from "gantry/client";
+import type { GantryClient, ApiRun, ApiRunState } from "gantry/client";
 
 /** Polling intervals in ms: during active runs, without active runs, and while the server is unavailable. */
 const POLL_INTERVALS_MS = { busy: 2_000, idle: 6_000, lost: 10_000 };
 const PAGE_SIZE = 50;
-const ACTIVE_STATES: readonly RunState[] = ["running", "waiting", "queued"];
+const ACTIVE_STATES: readonly ApiRunState[] = ["running", "waiting", "queued"];
 
 /** Runs of all sessions, polled while the page is visible. */
 export class RunsOverview {
   readonly #client: GantryClient;
   readonly #fail: (error: unknown) => void;
   readonly #closing = new AbortController();
-  readonly #runs = signal<readonly Run[] | undefined>(undefined);
+  readonly #runs = signal<readonly ApiRun[] | undefined>(undefined);
   readonly #titles = signal<ReadonlyMap<string, string>>(new Map());
   readonly #lost = signal(false);
   readonly #hasMore = signal(false);
   /** Runs of older pages, in the state in which they were loaded. */
-  #older: readonly Run[] = [];
+  #older: readonly ApiRun[] = [];
   #timer: ReturnType<typeof setTimeout> | undefined;
   #polling: Promise<void> | undefined;
 
@@ -29,7 +29,7 @@ export class RunsOverview {
   }
 
   /** Newest first; undefined before the first answer. */
-  get runs(): ReadonlySignal<readonly Run[] | undefined> {
+  get runs(): ReadonlySignal<readonly ApiRun[] | undefined> {
     return this.#runs;
   }
 
@@ -46,7 +46,7 @@ export class RunsOverview {
     return this.#hasMore;
   }
 
-  readonly cancel = async (run: Run): Promise<void> => {
+  readonly cancel = async (run: ApiRun): Promise<void> => {
     try {
       const ended = await this.#client.runs.cancel(run.id);
       this.#runs.value = this.#runs.peek()?.map((listedRun) => (listedRun.id === ended.id ? ended : listedRun));
@@ -107,7 +107,7 @@ export class RunsOverview {
   }
 
   /** Shows the runs, newest first. The latest version of each run wins. */
-  #show(loadedRuns: readonly Run[], hasMore: boolean): void {
+  #show(loadedRuns: readonly ApiRun[], hasMore: boolean): void {
     const byId = new Map([...this.#older, ...loadedRuns].map((run) => [run.id, run]));
     const runs = [...byId.values()].sort((first, second) => (first.id < second.id ? 1 : -1));
     batch(() => {
@@ -117,7 +117,7 @@ export class RunsOverview {
   }
 
   /** Loads missing session titles. */
-  async #loadTitles(runs: readonly Run[]): Promise<void> {
+  async #loadTitles(runs: readonly ApiRun[]): Promise<void> {
     const { signal } = this.#closing;
     const titles = new Map(this.#titles.peek());
     const before = titles.size;

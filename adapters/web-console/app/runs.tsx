@@ -1,5 +1,5 @@
 import { useSignal, type ReadonlySignal } from "@preact/signals";
-import type { Run, RunState } from "gantry/client";
+import type { ApiRun, ApiRunState } from "gantry/client";
 import { useEffect } from "preact/hooks";
 import { ago, duration, money, tokens } from "./parts/format.js";
 import { Icon } from "./parts/icon.js";
@@ -7,7 +7,7 @@ import "./runs.css";
 import { useConsole } from "./state/context.js";
 import { RunsOverview } from "./runs-overview.js";
 
-const STATE_LABELS: Readonly<Record<RunState, string>> = {
+const STATE_LABELS: Readonly<Record<ApiRunState, string>> = {
   queued: "queued",
   running: "running",
   waiting: "waiting for an answer",
@@ -16,7 +16,7 @@ const STATE_LABELS: Readonly<Record<RunState, string>> = {
   cancelled: "cancelled",
   interrupted: "interrupted",
 };
-const DOTS: Readonly<Record<RunState, string>> = {
+const DOTS: Readonly<Record<ApiRunState, string>> = {
   queued: "waiting",
   running: "busy",
   waiting: "waiting",
@@ -69,7 +69,7 @@ export function Runs() {
   );
 }
 
-function waiting(runs: readonly Run[]): string {
+function waiting(runs: readonly ApiRun[]): string {
   const count = runs.filter(({ state }) => state === "waiting").length;
   if (count === 0) return "";
   return `, ${count} waiting for an answer`;
@@ -77,9 +77,9 @@ function waiting(runs: readonly Run[]): string {
 
 interface RunListProps {
   label: string;
-  runs: readonly Run[];
+  runs: readonly ApiRun[];
   titles: ReadonlySignal<ReadonlyMap<string, string>>;
-  cancel?: (run: Run) => Promise<void>;
+  cancel?: (run: ApiRun) => Promise<void>;
 }
 
 function RunList({ label, runs, titles, cancel }: RunListProps) {
@@ -95,7 +95,7 @@ function RunList({ label, runs, titles, cancel }: RunListProps) {
   );
 }
 
-function RunRow({ run, title, cancel }: { run: Run; title: string; cancel: RunListProps["cancel"] }) {
+function RunRow({ run, title, cancel }: { run: ApiRun; title: string; cancel: RunListProps["cancel"] }) {
   const isStopping = useSignal(false);
   const stop = async () => {
     isStopping.value = true;
@@ -143,6 +143,6 @@ function RunRow({ run, title, cancel }: { run: Run; title: string; cancel: RunLi
   );
 }
 
-function isUnderWay({ state }: Run): boolean {
+function isUnderWay({ state }: ApiRun): boolean {
   return state === "queued" || state === "running" || state === "waiting";
 }

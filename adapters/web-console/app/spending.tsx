@@ -1,19 +1,19 @@
 import { useSignal, useSignalEffect } from "@preact/signals";
-import type { GantryClient, Run } from "gantry/client";
+import type { GantryClient, ApiRun } from "gantry/client";
 import { money, tokens as inShort } from "./parts/format.js";
 import { pointsOf, roundUp, stepsOf, totalsOf, type CumulativeSpending } from "./plot.js";
 import "./spending.css";
 import { useConsole } from "./state/context.js";
-import type { OpenSession } from "./state/open-session.js";
+import type { WatchedSession } from "./state/open-session.js";
 
 /** Maximum number of runs in the plot; the newest are used. */
 const MAX_RUNS = 500;
 const PAGE_SIZE = 100;
 
 /** Tokens and cost of the session over time. */
-export function Spending({ session }: { session: OpenSession }) {
+export function Spending({ session }: { session: WatchedSession }) {
   const app = useConsole();
-  const runs = useSignal<readonly Run[] | undefined>(undefined);
+  const runs = useSignal<readonly ApiRun[] | undefined>(undefined);
   useSignalEffect(() => {
     void [session.run.value?.id, session.run.value?.state];
     let isOver = false;
@@ -128,7 +128,7 @@ function Plot({ name, totals, value, say }: PlotProps) {
   );
 }
 
-function RunTable({ runs, hasCost }: { runs: readonly Run[]; hasCost: boolean }) {
+function RunTable({ runs, hasCost }: { runs: readonly ApiRun[]; hasCost: boolean }) {
   return (
     <details class="spending-runs">
       <summary>Each run</summary>
@@ -158,15 +158,15 @@ function RunTable({ runs, hasCost }: { runs: readonly Run[]; hasCost: boolean })
   );
 }
 
-function spentBy({ started_at, ended_at, usage }: Run) {
+function spentBy({ started_at, ended_at, usage }: ApiRun) {
   return { at: Date.parse(ended_at || started_at), tokens: usage.total_tokens, cost: usage.cost };
 }
 
 /** Runs of the session, newest first, without those that used no tokens. */
-async function runsOf(client: GantryClient, sessionId: string): Promise<Run[]> {
-  const runs: Run[] = [];
+async function runsOf(client: GantryClient, sessionId: string): Promise<ApiRun[]> {
+  const runs: ApiRun[] = [];
   for (let before: string | undefined; runs.length < MAX_RUNS;) {
-    const page: Run[] = await client.runs.list({ sessionId, before, size: PAGE_SIZE });
+    const page: ApiRun[] = await client.runs.list({ sessionId, before, size: PAGE_SIZE });
     runs.push(...page);
     before = page.at(-1)?.id;
     if (page.length < PAGE_SIZE) break;

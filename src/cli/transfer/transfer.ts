@@ -10,7 +10,7 @@ import { allRoots } from "../../sessions/all-roots.js";
 import { listSubagentSessions } from "../../sessions/subagents.js";
 import { chainLines, ChainReader, headerLine } from "../../sessions/export-format.js";
 import type { exporting } from "../about/sessions.js";
-import { loadFor, type Command, type CommandContext } from "../command.js";
+import { loadFor, type CommandHandler, type CommandContext } from "../command.js";
 import { SIGNAL_EXIT_CODES } from "../exit-reason.js";
 import { adoptOrphans } from "./adopt-orphans.js";
 import { ExportFile } from "./export-file.js";
@@ -36,7 +36,7 @@ interface TransferContext {
  * `gantry sessions export [ID ...]` writes sessions as JSON lines to stdout or a file. `gantry sessions import` reads
  * them from stdin.
  */
-export const run: Command<typeof exporting.flags> = async (context) => {
+export const run: CommandHandler<typeof exporting.flags> = async (context) => {
   const { args: ids, flags, output } = context;
   const isExport = context.name === "sessions export";
   if (!isExport && ids.length > 0)

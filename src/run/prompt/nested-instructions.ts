@@ -3,7 +3,7 @@ import { dirname } from "node:path";
 import { INSTRUCTION_PREFIX, instructionVersion } from "../../conversation/stored-state.js";
 import type { Location } from "../../ports/tool-display.js";
 import type { ToolKind, ToolOutput } from "../../ports/tool.js";
-import { formatInstruction, within, type Instruction } from "../../project/instructions.js";
+import { formatInstruction, within, type InstructionFile } from "../../project/instructions.js";
 import type { CallState } from "../tools/tool-state.js";
 import type { Conversation } from "../../conversation/conversation.js";
 import type { Project } from "../../project/project.js";
@@ -84,7 +84,7 @@ export class NestedInstructions {
 }
 
 /** Identifies the version of an instruction file. */
-function versionOf({ text }: Instruction): string {
+function versionOf({ text }: InstructionFile): string {
   return createHash("sha256").update(text).digest("base64url").slice(0, 16);
 }
 

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import type { ModelChunk, ModelProvider, ModelRequest } from "../../ports/model-provider.js";
-import { openResources, withTimeout, type Rules } from "../check.js";
+import { openResources, withTimeout, type CheckRules } from "../check.js";
 import type { ModelProviderFixture } from "./fixture.js";
 
-export type ProviderRules = Rules<[desk: ProviderHarness]>;
+export type ProviderRules = CheckRules<[desk: ProviderHarness]>;
 
 type Finish = Extract<ModelChunk, { type: "finish" }>;
 

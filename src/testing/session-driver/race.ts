@@ -18,7 +18,7 @@ import {
   leaseOf,
   release,
 } from "./rule.js";
-import type { Store } from "./rule.js";
+import type { StoreUnderTest } from "./rule.js";
 
 /** A call of a race. `fence` is that of the chain's lease, which may have been released. */
 export interface Act {
@@ -50,7 +50,13 @@ const IDLE_MS = 1000;
  *
  * Resolves with false, without running the calls, if the store has no such part.
  */
-export async function race(store: Store, ground: LeaseState, first: Act, second: Act, part = 0): Promise<boolean> {
+export async function race(
+  store: StoreUnderTest,
+  ground: LeaseState,
+  first: Act,
+  second: Act,
+  part = 0,
+): Promise<boolean> {
   const { driver } = store;
   const secondDriver = await store.beside();
   const fence = await begin(driver, ground);

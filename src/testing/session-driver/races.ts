@@ -18,7 +18,7 @@ import {
   release,
   withdraw,
 } from "./rule.js";
-import type { Store, StoreRules } from "./rule.js";
+import type { StoreUnderTest, StoreRules } from "./rule.js";
 
 const USAGE = { promptTokens: 1, completionTokens: 2, totalTokens: 3, cost: 0.25 };
 const ENDED = { state: "finished", endedBy: "model", endedAt: at(9), startedAt: at(1) } as const;
@@ -188,7 +188,7 @@ const READ_HEAD = act("head", (driver) => driver.head("x"));
 type Pair = readonly [first: Act, second: Act, ground?: LeaseState];
 
 /** Runs each pair in both orders, so that either call is the held one. */
-async function races(store: Store, pairs: readonly Pair[]): Promise<void> {
+async function races(store: StoreUnderTest, pairs: readonly Pair[]): Promise<void> {
   for (const [firstAct, two, ground = "held"] of pairs) {
     await race(store, ground, firstAct, two);
     if (firstAct !== two) await race(store, ground, two, firstAct);
@@ -198,7 +198,7 @@ async function races(store: Store, pairs: readonly Pair[]): Promise<void> {
 /**
  * Runs each change, which is held, with a reader. Repeats that for each part of the store that readers can wait for.
  */
-async function racesWithReader(store: Store, pairs: readonly Pair[]): Promise<void> {
+async function racesWithReader(store: StoreUnderTest, pairs: readonly Pair[]): Promise<void> {
   for (const [changeAct, reader, ground = "held"] of pairs)
     for (let part = 0; await race(store, ground, changeAct, reader, part); part++) if (!store.holds) break;
 }

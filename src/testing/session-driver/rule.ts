@@ -11,14 +11,14 @@ import type {
 import type { Message } from "../../ports/message.js";
 import type { Instruction, RunRecord } from "../../ports/run.js";
 import type { Session, Snapshot } from "../../ports/session.js";
-import { withTimeout, type Rules } from "../check.js";
+import { withTimeout, type CheckRules } from "../check.js";
 import type { SessionDriverFixture, HeldStore } from "./fixture.js";
 import { withTimeouts } from "./with-timeouts.js";
 
-export type StoreRules = Rules<[store: Store]>;
+export type StoreRules = CheckRules<[store: StoreUnderTest]>;
 
 /** The store of one check and its drivers. Calls that hang fail with the check's name. */
-export class Store {
+export class StoreUnderTest {
   /** The main driver of the check. */
   driver: SessionDriver;
   readonly #fixture: SessionDriverFixture;
@@ -33,9 +33,9 @@ export class Store {
     this.driver = this.#wrap(driver);
   }
 
-  static async create(fixture: SessionDriverFixture, check: string): Promise<Store> {
+  static async create(fixture: SessionDriverFixture, check: string): Promise<StoreUnderTest> {
     const driver = await withTimeout(fixture.create(), `${check}: the fixture's create() hangs`, timeoutOf(fixture));
-    return new Store(fixture, check, driver);
+    return new StoreUnderTest(fixture, check, driver);
   }
 
   /** Whether the fixture can hold changes. */

@@ -6,11 +6,11 @@ import { Agent } from "../../agent/agent.js";
 import { MemoryDriver } from "../../memory-driver/memory-driver.js";
 import type { ModelChunk } from "../../ports/model-provider.js";
 import type { Listening, Transport } from "../../plugin/transport.js";
-import { openResources, withTimeout, until, type Rules } from "../check.js";
+import { openResources, withTimeout, until, type CheckRules } from "../check.js";
 import { ScriptedProvider } from "../scripted-provider.js";
 import type { TransportClient, TransportFixture } from "./fixture.js";
 
-export type TransportRules = Rules<[stage: TransportHarness]>;
+export type TransportRules = CheckRules<[stage: TransportHarness]>;
 
 /** The setup of one check: an agent with a scripted model, a transport and clients. */
 export class TransportHarness {

@@ -1,5 +1,5 @@
 /** The type of a file, detected from its first bytes. */
-export type Content =
+export type FileType =
   | { kind: "text"; encoding: "utf-8" | "utf-16le" | "utf-16be" }
   | { kind: "image"; mediaType: string }
   | { kind: "binary"; what: string };
@@ -29,7 +29,7 @@ const MAGIC: readonly (readonly [string, string, number?])[] = [
 ];
 
 /** Detects whether a file is text, an image or binary. `start`: up to the first 8 kB. */
-export function sniff(start: Buffer): Content {
+export function sniff(start: Buffer): FileType {
   const latin = start.toString("latin1", 0, 512);
   if (latin.startsWith("\x89PNG\r\n\x1a\n")) return { kind: "image", mediaType: "image/png" };
   if (latin.startsWith("\xff\xd8\xff")) return { kind: "image", mediaType: "image/jpeg" };

@@ -78,7 +78,7 @@ const PARSE_TIMEOUT_MS = 3_000;
 /** Characters parsed between two checks of the time limit. */
 const SLICE_CHARACTERS = 64 * 1024;
 
-export interface Page {
+export interface HtmlPage {
   title: string;
   /** Page content as Markdown. */
   text: string;
@@ -90,7 +90,7 @@ export interface Page {
  * Converts the readable content of a page to Markdown: headings, text, lists, code, tables and links. Handles any
  * nesting depth, parses for at most 3 s, and returns at most 5 million characters.
  */
-export async function htmlToText(html: string, base: string): Promise<Page> {
+export async function htmlToText(html: string, base: string): Promise<HtmlPage> {
   const { FlatParser } = await import("./flat-parser.js");
   const writer = new MarkdownWriter(base);
   const parser = new FlatParser(
@@ -198,7 +198,7 @@ class MarkdownWriter {
     });
   }
 
-  page(): Omit<Page, "isTruncated"> {
+  page(): Omit<HtmlPage, "isTruncated"> {
     const text = this.#out
       .join("")
       .replace(/\n{3,}/g, "\n\n")

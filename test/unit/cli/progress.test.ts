@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import type { Output } from "../../../src/cli/command.js";
+import type { CommandOutput } from "../../../src/cli/command.js";
 import { Progress, progressLine, size } from "../../../src/cli/progress.js";
 
 const DONE = { count: 12_345, bytes: 45_200_000, fraction: 0.12345, total: 100_000 };
@@ -37,7 +37,7 @@ it("tells sizes in words", () => {
 
 it("draws on a terminal alone, takes its line away before others, and at the end", () => {
   const screen: string[] = [];
-  const output = (columns: number | undefined): Output => ({
+  const output = (columns: number | undefined): CommandOutput => ({
     columns,
     isShown: false,
     draw: (text) => void screen.push(text),

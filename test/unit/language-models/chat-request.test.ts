@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import type { Part } from "gantry";
 import type { ModelMessage, ModelRequest } from "gantry/plugin";
-import type { CallOptions } from "../../../adapters/language-models/language-model.js";
+import type { ModelCallOptions } from "../../../adapters/language-models/language-model.js";
 import { PrefixCache, toPrompt } from "../../../adapters/language-models/messages.js";
 import { chatRequest, ChatTexts, withMessages } from "../../../adapters/language-models/wires/chat-request.js";
 import { ask, assistant, PDF, PNG, readTool, result, toolCall, user, writeTool } from "../../helpers/model-requests.js";
@@ -12,7 +12,7 @@ import { randomOf } from "../../helpers/random.js";
 type Json = Record<string, unknown>;
 
 /** The body that the AI SDK package writes for the same options. */
-async function writtenByPackage(model: string, options: CallOptions, usage: boolean): Promise<string> {
+async function writtenByPackage(model: string, options: ModelCallOptions, usage: boolean): Promise<string> {
   let body: unknown;
   const provider = createOpenAICompatible({
     name: "gantry",
@@ -103,7 +103,12 @@ describe("a request for chat completions", () => {
     { toolMedia: "behind", toolIds: "plain", toolNames: "plain", reasoningOnMessage: true },
     { toolMedia: "inside", toolIds: "short", toolNames: "letter", reasoningOnMessage: false },
   ] as const;
-  const check = async (messages: ModelMessage[], extra: Json, callOptions: Partial<CallOptions>, usage: boolean) => {
+  const check = async (
+    messages: ModelMessage[],
+    extra: Json,
+    callOptions: Partial<ModelCallOptions>,
+    usage: boolean,
+  ) => {
     const request: ModelRequest = ask({ messages, system: usage ? "You are." : "" });
     for (const form of forms) {
       const input = new Set(usage ? (["text", "image", "pdf"] as const) : (["text"] as const));
@@ -119,7 +124,7 @@ describe("a request for chat completions", () => {
       assert.equal(ours, await writtenByPackage("m1", { ...options, prompt: plain }, usage));
     }
   };
-  const tools: NonNullable<CallOptions["tools"]> = [readTool, { ...writeTool, description: "" }].map((tool) => ({
+  const tools: NonNullable<ModelCallOptions["tools"]> = [readTool, { ...writeTool, description: "" }].map((tool) => ({
     type: "function",
     name: tool.name,
     description: tool.description,

@@ -5,7 +5,7 @@ import { createServer as createTcpServer, type AddressInfo, type Socket } from "
 import { describe, it, type TestContext } from "node:test";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { AiSdkProvider } from "gantry/adapters/language-models";
-import { Connections } from "../../../adapters/language-models/connections.js";
+import { HttpConnections } from "../../../adapters/language-models/connections.js";
 import type { Bytes } from "../../../adapters/language-models/response-bytes.js";
 import { pause, until } from "../../helpers/lab.js";
 import { ask, take } from "../../helpers/model-requests.js";
@@ -34,8 +34,8 @@ async function site(
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, sockets };
 }
 
-function connections(t: TestContext): Connections {
-  const made = new Connections();
+function connections(t: TestContext): HttpConnections {
+  const made = new HttpConnections();
   t.after(() => made.close());
   return made;
 }

@@ -7,7 +7,7 @@ import { describe, it } from "node:test";
 import { MemoryDriver, silentLogger, StoreError } from "gantry";
 import { holderState, currentHolder } from "gantry/plugin";
 import { TaskSet } from "../../../src/base/task-set.js";
-import { ActiveLease, isDead, type Background } from "../../../src/sessions/lease.js";
+import { ActiveLease, isDead, type BackgroundTasks } from "../../../src/sessions/lease.js";
 import { until } from "../../helpers/lab.js";
 import { Tables } from "../../helpers/tables.js";
 
@@ -49,7 +49,7 @@ describe("a holder of a lease", () => {
   });
 });
 
-function background(closing = new AbortController().signal): Background {
+function background(closing = new AbortController().signal): BackgroundTasks {
   return { tasks: new TaskSet(), closing };
 }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { GantryClient, type Ask } from "gantry/client";
+import { GantryClient, type ApiAsk } from "gantry/client";
 import { TerminalStore } from "../../../adapters/terminal/store.js";
 import { renderFrame } from "../../../adapters/terminal/frame.js";
 import { Keyboard } from "../../../adapters/terminal/keys.js";
@@ -10,7 +10,7 @@ import type { Hooks } from "../../helpers/temp.js";
 
 const CHOICES = ["Allow", "Always allow this", "Reject"];
 
-function createAsk(fields: Partial<Ask> = {}): Ask {
+function createAsk(fields: Partial<ApiAsk> = {}): ApiAsk {
   const choices = CHOICES.map((label) => ({ id: label, label, kind: "allow_once" as const }));
   const base = {
     id: "first",
@@ -21,7 +21,15 @@ function createAsk(fields: Partial<Ask> = {}): Ask {
     title: "Run it",
     reason: "",
   };
-  return { ...base, input: { command: "make" }, diff: [], locations: [], choices, free_text: false, ...fields } as Ask;
+  return {
+    ...base,
+    input: { command: "make" },
+    diff: [],
+    locations: [],
+    choices,
+    free_text: false,
+    ...fields,
+  } as ApiAsk;
 }
 
 /** A store with a stopped clock. Records the answers that it sends. */
@@ -54,10 +62,10 @@ function deskOf(hooks: Hooks, columns = 80, rows = 24) {
     clock,
     sent,
     type: (text: string) => keyboard.feed(text),
-    ask: (...asks: Ask[]) => {
+    ask: (...asks: ApiAsk[]) => {
       const session = { id: "s", title: "", provider: "", model: "", mode: "ask", reasoning_effort: "" };
       const state = { type: "state", session, run: { id: "r", state: "waiting" }, plan: [], asks };
-      desk.conversation.page.apply(state as unknown as Parameters<typeof desk.conversation.page.apply>[0]);
+      desk.conversation.mirror.apply(state as unknown as Parameters<typeof desk.conversation.mirror.apply>[0]);
       desk.changed();
     },
     screen: () => renderFrame(desk, transcript, columns, rows, 0).rows.map(textOf),

@@ -3,12 +3,12 @@ import { describe, it } from "node:test";
 import { filesIn, filesLike, wordAt } from "../../../adapters/terminal/completion.js";
 import { diffRows } from "../../../adapters/terminal/diff-rows.js";
 import { Editor } from "../../../adapters/terminal/editor.js";
-import { Keyboard, type Input } from "../../../adapters/terminal/keys.js";
+import { Keyboard, type KeyInput } from "../../../adapters/terminal/keys.js";
 import { textOf } from "../../../adapters/terminal/spans.js";
 
 describe("what a terminal sends", () => {
   const read = (...chunks: string[]): string[] => {
-    const inputs: Input[] = [];
+    const inputs: KeyInput[] = [];
     const keyboard = new Keyboard((input) => inputs.push(input));
     for (const chunk of chunks) keyboard.feed(chunk);
     keyboard.close();

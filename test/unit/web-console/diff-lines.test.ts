@@ -8,7 +8,7 @@ import {
   sideBySide,
   wordMarks,
   type DiffRow,
-  type Span,
+  type TextRange,
 } from "../../../adapters/web-console/app/diff-lines.js";
 
 function rowsOf(before: string, after: string): DiffRow[] {
@@ -112,7 +112,8 @@ it("stops when nobody looks any more", async () => {
 });
 
 it("marks words that differ, and nothing where most of a line does", () => {
-  const marked = (text: string, spans: readonly Span[] = []) => spans.map(([start, end]) => text.slice(start, end));
+  const marked = (text: string, spans: readonly TextRange[] = []) =>
+    spans.map(([start, end]) => text.slice(start, end));
   const [before, after] = ["const total = price * count;", "const total = price * (count + 1);"];
   const marks = wordMarks(before, after);
   assert.deepEqual(marked(before, marks?.before), []);

@@ -26,14 +26,14 @@ const marked = new Marked({
 });
 
 /** A self-contained piece of Markdown: a paragraph, a list, a code block. */
-export interface Block {
+export interface MarkdownBlock {
   readonly raw: string;
   /** marked's token type, `plain` for unformatted text, or `whole` for many blocks in one. */
   readonly type: string;
   readonly tokens: readonly Token[];
 }
 
-export function blocksOf(text: string): Block[] {
+export function blocksOf(text: string): MarkdownBlock[] {
   if (text.length > MAX_FORMATTED_CHARACTERS) return [plain(text)];
   try {
     return new BoundedLexer(marked.defaults)
@@ -47,7 +47,7 @@ export function blocksOf(text: string): Block[] {
 }
 
 /** A text that does not grow any more, as one block: sanitizing it at once is much less work. */
-export function singleBlockOf(text: string): readonly Block[] {
+export function singleBlockOf(text: string): readonly MarkdownBlock[] {
   const blocks = blocksOf(text);
   if (blocks.length < 2) return blocks;
   return [{ raw: text, type: "whole", tokens: blocks.flatMap(({ tokens }) => tokens) }];
@@ -57,7 +57,7 @@ export function singleBlockOf(text: string): readonly Block[] {
  * Blocks of a text that has grown. Blocks that the new text cannot change stay the same objects. `last` are the blocks
  * of the text `before`.
  */
-export function blocksOfGrown(before: string, last: readonly Block[], text: string): readonly Block[] {
+export function blocksOfGrown(before: string, last: readonly MarkdownBlock[], text: string): readonly MarkdownBlock[] {
   if (text === before) return last;
   if (!text.startsWith(before) || last.length < 3 || text.length > MAX_FORMATTED_CHARACTERS) return blocksOf(text);
   // The last block may grow, and the one before it may turn out to be its start.
@@ -72,7 +72,7 @@ export function blocksOfGrown(before: string, last: readonly Block[], text: stri
 }
 
 /** HTML of a block, not sanitized. */
-export function htmlOf({ tokens, raw }: Block): string {
+export function htmlOf({ tokens, raw }: MarkdownBlock): string {
   try {
     return marked.parser([...tokens]);
   } catch {
@@ -80,7 +80,7 @@ export function htmlOf({ tokens, raw }: Block): string {
   }
 }
 
-function plain(text: string): Block {
+function plain(text: string): MarkdownBlock {
   return { raw: text, type: "plain", tokens: [] };
 }
 

@@ -22,7 +22,7 @@ const BASE_BUDGET_CHARACTERS = 50_000;
 const INLINE_COST_CHARACTERS = 50;
 
 /** Parsing the text needs more work than any normal text does. */
-export class WorkLimitError extends Error {}
+export class MarkdownLimitError extends Error {}
 
 /**
  * Parses Markdown in time linear in the length of any text. marked alone is quadratic: its rules look ahead to the end
@@ -84,7 +84,8 @@ export class BoundedLexer extends Lexer {
 
   #take(characters: number): void {
     this.#remainingCharacters -= characters;
-    if (this.#remainingCharacters < 0) throw new WorkLimitError("text exceeds the work limit of the Markdown parser");
+    if (this.#remainingCharacters < 0)
+      throw new MarkdownLimitError("text exceeds the work limit of the Markdown parser");
   }
 }
 

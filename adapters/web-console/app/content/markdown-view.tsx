@@ -1,6 +1,6 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { toClipboard } from "../parts/clipboard.js";
-import { blocksOf, blocksOfGrown, singleBlockOf, type Block } from "./blocks.js";
+import { blocksOf, blocksOfGrown, singleBlockOf, type MarkdownBlock } from "./blocks.js";
 import { highlightIn } from "./highlighting.js";
 import { showBlock } from "./markdown.js";
 import { usePaced } from "./paced.js";
@@ -41,7 +41,7 @@ export function Markdown({ text: fullText, grows = false }: { text: string; grow
 
 interface ParsedText {
   text: string;
-  blocks: readonly Block[];
+  blocks: readonly MarkdownBlock[];
   /** Whether the text arrived in pieces and was not parsed as a whole since. */
   grew: boolean;
   /** Number of parses of the whole text after it had grown. */
@@ -49,7 +49,7 @@ interface ParsedText {
 }
 
 /** One block. It is rendered again only if its source changed or the whole text was parsed again. */
-function BlockView({ block, times, grows }: { block: Block; times: number; grows: boolean }) {
+function BlockView({ block, times, grows }: { block: MarkdownBlock; times: number; grows: boolean }) {
   const place = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const element = place.current;

@@ -3,7 +3,7 @@
  * or a file into HTML, and DOMPurify sanitizes that. No other module creates HTML from text.
  */
 import DOMPurify, { type Config } from "dompurify";
-import { htmlOf, PICTURE, type Block } from "./blocks.js";
+import { htmlOf, PICTURE, type MarkdownBlock } from "./blocks.js";
 import { escapeReordering, escapeInvisible } from "./seen.js";
 
 const LINK = /^(?:https?:\/\/|mailto:)/i;
@@ -60,7 +60,7 @@ purify.addHook("afterSanitizeAttributes", (element) => {
 });
 
 /** Replaces the content of an element with a block. */
-export function showBlock(element: Element, block: Block): void {
+export function showBlock(element: Element, block: MarkdownBlock): void {
   if (block.type === "plain") element.replaceChildren(preOf(block.raw));
   else element.replaceChildren(clean(htmlOf(block)));
 }

@@ -11,7 +11,7 @@ import { Runs } from "../runs.js";
 import { Spending } from "../spending.js";
 import { announce, announced } from "../state/announce.js";
 import { useConsole } from "../state/context.js";
-import type { OpenSession } from "../state/open-session.js";
+import type { WatchedSession } from "../state/open-session.js";
 import { Timeline } from "../timeline/timeline.js";
 import { Header } from "./header.js";
 import { Notices } from "./notices.js";
@@ -64,7 +64,7 @@ function skip(event: MouseEvent): void {
   document.getElementById("prompt")?.focus();
 }
 
-function SessionView({ session }: { session: OpenSession }) {
+function SessionView({ session }: { session: WatchedSession }) {
   const store = useConsole();
   useRunAnnouncements(session);
   if (session.missing.value)
@@ -146,7 +146,7 @@ function useTitle(): void {
 }
 
 /** Announces the start and end of a run to screen readers, but not each word of the answer. */
-function useRunAnnouncements(session: OpenSession): void {
+function useRunAnnouncements(session: WatchedSession): void {
   let busy = session.busy.peek();
   useSignalEffect(() => {
     // The last announcement does not apply any more.

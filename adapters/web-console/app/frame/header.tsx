@@ -3,7 +3,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import { IconButton } from "../parts/button.js";
 import { money, tokens } from "../parts/format.js";
 import { useConsole } from "../state/context.js";
-import type { OpenSession } from "../state/open-session.js";
+import type { WatchedSession } from "../state/open-session.js";
 import { hashOf } from "../state/router.js";
 
 /** Title and usage of the current view, and controls of the whole page. */
@@ -45,7 +45,7 @@ export function Header() {
   );
 }
 
-function Usage({ session }: { session: OpenSession }) {
+function Usage({ session }: { session: WatchedSession }) {
   const store = useConsole();
   const usage = session.info.value?.usage;
   const words = [
@@ -67,7 +67,7 @@ function Usage({ session }: { session: OpenSession }) {
 }
 
 /** The title. A click edits it. */
-function Title({ session }: { session: OpenSession }) {
+function Title({ session }: { session: WatchedSession }) {
   const editing = useSignal(false);
   const field = useRef<HTMLInputElement>(null);
   const title = session.info.value?.title ?? "";

@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import type { Session } from "gantry/client";
+import type { ApiSession } from "gantry/client";
 import { escapeInvisible } from "../content/seen.js";
 import { IconButton } from "../parts/button.js";
 import { ago } from "../parts/format.js";
@@ -120,7 +120,7 @@ function End({ count }: { count: number }) {
   );
 }
 
-function Entry({ session, day }: { session: Session; day: string }) {
+function Entry({ session, day }: { session: ApiSession; day: string }) {
   const store = useConsole();
   const doing = useSignal<"" | "rename" | "delete">("");
   const { route } = store;
@@ -166,7 +166,7 @@ function Entry({ session, day }: { session: Session; day: string }) {
   );
 }
 
-function Rename({ session, done }: { session: Session; done: () => void }) {
+function Rename({ session, done }: { session: ApiSession; done: () => void }) {
   const { list } = useConsole();
   const field = useRef<HTMLInputElement>(null);
   const isFinished = useRef(false);
@@ -197,7 +197,7 @@ function Rename({ session, done }: { session: Session; done: () => void }) {
   );
 }
 
-function Delete({ session, done }: { session: Session; done: () => void }) {
+function Delete({ session, done }: { session: ApiSession; done: () => void }) {
   const store = useConsole();
   const keep = useRef<HTMLButtonElement>(null);
   // Focuses the safe choice, so that an accidental key press deletes nothing.
@@ -230,7 +230,7 @@ function Delete({ session, done }: { session: Session; done: () => void }) {
 }
 
 /** Label of the session's day; "" if the session above has the same one. */
-function dayOf(session: Session, above: Session | undefined): string {
+function dayOf(session: ApiSession, above: ApiSession | undefined): string {
   const word = wordOf(session.updated_at);
   return above && wordOf(above.updated_at) === word ? "" : word;
 }

@@ -1,17 +1,17 @@
 import { computed, effect, signal, untracked, type ReadonlySignal, type Signal } from "@preact/signals";
 import {
   UnauthorizedError,
-  type Ask,
+  type ApiAsk,
   type Effort,
   type GantryClient,
   type Mode,
-  type Model,
-  type RunInput,
+  type ApiModel,
+  type ApiRunInput,
 } from "gantry/client";
 import { announce } from "./announce.js";
-import { OpenSession } from "./open-session.js";
+import { WatchedSession } from "./open-session.js";
 import { addressRoute, type Route } from "./router.js";
-import { SessionList } from "./session-list.js";
+import { SessionBrowser } from "./session-list.js";
 import { preferredTheme, type Theme } from "./theme.js";
 import { errorMessage } from "./words.js";
 
@@ -31,7 +31,7 @@ export interface Draft {
 }
 
 /** A file that is sent with a prompt; `data` is base64. */
-export interface Attachment {
+export interface PromptFile {
   filename: string;
   media_type: string;
   data: string;
@@ -45,19 +45,19 @@ const NOTICE_MS = 8000;
 /** State of the whole page. Each page has one instance. */
 export class Console {
   readonly client: GantryClient;
-  readonly list: SessionList;
+  readonly list: SessionBrowser;
   readonly draft: Draft = { model: signal(undefined), effort: signal(""), mode: signal(""), projectDir: signal("") };
   readonly panel = signal<"" | "spending" | "help">("");
   readonly drawer = signal(false);
   readonly theme: Signal<Theme> = signal(preferredTheme());
   /** Whether the server rejected this page's credentials. */
   readonly locked = signal(false);
-  readonly #models = signal<readonly Model[] | undefined>(undefined);
+  readonly #models = signal<readonly ApiModel[] | undefined>(undefined);
   readonly #notices = signal<readonly Notice[]>([]);
-  readonly #session = signal<OpenSession | undefined>(undefined);
-  readonly #asks = signal<readonly Ask[]>([]);
+  readonly #session = signal<WatchedSession | undefined>(undefined);
+  readonly #asks = signal<readonly ApiAsk[]>([]);
   /** Open questions of sessions other than the shown one, newest first. */
-  readonly asksElsewhere: ReadonlySignal<readonly Ask[]> = computed(() => {
+  readonly asksElsewhere: ReadonlySignal<readonly ApiAsk[]> = computed(() => {
     const open = this.#session.value;
     const ids = [open?.id, open?.info.value?.id];
     return this.#asks.value.filter(({ session_id: id }) => !ids.includes(id));
@@ -70,7 +70,7 @@ export class Console {
 
   constructor(client: GantryClient) {
     this.client = client;
-    this.list = new SessionList(client, (error) => this.fail(error));
+    this.list = new SessionBrowser(client, (error) => this.fail(error));
   }
 
   get route(): ReadonlySignal<Route> {
@@ -78,12 +78,12 @@ export class Console {
   }
 
   /** The open session; undefined on other routes. */
-  get session(): ReadonlySignal<OpenSession | undefined> {
+  get session(): ReadonlySignal<WatchedSession | undefined> {
     return this.#session;
   }
 
   /** Undefined until the models are loaded. */
-  get models(): ReadonlySignal<readonly Model[] | undefined> {
+  get models(): ReadonlySignal<readonly ApiModel[] | undefined> {
     return this.#models;
   }
 
@@ -151,11 +151,11 @@ export class Console {
   /** Sends a prompt to the open session, or to a new one with the draft's settings. Throws the client's errors. */
   async prompt(
     message: string,
-    { files, attachments }: { files?: string[]; attachments?: Attachment[] } = {},
+    { files, attachments }: { files?: string[]; attachments?: PromptFile[] } = {},
   ): Promise<void> {
     const open = this.#session.peek();
     const { model, effort, mode, projectDir } = this.draft;
-    const request: RunInput & { attachments?: Attachment[]; reasoning_effort?: Effort } = {
+    const request: ApiRunInput & { attachments?: PromptFile[]; reasoning_effort?: Effort } = {
       message,
       // This page opens the session when it has started.
       can_answer: true,
@@ -204,7 +204,7 @@ export class Console {
     if (this.panel.peek() === "spending") this.panel.value = "";
     this.#session.value =
       route.name === "session"
-        ? new OpenSession(route.id, {
+        ? new WatchedSession(route.id, {
             client: this.client,
             fail: (error) => this.fail(error),
             state: ({ session, run }) => {

@@ -1,19 +1,20 @@
 import { batch, computed, signal, type ReadonlySignal, type Signal } from "@preact/signals";
 import {
-  GantryError,
+  ApiError,
   NotFoundError,
   PendingSteers,
-  SessionPage,
-  type Ask,
+  SessionMirror,
+  type ApiAsk,
   type GantryClient,
-  type Message,
+  type ApiMessage,
   type PendingSteer,
-  type PlanEntry,
-  type ProcessState,
-  type Run,
-  type Session,
-  type SessionChange,
-  type SessionState,
+  type ApiPlanEntry,
+  type ApiProcessState,
+  type ApiRun,
+  type ApiSession,
+  type ApiSessionChange,
+  type ConnectionState,
+  type ApiSessionState,
   type WatchedEvent,
 } from "gantry/client";
 import { Rows, type Row } from "./rows.js";
@@ -29,27 +30,25 @@ const MAX_OUTPUT_CHARACTERS = 64 * 1024;
 /** Time after which a hidden page closes its connection, in ms: a browser allows six for a host. */
 const HIDDEN_PAGE_MS = 5000;
 
-export type Connection = "connecting" | "open" | "lost";
-
 /** Functions of the page that an open session uses. */
 export interface SessionHost {
   client: GantryClient;
   fail(error: unknown): void;
   /** Called with the session's state each time it changes. */
-  state?(state: SessionState): void;
+  state?(state: ApiSessionState): void;
   gone?(id: string): void;
 }
 
 /** The open session: its messages, its state, and the event stream that updates both. */
-export class OpenSession {
+export class WatchedSession {
   readonly id: string;
   readonly #host: SessionHost;
-  readonly #page = new SessionPage();
+  readonly #page = new SessionMirror();
   readonly #rows = new Rows(this.#page);
   readonly #closing = new AbortController();
-  readonly #connection = signal<Connection>("connecting");
+  readonly #connection = signal<ConnectionState>("connecting");
   readonly #missing = signal(false);
-  readonly #state = signal<SessionState | undefined>(undefined);
+  readonly #state = signal<ApiSessionState | undefined>(undefined);
   readonly #steers: PendingSteers;
   readonly #pending = signal<readonly PendingSteer[]>([]);
   readonly #returned = signal<readonly string[]>([]);
@@ -64,11 +63,11 @@ export class OpenSession {
   #canAnswer = false;
   #wake: (() => void) | undefined;
   readonly info = computed(() => this.#state.value?.session);
-  readonly run: ReadonlySignal<Run | null> = computed(() => this.#state.value?.run ?? null);
-  readonly asks: ReadonlySignal<readonly Ask[]> = computed(() => this.#state.value?.asks ?? []);
-  readonly plan: ReadonlySignal<readonly PlanEntry[]> = computed(() => this.#state.value?.plan ?? []);
+  readonly run: ReadonlySignal<ApiRun | null> = computed(() => this.#state.value?.run ?? null);
+  readonly asks: ReadonlySignal<readonly ApiAsk[]> = computed(() => this.#state.value?.asks ?? []);
+  readonly plan: ReadonlySignal<readonly ApiPlanEntry[]> = computed(() => this.#state.value?.plan ?? []);
   /** Running background commands. */
-  readonly processes: ReadonlySignal<readonly ProcessState[]> = computed(() =>
+  readonly processes: ReadonlySignal<readonly ApiProcessState[]> = computed(() =>
     (this.#state.value?.processes ?? []).filter(({ state }) => state === "running"),
   );
   readonly busy = computed(() => isActive(this.run.value));
@@ -82,7 +81,7 @@ export class OpenSession {
     void this.#open();
   }
 
-  get connection(): ReadonlySignal<Connection> {
+  get connection(): ReadonlySignal<ConnectionState> {
     return this.#connection;
   }
 
@@ -106,7 +105,7 @@ export class OpenSession {
   }
 
   /** The result of a tool call; undefined before the tool has ended. */
-  result(callId: string): ReadonlySignal<Message | undefined> {
+  result(callId: string): ReadonlySignal<ApiMessage | undefined> {
     return this.#rows.result(callId);
   }
 
@@ -120,7 +119,7 @@ export class OpenSession {
   }
 
   /** Sessions of the subagents that a call started, at most one page of 100. Empty if they cannot be loaded. */
-  async subagentsOf(callId: string): Promise<readonly Session[]> {
+  async subagentsOf(callId: string): Promise<readonly ApiSession[]> {
     try {
       const { signal } = this.#closing;
       const { sessions } = await this.#host.client.sessions.list({ spawnedBy: this.id, size: 100 }, { signal });
@@ -148,7 +147,7 @@ export class OpenSession {
   }
 
   /** Changes title, model, effort or mode. An error becomes a notice. */
-  async change(change: SessionChange): Promise<void> {
+  async change(change: ApiSessionChange): Promise<void> {
     await this.#attempt(() => this.#host.client.sessions.update(this.id, change));
   }
 
@@ -200,7 +199,7 @@ export class OpenSession {
   }
 
   /** Answers a question. An error, for example that another client answered first, becomes a notice. */
-  async answer(ask: Ask, reply: { choice: string } | { text: string }): Promise<void> {
+  async answer(ask: ApiAsk, reply: { choice: string } | { text: string }): Promise<void> {
     await this.#attempt(() => this.#host.client.asks.answer(ask.id, reply));
   }
 
@@ -234,7 +233,7 @@ export class OpenSession {
     } catch (error) {
       if (this.#closing.signal.aborted) return;
       if (error instanceof NotFoundError) this.#gone();
-      else if (error instanceof GantryError && (error.status === 0 || error.status >= 500)) await this.#reopen();
+      else if (error instanceof ApiError && (error.status === 0 || error.status >= 500)) await this.#reopen();
       else this.#host.fail(error);
     }
   }
@@ -356,10 +355,10 @@ export class OpenSession {
 }
 
 /** Whether a run has not ended. */
-export function isActive(run: Pick<Run, "state"> | null | undefined): boolean {
+export function isActive(run: Pick<ApiRun, "state"> | null | undefined): boolean {
   return run?.state === "queued" || run?.state === "running" || run?.state === "waiting";
 }
 
-function unfinished(message: Message): boolean {
+function unfinished(message: ApiMessage): boolean {
   return message.finished === false;
 }

@@ -1,15 +1,15 @@
 import { batch, signal, type ReadonlySignal, type Signal } from "@preact/signals";
-import type { Message, SessionPage, WatchedEvent } from "gantry/client";
+import type { ApiMessage, SessionMirror, WatchedEvent } from "gantry/client";
 
 /** One row of the timeline. Its `key` does not change while the message exists. */
 export interface Row {
   readonly key: string;
   readonly seq: number;
-  readonly message: ReadonlySignal<Message>;
+  readonly message: ReadonlySignal<ApiMessage>;
 }
 
 interface WritableRow extends Row {
-  readonly message: Signal<Message>;
+  readonly message: Signal<ApiMessage>;
 }
 
 /** Maximum delay before changes are shown if the page draws no frames, in ms. */
@@ -19,15 +19,15 @@ const MAX_DELAY_MS = 250;
  * Timeline rows of a page. A change in one message renders only its row. Changes within one frame are shown together.
  */
 export class Rows {
-  readonly #page: SessionPage;
+  readonly #page: SessionMirror;
   readonly #rows = signal<readonly Row[]>([]);
   readonly #bySeq = new Map<number, WritableRow>();
-  readonly #results = new Map<string, Signal<Message | undefined>>();
+  readonly #results = new Map<string, Signal<ApiMessage | undefined>>();
   readonly #changed = new Set<number>();
   #needsRebuild = false;
   #isScheduled = false;
 
-  constructor(page: SessionPage) {
+  constructor(page: SessionMirror) {
     this.#page = page;
   }
 
@@ -35,7 +35,7 @@ export class Rows {
     return this.#rows;
   }
 
-  result(callId: string): ReadonlySignal<Message | undefined> {
+  result(callId: string): ReadonlySignal<ApiMessage | undefined> {
     return this.#result(callId);
   }
 
@@ -91,7 +91,7 @@ export class Rows {
     this.#rows.value = rows;
   }
 
-  #row(message: Message): WritableRow {
+  #row(message: ApiMessage): WritableRow {
     const knownRow = this.#bySeq.get(message.seq);
     if (knownRow?.key === message.id) {
       knownRow.message.value = message;
@@ -102,9 +102,9 @@ export class Rows {
     return made;
   }
 
-  #result(callId: string): Signal<Message | undefined> {
+  #result(callId: string): Signal<ApiMessage | undefined> {
     let resultSignal = this.#results.get(callId);
-    if (!resultSignal) this.#results.set(callId, (resultSignal = signal<Message | undefined>(undefined)));
+    if (!resultSignal) this.#results.set(callId, (resultSignal = signal<ApiMessage | undefined>(undefined)));
     return resultSignal;
   }
 }

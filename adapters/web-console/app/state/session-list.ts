@@ -1,15 +1,15 @@
 import { batch, signal, type ReadonlySignal } from "@preact/signals";
-import type { GantryClient, Session } from "gantry/client";
+import type { GantryClient, ApiSession } from "gantry/client";
 
 const PAGE_SIZE = 40;
 /** Pause in typing after which the search starts, in ms. */
 const TYPING_PAUSE_MS = 180;
 
 /** The list of sessions: the newest ones, and older ones on scrolling. */
-export class SessionList {
+export class SessionBrowser {
   readonly #client: GantryClient;
   readonly #fail: (error: unknown) => void;
-  readonly #sessions = signal<readonly Session[]>([]);
+  readonly #sessions = signal<readonly ApiSession[]>([]);
   readonly #total = signal<number | undefined>(undefined);
   readonly #loading = signal(false);
   readonly #search = signal("");
@@ -22,7 +22,7 @@ export class SessionList {
   }
 
   /** Loaded sessions, the most recently used first. */
-  get sessions(): ReadonlySignal<readonly Session[]> {
+  get sessions(): ReadonlySignal<readonly ApiSession[]> {
     return this.#sessions;
   }
 
@@ -88,7 +88,7 @@ export class SessionList {
   }
 
   /** Updates a listed session with its state from another source. */
-  update(session: Session): void {
+  update(session: ApiSession): void {
     const listedSession = this.#sessions.peek().find(({ id }) => id === session.id);
     if (!listedSession) return;
     const same =
@@ -98,7 +98,7 @@ export class SessionList {
     if (!same) this.#put(session);
   }
 
-  #put(session: Session): void {
+  #put(session: ApiSession): void {
     const otherSessions = this.#sessions.peek().filter(({ id }) => id !== session.id);
     this.#sessions.value = [...otherSessions, session].sort(byUse);
   }
@@ -128,16 +128,16 @@ export class SessionList {
   }
 
   /** Merges a loaded page into the list. Sessions missing from the first page, but newer than its end, were deleted. */
-  #joined(came: readonly Session[], page: number): Session[] {
+  #joined(came: readonly ApiSession[], page: number): ApiSession[] {
     const ids = new Set(came.map(({ id }) => id));
     const last = came.at(-1);
-    const gone = (session: Session) =>
+    const gone = (session: ApiSession) =>
       page === 1 && (came.length < PAGE_SIZE || (last !== undefined && byUse(session, last) < 0));
     const olderSessions = this.#sessions.peek().filter((session) => !ids.has(session.id) && !gone(session));
     return [...came, ...olderSessions].sort(byUse);
   }
 }
 
-function byUse(first: Session, second: Session): number {
+function byUse(first: ApiSession, second: ApiSession): number {
   return first.updated_at < second.updated_at ? 1 : first.updated_at > second.updated_at ? -1 : 0;
 }

@@ -1,4 +1,4 @@
-import type { Diff } from "gantry/client";
+import type { ApiDiff } from "gantry/client";
 import { compareInSteps, countsOf } from "../diff-lines.js";
 
 /** Maximum characters of changes whose lines are counted; counting longer ones takes too long. */
@@ -9,10 +9,10 @@ export interface ChangedLines {
   removed: number;
 }
 
-const countsByDiff = new WeakMap<Diff, ChangedLines>();
+const countsByDiff = new WeakMap<ApiDiff, ChangedLines>();
 
 /** Number of lines that the changes add and remove. Undefined if there are none, or too many to count. */
-export function changedLines(diffs: readonly Diff[]): ChangedLines | undefined {
+export function changedLines(diffs: readonly ApiDiff[]): ChangedLines | undefined {
   const size = diffs.reduce((sum, { old_text, new_text }) => sum + (old_text?.length ?? 0) + new_text.length, 0);
   if (diffs.length === 0 || size > MAX_COMPARED_CHARACTERS) return undefined;
   return diffs.map(linesOf).reduce((sum, { added, removed }) => ({
@@ -21,7 +21,7 @@ export function changedLines(diffs: readonly Diff[]): ChangedLines | undefined {
   }));
 }
 
-function linesOf(diff: Diff): ChangedLines {
+function linesOf(diff: ApiDiff): ChangedLines {
   let counts = countsByDiff.get(diff);
   if (!counts) {
     const steps = compareInSteps(diff.old_text ?? "", diff.new_text);

@@ -1,14 +1,14 @@
 import { useSignal, useSignalEffect } from "@preact/signals";
-import type { Session } from "gantry/client";
-import type { OpenSession } from "../state/open-session.js";
+import type { ApiSession } from "gantry/client";
+import type { WatchedSession } from "../state/open-session.js";
 import { hashOf } from "../state/router.js";
 
 /**
  * Links to the sessions of the subagents that a call started. They are loaded when the row is opened, on its first
  * output and when the call ends.
  */
-export function SubagentLinks({ session, callId }: { session: OpenSession; callId: string }) {
-  const helpers = useSignal<readonly Session[]>([]);
+export function SubagentLinks({ session, callId }: { session: WatchedSession; callId: string }) {
+  const helpers = useSignal<readonly ApiSession[]>([]);
   useSignalEffect(() => {
     // The call's output appears once the subagent exists: load again then.
     void session.progress(callId).value;

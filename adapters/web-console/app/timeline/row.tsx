@@ -1,13 +1,13 @@
-import type { Message } from "gantry/client";
+import type { ApiMessage } from "gantry/client";
 import { Markdown } from "../content/markdown-view.js";
-import type { OpenSession } from "../state/open-session.js";
+import type { WatchedSession } from "../state/open-session.js";
 import type { Row } from "../state/rows.js";
 import { Parts } from "./parts.js";
 import { splitContent } from "./split-content.js";
 import { OrphanResult, ToolCallView } from "./tool-call.js";
 import { Thought } from "./thought.js";
 
-export function RowView({ row, session }: { row: Row; session: OpenSession }) {
+export function RowView({ row, session }: { row: Row; session: WatchedSession }) {
   const message = row.message.value;
   return (
     <article class={`row row-${message.role}`} aria-label={SAID_BY[message.role]}>
@@ -21,7 +21,7 @@ export function RowView({ row, session }: { row: Row; session: OpenSession }) {
 
 const SAID_BY = { user: "You", assistant: "Agent", tool: "Tool", system: "System" } as const;
 
-function UserMessage({ message }: { message: Message }) {
+function UserMessage({ message }: { message: ApiMessage }) {
   const { text, parts } = splitContent(message.content);
   return (
     <>
@@ -31,7 +31,7 @@ function UserMessage({ message }: { message: Message }) {
   );
 }
 
-function Answer({ message, session }: { message: Message; session: OpenSession }) {
+function Answer({ message, session }: { message: ApiMessage; session: WatchedSession }) {
   const { text, parts } = splitContent(message.content);
   const grows = message.finished === false && session.busy.value;
   return (
@@ -58,7 +58,7 @@ function Answer({ message, session }: { message: Message; session: OpenSession }
   );
 }
 
-function Aside({ message }: { message: Message }) {
+function Aside({ message }: { message: ApiMessage }) {
   const { text } = splitContent(message.content);
   return (
     <details class="aside">

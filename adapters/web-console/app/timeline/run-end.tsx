@@ -1,10 +1,10 @@
-import type { Run } from "gantry/client";
+import type { ApiRun } from "gantry/client";
 import { duration, money, tokens } from "../parts/format.js";
 import { Icon } from "../parts/icon.js";
-import type { OpenSession } from "../state/open-session.js";
+import type { WatchedSession } from "../state/open-session.js";
 
 /** State of the newest run, below the messages. */
-export function RunEnd({ session }: { session: OpenSession }) {
+export function RunEnd({ session }: { session: WatchedSession }) {
   const run = session.run.value;
   if (!run) return null;
   if (session.busy.value) return <UnderWay session={session} run={run} />;
@@ -29,7 +29,7 @@ export function RunEnd({ session }: { session: OpenSession }) {
   }
 }
 
-function UnderWay({ session, run }: { session: OpenSession; run: Run }) {
+function UnderWay({ session, run }: { session: WatchedSession; run: ApiRun }) {
   if (run.retry)
     return (
       <div class="run-end warn">
@@ -49,7 +49,7 @@ function UnderWay({ session, run }: { session: OpenSession; run: Run }) {
   );
 }
 
-function Spent({ run }: { run: Run }) {
+function Spent({ run }: { run: ApiRun }) {
   const took = Date.parse(run.ended_at) - Date.parse(run.started_at);
   const parts = [
     Number.isNaN(took) ? "" : duration(took),

@@ -1,14 +1,14 @@
 import { useComputed, useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 import { Icon } from "../parts/icon.js";
-import type { OpenSession } from "../state/open-session.js";
+import type { WatchedSession } from "../state/open-session.js";
 import { RowView } from "./row.js";
 import { RunEnd } from "./run-end.js";
 import { Scroller, type ScrollerHandle } from "./scroller.js";
 import "./timeline.css";
 
 /** The messages of a session. It opens at the last message and loads older ones on scrolling up. */
-export function Timeline({ session }: { session: OpenSession }) {
+export function Timeline({ session }: { session: WatchedSession }) {
   const keys = useComputed(() => session.rows.value.map(({ key }) => key));
   const byKey = useComputed(() => new Map(session.rows.value.map((row) => [row.key, row])));
   const near = useSignal(true);
@@ -37,7 +37,7 @@ export function Timeline({ session }: { session: OpenSession }) {
   );
 }
 
-function Before({ session }: { session: OpenSession }) {
+function Before({ session }: { session: WatchedSession }) {
   if (!session.loaded.value) return <div class="timeline-before">Loading …</div>;
   return <div class="timeline-before">{session.hasOlder.value ? "Loading older messages …" : ""}</div>;
 }

@@ -1,8 +1,8 @@
 import { useMemo } from "preact/hooks";
-import type { Message, ToolCall } from "gantry/client";
+import type { ApiMessage, ApiToolCall } from "gantry/client";
 import { DiffView } from "../diff.js";
 import { Icon } from "../parts/icon.js";
-import type { OpenSession } from "../state/open-session.js";
+import type { WatchedSession } from "../state/open-session.js";
 import { changedLines } from "./changed-lines.js";
 import { SubagentLinks } from "./helper-link.js";
 import { Output } from "./output.js";
@@ -16,7 +16,7 @@ type State = "writing" | "waiting" | "running" | "done" | "failed" | "stopped";
 const MAX_OPEN_LINES = 40;
 
 /** A tool call: one line, and its details when unfolded. */
-export function ToolCallView({ call, session }: { call: ToolCall; session: OpenSession }) {
+export function ToolCallView({ call, session }: { call: ApiToolCall; session: WatchedSession }) {
   const result = session.result(call.id).value;
   const diffs = result?.diff ?? [];
   const values = useMemo(() => argumentsOf(call.function.arguments), [call.function.arguments]);
@@ -72,7 +72,7 @@ export function ToolCallView({ call, session }: { call: ToolCall; session: OpenS
 }
 
 /** A tool result without its call, which is before the first row. */
-export function OrphanResult({ message, session }: { message: Message; session: OpenSession }) {
+export function OrphanResult({ message, session }: { message: ApiMessage; session: WatchedSession }) {
   const open = session.unfolded(`result ${message.id}`);
   const { icon, verb } = labelCall(message.name, undefined);
   return (
@@ -154,7 +154,7 @@ function Arguments({
   );
 }
 
-function Result({ message }: { message: Message }) {
+function Result({ message }: { message: ApiMessage }) {
   const { text, parts } = splitContent(message.content);
   return (
     <>
@@ -164,7 +164,7 @@ function Result({ message }: { message: Message }) {
   );
 }
 
-function Printed({ session, callId }: { session: OpenSession; callId: string }) {
+function Printed({ session, callId }: { session: WatchedSession; callId: string }) {
   const text = session.progress(callId).value;
   return text === "" ? null : <Output text={text} grows />;
 }

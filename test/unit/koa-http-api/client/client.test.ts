@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { callTools } from "gantry/testing";
 import {
-  AskClosedError,
+  AskConflictError,
   BusyError,
   DisconnectedError,
   GantryClient,
-  GantryError,
+  ApiError,
   NotFoundError,
   UnauthorizedError,
   UnavailableError,
@@ -16,8 +16,8 @@ import { startApi } from "../../../helpers/http-api.js";
 import { startScriptedProxy } from "../../../helpers/door.js";
 
 /** Compares everything in an error except its text. */
-const like = (Kind: typeof GantryError, code: string, status: number) => (error: unknown) => {
-  assert.ok(error instanceof Kind && error instanceof GantryError, String(error));
+const like = (Kind: typeof ApiError, code: string, status: number) => (error: unknown) => {
+  assert.ok(error instanceof Kind && error instanceof ApiError, String(error));
   assert.deepEqual([error.name, error.code, error.status], [Kind.name, code, status]);
   return true;
 };
@@ -69,7 +69,7 @@ describe("the client", () => {
     assert.deepEqual(await client.runs.get(first.runId), runs[1]);
     assert.equal((await client.runs.cancel(first.runId)).state, "finished");
     assert.equal(await client.sessions.cancel(first.sessionId), null);
-    await assert.rejects(client.sessions.steer(first.sessionId, "now"), like(GantryError, "no_run", 409));
+    await assert.rejects(client.sessions.steer(first.sessionId, "now"), like(ApiError, "no_run", 409));
 
     const title = "Größe & 100 %";
     assert.equal((await client.sessions.update(first.sessionId, { title, mode: "plan" })).mode, "plan");
@@ -93,10 +93,10 @@ describe("the client", () => {
     assert.equal(ask?.title, "wait");
     const id = ask?.id ?? "";
     assert.deepEqual(await client.asks.get(id), ask);
-    await assert.rejects(client.asks.answer(id, { choice: "perhaps" }), like(GantryError, "invalid_field", 400));
+    await assert.rejects(client.asks.answer(id, { choice: "perhaps" }), like(ApiError, "invalid_field", 400));
     assert.equal((await client.asks.answer(id, { choice: "allow" })).state, "answered");
     await assert.rejects(client.asks.answer(id, { choice: "reject" }), (error) => {
-      assert.ok(error instanceof AskClosedError);
+      assert.ok(error instanceof AskConflictError);
       return error.ask.id === id && error.ask.reply?.choice === "allow" && error.code === "ask_closed";
     });
     assert.deepEqual(await client.asks.list(), []);
@@ -113,21 +113,21 @@ describe("the client", () => {
   it("throws what is wrong as an error of its class, with the server's word", async (t) => {
     const api = await startApi(t);
     const client = new GantryClient({ url: api.url });
-    await assert.rejects(client.run({ message: "" }), like(GantryError, "message_required", 400));
+    await assert.rejects(client.run({ message: "" }), like(ApiError, "message_required", 400));
     await assert.rejects(
       client.run({ message: "x", provider: "no", model: "no" }),
-      like(GantryError, "model_selection", 400),
+      like(ApiError, "model_selection", 400),
     );
     await assert.rejects(client.runs.get("none"), like(NotFoundError, "run_not_found", 404));
     await assert.rejects(client.asks.get("none"), like(NotFoundError, "ask_not_found", 404));
     // An id with path characters must not reach another route.
     for (const id of ["", ".", "..", "../runs", "a/../../health", "?", "#", "%2e%2e"])
       await assert.rejects(client.sessions.get(id), { status: 404 }, id);
-    await assert.rejects(client.sessions.list({ page: 0 }), like(GantryError, "invalid_query", 400));
+    await assert.rejects(client.sessions.list({ page: 0 }), like(ApiError, "invalid_query", 400));
     // A key that no header can hold is a TypeError, not a disconnected server.
     await assert.rejects(client.run({ message: "x" }, { key: "a\nb" }), TypeError);
     await client.run({ message: "x" }, { key: "k" });
-    await assert.rejects(client.run({ message: "y" }, { key: "k" }), like(GantryError, "key_reused", 422));
+    await assert.rejects(client.run({ message: "y" }, { key: "k" }), like(ApiError, "key_reused", 422));
     const nobody = new GantryClient({ url: "http://127.0.0.1:9" });
     await assert.rejects(nobody.health(), like(DisconnectedError, "disconnected", 0));
     await assert.rejects(nobody.stream({ message: "x" }), like(DisconnectedError, "disconnected", 0));
@@ -180,15 +180,15 @@ describe("the client", () => {
     next({ status: 503, headers: { ...html, "retry-after": "7" }, body: "<h1>secret of a proxy</h1>" });
     await assert.rejects(client.health(), (error) => {
       like(UnavailableError, "invalid_answer", 503)(error);
-      return (error as GantryError).retryAfter === 7 && !String(error).includes("secret");
+      return (error as ApiError).retryAfter === 7 && !String(error).includes("secret");
     });
     next({ status: 503, headers: { "retry-after": new Date(Date.now() + 60_000).toUTCString() }, body: "null" });
-    const later = (await client.ready().catch((error: unknown) => error)) as GantryError;
+    const later = (await client.ready().catch((error: unknown) => error)) as ApiError;
     assert.ok(later.retryAfter !== undefined && later.retryAfter > 50 && later.retryAfter <= 60);
     next({ status: 503, headers: { "retry-after": "soon" }, body: "[1]" });
-    assert.equal(((await client.health().catch((error: unknown) => error)) as GantryError).retryAfter, undefined);
+    assert.equal(((await client.health().catch((error: unknown) => error)) as ApiError).retryAfter, undefined);
     next({ status: 200, headers: html, body: "<h1>Log in</h1>" });
-    await assert.rejects(client.health(), like(GantryError, "invalid_answer", 200));
+    await assert.rejects(client.health(), like(ApiError, "invalid_answer", 200));
     next({ status: 401, headers: html, body: "" });
     await assert.rejects(client.health(), like(UnauthorizedError, "invalid_answer", 401));
     next({ status: 200, body: '{"status":', breaks: true });
@@ -228,7 +228,7 @@ describe("the client", () => {
       const nothing = call.toString().includes("health") || call.toString().includes("client.run(") ? [] : ["{}", "[]"];
       for (const body of ["null", "5", '"ok"', ...nothing, ...bodies]) {
         next({ status: 200, body });
-        await assert.rejects(call(), like(GantryError, "invalid_answer", 200), `${call.toString()} ${body}`);
+        await assert.rejects(call(), like(ApiError, "invalid_answer", 200), `${call.toString()} ${body}`);
       }
     }
     assert.deepEqual(await client.asks.list(), []);

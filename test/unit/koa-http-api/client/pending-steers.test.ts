@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { GantryClient, PendingSteers, SessionPage } from "gantry/client";
+import { GantryClient, PendingSteers, SessionMirror } from "gantry/client";
 import { callTools, type ScriptedStep } from "gantry/testing";
 import { gate, waitTool } from "../../../helpers/gate.js";
 import { startApi } from "../../../helpers/http-api.js";
@@ -12,7 +12,7 @@ async function working(t: Hooks, ...after: ScriptedStep[]) {
   const api = await startApi(t, { steps: [callTools(["wait", {}]), ...after], agent: { tools: [waitTool(tool)] } });
   const client = new GantryClient({ url: api.url });
   const steers = new PendingSteers(client);
-  const page = new SessionPage();
+  const page = new SessionMirror();
   const { session_id: id } = await client.begin({ message: "Work" });
   const events = client.sessions.watch(id);
   const returned: string[] = [];
@@ -73,7 +73,7 @@ describe("texts that were sent to a run under way", () => {
     await send("One");
     const again = new PendingSteers(client, JSON.parse(JSON.stringify(steers.all)) as typeof steers.all);
     await client.sessions.cancel(id);
-    const later = new SessionPage();
+    const later = new SessionMirror();
     for await (const event of client.sessions.watch(id, { follow: false })) later.apply(event);
     assert.deepEqual(await again.settle(later), ["One"]);
     // The page still shows the earlier state of the run.
@@ -103,11 +103,11 @@ describe("texts that were sent to a run under way", () => {
         isAway ? Promise.reject(new TypeError("away")) : Promise.resolve(new Response("{}", { status: 404 })),
     });
     const elsewhere = new PendingSteers(flaky, steers.all);
-    assert.deepEqual(await elsewhere.settle(new SessionPage()), []);
+    assert.deepEqual(await elsewhere.settle(new SessionMirror()), []);
     assert.equal(elsewhere.all.length, 1);
     isAway = false;
     // The run was deleted together with its session.
-    assert.deepEqual(await elsewhere.settle(new SessionPage()), ["One"]);
+    assert.deepEqual(await elsewhere.settle(new SessionMirror()), ["One"]);
     await client.sessions.cancel(id);
   });
 

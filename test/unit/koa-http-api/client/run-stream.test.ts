@@ -2,19 +2,19 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { callTools, type ScriptedChunk } from "gantry/testing";
 import { ProviderError } from "gantry";
-import type { GantryError } from "gantry/client";
-import { DisconnectedError, GantryClient, type AgentEvent } from "gantry/client";
+import type { ApiError } from "gantry/client";
+import { DisconnectedError, GantryClient, type ApiAgentEvent } from "gantry/client";
 import { startScriptedProxy } from "../../../helpers/door.js";
 import { gate, waitTool } from "../../../helpers/gate.js";
 import { startApi } from "../../../helpers/http-api.js";
 import { echoTool } from "../../../helpers/http-api-tools.js";
 
-async function all(events: AsyncIterable<AgentEvent>): Promise<AgentEvent[]> {
-  const collectedEvents: AgentEvent[] = [];
+async function all(events: AsyncIterable<ApiAgentEvent>): Promise<ApiAgentEvent[]> {
+  const collectedEvents: ApiAgentEvent[] = [];
   for await (const event of events) collectedEvents.push(event);
   return collectedEvents;
 }
-const textOf = (events: readonly AgentEvent[]) =>
+const textOf = (events: readonly ApiAgentEvent[]) =>
   events.map((event) => (event.type === "token" ? (event.content ?? "") : "")).join("");
 
 describe("a run that the client streams", () => {
@@ -51,7 +51,7 @@ describe("a run that the client streams", () => {
       scripted: { fallback: { chunks: [{ type: "text", block: "0", text: "So" }], fault } },
     });
     const client = new GantryClient({ url: api.url });
-    const plain = (await client.run({ message: "x" }).catch((error: unknown) => error)) as GantryError;
+    const plain = (await client.run({ message: "x" }).catch((error: unknown) => error)) as ApiError;
     assert.deepEqual([plain.code, plain.status], ["provider", 500]);
     const stream = await client.stream({ message: "x" });
     let receivedText = "";

@@ -4,9 +4,9 @@ import { callTools, type ScriptedChunk } from "gantry/testing";
 import {
   GantryClient,
   NotFoundError,
-  SessionPage,
+  SessionMirror,
   type ConnectionState,
-  type Message,
+  type ApiMessage,
   type WatchedEvent,
 } from "gantry/client";
 import { defineTool } from "gantry";
@@ -65,7 +65,7 @@ function silentAfter(t: TestContext) {
 const isOver = (event: WatchedEvent) => event.type === "state" && event.run?.state === "finished";
 
 /** A session with six messages, and these messages. */
-async function threeTurns(client: GantryClient): Promise<[string, Message[]]> {
+async function threeTurns(client: GantryClient): Promise<[string, ApiMessage[]]> {
   const { sessionId } = await client.run({ message: "m1" });
   for (const message of ["m2", "m3"]) await client.run({ message, session_id: sessionId });
   return [sessionId, await client.sessions.messages(sessionId)];
@@ -81,7 +81,7 @@ describe("a watch of the client", () => {
     const client = new GantryClient({ url: proxy.url(api.url) });
     const direct = new GantryClient({ url: api.url });
     const { session_id: id } = await direct.begin({ message: "Talk" });
-    const [page, states, cursors] = [new SessionPage(), [] as ConnectionState[], [] as string[]];
+    const [page, states, cursors] = [new SessionMirror(), [] as ConnectionState[], [] as string[]];
     const events = client.sessions.watch(id, { onConnection: (state) => void states.push(state) });
     let deltaCharacters = 0;
     for await (const event of events) {
@@ -129,7 +129,7 @@ describe("a watch of the client", () => {
     const events = client.sessions.watch(id, { onConnection });
     await eventOf(events, ({ type }) => type === "message");
     await events.return();
-    assert.deepEqual(lost, ["UnavailableError", "GantryError", "GantryError", "GantryError", "GantryError"]);
+    assert.deepEqual(lost, ["UnavailableError", "ApiError", "ApiError", "ApiError", "ApiError"]);
     const [first, second] = requests.map(({ at }) => at);
     assert.ok((second ?? 0) - (first ?? 0) >= 990);
 
@@ -198,7 +198,7 @@ describe("a watch of the client", () => {
     const client = new GantryClient({ url });
     const { sessionId: id } = await client.run({ message: "m1" });
     for (const message of ["m2", "m3", "m4"]) await client.run({ message, session_id: id });
-    const page = new SessionPage();
+    const page = new SessionMirror();
     const seqs = () => page.messages.map(({ seq }) => seq);
     const events = client.sessions.watch(id, { last: 3 });
     while (page.messages.length < 3) page.apply((await events.next()).value as WatchedEvent);
@@ -214,7 +214,7 @@ describe("a watch of the client", () => {
     assert.deepEqual(seqs(), [3, 4, 5]);
     await events.return();
     // All messages, and nothing else.
-    const fullPage = new SessionPage();
+    const fullPage = new SessionMirror();
     for await (const event of client.sessions.watch(id, { follow: false })) fullPage.apply(event);
     assert.deepEqual(fullPage.messages, await client.sessions.messages(id));
     assert.deepEqual(
@@ -241,7 +241,7 @@ describe("a watch of the client", () => {
       const proxy = await TcpProxy.before(t, api.url);
       proxy.nextPasses = Math.max(1, bytes);
       const client = new GantryClient({ url: proxy.url(api.url) });
-      const page = new SessionPage();
+      const page = new SessionMirror();
       page.add(messages);
       const eventNames: string[] = [];
       let meanwhile: Promise<unknown> | undefined;
@@ -301,7 +301,7 @@ describe("a watch of the client", () => {
     const api = await startApi(t, { steps: [[...words(20), going.wait(), ...words(20)]] });
     const client = new GantryClient({ url: api.url });
     const { session_id: id } = await client.begin({ message: "Talk" });
-    const page = new SessionPage();
+    const page = new SessionMirror();
     while (page.messages.length < 2) page.add(await client.sessions.messages(id));
     assert.equal(page.messages[1]?.finished, false);
     for await (const event of client.sessions.watch(id, { afterSeq: 2 })) {
@@ -329,7 +329,7 @@ describe("a watch of the client", () => {
     const proxy = await TcpProxy.before(t, api.url);
     const client = new GantryClient({ url: proxy.url(api.url) });
     const { session_id: id } = await new GantryClient({ url: api.url }).begin({ message: "Print" });
-    const page = new SessionPage();
+    const page = new SessionMirror();
     const events = client.sessions.watch(id);
     const shown = (text: string | undefined) =>
       eventOf(events, (event) => (page.apply(event), page.progress.get("call_1") === text && event.type !== "state"));

@@ -1,8 +1,8 @@
-import type { Message, SessionEvent } from "../shapes.js";
+import type { ApiMessage, SessionEvent } from "../shapes.js";
 import type { WatchedEvent } from "./watch.js";
 
 /** State of a session without its messages. */
-export type SessionState = Omit<Extract<SessionEvent, { type: "state" }>, "type">;
+export type ApiSessionState = Omit<Extract<SessionEvent, { type: "state" }>, "type">;
 
 const RUNNING: ReadonlySet<unknown> = new Set(["running", "waiting"]);
 /** Maximum characters of a running tool's output; the oldest are dropped. */
@@ -14,20 +14,20 @@ const MAX_PROGRESS_CHARACTERS = 64 * 1024;
  * The messages are the same as from `GET /api/sessions/{id}/messages`. A changed message is a new object; an unchanged
  * one stays the same object.
  */
-export class SessionPage {
+export class SessionMirror {
   /** State of the session; undefined before the first event. */
-  state: SessionState | undefined;
+  state: ApiSessionState | undefined;
   /** Cursor of the last applied event; undefined before the first. */
   cursor: string | undefined;
   /** Whether the session was deleted. */
   deleted = false;
   /** Output of running tools by `tool_call_id`; removed when the result arrives. */
   readonly progress = new Map<string, string>();
-  #messages: Message[] = [];
-  #messagesCopy: readonly Message[] | undefined;
+  #messages: ApiMessage[] = [];
+  #messagesCopy: readonly ApiMessage[] | undefined;
 
   /** All messages by ascending `seq`. The array stays the same object until a message changes. */
-  get messages(): readonly Message[] {
+  get messages(): readonly ApiMessage[] {
     return (this.#messagesCopy ??= [...this.#messages]);
   }
 
@@ -78,12 +78,12 @@ export class SessionPage {
   }
 
   /** Adds requested messages, like older ones. Messages from events are not overwritten. */
-  add(messages: readonly Message[]): void {
+  add(messages: readonly ApiMessage[]): void {
     for (const message of messages) if (!this.at(message.seq)) this.#put(message);
   }
 
   /** The message with this `seq`, as far as it was received; undefined if it is unknown. */
-  at(seq: number): Message | undefined {
+  at(seq: number): ApiMessage | undefined {
     const message = this.#messages[this.#indexOf(seq)];
     return message?.seq === seq ? message : undefined;
   }
@@ -92,7 +92,7 @@ export class SessionPage {
     this.progress.set(call, ((this.progress.get(call) ?? "") + text).slice(-MAX_PROGRESS_CHARACTERS));
   }
 
-  #put(message: Message): void {
+  #put(message: ApiMessage): void {
     const place = this.#indexOf(message.seq);
     this.#messages.splice(place, this.#messages[place]?.seq === message.seq ? 1 : 0, message);
     this.#messagesCopy = undefined;
