@@ -140,8 +140,8 @@ function repeatedTypeNames(modules: ReadonlyMap<string, Module>): string[] {
       filesByName.set(node.name.text, [...(filesByName.get(node.name.text) ?? []), file]);
     }
   }
-  return [...filesByName].flatMap(([name, [first, ...others]]) =>
-    others.map((file) => `${file}: declares the type ${name}, which ${first} also declares`),
+  return [...filesByName].flatMap(([name, [first, ...laterFiles]]) =>
+    laterFiles.map((file) => `${file}: declares the type ${name}, which ${first} also declares`),
   );
 }
 
