@@ -41,8 +41,8 @@ export const CHUNKS = [
     "src/run active-run execution local-runs start",
     "src/conversation messages stored-state",
     "src/project git-head instructions skills; src/watch live tail; src/sessions holder lease; src/tools all",
-    "adapters/language-models answer catalogue-entry claude efforts limits listing local-catalogue price-list",
-    "adapters/language-models price-updates prices require-event-stream specification unreadable writing",
+    "adapters/language-models answer catalogue-entry claude efforts limits listing local-catalogue",
+    "adapters/language-models messages price-list price-updates prices require-event-stream specification unreadable writing",
     // Most servers use this protocol. A separate chunk would slow down most first runs.
     "adapters/language-models/wires openai",
   ]),

@@ -148,6 +148,8 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
     const lines = [];
     const exported = [];
     for (const part of members.get(chunk)) {
+      // A separate chunk has copies of parts that other chunks get from the home of the part.
+      if (homes.get(part) !== chunk) continue;
       const { exports, sources, uses } = modules.get(part);
       // Earlier chunks are not written yet. They may use any export of a deferred chunk.
       const isAny = chunk.isDeferred && sources.some((source) => chunk.modules.includes(source));

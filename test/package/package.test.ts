@@ -373,7 +373,7 @@ describe("what a start loads", () => {
 
   it("of `gantry serve`, to the listen line", async (t) => {
     const loaded = await loadedBy(t, { args: ["serve", "--port", "0"], until: /listening on/, config });
-    assertLight(loaded, { files: 4, bytes: 468_000, packages, builtins: [...builtins, "http", ...LISTENING] });
+    assertLight(loaded, { files: 4, bytes: 463_000, packages, builtins: [...builtins, "http", ...LISTENING] });
   });
 
   it("of `gantry serve --acp --stdio`, to a session that can be used", async (t) => {
@@ -386,13 +386,13 @@ describe("what a start loads", () => {
       for (const frame of frames) child.stdin.write(`${JSON.stringify(frame)}\n`);
     };
     const loaded = await loadedBy(t, { args: ["serve", "--acp", "--stdio"], until: /"sessionId"/, config, ask });
-    assertLight(loaded, { files: 4, bytes: 491_000, packages, builtins });
+    assertLight(loaded, { files: 4, bytes: 485_000, packages, builtins });
   });
 
   it("of `gantry chat`, to its first frame", { skip: NO_TMUX }, async (t) => {
     const loaded = await loadedInTerminal(t, { args: ["chat"], until: /Type a prompt/, config });
     // string-width is a stub here, which loads the package at its first call.
-    const most = { files: 4, bytes: 190_000, packages: ["string-width", ...commandLine] };
+    const most = { files: 4, bytes: 187_000, packages: ["string-width", ...commandLine] };
     assertLight(loaded, { ...most, builtins: ["perf_hooks", "tty", "module", "process"] });
   });
 
