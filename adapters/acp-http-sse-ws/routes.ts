@@ -31,28 +31,28 @@ export interface Clients {
 /** Handles requests. The order of the checks is the one of the specification. Throws `HttpRefusal`. */
 export function routes(clients: Clients, options: AcpHttpOptions): Koa.Middleware {
   return async (context) => {
-    const { req: request } = context;
-    switch (request.method) {
+    const { req } = context;
+    switch (req.method) {
       case "POST": {
-        if (!isJsonType(request.headers["content-type"])) throw notJson();
-        const client = clientOf(request, clients);
-        const frame = await readFrame(request, options);
-        if (client) forward(client, frame, sessionOf(request));
+        if (!isJsonType(req.headers["content-type"])) throw notJson();
+        const client = clientOf(req, clients);
+        const frame = await readFrame(req, options);
+        if (client) forward(client, frame, sessionOf(req));
         else return initialize(context, clients, frame);
         break;
       }
       case "GET": {
-        if (!acceptsStream(request.headers.accept)) throw notAcceptable();
-        const client = clientOf(request, clients);
+        if (!acceptsStream(req.headers.accept)) throw notAcceptable();
+        const client = clientOf(req, clients);
         if (!client) throw missingConnection();
-        const sessionId = sessionOf(request);
+        const sessionId = sessionOf(req);
         const closed = clients.countStream();
         context.respond = false;
         client.attach(sessionId, context.res, closed);
         return;
       }
       case "DELETE": {
-        const client = clientOf(request, clients);
+        const client = clientOf(req, clients);
         if (!client) throw missingConnection();
         clients.dismiss(client);
         break;

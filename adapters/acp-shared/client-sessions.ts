@@ -162,10 +162,10 @@ export class ClientSessions {
       if (!mode) throw invalidParams("modeId", "the id of one of the session's modes");
       const { chain } = await this.#sessions.stored(sessionId);
       const open = this.#sessions.get(chain.root);
-      const { sessionUpdates: news } = this.#sessions;
+      const { sessionUpdates } = this.#sessions;
       const set = () => this.#parts.agent.sessions.update(chain.root, { mode });
-      await news.answering(open, set, mode);
-      if (open && this.#facts.clientProfile.editor) context.after(() => void news.show(open, 0));
+      await sessionUpdates.answering(open, set, mode);
+      if (open && this.#facts.clientProfile.editor) context.after(() => void sessionUpdates.show(open, 0));
       return {};
     });
   }

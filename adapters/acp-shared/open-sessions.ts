@@ -154,13 +154,13 @@ export class OpenSessions {
     const { agent, logger } = this.#parts;
     // The tools define how stored calls are shown.
     const [{ SessionWatch: Watching }] = await Promise.all([import("./session-watch.js"), agent.prepare()]);
-    const { clientProfile: manner } = this.#facts;
+    const { clientProfile } = this.#facts;
     return new Watching({
       agent,
       logger,
       open,
       projectDir: open.cwd ?? projectDir,
-      ...manner,
+      ...clientProfile,
       client: this.client(open.id),
       clientName: this.clientName,
       canAsk: (now) => this.canAsk(now),

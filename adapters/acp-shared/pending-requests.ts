@@ -57,14 +57,14 @@ export class PendingRequests {
 
   /** Sends the questions whose tool calls the client has already received. */
   put(): void {
-    const { client, open, updateSender: teller } = this.#parts;
+    const { client, open, updateSender } = this.#parts;
     if (!this.#mayAsk || client.lacksPermissions) return;
     for (const request of this.#open.values()) {
       if (request.state === "put") continue;
       const ownRun = open.ownRun?.run.id === request.ask.runId ? open.ownRun : undefined;
       if (ownRun?.asksClient) request.state = "put";
       else if (ownRun) this.#put(request, ownRun.reportedCalls.waitFor(request.ask.callId, request.closed.signal));
-      else if (teller.hasOpenCall(request.ask.callId)) this.#put(request);
+      else if (updateSender.hasOpenCall(request.ask.callId)) this.#put(request);
       else if (request.state === "new") void this.#showCall(request);
     }
   }
@@ -76,17 +76,18 @@ export class PendingRequests {
 
   /** The call arrives with its message. If the client is not sent that message, sends the call alone. */
   async #showCall(request: OpenRequest): Promise<void> {
-    const { agent, open, updateSender: teller, logger, show } = this.#parts;
+    const { agent, open, updateSender, logger, show } = this.#parts;
     const { ask, closed } = request;
     request.state = "looked for";
     try {
-      const coming = await agent.sessions.messages(open.root, { after: Math.max(0, teller.seq - 1) });
+      const coming = await agent.sessions.messages(open.root, { after: Math.max(0, updateSender.seq - 1) });
       const isComing = coming.some(
         (message) =>
-          !teller.has(message) && message.parts.some((part) => part.type === "tool_call" && part.id === ask.callId),
+          !updateSender.has(message) &&
+          message.parts.some((part) => part.type === "tool_call" && part.id === ask.callId),
       );
       if (isComing || closed.signal.aborted || request.state !== "looked for") return;
-      if (!teller.hasOpenCall(ask.callId)) show(teller.callOfAsk(ask));
+      if (!updateSender.hasOpenCall(ask.callId)) show(updateSender.callOfAsk(ask));
       this.put();
     } catch (error) {
       logger.warn("question not sent to the client", { session: open.root, error });
@@ -100,12 +101,12 @@ export class PendingRequests {
 
   /** Never rejects. */
   async #ask({ ask, closed }: OpenRequest): Promise<void> {
-    const { agent, client, profile, clientName: askedAt, logger, open } = this.#parts;
+    const { agent, client, profile, clientName, logger, open } = this.#parts;
     if (closed.signal.aborted) return;
     try {
       const kind = profile === "spec" ? "other" : ask.toolKind;
       const reply = await askClient(client, ask, kind, closed.signal);
-      await agent.asks.answer(ask.id, reply, askedAt);
+      await agent.asks.answer(ask.id, reply, clientName);
     } catch (error) {
       // Another client answered first.
       if (closed.signal.aborted || hasCode(error, "ask_closed") || hasCode(error, "ask_not_found")) return;

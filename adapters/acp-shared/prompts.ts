@@ -93,11 +93,11 @@ export class ClientPrompts {
     turns.name(turn, [session.id, session.alias, session.chain.root]);
     const open = sessions.opened(session, sessionId);
     this.#logIgnored(open.root, input.ignored);
-    const { clientProfile: manner, client } = this.#facts;
+    const { clientProfile, client } = this.#facts;
     return runPrompt(turn, {
       agent,
       logger,
-      profile: manner.profile,
+      profile: clientProfile.profile,
       session,
       open,
       input,
@@ -106,7 +106,7 @@ export class ClientPrompts {
       canAsk: sessions.canAsk(session),
       alwaysAsk: options.requestPermission,
       compaction: client?.compaction === true,
-      editor: manner.editor,
+      editor: clientProfile.editor,
       send: (update) => sessions.update(sessionId, update),
       ready: () => sessions.ready(sessionId),
       // The MCP servers are connected now and may offer slash commands.
@@ -156,8 +156,8 @@ export class ClientPrompts {
   #logIgnored(rootId: string, types: readonly string[]): void {
     if (types.length === 0 || this.#loggedSessions.has(rootId)) return;
     this.#loggedSessions.add(rootId);
-    const { client, clientProfile: manner } = this.#facts;
-    const why = manner.editor
+    const { client, clientProfile } = this.#facts;
+    const why = clientProfile.editor
       ? "prompt parts ignored; gantry cannot read them"
       : "prompt parts ignored; only the first text is read. Set acp.profile or --acp-profile to official to read all parts";
     this.#parts.logger.warn(why, { types: [...new Set(types)], client: client?.clientName ?? "", session: rootId });

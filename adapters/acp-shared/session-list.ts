@@ -48,11 +48,11 @@ export async function listSessions(agent: Agent, raw: unknown, profile: Profile)
 }
 
 function entryOf(session: Session, profile: Profile): Entry {
-  const { id, alias, projectDir: cwd, title, createdAt, updatedAt } = session;
+  const { id, alias, projectDir, title, createdAt, updatedAt } = session;
   return {
     id,
     sessionId: profile === "official" && alias !== "" ? alias : id,
-    cwd,
+    cwd: projectDir,
     title: escapeInvisible(title),
     createdAt,
     updatedAt,

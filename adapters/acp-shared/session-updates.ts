@@ -38,11 +38,11 @@ export class SessionUpdates {
   async refresh(open: OpenSession, session: Session): Promise<void> {
     if (FIELDS.every((field) => session[field] === open.reportedState[field])) return;
     const { agent, logger } = this.#parts;
-    const { changeCount: changes } = open;
+    const { changeCount } = open;
     try {
       const now = await agent.sessions.get(open.root);
       // A change in this process during the read is newer.
-      if (now && open.changeCount === changes) this.changed(open, now);
+      if (now && open.changeCount === changeCount) this.changed(open, now);
     } catch (error) {
       logger.warn("session read failed; the client gets no update", { session: open.root, error });
     }

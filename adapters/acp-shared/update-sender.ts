@@ -53,7 +53,7 @@ export class UpdateSender {
 
   /** Ids of sent calls without a result. */
   get openCalls(): string[] {
-    return [...this.#open].flatMap(([id, { isReported: isTold }]) => (isTold ? [id] : []));
+    return [...this.#open].flatMap(([id, { isReported }]) => (isReported ? [id] : []));
   }
 
   /** Whether the client has this call, and no result of it yet. */

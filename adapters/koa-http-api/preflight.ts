@@ -6,10 +6,7 @@ import { allowed, METHODS } from "./cors.js";
 const MORE_HEADERS = ["Idempotency-Key", "Last-Event-ID"];
 
 /** Additional headers of a preflight response, if the browser requests more than the common lists allow. */
-export function preflightHeaders(
-  ctx: Context,
-  { options, authHeaderNames: proving }: ApiParts,
-): Record<string, string> {
+export function preflightHeaders(ctx: Context, { options, authHeaderNames }: ApiParts): Record<string, string> {
   const requestedHeaders = ctx
     .get("Access-Control-Request-Headers")
     .split(",")
@@ -19,7 +16,7 @@ export function preflightHeaders(
   // The browser already knows the name of a required header; only the value is secret.
   const extraHeaders = [
     ...(MORE_HEADERS.some(isRequested) ? MORE_HEADERS : []),
-    ...proving.filter((name) => isRequested(name) && !common.includes(name.toLowerCase())),
+    ...authHeaderNames.filter((name) => isRequested(name) && !common.includes(name.toLowerCase())),
   ];
   return {
     ...(ctx.get("Access-Control-Request-Method") === "PATCH"

@@ -59,8 +59,8 @@ export class RunEndpoint {
         // A client that waits for an interrupted run then waits for the run that replaces it.
         else if (!("result" in run)) {
           const stream = request.stream ? this.#open(ctx) : undefined;
-          const { joinRun: join } = await import("./idempotency.js");
-          isOver = await join(ctx, this.#parts, run, stream, gone.signal, (error) => this.#toHttpError(error));
+          const { joinRun } = await import("./idempotency.js");
+          isOver = await joinRun(ctx, this.#parts, run, stream, gone.signal, (error) => this.#toHttpError(error));
         } else if (request.stream) await this.#stream(run, queueEvents?.stream ?? this.#open(ctx));
         else await this.#answer(ctx, run);
       }
@@ -88,12 +88,16 @@ export class RunEndpoint {
     // A client with an idempotency key reconnects to get the answer.
     const otherwise = request.background || named !== undefined ? "continue" : options.onDisconnect;
     const isTied = (request.onDisconnect ?? otherwise) === "cancel";
-    const { projectRoots: roots, allowPaths, deniedPaths } = options;
+    const { projectRoots, allowPaths, deniedPaths } = options;
     const { projectDir: served } = agent;
     let projectDir: string | undefined;
     if (request.projectDir !== undefined) {
-      const { resolveProjectFolder: projectFolder } = await import("./projects.js");
-      projectDir = await projectFolder(request.projectDir, { projectDir: served, roots, denied: deniedPaths });
+      const { resolveProjectFolder } = await import("./projects.js");
+      projectDir = await resolveProjectFolder(request.projectDir, {
+        projectDir: served,
+        roots: projectRoots,
+        denied: deniedPaths,
+      });
     }
     const policy = { projectDir: projectDir ?? served, anywhere: isLoopback(), allowPaths, deniedPaths };
     const tied = isTied ? anySignal(shutdown, gone) : undefined;

@@ -103,10 +103,10 @@ class PackageModels extends AiSdkModels {
     };
     const opened: OpenWire = {
       wire,
-      async ask({ request: { model, effort, startAfter: before }, refused }, callOptions, signal) {
+      async ask({ request: { model, effort, startAfter }, refused }, callOptions, signal) {
         const asks = modelOf(model.id);
         const specified = forSpecification(asks.specificationVersion, callOptions, refused.has("effort") ? "" : effort);
-        await before;
+        await startAfter;
         return askPackage(asks, specified, signal);
       },
     };

@@ -24,7 +24,7 @@ export async function* streamAnswer(
 ): AsyncGenerator<ModelChunk, void, undefined> {
   for (;;) {
     signal.throwIfAborted();
-    const { ask, reading, shouldRetry: again } = await attempt();
+    const { ask, reading, shouldRetry } = await attempt();
     const answer = new AnswerBuilder(reading);
     let hasOutput = false;
     let source: PartSource | undefined;
@@ -61,7 +61,7 @@ export async function* streamAnswer(
       // An abort with a custom reason looks like any other error.
       signal.throwIfAborted();
       const fault = toProviderError(error, reading);
-      if (hasOutput || !again(fault)) throw fault;
+      if (hasOutput || !shouldRetry(fault)) throw fault;
     } finally {
       // Otherwise the connection of an abandoned answer would never be released.
       source?.release(answer.finish !== undefined);

@@ -15,11 +15,11 @@ export interface ModelContent {
 export function resultContent(result: Readonly<Record<string, unknown>>): ModelContent {
   const blocks = Array.isArray(result["content"]) ? (result["content"] as unknown[]) : [];
   const read = contentOf(blocks);
-  const { structuredContent: structured } = result;
+  const { structuredContent } = result;
   // The protocol requires a text block beside structured content, but not all servers send it.
   const hasText = blocks.some((block) => isRecord(block) && block["type"] === "text");
-  if (structured === undefined || hasText) return read;
-  return { ...read, text: truncate([read.text, jsonOf(structured)].filter((text) => text !== "").join("\n")) };
+  if (structuredContent === undefined || hasText) return read;
+  return { ...read, text: truncate([read.text, jsonOf(structuredContent)].filter((text) => text !== "").join("\n")) };
 }
 
 /** Converts the blocks of a tool result or prompt. */

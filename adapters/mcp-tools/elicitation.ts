@@ -81,11 +81,14 @@ async function askField(
 /** Maps the label of each choice to its value. Undefined if the field has no choices, or too many. */
 function choicesOf({
   enum: values,
-  enumNames: names,
+  enumNames,
   oneOf,
 }: Readonly<Record<string, unknown>>): Map<string, string> | undefined {
   const pairs = Array.isArray(values)
-    ? values.map((value, i): [unknown, unknown] => [Array.isArray(names) ? (names[i] as unknown) : value, value])
+    ? values.map((value, i): [unknown, unknown] => [
+        Array.isArray(enumNames) ? (enumNames[i] as unknown) : value,
+        value,
+      ])
     : Array.isArray(oneOf)
       ? oneOf.map((option): [unknown, unknown] =>
           isRecord(option) ? [option["title"] ?? option["const"], option["const"]] : ["", ""],

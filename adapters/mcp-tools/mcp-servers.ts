@@ -111,9 +111,9 @@ export class McpServers implements McpServerFactory {
 
   /** Registers a user of the server and waits until it is ready. The caller must call `leave` once. */
   async #join(server: McpServer, { projectDir }: ToolSession, signal: AbortSignal) {
-    const [{ abortable, SharedServer }, , , { RestartBackoff: Pauses }] = await loadImplementation();
+    const [{ abortable, SharedServer }, , , { RestartBackoff }] = await loadImplementation();
     const id = JSON.stringify([server, projectDir]);
-    const pauses = this.#backoffs.get(id) ?? new Pauses();
+    const pauses = this.#backoffs.get(id) ?? new RestartBackoff();
     cacheRecent(this.#backoffs, id, pauses);
     const redactor = new Redactor([...this.#secrets, ...secretsOf(server)]);
     const context = {

@@ -104,7 +104,7 @@ export class CallBatcher {
     const text = `[${group.map((call, n) => `{"n":${n},${call.text}}`).join()}]`;
     // Copying a long conversation may take longer.
     const seconds = text.length > 1_000_000 ? LONG_STATEMENT_SECONDS : undefined;
-    const repeatable = group.every(({ isReadOnly: reads }) => reads) ? "read" : "once";
+    const repeatable = group.every(({ isReadOnly }) => isReadOnly) ? "read" : "once";
     const patient = group.some((call) => call.patient);
     const options = { seconds, patient };
     const rows = await this.#connections.query<ReadRow & { n: number }>(this.#sql, [text], repeatable, options);

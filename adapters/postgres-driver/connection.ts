@@ -190,7 +190,7 @@ export class Connection {
 }
 
 function config(address: Address, encrypted: boolean): ClientConfig {
-  const { host, port, user, password, database, name, options, requiresChannelBinding: bound } = address;
+  const { host, port, user, password, database, name, options, requiresChannelBinding } = address;
   return {
     host,
     port,
@@ -201,7 +201,7 @@ function config(address: Address, encrypted: boolean): ClientConfig {
     application_name: name,
     ...(options !== undefined && { options }),
     ssl: encrypted ? (tlsOptions(address) ?? false) : false,
-    enableChannelBinding: bound,
+    enableChannelBinding: requiresChannelBinding,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
   };

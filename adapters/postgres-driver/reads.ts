@@ -153,11 +153,15 @@ export async function listRuns(store: SchemaStore, query: RunQuery): Promise<Sto
 }
 
 /** The statement of a list of runs, which reads each state by its own index, and its values. */
-export function runsStatement({ id, sessionId, states, idempotencyKey: key, before, limit }: RunQuery): {
+export function runsStatement({ id, sessionId, states, idempotencyKey, before, limit }: RunQuery): {
   sql: string;
   values: ParameterValue[];
 } {
-  if (id !== undefined && [sessionId, states, key, before].every((criterion) => criterion === undefined) && limit > 0)
+  if (
+    id !== undefined &&
+    [sessionId, states, idempotencyKey, before].every((criterion) => criterion === undefined) &&
+    limit > 0
+  )
     return { sql: "SELECT * FROM @.run@v($1)", values: [encodeText(id)] };
   const values: ParameterValue[] = [];
   const value = (parameter: ParameterValue): string => `$${values.push(parameter)}`;
@@ -165,7 +169,7 @@ export function runsStatement({ id, sessionId, states, idempotencyKey: key, befo
   if (id !== undefined) where.push(`r.id = ${value(encodeText(id))}`);
   if (sessionId !== undefined) where.push(`r.chain = ${CHAIN.replace("$1", value(encodeText(sessionId)))}`);
   // Matches the partial index, which excludes runs without a key.
-  if (key !== undefined) where.push(`r.key = ${value(encodeText(key))} AND r.key <> ''`);
+  if (idempotencyKey !== undefined) where.push(`r.key = ${value(encodeText(idempotencyKey))} AND r.key <> ''`);
   if (before)
     where.push(`(r.started_at, r.id) < (${value(encodeText(before.startedAt))}, ${value(encodeText(before.id))})`);
   const limitParameter = value(limitOf(limit));

@@ -89,21 +89,10 @@ export function sessionOf(body: string): Session {
 
 /** Complete row of a session, including the last `seq` of its messages. */
 export function rowOfSession(session: Session, seqs: readonly number[], cut: string): Record<string, unknown> {
-  const {
-    chain,
-    parentId,
-    spawnedBy,
-    createdAt,
-    lastSeq,
-    usage,
-    id,
-    alias,
-    permissionGrants: leave,
-    rewinds: cuts,
-    ...fields
-  } = session;
+  const { chain, parentId, spawnedBy, createdAt, lastSeq, usage, id, alias, permissionGrants, rewinds, ...fields } =
+    session;
   return {
-    ...rowOfFields({ ...fields, permissionGrants: leave, rewinds: cuts }, usage, seqs),
+    ...rowOfFields({ ...fields, permissionGrants: permissionGrants, rewinds: rewinds }, usage, seqs),
     id: encodeText(id),
     alias: encodeText(alias),
     root: encodeText(chain.root),
@@ -122,20 +111,20 @@ export function rowOfSession(session: Session, seqs: readonly number[], cut: str
 
 /** Fields that a change sets, increments of the counters, and the range of the added `seq`s. */
 export function rowOfFields(
-  { title, hasFinalTitle: titled, permissionGrants: leave, rewinds: cuts, ...fields }: SessionFields,
+  { title, hasFinalTitle, permissionGrants, rewinds, ...fields }: SessionFields,
   usage: Usage | undefined,
   seqs: readonly number[],
 ): Record<string, unknown> {
   return {
     title: encodeOptional(title),
     search: encodeOptional(title?.toLowerCase()),
-    titled,
+    titled: hasFinalTitle,
     provider: encodeOptional(fields.provider),
     model: encodeOptional(fields.model),
     reasoning_effort: encodeOptional(fields.reasoningEffort),
     mode: encodeOptional(fields.mode),
-    leave: leave && JSON.stringify(leave),
-    cuts: cuts && JSON.stringify(cuts),
+    leave: permissionGrants && JSON.stringify(permissionGrants),
+    cuts: rewinds && JSON.stringify(rewinds),
     project_dir: encodeOptional(fields.projectDir),
     updated_at: encodeOptional(fields.updatedAt),
     prompt_tokens: usage?.promptTokens,
@@ -210,12 +199,12 @@ export interface RunRow {
 
 type KeyData = Pick<RunRecord, "fingerprint" | "answer">;
 
-export function rowOfRun({ fingerprint, answer, idempotencyKey: key, ...run }: RunRecord): Record<string, unknown> {
+export function rowOfRun({ fingerprint, answer, idempotencyKey, ...run }: RunRecord): Record<string, unknown> {
   const named = fingerprint === "" && answer === null ? "" : JSON.stringify({ fingerprint, answer } satisfies KeyData);
   const { id, state, startedAt } = run;
   return {
     id: encodeText(id),
-    key: encodeText(key),
+    key: encodeText(idempotencyKey),
     state,
     started_at: encodeText(startedAt),
     named,

@@ -61,19 +61,19 @@ export function loadChain(chain: ChainData, full: boolean): Work<void> {
 
 function chainOf({ sessions, snapshots, runs, asks }: ChainData): Record<string, unknown> {
   const messages = sessions.flatMap((data) =>
-    data.messages.map(({ message, hiddenBy: cut }) => ({
+    data.messages.map(({ message, hiddenBy }) => ({
       ...rowOfMessage(message),
       idx: data.session.chain.index,
-      cut: encodeText(cut),
+      cut: encodeText(hiddenBy),
     })),
   );
   const views = sessions.filter(({ view }) => view.length > 0);
   return {
-    sessions: sessions.map(({ session, hiddenBy: cut, messages: sessionMessages }) =>
+    sessions: sessions.map(({ session, hiddenBy, messages: sessionMessages }) =>
       rowOfSession(
         session,
         sessionMessages.map(({ message }) => message.seq),
-        cut,
+        hiddenBy,
       ),
     ),
     messages: rowsOf(messages, (row) => row),
@@ -102,14 +102,15 @@ function fieldsOf(fields: Record<string, unknown>): string {
 }
 
 export function changeSession(id: string, change: SessionChange, full: boolean): Work<ChangeResult> {
-  const { fence, sync, set, usage, add = [], append = [], finish = [], revert: cut, restore, release = false } = change;
+  const { fence, sync, set, usage, add = [], append = [], finish = [], revert, restore, release = false } = change;
   const { answer, instruct } = change;
   const fields = set || usage || add.length > 0;
   const seqs = add.map(({ seq }) => seq);
-  const changesMessages = add.length + append.length + finish.length > 0 || cut !== undefined || restore !== undefined;
+  const changesMessages =
+    add.length + append.length + finish.length > 0 || revert !== undefined || restore !== undefined;
   const content = {
     fields: fields ? rowOfFields(set ?? {}, usage, seqs) : undefined,
-    cut: cut && rowOfSnapshot(cut),
+    cut: revert && rowOfSnapshot(revert),
     restore: restore === undefined ? undefined : encodeText(restore),
     add: rowsOf(add, rowOfMessage),
     append: rowsOf(rowsOfDeltas(append), (row) => row),
@@ -154,7 +155,7 @@ export function takeLease(
   id: string,
   holder: LeaseHolder,
   ttlMs: number,
-  { fenceToReplace: replacing, head }: LeaseOptions = {},
+  { fenceToReplace, head }: LeaseOptions = {},
 ): Work<AcquiredLease | LeaseConflict> {
   const text = fieldsOf({
     call: "lease",
@@ -162,7 +163,7 @@ export function takeLease(
     holder_id: encodeText(holder.id),
     holder: JSON.stringify(holder),
     ttl: Math.round(ttlMs),
-    replacing,
+    replacing: fenceToReplace,
     head: head !== undefined,
     messages: head?.messages ?? false,
     known: head?.cachedFence,

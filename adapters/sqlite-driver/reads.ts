@@ -207,16 +207,16 @@ const runOf = ({ record, holder }: RunRow): StoredRun => ({
 
 /** The statement of a list of runs of one state or of all states, and its values after the current time. */
 export function runsStatement(query: RunQuery, state?: RunState): { sql: string; values: SqlValue[] } {
-  const { id, sessionId, idempotencyKey: key, before } = query;
+  const { id, sessionId, idempotencyKey, before } = query;
   const where = [
     ...(id === undefined ? [] : ["r.id = ?"]),
     ...(sessionId === undefined ? [] : ["r.root = (SELECT root FROM sessions WHERE id = ?)"]),
     ...(state === undefined ? [] : ["r.state = ?"]),
     // Matches the partial index, which excludes runs without a key.
-    ...(key === undefined ? [] : ["r.key = ? AND r.key <> ''"]),
+    ...(idempotencyKey === undefined ? [] : ["r.key = ? AND r.key <> ''"]),
     ...(before === undefined ? [] : ["(r.started_at, r.id) < (?, ?)"]),
   ];
-  const values = [id, sessionId, state, key, before?.startedAt, before?.id, limitOf(query.limit)];
+  const values = [id, sessionId, state, idempotencyKey, before?.startedAt, before?.id, limitOf(query.limit)];
   return {
     sql: `${RUNS} WHERE ${["1", ...where].join(" AND ")} ORDER BY r.started_at DESC, r.id DESC LIMIT ?`,
     values: values.filter((value) => value !== undefined),

@@ -96,16 +96,16 @@ function instruct(db: Statements, root: string, instruction: Instruction): void 
 
 /** Inserts a run, or replaces the chain's run with its id. */
 export function putRun(db: Statements, root: string, run: RunRecord, fence: number | null): void {
-  const { id, idempotencyKey: key, state, startedAt } = run;
-  if (key !== "" && db.get("SELECT 1 FROM runs WHERE key = ? AND key <> '' AND id <> ?", key, id))
-    throw new RunKeyTakenError(key);
+  const { id, idempotencyKey, state, startedAt } = run;
+  if (idempotencyKey !== "" && db.get("SELECT 1 FROM runs WHERE key = ? AND key <> '' AND id <> ?", idempotencyKey, id))
+    throw new RunKeyTakenError(idempotencyKey);
   const record = JSON.stringify({ ...run, sessionId: root });
-  const row = { root, key, state, started_at: startedAt, fence, record };
+  const row = { root, key: idempotencyKey, state, started_at: startedAt, fence, record };
   const storedRun = db.get<typeof row>("SELECT root, key, state, started_at FROM runs WHERE id = ?", id);
-  if (storedRun && storedRun.root !== root) throw new RunKeyTakenError(key);
+  if (storedRun && storedRun.root !== root) throw new RunKeyTakenError(idempotencyKey);
   // SQLite writes an index for each named column, changed or not.
   if (!storedRun) db.insert("runs", { id, ...row });
-  else if (storedRun.key !== key || storedRun.started_at !== startedAt) db.update("runs", "id", id, row);
+  else if (storedRun.key !== idempotencyKey || storedRun.started_at !== startedAt) db.update("runs", "id", id, row);
   else db.update("runs", "id", id, storedRun.state === state ? { fence, record } : { state, fence, record });
 }
 
@@ -271,13 +271,13 @@ function updateOf(fields: number): string {
 function setFields(db: Statements, place: SessionPosition, { set = {}, usage, add = [] }: SessionChange): void {
   const {
     title,
-    hasFinalTitle: titled,
+    hasFinalTitle,
     provider,
     model,
     reasoningEffort,
     mode,
-    permissionGrants: leave,
-    rewinds: cuts,
+    permissionGrants,
+    rewinds,
     projectDir,
     updatedAt,
   } = set;
@@ -286,13 +286,13 @@ function setFields(db: Statements, place: SessionPosition, { set = {}, usage, ad
   let fields = 0;
   [
     title,
-    titled === undefined ? undefined : Number(titled),
+    hasFinalTitle === undefined ? undefined : Number(hasFinalTitle),
     provider,
     model,
     reasoningEffort,
     mode,
-    leave && JSON.stringify(leave),
-    cuts && JSON.stringify(cuts),
+    permissionGrants && JSON.stringify(permissionGrants),
+    rewinds && JSON.stringify(rewinds),
     projectDir,
     updatedAt,
     usage?.promptTokens,

@@ -154,12 +154,12 @@ export class Prompt {
       completion.at = (at + (name === "up" ? suggestions.length - 1 : 1)) % suggestions.length;
     else if (name === "escape") this.completion = undefined;
     else if (name === "tab" || name === "enter") {
-      const { text = "", takesArgument: waits = false } = suggestions[at] ?? {};
+      const { text = "", takesArgument = false } = suggestions[at] ?? {};
       // Enter runs a completely typed command at once.
       if (name === "enter" && `${editor.text.slice(from, editor.at)} ` === text) return false;
       editor.replace(from, text);
       this.completion = undefined;
-      if (name === "enter" && text.startsWith("/") && !waits) this.#submit();
+      if (name === "enter" && text.startsWith("/") && !takesArgument) this.#submit();
     } else return false;
     return true;
   }

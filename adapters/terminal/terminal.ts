@@ -45,7 +45,7 @@ export interface TerminalOptions {
  * Shows the terminal until the user quits. Resolves with the last shown session. Restores the screen before it settles.
  */
 export async function openTerminal(options: TerminalOptions): Promise<{ session: string | undefined }> {
-  const { input, output, newSessionOptions: wishes, projectDir, files, place, colours, signal } = options;
+  const { input, output, newSessionOptions, projectDir, files, place, colours, signal } = options;
   const screen = new Screen(input, output);
   const painter = new Painter(output);
   let requestExit: () => void = () => undefined;
@@ -58,7 +58,7 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
   crash.catch(() => undefined);
   const store = new TerminalStore({
     client,
-    newSessionOptions: wishes,
+    newSessionOptions: newSessionOptions,
     files,
     projectDir,
     place,
@@ -92,7 +92,8 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     await new Promise((resolve) => setImmediate(resolve));
     resolveServer(options.serve());
     watchOtherSessionAsks(store, ended.signal);
-    if (options.session !== undefined) store.attempt(() => resume(store, options.session ?? "", wishes, projectDir));
+    if (options.session !== undefined)
+      store.attempt(() => resume(store, options.session ?? "", newSessionOptions, projectDir));
     if (signal?.aborted) requestExit();
     // If the server cannot start, the promise rejects and the caller reports why on the restored screen.
     await Promise.race([exitRequest, crash, server.then(() => exitRequest)]);

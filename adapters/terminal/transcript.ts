@@ -113,18 +113,18 @@ export class Transcript {
     of: object,
     seq: number,
     from: readonly unknown[],
-    { columns, showsAll: all }: Layout,
+    { columns, showsAll }: Layout,
     rows: () => Line[],
   ): RowBlock {
     const cachedBlock = this.#cachedBlocks.get(of);
     if (
       cachedBlock?.columns === columns &&
-      cachedBlock.all === all &&
+      cachedBlock.all === showsAll &&
       from.every((source, i) => source === cachedBlock.from[i])
     )
       return cachedBlock.block;
     const block = { seq, rows: rows() };
-    this.#cachedBlocks.set(of, { columns, all, from, block });
+    this.#cachedBlocks.set(of, { columns, all: showsAll, from, block });
     return block;
   }
 }
@@ -168,15 +168,15 @@ function messageRows(
   return rows;
 }
 
-function thoughtRows({ reasoning, content, finished }: ApiMessage, { columns, showsAll: all }: Layout): Line[] {
+function thoughtRows({ reasoning, content, finished }: ApiMessage, { columns, showsAll }: Layout): Line[] {
   if (reasoning === null || reasoning.trim() === "") return [];
   const isThinking = finished === false && content === "";
   // A growing thought shows its end. The slice limits the work for a long text.
-  const seen = isThinking && !all ? reasoning.slice(-OUTPUT_ROWS * columns * 2) : reasoning;
+  const seen = isThinking && !showsAll ? reasoning.slice(-OUTPUT_ROWS * columns * 2) : reasoning;
   const lines = clean(seen.trim()).split("\n");
-  if (!all && !isThinking) return [[], [span(`  ✻ thought (${lines.length} lines, Ctrl+O shows them)`, "dim")]];
+  if (!showsAll && !isThinking) return [[], [span(`  ✻ thought (${lines.length} lines, Ctrl+O shows them)`, "dim")]];
   const rows = lines.flatMap((line) => wrap([span(line, "dim")], columns, [span("  ✻ ", "dim")], [span("    ")]));
-  const shown = all ? rows : rows.slice(-OUTPUT_ROWS);
+  const shown = showsAll ? rows : rows.slice(-OUTPUT_ROWS);
   return [[], ...shown.map((row, i): Line => (i === 0 ? row : [span("    "), ...row.slice(1)]))];
 }
 
@@ -187,18 +187,20 @@ function callRows(
   printed: string | undefined,
   layout: Layout,
 ): Line[] {
-  const { columns, showsAll: all } = layout;
+  const { columns, showsAll } = layout;
   const mark = result === undefined ? span("  ○ ", "warn") : result.failed ? span("  ✗ ", "bad") : span("  ● ", "good");
-  const most = all ? ALL_ROWS : OUTPUT_ROWS;
+  const most = showsAll ? ALL_ROWS : OUTPUT_ROWS;
   const head: Line = [
     span(escapeLine(name), "bold"),
-    span(summary === "" ? "" : ` ${all ? summary : summary.slice(0, SUMMARY_CHARACTERS)}`),
+    span(summary === "" ? "" : ` ${showsAll ? summary : summary.slice(0, SUMMARY_CHARACTERS)}`),
   ];
   const headRows = wrap(head, columns, [mark], [span("    ")]);
-  const rows = all || headRows.length <= 3 ? headRows : [...headRows.slice(0, 2), [span("    …", "dim")]];
+  const rows = showsAll || headRows.length <= 3 ? headRows : [...headRows.slice(0, 2), [span("    …", "dim")]];
   if (result?.diff && result.diff.length > 0) {
     for (const diff of result.diff)
-      rows.push(...diffRows(diff, columns - 4, all ? ALL_ROWS : DIFF_ROWS).map((row): Line => [span("    "), ...row]));
+      rows.push(
+        ...diffRows(diff, columns - 4, showsAll ? ALL_ROWS : DIFF_ROWS).map((row): Line => [span("    "), ...row]),
+      );
     return rows;
   }
   // A running call shows its latest output.
@@ -210,13 +212,14 @@ function callRows(
   ).split("\n");
   const shown = result ? lines.slice(0, most) : lines.slice(-most);
   for (const line of shown) {
-    const row = all
+    const row = showsAll
       ? wrap([span(line, look)], columns, [span("    ")])
       : [[span("    "), span(truncate(line, columns - 4), look)]];
     rows.push(...row);
   }
   const hiddenLines = lines.length - shown.length;
-  if (hiddenLines > 0) rows.push([span(`    … ${hiddenLines} more lines${all ? "" : ", Ctrl+O shows them"}`, "dim")]);
+  if (hiddenLines > 0)
+    rows.push([span(`    … ${hiddenLines} more lines${showsAll ? "" : ", Ctrl+O shows them"}`, "dim")]);
   return rows;
 }
 

@@ -273,8 +273,8 @@ export class Agent {
 
   /** Loaded lazily: more than half of the agent's code is not needed before the first run. */
   #loadLocalRuns(): Promise<LocalRuns> {
-    return (this.#localRunsPromise ??= import("../run/local-runs.js").then(({ LocalRuns: RunsHere }) => {
-      return (this.#localRuns = new RunsHere({
+    return (this.#localRunsPromise ??= import("../run/local-runs.js").then(({ LocalRuns }) => {
+      return (this.#localRuns = new LocalRuns({
         services: this.#services,
         run: (input) => this.run(input),
         isRefusing: () => this.#isRefusing,

@@ -52,12 +52,12 @@ async function connectToServer(
   tell: (line: string) => void,
 ): Promise<ChatServer> {
   if (allowsAnyUser) return { url: origin, headers, close: async () => undefined };
-  const { checkedFetch, findRejection: refusalIn, createServerCheck: refuserOf } = await import("./own-server.js");
-  const { fetch, close } = await checkedFetch(refuserOf(origin, Object.keys(headers).length > 0));
+  const { checkedFetch, findRejection, createServerCheck } = await import("./own-server.js");
+  const { fetch, close } = await checkedFetch(createServerCheck(origin, Object.keys(headers).length > 0));
   let reportedMessage = "";
   const reportingFetch: typeof globalThis.fetch = (input, init) =>
     fetch(input, init).catch((error: unknown) => {
-      const { message = "" } = refusalIn(error) ?? {};
+      const { message = "" } = findRejection(error) ?? {};
       if (message !== "" && message !== reportedMessage) tell((reportedMessage = message));
       throw error;
     });
@@ -65,7 +65,7 @@ async function connectToServer(
   // is not running yet.
   const refusal = await fetch(`${origin}/api/health`).then(
     async ({ body }) => void (await body?.cancel()),
-    (error: unknown) => refusalIn(error),
+    (error: unknown) => findRejection(error),
   );
   if (refusal) {
     await close();

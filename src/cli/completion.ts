@@ -34,8 +34,8 @@ function flagsOf({ flags }: CommandDescription): [string, FlagSpec][] {
 }
 
 /** Possible words after a command's name. */
-function wordsOf({ commands, firstArguments: words = [] }: CommandDescription): readonly string[] {
-  return commands ? Object.keys(commands) : words;
+function wordsOf({ commands, firstArguments = [] }: CommandDescription): readonly string[] {
+  return commands ? Object.keys(commands) : firstArguments;
 }
 
 function bash(): string {

@@ -62,8 +62,8 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
     const code = await run(context as never);
     if (code !== undefined) terminal.exit(code);
   } catch (error) {
-    const { failureReason: lineOf } = await import("./failure.js");
-    return fail(lineOf(error, about.name), argv, terminal);
+    const { failureReason } = await import("./failure.js");
+    return fail(failureReason(error, about.name), argv, terminal);
   }
 }
 
@@ -71,8 +71,8 @@ async function print(text: string, terminal: Terminal): Promise<never> {
   try {
     await terminal.write(text);
   } catch (error) {
-    const { failureLine, failureReason: lineOf } = await import("./failure.js");
-    return terminal.fail(failureLine(lineOf(error, "help")));
+    const { failureLine, failureReason } = await import("./failure.js");
+    return terminal.fail(failureLine(failureReason(error, "help")));
   }
   return terminal.exit(0);
 }

@@ -53,7 +53,7 @@ function nameOf({ provider, model }: ModelEntry): string {
 
 function tableOf(entries: readonly ModelEntry[], columns: number | undefined): string {
   const rows = entries.map((entry) => {
-    const { contextWindow, maxOutput, prices, reasoning, isAssumed: assumed, input = [] } = entry.model;
+    const { contextWindow, maxOutput, prices, reasoning, isAssumed, input = [] } = entry.model;
     const takes = input.filter((kind) => kind !== "text");
     return [
       nameOf(entry),
@@ -61,7 +61,7 @@ function tableOf(entries: readonly ModelEntry[], columns: number | undefined): s
       maxOutput === undefined ? "" : formatCount(maxOutput),
       prices === undefined ? "" : String(prices.input),
       prices === undefined ? "" : String(prices.output),
-      [...(reasoning ? ["reasons"] : []), ...takes, ...(assumed ? ["not listed yet"] : [])].join(", "),
+      [...(reasoning ? ["reasons"] : []), ...takes, ...(isAssumed ? ["not listed yet"] : [])].join(", "),
     ];
   });
   return table(["MODEL", "WINDOW", "OUTPUT", "$ IN", "$ OUT", "CAN"], rows, { columns, right: [1, 2, 3, 4] });

@@ -77,14 +77,14 @@ export class Progress {
  * time.
  */
 export function progressLine(
-  { count, bytes, fraction: part, total }: ProgressState,
+  { count, bytes, fraction, total }: ProgressState,
   { seconds, rate }: { seconds: number; rate: number | undefined },
   columns: number,
 ): string {
   const counted =
     total === undefined ? `${formatCount(count)} sessions` : `${formatCount(count)}/${formatCount(total)} sessions`;
   const remainingTime =
-    part !== undefined && part > 0 && seconds > 2 ? `${clock((seconds * (1 - part)) / part)} left` : "";
+    fraction !== undefined && fraction > 0 && seconds > 2 ? `${clock((seconds * (1 - fraction)) / fraction)} left` : "";
   const pieces = [counted, remainingTime, size(bytes), rate === undefined ? "" : `${size(rate)}/s`];
   // The last column stays empty, because some terminals wrap after it.
   const room = columns - 1;
@@ -93,8 +93,8 @@ export function progressLine(
     if (piece !== "" && [...shownPieces, piece].join("  ").length <= room) shownPieces.push(piece);
   const text = shownPieces.join("  ");
   const width = Math.min(40, room - text.length - 4);
-  if (part === undefined || width < 10) return text;
-  const full = Math.round(width * Math.min(1, part));
+  if (fraction === undefined || width < 10) return text;
+  const full = Math.round(width * Math.min(1, fraction));
   return `[${"=".repeat(full)}${" ".repeat(width - full)}]  ${text}`;
 }
 

@@ -182,8 +182,11 @@ async function inputOf({ args, flags, input }: RunCommandContext, printer: Print
 }
 
 async function loadConfig({ flags }: RunCommandContext) {
-  const { maxIterations: value } = flags;
-  return loadFor(flags, value === undefined ? {} : { "agent.max_iterations": { flag: "--max-iterations", value } });
+  const { maxIterations } = flags;
+  return loadFor(
+    flags,
+    maxIterations === undefined ? {} : { "agent.max_iterations": { flag: "--max-iterations", value: maxIterations } },
+  );
 }
 
 function loggerOf({ config, secrets }: LoadedConfig, { flags, output }: RunCommandContext) {
@@ -269,12 +272,12 @@ function valueOf({ result }: RunOutcome, { schema }: RunCommandContext["flags"])
   return `${JSON.stringify(result.structured)}\n`;
 }
 
-function resultOf({ exitCode, run: begun, result, refused = [], error }: RunOutcome): object {
+function resultOf({ exitCode, run, result, refused = [], error }: RunOutcome): object {
   return {
     type: "result",
     exitCode,
     state: error === undefined ? "finished" : exitCode >= 128 ? "cancelled" : "failed",
-    ...(begun && { runId: begun.id, sessionId: begun.sessionId, provider: begun.provider, model: begun.model.id }),
+    ...(run && { runId: run.id, sessionId: run.sessionId, provider: run.provider, model: run.model.id }),
     ...result,
     ...(refused.length > 0 && { refused }),
     ...(error !== undefined && {
@@ -296,8 +299,8 @@ function toUsageError(error: unknown): UsageError | undefined {
 
 async function messageOf(error: unknown): Promise<string> {
   if (error instanceof UsageError) return error.message;
-  const { failureReason: lineOf } = await import("./failure.js");
-  return lineOf(error, "run");
+  const { failureReason } = await import("./failure.js");
+  return failureReason(error, "run");
 }
 
 /** Whether stdout was closed by its reader. */

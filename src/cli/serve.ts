@@ -32,7 +32,7 @@ export const run: CommandHandler<typeof serve.flags> = async ({ args, flags, out
   // The first client may already be connected: answer it first.
   setTimeout(() => {
     if (composition.listening.every(({ address }) => address === "stdio")) limitHeapGrowth();
-    void import("./start-lines.js").then(({ logStart: tellStart }) => tellStart(loaded, home, composition, logger));
+    void import("./start-lines.js").then(({ logStart }) => logStart(loaded, home, composition, logger));
   }, START_MESSAGE_DELAY_MS).unref();
   return undefined;
 };

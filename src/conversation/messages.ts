@@ -149,12 +149,12 @@ export function modelView(
   const preparedMessages = cache.prepare(messages, pair);
   const joined: ModelMessage[] = [];
   let afterInterrupted = false;
-  for (const { message, isInterrupted: broken, hasContent: says } of preparedMessages) {
-    if (!says) continue;
+  for (const { message, isInterrupted, hasContent } of preparedMessages) {
+    if (!hasContent) continue;
     // A user message that follows is a better instruction than the standard text.
     if (afterInterrupted && message.role !== "user") joined.push(cutOffMessage());
     joined.push(message);
-    afterInterrupted = broken;
+    afterInterrupted = isInterrupted;
   }
   if (afterInterrupted) joined.push(cutOffMessage());
   return repairMessages(joined);

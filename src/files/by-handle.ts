@@ -20,12 +20,13 @@ export class ByHandle implements Opener {
   }
 
   async resolve(path: string): Promise<Target> {
-    const { handle, stats, path: place, missingNames, traversedPaths: ways } = await resolvePath(path, this.#rules);
+    const { handle, stats, path: place, missingNames, traversedPaths } = await resolvePath(path, this.#rules);
     handle.close();
     const full = join(place, ...missingNames);
     this.#rules.check(full);
-    if (missingNames.length > 0) return { path: full, exists: false, isFolder: false, traversedPaths: [...ways, full] };
-    return { path: full, exists: true, isFolder: stats.isDirectory(), traversedPaths: [...ways, full] };
+    if (missingNames.length > 0)
+      return { path: full, exists: false, isFolder: false, traversedPaths: [...traversedPaths, full] };
+    return { path: full, exists: true, isFolder: stats.isDirectory(), traversedPaths: [...traversedPaths, full] };
   }
 
   async openFile(path: string): Promise<OpenedFile> {

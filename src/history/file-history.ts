@@ -78,12 +78,12 @@ export class FolderHistory implements FileHistory {
   }
 
   async restore(request: RestoreRequest): Promise<UndoneFile[]> {
-    const { sessionId, projectDir, target: behind, expected = [], dryRun, force } = request;
+    const { sessionId, projectDir, target, expected = [], dryRun, force } = request;
     const sessionFiles = this.#openSession(sessionId);
     const story = await sessionFiles.readJournal();
     let isOpen = false;
     const plan = planRestore(story, (line) => {
-      isOpen ||= "seq" in behind ? line.seq > behind.seq : line.undo === behind.undo;
+      isOpen ||= "seq" in target ? line.seq > target.seq : line.undo === target.undo;
       return isOpen;
     });
     const { allowPaths = [], deniedPaths = [], ...rules } = this.#options;
@@ -91,7 +91,7 @@ export class FolderHistory implements FileHistory {
     const guard = await guardForChange({ ...rules, allowPaths, deniedPaths }, { projectDir, folders });
     const files: UndoneFile[] = findUnrecordedChanges(story, plan, expected);
     const judged: RestoreCheck[] = [];
-    if ("seq" in behind && behind.seq < story.forgot)
+    if ("seq" in target && target.seq < story.forgot)
       files.push(...plan.map(({ path }) => ({ path, outcome: "lost", why: HISTORY_TOO_SHORT }) as const));
     else {
       const isKept = async (hash: string): Promise<boolean> => (await sessionFiles.content(hash, story)) !== undefined;
@@ -128,9 +128,9 @@ export class FolderHistory implements FileHistory {
     const paths = new Set(todo.map(({ file }) => file.path));
     const steps = await Promise.all(
       todo.map(async ({ plannedPath, current }): Promise<PathChange> => {
-        const { path, targetState: want } = plannedPath;
+        const { path, targetState } = plannedPath;
         const made = current.kind === "none" ? await countMissingFolders(guard, path, paths) : 0;
-        return { path, before: current, after: want, made, ...(!plannedPath.isReported && { isWay: true }) };
+        return { path, before: current, after: targetState, made, ...(!plannedPath.isReported && { isWay: true }) };
       }),
     );
     const refuse = (path: string, why: string): never => {
@@ -275,7 +275,7 @@ function unfinishedUndos({ changes, done }: JournalContents): ChangeLine[] {
 
 /** Paths that the plan removes, plus temporary files of interrupted undos. */
 function findPathsToRemove(plan: readonly PlannedPath[], story: JournalContents): PathToRemove {
-  const goes = plan.filter(({ targetState: want }) => want.kind === "none");
+  const goes = plan.filter(({ targetState }) => targetState.kind === "none");
   const paths = (isWay: boolean) =>
     goes.flatMap((plannedPath) => (plannedPath.isParentFolder === isWay ? [plannedPath.path] : []));
   const halves = unfinishedUndos(story).flatMap(({ change, steps }) =>

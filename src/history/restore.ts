@@ -59,7 +59,7 @@ export async function checkPath(
   plannedPath: PlannedPath,
   { guard, goes, blocked, isKept, force }: CheckOptions,
 ): Promise<RestoreCheck | undefined> {
-  const { path, targetState: want, expectedStates, isMixed, isRemade, isParentFolder: isWay } = plannedPath;
+  const { path, targetState, expectedStates, isMixed, isRemade, isParentFolder } = plannedPath;
   let current: StoredFileState = NO_FILE;
   let mark = "";
   const as = (outcome: UndoneFile["outcome"], why = ""): RestoreCheck => {
@@ -72,20 +72,21 @@ export async function checkPath(
     current = toStoredState(seen.state);
     mark = seen.mark;
     // A path that is no longer a folder belongs to another program.
-    if (isWay && current.kind !== "folder") return undefined;
-    if (isSame(current, want) && !(isRemade && modeOf(current) !== modeOf(want))) return undefined;
-    if (want.kind === "file" && (want.hash === "" || !(await isKept(want.hash)))) return as("lost", LOST);
+    if (isParentFolder && current.kind !== "folder") return undefined;
+    if (isSame(current, targetState) && !(isRemade && modeOf(current) !== modeOf(targetState))) return undefined;
+    if (targetState.kind === "file" && (targetState.hash === "" || !(await isKept(targetState.hash))))
+      return as("lost", LOST);
     // Refused even with `force`, because the current content would be lost.
     if (current.kind === "file" && current.hash === "") return as("conflict", TOO_LARGE);
-    if (current.kind === "folder" && want.kind !== "folder" && (await hasOtherEntries(guard, path, goes)))
-      return isWay ? undefined : as("conflict", FULL);
+    if (current.kind === "folder" && targetState.kind !== "folder" && (await hasOtherEntries(guard, path, goes)))
+      return isParentFolder ? undefined : as("conflict", FULL);
     if (!force && !expectedStates.some((state) => isSame(state, current))) return as("conflict", CHANGED);
     if (!force && isMixed) return as("conflict", MIXED);
     if (seen.refusal) return as("failed", seen.refusal);
   } catch (error) {
-    return isWay ? undefined : as("failed", reasonOf(error));
+    return isParentFolder ? undefined : as("failed", reasonOf(error));
   }
-  return as(want.kind === "none" ? "removed" : current.kind === "none" ? "made" : "restored");
+  return as(targetState.kind === "none" ? "removed" : current.kind === "none" ? "made" : "restored");
 }
 
 /** Finds planned paths that are the parent of other planned paths and are no folders now. */

@@ -320,7 +320,7 @@ class NodeHttpHost implements HttpHost {
    */
   #redirectToHome(request: IncomingMessage, response: ServerResponse, gate: HttpGate): boolean {
     if (pathOf(request) !== "/" || !ACCEPTS_PAGES.test(request.headers.accept ?? "")) return false;
-    const mount = this.#mounts.find(({ homePath: front }) => front);
+    const mount = this.#mounts.find(({ homePath }) => homePath);
     if (!mount?.homePath || !/^(GET|HEAD)$/.test(request.method ?? "") || this.#refusal(request, mount, gate, false))
       return false;
     const headers = { "Cache-Control": "no-store", "Content-Length": 0, Location: mount.homePath, Vary: "Accept" };

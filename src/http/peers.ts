@@ -47,8 +47,8 @@ export class Peers {
     }
     // Root's processes are not visible, and root does not need gantry.
     if (owner.uid !== process.getuid?.() && owner.uid !== process.geteuid?.()) return "outside";
-    const { findOrigin: originOf } = await import("./socket-process.js");
-    const origin = await originOf(owner.inode);
+    const { findOrigin } = await import("./socket-process.js");
+    const origin = await findOrigin(owner.inode);
     if (origin === "command")
       this.#warn("refused a request of a command, an MCP server or a background process of gantry");
     if (origin !== "unseen") return origin;

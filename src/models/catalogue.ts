@@ -109,13 +109,17 @@ export class Catalogue {
 
   /** Models of a provider, configured models first. */
   modelsOf(provider: ModelProvider): readonly Model[] {
-    const { models, isReceived: heard } = this.#listingOf(provider);
+    const { models, isReceived } = this.#listingOf(provider);
     const listed = new Map(models.map((model) => [model.id, model]));
     const configuredModels = provider.configuredModels.map((model) => {
       const listedModel = listed.get(model.id);
       listed.delete(model.id);
       // A list received in this process contains the configuration. A cached list may be older than the configuration.
-      return listedModel === undefined ? model : heard ? { ...model, ...listedModel } : { ...listedModel, ...model };
+      return listedModel === undefined
+        ? model
+        : isReceived
+          ? { ...model, ...listedModel }
+          : { ...listedModel, ...model };
     });
     const { named } = this.#options;
     if (
@@ -152,8 +156,8 @@ export class Catalogue {
    * Whether the provider was asked and a retry cannot help: it sent its list, rejected the request, or is unreachable.
    */
   isHopeless(provider: ModelProvider): boolean {
-    const { pendingRequest: asking, endedAt, failure } = this.#listingOf(provider);
-    return asking === undefined && endedAt !== -Infinity && !isTemporary(failure);
+    const { pendingRequest, endedAt, failure } = this.#listingOf(provider);
+    return pendingRequest === undefined && endedAt !== -Infinity && !isTemporary(failure);
   }
 
   /** Whether every provider in this process has sent its list or an error. */
@@ -164,8 +168,8 @@ export class Catalogue {
   /** Waits for the running request, or makes the first one. Rejects only with the signal's reason. */
   async ensureListed(provider: ModelProvider, signal: AbortSignal): Promise<void> {
     await this.load();
-    const { pendingRequest: asking, endedAt } = this.#listingOf(provider);
-    const waiting = endedAt === -Infinity ? this.requestList(provider) : asking;
+    const { pendingRequest, endedAt } = this.#listingOf(provider);
+    const waiting = endedAt === -Infinity ? this.requestList(provider) : pendingRequest;
     if (waiting !== undefined) await abortable(waiting, signal);
   }
 
@@ -213,9 +217,9 @@ export class Catalogue {
   /** Why no model is available yet, for each provider. */
   describeFailures(): string {
     return [...this.#listings.values()]
-      .flatMap(({ provider: { name }, failure, pendingRequest: asking, models }) => {
+      .flatMap(({ provider: { name }, failure, pendingRequest, models }) => {
         if (failure !== undefined) return [describeFailure(name, failure)];
-        if (asking !== undefined) return [`${name}: no answer yet`];
+        if (pendingRequest !== undefined) return [`${name}: no answer yet`];
         return models.length === 0 ? [`${name}: no models`] : [];
       })
       .join("; ");
@@ -224,7 +228,7 @@ export class Catalogue {
   /** Aborts running requests and waits for them. */
   async close(): Promise<void> {
     this.#closing.abort(new Error("closed"));
-    for (const { pendingRequest: asking } of this.#listings.values()) await asking;
+    for (const { pendingRequest } of this.#listings.values()) await pendingRequest;
     await this.#saving;
   }
 
@@ -232,8 +236,8 @@ export class Catalogue {
     return this.#listings.get(provider.name) ?? new Listing(provider);
   }
 
-  #isOld({ pendingRequest: asking, endedAt, failure }: Listing): boolean {
-    if (asking !== undefined || endedAt === -Infinity) return false;
+  #isOld({ pendingRequest, endedAt, failure }: Listing): boolean {
+    if (pendingRequest !== undefined || endedAt === -Infinity) return false;
     const age = monotonicMs() - endedAt;
     const { refreshMs } = this.#options;
     return failure === undefined ? refreshMs > 0 && age > refreshMs : age > RETRY_MS;
@@ -295,7 +299,7 @@ export class Catalogue {
   /** Saves run one after another, so that the newest is saved last. */
   #save(): Promise<void> {
     const savedListings = [...this.#listings].filter(
-      ([, { isReceived: heard, isFallback: assumed, models }]) => heard || (models.length > 0 && !assumed),
+      ([, { isReceived, isFallback, models }]) => isReceived || (models.length > 0 && !isFallback),
     );
     const models = Object.fromEntries(savedListings.map(([name, listing]) => [name, listing.models]));
     return (this.#saving = this.#saving.then(() => this.#options.cache.save(models)));

@@ -259,7 +259,7 @@ export class Models {
   async #first(provider: ModelProvider, signal: AbortSignal): Promise<ChosenModel | undefined> {
     if (this.#catalogue.modelsOf(provider).length === 0) await this.#catalogue.ensureListed(provider, signal);
     // Fallback models are used only by name, or if there are no others.
-    const model = this.#catalogue.modelsOf(provider).find(({ isAssumed: assumed }) => assumed !== true);
+    const model = this.#catalogue.modelsOf(provider).find(({ isAssumed }) => isAssumed !== true);
     return model && { provider, model };
   }
 

@@ -98,15 +98,15 @@ export class Background implements BackgroundWork {
     const { detached: detachedRoot } = this.#paths;
     if (detachedRoot === undefined || process.platform !== "linux")
       throw new ToolError("no command can outlive gantry here. Start it with background alone.");
-    const [{ startDetached: startKept }, { removeOldDetached: sweepKept }, program] = await Promise.all([
+    const [{ startDetached }, { removeOldDetached }, program] = await Promise.all([
       import("./supervisor.js"),
       import("./detached-job.js"),
       start.program(),
     ]);
     const { id, command } = options;
-    if (!this.#hasSwept) sweepKept(detachedRoot);
+    if (!this.#hasSwept) removeOldDetached(detachedRoot);
     this.#hasSwept = true;
-    await startKept(sessionFolder(detachedRoot, sessionId), { id, command, program }).catch((error: unknown) => {
+    await startDetached(sessionFolder(detachedRoot, sessionId), { id, command, program }).catch((error: unknown) => {
       throw new ToolError(`the command could not be started: ${(error as Error).message}.`, { cause: error });
     });
     this.#tidies.set(id, options.cleanUp);
@@ -120,13 +120,13 @@ export class Background implements BackgroundWork {
     const jobs = this.#jobs.get(sessionId) ?? new Map<string, BackgroundJob>();
     const folder = this.#paths.detached === undefined ? undefined : sessionFolder(this.#paths.detached, sessionId);
     if (folder === undefined || !existsSync(folder)) return jobs;
-    const [{ readDetachedRecords: keptIn }, { DetachedJob: KeptJob }] = await Promise.all([
+    const [{ readDetachedRecords }, { DetachedJob }] = await Promise.all([
       import("./supervisor.js"),
       import("./detached-job.js"),
     ]);
-    for (const record of keptIn(folder))
+    for (const record of readDetachedRecords(folder))
       if (!jobs.has(record.id))
-        jobs.set(record.id, new KeptJob(record, join(folder, record.id), this.#redactor, this.#clean));
+        jobs.set(record.id, new DetachedJob(record, join(folder, record.id), this.#redactor, this.#clean));
     if (jobs.size > 0) this.#jobs.set(sessionId, jobs);
     return jobs;
   }

@@ -92,13 +92,13 @@ export class Child {
     child: ChildProcess,
     group: ProcessGroup,
     ended: EndPromises,
-    { isSandbox: sandbox = false, isLeaf = false }: Program,
+    { isSandbox = false, isLeaf = false }: Program,
     mark: string,
   ) {
     this.#process = child;
     this.#group = group;
     this.#ended = ended;
-    this.#sandbox = sandbox;
+    this.#sandbox = isSandbox;
     this.#isLeaf = isLeaf;
     this.#mark = mark;
     trackGroup(group);
@@ -107,7 +107,7 @@ export class Child {
     this.#stream<Readable>(NAMESPACE_FD)?.on("data", (chunk: Buffer) =>
       group.readNamespaceInfo(chunk.toString("latin1")),
     );
-    if (sandbox)
+    if (isSandbox)
       child.stderr?.on("data", (chunk: Buffer) => {
         if (this.#sandboxErrors.length < MAX_FAULT_CHARACTERS) this.#sandboxErrors += chunk.toString();
       });
@@ -117,16 +117,16 @@ export class Child {
 
   /** Starts a program. Rejects with the system's error if it cannot start. */
   static async start(program: Program): Promise<Child> {
-    const { file, args, cwd, env, isSandbox: sandbox = false, hasInput: input = false } = program;
+    const { file, args, cwd, env, isSandbox = false, hasInput = false } = program;
     const { spawn } = await import("node:child_process");
     const mark = newId();
     // Sandboxed processes end with this process automatically and need no reaper.
-    if (!sandbox) await register(mark);
-    const child = spawn(file, sandbox ? ["--args", String(SWITCHES_FD), "--", ...args] : args, {
+    if (!isSandbox) await register(mark);
+    const child = spawn(file, isSandbox ? ["--args", String(SWITCHES_FD), "--", ...args] : args, {
       cwd,
       env: { ...env, [MARK]: mark },
       detached: true,
-      stdio: [input ? "pipe" : "ignore", "pipe", "pipe", ...(sandbox ? (["pipe", "pipe"] as const) : [])],
+      stdio: [hasInput ? "pipe" : "ignore", "pipe", "pipe", ...(isSandbox ? (["pipe", "pipe"] as const) : [])],
     });
     const ended = waitFor(child);
     if (child.pid === undefined) {
@@ -206,9 +206,15 @@ export class Child {
       // event of an ended process is late; the exit code is known only after it.
       await settlesWithin(this.#ended.exit, EXIT_EVENT_WAIT_MS);
       if (onOutput) await settlesWithin(this.#ended.closed, DRAIN_MS);
-      const { exitCode: code, signalCode } = this.#process;
-      const sandboxFault = code === 0 ? undefined : /^bwrap: (.*)/m.exec(this.#sandboxErrors)?.[1];
-      return { code, signal: signalCode, reason: why, hadLeftovers: leftBehind && why === "exit", sandboxFault };
+      const { exitCode, signalCode } = this.#process;
+      const sandboxFault = exitCode === 0 ? undefined : /^bwrap: (.*)/m.exec(this.#sandboxErrors)?.[1];
+      return {
+        code: exitCode,
+        signal: signalCode,
+        reason: why,
+        hadLeftovers: leftBehind && why === "exit",
+        sandboxFault,
+      };
     } finally {
       time.clear();
       this.#dismiss(onOutput === undefined);

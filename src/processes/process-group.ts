@@ -44,10 +44,10 @@ export class ProcessGroup {
    */
   namespaceEnded(): boolean | undefined {
     if (this.#firstProcess === undefined) return undefined;
-    const { pid, startTicks: started } = this.#firstProcess;
+    const { pid, startTicks } = this.#firstProcess;
     const now = readProcessStat(pid);
     if (now === undefined) return !exists(pid);
-    return now.isDead || now.startTicks !== started || (now.isExiting && isChildless(pid));
+    return now.isDead || now.startTicks !== startTicks || (now.isExiting && isChildless(pid));
   }
 
   /**

@@ -44,8 +44,8 @@ export async function topOfTree(folder: string, denied: readonly string[], ms: n
 function formatTree(entries: readonly WalkEntry[]): string {
   const files: string[] = [];
   const folders = new Map<string, string[]>();
-  for (const { relativePath: way, kind } of entries) {
-    const [first = "", second] = way.split("/");
+  for (const { relativePath, kind } of entries) {
+    const [first = "", second] = relativePath.split("/");
     const end = kind === "folder" ? "/" : "";
     if (second !== undefined) folders.get(first)?.push(shortName(second) + end);
     else if (kind === "folder") folders.set(first, []);

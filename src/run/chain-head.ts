@@ -52,27 +52,18 @@ export async function messagesOf(
  * follow-up the newest again.
  */
 export function sessionToContinue({ original, newest }: LeaseHead): Session {
-  const {
-    title,
-    hasFinalTitle: titled,
-    provider,
-    model,
-    reasoningEffort,
-    mode,
-    permissionGrants: leave,
-    rewinds: cuts,
-    projectDir,
-  } = original;
+  const { title, hasFinalTitle, provider, model, reasoningEffort, mode, permissionGrants, rewinds, projectDir } =
+    original;
   return {
     ...newest,
     title,
-    hasFinalTitle: titled,
+    hasFinalTitle: hasFinalTitle,
     provider,
     model,
     reasoningEffort,
     mode,
-    permissionGrants: leave,
-    rewinds: cuts,
+    permissionGrants: permissionGrants,
+    rewinds: rewinds,
     projectDir,
   };
 }

@@ -36,9 +36,9 @@ export class LocalRuns {
 
   /** Starts a run and resolves when it is active. Rejects like `Agent.run`. */
   async start(input: RunInput, ticket: QueueTicket, spawned: Spawned | undefined): Promise<Run> {
-    const { services: parts, watchProcesses: heed, freeKey } = this.#options;
-    await parts.tools.load();
-    void heed();
+    const { services, watchProcesses, freeKey } = this.#options;
+    await services.tools.load();
+    void watchProcesses();
     const run = await this.#startOrQueue(input, ticket, spawned).catch(async (error: unknown) => {
       // The key of a run that died, or that ended more than a day ago, can be reused.
       if (!hasCode(error, "run_key_taken") || !(await freeKey(error.key))) throw error;
@@ -52,8 +52,8 @@ export class LocalRuns {
       if (this.of(sessionId) === running) this.#running.delete(sessionId);
       this.#queue?.poll(sessionId);
     });
-    void parts.tasks.add(running.ended.then(() => this.#runLateInstructions(run, input)));
-    void parts.tasks.add(result);
+    void services.tasks.add(running.ended.then(() => this.#runLateInstructions(run, input)));
+    void services.tasks.add(result);
     const active = new ActiveRun(run, result);
     // Meanwhile the run already prepares its first model request.
     await run.recorder.onDisk;
@@ -91,18 +91,18 @@ export class LocalRuns {
 
   /** Starts a run that holds its session's lease. Queues it first if the input allows that and the session is busy. */
   async #startOrQueue(input: RunInput, ticket: QueueTicket, spawned?: Spawned): Promise<RunContext> {
-    const { services: parts, isRefusing } = this.#options;
+    const { services, isRefusing } = this.#options;
     const isQueued = input.queue === true && input.sessionId !== undefined;
     try {
       // Without a free slot the run is queued too.
-      if (!isQueued || !parts.limiter.full) return await startRun(parts, input, undefined, spawned);
+      if (!isQueued || !services.limiter.full) return await startRun(services, input, undefined, spawned);
     } catch (error) {
       if (!isQueued || !hasCode(error, "session_busy")) throw error;
     }
     const { RunQueue } = await import("./queue/queue.js");
-    this.#queue ??= new RunQueue<RunContext>(parts);
+    this.#queue ??= new RunQueue<RunContext>(services);
     if (isRefusing()) throw new ShuttingDownError();
-    return this.#queue.wait(input, ticket, (turn) => startRun(parts, input, turn));
+    return this.#queue.wait(input, ticket, (turn) => startRun(services, input, turn));
   }
 
   /** Starts a run for instructions that arrived too late, after the queued runs. Never rejects. */

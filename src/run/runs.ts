@@ -225,7 +225,7 @@ export class Runs {
    */
   async list(query: { [Key in keyof RunQuery]?: RunQuery[Key] | undefined } = {}): Promise<RunRecord[]> {
     checkQuery(query);
-    const { id, sessionId, states, idempotencyKey: key, limit = PAGE_SIZE } = query;
+    const { id, sessionId, states, idempotencyKey, limit = PAGE_SIZE } = query;
     const store = await this.#store();
     // The store does not know which runs are dead, so open runs are read too.
     const stored = states?.includes("interrupted")
@@ -236,7 +236,7 @@ export class Runs {
       ...(id === undefined ? {} : { id }),
       ...(sessionId === undefined ? {} : { sessionId: (await requireSession(store, sessionId)).id }),
       ...(stored === undefined ? {} : { states: stored }),
-      ...(key === undefined ? {} : { idempotencyKey: key }),
+      ...(idempotencyKey === undefined ? {} : { idempotencyKey: idempotencyKey }),
     };
     const runs: RunRecord[] = [];
     for (let { before } = query; ;) {
@@ -255,10 +255,10 @@ export class Runs {
 function checkQuery(query: Parameters<Runs["list"]>[0] & object): void {
   for (const key of Object.keys(query))
     if (!Object.hasOwn(QUERY_FIELDS, key)) throw new InputError(key, `one of ${Object.keys(QUERY_FIELDS).join(", ")}`);
-  const { id = "", sessionId = "", states = [], idempotencyKey: key = "", limit = PAGE_SIZE, before } = query;
+  const { id = "", sessionId = "", states = [], idempotencyKey = "", limit = PAGE_SIZE, before } = query;
   if (typeof id !== "string") throw new InputError("id", "a string");
   if (typeof sessionId !== "string") throw new InputError("sessionId", "a string");
-  if (typeof key !== "string") throw new InputError("idempotencyKey", "a string");
+  if (typeof idempotencyKey !== "string") throw new InputError("idempotencyKey", "a string");
   if (!Array.isArray(states)) throw new InputError("states", "a list of states");
   for (const state of states) oneOf("states", STATES, state);
   if (!Number.isSafeInteger(limit) || limit < 0) throw new InputError("limit", "a whole number, at least 0");

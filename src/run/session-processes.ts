@@ -59,7 +59,7 @@ export class SessionProcesses {
 
   /** Also ends processes when another process deletes their session. */
   async #watchDeletion(sessionId: string): Promise<void> {
-    const isNeeded = (await this.list(sessionId)).some(({ state, detached: keep }) => state === "running" && !keep);
+    const isNeeded = (await this.list(sessionId)).some(({ state, detached }) => state === "running" && !detached);
     if (!isNeeded && !this.#deletionWatcher) return;
     this.#deletionWatcher ??= Promise.all([import("./deleted-elsewhere.js"), this.#store()]).then(
       ([{ DeletedElsewhere }, store]) => new DeletedElsewhere(store, (id) => void this.#tasks.add(this.#end([id]))),

@@ -129,7 +129,7 @@ async function begin(
     const before = head && !cachedConversation ? await messagesOf(store, head, headRequest, lease.previous) : [];
     const conversation = cachedConversation ?? new Conversation(session, before);
     conversation.session = session;
-    const { idempotencyKey: key = "", fingerprint = "" } = input;
+    const { idempotencyKey = "", fingerprint = "" } = input;
     const after = conversation.lastSeq;
     const record = startedRecord({
       id,
@@ -137,7 +137,7 @@ async function begin(
       provider: set.provider,
       model: set.model,
       after,
-      idempotencyKey: key,
+      idempotencyKey: idempotencyKey,
       fingerprint,
     });
     const list = withServers(input.tools === undefined ? agent.tools.list : toolList(input.tools), agent, input);
@@ -164,13 +164,7 @@ async function begin(
       leaveTail();
     };
     const state = await agent.toolStates.of(conversation, store, cachedConversation !== undefined);
-    const { environment: surroundings, newState: news } = await loadEnvironment(
-      agent.project,
-      projectDir,
-      isOnFiles,
-      state,
-      looking,
-    );
+    const { environment, newState } = await loadEnvironment(agent.project, projectDir, isOnFiles, state, looking);
     const instructions = await words;
     // Without a tool that reads skills, the prompt lists none.
     const visibleInstructions = tools.some(({ needsSkills }) => needsSkills)
@@ -212,7 +206,7 @@ async function begin(
         model: chosen.model,
         tools: offered,
         projectDir,
-        environment: surroundings,
+        environment: environment,
         instructions: visibleInstructions,
         extra: withFolders(extraPrompt, input.folders),
         use: agent.prompt.use,
@@ -253,7 +247,7 @@ async function begin(
         releaseTail();
       },
     };
-    const prompt = withState(promptOf(expandedInput), news);
+    const prompt = withState(promptOf(expandedInput), newState);
     // A cached conversation has no dangling calls.
     const dangling = cachedConversation ? [] : danglingCalls(conversation.messages);
     await (head

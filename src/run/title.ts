@@ -20,9 +20,9 @@ At most ${MAX_TITLE_CHARACTERS} characters, in the language of the message. No q
  */
 export function generateTitle(run: RunContext): void {
   const { sessionId, conversation, store, bus, logger } = run;
-  const { closing, sessionsBeingTitled: naming, tasks } = run.agent;
+  const { closing, sessionsBeingTitled, tasks } = run.agent;
   const { session } = conversation;
-  if (session.hasFinalTitle || naming.has(sessionId)) return;
+  if (session.hasFinalTitle || sessionsBeingTitled.has(sessionId)) return;
   const first = conversation.messages.find((message) => message.role === "user");
   const message = first ? typedText(first) : "";
   if (message.trim() === "") return;
@@ -47,11 +47,11 @@ export function generateTitle(run: RunContext): void {
       if (hasCode(error, "budget")) logger.debug("no title was generated", { session: sessionId, error: why });
       else if (!closing.aborted) logger.warn("no title was generated", { session: sessionId, error: why });
     } finally {
-      naming.delete(sessionId);
+      sessionsBeingTitled.delete(sessionId);
     }
   };
   // After a failure the next run tries again.
-  naming.add(sessionId);
+  sessionsBeingTitled.add(sessionId);
   void tasks.add(work());
 }
 

@@ -121,9 +121,9 @@ export class ConfigMcpServerFactory implements McpServerFactory {
 
   source(server: McpServer): ToolSource {
     checkServer("", server);
-    const { programRejection: why } = this.#options;
-    if ("command" in server && why !== undefined)
-      throw new InputError("command", `a server with a url, because ${why}`);
+    const { programRejection } = this.#options;
+    if ("command" in server && programRejection !== undefined)
+      throw new InputError("command", `a server with a url, because ${programRejection}`);
     const id = JSON.stringify(server);
     const source = this.#clientSources.get(id) ?? this.#sourceOf(server, {});
     this.#clientSources.delete(id);

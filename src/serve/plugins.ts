@@ -107,8 +107,8 @@ function message(error: unknown): string {
 /** Reports a failed start to the ACP client on standard input and output. Never rejects. */
 export async function refuseOverStdio(why: string): Promise<void> {
   try {
-    const { refuseFirstRequest: refuseFirst } = await import("../../adapters/acp-stdio/refuse-first.js");
-    await refuseFirst(why, process.stdin, process.stdout);
+    const { refuseFirstRequest } = await import("../../adapters/acp-stdio/refuse-first.js");
+    await refuseFirstRequest(why, process.stdin, process.stdout);
   } catch {
     // The error is also on standard error.
   }

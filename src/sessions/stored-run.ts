@@ -9,8 +9,8 @@ export function isOpen({ state }: RunRecord): boolean {
 }
 
 /** Whether a live process waits in the queue with the run. */
-export function isQueued({ state, queueLease: line }: RunRecord): boolean {
-  return state === "queued" && line !== null && line.expiresAt > now() && !isDead(line.holder);
+export function isQueued({ state, queueLease }: RunRecord): boolean {
+  return state === "queued" && queueLease !== null && queueLease.expiresAt > now() && !isDead(queueLease.holder);
 }
 
 /** The run with its effective state: `interrupted` if it is stored as active but no live process continues it. */

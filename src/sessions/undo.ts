@@ -61,18 +61,18 @@ export async function undo(held: UndoContext, options: UndoOptions): Promise<Und
   const last = await history?.lastUndo(session.chain.root);
   const open = last?.isOpen === true && last.seq === seq ? last : undefined;
   const messages = await store.messages(session.id, { scope: "chain" });
-  const { afterSeq: point, lastMessageId: to } =
+  const { afterSeq, lastMessageId } =
     open && options.to === undefined ? open : await resolveTarget(store, session, messages, options.to);
-  const isEnd = (messages.at(-1)?.id ?? "") === to;
+  const isEnd = (messages.at(-1)?.id ?? "") === lastMessageId;
   // The interrupted undo is complete except for its mark.
   const aside = open && isEnd ? snapshots.find(({ id }) => id === open.snapshotId) : undefined;
   const isRevert = !filesOnly && !isEnd;
   const snapshotId = isRevert ? newId() : (aside?.id ?? "");
-  const mark: UndoMark = { id: open?.id ?? newId(), snapshotId, seq, afterSeq: point, lastMessageId: to };
-  const expected = reportedChanges(messages, point);
+  const mark: UndoMark = { id: open?.id ?? newId(), snapshotId, seq, afterSeq: afterSeq, lastMessageId: lastMessageId };
+  const expected = reportedChanges(messages, afterSeq);
   const request = {
     ...sessionFolder(session),
-    target: { seq: point },
+    target: { seq: afterSeq },
     undo: mark.id,
     mark: mark,
     expected,
@@ -85,10 +85,10 @@ export async function undo(held: UndoContext, options: UndoOptions): Promise<Und
   const usedHistory = parentSessionId !== undefined && expected.length > 0 ? undefined : history;
   const why = parentSessionId === undefined ? "file history is disabled" : `undo it with session ${parentSessionId}`;
   const files = messagesOnly ? [] : ((await usedHistory?.restore(request)) ?? lostFiles(expected, why, request));
-  if (dryRun) return { files, snapshot: null, to };
-  const snapshot = isRevert ? await revert(store, fence, session.id, to, snapshotId) : (aside ?? null);
+  if (dryRun) return { files, snapshot: null, to: lastMessageId };
+  const snapshot = isRevert ? await revert(store, fence, session.id, lastMessageId, snapshotId) : (aside ?? null);
   if (snapshot || files.length > 0 || open) await history?.mark(session.chain.root, mark);
-  return { files, snapshot, to };
+  return { files, snapshot, to: lastMessageId };
 }
 
 /** Reverts the last undo, also an interrupted one. Rejects like `undo`. */
@@ -99,8 +99,8 @@ export async function redo(held: UndoContext, { dryRun = false, force = false }:
   const last = await history?.lastUndo(session.chain.root);
   // A redo would hide messages added since.
   if (!last || last.seq !== seq) throw new NothingToUndoError("there is no undo to revert");
-  const { id, snapshotId, afterSeq: point, lastMessageId: to } = last;
-  const mark: UndoMark = { id, snapshotId, seq, afterSeq: point, lastMessageId: to };
+  const { id, snapshotId, afterSeq, lastMessageId } = last;
+  const mark: UndoMark = { id, snapshotId, seq, afterSeq: afterSeq, lastMessageId: lastMessageId };
   const request = { ...sessionFolder(session), target: { undo: id }, undo: newId(), mark: mark, seq, dryRun, force };
   const files = (await history?.restore(request)) ?? [];
   if (!dryRun) {
@@ -162,7 +162,7 @@ async function resolveTarget(
   // A run whose messages a revert has hidden has nothing left to undo.
   const run = runs
     .map(({ run }) => run)
-    .find(({ queueLease: line, after }) => line === null && end !== undefined && after < end.seq);
+    .find(({ queueLease, after }) => queueLease === null && end !== undefined && after < end.seq);
   if (!run) throw new NothingToUndoError("there is no run to undo");
   return { afterSeq: run.after, lastMessageId: messages.findLast(({ seq }) => seq <= run.after)?.id ?? "" };
 }

@@ -79,7 +79,7 @@ const RULES: CheckRules<[strategy: CompactionStrategy, timeoutMs: number]> = {
     assert.ok(Array.isArray(result) && result.length > 0, "a list of messages");
     assert.ok(estimate(result) < estimate(messages), "smaller than before");
   },
-  "compact: a tool call and its result stay or go together": async (strategy) => {
+  "compact: a tool call and its result are kept or removed together": async (strategy) => {
     for (const turns of [2, 5, 30]) {
       const messages = conversation(turns);
       const result = await strategy.compact(inputOf(messages, { keepMessages: 3 }), NEVER);
@@ -101,7 +101,7 @@ const RULES: CheckRules<[strategy: CompactionStrategy, timeoutMs: number]> = {
       "in order",
     );
   },
-  "compact: the last message stays": async (strategy) => {
+  "compact: keeps the last message": async (strategy) => {
     const messages = conversation(30);
     const result = await strategy.compact(inputOf(messages), NEVER);
     assert.equal(idOf(result.at(-1)), messages.at(-1)?.id);

@@ -49,7 +49,7 @@ export function toolChecks(fixture: ToolFixture): Check[] {
 const KINDS = ["read", "edit", "delete", "search", "execute", "fetch", "think", "other"];
 
 const RULES: CheckRules<[ground: ToolTestbed, timeoutMs: number]> = {
-  "name: letters, digits, `_` and `-`, at most 64": async ({ tool }) =>
+  "name: letters, digits, `_` and `-`, at most 64 characters": async ({ tool }) =>
     assert.match(tool.name, /^[a-zA-Z0-9_-]{1,64}$/),
   "spec: a description, a kind, and whether it runs in parallel and needs permission": async ({ tool }) => {
     assert.ok(typeof tool.description === "string" && tool.description.trim() !== "", "description");
@@ -124,7 +124,7 @@ const RULES: CheckRules<[ground: ToolTestbed, timeoutMs: number]> = {
     });
     assert.deepEqual(touched, [], "describe touched the disk");
   },
-  "run: does the work; its output is text, with parts, diffs and places of the right shape": async (
+  "run: does the work; its output has text, and parts, diffs and locations of the right shape": async (
     { tool, input, projectDir, state },
     timeoutMs,
   ) => {
@@ -154,7 +154,10 @@ const RULES: CheckRules<[ground: ToolTestbed, timeoutMs: number]> = {
     setTimeout(() => abort.abort(new Error("stop")), slow === undefined ? 0 : 100);
     await work;
   },
-  "run: two concurrent calls, if the tool is parallel": async ({ tool, input, projectDir, state }, timeoutMs) => {
+  "run: supports two concurrent calls if the tool is parallel": async (
+    { tool, input, projectDir, state },
+    timeoutMs,
+  ) => {
     if (!tool.parallel) return;
     const shared = context(projectDir, { state });
     const calls = [1, 2].map(() => tool.run(tool.parse(structuredClone(input)), shared));

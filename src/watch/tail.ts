@@ -232,13 +232,13 @@ export class SessionTail {
   }
 
   /** The change for a reader at a position, from a message of a page. Cached for all readers at that position. */
-  changeFor(place: StreamPosition, message: Message, { changes: steps }: Page): PositionChange {
+  changeFor(place: StreamPosition, message: Message, { changes }: Page): PositionChange {
     const key = `${message.seq} ${place.key}`;
-    let step = steps.get(key);
+    let step = changes.get(key);
     if (!step) {
-      if (steps.size >= MAX_CACHED_CHANGES) steps.clear();
+      if (changes.size >= MAX_CACHED_CHANGES) changes.clear();
       step = place.eventsFor(message, this.isHeld && message.seq >= this.#cachedFromSeq);
-      steps.set(key, step);
+      changes.set(key, step);
     }
     return step;
   }
@@ -248,7 +248,7 @@ export class SessionTail {
    * the caller knows.
    */
   async from(seq: number, cuts: number): Promise<Page> {
-    const { pages, changes: steps } = this.#currentCache();
+    const { pages, changes } = this.#currentCache();
     // The lease is released shortly before the run reports it. Messages that another process has rewound since then are
     // still cached here.
     if (seq >= this.#cachedFromSeq && cuts === this.#cuts) {
@@ -256,7 +256,7 @@ export class SessionTail {
       return {
         messages: at < 0 ? [] : this.#messages.slice(at, at + PAGE_SIZE),
         hasMore: at >= 0 && at + PAGE_SIZE < this.#messages.length,
-        changes: steps,
+        changes: changes,
       };
     }
     // Query after the state, so that the page is never older than the rewinds in the state.
@@ -267,7 +267,7 @@ export class SessionTail {
     pages.set(seq, page);
     page.catch(() => pages.delete(seq));
     const messages = await page;
-    return { messages, hasMore: messages.length === PAGE_SIZE, changes: steps };
+    return { messages, hasMore: messages.length === PAGE_SIZE, changes: changes };
   }
 
   /** Resolves when a change after `version` exists and the minimum interval has passed, or when the signal aborts. */

@@ -26,17 +26,17 @@ export async function* watch(
   {
     after = "",
     lastSeen = "",
-    afterSeq: behind = 0,
+    afterSeq = 0,
     follow = true,
-    canAnswer: answers = false,
+    canAnswer = false,
     signal = new AbortController().signal,
   }: WatchOptions,
 ): AsyncGenerator<WatchEvent, void, undefined> {
   const { chain } = await requireSession(store, id);
   const cursor = after === "" ? lastSeen : after;
-  const isNew = cursor === "" && behind > 0;
+  const isNew = cursor === "" && afterSeq > 0;
   let start: WatchStart = isNew
-    ? await startAfterSeq(store, chain.root, behind)
+    ? await startAfterSeq(store, chain.root, afterSeq)
     : { cursor: parseCursor(chain.root, cursor) };
   // The cursor is ahead of the store, which may have lost its last writes in a power failure. The reader starts again.
   if (!isNew && !(await isStored(store, chain.root, start.cursor))) {
@@ -45,7 +45,7 @@ export async function* watch(
   }
   const { tail, leave } = live.open(chain.root, store);
   const unwatch = follow ? tail.addWatcher() : leave;
-  const unattend = answers ? tail.addResponder(answers) : leave;
+  const unattend = canAnswer ? tail.addResponder(canAnswer) : leave;
   // Also releases a reader that takes no further event without ending the stream.
   const untie = onAbort(signal, () => {
     unattend();
@@ -75,11 +75,11 @@ class Watch {
   /** Whether the first event contains the cursor. */
   readonly #sendsCursor: boolean;
 
-  constructor(tail: SessionTail, { cursor, voidAfter, sendsCursor: isTold = false }: WatchStart) {
+  constructor(tail: SessionTail, { cursor, voidAfter, sendsCursor = false }: WatchStart) {
     this.#tail = tail;
     this.#position = new StreamPosition(tail.rootId, cursor);
     this.#voidAfter = voidAfter;
-    this.#sendsCursor = isTold;
+    this.#sendsCursor = sendsCursor;
   }
 
   async *events(follow: boolean, signal: AbortSignal): AsyncGenerator<WatchEvent, void, undefined> {
@@ -123,12 +123,12 @@ class Watch {
         this.#sentState = state;
         yield this.#sendsCursor ? { ...state, cursor: this.#position.id } : state;
       }
-      const { rewinds: cuts } = state.state.session;
-      const cut = lowerSeq(this.#voidAfter, this.#position.voidAfter(cuts));
+      const { rewinds } = state.state.session;
+      const cut = lowerSeq(this.#voidAfter, this.#position.voidAfter(rewinds));
       const first = Math.max(1, Math.min(this.#position.cursor.seq, cut ?? Infinity));
-      const page = await this.#tail.from(first, cuts.length);
-      if (cut === undefined) this.#position = this.#position.withRewinds(cuts);
-      else yield* this.#sendChange(this.#position.rewind(cut, cuts, page.messages[0]));
+      const page = await this.#tail.from(first, rewinds.length);
+      if (cut === undefined) this.#position = this.#position.withRewinds(rewinds);
+      else yield* this.#sendChange(this.#position.rewind(cut, rewinds, page.messages[0]));
       this.#voidAfter = undefined;
       for (const message of page.messages) yield* this.#sendChange(this.#tail.changeFor(this.#position, message, page));
       hasMore = page.hasMore;
@@ -140,8 +140,8 @@ class Watch {
     for (const { callId, text } of this.#tail.progress(this.#progress)) yield { type: "tool_progress", callId, text };
   }
 
-  *#sendChange({ events, position: place }: PositionChange): Generator<WatchEvent, void, undefined> {
-    this.#position = place;
+  *#sendChange({ events, position }: PositionChange): Generator<WatchEvent, void, undefined> {
+    this.#position = position;
     yield* events;
   }
 }

@@ -93,13 +93,13 @@ export const wire: BuiltInWire = {
  * none.
  */
 function thinkingOf(
-  { model, effort, needsReasoning: thinks }: ModelRequest,
+  { model, effort, needsReasoning }: ModelRequest,
   settings: Settings,
   prompt: ModelCallOptions["prompt"],
   maxTokens = DEFAULT_ANSWER_TOKENS,
 ): Thinking {
   const claude = claudeThinking(model.id);
-  const avoidsThinking = thinks === false || maxTokens < MIN_THINKING_ANSWER_TOKENS;
+  const avoidsThinking = needsReasoning === false || maxTokens < MIN_THINKING_ANSWER_TOKENS;
   // Other models of this protocol think only on request, with a token budget like older Claude models.
   if (claude?.how !== "adaptive") {
     if (avoidsThinking || model.reasoning === false || (effort === "" && claude === undefined)) return {};

@@ -58,10 +58,10 @@ export const wire: BuiltInWire = {
 };
 
 /** Thinking options of a request; by default nearly every model chooses itself. */
-function thinkingOptions({ model: { id }, effort, needsReasoning: thinks }: ModelRequest) {
+function thinkingOptions({ model: { id }, effort, needsReasoning }: ModelRequest) {
   if (isGemini3(id)) return effort === "" ? {} : { thinkingLevel: levelOf(effort, id) };
   if (effort !== "") return { thinkingBudget: BUDGETS[effort] };
-  return /gemini-2\.5-flash-lite/.test(id) && thinks !== false ? { thinkingBudget: DYNAMIC } : {};
+  return /gemini-2\.5-flash-lite/.test(id) && needsReasoning !== false ? { thinkingBudget: DYNAMIC } : {};
 }
 
 function levelOf(effort: RequestedEffort, id: string): "minimal" | "low" | "medium" | "high" {

@@ -41,7 +41,7 @@ export const wire: BuiltInWire = {
 
   async options(asking, { tools, responseFormat }) {
     const { request, refused } = asking;
-    const { effort, model, cacheKey, needsReasoning: thinks } = request;
+    const { effort, model, cacheKey, needsReasoning } = request;
     const openai: Record<string, string | boolean> = { store: false };
     // Strict mode rejects schemas with optional properties.
     if (responseFormat !== undefined) openai.strictJsonSchema = false;
@@ -49,7 +49,8 @@ export const wire: BuiltInWire = {
     if (reasons(asking)) {
       if (model.reasoning === true) openai.forceReasoning = true;
       if (!refused.has("summary")) openai.reasoningSummary = "auto";
-      const requestedEffort = effort === "" && thinks !== false && needsEffortToThink(model.id) ? "medium" : effort;
+      const requestedEffort =
+        effort === "" && needsReasoning !== false && needsEffortToThink(model.id) ? "medium" : effort;
       if (requestedEffort !== "" && !refused.has("effort")) openai.reasoningEffort = requestedEffort;
     }
     const options: Partial<ModelCallOptions> = { providerOptions: { openai } };

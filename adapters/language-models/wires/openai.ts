@@ -115,11 +115,11 @@ function echoOf({ request: { model }, settings: { quirks }, refused }: WireReque
 }
 
 /** Thinking options of a request. */
-function thinkingOf({ model, effort, needsReasoning: thinks }: ModelRequest, form: string | undefined): Body {
+function thinkingOf({ model, effort, needsReasoning }: ModelRequest, form: string | undefined): Body {
   if (effort === "") {
     // On a router these models think only on request, and work best with thinking.
     const thinksOnRequest = claudeThinking(withoutHostNames(model.id)) !== undefined || needsEffortToThink(model.id);
-    return form === "reasoning" && thinksOnRequest && thinks !== false ? { reasoning: { enabled: true } } : {};
+    return form === "reasoning" && thinksOnRequest && needsReasoning !== false ? { reasoning: { enabled: true } } : {};
   }
   switch (form) {
     case "none":

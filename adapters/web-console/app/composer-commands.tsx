@@ -37,11 +37,11 @@ export class CommandSuggestions {
 
   /** Handles a key of the list and returns true, or false for other keys. `take` receives the new prompt text. */
   press({ key, shiftKey }: KeyboardEvent, take: (text: string) => void): boolean {
-    const { suggestions: proposed, chosen } = this;
-    const command = proposed[chosen];
+    const { suggestions, chosen } = this;
+    const command = suggestions[chosen];
     if (!command || shiftKey) return false;
     if (key === "ArrowDown" || key === "ArrowUp")
-      this.#at.value = (chosen + (key === "ArrowDown" ? 1 : proposed.length - 1)) % proposed.length;
+      this.#at.value = (chosen + (key === "ArrowDown" ? 1 : suggestions.length - 1)) % suggestions.length;
     else if (key === "Tab" || (key === "Enter" && this.#text.value !== `/${command.name}`)) take(`/${command.name} `);
     else return false;
     return true;
@@ -75,11 +75,11 @@ export function useCommands(
 
 /** The list of suggestions above the prompt. */
 export function ComposerCommands({ commands, take }: { commands: CommandSuggestions; take: (text: string) => void }) {
-  const { suggestions: proposed, chosen } = commands;
-  if (proposed.length === 0) return null;
+  const { suggestions, chosen } = commands;
+  if (suggestions.length === 0) return null;
   return (
     <ul class="composer-commands" role="listbox" aria-label="Commands" id="composer-commands">
-      {proposed.map(({ name, description, hint, origin }, at) => (
+      {suggestions.map(({ name, description, hint, origin }, at) => (
         <li
           key={name}
           class="composer-command"

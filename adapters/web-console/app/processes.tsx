@@ -8,12 +8,12 @@ export function Processes({ session }: { session: WatchedSession }) {
   if (processes.length === 0) return null;
   return (
     <ul class="processes" aria-label="In the background">
-      {processes.map(({ id, command, detached: keep }) => (
+      {processes.map(({ id, command, detached }) => (
         <li key={id} class="process" title={command}>
           <Icon name="terminal" />
           <code class="process-id">{id}</code>
           <code class="clipped">{command}</code>
-          {keep && (
+          {detached && (
             <span class="process-keep" title="Continues after gantry exits">
               kept
             </span>

@@ -75,16 +75,16 @@ export class RunBudget implements Allowance {
     // window.
     const room = Math.floor(((model.contextWindow ?? Infinity) - promptTokens) * 0.95);
     const usableTokens = Math.min(natural, room);
-    const { parentBudget: asker, signal, recorder } = this.#owner;
+    const { parentBudget, signal, recorder } = this.#owner;
     const runId = recorder.run.id;
     let most = this.#affordable(promptTokens, prices);
-    while (asker && signal && most < usableTokens && asker.#hasOtherReservations(runId)) {
-      await abortable(asker.#nextRelease(), signal);
+    while (parentBudget && signal && most < usableTokens && parentBudget.#hasOtherReservations(runId)) {
+      await abortable(parentBudget.#nextRelease(), signal);
       most = this.#affordable(promptTokens, prices);
     }
     if (most < MIN_ANSWER_TOKENS) throw new BudgetExceededError();
     // No await since the check, so that no other call can reserve the same amount.
-    if (asker) asker.#reserve(runId, maxCost(promptTokens, Math.min(most, usableTokens), prices));
+    if (parentBudget) parentBudget.#reserve(runId, maxCost(promptTokens, Math.min(most, usableTokens), prices));
     const isLess = most < usableTokens;
     const bounded = isLess && most <= tellable;
     return {
@@ -159,7 +159,7 @@ export class RunBudget implements Allowance {
 
   /** The remaining amount for a subagent, or for the run itself if `helper` is undefined. */
   #remaining(helper?: string): Amount {
-    const { parentBudget: asker, recorder } = this.#owner;
+    const { parentBudget, recorder } = this.#owner;
     const { run, sessionUsage } = recorder;
     const lent = this.#reservedExcept(helper);
     const remainingOf = (key: keyof Amount, ofRun: number, ofSession: number) => {
@@ -175,8 +175,8 @@ export class RunBudget implements Allowance {
       usd: remainingOf("usd", run.usage.cost, sessionUsage.cost),
       tokens: remainingOf("tokens", run.usage.totalTokens, sessionUsage.totalTokens),
     };
-    if (!asker) return runAmount;
-    const above = asker.#remaining(run.id);
+    if (!parentBudget) return runAmount;
+    const above = parentBudget.#remaining(run.id);
     return { usd: Math.min(runAmount.usd, above.usd), tokens: Math.min(runAmount.tokens, above.tokens) };
   }
 
@@ -197,26 +197,26 @@ export class RunBudget implements Allowance {
 
   /** Passes the reservations of nested subagents on to the parent budget. */
   #extendReservations(): void {
-    const { parentBudget: asker, recorder } = this.#owner;
-    if (!asker) return;
-    if (this.#reservations.size > 0) asker.#reserve(recorder.run.id, this.#reservedExcept(undefined));
-    else asker.releaseReservation(recorder.run.id);
+    const { parentBudget, recorder } = this.#owner;
+    if (!parentBudget) return;
+    if (this.#reservations.size > 0) parentBudget.#reserve(recorder.run.id, this.#reservedExcept(undefined));
+    else parentBudget.releaseReservation(recorder.run.id);
   }
 
   /** Whether a run other than this subagent holds a reservation. */
   #hasOtherReservations(helper: string): boolean {
-    const { parentBudget: asker, recorder } = this.#owner;
+    const { parentBudget, recorder } = this.#owner;
     return (
       [...this.#reservations.keys()].some((runId) => runId !== helper) ||
-      (asker !== undefined && asker.#hasOtherReservations(recorder.run.id))
+      (parentBudget !== undefined && parentBudget.#hasOtherReservations(recorder.run.id))
     );
   }
 
   /** Resolves when a reservation ends. */
   async #nextRelease(): Promise<void> {
-    const { parentBudget: asker } = this.#owner;
+    const { parentBudget } = this.#owner;
     const ownRelease = new Promise<void>((resolve) => this.#waiting.push(resolve));
-    await (asker ? Promise.race([ownRelease, asker.#nextRelease()]) : ownRelease);
+    await (parentBudget ? Promise.race([ownRelease, parentBudget.#nextRelease()]) : ownRelease);
   }
 
   get #hasCostLimit(): boolean {

@@ -110,7 +110,7 @@ export class Subagents {
   }
 
   /** Shows a subagent's progress until it ends and its usage is counted. Never rejects. */
-  async #follow(helper: Run, { usageTasks: counted }: Spawned): Promise<void> {
+  async #follow(helper: Run, { usageTasks }: Spawned): Promise<void> {
     for await (const event of helper) if (event.type === "tool_call") this.#progress.push(`${oneLine(event.title)}\n`);
     await helper.result.catch(() => undefined);
     this.#run.allowance?.releaseReservation(helper.id);
@@ -118,7 +118,7 @@ export class Subagents {
     // No other run will use the background work that the subagent left running.
     const works = new Set(this.#run.tools.flatMap(({ background }) => background ?? []));
     await Promise.allSettled([...works].map((work) => work.end(helper.sessionId)));
-    await counted.settled();
+    await usageTasks.settled();
   }
 
   /** Another process that deleted the parent's session may not have seen this one. No list would ever show it. */
@@ -134,25 +134,21 @@ export class Subagents {
 }
 
 /** Creates the session for a subagent's run. */
-export function newSubagentSession({ parentRun: asker, callId, title, mode }: Spawned, projectDir: string): Session {
-  const spawnedBy = { sessionId: asker.sessionId, runId: asker.id, callId };
+export function newSubagentSession({ parentRun, callId, title, mode }: Spawned, projectDir: string): Session {
+  const spawnedBy = { sessionId: parentRun.sessionId, runId: parentRun.id, callId };
   return { ...newSession({ title }, { projectDir, mode }), hasFinalTitle: true, spawnedBy };
 }
 
 /** Adds the usage of a subagent to its parent's run and session immediately. */
-export function addUsageToParent(
-  { parentRun: asker, usageTasks: counted }: Spawned,
-  runId: string,
-  usage: Usage,
-): void {
-  const { recorder, allowance, logger } = asker;
+export function addUsageToParent({ parentRun, usageTasks }: Spawned, runId: string, usage: Usage): void {
+  const { recorder, allowance, logger } = parentRun;
   const amount = allowance?.reserveFor(runId);
   const written = recorder.write({ sync: false, usage, set: { updatedAt: now() } }).then(
     () => undefined,
     // The error that prevents the write also ends the parent run.
     (error: unknown) => logger.debug("subagent usage was not stored in the parent run", { error }),
   );
-  void counted.add(written.finally(() => allowance?.releaseReservation(runId, amount)));
+  void usageTasks.add(written.finally(() => allowance?.releaseReservation(runId, amount)));
 }
 
 function titleOf({ message, title }: SpawnInput): string {

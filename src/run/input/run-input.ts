@@ -129,17 +129,17 @@ export function toolList(entries: readonly (Tool | ToolSource)[]): ToolList {
  * duplicate name.
  */
 export function withServers(
-  { tools, sources, persistentSources: lasting = [] }: ToolList,
+  { tools, sources, persistentSources = [] }: ToolList,
   { mcpServerFactory }: { mcpServerFactory: McpServerFactory | undefined },
-  { mcpServers: servers = [] }: Pick<RunInput, "mcpServers">,
+  { mcpServers = [] }: Pick<RunInput, "mcpServers">,
 ): ToolList {
-  if (servers.length === 0) return { tools, sources, persistentSources: lasting };
+  if (mcpServers.length === 0) return { tools, sources, persistentSources: persistentSources };
   if (!mcpServerFactory) throw new InputError("mcpServers", "none: this agent opens no MCP servers");
-  const clientSources = servers.map((server) => mcpServerFactory.source(server));
+  const clientSources = mcpServers.map((server) => mcpServerFactory.source(server));
   distinct("mcpServers", clientSources);
   // If the agent has a source with this name, the run already has its tools.
   const extraSources = clientSources.filter(({ name }) => !sources.some((source) => source.name === name));
-  return { tools, sources: [...sources, ...extraSources], persistentSources: [...lasting, ...extraSources] };
+  return { tools, sources: [...sources, ...extraSources], persistentSources: [...persistentSources, ...extraSources] };
 }
 
 function isSource(entry: Tool | ToolSource): entry is ToolSource {

@@ -90,8 +90,8 @@ async function evaluateByRules(call: ToolCall, args: unknown, run: PermissionRun
   const calls = [call, toReadCall(call)];
   if (!rules.some((rule) => calls.some((candidate) => candidate && appliesToCall(rule, candidate))))
     return { action: "pass", reason: "", rule: undefined, mayBeDenied: false };
-  const { evaluateRules: judgedByRules } = await import("./rules.js");
-  return judgedByRules(rules, call, args, run.signal);
+  const { evaluateRules } = await import("./rules.js");
+  return evaluateRules(rules, call, args, run.signal);
 }
 
 /**
@@ -146,8 +146,8 @@ export async function denialReason(
  * with `alwaysAsk`. In other modes any client counts.
  */
 export function hasResponder(run: PermissionRun): boolean {
-  const { ask, alwaysAsk: asksInAuto } = rootRun(run);
-  return (ask !== undefined && asksInAuto) || (run.conversation.session.mode !== "auto" && isAttended(run));
+  const { ask, alwaysAsk } = rootRun(run);
+  return (ask !== undefined && alwaysAsk) || (run.conversation.session.mode !== "auto" && isAttended(run));
 }
 
 /** Choices of a permission request. */
@@ -273,8 +273,8 @@ async function storeGrant(
   { conversation, recorder, store, sessionId }: PermissionRun,
   leave: PermissionGrant,
 ): Promise<void> {
-  const { permissionGrants: storedGrants } = (await store.get(sessionId)) ?? conversation.session;
-  const all = [...storedGrants, leave];
+  const { permissionGrants } = (await store.get(sessionId)) ?? conversation.session;
+  const all = [...permissionGrants, leave];
   conversation.session = { ...conversation.session, permissionGrants: all };
   await recorder.write({ sync: true, set: { permissionGrants: all } });
 }

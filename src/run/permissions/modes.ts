@@ -22,16 +22,16 @@ export function deniedByMode(mode: SessionMode, { kind, name }: ToolSpec): strin
  */
 export async function currentMode({ store, sessionId, conversation, spawned }: PermissionRun): Promise<SessionMode> {
   const stored = (await store.get(sessionId)) ?? conversation.session;
-  const { permissionGrants: leave } = stored;
+  const { permissionGrants } = stored;
   const storedMode = SESSION_MODES.includes(stored.mode) ? stored.mode : "plan";
   const mode = spawned ? await subagentMode(storedMode, spawned) : storedMode;
-  conversation.session = { ...conversation.session, mode, permissionGrants: leave };
+  conversation.session = { ...conversation.session, mode, permissionGrants: permissionGrants };
   return mode;
 }
 
 /** The mode of the parent run, unless the subagent's session was set to a stricter one. */
-async function subagentMode(storedMode: SessionMode, { parentRun: asker, mode }: ParentCall): Promise<SessionMode> {
-  const parentMode = await currentMode(asker);
+async function subagentMode(storedMode: SessionMode, { parentRun, mode }: ParentCall): Promise<SessionMode> {
+  const parentMode = await currentMode(parentRun);
   return storedMode !== mode && SESSION_MODES.indexOf(storedMode) > SESSION_MODES.indexOf(parentMode)
     ? storedMode
     : parentMode;

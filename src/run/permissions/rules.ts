@@ -89,15 +89,13 @@ async function evaluateSingleCall(
     realProjectDir: (await guard.resolve(projectDir)).path,
     homeDir: homeOf(),
   };
-  const {
-    action,
-    rule,
-    isUnparsed: unread,
-  } = await withWorker(signal, (thread) => thread.runJob("judge", job, { ms: EVALUATION_TIMEOUT_MS }));
+  const { action, rule, isUnparsed } = await withWorker(signal, (thread) =>
+    thread.runJob("judge", job, { ms: EVALUATION_TIMEOUT_MS }),
+  );
   const decided = matchingRules[rule];
   if (!decided || action === "pass") return PASS;
-  const mayBeDenied = action === "ask" && (unread || decided.action === "deny") && matchingRules.some(isDenying);
-  return { ...toVerdict(decided, places[rule], action, unread), mayBeDenied };
+  const mayBeDenied = action === "ask" && (isUnparsed || decided.action === "deny") && matchingRules.some(isDenying);
+  return { ...toVerdict(decided, places[rule], action, isUnparsed), mayBeDenied };
 }
 
 /** Undefined if the user has neither a passwd entry nor a HOME variable. */
@@ -134,10 +132,10 @@ function commandOf(args: unknown): string | string[] | undefined {
 }
 
 async function toCallPlace(guard: PathGuard, path: string, { tool }: ToolCall): Promise<CallPlace> {
-  const { traversedPaths: ways, path: real, isFolder } = await guard.resolve(path);
+  const { traversedPaths, path: real, isFolder } = await guard.resolve(path);
   // Reading a folder includes everything below it.
   return {
-    paths: ways,
+    paths: traversedPaths,
     realPath: real,
     isRecursive: tool.kind === "search" || (isFolder && (tool.kind === "delete" || tool.kind === "read")),
   };

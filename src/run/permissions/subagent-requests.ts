@@ -16,26 +16,31 @@ export async function requestAnswerFromParent(
   at: (askClient: NonNullable<PermissionRun["ask"]>) => AskClient,
   signal = run.signal,
 ): Promise<Ask | UnansweredReason> {
-  const { spawned, recorder, clock, pendingAskIds: asking } = run;
+  const { spawned, recorder, clock, pendingAskIds } = run;
   if (!spawned) {
     const askClient = run.ask && at(run.ask);
     return requestAnswer(run, draft, askClient && ((ended) => askClient(draft, ended)), signal);
   }
-  const { parentRun: asker, callId, title } = spawned;
+  const { parentRun, callId, title } = spawned;
   const waits = async (state: "waiting" | "running"): Promise<void> => {
     await recorder.write({ sync: false, run: { state } }).catch((error: unknown) => {
       run.logger.debug("waiting state of a subagent was not stored", { error });
     });
   };
   // The ask is stored in the parent's session, so it is tracked here by the call id.
-  asking.add(draft.callId);
+  pendingAskIds.add(draft.callId);
   try {
     clock?.pause();
     await waits("waiting");
-    return await requestAnswerFromParent(asker, { ...draft, callId, title: `${title}: ${draft.title}` }, at, signal);
+    return await requestAnswerFromParent(
+      parentRun,
+      { ...draft, callId, title: `${title}: ${draft.title}` },
+      at,
+      signal,
+    );
   } finally {
-    asking.delete(draft.callId);
-    if (asking.size === 0) {
+    pendingAskIds.delete(draft.callId);
+    if (pendingAskIds.size === 0) {
       if (!run.signal.aborted) clock?.start();
       await waits("running");
     }

@@ -153,7 +153,7 @@ const FAMILY: Readonly<Record<Exclude<PromptFamily, "small">, readonly string[]>
   ],
 };
 
-function shortInstructions({ has, isAttended, hasBackground: runsBehind }: PromptFeatures): string {
+function shortInstructions({ has, isAttended, hasBackground }: PromptFeatures): string {
   const commands = has("bash");
   const changes = has("edit") || has("write") || commands;
   return lines(
@@ -175,7 +175,7 @@ function shortInstructions({ has, isAttended, hasBackground: runsBehind }: Promp
     "- Arguments are valid JSON. Paths are relative to the project folder.",
     "- Independent calls go together in one answer.",
     commands && "- Commands have no terminal and must not ask for input.",
-    commands && runsBehind && "- Start servers in the background, and stop them when you are done.",
+    commands && hasBackground && "- Start servers in the background, and stop them when you are done.",
     changes && "- Leave changes alone that you did not make.",
     commands && "- Do not commit or push unless asked. No `git reset --hard`, no `git clean`.",
     changes && `- ${HARD_TO_UNDO}`,

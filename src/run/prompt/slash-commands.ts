@@ -135,18 +135,18 @@ export class Commands {
   }
 
   async #folders(projectDir: string): Promise<{ users: CommandFolder[]; project?: CommandFolder }> {
-    const { folders, usesProjectCommands: ofProjects, deniedPaths: denied, leftOut } = this.#options;
+    const { folders, usesProjectCommands, deniedPaths, leftOut } = this.#options;
     const users = folders.map(
       (folder) => new CommandFolder({ folder, root: folder, denied: [], origin: (way) => `commands/${way}` }),
     );
-    const repository = ofProjects ? await repositoryOf(projectDir).catch(() => undefined) : undefined;
+    const repository = usesProjectCommands ? await repositoryOf(projectDir).catch(() => undefined) : undefined;
     if (!repository) return { users };
     const project = new CommandFolder({
       folder: join(projectDir, ".agents", "commands"),
       root: projectDir,
       owners: repository.owners,
       onSkipped: leftOut,
-      denied,
+      denied: deniedPaths,
       origin: (way) => `.agents/commands/${way}`,
     });
     return { users, project };

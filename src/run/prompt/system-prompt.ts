@@ -35,12 +35,13 @@ Written instructions for certain tasks. When one fits what you have to do, read 
  * file or the date.
  */
 export function systemPrompt(promptParts: PromptParts): string {
-  const { model, tools, extra, use, instructions: words, missing, answer } = promptParts;
+  const { model, tools, extra, use, instructions, missing, answer } = promptParts;
   const parts = [use === "replace" ? "" : workInstructions({ family: familyOf(model), tools }), extra.trim()];
-  if (words.user) parts.push(`# Instructions of the user\n${formatInstruction(words.user)}`);
-  if (words.project.length > 0) parts.push([OF_PROJECT, ...words.project.map(formatInstruction)].join("\n"));
-  if (words.skills.length > 0) {
-    const skillLines = words.skills.map(
+  if (instructions.user) parts.push(`# Instructions of the user\n${formatInstruction(instructions.user)}`);
+  if (instructions.project.length > 0)
+    parts.push([OF_PROJECT, ...instructions.project.map(formatInstruction)].join("\n"));
+  if (instructions.skills.length > 0) {
+    const skillLines = instructions.skills.map(
       ({ name, description, origin }) => `- ${name} (${origin})${description === "" ? "" : `: ${description}`}`,
     );
     parts.push([SKILLS, ...skillLines].join("\n"));

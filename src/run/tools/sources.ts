@@ -81,8 +81,8 @@ export class ToolSources {
   /**
    * Opens the sources of a run. A source that fails is left out and reported. Rejects only with the signal's reason.
    */
-  async open({ tools, sources, persistentSources: lasting = [] }: ToolList, request: ToolRequest): Promise<RunTools> {
-    for (const source of lasting) this.#persistentSources.add(source);
+  async open({ tools, sources, persistentSources = [] }: ToolList, request: ToolRequest): Promise<RunTools> {
+    for (const source of persistentSources) this.#persistentSources.add(source);
     if (sources.length === 0) return { tools, missing: [], prompts: [], release: () => undefined };
     const key = keyOf(request);
     const open: OpenSession = this.#openSessions.get(key) ?? {

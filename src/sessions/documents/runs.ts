@@ -29,7 +29,9 @@ interface KeyOwner extends Owner {
  */
 export async function checkRuns(tx: Transaction, root: string | undefined, runs: readonly RunRecord[]): Promise<void> {
   const ids = (await tx.getAll(runs.map(({ id }) => keys.runId(id)))) as (Owner | undefined)[];
-  const named = (await tx.getAll(runs.map(({ idempotencyKey: key }) => keys.runKey(key)))) as (KeyOwner | undefined)[];
+  const named = (await tx.getAll(runs.map(({ idempotencyKey }) => keys.runKey(idempotencyKey)))) as (
+    KeyOwner | undefined
+  )[];
   const keysByRunId = new Map<string, string>();
   for (const [at, { id, idempotencyKey: key }] of runs.entries()) {
     if ((ids[at]?.root ?? root) !== root) throw new RunKeyTakenError(key);
@@ -62,10 +64,10 @@ export async function putRuns(chain: Chain, runs: readonly RunRecord[], fence: n
 }
 
 /** The key may belong to another run by now. */
-async function freeKey(tx: Transaction, root: string, { id, idempotencyKey: key }: RunRecord): Promise<void> {
-  if (key === "") return;
-  const owner = await tx.get<KeyOwner>(keys.runKey(key));
-  if (owner?.run === id) tx.delete(keys.runKey(key), root);
+async function freeKey(tx: Transaction, root: string, { id, idempotencyKey }: RunRecord): Promise<void> {
+  if (idempotencyKey === "") return;
+  const owner = await tx.get<KeyOwner>(keys.runKey(idempotencyKey));
+  if (owner?.run === id) tx.delete(keys.runKey(idempotencyKey), root);
 }
 
 /** The chain's runs without a stored end, newest first. */
@@ -84,24 +86,24 @@ const byStart = (a: RunRecord, b: RunRecord): number => newestFirst(a.startedAt,
 
 /** Like `SessionDriver.runs`. */
 export async function listRuns(tx: Transaction, query: RunQuery): Promise<StoredRun[]> {
-  const { states, idempotencyKey: key, limit, before } = query;
+  const { states, idempotencyKey, limit, before } = query;
   const documents = await candidates(tx, query);
   const matching = documents.filter(
     ({ run }) =>
       (!states || states.includes(run.state)) &&
-      (key === undefined || run.idempotencyKey === key) &&
+      (idempotencyKey === undefined || run.idempotencyKey === idempotencyKey) &&
       (!before || newestFirst(before.startedAt, before.id, run.startedAt, run.id) < 0),
   );
   const page = matching.sort((a, b) => byStart(a.run, b.run)).slice(0, limit);
   return withHolders(tx, page);
 }
 
-async function candidates(tx: Transaction, { id, sessionId, idempotencyKey: key }: RunQuery): Promise<RunDocument[]> {
+async function candidates(tx: Transaction, { id, sessionId, idempotencyKey }: RunQuery): Promise<RunDocument[]> {
   const chain = sessionId === undefined ? undefined : await Chain.of(tx, sessionId);
   if (sessionId !== undefined && !chain) return [];
   if (id !== undefined) return runById(tx, id, chain);
-  if (key !== undefined) {
-    const owner = await tx.get<KeyOwner>(keys.runKey(key));
+  if (idempotencyKey !== undefined) {
+    const owner = await tx.get<KeyOwner>(keys.runKey(idempotencyKey));
     return owner ? runById(tx, owner.run, chain) : [];
   }
   if (chain) return runsOf(chain);
@@ -205,10 +207,10 @@ async function askCandidates(tx: Transaction, { id, sessionId }: AskQuery): Prom
 /** Keys of the documents for the runs, asks and instructions of a chain. */
 export async function recordKeys(chain: Chain): Promise<string[]> {
   const { root, head } = chain;
-  const runs = (await runsOf(chain)).flatMap(({ run: { id, idempotencyKey: key } }) => [
+  const runs = (await runsOf(chain)).flatMap(({ run: { id, idempotencyKey } }) => [
     keys.run(root, id),
     keys.runId(id),
-    ...(key === "" ? [] : [keys.runKey(key)]),
+    ...(idempotencyKey === "" ? [] : [keys.runKey(idempotencyKey)]),
   ]);
   const asks = (await asksOf(chain)).flatMap(({ id }) => [keys.ask(root, id), keys.askId(id)]);
   return [...runs, ...asks, ...head.instructions.map(({ id }) => keys.instructionId(id))];

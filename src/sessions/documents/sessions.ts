@@ -79,12 +79,13 @@ export async function writeChange(tx: Transaction, id: string, change: SessionCh
   if (!chain || !session) return releaseUncreated(tx, id, change);
   await checkChange(chain, change);
 
-  const { add = [], append = [], finish = [], revert: cut, restore, runs = [], asks = [], fence } = change;
-  const changesMessages = add.length + append.length + finish.length > 0 || cut !== undefined || restore !== undefined;
+  const { add = [], append = [], finish = [], revert, restore, runs = [], asks = [], fence } = change;
+  const changesMessages =
+    add.length + append.length + finish.length > 0 || revert !== undefined || restore !== undefined;
   if (changesMessages && fence === null) chain.head = { ...chain.head, released: null };
-  if (cut) await revertChain(chain, session, cut);
+  if (revert) await revertChain(chain, session, revert);
   if (restore !== undefined) restoreChain(chain, restore);
-  if (cut || restore !== undefined) await raiseLastSeq(chain);
+  if (revert || restore !== undefined) await raiseLastSeq(chain);
   const lastSeq = await addMessages(chain, id, add);
   await grow(chain, append);
   await finishMessages(chain, finish);

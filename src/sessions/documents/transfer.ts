@@ -65,10 +65,10 @@ function documentOf({ sessions, snapshots }: ChainData): ChainDocument {
     for (const seq of hiddenSeqs.sort((a, b) => a - b)) addTo(ranges, seq);
     return { id, ranges };
   });
-  const links = sessions.map(({ session, hiddenBy: cut }) => ({
+  const links = sessions.map(({ session, hiddenBy }) => ({
     id: session.id,
     index: session.chain.index,
-    cut,
+    cut: hiddenBy,
     first: 0,
   }));
   return { links, snapshots, hidden, growing: [] };

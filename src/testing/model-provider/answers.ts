@@ -6,7 +6,7 @@ import { textOf, type ProviderHarness, type ProviderRules } from "./harness.js";
 type Call = Extract<ModelChunk, { type: "tool_call" }>;
 
 export const answerRules: ProviderRules = {
-  "stream: text as it comes, in blocks, and exactly one finish, last": async (desk) => {
+  "stream: yields text in at least three chunks, and exactly one finish, at the end": async (desk) => {
     const { chunks, finish } = await desk.ask(await desk.fixture.text());
     const texts = chunks.filter((chunk) => chunk.type === "text");
     assert.ok(texts.length >= 3, `at least three chunks of text, got ${texts.length}`);
@@ -20,7 +20,7 @@ export const answerRules: ProviderRules = {
       `reason ${String(finish.reason)}`,
     );
   },
-  "finish: usage that adds up": async (desk) => {
+  "finish: usage has valid and consistent token counts": async (desk) => {
     const { usage } = (await desk.ask(await desk.fixture.text())).finish;
     const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens, reasoningTokens, cost } = usage;
     for (const [name, tokens] of Object.entries({
@@ -36,7 +36,7 @@ export const answerRules: ProviderRules = {
     assert.ok(reasoningTokens <= outputTokens, "reasoning is among what was produced");
     assert.ok(cost === undefined || (Number.isFinite(cost) && cost >= 0), `cost: ${String(cost)}`);
   },
-  "stream: leaves the request as it was": async (desk) => {
+  "stream: does not modify the request": async (desk) => {
     const request = await desk.fixture.text();
     const before = JSON.stringify(request);
     await desk.ask(request);

@@ -67,7 +67,7 @@ export function faultRules(arrange: () => Promise<ModelRequest>): ProviderRules 
         assert.match(outcome.message, /^[^\r\n]+$/);
         assert.ok(!chunks.some(({ type }) => type === "finish"), "a finish before the fault");
       },
-    "fault: the next question is answered": async (desk) => {
+    "fault: the next request is answered": async (desk) => {
       const failed = desk.ask(await arrange());
       await assert.rejects(failed);
       await desk.ask(await desk.fixture.text());

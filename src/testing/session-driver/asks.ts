@@ -38,7 +38,7 @@ export const askRules: StoreRules = {
       { mode: "ask", storedGrants: [{ ...permissionGrants[0], tool: "bash" }], rewinds: [3, 1] },
     );
   },
-  "copies mode, permission grants and rewinds of a follow-up to its chain's original": async ({ driver }) => {
+  "copies the rewinds of a follow-up to its chain's original": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     await driver.create({ session: aSession("b", { chain: { root: "a", index: 1 } }) });
     await driver.write("b", change({ set: { mode: "plan", rewinds: [7] } }));
@@ -104,7 +104,7 @@ export const askRules: StoreRules = {
     assert.equal(await answer(driver, "a", "other", answered("allow")), undefined);
     await assert.rejects(answer(driver, "none", "q0", answered("allow")), { code: "session_not_found" });
   },
-  "keeps the answer of an ask that is withdrawn too late, and rejects answers to withdrawn asks": async ({
+  "keeps the answer of an ask that is withdrawn later, and does not count answers to withdrawn asks": async ({
     driver,
   }) => {
     await driver.create({ session: aSession("a") });
@@ -125,7 +125,7 @@ export const askRules: StoreRules = {
     assert.equal((await askOf(driver, "q"))?.state, "open");
     assert.equal((await answer(driver, "a1", "q", answered("allow")))?.counts, true);
   },
-  "keeps asks and answers over a reopening": async (store) => {
+  "keeps asks and answers after a reopen": async (store) => {
     await store.driver.create({ session: aSession("a") });
     await store.driver.write("a", change({ sync: true, asks: [anAsk("q", "a"), anAsk("r", "a")] }));
     await answer(store.driver, "a", "q", answered("reject"));
@@ -170,7 +170,7 @@ export const askRules: StoreRules = {
     assert.deepEqual(await driver.instructions("a"), []);
     assert.deepEqual(await driver.instructions("b"), [anInstruction("other", "b")]);
   },
-  "gives an instruction that is taken back to one alone: to who takes it back, or to who follows it": async (store) => {
+  "lets exactly one of several concurrent withdrawals remove an instruction": async (store) => {
     const { driver } = store;
     const secondDriver = await store.second();
     await driver.create({ session: aSession("a") });
@@ -184,7 +184,7 @@ export const askRules: StoreRules = {
     assert.equal(await withdraw(driver, "a", "i"), false);
     assert.deepEqual(await secondDriver.instructions("a"), []);
   },
-  "deletes asks and instructions with their chain, and brings asks along in a dump": async ({ driver }) => {
+  "deletes asks and instructions with their chain, and includes asks in a dump": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     await driver.write("a", change({ asks: [anAsk("q", "a")] }));
     await instruct(driver, anInstruction("i", "a"));
@@ -198,7 +198,7 @@ export const askRules: StoreRules = {
     assert.deepEqual(await driver.instructions("a"), []);
     assert.deepEqual(await askOf(driver, "q"), anAsk("q", "a"));
   },
-  "keeps fingerprint and answer of a run with its key, and where it can forgets the old ones of runs that ended":
+  "stores fingerprint and answer of a run with its key; forgetKeys, if present, clears those of old ended runs":
     async ({ driver }) => {
       const ended = { state: "finished", endedBy: "model", fingerprint: "f", endedAt: at(2) } as const;
       const answer = { output: "yes", finishReason: "stop", structured: { ok: true } } as const;
@@ -230,9 +230,7 @@ export const askRules: StoreRules = {
         code: "run_key_taken",
       });
     },
-  "notifier: where it is there, it tells a process that another changed a chain, as long as it wants to know": async (
-    store,
-  ) => {
+  "notifier: if present, notifies subscribers of changes by another process until they unsubscribe": async (store) => {
     const { driver } = store;
     const secondDriver = await store.second();
     const [listener, publisher] = [driver.notifier, secondDriver.notifier];

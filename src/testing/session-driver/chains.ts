@@ -38,24 +38,20 @@ const snapshot = (id: string, after: number): { id: string; after: number; creat
 });
 
 export const chainRules: StoreRules = {
-  "head: its newest has the greatest index of the chain, by any id of it; undefined for an unknown one": async ({
-    driver,
-  }) => {
+  "head: `newest` has the greatest index, for any id of the chain; undefined for an unknown id": async ({ driver }) => {
     await aChain(driver);
     for (const id of ["a", "a1", "a2"]) assert.equal((await newestOf(driver, id))?.id, "a2");
     assert.equal((await newestOf(driver, "b"))?.id, "b");
     assert.equal(await newestOf(driver, "none"), undefined);
   },
-  "head: the newest by index, not by the order in which they were made or changed": async ({ driver }) => {
+  "head: `newest` depends only on the index, not on the order of creates and changes": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     await driver.create({ session: aSession("z", { chain: { root: "a", index: 7 }, updatedAt: at(1) }) });
     await driver.create({ session: aSession("y", { chain: { root: "a", index: 3 }, updatedAt: at(9) }) });
     await driver.write("y", change({ set: { updatedAt: at(20) } }));
     assert.equal((await newestOf(driver, "y"))?.id, "z");
   },
-  "messages of a follow-up are kept while other sessions are created and drivers are closed and opened": async (
-    store,
-  ) => {
+  "messages of a follow-up persist while further sessions are created and drivers are reopened": async (store) => {
     const { driver } = store;
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
     await driver.create({
@@ -89,7 +85,7 @@ export const chainRules: StoreRules = {
     assert.deepEqual(await snapshotsOf(driver, "b"), []);
     assert.equal((await newestOf(driver, "a"))?.id, "a2");
   },
-  "revert: across a chain hides later sessions too; its session becomes the newest, with the chain's lastSeq": async ({
+  "revert: hides later sessions of the chain too; its session becomes the newest, with the chain's lastSeq": async ({
     driver,
   }) => {
     await aChain(driver);

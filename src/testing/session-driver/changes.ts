@@ -16,7 +16,7 @@ const FINAL: Partial<Message> = {
 };
 
 export const changeRules: StoreRules = {
-  "write: fields are set, those left out stay": async ({ driver }) => {
+  "write: sets the given fields and keeps the others": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     await driver.write("a", change({ set: { title: "New", hasFinalTitle: true, model: "m2" } }));
     assert.deepEqual(await driver.get("a"), aSession("a", { title: "New", hasFinalTitle: true, model: "m2" }));
@@ -43,7 +43,7 @@ export const changeRules: StoreRules = {
     const usage = { promptTokens: 30, completionTokens: 9, totalTokens: 39, cost: 1.5 };
     assert.deepEqual((await driver.get("a"))?.usage, usage);
   },
-  "write: fields and usage of a follow-up reach the chain's original, each with its own updatedAt, and no other":
+  "write: a follow-up's fields and usage also apply to the original, which keeps a later updatedAt, and to no other":
     async ({ driver }) => {
       await driver.create({ session: aSession("a", { updatedAt: at(9) }) });
       await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 }, updatedAt: at(1) }) });
@@ -58,7 +58,7 @@ export const changeRules: StoreRules = {
       assert.equal(middle?.title, "Title of a1");
       assert.equal(middle.usage.cost, 0);
     },
-  "write: messages are added and lastSeq follows, of a follow-up its own alone": async ({ driver }) => {
+  "write: adds messages and updates lastSeq, for a follow-up only its own lastSeq": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 1 }) });
     await driver.write("a1", change({ add: [aMessage("a1", 2), aMessage("a1", 3)] }));
@@ -119,7 +119,7 @@ export const changeRules: StoreRules = {
     assert.deepEqual(await driver.messages("a"), [aMessage("a", 1, FINAL)]);
     assert.deepEqual(await (await store.reopen()).messages("a"), [aMessage("a", 1, FINAL)]);
   },
-  "write: all of one change at once: add, append and finish of the same message, fields, usage": async ({ driver }) => {
+  "write: one change applies fields, usage, and add, append and finish of the same message": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
     await driver.write(
       "a",
@@ -150,7 +150,7 @@ export const changeRules: StoreRules = {
     assert.deepEqual(await driver.messages("a"), [aMessage("a", 1, FINAL)]);
     assert.deepEqual(await driver.messages("a1"), []);
   },
-  "write: an unknown session is refused": async ({ driver }) => {
+  "write: rejects an unknown session": async ({ driver }) => {
     await rejectsWith(driver.write("none", change({ set: { title: "x" } })), "session_not_found", "unknown id");
     assert.equal(await driver.get("none"), undefined);
   },
@@ -193,7 +193,7 @@ export const changeRules: StoreRules = {
     assert.equal((await driver.runs({ limit: 9 })).length, 2);
     assert.deepEqual(await seqs(driver, "a"), [1, 3, 4]);
   },
-  "write: a finished message grows no more": async ({ driver }) => {
+  "write: rejects an append to a finished message and a second finish": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
     await driver.write("a", change({ finish: [aMessage("a", 1, FINAL)] }));
     const late = change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "late" }] });
@@ -201,9 +201,7 @@ export const changeRules: StoreRules = {
     await rejectsWith(driver.write("a", change({ finish: [aMessage("a", 1)] })), "point_not_found", "finished twice");
     assert.deepEqual(await driver.messages("a"), [aMessage("a", 1, FINAL)]);
   },
-  "write: changes take effect in the order in which they were made, without waiting for each other": async ({
-    driver,
-  }) => {
+  "write: concurrent changes take effect in the order of their calls": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
     const letters = [..."the quick brown fox jumps over the lazy dog"];
     await Promise.all(

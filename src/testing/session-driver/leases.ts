@@ -42,7 +42,7 @@ export const leaseRules: StoreRules = {
     assert.deepEqual(await secondDriver.lease("a", aHolder("h3"), 60_000), { heldBy: lease });
     assert.ok("fence" in (await secondDriver.lease("b", aHolder("h2"), 60_000)), "another chain is free");
   },
-  "lease: the same holder renews it, with the same fence and a later end": async (store) => {
+  "lease: the same holder renews it, with the same fence and a later expiry": async (store) => {
     await store.driver.create({ session: aSession("a") });
     const first = await leaseOf(store.driver, "a", "h1", 10_000);
     const driver = await store.reopen();
@@ -51,7 +51,7 @@ export const leaseRules: StoreRules = {
     assert.ok(again.expiresAt > first.expiresAt, "a renewed lease ends later");
     await driver.write("a", change({ fence: first.fence, add: [aMessage("a", 1)] }));
   },
-  "lease: of a chain, by any id of it": async ({ driver }) => {
+  "lease: applies to the whole chain, by any id of it": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
     const lease = await leaseOf(driver, "a", "h1");
@@ -59,7 +59,7 @@ export const leaseRules: StoreRules = {
     await driver.write("a", change({ fence: lease.fence, add: [aMessage("a", 1)] }));
     await driver.write("a1", change({ fence: lease.fence, add: [aMessage("a1", 2)] }));
   },
-  "lease: a holder whose time ran out is replaced, and its writes are refused from then on": async (store) => {
+  "lease: an expired holder is replaced, and from then on its writes are rejected": async (store) => {
     const { driver } = store;
     await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
     const old = await leaseOf(driver, "a", "h1", 20);
@@ -97,7 +97,7 @@ export const leaseRules: StoreRules = {
     const free = await driver.lease("a", aHolder("h3"), 60_000, { fenceToReplace: first.fence });
     assert.ok("fence" in free, "a free lease is acquired anyway");
   },
-  "lease: of a session that does not exist yet; create uses its fence": async ({ driver }) => {
+  "lease: can be acquired before its session exists; create rejects another fence": async ({ driver }) => {
     const lease = await leaseOf(driver, "a", "h1");
     assert.deepEqual(await driver.lease("a", aHolder("h2"), 60_000), { heldBy: lease });
     const session = aSession("a");
@@ -106,7 +106,7 @@ export const leaseRules: StoreRules = {
     await driver.create({ session, fence: lease.fence });
     await driver.write("a", change({ fence: lease.fence, add: [aMessage("a", 1)] }));
   },
-  "release: on its own releases the lease of a session that was never created": async (store) => {
+  "release: a change with `release` alone releases the lease of a session that was never created": async (store) => {
     const { driver } = store;
     const secondDriver = await store.second();
     const first = await leaseOf(driver, "a", "h1");
@@ -240,21 +240,21 @@ export const leaseRules: StoreRules = {
       assert.deepEqual(run?.holder, aHolder("h1"), `the run has no holder under a lease of ${ttl} ms`);
     }
   },
-  "lease: of many that replace the same dead holder at once through two drivers, exactly one gets it": async (
+  "lease: of concurrent calls that replace the same dead holder through two drivers, exactly one succeeds": async (
     store,
   ) => {
     await store.driver.create({ session: aSession("a") });
     const drivers = [store.driver, await store.second()];
-    let { fence: dead } = await leaseOf(store.driver, "a", "h");
+    let { fence } = await leaseOf(store.driver, "a", "h");
     for (let round = 0; round < 5; round++) {
       const answers = await Promise.all(
         Array.from({ length: 8 }, (_, n) =>
-          (drivers[n % 2] ?? store.driver).lease("a", aHolder(`h${round}-${n}`), 60_000, { fenceToReplace: dead }),
+          (drivers[n % 2] ?? store.driver).lease("a", aHolder(`h${round}-${n}`), 60_000, { fenceToReplace: fence }),
         ),
       );
       const won = answers.flatMap((answer) => ("fence" in answer ? [answer.fence] : []));
       assert.equal(won.length, 1, `${won.length} holders in round ${round}`);
-      dead = won[0] ?? 0;
+      fence = won[0] ?? 0;
     }
   },
   "release: the lease is free, its fence is invalid, and the next fence is greater": async ({ driver }) => {
@@ -315,9 +315,7 @@ export const leaseRules: StoreRules = {
     const [first = 0, second = 0, third = 0] = seen;
     assert.ok(first < second && second < third, `fences: ${seen.join(", ")}`);
   },
-  "delete: the lease goes too, and a later write of its holder is refused, also when the id is used again": async (
-    store,
-  ) => {
+  "delete: removes the lease; later writes of its holder are rejected, also if the id is used again": async (store) => {
     const { driver } = store;
     await driver.create({ session: aSession("a") });
     const lease = await leaseOf(driver, "a", "h1");
@@ -330,7 +328,7 @@ export const leaseRules: StoreRules = {
     assert.deepEqual(await seqs(driver, "a"), []);
     await leaseOf(driver, "a", "h2");
   },
-  "lease: of many that ask at once through two drivers, exactly one gets it": async (store) => {
+  "lease: of concurrent requests through two drivers, exactly one succeeds": async (store) => {
     await store.driver.create({ session: aSession("a") });
     const drivers = [store.driver, await store.second()];
     for (let round = 0; round < 5; round++) {

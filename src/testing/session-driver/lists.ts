@@ -3,7 +3,7 @@ import type { SessionDriver, SessionQuery } from "../../ports/session-driver.js"
 import { aMessage, aSession, at, change, listed, type StoreRules } from "./rule.js";
 
 export const listRules: StoreRules = {
-  "list: newest updatedAt first, ties by id, greatest first": async ({ driver }) => {
+  "list: sorted by updatedAt, newest first, then by id, greatest first": async ({ driver }) => {
     await driver.create({ session: aSession("b", { updatedAt: at(5) }) });
     await driver.create({ session: aSession("d", { updatedAt: at(1) }) });
     await driver.create({ session: aSession("c", { updatedAt: at(5) }) });
@@ -16,7 +16,7 @@ export const listRules: StoreRules = {
     const page = await driver.list({ limit: 9 });
     assert.deepEqual([page.sessions.map((session) => session.id), page.total], [["a"], 1]);
   },
-  "list: a folder must match exactly, and is counted separately": async ({ driver }) => {
+  "list: `projectDir` matches the exact folder, and total counts only its sessions": async ({ driver }) => {
     await driver.create({ session: aSession("a", { projectDir: "/p" }) });
     await driver.create({ session: aSession("b", { projectDir: "/p/q" }) });
     await driver.create({ session: aSession("c", { projectDir: "/P" }) });
@@ -25,9 +25,7 @@ export const listRules: StoreRules = {
     assert.equal((await driver.list({ projectDir: "/p", limit: 1 })).total, 2);
     assert.deepEqual(await driver.list({ projectDir: "/none", limit: 9 }), { sessions: [], total: 0 });
   },
-  "list: search finds a part of the title, without regard to case, and means every character literally": async ({
-    driver,
-  }) => {
+  "list: search matches a literal part of the title and ignores case": async ({ driver }) => {
     await driver.create({ session: aSession("a", { title: "Fix the Parser" }) });
     await driver.create({ session: aSession("b", { title: "100%_done" }) });
     await driver.create({ session: aSession("c", { title: "1000 done", projectDir: "/other" }) });
@@ -58,12 +56,12 @@ export const listRules: StoreRules = {
     const page = await driver.list({ emptyBefore: at(5), limit: 9 });
     assert.deepEqual([page.sessions.map((session) => session.id), page.total], [["old"], 1]);
   },
-  "list: a session emptied by a revert has had a message": async ({ driver }) => {
+  "list: emptyBefore does not find a session that a revert emptied": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
     await driver.write("a", change({ revert: { id: "s", after: 0, createdAt: at(1) } }));
     assert.deepEqual(await listed(driver, { emptyBefore: at(99) }), []);
   },
-  "list: pages by offset hold every session once; total is of all": async ({ driver }) => {
+  "list: pages by offset contain every session once; total counts all": async ({ driver }) => {
     for (let n = 0; n < 7; n++)
       await driver.create({ session: aSession(`s${n}`, { updatedAt: at(Math.floor(n / 3)) }) });
     const listedIds: string[] = [];
@@ -75,7 +73,7 @@ export const listRules: StoreRules = {
     assert.deepEqual(listedIds, ["s6", "s5", "s4", "s3", "s2", "s1", "s0"]);
     assert.deepEqual(await driver.list({ limit: 3, offset: 99 }), { sessions: [], total: 7 });
   },
-  "list: pages from a known entry hold every session once; total is of all": async ({ driver }) => {
+  "list: pages that continue after an entry contain every session once; total counts all": async ({ driver }) => {
     for (let n = 0; n < 7; n++) {
       const projectDir = n === 6 ? "/other" : "/projects/one";
       await driver.create({ session: aSession(`s${n}`, { updatedAt: at(Math.floor(n / 3)), projectDir }) });
@@ -93,9 +91,7 @@ export const listRules: StoreRules = {
     assert.deepEqual(listedIds, ["s5", "s4", "s3", "s2", "s1", "s0"]);
     assert.deepEqual(await listed(driver, { before: { updatedAt: at(1), id: "nobody" } }), ["s2", "s1", "s0"]);
   },
-  "list: an entry that changes its updatedAt moves, and one that changes its folder is counted there": async ({
-    driver,
-  }) => {
+  "list: a new updatedAt moves a session in the order, and a new folder moves it to that total": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     await driver.create({ session: aSession("b") });
     await driver.write("a", change({ set: { updatedAt: at(3), projectDir: "/new" } }));
@@ -104,7 +100,7 @@ export const listRules: StoreRules = {
     assert.equal((await driver.list({ projectDir: "/projects/one", limit: 0 })).total, 1);
     assert.equal((await driver.list({ limit: 0 })).total, 2);
   },
-  "list: total is right after creates, refused creates and deletes, also after reopening": async (store) => {
+  "list: total is correct after creates, rejected creates and deletes, also after a reopen": async (store) => {
     const { driver } = store;
     for (const id of ["a", "b", "c"]) await driver.create({ session: aSession(id) });
     await driver.create({ session: aSession("a") }).catch(() => undefined);
@@ -150,7 +146,7 @@ export const listRules: StoreRules = {
     assert.deepEqual(await listed(reopened, { spawnedBy: "a" }), ["c"]);
     assert.deepEqual(await totals(reopened), [1, 1, 0, 1]);
   },
-  "load: a subagent session stays out of lists and totals": async (store) => {
+  "load: a subagent session is listed only in queries for its parent": async (store) => {
     const { driver } = store;
     const spawnedBy = { sessionId: "elsewhere", runId: "r", callId: "c" };
     await driver.create({ session: aSession("b", { spawnedBy }), messages: [aMessage("b", 1)] });

@@ -36,7 +36,7 @@ export const messageRules: StoreRules = {
     assert.deepEqual(await driver.messages("none"), []);
     assert.deepEqual(await driver.messages("none", { scope: "chain", limit: 3 }), []);
   },
-  "messages: pages both ways, always in ascending order": async ({ driver }) => {
+  "messages: pages in both directions, always in ascending order": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 10) });
     assert.deepEqual(await seqs(driver, "a", { limit: 3 }), [1, 2, 3]);
     assert.deepEqual(await seqs(driver, "a", { after: 4 }), [5, 6, 7, 8, 9, 10]);
@@ -51,12 +51,12 @@ export const messageRules: StoreRules = {
     assert.deepEqual(await seqs(driver, "a", { limit: 0 }), []);
     assert.deepEqual(await seqs(driver, "a", { before: 99, limit: 99 }), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
   },
-  "messages: gaps in seq do not matter to pages": async ({ driver }) => {
+  "messages: gaps in seq do not affect pages": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: [2, 5, 40, 41, 900].map((seq) => aMessage("a", seq)) });
     assert.deepEqual(await seqs(driver, "a", { after: 3, limit: 2 }), [5, 40]);
     assert.deepEqual(await seqs(driver, "a", { before: 900, limit: 2 }), [40, 41]);
   },
-  "messages: of a chain, wherever they are stored, by any id of it, each with the session that stores it": async ({
+  "messages: scope `chain` returns the messages of all sessions, by any id, each with its own sessionId": async ({
     driver,
   }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 3) });
@@ -88,7 +88,7 @@ export const messageRules: StoreRules = {
     assert.deepEqual(await seqs(driver, "a1", { scope: "chain", after: 2, limit: 3 }), [3, 4, 5]);
     assert.deepEqual(await seqs(driver, "a1", { scope: "chain", before: 6, limit: 3 }), [3, 4, 5]);
   },
-  "messages: cut ones are left out of pages": async ({ driver }) => {
+  "messages: pages omit messages that a revert hides": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 6) });
     await driver.write("a", change({ revert: { id: "s", after: 3, createdAt: at(1) } }));
     await driver.write("a", change({ add: someMessages("a", 7, 8) }));
@@ -136,7 +136,7 @@ export const messageRules: StoreRules = {
     assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", before: 99, limit: 5 }), [3]);
     assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", hiddenBy: "s" }), [9, 13]);
   },
-  "messages: a page does not depend on the number of other messages": async ({ driver }) => {
+  "messages: pages contain every message of a session with 600 messages": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 600) });
     const pagedSeqs: number[] = [];
     for (let after = 0; ;) {

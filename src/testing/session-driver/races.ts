@@ -291,7 +291,7 @@ export const raceRules: StoreRules = {
       [LOAD, CREATE_KEY],
       [LOAD, KEY],
     ]),
-  "race: an ask has one answer, an instruction one end, and instructions their order": (store) =>
+  "race: one answer to an ask counts, an instruction is removed once, and instructions keep their order": (store) =>
     races(store, [
       [ANSWER, ANSWER_TOO],
       [ANSWER, UNASK],
@@ -319,18 +319,18 @@ export const raceRules: StoreRules = {
       [LOAD, MOVE],
       [DELETE_OTHER, DELETE_OTHER],
     ]),
-  "race: a dump is of one moment": (store) =>
+  "race: a dump contains a concurrent change completely or not at all": (store) =>
     racesWithReader(store, [
       [SAY_ALL, DUMP],
       [FOLLOW, DUMP],
       [DELETE, DUMP],
     ]),
-  "race: the head is of one moment": (store) =>
+  "race: the head contains a concurrent change completely or not at all": (store) =>
     racesWithReader(store, [
       [SAY_ALL, READ_HEAD],
       [FOLLOW, READ_HEAD],
     ]),
-  "race: a list and its total are of one moment": (store) =>
+  "race: a list and its total reflect the same state": (store) =>
     racesWithReader(store, [
       [CREATE_ALIAS, LIST],
       [MOVE_OTHER, LIST_FOLDER],

@@ -29,28 +29,27 @@ async function holderOf(driver: SessionDriver, id: string): Promise<string | nul
 }
 
 export const runRules: StoreRules = {
-  "runs: one that begins with its session, and one that a change puts, come back as they were given, every field":
-    async (store) => {
-      const { driver } = store;
-      const first = aRun("r1", "a", { idempotencyKey: "key of r1", state: "waiting" });
-      await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)], run: first });
-      const second = aRun("r2", "a", {
-        startedAt: at(2),
-        state: "failed",
-        endedAt: at(3),
-        error: { code: "provider", message: 'lab: 500: "NUL \0" 👩‍👩‍👧‍👦' },
-      });
-      await driver.write("a", change({ add: [aMessage("a", 2)], runs: [second], sync: true }));
-      assert.deepEqual(await runOf(driver, "r1"), { run: first, holder: null });
-      assert.deepEqual(await runOf(driver, "r2"), { run: second, holder: null });
-      assert.equal(await runOf(driver, "none"), undefined);
-      const again = await store.reopen();
-      assert.deepEqual(
-        (await again.runs({ limit: 9 })).map(({ run }) => run),
-        [second, first],
-      );
-    },
-  "runs: put again replaces the one of its id, whatever changed": async ({ driver }) => {
+  "runs: stores every field of a run, from create and from write": async (store) => {
+    const { driver } = store;
+    const first = aRun("r1", "a", { idempotencyKey: "key of r1", state: "waiting" });
+    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)], run: first });
+    const second = aRun("r2", "a", {
+      startedAt: at(2),
+      state: "failed",
+      endedAt: at(3),
+      error: { code: "provider", message: 'lab: 500: "NUL \0" 👩‍👩‍👧‍👦' },
+    });
+    await driver.write("a", change({ add: [aMessage("a", 2)], runs: [second], sync: true }));
+    assert.deepEqual(await runOf(driver, "r1"), { run: first, holder: null });
+    assert.deepEqual(await runOf(driver, "r2"), { run: second, holder: null });
+    assert.equal(await runOf(driver, "none"), undefined);
+    const again = await store.reopen();
+    assert.deepEqual(
+      (await again.runs({ limit: 9 })).map(({ run }) => run),
+      [second, first],
+    );
+  },
+  "runs: a write with the same id replaces the run, whatever fields differ": async ({ driver }) => {
     await driver.create({ session: aSession("a"), run: aRun("r1", "a", { idempotencyKey: "k1" }) });
     await driver.write("a", change({ runs: [aRun("r2", "a", { startedAt: at(1) })] }));
     const ended = aRun("r1", "a", { ...ENDED, startedAt: at(2), idempotencyKey: "k2", provider: "other", model: "m2" });
@@ -60,9 +59,7 @@ export const runRules: StoreRules = {
     assert.deepEqual(await ids(driver, { states: ["finished"] }), ["r1"]);
     assert.deepEqual(await ids(driver, { states: ["running"] }), ["r3", "r2"]);
   },
-  "runs: of a follow-up they are the chain's, under its original's id, whatever the record says": async ({
-    driver,
-  }) => {
+  "runs: a run of a follow-up belongs to the chain, and its sessionId is the original's id": async ({ driver }) => {
     await driver.create({ session: aSession("a"), run: aRun("r1", "elsewhere") });
     const session = aSession("a1", { chain: { root: "a", index: 1 } });
     await driver.create({ session, run: aRun("r2", "a1", { startedAt: at(1) }) });
@@ -72,7 +69,7 @@ export const runRules: StoreRules = {
     await driver.write("a", change({ revert: { id: "s", after: 0, createdAt: at(1) } }));
     assert.deepEqual(await ids(driver, { sessionId: "a" }), ["r3", "r2", "r1"], "a cut hides no run");
   },
-  "runs: a key is unique in the store; what is refused for it leaves nothing": async (store) => {
+  "runs: an idempotency key is unique in the store; a call that is rejected for it has no effect": async (store) => {
     const { driver } = store;
     await driver.create({ session: aSession("a"), run: aRun("r1", "a", { idempotencyKey: "k" }) });
     const secondDriver = await store.second();
@@ -98,7 +95,7 @@ export const runRules: StoreRules = {
     );
     assert.deepEqual(await ids(driver), ["r4", "r3", "r2", "r1"], "any number has no key; keys are told apart by case");
   },
-  "runs: the id of another chain's run is refused, and that run stays": async ({ driver }) => {
+  "runs: rejects the id of another chain's run, which stays unchanged": async ({ driver }) => {
     await driver.create({ session: aSession("a"), run: aRun("r1", "a") });
     await driver.create({ session: aSession("b") });
     await rejectsWith(driver.write("b", change({ runs: [aRun("r1", "b", ENDED)] })), "run_key_taken", "write");
@@ -106,7 +103,7 @@ export const runRules: StoreRules = {
     await rejectsWith(create, "run_key_taken", "create");
     assert.deepEqual((await runOf(driver, "r1"))?.run, aRun("r1", "a"));
   },
-  "runs: of many that come with one key at once through two drivers, one is stored": async (store) => {
+  "runs: of two concurrent runs with one key, through two drivers, one is stored": async (store) => {
     const drivers = [store.driver, await store.second()];
     for (const id of ["s0", "s1"]) await store.driver.create({ session: aSession(id) });
     for (let round = 0; round < 5; round++) {
@@ -120,9 +117,7 @@ export const runRules: StoreRules = {
     }
     assert.equal((await ids(store.driver)).length, 5);
   },
-  "runs: newest startedAt first, ties by id, greatest first, of one chain or of all, of some states or of any": async ({
-    driver,
-  }) => {
+  "runs: sorted by startedAt, newest first, then by id; filtered by chain, states and id": async ({ driver }) => {
     const states = ["running", "waiting", "finished", "failed", "cancelled", "interrupted"] as const;
     for (const id of ["a", "b"]) await driver.create({ session: aSession(id) });
     for (const [n, state] of states.entries()) {
@@ -147,7 +142,7 @@ export const runRules: StoreRules = {
     assert.deepEqual(await ids(driver, { id: "a3", states: ["running"] }), []);
     assert.deepEqual(await ids(driver, { limit: 0 }), []);
   },
-  "runs: one that waits in line is unfinished and keeps its key; when it begins it stands where it began": async ({
+  "runs: a queued run is unfinished and keeps its key; once it runs, its new startedAt sorts it": async ({
     driver,
   }) => {
     await driver.create({ session: aSession("a"), run: aRun("r1", "a", { startedAt: at(1) }) });
@@ -169,7 +164,7 @@ export const runRules: StoreRules = {
     assert.deepEqual(await ids(driver, {}), ["r2", "r3", "r1"]);
     assert.equal((await runOf(driver, "r2"))?.run.queueLease, null);
   },
-  "runs: pages from a known entry hold every run once": async ({ driver }) => {
+  "runs: pages that continue after an entry contain every run once": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     for (let n = 0; n < 7; n++) {
       const fields = { startedAt: at(Math.floor(n / 3)), state: n % 2 === 0 ? "finished" : "failed" } as const;
@@ -205,7 +200,7 @@ export const runRules: StoreRules = {
     await release(store.driver, lease);
     assert.equal(await holderOf(secondDriver, "r1"), null, "released");
   },
-  "runs: a lease that changed hands holds none of the runs that were written before": async ({ driver }) => {
+  "runs: a run has no holder after its lease is replaced, until the new holder writes it": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     const first = await leaseOf(driver, "a", "h1");
     await driver.write("a", change({ fence: first.fence, runs: [aRun("r1", "a"), aRun("r2", "a")] }));
@@ -228,7 +223,7 @@ export const runRules: StoreRules = {
     await leaseOf(driver, "a", "h1");
     assert.equal(await holderOf(driver, "r1"), "h1", "the same holder acquired it again");
   },
-  "runs: go with their chain, by any id of it, and their ids and keys are free": async ({ driver }) => {
+  "runs: are deleted with their chain, by any id of it, and their ids and keys are free again": async ({ driver }) => {
     const run = aRun("r1", "a", { idempotencyKey: "k" });
     await driver.create({ session: aSession("a"), run });
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }), run: aRun("r2", "a") });
@@ -240,9 +235,7 @@ export const runRules: StoreRules = {
     await driver.create({ session: aSession("a"), run });
     assert.deepEqual(await ids(driver, { sessionId: "a" }), ["r1"]);
   },
-  "head: the original, the newest, what a model needs of it, and the runs that are not known to have ended": async (
-    store,
-  ) => {
+  "head: returns original, newest, the messages for the model, snapshots and unfinished runs": async (store) => {
     const { driver } = store;
     const session = aSession("a", { alias: "x" });
     await driver.create({ session, messages: someMessages("a", 1, 3), run: aRun("r1", "a") });
@@ -272,7 +265,7 @@ export const runRules: StoreRules = {
     assert.equal(await store.driver.head("none"), undefined);
     assert.equal(await store.driver.head(""), undefined, "an empty alias finds nobody");
   },
-  "head: of a chain that was cut, what is left; of one that was restored, all of it": async ({ driver }) => {
+  "head: reflects reverts and restores of the chain": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
     const view = [aMessage("a", 4)];
     const next = aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 });
@@ -289,7 +282,7 @@ export const runRules: StoreRules = {
     await driver.write("a", change({ restore: "s2" }));
     assert.deepEqual(await seen(), ["a1", 6, [4, 5]]);
   },
-  "head: is of one moment, whatever is written meanwhile": async (store) => {
+  "head: contains each concurrent change completely or not at all": async (store) => {
     const reader = await store.second();
     await store.driver.create({ session: aSession("a") });
     let writing = true;

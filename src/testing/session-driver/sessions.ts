@@ -22,7 +22,7 @@ import type { StoreRules } from "./rule.js";
 const ROUNDS = 8;
 
 export const sessionRules: StoreRules = {
-  "create: a session comes back as it was given, every field": async ({ driver }) => {
+  "create: stores every field of a session": async ({ driver }) => {
     const session = aSession("a", {
       alias: "acp-a",
       hasFinalTitle: true,
@@ -34,7 +34,7 @@ export const sessionRules: StoreRules = {
     await driver.create({ session });
     assert.deepEqual(await driver.get("a"), session);
   },
-  "create: messages come back as they were given, every field of every kind of part": async ({ driver }) => {
+  "create: stores every field of messages, with every kind of part": async ({ driver }) => {
     const opaque = { provider: "lab", model: "m1", data: { signature: "x", list: [1, null, true] } };
     const messages: Message[] = [
       aMessage("a", 1, {
@@ -59,11 +59,11 @@ export const sessionRules: StoreRules = {
     assert.deepEqual(await driver.messages("a"), messages);
     assert.equal((await driver.get("a"))?.lastSeq, 4, "lastSeq is kept by the driver");
   },
-  "create: lastSeq is never less than what was given": async ({ driver }) => {
+  "create: lastSeq is at least the given value": async ({ driver }) => {
     await driver.create({ session: aSession("a", { lastSeq: 9 }), messages: [aMessage("a", 3)] });
     assert.equal((await driver.get("a"))?.lastSeq, 9);
   },
-  "create: a taken id is refused, and nothing of the second is left": async ({ driver }) => {
+  "create: rejects an id that is taken, without any effect": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 2) });
     await rejectsWith(
       driver.create({ session: aSession("a", { title: "other", alias: "x" }), messages: [aMessage("a", 3)] }),
@@ -75,7 +75,7 @@ export const sessionRules: StoreRules = {
     assert.deepEqual(await seqs(driver, "a"), [1, 2]);
     assert.equal((await driver.list({ limit: 9 })).total, 1);
   },
-  "create: an alias is unique over aliases and ids": async ({ driver }) => {
+  "create: an alias is unique among aliases and ids": async ({ driver }) => {
     await driver.create({ session: aSession("a", { alias: "x" }) });
     await rejectsWith(driver.create({ session: aSession("b", { alias: "x" }) }), "session_exists", "alias of another");
     await rejectsWith(
@@ -88,7 +88,7 @@ export const sessionRules: StoreRules = {
     await driver.create({ session: aSession("c") });
     assert.deepEqual(await listed(driver), ["c", "b", "a"], "any number has no alias");
   },
-  "create: messages with the same seq are refused, and no session is left": async ({ driver }) => {
+  "create: rejects messages with the same seq, and creates no session": async ({ driver }) => {
     const twice = [aMessage("a", 1), aMessage("a", 2, { id: "p" }), aMessage("a", 2, { id: "q" })];
     await rejectsWith(
       driver.create({ session: aSession("a", { alias: "x" }), messages: twice }),
@@ -101,7 +101,7 @@ export const sessionRules: StoreRules = {
     assert.deepEqual(await driver.list({ limit: 9 }), { sessions: [], total: 0 });
     await driver.create({ session: aSession("a", { alias: "x" }), messages: [aMessage("a", 1)] });
   },
-  "create: a follow-up whose index is taken, or whose original is gone, is refused": async ({ driver }) => {
+  "create: rejects a follow-up if its index or a seq is taken, or its original does not exist": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 2) });
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
     const followUp = aSession("a2", { chain: { root: "a", index: 1 } });
@@ -122,9 +122,7 @@ export const sessionRules: StoreRules = {
     );
     assert.equal(await driver.get("a3"), undefined);
   },
-  "create: the error names what is taken: the id, the alias, or of an index the session that was to have it": async ({
-    driver,
-  }) => {
+  "create: the error names the taken id or alias, or the new session if its index is taken": async ({ driver }) => {
     await driver.create({ session: aSession("a", { alias: "x" }) });
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
     const taken: [string, Session][] = [
@@ -138,7 +136,7 @@ export const sessionRules: StoreRules = {
     for (const [sessionId, session] of taken)
       await assert.rejects(driver.create({ session }), { code: "session_exists", sessionId });
   },
-  "create: with an old fence a follow-up is refused, with the current one it is made": async ({ driver }) => {
+  "create: rejects a follow-up with an old fence and accepts one with the current fence": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     const old = await leaseOf(driver, "a", "h1");
     await release(driver, old);
@@ -149,7 +147,7 @@ export const sessionRules: StoreRules = {
     await driver.create({ session: next, fence: lease.fence });
     assert.equal((await newestOf(driver, "a"))?.id, "a1");
   },
-  "get: by id, by alias, undefined for what there is not": async ({ driver }) => {
+  "get: finds a session by id or alias; undefined if there is none": async ({ driver }) => {
     await driver.create({ session: aSession("a", { alias: "x" }) });
     await driver.create({ session: aSession("b") });
     assert.equal((await driver.get("a"))?.id, "a");
@@ -158,7 +156,7 @@ export const sessionRules: StoreRules = {
     assert.equal(await driver.get(""), undefined, "an empty alias finds nobody");
     assert.equal(await driver.get("A"), undefined, "ids are told apart by case");
   },
-  "what a caller does to its objects afterwards does not reach the store": async ({ driver }) => {
+  "a caller's later changes to its objects do not affect the store": async ({ driver }) => {
     const session = aSession("a");
     const message = aMessage("a", 1);
     const view = aMessage("a", 1);
@@ -177,7 +175,7 @@ export const sessionRules: StoreRules = {
     assert.deepEqual(await driver.messages("a"), [aMessage("a", 1)]);
     assert.deepEqual((await driver.head("a"))?.messages, [aMessage("a", 1), aMessage("a", 1)]);
   },
-  "head: the same but for the messages, which may be left out where they are not wanted": async ({ driver }) => {
+  "head: `messages: false` may omit the messages; all other fields are the same": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
     const fullHead = await driver.head("a");
     const bare = await driver.head("a", { messages: false });
@@ -186,7 +184,7 @@ export const sessionRules: StoreRules = {
     assert.deepEqual(await driver.head("a", { messages: true }), fullHead);
     assert.equal(await driver.head("nobody", { messages: false }), undefined);
   },
-  "head: a follow-up's view and what was said in it, and nothing of what was said before": async ({ driver }) => {
+  "head: messages of a follow-up are its view and its own messages, not earlier ones": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
     const view = [aMessage("a", 1), aMessage("a", 4, { parts: [{ type: "text", text: "short" }] })];
     await driver.create({
@@ -200,7 +198,7 @@ export const sessionRules: StoreRules = {
     assert.deepEqual((await driver.dump("a"))?.sessions[0]?.view, []);
     assert.deepEqual((await driver.dump("a"))?.sessions[1]?.view, view);
   },
-  "delete: a session is gone with all that was in it, and its ids are free": async ({ driver }) => {
+  "delete: removes a session with its messages, and frees its id and alias": async ({ driver }) => {
     await driver.create({ session: aSession("a", { alias: "x" }), messages: someMessages("a", 1, 3) });
     await driver.create({ session: aSession("b"), messages: [aMessage("b", 1)] });
     await driver.delete(["a", "none"]);
@@ -219,7 +217,7 @@ export const sessionRules: StoreRules = {
     assert.equal((await driver.get("fork"))?.parentId, "a");
     assert.deepEqual(await seqs(driver, "fork"), [1]);
   },
-  "reopen: everything is still there": async (store) => {
+  "reopen: the store keeps all data": async (store) => {
     const view = [aMessage("a", 1)];
     await store.driver.create({ session: aSession("a", { alias: "x" }), messages: someMessages("a", 1, 2) });
     await store.driver.create({
@@ -247,7 +245,7 @@ export const sessionRules: StoreRules = {
     await rejectsWith(driver.get("a"), "store", "get after close");
     await rejectsWith(driver.write("a", change({ set: { title: "x" } })), "store", "write after close");
   },
-  "open: may be called again, also at once, and leaves the store as it was": async ({ driver }) => {
+  "open: repeated and concurrent calls have no effect; one close closes, and open reopens": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     await Promise.all([driver.open(), driver.open()]);
     assert.equal((await driver.get("a"))?.id, "a");
@@ -270,7 +268,7 @@ export const sessionRules: StoreRules = {
     // Other work of the process may open a few files.
     await expectFewFilesOpened(before, ROUNDS, 2000);
   },
-  "synced: if present, resolves when all writes are on disk, also without any": async ({ driver }) => {
+  "synced: if present, resolves when all writes are on disk, also if there are none": async ({ driver }) => {
     if (!driver.synced) return;
     await driver.synced();
     await driver.create({ session: aSession("a"), sync: false });
@@ -292,7 +290,7 @@ export const sessionRules: StoreRules = {
     const driver = await store.reopen();
     assert.equal((await seqs(driver, "a")).length, 20);
   },
-  "close: waits for active calls, also for more than run concurrently": async (store) => {
+  "close: waits for all active calls, also for more than the driver runs concurrently": async (store) => {
     await store.driver.create({ session: aSession("a"), messages: someMessages("a", 1, 3) });
     const many = Array.from({ length: 40 }, (_, n) => `s${n}`);
     const work = many.flatMap((id) => [

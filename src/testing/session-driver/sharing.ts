@@ -5,7 +5,7 @@ import { aMessage, aSession, at, change, growing, listed, newestOf, seqs, someMe
 import type { StoreRules } from "./rule.js";
 
 export const sharingRules: StoreRules = {
-  "two drivers on one store see each other's work as soon as it is done": async (store) => {
+  "two drivers on one store see each other's changes as soon as the calls have settled": async (store) => {
     const firstDriver = store.driver;
     const two = await store.second();
     await firstDriver.create({ session: aSession("a"), messages: [growing("a", 1)] });
@@ -25,7 +25,7 @@ export const sharingRules: StoreRules = {
     assert.equal(await firstDriver.get("a"), undefined);
     assert.equal((await firstDriver.list({ limit: 1 })).total, 0);
   },
-  "two drivers that write different sessions at once lose nothing": async (store) => {
+  "two drivers that write different sessions concurrently lose no change": async (store) => {
     const drivers = [store.driver, await store.second()];
     await Promise.all(
       drivers.map(async (driver, who) => {
@@ -39,7 +39,7 @@ export const sharingRules: StoreRules = {
       assert.equal((await driver.list({ limit: 1 })).total, 2);
     }
   },
-  "two drivers that write one session at once: usage adds up, every seq has one winner": async (store) => {
+  "usage adds up and each seq is stored once if two drivers write one session concurrently": async (store) => {
     const drivers = [store.driver, await store.second()];
     await store.driver.create({ session: aSession("a") });
     const usage = { promptTokens: 1, completionTokens: 1, totalTokens: 2, cost: 0.25 };
@@ -64,22 +64,21 @@ export const sharingRules: StoreRules = {
     await Promise.all(both.map((driver) => driver.write("a", change({ usage }))));
     assert.equal((await store.driver.get("a"))?.usage.promptTokens, 40);
   },
-  "two drivers that write the same sessions at once, each in its own order, do not deadlock and lose nothing": async (
-    store,
-  ) => {
-    const drivers = [store.driver, await store.second()];
-    const ids = Array.from({ length: 12 }, (_, n) => `s${n}`);
-    await Promise.all(ids.map((id) => store.driver.create({ session: aSession(id) })));
-    const usage = { promptTokens: 1, completionTokens: 0, totalTokens: 1, cost: 0 };
-    const rounds = [1, 2, 3].flatMap(() => [ids, [...ids].reverse()]);
-    await Promise.all(
-      rounds.flatMap((order, n) =>
-        order.map((id) => (drivers[n % 2] ?? store.driver).write(id, change({ usage, set: { title: `${n}` } }))),
-      ),
-    );
-    for (const id of ids) assert.equal((await store.driver.get(id))?.usage.promptTokens, rounds.length, id);
-  },
-  "two drivers that create the same id, or the same alias, at once: one wins": async (store) => {
+  "two drivers that write the same sessions concurrently, in different orders, neither deadlock nor lose a change":
+    async (store) => {
+      const drivers = [store.driver, await store.second()];
+      const ids = Array.from({ length: 12 }, (_, n) => `s${n}`);
+      await Promise.all(ids.map((id) => store.driver.create({ session: aSession(id) })));
+      const usage = { promptTokens: 1, completionTokens: 0, totalTokens: 1, cost: 0 };
+      const rounds = [1, 2, 3].flatMap(() => [ids, [...ids].reverse()]);
+      await Promise.all(
+        rounds.flatMap((order, n) =>
+          order.map((id) => (drivers[n % 2] ?? store.driver).write(id, change({ usage, set: { title: `${n}` } }))),
+        ),
+      );
+      for (const id of ids) assert.equal((await store.driver.get(id))?.usage.promptTokens, rounds.length, id);
+    },
+  "of two drivers that create the same id or alias concurrently, one succeeds": async (store) => {
     const drivers = [store.driver, await store.second()];
     for (let round = 0; round < 5; round++) {
       const same = await Promise.allSettled(
@@ -97,7 +96,7 @@ export const sharingRules: StoreRules = {
     }
     assert.equal((await store.driver.list({ limit: 1 })).total, 10);
   },
-  "a reader never sees half of a change": async (store) => {
+  "a reader sees a change completely or not at all": async (store) => {
     const reader = await store.second();
     await store.driver.create({ session: aSession("a") });
     let writing = true;

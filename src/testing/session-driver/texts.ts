@@ -12,7 +12,7 @@ const HARD = [
 ];
 
 export const textRules: StoreRules = {
-  "text: NUL, emoji, control characters and quotes come back as they were": async (store) => {
+  "text: NUL, emoji, control characters and quotes are stored unchanged": async (store) => {
     const { driver } = store;
     const parts = HARD.map((text) => ({ type: "text" as const, text }));
     const title = HARD.join(" ");
@@ -30,7 +30,7 @@ export const textRules: StoreRules = {
     assert.equal((await reopened.get("a"))?.title, title);
     assert.deepEqual(await listed(reopened, { projectDir: "/tmp/ü 'x'\n", search: "QUOTES ' \"" }), ["a"]);
   },
-  "text: a surrogate pair split over two appends is whole again": async (store) => {
+  "text: a surrogate pair that is split over two appends is joined": async (store) => {
     await store.driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
     for (const text of ["x\ud83d", "\ude00y"]) {
       await store.driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text }] }));
@@ -38,7 +38,7 @@ export const textRules: StoreRules = {
     assert.equal(textOf((await store.driver.messages("a"))[0]), "x😀y");
     assert.equal(textOf((await (await store.reopen()).messages("a"))[0]), "x😀y");
   },
-  "text: a lone surrogate may be replaced, and harms nothing": async (store) => {
+  "text: a lone surrogate is kept or replaced, and the session can still be found": async (store) => {
     const lone = "a\ud800b";
     const message = aMessage("a", 1, { parts: [{ type: "text", text: lone }], name: lone, toolCallId: lone });
     await store.driver.create({ session: aSession("a", { title: lone, alias: lone }), messages: [message] });
@@ -50,7 +50,7 @@ export const textRules: StoreRules = {
     assert.equal((await driver.get(lone))?.id, "a", "found by what it was stored under");
     assert.equal((await driver.list({ limit: 9, search: lone })).sessions.length, 1);
   },
-  "text: parts of a megabyte": async (store) => {
+  "text: stores parts larger than 1 MiB": async (store) => {
     const text = "0123456789abcdeé".repeat(65_536);
     await store.driver.create({
       session: aSession("a"),
@@ -65,9 +65,7 @@ export const textRules: StoreRules = {
     assert.equal(first?.parts[0]?.type === "file" && first.parts[0].data === text, true);
     assert.equal(textOf(second) === `${text}!`, true);
   },
-  "ids: quotes, slashes, dots and what else is no file name are ids like others, and stay in the store": async (
-    store,
-  ) => {
+  "ids: may contain quotes, slashes, dots and other characters that are invalid in file names": async (store) => {
     const ids = [
       "../up",
       "..",

@@ -63,11 +63,13 @@ async function dumped(driver: SessionDriver, id: string): Promise<ChainData> {
 }
 
 export const transferRules: StoreRules = {
-  "dump: all of a chain, hidden parts included, by any id of it; undefined for an unknown one": async ({ driver }) => {
+  "dump: returns the whole chain with hidden parts, for any id of it; undefined for an unknown id": async ({
+    driver,
+  }) => {
     await aFullChain(driver);
     const data = await dumped(driver, "a");
     assert.deepEqual(
-      data.sessions.map(({ session, hiddenBy: cut }) => [session.id, cut]),
+      data.sessions.map(({ session, hiddenBy }) => [session.id, hiddenBy]),
       [
         ["a", ""],
         ["a1", ""],
@@ -75,7 +77,7 @@ export const transferRules: StoreRules = {
       ],
     );
     assert.deepEqual(
-      data.sessions.map(({ messages }) => messages.map(({ message, hiddenBy: cut }) => `${message.seq}${cut}`)),
+      data.sessions.map(({ messages }) => messages.map(({ message, hiddenBy }) => `${message.seq}${hiddenBy}`)),
       [["1", "2", "3", "4"], ["5", "6s2", "7s1", "9"], ["8s2"]],
     );
     assert.deepEqual(
@@ -102,7 +104,7 @@ export const transferRules: StoreRules = {
     assert.deepEqual(await dumped(driver, "a2"), data);
     assert.equal(await driver.dump("none"), undefined);
   },
-  "dump: is of one moment, whatever is written meanwhile": async (store) => {
+  "dump: contains each concurrent change completely or not at all": async (store) => {
     const { driver } = store;
     const secondDriver = await store.second();
     await driver.create({ session: aSession("a") });
@@ -126,14 +128,14 @@ export const transferRules: StoreRules = {
     }
     await writes;
   },
-  "dump: is JSON, and the store's own no more": async ({ driver }) => {
+  "dump: is plain JSON and a copy of the stored data": async ({ driver }) => {
     await aFullChain(driver);
     const data = await dumped(driver, "a");
     assert.deepEqual(JSON.parse(JSON.stringify(data)), data);
     if (data.sessions[0]) data.sessions[0].session.title = "changed";
     assert.equal((await driver.get("a"))?.title, "T");
   },
-  "load: what was dumped, deleted and loaded again is the same chain, and goes on": async (store) => {
+  "load: restores a dumped and deleted chain, which can be continued": async (store) => {
     await aFullChain(store.driver);
     const data = await dumped(store.driver, "a");
     await store.driver.delete(["a"]);
@@ -189,7 +191,7 @@ export const transferRules: StoreRules = {
       await rejectsWith(append(`${id}-2`, 0, "text", "late"), "point_not_found", "finished");
     }
   },
-  "load: lists and counts only the original, beside the existing sessions": async ({ driver }) => {
+  "load: only the original of the loaded chain is listed and counted": async ({ driver }) => {
     await aFullChain(driver);
     await driver.load(renamed(await dumped(driver, "a")));
     assert.deepEqual(await listed(driver), ["z", "a"]);

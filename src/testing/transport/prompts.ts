@@ -24,7 +24,7 @@ export const promptRules: TransportRules = {
     open();
     assert.equal((await stage.soon(answer, "an answer")).text, "begun done");
   },
-  "answer: every piece once, in order": async (stage) => {
+  "answer: contains every piece once, in order": async (stage) => {
     const pieces = Array.from({ length: 150 }, (_, n) => `${n} `);
     stage.provider.push(pieces.map(text));
     const client = await stage.connect(await stage.start());

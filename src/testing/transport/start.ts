@@ -3,7 +3,7 @@ import { expectNothingOpened, withTimeout } from "../check.js";
 import type { TransportRules } from "./harness.js";
 
 export const startRules: TransportRules = {
-  "name: a word without white space, for the config": async ({ transport }) => assert.match(transport.name, /^\S+$/),
+  "name: not empty and without white space": async ({ transport }) => assert.match(transport.name, /^\S+$/),
 
   "start: resolves once clients can connect": async (stage) => {
     stage.provider.push("Hello.");

@@ -41,7 +41,7 @@ export const stopRules: TransportRules = {
     await client.close();
     await stage.soon(stopped, "stop");
   },
-  "stop: cancels what still runs when the signal aborts, and its client's prompt settles": async (stage) => {
+  "stop: cancels active work when the signal aborts, and the client's prompt settles": async (stage) => {
     const { opened } = gate();
     stage.provider.push([text("begun "), opened]);
     const listening = await stage.start();
@@ -57,7 +57,7 @@ export const stopRules: TransportRules = {
       "the cancelled prompt",
     );
   },
-  "stop: with a signal that has aborted already, at once": async (stage) => {
+  "stop: cancels active work at once if the signal has already aborted": async (stage) => {
     const { opened } = gate();
     stage.provider.push([text("begun "), opened]);
     const listening = await stage.start();
@@ -65,13 +65,13 @@ export const stopRules: TransportRules = {
     await stage.soon(listening.stop(AbortSignal.abort()), "stop");
     await stage.until(() => stage.ended.length > 0, "the end of the run");
   },
-  "stop: safe to call twice, at once and afterwards": async (stage) => {
+  "stop: safe to call again, concurrently and afterwards": async (stage) => {
     const listening = await stage.start();
     const { signal } = new AbortController();
     await stage.soon(Promise.all([listening.stop(signal), listening.stop(signal)]), "two stops at once");
     await stage.soon(listening.stop(AbortSignal.abort()), "a stop of what is stopped");
   },
-  "ended: settles with the end of serving, not before": async (stage) => {
+  "ended: resolves when the transport stops serving, not before": async (stage) => {
     const listening = await stage.start();
     let ended = false;
     const end = listening.ended.then(() => (ended = true));
@@ -94,14 +94,14 @@ export const stopRules: TransportRules = {
     await stage.agent.close();
     await expectNothingOpened(stage.before, stage.timeoutMs);
   },
-  "stop: with an idle client connected": async (stage) => {
+  "stop: settles while an idle client is connected": async (stage) => {
     stage.provider.push("Hello.");
     const listening = await stage.start();
     const client = await stage.connect(listening);
     await stage.soon(client.prompt("Hi"), "an answer");
     await stage.soon(listening.stop(new AbortController().signal), "stop");
   },
-  "stop: leaves the agent to its owner": async (stage) => {
+  "stop: does not close the agent": async (stage) => {
     const listening = await stage.start();
     await stage.soon(listening.stop(AbortSignal.abort()), "stop");
     const run = await stage.agent.run({ message: "still here?" });

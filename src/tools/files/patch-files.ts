@@ -70,7 +70,9 @@ export async function previewPatch(
       return contentType.kind === "text" && contentType.encoding === "utf-8" && content.length <= MAX_PREVIEW_BYTES;
     });
   const hidden = files.filter((file) => !isShown(file)).map(({ name }) => name);
-  const loose = files.flatMap(({ name, deviations: how }) => (how.length > 0 ? [`${name} (${how.join("; ")})`] : []));
+  const loose = files.flatMap(({ name, deviations }) =>
+    deviations.length > 0 ? [`${name} (${deviations.join("; ")})`] : [],
+  );
   const notes = [
     ...(hidden.length > 0 ? [`Not shown, being large or no text: ${hidden.join(", ")}.`] : []),
     ...(loose.length > 0 ? [`Found not to the letter: ${loose.join(", ")}.`] : []),
@@ -167,11 +169,11 @@ function isChanged({ before, after }: Pick<PlannedFile, "before" | "after">): bo
 
 /** Result in the format that these models were trained on: one letter and path per file. */
 function formatResult(files: readonly PlannedFile[]): ToolOutput {
-  const lines = files.flatMap(({ name, before, after, movedFrom, isMoved, deviations: how }) => {
+  const lines = files.flatMap(({ name, before, after, movedFrom, isMoved, deviations }) => {
     if (after === null) return isMoved ? [] : [`D ${name}`];
     const what = movedFrom === undefined ? `${before === null ? "A" : "M"} ${name}` : `R ${movedFrom} -> ${name}`;
     if (!isChanged({ before, after })) return [`${what} (as it was)`];
-    return [what + (how.length > 0 ? ` (not to the letter: ${how.join("; ")})` : "")];
+    return [what + (deviations.length > 0 ? ` (not to the letter: ${deviations.join("; ")})` : "")];
   });
   return {
     text: `Success. Updated the following files:\n${lines.join("\n")}`,

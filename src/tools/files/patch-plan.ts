@@ -95,8 +95,8 @@ function move(file: PlannedFile, to: PlannedFile): void {
     throw new ToolError(
       `${to.name}: is there already, so ${file.name} is not moved to it. Delete it, or take another name.`,
     );
-  const { after, line, deviations: how, mode } = file;
-  Object.assign(to, { after, line, how, mode, movedFrom: file.name });
+  const { after, line, deviations, mode } = file;
+  Object.assign(to, { after, line, how: deviations, mode, movedFrom: file.name });
   Object.assign(file, { after: null, how: [], isMoved: true });
 }
 
@@ -140,10 +140,10 @@ async function patch(
       thread.runJob("patch", job, { ms: PATCH_TIMEOUT_MS, transfer: [content] }),
     );
     if ("refused" in patched) throw new ToolError(patched.refused);
-    const { content: bytes, line, tolerated: how } = patched;
+    const { content: bytes, line, tolerated } = patched;
     file.after = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     file.line ??= line;
-    file.deviations = [...file.deviations, ...how];
+    file.deviations = [...file.deviations, ...tolerated];
   } catch (error) {
     if (!(error instanceof WorkLimitError)) throw error;
     throw new ToolError(`${name}: the patch was aborted: ${error.message}. Use bash with a script.`, { cause: error });

@@ -41,8 +41,8 @@ export function bashOutputTool(background: Background): Tool {
     },
     run: async ({ id, wait_for, wait_end, timeout }, { sessionId, signal }) => {
       const job = await background.find(sessionId, id);
-      const { showOutput: lookAt } = await loadJobs();
-      return lookAt(id, job, { pattern: wait_for, end: wait_end, seconds: timeout }, signal);
+      const { showOutput } = await loadJobs();
+      return showOutput(id, job, { pattern: wait_for, end: wait_end, seconds: timeout }, signal);
     },
   });
   return { ...tool, background };
@@ -68,10 +68,10 @@ export function bashInputTool(background: Background): Tool {
     }),
     run: async ({ id, text, newline, close }, { sessionId, signal }) => {
       const job = await background.find(sessionId, id);
-      const { writeInput: sayTo } = await loadJobs();
+      const { writeInput } = await loadJobs();
       // Only the end of file is to be sent.
       const input = close && text === "" ? "" : newline && !text.endsWith("\n") ? `${text}\n` : text;
-      return sayTo(id, job, input, close, signal);
+      return writeInput(id, job, input, close, signal);
     },
   });
 }

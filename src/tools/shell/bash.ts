@@ -126,11 +126,11 @@ async function execute(
   const { signal, sessionId } = context;
   const { redactor, outputsPath } = options;
   const prepared = await prepareCommand(options, sandbox, command, context);
-  const [{ OutputFile }, { newOutputPath: newOutput }] = await Promise.all([
+  const [{ OutputFile }, { newOutputPath }] = await Promise.all([
     import("../../processes/output-file.js"),
     import("../../processes/outputs.js"),
   ]);
-  const path = (): string | undefined => outputsPath && newOutput(outputsPath, sessionId);
+  const path = (): string | undefined => outputsPath && newOutputPath(outputsPath, sessionId);
   const outputFile = new OutputFile(path, redactor, MODEL_BYTES);
   const output = new HeadTail(MAX_RAW_BYTES, {
     clean: (newText) => redactor.hide(tidy(newText)),

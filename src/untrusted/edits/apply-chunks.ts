@@ -103,7 +103,7 @@ class PatchedText {
   apply(chunk: PatchChunk, which: string): void {
     const named = this.#names.find(chunk.headers, `${this.#name}${which}`);
     const lines = chunk.lines.map((line) => ({ ...line, text: Buffer.from(line.text).toString("latin1") }));
-    const chunkLength = lines.findLastIndex(({ isUnsigned: bare }) => !bare) + 1;
+    const chunkLength = lines.findLastIndex(({ isUnsigned }) => !isUnsigned) + 1;
     // Trailing empty lines may belong to the chunk, or separate it from the next.
     for (const candidateLines of chunkLength < lines.length ? [lines, lines.slice(0, chunkLength)] : [lines]) {
       const match = this.#find(candidateLines, named, chunk, which);
@@ -134,7 +134,7 @@ class PatchedText {
   #find(
     lines: readonly PatchLine[],
     named: NamedPlace | undefined,
-    { headers, isAtEnd: atEnd }: PatchChunk,
+    { headers, isAtEnd }: PatchChunk,
     which: string,
   ): { place: ViewPlace; way: MatchMode } | undefined {
     const oldLines = lines.filter(({ sign }) => sign !== "+").map(({ text }) => text);
@@ -142,7 +142,7 @@ class PatchedText {
     for (const way of MATCH_MODES) {
       const places = this.#view(way)
         .places(oldLines, true, true)
-        .filter(({ first, last }) => first >= this.#next && (!atEnd || last === this.#lines.length - 1))
+        .filter(({ first, last }) => first >= this.#next && (!isAtEnd || last === this.#lines.length - 1))
         .filter((place) => !named || this.#names.isIn(place, named));
       const exact = places.filter(({ first }) => oldLines.every((line, i) => this.#raw(first + i) === line));
       const candidates = exact.length > 0 ? exact : places;
@@ -228,13 +228,13 @@ class PatchedText {
   #missingError(
     lines: readonly PatchLine[],
     named: NamedPlace | undefined,
-    { isAtEnd: atEnd }: PatchChunk,
+    { isAtEnd }: PatchChunk,
     which: string,
   ): ToolError {
     const oldLines = lines.filter(({ sign }) => sign !== "+").map(({ text }) => text);
     const places = this.#view(MATCH_MODES[0]!).places(oldLines, true, true);
     const elsewhere = places.find(({ first }) => first >= this.#next);
-    if (named && elsewhere && !atEnd) {
+    if (named && elsewhere && !isAtEnd) {
       const lines = named.blocks.map(({ at, end }) => `${at + 1} to ${end}`).slice(0, 10);
       return new ToolError(
         `${this.#name}${which}: its lines are at line ${elsewhere.first + 1}, which is not in ${JSON.stringify(named.header)} (lines ` +

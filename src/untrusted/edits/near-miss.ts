@@ -8,9 +8,11 @@ export function notFoundMessage(latin: string, requestedText: string, name: stri
   const start = `${name}: ${what} was not found`;
   const near = closest(linesOf(Buffer.from(latin, "latin1").toString()), linesOf(requestedText));
   if (!near) return `${start}, nor anything like it. Read the file and copy the text exactly.`;
-  const { line, text, requestedLine, equalLinesBefore: agreed } = near;
+  const { line, text, requestedLine, equalLinesBefore } = near;
   const ahead =
-    agreed > 0 ? ` The ${agreed > 1 ? `${agreed} lines` : "line"} before it ${agreed > 1 ? "agree" : "agrees"}.` : "";
+    equalLinesBefore > 0
+      ? ` The ${equalLinesBefore > 1 ? `${equalLinesBefore} lines` : "line"} before it ${equalLinesBefore > 1 ? "agree" : "agrees"}.`
+      : "";
   const there =
     text === undefined
       ? `The file ends after line ${line - 1}`

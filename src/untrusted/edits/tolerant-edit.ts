@@ -81,9 +81,9 @@ export class TolerantText {
   #places(
     way: MatchTolerance,
     textLines: readonly string[],
-    { startsAtLine: begins, endsAtLine: ends }: EditInterpretation,
+    { startsAtLine, endsAtLine }: EditInterpretation,
   ): ViewPlace[] {
-    return this.#view(way).places(textLines, begins, ends);
+    return this.#view(way).places(textLines, startsAtLine, endsAtLine);
   }
 
   #view(way: MatchTolerance): TextView {

@@ -25,10 +25,10 @@ export interface PageText {
 }
 
 /** Returns part of the text of a page. */
-export async function pageText({ body, isHtml: html, charset, url, offset, bytes }: PageJob): Promise<PageText> {
+export async function pageText({ body, isHtml, charset, url, offset, bytes }: PageJob): Promise<PageText> {
   let text = decoder(charset).decode(body);
   let cut = false;
-  if (html) {
+  if (isHtml) {
     const page = await htmlToText(text, url);
     cut = page.isTruncated;
     text = page.title === "" || page.text.startsWith(`# ${page.title}`) ? page.text : `# ${page.title}\n\n${page.text}`;

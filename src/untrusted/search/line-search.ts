@@ -26,9 +26,9 @@ export interface FileMatches {
 const MAX_LINE_CHARACTERS = 300;
 
 /** Searches each file for matching lines. */
-export function searchLines({ pattern, flags, context, maxKeptLines: keep, files }: SearchJob): FileMatches[] {
+export function searchLines({ pattern, flags, context, maxKeptLines, files }: SearchJob): FileMatches[] {
   const expression = new RegExp(pattern, flags);
-  return files.map((bytes) => searchFile(expression, context, keep, new TextDecoder().decode(bytes)));
+  return files.map((bytes) => searchFile(expression, context, maxKeptLines, new TextDecoder().decode(bytes)));
 }
 
 function searchFile(expression: RegExp, context: number, keep: number, text: string): FileMatches {

@@ -81,8 +81,8 @@ export async function evaluateCall(job: JudgeJob): Promise<Judgement> {
 }
 
 /** Undefined for a call without a command, if the tool starts no programs. */
-async function lineOf({ command, startsPrograms: executes }: JudgeJob): Promise<ShellLine | undefined> {
-  if (command === undefined) return executes ? { commands: [], isUnderstood: false } : undefined;
+async function lineOf({ command, startsPrograms }: JudgeJob): Promise<ShellLine | undefined> {
+  if (command === undefined) return startsPrograms ? { commands: [], isUnderstood: false } : undefined;
   if (typeof command === "string") return readShellLine(command);
   const words = command.map((text) => ({ text, isLiteral: true, isSplit: false, expansion: undefined }));
   return { commands: [{ words, hasFiles: false }], isUnderstood: true };
@@ -130,25 +130,25 @@ function commandFit({ pattern, action }: ReadRule, command: ShellCommand | undef
 }
 
 /** `allow` must match the real path of every place of the call. Other actions must match any path of any place. */
-function pathFit(glob: string, { action, isExact: exact }: RuleForCall, job: JudgeJob): Fit {
-  const { places, isFileTool: files } = job;
-  if (places.length === 0) return action !== "allow" && (files || exact) ? "maybe" : "no";
+function pathFit(glob: string, { action, isExact }: RuleForCall, job: JudgeJob): Fit {
+  const { places, isFileTool } = job;
+  if (places.length === 0) return action !== "allow" && (isFileTool || isExact) ? "maybe" : "no";
   const { homeDir } = job;
   // Without a known home folder, it is also unknown which paths are in it.
   if (homeDir === undefined && glob.startsWith("~/")) return action === "allow" ? "no" : "maybe";
   const inside = glob.replace(/^~(?=\/)/, homeDir ?? "~");
   if (action === "allow") {
     const covers = compileGlob(inside, new TimeBudget(Infinity));
-    return places.every(({ realPath: real, isRecursive }) => {
-      const path = nameIn(real, job.realProjectDir, inside);
+    return places.every(({ realPath, isRecursive }) => {
+      const path = nameIn(realPath, job.realProjectDir, inside);
       return path !== undefined && covers(path) && (!isRecursive || inside.endsWith("**"));
     })
       ? "yes"
       : "no";
   }
   let fit: Fit = "no";
-  for (const { paths: ways, realPath: real, isRecursive } of places)
-    for (const path of [...ways, real])
+  for (const { paths, realPath: real, isRecursive } of places)
+    for (const path of [...paths, real])
       for (const root of [job.projectDir, job.realProjectDir]) {
         if (matchesPath(inside, path, root)) return "yes";
         if (isRecursive && mayLieBelow(inside, path, root)) fit = "maybe";

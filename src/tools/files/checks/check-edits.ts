@@ -28,8 +28,8 @@ export class EditChecks {
 
   /** Wraps a tool so that its results include the new errors of its change. */
   wrap(tool: Tool): Tool {
-    const { syntax, commands, commandOptions: surroundings } = this.#options;
-    if (!syntax && (commands.length === 0 || !surroundings)) return tool;
+    const { syntax, commands, commandOptions } = this.#options;
+    if (!syntax && (commands.length === 0 || !commandOptions)) return tool;
     return {
       ...tool,
       run: async (args: unknown, context) => {
@@ -97,15 +97,15 @@ export class EditChecks {
     }
     const checks = this.#checks;
     const globs = checks.map(({ files }) => files);
-    const { withWorker: withThread } = await import("../../../untrusted/workers.js");
-    const fit = await withThread(signal, (thread) => thread.runJob("globs", { globs, paths }, { ms: timeoutMs }));
+    const { withWorker } = await import("../../../untrusted/workers.js");
+    const fit = await withWorker(signal, (thread) => thread.runJob("globs", { globs, paths }, { ms: timeoutMs }));
     return checks.filter((_check, i) => fit[i] === true);
   }
 
   async #runner(): Promise<QuickCommands | undefined> {
-    const { commandOptions: surroundings } = this.#options;
-    if (!surroundings) return undefined;
+    const { commandOptions } = this.#options;
+    if (!commandOptions) return undefined;
     const { QuickCommands } = await import("./quick-command.js");
-    return (this.#commands ??= new QuickCommands(surroundings));
+    return (this.#commands ??= new QuickCommands(commandOptions));
   }
 }
