@@ -18,7 +18,7 @@ function show(event: WatchedEvent): void {
 }
 
 try {
-  const { run_id, session_id } = await client.begin({ message, mode: "ask", can_answer: true });
+  const { run_id, session_id } = await client.start({ message, mode: "ask", can_answer: true });
   for await (const event of client.sessions.watch(session_id, { canAnswer: true })) {
     show(event);
     if (event.type !== "state") continue;

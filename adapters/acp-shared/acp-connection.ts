@@ -109,7 +109,7 @@ export class AcpConnection implements ClientFacts {
   reachChanged(): void {
     if (!this.initialized || this.#closing.signal.aborted) return;
     if (this.#sink.isReachable)
-      this.#releaseAttendance ??= this.#parts.agent.attend((id) => this.#sessions.answers(id));
+      this.#releaseAttendance ??= this.#parts.agent.addResponder((id) => this.#sessions.answers(id));
     else this.#stopAttending();
   }
 

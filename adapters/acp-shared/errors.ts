@@ -53,7 +53,7 @@ export function toRpcError(error: unknown, logger: Logger): RpcError {
 /** Failure of a run as text for the client's user. Logs internal errors. */
 export function failureText(error: unknown, logger: Logger): string {
   // A store's own message contains file names of the server and is not sent.
-  if (hasCode(error, "model_timeout") && error.why !== "") return `${error.message}: ${error.why}`;
+  if (hasCode(error, "model_timeout") && error.reason !== "") return `${error.message}: ${error.reason}`;
   if (error instanceof Error && isGantryError(error) && !hasCode(error, "store")) return error.message;
   logger.error("a run failed", { error });
   return storeText(error) ?? "internal error";

@@ -50,6 +50,6 @@ function fail(ctx: Context, error: unknown, logger: Logger): void {
     return;
   }
   if (headers) ctx.set({ ...headers });
-  const detail = hasCode(error, "model_timeout") && error.why !== "" ? { detail: error.why } : {};
+  const detail = hasCode(error, "model_timeout") && error.reason !== "" ? { detail: error.reason } : {};
   send<typeof Failure>(ctx, { error: message, code, ...detail }, status);
 }

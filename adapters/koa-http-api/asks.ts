@@ -22,13 +22,13 @@ export class PollingClients {
 
   constructor(agent: Agent) {
     this.#agent = agent;
-    agent.attend(() => performance.now() < this.#until);
+    agent.addResponder(() => performance.now() < this.#until);
   }
 
   polled(): void {
     this.#until = performance.now() + POLLING_CLIENT_MS;
     // Releasing at once still starts the agent's own grace period, which may be longer.
-    this.#agent.attend()();
+    this.#agent.addResponder()();
   }
 }
 

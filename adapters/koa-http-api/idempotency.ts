@@ -120,7 +120,7 @@ async function joinStream(
   stream: SseStream,
   signal: AbortSignal,
 ): Promise<void> {
-  const run = await agent.runs.begun(requestedRun.id, signal);
+  const run = await agent.runs.started(requestedRun.id, signal);
   let after = "";
   const sendEvents = async (follow: boolean, end: number): Promise<void> => {
     let until = end;

@@ -277,7 +277,7 @@ export const ProcessState = v.object({
   id: string,
   command: string,
   state: oneOf(["running", "ended"]),
-  since: string,
+  started_at: string,
   exit_code: v.nullable(v.number()),
   detached: v.boolean(),
 });

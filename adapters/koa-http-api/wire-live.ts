@@ -52,8 +52,8 @@ export function wireAsk(ask: Ask): ResponseBody<typeof shapes.Ask> {
   };
 }
 
-function wireProcess({ exitCode, ...process }: ProcessState) {
-  return { ...process, exit_code: exitCode };
+function wireProcess({ startedAt, exitCode, ...process }: ProcessState) {
+  return { ...process, started_at: startedAt, exit_code: exitCode };
 }
 
 /** Converts an event of a session to the data of its stream. */

@@ -18,7 +18,7 @@ export default defineAdapter({
   kind: "model-provider",
   name: "language-models",
   schema: providerOptions,
-  create: ({ provider: preset, models, ...options }, { logger, home, refreshes }) => {
+  create: ({ provider: preset, models, ...options }, { logger, home, canRefresh: refreshes }) => {
     const prices = refreshes === true ? { prices: { file: join(home, "prices.json") } } : {};
     return new AiSdkProvider({ ...options, preset, models: toConfiguredModels(models), ...prices }, logger);
   },

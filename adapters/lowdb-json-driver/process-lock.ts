@@ -62,7 +62,7 @@ export class ProcessLock {
 
   async #isDead(name: string, maxSilenceMs: number): Promise<boolean> {
     const state = holderState(holderOf(name));
-    if (state !== "elsewhere") return state === "dead";
+    if (state !== "remote") return state === "dead";
     // Compares only times of the file system, because clocks of hosts differ.
     const timeOf = (): number | undefined => statSync(join(this.folder, name), { throwIfNoEntry: false })?.mtimeMs;
     const before = timeOf();

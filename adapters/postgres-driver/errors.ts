@@ -90,10 +90,10 @@ function describeServerError(code: string, message: string): string {
 }
 
 /** For `DriverLifecycle`: reason and remedy for an error that is not a `GantryError`. */
-export function explain(error: unknown): { why: string; full: boolean; unavailable: boolean } | undefined {
+export function explain(error: unknown): { reason: string; full: boolean; unavailable: boolean } | undefined {
   if (codeOf(error) === "" && !isLost(error)) return undefined;
   const { why, full, lasting } = reason(error);
-  return { why, full, unavailable: !full && !lasting };
+  return { reason: why, full, unavailable: !full && !lasting };
 }
 
 /** Removes possible user text from the error of a failed statement: its values, and its position in a function. */

@@ -147,7 +147,7 @@ function resultOf(parts: readonly ReadRow[]): ChangeResult {
   for (const { kind, done, tag, body, more, gained } of parts)
     if (kind === "i") instructions.push(instructionOf({ root: tag, instruction: body }));
     else if (kind === "f") consumedInstructions.push(decodeText(tag));
-    else answer = { ask: askOf({ root: gained ?? "", state: tag, ask: body, answered: more ?? "" }), counts: done };
+    else answer = { ask: askOf({ root: gained ?? "", state: tag, ask: body, answered: more ?? "" }), isAccepted: done };
   return { instructions, consumedInstructions, ...(answer && { answer }) };
 }
 

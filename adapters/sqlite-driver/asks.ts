@@ -23,10 +23,10 @@ export function answerAsk(
   const row = db.get<{ ask: string }>("SELECT ask FROM asks WHERE id = ? AND root = ?", askId, root);
   if (!row) return undefined;
   const ask = askOf(row);
-  if (ask.state !== "open") return { ask, counts: false };
+  if (ask.state !== "open") return { ask, isAccepted: false };
   const closed: Ask = { ...ask, ...answered, state: "answered" };
   putAsk(db, root, closed);
-  return { ask: closed, counts: true };
+  return { ask: closed, isAccepted: true };
 }
 
 export function listAsks(db: Statements, { id, sessionId, open = false, before, limit }: AskQuery): Ask[] {

@@ -166,7 +166,7 @@ export class TerminalConversation {
     const { key } = (this.#unanswered =
       this.#unanswered?.requestJson === requestJson ? this.#unanswered : { requestJson, key: crypto.randomUUID() });
     try {
-      const { session_id } = await this.#client.begin(request, { key, ...this.#until });
+      const { session_id } = await this.#client.start(request, { key, ...this.#until });
       this.#unanswered = undefined;
       if (id === undefined) {
         this.id = session_id;

@@ -75,7 +75,7 @@ export class Agent {
     const closing = this.#closing.signal;
     this.#store = new OpenedStore({ driver, bus, logger, fileHistory, closing });
     const store = () => this.#store.get();
-    this.#presence = new Presence((options.clientGrace ?? AGENT_DEFAULTS.clientGrace) * 1000);
+    this.#presence = new Presence((options.clientGraceSeconds ?? AGENT_DEFAULTS.clientGraceSeconds) * 1000);
     this.#watchers = new Watchers(store, (rootId) => this.#processes.list(rootId), closing, this.#presence);
     const changed = (rootId: string, messages: boolean) => void this.#watchers.notify(rootId, messages);
     this.#services = createServices(options, {
@@ -140,7 +140,7 @@ export class Agent {
    * `answers` is called each time a run makes a request, with the id of the chain's first session. It returns whether
    * the client answers for that session.
    */
-  attend(answers: (sessionId: string) => boolean = () => true): () => void {
+  addResponder(answers: (sessionId: string) => boolean = () => true): () => void {
     return this.#presence.join(answers);
   }
 

@@ -60,13 +60,13 @@ export interface AgentOptions {
    *
    * - `reject` (default): denies the call.
    * - `allow`: allows the call. A question that is no permission request stays unanswered.
-   * - `wait`: waits for a client for at most `askTimeout`.
+   * - `wait`: waits for a client for at most `askTimeoutSeconds`.
    */
   unattended?: Unattended | undefined;
   /** Maximum wait of a request when no client can answer, in seconds; default 300. */
-  askTimeout?: number | undefined;
+  askTimeoutSeconds?: number | undefined;
   /** Maximum wait of a request after the last client that can answer disconnects, in seconds; default 60. */
-  clientGrace?: number | undefined;
+  clientGraceSeconds?: number | undefined;
   /** Default: none. */
   hooks?: Hooks | undefined;
   /** Absolute path of the folder to work on. Default: the working directory. */
@@ -113,7 +113,7 @@ export interface AgentOptions {
    * Maximum age of a model list, in seconds; default 300. An older list is fetched again at the next request for it. 0:
    * never.
    */
-  catalogueRefresh?: number | undefined;
+  catalogueRefreshSeconds?: number | undefined;
   /**
    * Stores the earlier contents of files that tools change, for `sessions.undo`; for example `folderHistory`. Default:
    * contents are not stored.
@@ -135,8 +135,8 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   rules: true,
   mode: true,
   unattended: true,
-  askTimeout: true,
-  clientGrace: true,
+  askTimeoutSeconds: true,
+  clientGraceSeconds: true,
   hooks: true,
   projectDir: true,
   systemPrompt: true,
@@ -154,7 +154,7 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   compaction: true,
   model: true,
   modelTimeoutMs: true,
-  catalogueRefresh: true,
+  catalogueRefreshSeconds: true,
   fileHistory: true,
   catalogue: true,
   logger: true,
@@ -180,13 +180,13 @@ export function checkOptions(options: unknown): void {
   if (!Array.isArray(rules) || rules.length > 0) checkRules("rules", rules);
   if (options["mode"] !== undefined) oneOf("mode", SESSION_MODES, options["mode"]);
   if (options["unattended"] !== undefined) oneOf("unattended", UNATTENDED, options["unattended"]);
-  const { askTimeout = 1 } = options;
+  const { askTimeoutSeconds = 1 } = options;
   // Timers do not support much longer delays.
-  if (typeof askTimeout !== "number" || !(askTimeout > 0 && askTimeout <= 86_400))
-    throw new InputError("askTimeout", "a number of seconds above 0, at most 86,400");
-  const { clientGrace = 0 } = options;
-  if (typeof clientGrace !== "number" || !(clientGrace >= 0 && clientGrace <= 86_400))
-    throw new InputError("clientGrace", "a number of seconds from 0 to 86,400");
+  if (typeof askTimeoutSeconds !== "number" || !(askTimeoutSeconds > 0 && askTimeoutSeconds <= 86_400))
+    throw new InputError("askTimeoutSeconds", "a number of seconds above 0, at most 86,400");
+  const { clientGraceSeconds = 0 } = options;
+  if (typeof clientGraceSeconds !== "number" || !(clientGraceSeconds >= 0 && clientGraceSeconds <= 86_400))
+    throw new InputError("clientGraceSeconds", "a number of seconds from 0 to 86,400");
   const { budget, sessionBudget, unknownPrice } = options;
   if (!isEmpty(budget)) checkBudget("budget", budget);
   if (!isEmpty(sessionBudget)) checkBudget("sessionBudget", sessionBudget, ["usd", "tokens"]);

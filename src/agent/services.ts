@@ -35,7 +35,7 @@ export function createServices(options: AgentOptions, agentMembers: AgentMembers
       cache: options.catalogue ?? noCache,
       logger,
       timeoutMs: options.modelTimeoutMs ?? 30_000,
-      refreshMs: (options.catalogueRefresh ?? AGENT_DEFAULTS.catalogueRefresh) * 1000,
+      refreshMs: (options.catalogueRefreshSeconds ?? AGENT_DEFAULTS.catalogueRefreshSeconds) * 1000,
     }),
     tools,
     sources: new ToolSources([], bus, logger),
@@ -53,7 +53,7 @@ export function createServices(options: AgentOptions, agentMembers: AgentMembers
     mode,
     unattended: {
       policy: options.unattended ?? "reject",
-      timeoutMs: (options.askTimeout ?? AGENT_DEFAULTS.askTimeout) * 1000,
+      timeoutMs: (options.askTimeoutSeconds ?? AGENT_DEFAULTS.askTimeoutSeconds) * 1000,
     },
     hooks: options.hooks ?? {},
     compaction: new Compaction(options.compaction ?? {}),
@@ -70,7 +70,7 @@ export function createServices(options: AgentOptions, agentMembers: AgentMembers
     reasoningEffort: model?.reasoningEffort ?? "",
     limiter: new RunLimiter(
       options.concurrentRuns ?? AGENT_DEFAULTS.concurrentRuns,
-      options.attachmentBytes ?? AGENT_DEFAULTS.attachedBytes,
+      options.attachmentBytes ?? AGENT_DEFAULTS.attachmentBytes,
     ),
     toolStates: new ToolStateCache(),
     conversationCache: new ConversationCache(),

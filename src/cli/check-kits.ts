@@ -66,9 +66,9 @@ const KITS: { readonly [Kind in AdapterKind]?: ChecksOf<Kind> } = {
   transport: (bench, fixture) =>
     kit.transportChecks({
       create: () => bench.make(),
-      unable: undefined,
+      createFailing: undefined,
       connect: needs("connect"),
-      onLeave: "cancel",
+      onDisconnect: "cancel",
       clean: () => bench.clean(),
       ...fixture,
     }),
@@ -107,7 +107,7 @@ const OPTIONAL: { readonly [Kind in AdapterKind]?: readonly (keyof AdapterKinds[
 };
 const OPTIONAL_OF_FIXTURE: Partial<Readonly<Record<AdapterKind, readonly string[]>>> = {
   "session-driver": ["hold"],
-  transport: ["unable"],
+  transport: ["createFailing"],
   "model-provider": ["toolCall", "stall", "fault"],
 };
 

@@ -74,7 +74,7 @@ function isFailed(outcome: UndoneFile["outcome"]): boolean {
   return outcome === "conflict" || outcome === "lost" || outcome === "failed";
 }
 
-function lineOf({ path, outcome, why }: UndoneFile, projectDir: string): string {
+function lineOf({ path, outcome, reason }: UndoneFile, projectDir: string): string {
   const name = isInside(path, projectDir) ? relative(projectDir, path).split(sep).join("/") : path;
-  return `${outcome.padEnd(8)}  ${cell(name)}${why === "" ? "" : `: ${cell(why)}`}`;
+  return `${outcome.padEnd(8)}  ${cell(name)}${reason === "" ? "" : `: ${cell(reason)}`}`;
 }

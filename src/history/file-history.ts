@@ -58,7 +58,7 @@ export interface FolderHistoryOptions extends Omit<FileToolOptions, "allowPaths"
   /** Maximum bytes of copies per session. The newest are kept. Default: 512 MiB. */
   sessionBytes?: number | undefined;
   /** Retention after the last change of a session, in ms. Default: 30 days. */
-  keptMs?: number | undefined;
+  retentionMs?: number | undefined;
   logger?: Logger | undefined;
 }
 
@@ -92,7 +92,7 @@ export class FolderHistory implements FileHistory {
     const files: UndoneFile[] = findUnrecordedChanges(story, plan, expected);
     const judged: RestoreCheck[] = [];
     if ("seq" in target && target.seq < story.forgot)
-      files.push(...plan.map(({ path }) => ({ path, outcome: "lost", why: HISTORY_TOO_SHORT }) as const));
+      files.push(...plan.map(({ path }) => ({ path, outcome: "lost", reason: HISTORY_TOO_SHORT }) as const));
     else {
       const isKept = async (hash: string): Promise<boolean> => (await sessionFiles.content(hash, story)) !== undefined;
       const goes = findPathsToRemove(plan, story);
@@ -133,8 +133,8 @@ export class FolderHistory implements FileHistory {
         return { path, before: current, after: targetState, made, ...(!plannedPath.isReported && { isWay: true }) };
       }),
     );
-    const refuse = (path: string, why: string): never => {
-      const failed = { path, outcome: "failed", why } as const;
+    const refuse = (path: string, reason: string): never => {
+      const failed = { path, outcome: "failed", reason } as const;
       throw new UndoConflictError([...files.filter((file) => file.path !== path), failed].sort(byPath));
     };
     let copied = "";
@@ -190,7 +190,7 @@ export class FolderHistory implements FileHistory {
   }
 
   async sweep(): Promise<void> {
-    const { folder, keptMs = RETENTION_MS } = this.#options;
+    const { folder, retentionMs: keptMs = RETENTION_MS } = this.#options;
     for (const name of await readdir(folder).catch(() => [])) {
       const path = join(folder, name);
       try {
@@ -265,7 +265,7 @@ function findUnrecordedChanges(
   const paths = expected.flatMap(({ callId, path }) =>
     plannedPaths.has(path) || calls.has(`${callId} ${path}`) ? [] : [path],
   );
-  return [...new Set(paths)].map((path) => ({ path, outcome: "lost", why: LOST }));
+  return [...new Set(paths)].map((path) => ({ path, outcome: "lost", reason: LOST }));
 }
 
 /** Changes of undos that failed or were killed. */

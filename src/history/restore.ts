@@ -62,8 +62,8 @@ export async function checkPath(
   const { path, targetState, expectedStates, isMixed, isRemade, isParentFolder } = plannedPath;
   let current: StoredFileState = NO_FILE;
   let mark = "";
-  const as = (outcome: UndoneFile["outcome"], why = ""): RestoreCheck => {
-    return { plannedPath, file: { path, outcome, why }, current, mark };
+  const as = (outcome: UndoneFile["outcome"], reason = ""): RestoreCheck => {
+    return { plannedPath, file: { path, outcome, reason }, current, mark };
   };
   try {
     const seen = isBelow(path, blocked)
@@ -86,7 +86,7 @@ export async function checkPath(
   } catch (error) {
     return isParentFolder ? undefined : as("failed", reasonOf(error));
   }
-  return as(targetState.kind === "none" ? "removed" : current.kind === "none" ? "made" : "restored");
+  return as(targetState.kind === "none" ? "removed" : current.kind === "none" ? "recreated" : "restored");
 }
 
 /** Finds planned paths that are the parent of other planned paths and are no folders now. */

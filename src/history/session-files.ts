@@ -108,7 +108,7 @@ export class SessionFiles implements AsyncDisposable {
         const contents: Record<string, ContentLocation> = {};
         let isComplete = true;
         const steps: PathChange[] = [];
-        for (const { path, before, after, made = 0 } of changes) {
+        for (const { path, before, after, createdFolders: made = 0 } of changes) {
           const was = toStoredState(before);
           if (was.kind === "file" && before.kind === "file") {
             if (before.content === undefined) isComplete = false;

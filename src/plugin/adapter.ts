@@ -57,7 +57,7 @@ export interface AdapterContext<Kind extends AdapterKind = AdapterKind> extends 
   /** Paths that no client may reach through gantry: its home, the config, the store. Absolute. */
   readonly deniedPaths: readonly string[];
   /** Whether packaged data, such as prices, may be updated from the network. False if `catalogue.refresh` is false. */
-  readonly refreshes?: boolean;
+  readonly canRefresh?: boolean;
 }
 
 /** Definition of an adapter by its author. */

@@ -6,7 +6,7 @@ export interface ProcessState {
   readonly command: string;
   readonly state: "running" | "ended";
   /** ISO 8601. */
-  readonly since: string;
+  readonly startedAt: string;
   /** Null while the command runs, if a signal ended it, or if its end was not observed. */
   readonly exitCode: number | null;
   /** Whether the command keeps running after the server ends. */

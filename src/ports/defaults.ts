@@ -1,12 +1,12 @@
-/** Default options of an agent. Sizes are in bytes; `catalogueRefresh`, `askTimeout` and `clientGrace` are in seconds. */
+/** Default options of an agent. */
 export const AGENT_DEFAULTS = {
   maxIterations: 100,
   concurrentRuns: 512,
-  attachedBytes: 268_435_456,
+  attachmentBytes: 268_435_456,
   toolOutputBytes: 1_048_576,
-  catalogueRefresh: 300,
-  askTimeout: 300,
-  clientGrace: 60,
+  catalogueRefreshSeconds: 300,
+  askTimeoutSeconds: 300,
+  clientGraceSeconds: 60,
 };
 
 /** Highest accepted budget values; a higher value is assumed to be a typing error. */

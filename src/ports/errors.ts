@@ -225,7 +225,7 @@ export class ModelSelectionError extends GantryError {
  */
 export class ModelTimeoutError extends GantryError {
   readonly code = "model_timeout";
-  constructor(readonly why = "") {
+  constructor(readonly reason = "") {
     super("timed out selecting model");
   }
 }

@@ -20,7 +20,7 @@ export interface FileChange {
   /** State after the change. For a file only the content counts. */
   readonly after: FileState;
   /** Number of missing parent folders that the change creates. Default 0. */
-  readonly made?: number;
+  readonly createdFolders?: number;
 }
 
 /** The recorded state before a change that follows. */
@@ -61,7 +61,7 @@ export interface UndoneFile {
    * Outcome for the path:
    *
    * - `restored`: the file has its previous content again.
-   * - `made`: the path exists again.
+   * - `recreated`: the path exists again.
    * - `removed`: the path is gone again.
    * - `conflict`: the path was changed outside the session since, or its current state could not be recorded. Nothing
    *   is undone. `force` overrides only the first case.
@@ -70,9 +70,9 @@ export interface UndoneFile {
    *
    * With `force`, paths that are `lost` or `failed` stay unchanged and the remaining paths are undone.
    */
-  readonly outcome: "restored" | "made" | "removed" | "conflict" | "lost" | "failed";
+  readonly outcome: "restored" | "recreated" | "removed" | "conflict" | "lost" | "failed";
   /** Reason for `conflict`, `lost` and `failed`; otherwise `""`. */
-  readonly why: string;
+  readonly reason: string;
 }
 
 /** Selects the changes of a session to undo, and the mode. */

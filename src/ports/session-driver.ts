@@ -299,7 +299,7 @@ export interface AnswerResult {
   /** The stored ask after the change. */
   ask: Ask;
   /** Whether this answer counts. */
-  counts: boolean;
+  isAccepted: boolean;
 }
 
 /** Result of a change. */

@@ -168,7 +168,7 @@ export class Background implements BackgroundWork {
   async list(sessionId: string): Promise<ProcessState[]> {
     const jobs = await this.#loadJobs(sessionId).catch(() => undefined);
     this.#pollDetached(sessionId);
-    return [...(jobs?.values() ?? [])].map(({ state }) => state).sort((a, b) => (a.since < b.since ? -1 : 1));
+    return [...(jobs?.values() ?? [])].map(({ state }) => state).sort((a, b) => (a.startedAt < b.startedAt ? -1 : 1));
   }
 
   async end(sessionId: string): Promise<void> {

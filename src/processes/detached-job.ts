@@ -38,7 +38,7 @@ export class DetachedJob implements BackgroundJob {
     const { id, command, since } = this.#record;
     const running = this.#isRunning;
     const exitCode = running ? null : (keeper.readDetachedEnd(this.#base)?.code ?? null);
-    return { id, command, state: running ? "running" : "ended", since, exitCode, detached: true };
+    return { id, command, state: running ? "running" : "ended", startedAt: since, exitCode, detached: true };
   }
 
   /** Number of bytes that the command printed. */

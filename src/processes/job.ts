@@ -98,7 +98,14 @@ export class Job implements BackgroundJob {
   get state(): ProcessState {
     const { id, command } = this.#options;
     const state = this.#end === undefined ? "running" : "ended";
-    return { id, command, state, since: this.#since.toISOString(), exitCode: this.#end?.code ?? null, detached: false };
+    return {
+      id,
+      command,
+      state,
+      startedAt: this.#since.toISOString(),
+      exitCode: this.#end?.code ?? null,
+      detached: false,
+    };
   }
 
   get unseen(): string {

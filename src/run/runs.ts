@@ -128,7 +128,7 @@ export class Runs {
    * session is deleted meanwhile), `StoreError`, or the signal's reason.
    */
   async ended(id: string, signal?: AbortSignal): Promise<RunRecord> {
-    const run = await this.begun(id, signal);
+    const run = await this.started(id, signal);
     if (!isOpen(run)) return run;
     // The watch reports each change. It also polls once a second, because dead processes report nothing.
     for await (const event of this.#watch(run.sessionId, {
@@ -145,7 +145,7 @@ export class Runs {
   }
 
   /** Resolves with a run when it leaves the queue: it is active or has ended. Rejects like `ended`. */
-  async begun(id: string, signal: AbortSignal = new AbortController().signal): Promise<RunRecord> {
+  async started(id: string, signal: AbortSignal = new AbortController().signal): Promise<RunRecord> {
     const store = await this.#store();
     const run = await this.#requireRun(id);
     if (run.state !== "queued") return run;

@@ -60,7 +60,7 @@ export async function buildAdapter<Kind extends AdapterKind>(
     ...optionsContext,
     allowPaths: selection.allowPaths(),
     deniedPaths: selection.denied(),
-    refreshes: config.catalogue.refresh !== false,
+    canRefresh: config.catalogue.refresh !== false,
     logger: child.resolve(LOGGER),
     // A getter, so that the port is created only for adapters that read it.
     get http() {

@@ -14,8 +14,15 @@ import { SESSION_MODES } from "../sessions/session-modes.js";
 
 const { max_body_bytes, streams, connections, json_depth, frame_bytes } = sharedOptions;
 const { host, port, headerTimeout, requestTimeout, keepAliveTimeout } = HTTP_DEFAULTS;
-const { maxIterations, concurrentRuns, attachedBytes, toolOutputBytes, catalogueRefresh, askTimeout, clientGrace } =
-  AGENT_DEFAULTS;
+const {
+  maxIterations,
+  concurrentRuns,
+  attachmentBytes,
+  toolOutputBytes,
+  catalogueRefreshSeconds,
+  askTimeoutSeconds,
+  clientGraceSeconds,
+} = AGENT_DEFAULTS;
 const { enabled, strategy, threshold, keepMessages, contextWindow } = COMPACTION_DEFAULTS;
 const money = { unit: "USD", above: 0, max: BUDGET_LIMITS.usd } as const;
 const price = { unit: "USD per million tokens", min: 0 } as const;
@@ -118,7 +125,7 @@ export const configOptions = option.section(
           expected: "a number of seconds from 0 to 86400, or false",
           type: "number, 0–86400 seconds, or false",
           json: { anyOf: [{ type: "number", minimum: 0, maximum: 86_400 }, { const: false }] },
-          default: catalogueRefresh,
+          default: catalogueRefreshSeconds,
         },
       ),
     }),
@@ -185,13 +192,13 @@ export const configOptions = option.section(
         unit: "seconds",
         above: 0,
         max: 86_400,
-        default: askTimeout,
+        default: askTimeoutSeconds,
       }),
       client_grace: option.number("How long a question waits after the last client that can answer has disconnected.", {
         unit: "seconds",
         min: 0,
         max: 86_400,
-        default: clientGrace,
+        default: clientGraceSeconds,
       }),
     }),
     hooks: option.list(
@@ -278,7 +285,7 @@ export const configOptions = option.section(
       connections,
       attachment_bytes: option.integer("Maximum total size of the attachments of all active runs; beyond it 503.", {
         min: 1,
-        default: attachedBytes,
+        default: attachmentBytes,
       }),
       json_depth,
       frame_bytes,

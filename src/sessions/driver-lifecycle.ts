@@ -3,7 +3,7 @@ import { GantryError, StoreError } from "../ports/errors.js";
 
 /** Reason of a store failure. `full` and `unavailable` as in `StoreError`. */
 export interface StoreFailure {
-  why: string;
+  reason: string;
   full?: boolean;
   unavailable?: boolean;
 }
@@ -85,7 +85,7 @@ export class DriverLifecycle<Opened> {
   #failure(error: unknown): Error {
     if (error instanceof GantryError) return error;
     const message = error instanceof Error ? error.message : String(error);
-    const { why, ...kind } = this.#options.explain?.(error) ?? systemFailure(error) ?? { why: message };
+    const { reason: why, ...kind } = this.#options.explain?.(error) ?? systemFailure(error) ?? { reason: message };
     return new StoreError(`session store ${this.#options.where}: ${why}`, { cause: error, ...kind });
   }
 }
@@ -105,10 +105,10 @@ const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([
 function systemFailure(error: unknown): StoreFailure | undefined {
   const { code } = error as { code?: unknown };
   if (typeof code === "string" && UNAVAILABLE_CODES.has(code))
-    return { why: `its disk cannot be reached (${code})`, unavailable: true };
+    return { reason: `its disk cannot be reached (${code})`, unavailable: true };
   if (code === "ENOSPC" || code === "EDQUOT")
-    return { why: `no space left; free some space and retry (${code})`, full: true };
+    return { reason: `no space left; free some space and retry (${code})`, full: true };
   if (code === "EACCES" || code === "EPERM" || code === "EROFS")
-    return { why: `not writable; check its owner and permissions (${code})` };
+    return { reason: `not writable; check its owner and permissions (${code})` };
   return undefined;
 }

@@ -29,11 +29,11 @@ export function isOurs(holder: LeaseHolder): boolean {
 }
 
 /** Whether the process of a holder is alive; `elsewhere` if only the holder's host can determine it. */
-export function holderState(holder: LeaseHolder): "alive" | "dead" | "elsewhere" {
+export function holderState(holder: LeaseHolder): "alive" | "dead" | "remote" {
   const localHolder = currentHolder();
-  if (holder.host !== localHolder.host) return "elsewhere";
+  if (holder.host !== localHolder.host) return "remote";
   // Without a machine id, it may be another machine with this host name instead of this machine before its reboot.
-  if (holder.boot !== localHolder.boot) return machine === "" ? "elsewhere" : "dead";
+  if (holder.boot !== localHolder.boot) return machine === "" ? "remote" : "dead";
   try {
     process.kill(holder.pid, 0);
   } catch (error) {

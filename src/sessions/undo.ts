@@ -83,8 +83,8 @@ export async function undo(held: UndoContext, options: UndoOptions): Promise<Und
   // A subagent's changes are recorded in its parent's session.
   const parentSessionId = session.spawnedBy?.sessionId;
   const usedHistory = parentSessionId !== undefined && expected.length > 0 ? undefined : history;
-  const why = parentSessionId === undefined ? "file history is disabled" : `undo it with session ${parentSessionId}`;
-  const files = messagesOnly ? [] : ((await usedHistory?.restore(request)) ?? lostFiles(expected, why, request));
+  const reason = parentSessionId === undefined ? "file history is disabled" : `undo it with session ${parentSessionId}`;
+  const files = messagesOnly ? [] : ((await usedHistory?.restore(request)) ?? lostFiles(expected, reason, request));
   if (dryRun) return { files, snapshot: null, to: lastMessageId };
   const snapshot = isRevert ? await revert(store, fence, session.id, lastMessageId, snapshotId) : (aside ?? null);
   if (snapshot || files.length > 0 || open) await history?.mark(session.chain.root, mark);
@@ -132,11 +132,11 @@ function reportedChanges(messages: readonly Message[], point: number): ExpectedC
  */
 function lostFiles(
   expected: readonly ExpectedChange[],
-  why: string,
+  reason: string,
   { dryRun, force }: Pick<RestoreRequest, "dryRun" | "force">,
 ): UndoneFile[] {
   const paths = [...new Set(expected.map(({ path }) => path))].sort();
-  const files = paths.map((path): UndoneFile => ({ path, outcome: "lost", why }));
+  const files = paths.map((path): UndoneFile => ({ path, outcome: "lost", reason }));
   if (files.length > 0 && !force && !dryRun) throw new UndoConflictError(files);
   return files;
 }

@@ -82,7 +82,7 @@ export class GantryClient {
   }
 
   /** Starts a background run, which continues without its client. Resolves when the run is stored. */
-  async begin(request: ApiRunInput, { key, signal }: RunOptions = {}): Promise<RunAccepted> {
+  async start(request: ApiRunInput, { key, signal }: RunOptions = {}): Promise<RunAccepted> {
     const call = post({ ...request, background: true }, key, signal);
     const isWhole = ({ run_id, session_id }: RunAccepted) => areIds(run_id, session_id);
     return (await this.#connection.json<RunAccepted>("run", call, isWhole)).body;

@@ -24,7 +24,7 @@ export interface ClientOptions {
    * Silence after which a stream counts as dead, in ms; above 0, default 40,000. The server sends at least a comment
    * every 15 s.
    */
-  silence?: number | undefined;
+  silenceMs?: number | undefined;
 }
 
 /** Options of every request. */
@@ -72,11 +72,11 @@ export class ServerConnection {
 
   /** Throws `TypeError` for invalid options. */
   constructor(options: ClientOptions) {
-    const { url = "", silence = 40_000 } = options;
+    const { url = "", silenceMs: silence = 40_000 } = options;
     // Without a scheme the address would be resolved relative to the page.
     if (!/^($|\/|https?:\/\/[^/@]+(\/|$))/i.test(url))
       throw new TypeError("url: expected http:// or https:// and a host, without a user");
-    if (!(silence > 0)) throw new TypeError("silence: expected milliseconds, above 0");
+    if (!(silence > 0)) throw new TypeError("silenceMs: expected milliseconds, above 0");
     this.#options = options;
     // Timers with a larger delay fire at once.
     this.silence = Math.min(silence, 2 ** 31 - 1);

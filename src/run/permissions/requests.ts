@@ -184,7 +184,7 @@ export class Asks {
     checkReply(ask, { choice, text });
     const result = await answerAsk(store, ask, { choice, text }, by);
     if (!result) throw new AskNotFoundError(id);
-    if (!result.counts) throw new AskClosedError(result.ask);
+    if (!result.isAccepted) throw new AskClosedError(result.ask);
     const { sessionId, runId } = result.ask;
     const running = this.#options.running(sessionId);
     if (running?.id === runId) running.inbox.deliverAnswer(result.ask);

@@ -167,10 +167,10 @@ export async function answerAsk(
 ): Promise<AnswerResult | undefined> {
   const key = keys.ask(root, askId);
   const ask = await tx.get<Ask>(key);
-  if (ask?.state !== "open") return ask && { ask, counts: false };
+  if (ask?.state !== "open") return ask && { ask, isAccepted: false };
   const closed: Ask = { ...ask, ...answered, state: "answered" };
   tx.set(key, root, closed);
-  return { ask: closed, counts: true };
+  return { ask: closed, isAccepted: true };
 }
 
 /** All asks of a chain, newest first. */

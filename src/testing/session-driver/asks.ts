@@ -82,7 +82,9 @@ export const askRules: StoreRules = {
     assert.deepEqual(await idsOf(driver, { before: { createdAt: at(3), id: "q3" } }), ["q2", "q1"]);
     assert.deepEqual(await idsOf(driver, { open: true, sessionId: "a" }), ["q4", "q3", "q1"]);
   },
-  "answers an ask once: of concurrent answers from two drivers one counts, and all return the same": async (store) => {
+  "answers an ask once: of concurrent answers from two drivers one is accepted, and all return the same": async (
+    store,
+  ) => {
     const { driver } = store;
     const secondDriver = await store.second();
     await driver.create({ session: aSession("a") });
@@ -95,8 +97,8 @@ export const askRules: StoreRules = {
           answer(i % 2 ? secondDriver : driver, "a", id, answered(i % 2 ? "allow" : "reject", door)),
         ),
       );
-      assert.equal(outcomes.filter((outcome) => outcome?.counts).length, 1);
-      const winner = doors[outcomes.findIndex((outcome) => outcome?.counts)];
+      assert.equal(outcomes.filter((outcome) => outcome?.isAccepted).length, 1);
+      const winner = doors[outcomes.findIndex((outcome) => outcome?.isAccepted)];
       const storedAsk = await askOf(secondDriver, id);
       assert.deepEqual([storedAsk?.state, storedAsk?.answeredBy, storedAsk?.closedAt], ["answered", winner, at(1)]);
       for (const outcome of outcomes) assert.deepEqual(outcome?.ask, storedAsk);
@@ -104,7 +106,7 @@ export const askRules: StoreRules = {
     assert.equal(await answer(driver, "a", "other", answered("allow")), undefined);
     await assert.rejects(answer(driver, "none", "q0", answered("allow")), { code: "session_not_found" });
   },
-  "keeps the answer of an ask that is withdrawn later, and does not count answers to withdrawn asks": async ({
+  "keeps the answer of an ask that is withdrawn later, and does not accept answers to withdrawn asks": async ({
     driver,
   }) => {
     await driver.create({ session: aSession("a") });
@@ -114,7 +116,7 @@ export const askRules: StoreRules = {
     await driver.write("a", change({ asks: [anAsk("q", "a", withdrawn), anAsk("r", "a", withdrawn)] }));
     assert.equal((await askOf(driver, "q"))?.state, "answered");
     const late = await answer(driver, "a", "r", answered("allow"));
-    assert.deepEqual([late?.counts, late?.ask.state, late?.ask.reply], [false, "withdrawn", null]);
+    assert.deepEqual([late?.isAccepted, late?.ask.state, late?.ask.reply], [false, "withdrawn", null]);
   },
   "answers an ask by any id of its chain, and none of another chain": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
@@ -123,7 +125,7 @@ export const askRules: StoreRules = {
     await driver.write("a", change({ asks: [anAsk("q", "a")] }));
     assert.equal(await answer(driver, "b", "q", answered("reject")), undefined);
     assert.equal((await askOf(driver, "q"))?.state, "open");
-    assert.equal((await answer(driver, "a1", "q", answered("allow")))?.counts, true);
+    assert.equal((await answer(driver, "a1", "q", answered("allow")))?.isAccepted, true);
   },
   "keeps asks and answers after a reopen": async (store) => {
     await store.driver.create({ session: aSession("a") });

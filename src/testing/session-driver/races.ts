@@ -291,7 +291,9 @@ export const raceRules: StoreRules = {
       [LOAD, CREATE_KEY],
       [LOAD, KEY],
     ]),
-  "race: one answer to an ask counts, an instruction is removed once, and instructions keep their order": (store) =>
+  "race: one answer to an ask is accepted, an instruction is removed once, and instructions keep their order": (
+    store,
+  ) =>
     races(store, [
       [ANSWER, ANSWER_TOO],
       [ANSWER, UNASK],

@@ -29,16 +29,16 @@ export interface TransportFixture {
   /**
    * Creates a transport whose start fails, for example because its port is taken. Undefined if the start cannot fail.
    */
-  readonly unable: (() => Promise<Transport>) | undefined;
+  readonly createFailing: (() => Promise<Transport>) | undefined;
   /**
    * Connects a new client. If the transport has a single client (stdio), each call is a separate session of it. Rejects
    * if the transport is not serving.
    */
   connect(listening: Listening): Promise<TransportClient>;
   /** Effect on a run when its client disconnects. */
-  readonly onLeave: "cancel" | "continue";
+  readonly onDisconnect: "cancel" | "continue";
   /**
-   * Removes what `create` and `unable` left. Called at the end of every check, after clients were closed and the
+   * Removes what `create` and `createFailing` left. Called at the end of every check, after clients were closed and the
    * transport was stopped.
    */
   clean(): Promise<void>;

@@ -92,7 +92,7 @@ export const promptRules: TransportRules = {
     const client = await stage.connect(await stage.start());
     await stage.beginPrompt(client);
     await stage.soon(client.close(), "leaving");
-    if (stage.fixture.onLeave === "cancel") {
+    if (stage.fixture.onDisconnect === "cancel") {
       await stage.until(() => stage.ended.length > 0, "the end of a run whose client left");
       assert.deepEqual(stage.ended, ["failed"], "cancelled, not finished");
       assert.equal(stage.provider.active, 0);

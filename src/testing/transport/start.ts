@@ -21,12 +21,12 @@ export const startRules: TransportRules = {
   },
 };
 
-export const unableRules: TransportRules = {
+export const failingStartRules: TransportRules = {
   "start: rejects if clients cannot connect, and leaves nothing open": async (stage) => {
-    const unable = await stage.fixture.unable?.();
-    assert.ok(unable, "the fixture has unable");
+    const failingTransport = await stage.fixture.createFailing?.();
+    assert.ok(failingTransport, "the fixture has createFailing");
     let outcome: unknown;
-    const starting = unable.start(stage.agent).then(
+    const starting = failingTransport.start(stage.agent).then(
       async (listening) => {
         await listening.stop(AbortSignal.abort());
         outcome = "started";

@@ -37,7 +37,7 @@ export async function recordBefore(
   if (!history) return { isRestorable: true, commit: () => undefined };
   try {
     const before = await stateOf(guard, folder, name);
-    return await history.record([{ path: join(folder.path, name), before, after, made }]);
+    return await history.record([{ path: join(folder.path, name), before, after, createdFolders: made }]);
   } catch {
     return NOT_RECORDED;
   }

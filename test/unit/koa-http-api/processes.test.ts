@@ -9,39 +9,39 @@ import { startApi } from "../../helpers/http-api.js";
 
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 
-interface Listed {
+interface ListedProcess {
   id: string;
   command: string;
   state: string;
-  since: string;
+  started_at: string;
   exit_code: number | null;
-  keep: boolean;
+  detached: boolean;
 }
 
 /** The states of a session's stream in the order of arrival. */
 function statesOf(t: Hooks, url: string) {
-  const over = new AbortController();
-  const states: (Listed[] | undefined)[] = [];
+  const abort = new AbortController();
+  const states: (ListedProcess[] | undefined)[] = [];
   const types: string[] = [];
   let wake = (): void => undefined;
   const done = (async () => {
-    for await (const { type, data } of eventsOf(url, {}, over.signal)) {
+    for await (const { type, data } of eventsOf(url, {}, abort.signal)) {
       types.push(type);
-      if (type === "state") states.push(data.processes as Listed[] | undefined);
+      if (type === "state") states.push(data.processes as ListedProcess[] | undefined);
       wake();
     }
   })().catch(() => wake());
   t.after(async () => {
-    over.abort();
+    abort.abort();
     await done;
   });
-  const seen = async (test: (last: Listed[] | undefined) => boolean): Promise<void> => {
+  const seen = async (test: (last: ListedProcess[] | undefined) => boolean): Promise<void> => {
     while (!test(states.at(-1))) await new Promise<void>((resolve) => (wake = resolve));
   };
   return { states, types, seen };
 }
 
-function isLiving(pid: number): boolean {
+function isAlive(pid: number): boolean {
   try {
     return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, "latin1"));
   } catch {
@@ -49,8 +49,8 @@ function isLiving(pid: number): boolean {
   }
 }
 
-describe("commands in the background of a session", { skip: process.platform !== "linux" && "needs /proc" }, () => {
-  it("are told to who watches, and end with the session", async (t) => {
+describe("background commands of a session", { skip: process.platform !== "linux" && "needs /proc" }, () => {
+  it("are reported to watchers, outlive their run, and are gone after session deletion and agent close", async (t) => {
     const folder = await tempDir(t);
     const api = await startApi(t, {
       steps: [
@@ -68,18 +68,18 @@ describe("commands in the background of a session", { skip: process.platform !==
     await watched.seen((last) => last?.length === 2 && last[0]?.state === "ended");
     const [ended, running] = watched.states.at(-1)!;
     assert.deepEqual(
-      { ...ended!, id: "", since: "" },
-      { id: "", command: "exit 7", state: "ended", since: "", exit_code: 7, detached: false },
+      { ...ended!, id: "", started_at: "" },
+      { id: "", command: "exit 7", state: "ended", started_at: "", exit_code: 7, detached: false },
     );
     assert.deepEqual([running!.state, running!.exit_code], ["running", null]);
     // The process outlives its run, and a watcher that joins later also receives its state.
     const pid = Number(await folder.written("pid"));
-    assert.ok(isLiving(pid));
+    assert.ok(isAlive(pid));
     const late = statesOf(t, `${api.url}/api/sessions/${id}/events`);
     await late.seen((last) => last?.[1]?.state === "running");
     const deleted = await fetch(`${api.url}/api/sessions/${id}`, { method: "DELETE" });
     assert.ok(deleted.ok);
     await api.agent.close();
-    assert.ok(!isLiving(pid));
+    assert.ok(!isAlive(pid));
   });
 });

@@ -2,28 +2,28 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { UndoneFile } from "../../../src/ports/file-history.js";
 import type { Ask } from "../../../src/ports/ask.js";
-import * as ours from "../../../src/ports/errors.js";
+import * as original from "../../../src/ports/errors.js";
 
 describe("errors of two copies of the package", async () => {
-  const copy = (await import(`../../../src/ports/errors.js?copy=${"b"}`)) as typeof ours;
+  const copy = (await import(`../../../src/ports/errors.js?copy=${"b"}`)) as typeof original;
   const copiedError: object = new copy.ProviderError("p", "server", "oops");
 
-  it("are two classes", () => {
-    assert.notEqual(copy.ProviderError, ours.ProviderError);
-    assert.ok(!(copiedError instanceof ours.ProviderError));
+  it("belong to different classes", () => {
+    assert.notEqual(copy.ProviderError, original.ProviderError);
+    assert.ok(!(copiedError instanceof original.ProviderError));
     assert.ok(copiedError instanceof copy.ProviderError);
   });
 
-  it("are known by their code, and as gantry's", () => {
-    assert.ok(ours.hasCode(copiedError, "provider"));
-    assert.ok(copiedError instanceof ours.GantryError);
-    assert.ok(new ours.ToolError("x") instanceof copy.GantryError);
+  it("are recognized by hasCode and by instanceof GantryError", () => {
+    assert.ok(original.hasCode(copiedError, "provider"));
+    assert.ok(copiedError instanceof original.GantryError);
+    assert.ok(new original.ToolError("x") instanceof copy.GantryError);
   });
 
-  it("and nothing else is", () => {
+  it("objects of other classes are not instances", () => {
     for (const foreignError of [new Error("x"), { code: "provider" }, {}] as object[])
-      assert.ok(!(foreignError instanceof ours.GantryError));
-    assert.ok(!(new ours.ToolError("x") instanceof ours.ProviderError));
+      assert.ok(!(foreignError instanceof original.GantryError));
+    assert.ok(!(new original.ToolError("x") instanceof original.ProviderError));
   });
 });
 
@@ -32,55 +32,55 @@ describe("an error in JSON", () => {
   const files = [{ path: "a.ts", outcome: "conflict" }] as unknown as UndoneFile[];
   const cause = new Error("the cause is a secret");
   /** One error of each class, and its fields other than code and message. */
-  const errors: [error: ours.GantryError, fields: object][] = [
-    [new ours.AdapterError("x", { cause }), {}],
-    [new ours.AskClosedError(ask), { ask }],
-    [new ours.AskNotFoundError("a1"), { askId: "a1" }],
-    [new ours.AttachmentError("a.png", "x"), { path: "a.png" }],
-    [new ours.BudgetExceededError(), {}],
-    [new ours.ConfigError("x", { cause }), {}],
-    [new ours.InputError("message", "a text"), { field: "message" }],
-    [new ours.LeaseLostError("s1"), { rootId: "s1" }],
-    [new ours.ListenError("x", { cause }), {}],
-    [new ours.ModelSelectionError("x"), {}],
-    [new ours.ModelTimeoutError("p: away"), { why: "p: away" }],
-    [new ours.NothingToUndoError("x", { cause }), {}],
-    [new ours.OutputSchemaError("x"), {}],
-    [new ours.PathError("outside", "x", { cause }), { reason: "outside" }],
-    [new ours.PointNotFoundError("message"), {}],
-    [new ours.ProjectFolderError(), {}],
+  const errors: [error: original.GantryError, fields: object][] = [
+    [new original.AdapterError("x", { cause }), {}],
+    [new original.AskClosedError(ask), { ask }],
+    [new original.AskNotFoundError("a1"), { askId: "a1" }],
+    [new original.AttachmentError("a.png", "x"), { path: "a.png" }],
+    [new original.BudgetExceededError(), {}],
+    [new original.ConfigError("x", { cause }), {}],
+    [new original.InputError("message", "a text"), { field: "message" }],
+    [new original.LeaseLostError("s1"), { rootId: "s1" }],
+    [new original.ListenError("x", { cause }), {}],
+    [new original.ModelSelectionError("x"), {}],
+    [new original.ModelTimeoutError("p: away"), { reason: "p: away" }],
+    [new original.NothingToUndoError("x", { cause }), {}],
+    [new original.OutputSchemaError("x"), {}],
+    [new original.PathError("outside", "x", { cause }), { reason: "outside" }],
+    [new original.PointNotFoundError("message"), {}],
+    [new original.ProjectFolderError(), {}],
     [
-      new ours.ProviderError("p", "overloaded", "x", { status: 529, retryAfterMs: 1000, cause }),
+      new original.ProviderError("p", "overloaded", "x", { status: 529, retryAfterMs: 1000, cause }),
       { provider: "p", kind: "overloaded", status: 529, retryAfterMs: 1000, unreachable: false },
     ],
-    [new ours.RepeatedCallsError("read", 5), { tool: "read", times: 5 }],
-    [new ours.RunCancelledError({ cause }), {}],
-    [new ours.RunKeyTakenError("k"), { key: "k" }],
-    [new ours.RunNotFoundError("r1"), { runId: "r1" }],
-    [new ours.SeqTakenError(3), { seq: 3 }],
-    [new ours.SessionBusyError(2000), { retryAfterMs: 2000 }],
-    [new ours.SessionExistsError("s1"), { sessionId: "s1" }],
-    [new ours.SessionNotFoundError("s1"), { sessionId: "s1" }],
-    [new ours.ShuttingDownError(), {}],
-    [new ours.StoreError("x", { cause, full: true }), { full: true, unavailable: false }],
-    [new ours.ToolError("x", { cause }), {}],
-    [new ours.ToolInputError("x", { cause }), {}],
-    [new ours.TooManyRunsError(500), { retryAfterMs: 500 }],
-    [new ours.UndoConflictError(files), { files }],
-    [new ours.WorkLimitError("time", "x", { cause }), { reason: "time" }],
+    [new original.RepeatedCallsError("read", 5), { tool: "read", times: 5 }],
+    [new original.RunCancelledError({ cause }), {}],
+    [new original.RunKeyTakenError("k"), { key: "k" }],
+    [new original.RunNotFoundError("r1"), { runId: "r1" }],
+    [new original.SeqTakenError(3), { seq: 3 }],
+    [new original.SessionBusyError(2000), { retryAfterMs: 2000 }],
+    [new original.SessionExistsError("s1"), { sessionId: "s1" }],
+    [new original.SessionNotFoundError("s1"), { sessionId: "s1" }],
+    [new original.ShuttingDownError(), {}],
+    [new original.StoreError("x", { cause, full: true }), { full: true, unavailable: false }],
+    [new original.ToolError("x", { cause }), {}],
+    [new original.ToolInputError("x", { cause }), {}],
+    [new original.TooManyRunsError(500), { retryAfterMs: 500 }],
+    [new original.UndoConflictError(files), { files }],
+    [new original.WorkLimitError("time", "x", { cause }), { reason: "time" }],
   ];
 
-  it("is tested for every class", () => {
-    const classes = Object.values<unknown>(ours).filter(
+  it("has a test case for each error class", () => {
+    const classes = Object.values<unknown>(original).filter(
       (exported) =>
         typeof exported === "function" &&
-        exported !== ours.GantryError &&
-        exported.prototype instanceof ours.GantryError,
+        exported !== original.GantryError &&
+        exported.prototype instanceof original.GantryError,
     );
     assert.deepEqual(new Set(errors.map(([error]) => error.constructor)), new Set(classes));
   });
 
-  it("keeps code, message and the fields of its class, and neither stack nor cause", () => {
+  it("contains code, message and the fields of its class, but neither stack nor cause", () => {
     for (const [error, fields] of errors) {
       const { code, message } = error;
       const read: unknown = JSON.parse(JSON.stringify({ type: "error", error }));

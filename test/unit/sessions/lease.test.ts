@@ -11,17 +11,17 @@ import { ActiveLease, isDead, type BackgroundTasks } from "../../../src/sessions
 import { until } from "../../helpers/lab.js";
 import { Tables } from "../../helpers/tables.js";
 
-describe("a holder of a lease", () => {
-  it("is this process while it lives, in any boot but another, and unknown on other hosts", () => {
+describe("the holder of a lease", () => {
+  it("is alive in this process, dead after a reboot, and unknown on another host or in another container", () => {
     const ownHolder = currentHolder();
     assert.equal(isDead(ownHolder), false);
     assert.equal(isDead({ ...ownHolder, host: "elsewhere", pid: 1 }), false);
     // Two machines with the same host name can be distinguished only by a machine id.
     const machine = existsSync("/etc/machine-id") ? readFileSync("/etc/machine-id", "utf8").trim() : "";
-    const rebooted = machine === "" ? "elsewhere" : "dead";
+    const rebooted = machine === "" ? "remote" : "dead";
     assert.deepEqual(
       [ownHolder, { ...ownHolder, host: "elsewhere" }, { ...ownHolder, boot: "another boot" }].map(holderState),
-      ["alive", "elsewhere", rebooted],
+      ["alive", "remote", rebooted],
     );
     assert.equal(isDead({ ...ownHolder, boot: "another boot" }), machine !== "");
     assert.ok(ownHolder.host.includes(machine));
@@ -30,13 +30,13 @@ describe("a holder of a lease", () => {
       boot: "another boot",
       host: ownHolder.host.replace(machine, "another machine"),
     };
-    if (machine !== "") assert.equal(holderState(foreignHolder), "elsewhere");
+    if (machine !== "") assert.equal(holderState(foreignHolder), "remote");
     // In another container, pids have no meaning here, even with the same host name and boot id.
     if (process.platform === "linux") assert.equal(isDead({ ...ownHolder, host: hostname(), pid: 2 ** 22 + 1 }), false);
     assert.notEqual(currentHolder().id, ownHolder.id);
   });
 
-  it("is gone with its process, also when another got its number", async () => {
+  it("is dead after its process has exited, also if its pid is in use again", async () => {
     const child = spawn(process.execPath, ["-e", "setInterval(() => {}, 1000)"]);
     await once(child, "spawn");
     const ownHolder = currentHolder();
@@ -54,7 +54,7 @@ function background(closing = new AbortController().signal): BackgroundTasks {
 }
 
 describe("a lease", () => {
-  it("is held by one, and free for the next after it was given back", async () => {
+  it("has one holder at a time, and is free again after its release", async () => {
     const driver = new MemoryDriver();
     await driver.open();
     const firstLease = await ActiveLease.take(driver, "root", silentLogger);
@@ -67,7 +67,7 @@ describe("a lease", () => {
     await secondLease.release();
   });
 
-  it("that could not be given back for a while is given back later, and others are told", async (t) => {
+  it("is released in the background if the store fails at first, and other processes are notified", async (t) => {
     // The code under test does not keep the process alive.
     const alive = setInterval(() => undefined, 1000);
     t.after(() => clearInterval(alive));
@@ -80,20 +80,20 @@ describe("a lease", () => {
     const notifications: string[] = [];
     elsewhere.notifier.subscribe("root", () => notifications.push("root"));
     const held = await ActiveLease.take(driver, "root", silentLogger);
-    const behind = background();
-    await held.releaseWithRetries(behind);
+    const backgroundTasks = background();
+    await held.releaseWithRetries(backgroundTasks);
     const foreignHolder = currentHolder("of another process");
     assert.ok("heldBy" in (await driver.lease("root", foreignHolder, 30_000)));
     isAway = false;
-    await behind.tasks.settled();
+    await backgroundTasks.tasks.settled();
     assert.ok(!("heldBy" in (await driver.lease("root", foreignHolder, 30_000))));
     await until(() => notifications.length > 0);
     // A late release does not affect the new holder.
-    await held.releaseWithRetries(behind);
+    await held.releaseWithRetries(backgroundTasks);
     assert.ok("heldBy" in (await driver.lease("root", currentHolder(), 30_000)));
   });
 
-  it("that could not be given back holds up no end", async (t) => {
+  it("whose release keeps failing does not block shutdown, and is logged once", async (t) => {
     // The code under test does not keep the process alive.
     const alive = setInterval(() => undefined, 1000);
     t.after(() => clearInterval(alive));
@@ -103,9 +103,9 @@ describe("a lease", () => {
     const lines: string[] = [];
     const logger = { ...silentLogger, warn: (line: string) => lines.push(line) };
     const closing = new AbortController();
-    const behind = background(closing.signal);
+    const backgroundTasks = background(closing.signal);
     const held = await ActiveLease.take(driver, "one", logger);
-    await held.releaseWithRetries(behind);
+    await held.releaseWithRetries(backgroundTasks);
     // The same for a write that never settles.
     const writeStarted = new Promise<void>((resolve) => {
       driver.write = () => {
@@ -116,11 +116,11 @@ describe("a lease", () => {
     await writeStarted;
     assert.deepEqual(lines, []);
     closing.abort();
-    await behind.tasks.settled();
+    await backgroundTasks.tasks.settled();
     assert.equal(lines.length, 1);
   });
 
-  it("that cannot be given back is tried again, and known as dead by its own process", async () => {
+  it("is released in up to 3 attempts; if all fail, its own process can still replace it", async () => {
     for (const failures of [1, 3]) {
       const driver = new MemoryDriver();
       await driver.open();
@@ -137,8 +137,8 @@ describe("a lease", () => {
   });
 });
 
-describe("a lease whose store is away", () => {
-  it("is renewed as soon as that is back, one attempt at a time, and lost to whoever took it meanwhile", async (t) => {
+describe("a lease while the store is unavailable", () => {
+  it("is renewed as soon as the store is back, one attempt at a time, and lost if another holder took it", async (t) => {
     t.mock.timers.enable({ apis: ["setTimeout"] });
     const store = new Tables();
     const [driver, secondDriver] = [new MemoryDriver(store), new MemoryDriver(store)];
@@ -189,7 +189,7 @@ describe("a lease whose store is away", () => {
     assert.equal(store.leases.get("root")?.fence, rival.fence, "it gives back what is its own");
   });
 
-  it("is given back with a change alone: its last renewal comes before that, and none behind it", async (t) => {
+  it("is released by a change only after its pending renewal, and not renewed afterwards", async (t) => {
     t.mock.timers.enable({ apis: ["setTimeout"] });
     const driver = new MemoryDriver();
     await driver.open();

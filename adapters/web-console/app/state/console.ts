@@ -175,7 +175,7 @@ export class Console {
     const requestJson = JSON.stringify(request);
     const { key } = (this.#unanswered =
       this.#unanswered?.requestJson === requestJson ? this.#unanswered : { requestJson, key: newIdempotencyKey() });
-    const begun = await this.client.begin(request, { key });
+    const begun = await this.client.start(request, { key });
     this.#unanswered = undefined;
     if (!open) this.go({ name: "session", id: begun.session_id });
     void this.list.refresh();

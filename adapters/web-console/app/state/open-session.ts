@@ -158,7 +158,7 @@ export class WatchedSession {
 
   /** Summarizes the conversation, as a normal run. */
   async compact(): Promise<void> {
-    await this.#attempt(() => this.#host.client.begin({ session_id: this.id, message: "", compact: true }));
+    await this.#attempt(() => this.#host.client.start({ session_id: this.id, message: "", compact: true }));
   }
 
   /** Sends an instruction to the current run. Throws the client's errors. */

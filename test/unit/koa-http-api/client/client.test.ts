@@ -22,17 +22,20 @@ const like = (Kind: typeof ApiError, code: string, status: number) => (error: un
   return true;
 };
 
-describe("the client", () => {
-  it("refuses options that would lead elsewhere, or nowhere", () => {
+describe("GantryClient", () => {
+  it("rejects an invalid url or silence option with a TypeError", () => {
     for (const url of ["127.0.0.1:8080", "localhost", "ftp://a", "http://", "http://u:p@host", "https://u@host/x"])
       assert.throws(() => new GantryClient({ url }), { name: "TypeError", message: /^url: expected http/ }, url);
     for (const silence of [0, -1, NaN])
-      assert.throws(() => new GantryClient({ silence }), { name: "TypeError", message: /^silence: expected/ });
+      assert.throws(() => new GantryClient({ silenceMs: silence }), {
+        name: "TypeError",
+        message: /^silenceMs: expected/,
+      });
     for (const url of ["", "/", "/below", "http://a", "https://a:1/", "http://[::1]:8080/x@y", undefined])
-      new GantryClient({ url, silence: Infinity });
+      new GantryClient({ url, silenceMs: Infinity });
   });
 
-  it("says what each path of the API says", async (t) => {
+  it("returns what the API answers for health, models, runs, sessions and messages", async (t) => {
     const api = await startApi(t, { steps: ["One, two.", "Three."] });
     const client = new GantryClient({ url: api.url });
     assert.equal((await client.health()).status, "ok");
@@ -43,7 +46,7 @@ describe("the client", () => {
 
     const first = await client.run({ message: "Count" });
     assert.deepEqual([first.output, first.model, first.iterations], ["One, two.", "scripted/scripted-1", 1]);
-    const begun = await client.begin({ message: "On", session_id: first.sessionId });
+    const begun = await client.start({ message: "On", session_id: first.sessionId });
     assert.equal(begun.session_id, first.sessionId);
     for await (const event of client.sessions.watch(first.sessionId, { afterSeq: 2 }))
       if (event.type === "state" && event.run?.id === begun.run_id && event.run.state === "finished") break;
@@ -78,7 +81,7 @@ describe("the client", () => {
     await assert.rejects(client.sessions.get(first.sessionId), like(NotFoundError, "session_not_found", 404));
   });
 
-  it("answers what a run asks; whoever comes second is told what was decided", async (t) => {
+  it("answers an ask once; a second answer fails with an AskConflictError that holds the first", async (t) => {
     const open = gate();
     const tool = { ...waitTool(open), needsPermission: true };
     const api = await startApi(t, { steps: ["Hello.", callTools(["wait", {}]), "done"], agent: { tools: [tool] } });
@@ -110,7 +113,7 @@ describe("the client", () => {
     await stream.result;
   });
 
-  it("throws what is wrong as an error of its class, with the server's word", async (t) => {
+  it("throws an error of the matching class with the server's code and status", async (t) => {
     const api = await startApi(t);
     const client = new GantryClient({ url: api.url });
     await assert.rejects(client.run({ message: "" }), like(ApiError, "message_required", 400));
@@ -128,12 +131,12 @@ describe("the client", () => {
     await assert.rejects(client.run({ message: "x" }, { key: "a\nb" }), TypeError);
     await client.run({ message: "x" }, { key: "k" });
     await assert.rejects(client.run({ message: "y" }, { key: "k" }), like(ApiError, "key_reused", 422));
-    const nobody = new GantryClient({ url: "http://127.0.0.1:9" });
-    await assert.rejects(nobody.health(), like(DisconnectedError, "disconnected", 0));
-    await assert.rejects(nobody.stream({ message: "x" }), like(DisconnectedError, "disconnected", 0));
+    const unreachableClient = new GantryClient({ url: "http://127.0.0.1:9" });
+    await assert.rejects(unreachableClient.health(), like(DisconnectedError, "disconnected", 0));
+    await assert.rejects(unreachableClient.stream({ message: "x" }), like(DisconnectedError, "disconnected", 0));
   });
 
-  it("asks nothing of ids that are none, though they would address something", async (t) => {
+  it("sends no request for an id that is empty, a dot segment or invalid Unicode", async (t) => {
     const { url, requests } = await startScriptedProxy(t, "http://127.0.0.1:9");
     const { sessions, runs, asks } = new GantryClient({ url });
     for (const id of ["", ".", "..", "\ud83d"]) {
@@ -156,7 +159,7 @@ describe("the client", () => {
     assert.deepEqual(requests, []);
   });
 
-  it("sends the headers that the server requires, those of a function anew each time", async (t) => {
+  it("sends the configured headers, and calls a headers function for each request", async (t) => {
     const api = await startApi(t, { host: { requiredHeaders: { Authorization: "Bearer right" } } });
     const ask = (headers?: Record<string, string>) => new GantryClient({ url: `${api.url}/`, headers }).health();
     await assert.rejects(ask(), like(UnauthorizedError, "unauthorized", 401));
@@ -172,7 +175,7 @@ describe("the client", () => {
     assert.equal((await client.run({ message: "x" })).output, "ok");
   });
 
-  it("tells what is no answer of gantry's by its status alone", async (t) => {
+  it("reports an answer that is not gantry's by its status, without its text", async (t) => {
     const api = await startApi(t);
     const { url, next } = await startScriptedProxy(t, api.url);
     const client = new GantryClient({ url });
@@ -199,13 +202,13 @@ describe("the client", () => {
     assert.deepEqual(await client.ready(), notReady);
   });
 
-  it("takes no answer that lacks what is used of it for one of gantry's", async (t) => {
+  it("rejects an answer that lacks required fields as invalid_answer", async (t) => {
     const api = await startApi(t);
     const { url, next } = await startScriptedProxy(t, api.url);
     const client = new GantryClient({ url });
     const calls: [() => Promise<unknown>, ...bodies: string[]][] = [
       [
-        () => client.begin({ message: "x" }),
+        () => client.start({ message: "x" }),
         '{"run_id":"r"}',
         '{"session_id":"s","run_id":""}',
         '{"run_id":1,"session_id":2}',
@@ -234,7 +237,7 @@ describe("the client", () => {
     assert.deepEqual(await client.asks.list(), []);
   });
 
-  it("ends what its signal ends, with the signal's reason", async (t) => {
+  it("rejects with the signal's reason when aborted, and the server cancels the run", async (t) => {
     const open = gate();
     const api = await startApi(t, { steps: [callTools(["wait", {}])], agent: { tools: [waitTool(open)] } });
     const client = new GantryClient({ url: api.url });

@@ -45,7 +45,7 @@ async function two(t: Hooks, driver: () => SessionDriver, options: Partial<Agent
         providers: [new ScriptedProvider(script)],
         tools: [act, inquire],
         projectDir: folder.path,
-        clientGrace: 0,
+        clientGraceSeconds: 0,
         ...options,
       }),
   ) as [Agent, Agent];
@@ -53,7 +53,7 @@ async function two(t: Hooks, driver: () => SessionDriver, options: Partial<Agent
     await localAgent.close();
     await remoteAgent.close();
   });
-  return { here: localAgent, there: remoteAgent, ran };
+  return { local: localAgent, remote: remoteAgent, ran };
 }
 
 /** The tool results of a run. */
@@ -81,16 +81,16 @@ async function answering(
   signal: AbortSignal,
   reply: (ask: Ask) => string,
 ): Promise<Ask[]> {
-  const seen: Ask[] = [];
+  const answeredAsks: Ask[] = [];
   for await (const event of agent.sessions.watch(sessionId, { canAnswer: true, signal }))
     if (event.type === "state")
       for (const ask of event.state.asks)
-        if (!seen.some(({ id }) => id === ask.id)) {
-          seen.push(ask);
+        if (!answeredAsks.some(({ id }) => id === ask.id)) {
+          answeredAsks.push(ask);
           assert.equal(event.state.run?.state, "waiting");
           await agent.asks.answer(ask.id, { choice: reply(ask) }, "test");
         }
-  return seen;
+  return answeredAsks;
 }
 
 const ask =
@@ -101,62 +101,64 @@ const ask =
   };
 
 for (const [name, make] of STORES)
-  describe(`what a run asks (${name})`, { concurrency: 4 }, () => {
-    for (const door of ["here", "there"] as const)
-      it(`is answered by who watches ${door}, stored with who did`, async (t) => {
+  describe(`an ask of a run (${name})`, { concurrency: 4 }, () => {
+    for (const side of ["local", "remote"] as const)
+      it(`is answered by a watcher in the ${side} process, and stores who answered`, async (t) => {
         const agents = await two(t, await make(t), { unattended: "wait" });
-        const id = await session(agents.here, "auto");
-        const over = new AbortController();
-        const watching = answering(agents[door], id, over.signal, ({ kind }) =>
+        const id = await session(agents.local, "auto");
+        const stopWatching = new AbortController();
+        const watching = answering(agents[side], id, stopWatching.signal, ({ kind }) =>
           kind === "permission" ? "allow" : "2",
         );
         // The run's own client is asked too, but does not answer.
-        let gone = 0;
+        let abortedAsks = 0;
         const never: RunInput["ask"] = (_, signal) =>
-          new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error(`${(gone += 1)}`))));
-        const run = await outputsOf(agents.here, { sessionId: id, ask: never });
-        over.abort();
-        const seen = await watching;
+          new Promise((_, reject) =>
+            signal.addEventListener("abort", () => reject(new Error(`${(abortedAsks += 1)}`))),
+          );
+        const run = await outputsOf(agents.local, { sessionId: id, ask: never });
+        stopWatching.abort();
+        const answeredAsks = await watching;
         assert.deepEqual(run.outputs, ["done", "they said blue"]);
-        assert.equal(gone, 2);
+        assert.equal(abortedAsks, 2);
         assert.deepEqual(agents.ran, [0]);
         assert.deepEqual(
-          seen.map(({ kind, tool, title, freeText }) => [kind, tool, title, freeText]),
+          answeredAsks.map(({ kind, tool, title, freeText }) => [kind, tool, title, freeText]),
           [
             ["permission", "act", 'act {"n":0}', false],
             ["question", "inquire", "Which?", true],
           ],
         );
-        const [question, permission] = await agents.there.asks.list({ sessionId: id });
+        const [question, permission] = await agents.remote.asks.list({ sessionId: id });
         assert.deepEqual(
           [permission?.state, permission?.answeredBy, permission?.reply?.choice],
           ["answered", "test", "allow"],
         );
         assert.equal(question?.runId, run.id);
-        assert.deepEqual(await agents.here.asks.list({ open: true }), []);
-        await assert.rejects(agents.here.asks.answer(permission!.id, { choice: "reject" }), {
+        assert.deepEqual(await agents.local.asks.list({ open: true }), []);
+        await assert.rejects(agents.local.asks.answer(permission!.id, { choice: "reject" }), {
           code: "ask_closed",
           ask: permission,
         });
       });
 
-    it("keeps leave that was given for good with the session, for any process and no other call", async (t) => {
+    it("stores an allow_always answer as a grant of the session, which applies in another process", async (t) => {
       const agents = await two(t, await make(t));
       const requests: AskRequest[] = [];
-      const first = await outputsOf(agents.here, {
+      const first = await outputsOf(agents.local, {
         ask: ask(["allow_always", { choice: "", text: "green" }], requests),
         clientName: "desk",
       });
       assert.deepEqual(first.outputs, ["done", "they said green"]);
       assert.equal(requests[1]?.question?.freeText, true);
-      const [leave, secondGrant] = (await agents.there.sessions.get(first.sessionId))?.permissionGrants ?? [];
+      const [grant, secondGrant] = (await agents.remote.sessions.get(first.sessionId))?.permissionGrants ?? [];
       assert.deepEqual(
-        [leave?.tool, leave?.grantedBy, leave?.title, secondGrant],
+        [grant?.tool, grant?.grantedBy, grant?.title, secondGrant],
         ["act", "desk", 'act {"n":0}', undefined],
       );
       const secondRequests: AskRequest[] = [];
       const again = ask(["reject", "reject"], secondRequests);
-      const second = await outputsOf(agents.there, { sessionId: first.sessionId, ask: again });
+      const second = await outputsOf(agents.remote, { sessionId: first.sessionId, ask: again });
       // The script of the other agent starts with the same call, which needs no permission request any more.
       assert.deepEqual(
         secondRequests.map(({ tool }) => tool),
@@ -165,15 +167,15 @@ for (const [name, make] of STORES)
       assert.deepEqual(second.outputs, ["done", "nobody"]);
     });
 
-    it("refuses where nobody is there, allows or waits where the options say so, and tells the model the truth", async (t) => {
+    it('is rejected without a client, or follows `unattended`: "allow", or "wait" with a timeout', async (t) => {
       const driver = await make(t);
-      const waited = { unattended: "wait", askTimeout: 0.05 } as const;
+      const waited = { unattended: "wait", askTimeoutSeconds: 0.05 } as const;
       for (const [options, expected] of [
         [{}, /nobody could be asked/],
         [{ unattended: "allow" }, /^done$/],
         [waited, /nobody answered within 0.05 s/],
       ] as const) {
-        const { here: localAgent } = await two(t, driver, {
+        const { local: localAgent } = await two(t, driver, {
           permissions: { name: "strict", judge: () => ({ action: "ask" }) },
           ...options,
         });
@@ -189,51 +191,51 @@ for (const [name, make] of STORES)
       }
     });
 
-    it("waits for nobody who watched and went, or says that they answer no more", async (t) => {
+    it("is rejected if its watcher has left or can no longer answer", async (t) => {
       const agents = await two(t, await make(t));
-      const id = await session(agents.here, "ask");
-      for (const goes of [true, false]) {
-        const over = new AbortController();
+      const id = await session(agents.local, "ask");
+      for (const hasLeft of [true, false]) {
+        const stopWatching = new AbortController();
         const requestOpened = new AbortController();
         let answers = true;
         const watching = (async () => {
-          const options = { canAnswer: () => answers, signal: over.signal };
-          for await (const event of agents.here.sessions.watch(id, options)) {
+          const options = { canAnswer: () => answers, signal: stopWatching.signal };
+          for await (const event of agents.local.sessions.watch(id, options)) {
             requestOpened.abort();
             if (event.type !== "state" || event.state.asks.length === 0) continue;
-            if (goes) return;
+            if (hasLeft) return;
             answers = false;
           }
         })();
         await new Promise((resolve) => requestOpened.signal.addEventListener("abort", resolve));
-        const { outputs } = await outputsOf(agents.here, { sessionId: id });
+        const { outputs } = await outputsOf(agents.local, { sessionId: id });
         assert.match(outputs[0]!, /nobody could be asked/);
-        over.abort();
+        stopWatching.abort();
         await watching;
       }
       assert.deepEqual(agents.ran, []);
     });
 
-    it("is withdrawn with its run, and answered by nobody then", async (t) => {
+    it("is withdrawn when its run is cancelled, and an answer then fails with ask_closed", async (t) => {
       const agents = await two(t, await make(t), { unattended: "wait" });
       const cancel = new AbortController();
       const hangs = () => new Promise<never>(() => undefined);
-      const run = await agents.here.run({ message: "x", ask: hangs, signal: cancel.signal });
+      const run = await agents.local.run({ message: "x", ask: hangs, signal: cancel.signal });
       let open: Ask | undefined;
-      for await (const event of agents.there.sessions.watch(run.sessionId))
+      for await (const event of agents.remote.sessions.watch(run.sessionId))
         if (event.type === "state" && (open = event.state.asks[0])) break;
       cancel.abort();
       await assert.rejects(run.result, { code: "run_cancelled" });
-      assert.equal((await agents.there.asks.get(open!.id))?.state, "withdrawn");
-      assert.equal((await agents.there.runs.get(run.id))?.state, "cancelled");
-      await assert.rejects(agents.there.asks.answer(open!.id, { choice: "allow" }), { code: "ask_closed" });
+      assert.equal((await agents.remote.asks.get(open!.id))?.state, "withdrawn");
+      assert.equal((await agents.remote.runs.get(run.id))?.state, "cancelled");
+      await assert.rejects(agents.remote.asks.answer(open!.id, { choice: "allow" }), { code: "ask_closed" });
       assert.deepEqual(agents.ran, []);
     });
 
-    it("is two at once where calls run beside each other, each answered for itself", async (t) => {
-      const make_ = await make(t);
+    it("is open at the same time as that of a parallel call, and each is answered separately", async (t) => {
+      const openDriver = await make(t);
       const ran: string[] = [];
-      const beside = ["one", "two"].map((name) =>
+      const parallelTools = ["one", "two"].map((name) =>
         defineTool({
           name,
           description: name,
@@ -244,7 +246,8 @@ for (const [name, make] of STORES)
       );
       const script = [callTools(["one", {}, "a"], ["two", {}, "b"]), "end"];
       const agents = [new ScriptedProvider(script), new ScriptedProvider([])].map(
-        (provider) => new Agent({ driver: make_(), providers: [provider], tools: beside, unattended: "wait" }),
+        (provider) =>
+          new Agent({ driver: openDriver(), providers: [provider], tools: parallelTools, unattended: "wait" }),
       );
       const [localAgent, remoteAgent] = agents as [Agent, Agent];
       t.after(async () => void (await Promise.all(agents.map((agent) => agent.close()))));
@@ -255,40 +258,44 @@ for (const [name, make] of STORES)
       await until(async () => (await open()).length >= 2);
       assert.deepEqual(await open(), ["one", "two"]);
       const asks = await remoteAgent.asks.list({ sessionId: id, open: true });
-      const of = (name: string) => asks.find(({ tool }) => tool === name)!.id;
-      await remoteAgent.asks.answer(of("two"), { choice: "allow" }, "there");
+      const askIdOf = (name: string) => asks.find(({ tool }) => tool === name)!.id;
+      await remoteAgent.asks.answer(askIdOf("two"), { choice: "allow" }, "remote");
       await until(() => ran.length > 0);
       // One request is still open.
       assert.equal((await remoteAgent.runs.get(run.id))?.state, "waiting");
-      await remoteAgent.asks.answer(of("one"), { choice: "reject" }, "there");
+      await remoteAgent.asks.answer(askIdOf("one"), { choice: "reject" }, "remote");
       await run.result;
       assert.deepEqual(ran, ["two"]);
       assert.equal((await remoteAgent.runs.get(run.id))?.state, "finished");
     });
 
-    it("counts once, however many answer at the same moment", async (t) => {
+    it("accepts exactly one of 12 concurrent answers", async (t) => {
       const agents = await two(t, await make(t), { unattended: "wait" });
-      const id = await session(agents.here, "ask");
-      const run = await agents.here.run({ message: "x", sessionId: id });
-      const question = async () => (await agents.there.asks.list({ sessionId: id, open: true }))[0];
+      const id = await session(agents.local, "ask");
+      const run = await agents.local.run({ message: "x", sessionId: id });
+      const question = async () => (await agents.remote.asks.list({ sessionId: id, open: true }))[0];
       await until(question);
       const ask = (await question())!;
       const answers = await Promise.allSettled(
         Array.from({ length: 12 }, (_, i) =>
-          (i % 2 ? agents.here : agents.there).asks.answer(ask.id, { choice: i % 3 ? "reject" : "allow" }, `door-${i}`),
+          (i % 2 ? agents.local : agents.remote).asks.answer(
+            ask.id,
+            { choice: i % 3 ? "reject" : "allow" },
+            `client-${i}`,
+          ),
         ),
       );
       const counted = answers.filter(({ status }) => status === "fulfilled");
       assert.equal(counted.length, 1);
-      const stored = await agents.there.asks.get(ask.id);
+      const stored = await agents.remote.asks.get(ask.id);
       assert.deepEqual((counted[0] as PromiseFulfilledResult<Ask>).value, stored);
       await until(question);
       assert.deepEqual(agents.ran, stored?.reply?.choice === "allow" ? [0] : []);
-      await agents.here.runs.cancel(run.id);
+      await agents.local.runs.cancel(run.id);
       await assert.rejects(run.result, { code: "run_cancelled" });
     });
 
-    it("lets always do for a file whatever edits it there next, from whichever door", async (t) => {
+    it("grants later edits of the same file by any client, and of no other file, if answered with allow_always", async (t) => {
       const driver = await make(t);
       const folder = await tempDir(t, { "a.txt": "1" });
       const requestedTools: string[] = [];
@@ -313,7 +320,7 @@ for (const [name, make] of STORES)
       t.after(async () => void (await Promise.all(agents.map((agent) => agent.close()))));
       let sessionId: string | undefined;
       for (const [i, agent] of agents.entries()) {
-        const input = { ...(sessionId === undefined ? {} : { sessionId }), clientName: `door-${i}` };
+        const input = { ...(sessionId === undefined ? {} : { sessionId }), clientName: `client-${i}` };
         const run = await agent.run({
           message: "x",
           ...input,
@@ -328,32 +335,32 @@ for (const [name, make] of STORES)
       assert.deepEqual(requestedTools, ["a.txt-0", "b.txt-2", "b.txt-1"]);
     });
 
-    it("takes no answer that is none of the choices, and none to what never was", async (t) => {
+    it("rejects an answer that is not one of its choices, and an unknown id is rejected", async (t) => {
       const agents = await two(t, await make(t), { unattended: "wait" });
-      const run = await agents.here.run({ message: "x", ask: () => new Promise(() => undefined) });
-      for await (const event of agents.here.sessions.watch(run.sessionId))
+      const run = await agents.local.run({ message: "x", ask: () => new Promise(() => undefined) });
+      for await (const event of agents.local.sessions.watch(run.sessionId))
         if (event.type === "state" && event.state.asks[0]) {
           const { id } = event.state.asks[0];
-          await assert.rejects(agents.here.asks.answer(id, { choice: "yes" }), {
+          await assert.rejects(agents.local.asks.answer(id, { choice: "yes" }), {
             code: "invalid_input",
             field: "choice",
           });
-          await assert.rejects(agents.here.asks.answer(id, { text: "allow" }), {
+          await assert.rejects(agents.local.asks.answer(id, { text: "allow" }), {
             code: "invalid_input",
             field: "choice",
           });
-          await assert.rejects(agents.here.asks.answer(id, { choice: true as never }), { code: "invalid_input" });
+          await assert.rejects(agents.local.asks.answer(id, { choice: true as never }), { code: "invalid_input" });
           break;
         }
-      await assert.rejects(agents.here.asks.answer("none", { choice: "allow" }), { code: "ask_not_found" });
-      await agents.here.runs.cancel(run.id);
+      await assert.rejects(agents.local.asks.answer("none", { choice: "allow" }), { code: "ask_not_found" });
+      await agents.local.runs.cancel(run.id);
       await assert.rejects(run.result);
     });
 
-    it("lets nothing run on an answer that is not exactly a yes", async (t) => {
+    it("denies the call for every answer that is not exactly an allowing choice", async (t) => {
       for (const answer of [false, undefined, "yes", "ALLOW", { allow: true }, { choice: "yes" }, true, 1, null]) {
         const agents = await two(t, await make(t));
-        const { outputs } = await outputsOf(agents.here, { ask: ask([answer, "reject"]) });
+        const { outputs } = await outputsOf(agents.local, { ask: ask([answer, "reject"]) });
         assert.match(outputs[0]!, /refused/, JSON.stringify(answer));
         assert.deepEqual(agents.ran, []);
       }
