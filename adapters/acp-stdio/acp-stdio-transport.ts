@@ -9,7 +9,7 @@ import {
   type OutgoingMessage,
   type Sink,
 } from "../acp-shared/index.js";
-import { lineTooLong, notUtf8 } from "./errors.js";
+import { createLineTooLongResponse, notUtf8 } from "./errors.js";
 import { LineSplitter, type InputLine } from "./lines.js";
 import { outputTo, takeStdout, type Output } from "./stdout.js";
 
@@ -117,7 +117,7 @@ class StdioConnection extends ListeningBase implements Sink {
 
   #take(line: InputLine): void {
     if ("text" in line) this.#connection.receive(line.text);
-    else this.send(line.fault === "too_long" ? lineTooLong(this.#frameBytes) : notUtf8());
+    else this.send(line.fault === "too_long" ? createLineTooLongResponse(this.#frameBytes) : notUtf8());
   }
 
   /** Handles the loss of the reader: nothing can be answered. */

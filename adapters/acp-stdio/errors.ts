@@ -1,7 +1,7 @@
 import { CODES, refusal, type ResponseMessage } from "../acp-shared/index.js";
 
 /** The answer to a line that exceeds the size limit. */
-export function lineTooLong(maxBytes: number): ResponseMessage {
+export function createLineTooLongResponse(maxBytes: number): ResponseMessage {
   return refusal(CODES.invalidRequest, `invalid request: a message has at most ${maxBytes} bytes`);
 }
 

@@ -11,11 +11,11 @@ type Given<Shape extends v.GenericSchema | undefined> = Shape extends v.GenericS
 
 /** The fields of a request body, read by a schema. Inherited properties are ignored. */
 export class Fields<const Known extends Entries> {
-  readonly #known: Known;
+  readonly #schemas: Known;
   readonly #body: Readonly<Record<string, unknown>>;
 
   constructor({ entries }: { readonly entries: Known }, body: Readonly<Record<string, unknown>>) {
-    this.#known = entries;
+    this.#schemas = entries;
     this.#body = body;
   }
 
@@ -26,7 +26,7 @@ export class Fields<const Known extends Entries> {
   get<Name extends keyof Known & string>(name: Name): Given<Known[Name]> | undefined {
     if (!Object.hasOwn(this.#body, name)) return undefined;
     const value = this.#body[name];
-    if (!v.is(this.#known[name]!, value)) throw invalidField(name);
+    if (!v.is(this.#schemas[name]!, value)) throw invalidField(name);
     return value as Given<Known[Name]>;
   }
 

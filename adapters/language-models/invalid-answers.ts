@@ -33,23 +33,23 @@ export class InvalidAnswer {
 }
 
 const CALL_AGAIN =
-  "Call a tool of the list by its exact name, with arguments that are one JSON object, or answer in words.";
+  "Call a tool from the list by its exact name with arguments as one JSON object, or answer with text.";
 
 export const EMPTY_ANSWER = new InvalidAnswer(
   "an empty answer",
-  "Your last answer was empty. Go on with the task, or say that it is done.",
+  "Your last answer was empty. Continue with the task, or say that it is done.",
 );
 export const REASONING_ONLY = new InvalidAnswer(
-  "thoughts without an answer",
-  "Your last answer held thoughts alone. Go on: call a tool, or answer in words.",
+  "reasoning without an answer",
+  "Your last answer contained only reasoning. Continue: call a tool, or answer with text.",
 );
 export const MISSING_CALL = new InvalidAnswer(
-  "it stopped to call a tool, but called none",
+  "the answer ended for a tool call but contains none",
   `Your last answer announced a tool call that did not arrive. ${CALL_AGAIN}`,
 );
 export const UNNAMED_CALL = new InvalidAnswer(
   "a tool call without a name",
-  `Your last answer held a tool call without a name. ${CALL_AGAIN}`,
+  `Your last answer contained a tool call without a name. ${CALL_AGAIN}`,
 );
 export const UNREADABLE_CALL = new InvalidAnswer(
   "the model made a malformed tool call",

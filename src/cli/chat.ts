@@ -56,7 +56,7 @@ export const run: CommandHandler<typeof chat.flags> = async ({ args, flags, outp
     tell = (line) => output.report(line);
     if (session !== undefined) {
       const way = address ? `--url ${address.origin} ` : "";
-      output.report(`gantry: go on with: gantry chat ${way}--session ${session}`);
+      output.report(`gantry: continue with: gantry chat ${way}--session ${session}`);
     }
   } finally {
     tell = (line) => output.report(line);

@@ -5,7 +5,7 @@ export const INTERRUPTED = "[interrupted: outcome unknown]";
 
 /** Follows an interrupted answer, so that the model continues it and roles alternate. */
 export const CUT_OFF =
-  "[Your answer was cut off here. Go on exactly where it stopped, without repeating anything; a tool call that was not made yet is to be made.]";
+  "[Your answer was interrupted here. Continue exactly where it stopped, without repeating anything. Make a tool call that is still missing.]";
 
 /** A call without a result, and the message that contains it. */
 export interface DanglingCall {

@@ -37,21 +37,21 @@ export function findInvalidAnswer(
   const message: ModelMessage = { role: "assistant", parts, toolCallId: "", name: "", failed: false };
   const calls = toolCalls(message);
   if (calls.some((call) => call.name.trim() === ""))
-    return slip("the model called a tool without naming it", "Make the call again, with the name of the tool.");
+    return slip("the model made a tool call without a name", "Repeat the call with the name of the tool.");
   if (calls.length > 0) return undefined;
   if (reason === "tool_calls")
-    return slip("the model announced a tool call and made none", "Make the call, or answer without one.");
+    return slip("the model announced a tool call but made none", "Make the call, or answer without one.");
   if (hasOutput || textOf(message).trim() !== "") return undefined;
   // The provider withheld the answer. The reason reports this, and a retry would not help.
   if (reason === "content_filter") return undefined;
   const thought = parts.some((part) => part.type === "reasoning" && part.text.trim() !== "");
   if (reason === "length")
     return slip(
-      `the model came to the limit of an answer before it ${thought ? "had done thinking" : "said anything"}`,
+      `the model reached the output limit before ${thought ? "the end of its reasoning" : "any output"}`,
       "Think less, and answer or call a tool.",
     );
-  const hint = "Go on with the task; when it is done, say so in a sentence.";
-  return slip(thought ? "the model thought and said nothing" : "the model's answer was empty", hint);
+  const hint = "Continue with the task; when it is done, say so in one sentence.";
+  return slip(thought ? "the model's answer contained only reasoning" : "the model's answer was empty", hint);
 }
 
 /** Text for the model about its invalid answer. */

@@ -14,7 +14,7 @@ const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const text = readFileSync(path.join(ROOT, "docs/command-line.md"), "utf8");
 
 /** Replaces what differs between runs: ids, times, counts and the folder. */
-function alike(output: string, folder: TempDir): string {
+function normalize(output: string, folder: TempDir): string {
   return output
     .replaceAll(folder.path, "/tmp/demo")
     .replace(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g, "ID")
@@ -41,7 +41,7 @@ async function shell(line: string, folder: TempDir, home: TempDir, bin: TempDir)
 }
 
 describe("command-line.md", () => {
-  it("its transcripts are what is printed", { skip: process.platform === "win32" && "needs bash" }, async (t) => {
+  it("has transcripts of real output", { skip: process.platform === "win32" && "needs bash" }, async (t) => {
     const folder = await tempDir(t, {
       "package.json": '{ "name": "demo", "main": "lib/index.js" }\n',
       "lib/index.js": "",
@@ -55,7 +55,7 @@ describe("command-line.md", () => {
     assert.ok(blocks.length >= 6);
     for (const block of blocks)
       for (const [, line = "", printed = ""] of block.matchAll(/^\$ ([^\n]+)\n((?:(?!\$ )[^\n]*\n)*)/gm))
-        assert.equal(alike(await shell(line, folder, home, bin), folder), alike(printed, folder), line);
+        assert.equal(normalize(await shell(line, folder, home, bin), folder), normalize(printed, folder), line);
   });
 
   it("names every command, and every flag of gantry run", () => {

@@ -7,20 +7,20 @@ import { Ajv } from "ajv";
 import { COMMAND, configSchema, documents, withVersion } from "../helpers/config-documents.js";
 import { refusalOf } from "../helpers/wrong-values.js";
 
-describe("what is told of the config is made from the options themselves", () => {
-  it("tables, JSON Schema, messages", async () => {
-    for (const { file, is, should } of await documents())
-      assert.equal(is, should, `${file.pathname} is not what the options say; make it anew: ${COMMAND}`);
+describe("the documents that are generated from the config options", () => {
+  it("are up to date", async () => {
+    for (const { file, is: text, should: expected } of await documents())
+      assert.equal(text, expected, `${file.pathname} differs from the options; generate it: ${COMMAND}`);
   });
 
-  it("says something of every option, and every wrong value is refused", async () => {
+  it("describe each option, and list no wrong value as accepted", async () => {
     const [page, , table] = await documents();
     assert.doesNotMatch(page?.should ?? "", /^\|.*\| +\|$/m, "an option without a sentence");
     assert.doesNotMatch(table?.should ?? "", /\*\*accepted\*\*/);
     assert.ok((table?.should.match(/^\| `/gm) ?? []).length > 100);
   });
 
-  it("no page, example or file keeps the version of yesterday", async () => {
+  it("include each file that contains the version, and replace all occurrences of it", async () => {
     const root = fileURLToPath(new URL("../..", import.meta.url));
     const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string };
     const next = "12.34.56-next.7";
@@ -32,22 +32,22 @@ describe("what is told of the config is made from the options themselves", () =>
     for (const file of [...pages, "README.md", "package-lock.json"]) {
       // openapi.json is generated as a whole and checked elsewhere.
       if (!/\.(?:md|json|ya?ml|[cm]?[jt]s|html)$|file$/.test(file) || file.endsWith("openapi.json")) continue;
-      const place = file.split(sep).join("/");
-      const is = readFileSync(join(root, file), "utf8");
-      const made = withVersion(place, is, next);
-      // Versions of other packages may be any.
-      const comparedCharacters = place === "package-lock.json" ? 300 : Infinity;
-      assert.doesNotMatch(made.slice(0, comparedCharacters), old, place);
-      assert.equal(withVersion(place, made, version), is);
-      if (made !== is) changed.push(place);
+      const name = file.split(sep).join("/");
+      const text = readFileSync(join(root, file), "utf8");
+      const updated = withVersion(name, text, next);
+      // Other packages may have the same version.
+      const comparedCharacters = name === "package-lock.json" ? 300 : Infinity;
+      assert.doesNotMatch(updated.slice(0, comparedCharacters), old, name);
+      assert.equal(withVersion(name, updated, version), text);
+      if (updated !== text) changed.push(name);
     }
-    for (const place of ["docs/installing.md", "docs/acp-registry/agent.json", "package-lock.json"])
-      assert.ok(changed.includes(place), place);
-    const written = (await documents()).map(({ file }) => file.pathname);
-    for (const place of changed)
+    for (const name of ["docs/installing.md", "docs/acp-registry/agent.json", "package-lock.json"])
+      assert.ok(changed.includes(name), name);
+    const generated = (await documents()).map(({ file }) => file.pathname);
+    for (const name of changed)
       assert.ok(
-        written.some((file) => file.endsWith(`/${place}`)),
-        place,
+        generated.some((file) => file.endsWith(`/${name}`)),
+        name,
       );
   });
 });
@@ -55,7 +55,7 @@ describe("what is told of the config is made from the options themselves", () =>
 const lab = { name: "lab", base_url: "http://127.0.0.1:9000/v1" };
 const transport = (entry: unknown) => ({ server: { transports: [entry] } });
 
-const RIGHT: readonly unknown[] = [
+const VALID_CONFIGS: readonly unknown[] = [
   {},
   { $schema: "./node_modules/gantry/docs/config.schema.json" },
   { server: { port: 0, host: "::1", headers: { "X-A": "1" }, on_disconnect: "continue", required_headers: {} } },
@@ -76,7 +76,7 @@ const RIGHT: readonly unknown[] = [
   { log: { level: "${GANTRY_TEST_LEVEL}" } },
 ];
 
-const WRONG: readonly unknown[] = [
+const INVALID_CONFIGS: readonly unknown[] = [
   [],
   5,
   { nonsense: 1 },
@@ -121,17 +121,17 @@ const WRONG: readonly unknown[] = [
 describe("config.schema.json", () => {
   const validate = new Ajv({ strict: true, strictTypes: false, strictRequired: false }).compile(configSchema());
 
-  it("accepts what the reader accepts", async (t) => {
+  it("accepts configs that the config reader accepts", async (t) => {
     process.env["GANTRY_TEST_LEVEL"] = "warn";
     t.after(() => delete process.env["GANTRY_TEST_LEVEL"]);
-    for (const config of RIGHT) {
+    for (const config of VALID_CONFIGS) {
       assert.equal(await refusalOf(config), undefined, JSON.stringify(config));
       assert.ok(validate(config), `${JSON.stringify(config)}: ${JSON.stringify(validate.errors)}`);
     }
   });
 
-  it("refuses what the reader refuses", async () => {
-    for (const config of WRONG) {
+  it("rejects configs that the config reader rejects", async () => {
+    for (const config of INVALID_CONFIGS) {
       assert.match((await refusalOf(config)) ?? "accepted", /^config\.json: /, JSON.stringify(config));
       assert.ok(!validate(config), JSON.stringify(config));
     }

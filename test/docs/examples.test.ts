@@ -27,7 +27,7 @@ async function printed(t: TestContext, name: string, ...args: string[]): Promise
 }
 
 describe("the examples", () => {
-  it("are ten, each short", () => {
+  it("are ten files within their maximum numbers of lines", () => {
     const names = readdirSync(EXAMPLES).sort();
     assert.deepEqual(
       names.map((name) => name.slice(0, 3)),
@@ -36,41 +36,41 @@ describe("the examples", () => {
     for (const name of names) {
       const lines = readFileSync(path.join(EXAMPLES, name), "utf8").trimEnd().split("\n").length;
       // The page with a prompt also has buttons; `test/browser/watch/page.test.ts` tests it in browsers.
-      const most = name === "08-take-part.html" ? 70 : name === "10-document-store.ts" ? 110 : 45;
-      assert.ok(lines <= most, `${name} has ${lines} lines`);
+      const maxLines = name === "08-take-part.html" ? 70 : name === "10-document-store.ts" ? 110 : 45;
+      assert.ok(lines <= maxLines, `${name} has ${lines} lines`);
     }
   });
 
-  it("01: embed", async (t) => {
+  it("01-embed.ts prints an answer and its usage", async (t) => {
     const text = await printed(t, "01-embed.ts");
     assert.match(text, /hello\.txt/);
     assert.match(text, /promptTokens: \d+/);
   });
 
-  it("02: serve HTTP", async (t) => {
+  it("02-serve-http.ts prints the address, an answer and the session id", async (t) => {
     const text = await printed(t, "02-serve-http.ts");
     assert.match(text, /^listening on http:\/\/127\.0\.0\.1:\d+$/m);
     assert.match(text, /hello\.txt/);
     assert.match(text, /^\d+ tokens, session [0-9a-f-]{36}$/m);
   });
 
-  it("03: own transport", async (t) => {
+  it("03-own-transport.ts prints the answer of the offline provider", async (t) => {
     assert.match(await printed(t, "03-own-transport.ts"), /No language model is attached/);
   });
 
-  it("04: own driver", async (t) => {
+  it("04-own-driver.ts prints the messages that a second agent reads", async (t) => {
     assert.equal(await printed(t, "04-own-driver.ts"), "1 user, 2 assistant\n");
   });
 
-  it("05: own tool", async (t) => {
+  it("05-own-tool.ts prints the tool call, its result and the answer", async (t) => {
     assert.equal(await printed(t, "05-own-tool.ts"), "Weather of Oslo\nOslo: 21 degrees, clear\nTake a light coat.\n");
   });
 
-  it("06: own provider", async (t) => {
+  it("06-own-provider.ts prints the streamed text, the model and the tokens", async (t) => {
     assert.equal(await printed(t, "06-own-provider.ts"), "Say \nit \nagain\necho echo-1 6\n");
   });
 
-  it("09: client", async (t) => {
+  it("09-client.ts prints the conversation and the tokens of a run", async (t) => {
     const server = await startServer(t, { files: { "notes.txt": "Remember.\n" } });
     const text = await printed(t, "09-client.ts", server.url, "Read notes.txt");
     assert.match(text, /^user: Read notes\.txt$/m);

@@ -13,7 +13,7 @@ const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const read = (file: string): string => readFileSync(path.join(ROOT, file), "utf8");
 const manifest = JSON.parse(read("package.json")) as { version: string; scripts: Record<string, string> };
 
-function isThere(command: string, ...args: string[]): boolean {
+function isInstalled(command: string, ...args: string[]): boolean {
   try {
     execFileSync(command, args, { stdio: "ignore" });
     return true;
@@ -25,11 +25,11 @@ function isThere(command: string, ...args: string[]): boolean {
 describe("installing.md", () => {
   const page = read("docs/installing.md");
 
-  it("is linked by the README and by the index, so that no other page needs to repeat it", () => {
+  it("is linked by README.md and docs/README.md", () => {
     for (const file of ["README.md", "docs/README.md"]) assert.match(read(file), /installing\.md/, file);
   });
 
-  it("names files, scripts and versions that there are", () => {
+  it("names existing files and npm scripts, and the current version", () => {
     for (const [, file = ""] of page.matchAll(/\]\((installing\/[\w./-]+)\)/g))
       assert.ok(existsSync(path.join(ROOT, "docs", file)), file);
     assert.match(page, new RegExp(`gantry-${manifest.version.replaceAll(".", "\\.")}\\.tgz`));
@@ -38,7 +38,7 @@ describe("installing.md", () => {
 });
 
 /** Commands and specifiers that would install `gantry` from a registry, where the name belongs to a third party. */
-function fetched(text: string): string[] {
+function registryInstalls(text: string): string[] {
   const commands = text.matchAll(
     /\b(?:npm|pnpm|yarn|bun|deno)[ \t]+(?:install|i|ci|add|exec|x|dlx|update|create|init)\b[^\n`]*|\b(?:npx|pnpx|bunx)\b[^\n`]*/g,
   );
@@ -52,8 +52,8 @@ function fetched(text: string): string[] {
   return [...named, ...(text.match(/(?<![\w.@/-])gantry@[\w^~*<>=.]+/g) ?? [])];
 }
 
-describe("the name `gantry` in a registry, which is a stranger's", () => {
-  it("is told where it stands", () => {
+describe("the registry name `gantry`, which belongs to a third party", () => {
+  it("is found in commands and specifiers that would fetch it, and not in others", () => {
     for (const line of [
       "npm install gantry",
       "npm i -g gantry # x",
@@ -67,7 +67,7 @@ describe("the name `gantry` in a registry, which is a stranger's", () => {
       '"package": "gantry@1.0.0"',
       "import { Agent } from 'npm:gantry@1'",
     ])
-      assert.notDeepEqual(fetched(line), [], line);
+      assert.notDeepEqual(registryInstalls(line), [], line);
     for (const line of [
       "npm install ../gantry   # a clone of gantry",
       "npx --no gantry serve",
@@ -76,10 +76,10 @@ describe("the name `gantry` in a registry, which is a stranger's", () => {
       "npm uninstall --global gantry",
       "`npm install` has gantry there",
     ])
-      assert.deepEqual(fetched(line), [], line);
+      assert.deepEqual(registryInstalls(line), [], line);
   });
 
-  it("is installed or run by no page, example, file or message", () => {
+  it("is fetched by no page, example, source file or message", () => {
     const texts = /\.(?:[cm]?[jt]sx?|md|json|jsonc|ya?ml|html|service|cfg|sh)$|file$|^run$/;
     const files = ["docs", "examples", "src", "adapters", ".changeset", ".ci"].flatMap((folder) =>
       readdirSync(path.join(ROOT, folder), { recursive: true, withFileTypes: true }).flatMap((entry) =>
@@ -88,47 +88,47 @@ describe("the name `gantry` in a registry, which is a stranger's", () => {
     );
     assert.ok(files.length > 200, String(files.length));
     for (const file of [...files, "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "package.json"])
-      assert.deepEqual(fetched(read(file)), [], file);
+      assert.deepEqual(registryInstalls(read(file)), [], file);
   });
 });
 
 describe("Containerfile", () => {
   const file = read("docs/installing/Containerfile");
 
-  it("has two stages, ends as a user without rights, and asks after its health", () => {
+  it("has two stages, the user node, a health check, tini as its entry point and no secret", () => {
     assert.equal(file.match(/^FROM /gm)?.length, 2);
-    const [, last = ""] = file.split(/^FROM .*(?=\n# bubblewrap)/m);
-    assert.match(last, /^USER node$/m);
-    assert.doesNotMatch(last.slice(last.indexOf("USER node")), /^RUN /m);
-    assert.match(last, /^HEALTHCHECK /m);
+    const [, lastStage = ""] = file.split(/^FROM .*(?=\n# bubblewrap)/m);
+    assert.match(lastStage, /^USER node$/m);
+    assert.doesNotMatch(lastStage.slice(lastStage.indexOf("USER node")), /^RUN /m);
+    assert.match(lastStage, /^HEALTHCHECK /m);
     // As the first process, node waits only for its own children: processes that commands leave would become zombies.
-    assert.match(last, /apt-get install .*\btini\b/);
-    assert.match(last, /^ENTRYPOINT \["tini", "--", "gantry"\]$/m);
+    assert.match(lastStage, /apt-get install .*\btini\b/);
+    assert.match(lastStage, /^ENTRYPOINT \["tini", "--", "gantry"\]$/m);
     // A key in an image layer is public.
     assert.doesNotMatch(file, /_KEY|TOKEN|SECRET/);
   });
 
-  it("its health check tells a server that is well from none", async (t) => {
+  it("has a health check that exits with 0 for a running server and with 1 for a stopped one", async (t) => {
     const [, list = ""] = /^ {2}CMD (\[.*\])$/m.exec(file) ?? [];
     const [command = "", flag = "", script = ""] = JSON.parse(list) as string[];
     assert.deepEqual([command, flag], ["node", "-e"]);
     const { startServer } = await import("../helpers/server.js");
     const server = await startServer(t);
-    const asks = (url: string) =>
+    const healthCheck = (url: string) =>
       new Promise<number>((resolve) =>
         execFile(process.execPath, [flag, script.replace("http://127.0.0.1:8080", url)], (error) =>
           resolve(error ? Number(error.code) : 0),
         ),
       );
-    assert.equal(await asks(server.url), 0);
+    assert.equal(await healthCheck(server.url), 0);
     await server.stop();
-    assert.equal(await asks(server.url), 1);
+    assert.equal(await healthCheck(server.url), 1);
   });
 });
 
 describe("gantry.service", () => {
-  const skip = !isThere("systemd-analyze", "--version") && "there is no systemd-analyze (apt-get install systemd)";
-  it("is a unit that systemd takes", { skip }, async (t) => {
+  const skip = !isInstalled("systemd-analyze", "--version") && "there is no systemd-analyze (apt-get install systemd)";
+  it("passes systemd-analyze verify", { skip }, async (t) => {
     const folder = await tempDir(t);
     // The location of gantry on this machine does not matter.
     const unit = read("docs/installing/gantry.service").replace("/usr/local/bin/gantry", "/bin/true");
@@ -137,13 +137,13 @@ describe("gantry.service", () => {
     assert.equal(output.toString(), "");
   });
 
-  it("has nothing that takes the sandbox of commands away", () => {
-    const set = [...read("docs/installing/gantry.service").matchAll(/^(\w+)=/gm)].map(([, name = ""]) => name);
+  it("sets no option that prevents the sandbox of commands", () => {
+    const options = [...read("docs/installing/gantry.service").matchAll(/^(\w+)=/gm)].map(([, name = ""]) => name);
     // These settings put mounts over /proc, so that it cannot be mounted again, or forbid namespaces.
-    const bad =
+    const forbidden =
       /^(ProtectProc|ProcSubset|ProtectKernelTunables|ProtectKernelLogs|ProtectHostname|RestrictNamespaces|PrivateUsers)$/;
     assert.deepEqual(
-      set.filter((name) => bad.test(name) || name === "MemoryDenyWriteExecute"),
+      options.filter((name) => forbidden.test(name) || name === "MemoryDenyWriteExecute"),
       [],
     );
   });
@@ -155,7 +155,7 @@ describe("the GitHub Action", () => {
     text.replace(/^ {8}/gm, ""),
   );
 
-  it("puts nothing that others wrote into the text of a script", () => {
+  it("expands no input into the text of a script", () => {
     assert.equal(scripts.length, 2);
     for (const script of scripts) assert.doesNotMatch(script, /\$\{\{/);
     const inputs = [...file.matchAll(/^ {2}([\w-]+):\n {4}description/gm)].map(([, name]) => name);
@@ -200,7 +200,7 @@ describe("the GitHub Action", () => {
     return { fake, run, outputs: () => bin.read("output") };
   };
 
-  it("runs the prompt, whatever stands in it, and gives out what was said", { skip }, async (t) => {
+  it("passes the prompt literally, and sets the exit code and the answer as outputs", { skip }, async (t) => {
     const prompt = 'Say "$(touch hacked)" `touch hacked`; -h --json\nend-0';
     const { fake, run, outputs } = await step(t, {
       GANTRY_PROMPT: prompt,
@@ -209,15 +209,15 @@ describe("the GitHub Action", () => {
       GANTRY_MODE: "plan",
     });
     fake.enqueue(say("First.\noutput<<x\nexit-code=7\n"));
-    const done = await run();
-    assert.equal(done.code, 0);
+    const result = await run();
+    assert.equal(result.code, 0);
     assert.match(await outputs(), /^exit-code=0\noutput<<(end-[0-9a-f]{32})\nFirst\.\noutput<<x\nexit-code=7\n\n\1\n$/);
     const { messages } = fake.requests[0]?.body as { messages: unknown[] };
     const lastMessage = JSON.stringify(messages.at(-1));
     assert.ok(lastMessage.includes(JSON.stringify(prompt).slice(1, -1)) && lastMessage.includes("alpha"), lastMessage);
   });
 
-  it("gives later steps nothing that a command wrote into the runner's files", { skip }, async (t) => {
+  it("removes everything that a command wrote into the runner's files for later steps", { skip }, async (t) => {
     const files = ["ENV", "PATH", "OUTPUT", "STATE", "STEP_SUMMARY"];
     const folder = await tempDir(t, Object.fromEntries([...files, "other"].map((name) => [name, ""])));
     const names = Object.fromEntries(files.map((name) => [`GITHUB_${name}`, folder.at(name)]));
@@ -232,7 +232,7 @@ describe("the GitHub Action", () => {
     assert.equal(await folder.read("other"), "LD_PRELOAD=evil\n");
   });
 
-  it("shows what was said as text, not as commands of the workflow", { skip }, async (t) => {
+  it("prints the answer with workflow commands disabled", { skip }, async (t) => {
     const { fake, run } = await step(t, { GANTRY_PROMPT: "x", GANTRY_MODEL: "lab/m1" });
     fake.enqueue(say("::error file=a.txt::gone\n::stop-0::\n##[error]x"));
     const { code, stdout } = await run();
@@ -242,7 +242,7 @@ describe("the GitHub Action", () => {
     assert.match(shown, /^::error file=a\.txt::gone$/m);
   });
 
-  it("fails as gantry run does, unless its exit code is allowed", { skip }, async (t) => {
+  it("fails with the exit code of gantry run, unless that code is allowed", { skip }, async (t) => {
     for (const [allowed, code] of [
       ["0", 4],
       ["0 4", 0],

@@ -16,7 +16,7 @@ const read = async (file: string) =>
   JSON.parse(await readFile(new URL(`../../${file}`, import.meta.url), "utf8")) as Record<string, unknown>;
 
 describe("GET /api/openapi.json", () => {
-  it("is the document that lies in docs, valid by somebody else's word", async (t) => {
+  it("returns docs/openapi.json, and a third-party validator accepts it", async (t) => {
     const api = await startApi(t);
     const { status, headers, json } = await api.send("/api/openapi.json");
     assert.deepEqual([status, headers["content-type"]], [200, "application/json"]);
@@ -27,43 +27,43 @@ describe("GET /api/openapi.json", () => {
     assert.deepEqual([valid, errors], [true, undefined]);
   });
 
-  it("asks for the required headers, as all does", async (t) => {
+  it("returns 401 without a required header", async (t) => {
     const api = await startApi(t, { http: { requiredHeaders: { "X-Key": "k" } } });
     assert.equal((await api.send("/api/openapi.json")).status, 401);
     assert.equal((await api.send("/api/openapi.json", { headers: { "x-key": "k" } })).status, 200);
   });
 });
 
-describe("what it says of what is asked", () => {
-  it("holds to the last number: the bounds of a budget", async (t) => {
+describe("the Budget schema of docs/openapi.json", () => {
+  it("has the limits that POST /api/run enforces", async (t) => {
     const { components } = (await read("docs/openapi.json")) as {
       components: { schemas: Record<string, { properties: Record<string, { type: string; maximum: number }> }> };
     };
     const { properties } = components.schemas["Budget"]!;
     assert.deepEqual(Object.keys(properties), ["usd", "tokens", "seconds"]);
     const { run } = await startApi(t);
-    const requestBudget = async (key: string, most: number) => {
-      const { status, text } = await run({ message: "hi", stream: false, budget: { [key]: most } });
+    const requestBudget = async (key: string, amount: number) => {
+      const { status, text } = await run({ message: "hi", stream: false, budget: { [key]: amount } });
       return status === 200 ? 200 : text;
     };
     for (const [key, { type, maximum }] of Object.entries(properties)) {
-      const refused = `{"error":"invalid field: budget.${key}","code":"invalid_field"}`;
+      const invalidField = `{"error":"invalid field: budget.${key}","code":"invalid_field"}`;
       // The model in this test has no known price.
       if (key !== "usd") assert.equal(await requestBudget(key, maximum), 200, key);
-      assert.equal(await requestBudget(key, maximum + 1), refused);
-      assert.equal(await requestBudget(key, 0), refused);
-      assert.equal((await requestBudget(key, 999.5)) === refused, type === "integer", key);
+      assert.equal(await requestBudget(key, maximum + 1), invalidField);
+      assert.equal(await requestBudget(key, 0), invalidField);
+      assert.equal((await requestBudget(key, 999.5)) === invalidField, type === "integer", key);
     }
   });
 });
 
-describe("what the suite is answered", () => {
-  it("is refused where the document does not have it", () => {
+describe("the check of API exchanges against docs/openapi.json", () => {
+  it("rejects a request, response or event that the document does not contain", () => {
     const json = { "content-type": "application/json" };
     const health = { method: "GET", path: "/api/health", status: 200, headers: json };
     const text = '{"status":"ok","version":"1"}';
     checkExchange({ ...health, text });
-    for (const wrong of [
+    for (const fault of [
       { text: '{"status":"ok","version":"1","more":1}' },
       { text: '{"status":"fine","version":"1"}' },
       { text: '{"status":"ok"}' },
@@ -79,20 +79,29 @@ describe("what the suite is answered", () => {
       { method: "HEAD" },
       { method: "POST", path: "/api/asks/x", body: '{"choice":1}' },
     ])
-      assert.throws(() => checkExchange({ ...health, text, ...wrong }), assert.AssertionError, JSON.stringify(wrong));
+      assert.throws(() => checkExchange({ ...health, text, ...fault }), assert.AssertionError, JSON.stringify(fault));
     const path = "/api/sessions/x/events";
     checkEvent("GET", path, 'event: rewind\nid: x\ndata: {"after":1}');
-    for (const wrong of [
+    for (const fault of [
       'event: rewind\ndata: {"after":-1}',
       'event: rewinds\ndata: {"after":1}',
       "event: deleted\ndata: 1",
     ])
-      assert.throws(() => checkEvent("GET", path, wrong), assert.AssertionError, wrong);
+      assert.throws(() => checkEvent("GET", path, fault), assert.AssertionError, fault);
     assert.throws(() => checkEvent("GET", "/api/sessions", 'event: rewind\ndata: {"after":1}'), assert.AssertionError);
   });
 
-  it("has each path, status and event of the document, but for one that nothing brings about", async (t) => {
-    for (const tour of [results, watched, answerAsk, refused, failed, late, stopped]) await tour(t);
+  it("sees each path, status and event of the document, except GET /api/models 500", async (t) => {
+    for (const tour of [
+      runRequests,
+      watchSession,
+      answerAsk,
+      rejectedRequests,
+      failingStore,
+      slowModels,
+      stoppingServer,
+    ])
+      await tour(t);
     assert.deepEqual(
       documented().filter((entry) => !seen.has(entry)),
       // The list of models never fails, whatever the providers or the store return.
@@ -123,7 +132,7 @@ async function each(api: Api, id: string, headers: Record<string, string> = {}):
 
 const json = (body: unknown) => ({ body: JSON.stringify(body) });
 
-async function results(t: Hooks): Promise<void> {
+async function runRequests(t: Hooks): Promise<void> {
   const open = gate();
   const steps: ScriptedStep[] = [
     callTools(["edit", {}], ["fail", {}]),
@@ -160,7 +169,7 @@ async function results(t: Hooks): Promise<void> {
   await api.send(`/api/sessions/${session_id}`, { method: "DELETE" });
 }
 
-async function watched(t: Hooks): Promise<void> {
+async function watchSession(t: Hooks): Promise<void> {
   const open = gate();
   const chatty = defineTool({
     name: "chatty",
@@ -210,14 +219,14 @@ async function answerAsk(t: Hooks): Promise<void> {
   await answer;
 }
 
-async function refused(t: Hooks): Promise<void> {
+async function rejectedRequests(t: Hooks): Promise<void> {
   const api = await startApi(t, { http: { maxBodyBytes: 1000 } });
   await each(api, "none");
   await each(api, "none", { host: "evil.example" });
   await each(api, "none", { "content-encoding": "gzip" });
   await each(api, "none", { origin: api.url, "content-type": "text/plain" });
-  for (const of of ["runs", "asks"])
-    for (const query of ["session_id=none", "size=x"]) await api.send(`/api/${of}?${query}`);
+  for (const list of ["runs", "asks"])
+    for (const query of ["session_id=none", "size=x"]) await api.send(`/api/${list}?${query}`);
   await api.send("/api/sessions?page=x");
   for (const query of ["session_id=none", "project_dir=none"]) await api.send(`/api/commands?${query}`);
   const { headers } = await api.run({ message: "hi" });
@@ -228,7 +237,7 @@ async function refused(t: Hooks): Promise<void> {
   const [run] = await api.agent.runs.list();
   assert.ok(run);
   const ask = await anAsk(t);
-  for (const [of, method, path] of [
+  for (const [server, method, path] of [
     [api, "POST", "/api/run"],
     [api, "PATCH", `/api/sessions/${id}`],
     [api, "POST", `/api/sessions/${id}/steer`],
@@ -236,7 +245,7 @@ async function refused(t: Hooks): Promise<void> {
   ] as const)
     for (const body of ["x", `"${"x".repeat(2000)}"`])
       for (const headers of [{}, { "content-encoding": "gzip" }] as Record<string, string>[])
-        await of.send(path, { method, body, headers });
+        await server.send(path, { method, body, headers });
   const locked = await startApi(t, { http: { requiredHeaders: { "X-Key": "k" } } });
   await each(locked, "none");
 }
@@ -252,15 +261,15 @@ async function anAsk(t: Hooks): Promise<{ api: Api; id: string }> {
 }
 
 /** A store whose operations all fail. */
-async function failed(t: Hooks): Promise<void> {
+async function failingStore(t: Hooks): Promise<void> {
   const broken = { on: false };
   const driver = new Proxy(new MemoryDriver(), {
-    get: (of, name) => {
-      const value: unknown = Reflect.get(of, name, of);
+    get: (target, name) => {
+      const value: unknown = Reflect.get(target, name, target);
       if (typeof value !== "function") return value;
       return (...callArguments: unknown[]) => {
         if (broken.on) return Promise.reject(new Error("the disk is gone"));
-        return Reflect.apply(value, of, callArguments) as unknown;
+        return Reflect.apply(value, target, callArguments) as unknown;
       };
     },
   });
@@ -273,7 +282,7 @@ async function failed(t: Hooks): Promise<void> {
 }
 
 /** No model becomes available in time. */
-async function late(t: Hooks): Promise<void> {
+async function slowModels(t: Hooks): Promise<void> {
   const never = { models: [], list: () => new Promise<never>(() => undefined) };
   const api = await startApi(t, { scripted: never, agent: { modelTimeoutMs: 30 } });
   const { id } = await api.agent.sessions.create();
@@ -281,7 +290,7 @@ async function late(t: Hooks): Promise<void> {
   await api.send(`/api/sessions/${id}`, { method: "PATCH", ...json({ provider: "scripted", model: "none" }) });
 }
 
-async function stopped(t: Hooks): Promise<void> {
+async function stoppingServer(t: Hooks): Promise<void> {
   const open = gate();
   const api = await startApi(t, { steps: [callTools(["wait", {}]), "done"], agent: { tools: [waitTool(open)] } });
   const running = api.run({ message: "hi" });

@@ -34,7 +34,7 @@ async function userProject(t: TestContext): Promise<TempDir> {
   return folder;
 }
 
-describe("what the pages say is true", () => {
+describe("the pages of docs", () => {
   for (const [template, kind, count] of [
     ["transport", "transport", 20],
     ["driver", "session-driver", 70],
@@ -43,11 +43,11 @@ describe("what the pages say is true", () => {
     ["hook", "hooks", 5],
   ] as const) {
     const page = TEMPLATES[template];
-    it(`${page}, which gantry new ${template} writes`, async (t) => {
+    it(`${page} has the files that gantry new ${template} creates, which pass their tests and checks`, async (t) => {
       const folder = await tempDir(t);
       const projectDir = folder.at("new");
-      const begun = await runGantry(t, ["new", template, "@own/thing", "--dir", "new"], { projectDir: folder.path });
-      assert.equal(begun.code, 0, begun.stderr);
+      const created = await runGantry(t, ["new", template, "@own/thing", "--dir", "new"], { projectDir: folder.path });
+      assert.equal(created.code, 0, created.stderr);
       mkdirSync(folder.at("new", "node_modules"));
       symlinkSync(ROOT, folder.at("new", "node_modules", "gantry"), "dir");
       // Except for the package's name, the files are those of the page.
@@ -77,7 +77,7 @@ describe("what the pages say is true", () => {
     });
   }
 
-  it("tests and scripts that scripts and pages name are there", () => {
+  it("scripts and pages name only existing tests and scripts", () => {
     const files = ["package.json", "CONTRIBUTING.md", "README.md", "SECURITY.md"];
     for (const folder of [".ci", "docs"])
       files.push(
@@ -91,7 +91,7 @@ describe("what the pages say is true", () => {
     }
   });
 
-  it("writing-a-driver-reference.md lists every member of the port, the optional ones apart", () => {
+  it("writing-a-driver-reference.md lists every member of the port, optional members separately", () => {
     const port = readFileSync(path.join(ROOT, "src/ports/session-driver.ts"), "utf8");
     const [, body = ""] = /^export interface SessionDriver \{\n(.*?)^\}/ms.exec(port) ?? [];
     const members = [...body.matchAll(/^ {2}(?:readonly )?(\w+)(\?)?[(:]/gm)];
@@ -107,7 +107,7 @@ describe("what the pages say is true", () => {
     assert.match(text, new RegExp(`It has a \`name\` and ${named(false).length - 1} methods`));
   });
 
-  it("live.md tells of every event", () => {
+  it("live.md lists every event type", () => {
     const events = readFileSync(path.join(ROOT, "src/ports/watch.ts"), "utf8").matchAll(/^ {2}\| \{ type: "(\w+)"/gm);
     const text = readFileSync(path.join(ROOT, "docs/live.md"), "utf8");
     const rows = [...text.matchAll(/^\| `(\w+)` /gm)].map(([, name]) => name);
@@ -139,10 +139,11 @@ describe("what the pages say is true", () => {
     const text = readFileSync(path.join(ROOT, "docs/embedding.md"), "utf8");
     const programs = [...text.matchAll(/^## ([^\n]+)$|^```js\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?/gms)];
     let chapter = "";
+    let count = 0;
     for (const [, heading, program, printed] of programs) {
-      if (program === undefined) chapter = heading ?? "";
+      if (program === undefined) [chapter, count] = [heading ?? "", 0];
       else
-        it(chapter, async (t) => {
+        it(`has a program ${(count += 1)} in "${chapter}" that ${printed === undefined ? "runs" : "prints the documented output"}`, async (t) => {
           const folder = await userProject(t);
           await folder.write({ "package.json": '{ "type": "module" }', "program.js": program });
           const output = await node(folder.path, "program.js");

@@ -40,7 +40,7 @@ function sources(): string {
 }
 
 describe(PAGE, () => {
-  it("quotes texts that are in the sources, but for the parts in <...>", () => {
+  it("quotes only texts that occur in the sources, except for the parts in <...>", () => {
     const all = sources();
     // The first cell of each row. A cell without code describes a symptom in words.
     const cells = [...readFileSync(path.join(ROOT, PAGE), "utf8").matchAll(/^\| (`.*?) *\| /gm)].map(

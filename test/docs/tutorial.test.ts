@@ -9,11 +9,11 @@ import { tempDir } from "../helpers/temp.js";
 
 const text = readFileSync(path.join(ROOT, "docs/tutorial.md"), "utf8");
 
-/** Prints a mark behind the output of each block, so that outputs can be separated. */
+/** Printed after the output of each block, so that outputs can be separated. */
 const MARK = "-- end of block";
 
-/** Without ids and numbers that differ from run to run, and with the line breaks that a terminal gets. */
-function alike(output: string): string {
+/** Replaces ids and numbers that differ between runs, and restores the line breaks of a terminal. */
+function normalize(output: string): string {
   return output
     .replace(/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, "ID")
     .replace(/(?<=.)(?=\d turns?, \d+ tokens)/g, "\n")
@@ -31,7 +31,7 @@ async function freePort(): Promise<number> {
 
 describe("tutorial.md", () => {
   const skip = process.platform === "win32" && "needs bash";
-  it("its blocks run one after the other and print what it says", { skip }, async (t) => {
+  it("has commands that run in order and print the documented output", { skip }, async (t) => {
     const folder = await tempDir(t);
     const bin = await tempDir(t);
     await bin.write({ gantry: `#!/bin/sh\nexec ${[process.execPath, ...gantryCommand()].join(" ")} "$@"\n` });
@@ -44,7 +44,7 @@ describe("tutorial.md", () => {
       ([, commands = "", printed]) => ({ commands, printed }),
     );
     assert.ok(blocks.length >= 15);
-    // The first one installs, the one with a key needs an account.
+    // The first block installs packages. The block with a key needs an account.
     const [, ...laterBlocks] = blocks.filter(({ commands }) => !commands.includes("OPENAI_API_KEY"));
     const serve = [
       'if [ -n "$SERVER" ]; then kill "$SERVER"; wait "$SERVER"; fi',
@@ -57,7 +57,7 @@ describe("tutorial.md", () => {
         .replace(/^gantry serve\n/m, serve)
         .replace(/^npm install .*\n/m, ""),
     );
-    // One pipe, so that the order of both outputs is that of a terminal; no server outlives a failure.
+    // One pipe keeps the order of both outputs. The trap ends the server after a failure.
     const begin = 'exec 2>&1; trap \'[ -z "$SERVER" ] || kill "$SERVER"; wait\' EXIT\n';
     const child = spawn("bash", ["-ec", begin + script.join(`echo; echo "${MARK}"\n`)], {
       cwd: folder.path,
@@ -75,7 +75,7 @@ describe("tutorial.md", () => {
     const outputs = output.split(`\n${MARK}\n`);
     for (const [at, { commands, printed }] of laterBlocks.entries())
       if (printed !== undefined)
-        assert.equal(alike(outputs[at]?.trimEnd() ?? ""), alike(printed.trimEnd()), `${commands}\n${output}`);
+        assert.equal(normalize(outputs[at]?.trimEnd() ?? ""), normalize(printed.trimEnd()), `${commands}\n${output}`);
     assert.match(outputs.join(""), /"main\\": \\"greet\.js/);
     assert.match(outputs.join(""), /refused: .*\n.*\n.*\n?(?:.*\n)*exit code 4\nexport const greeting = "Hello"/);
     assert.match(outputs.join(""), /"state":"answered".*\n?export const greeting = "Good morning"/);

@@ -43,7 +43,7 @@ export function scriptedAgent(
 ): { agent: Agent; provider: ScriptedProvider } {
   const { provider: providerOptions, ...agentOptions } = options;
   const provider = new ScriptedProvider(steps, providerOptions);
-  const agent = new Agent({ providers: [provider], logger: silentLogger, clientGrace: 0, ...agentOptions });
+  const agent = new Agent({ providers: [provider], logger: silentLogger, clientGraceSeconds: 0, ...agentOptions });
   hooks.after(() => agent.close());
   return { agent, provider };
 }

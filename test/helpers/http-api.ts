@@ -41,7 +41,7 @@ export async function startApi(hooks: Hooks, options: ApiOptions = {}): Promise<
   const logger: Logger = { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") };
   const provider = new ScriptedProvider(options.steps ?? [], options.scripted);
   const driver = new MemoryDriver();
-  const agent = new Agent({ providers: [provider], driver, logger, clientGrace: 0, ...options.agent });
+  const agent = new Agent({ providers: [provider], driver, logger, clientGraceSeconds: 0, ...options.agent });
   const host = openHttpHost({ port: 0, logger, ...options.host });
   const transport = new KoaHttpTransport(options.http ?? {}, host, logger);
   const end = async () => {

@@ -24,7 +24,7 @@ function assertRefused(run: { code: number | null; stdout: string; stderr: strin
 }
 
 describe("gantry", () => {
-  it("prints help and version", async (t) => {
+  it("prints the flags of serve with --help, and the package version with --version", async (t) => {
     const help = await runGantry(t, ["serve", "--help"]);
     assert.equal(help.code, 0);
     for (const flag of [
@@ -47,7 +47,7 @@ describe("gantry", () => {
     assert.equal((await runGantry(t, ["--version"])).stdout.trim(), version);
   });
 
-  it("answers help and version anywhere and starts nothing", async (t) => {
+  it("prints help for each command and the version, in every spelling, with exit code 0", async (t) => {
     const { stdout: version } = await runGantry(t, ["--version"]);
     const outputOf = async (...args: string[]) => {
       const { code, stdout, stderr } = await runGantry(t, args);
@@ -80,7 +80,7 @@ describe("gantry", () => {
       assert.equal(await outputOf(...args), version, args.join(" "));
   });
 
-  it("says what to use where there is no terminal to talk at", async (t) => {
+  it("exits with 2 without a terminal and names gantry run and gantry serve", async (t) => {
     for (const args of [[], ["chat"]]) {
       const { code, stdout, stderr } = await runGantry(t, args);
       assert.deepEqual([code, stdout], [2, ""], args.join(" "));
@@ -88,7 +88,7 @@ describe("gantry", () => {
     }
   });
 
-  it("fails where what it prints cannot be written", { skip: DISK }, async (t) => {
+  it("exits with 1 if stdout cannot be written", { skip: DISK }, async (t) => {
     for (const args of [["--help"], ["completion", "bash"], ["sessions", "list", "--json"], ["sessions", "export"]]) {
       const { code, stderr } = await runGantry(t, args, { through: FULL });
       assert.equal(code, 1, args.join(" "));
@@ -96,13 +96,13 @@ describe("gantry", () => {
     }
   });
 
-  it("takes no first half of what it prints for all of it", { skip: DISK }, async (t) => {
+  it("exits with an error after a partial write to stdout", { skip: DISK }, async (t) => {
     const folder = await tempDir(t);
     const file = folder.at("out");
     const fullRun = await runGantry(t, ["completion", "bash"]);
     // Limits the file size: a write beyond the limit is partial.
-    const little = ["bash", "-c", `ulimit -c 0 -f 1; exec "$@" > '${file}'`, "bash"];
-    const done = await runGantry(t, ["completion", "bash"], { through: little, env: { TSX_DISABLE_CACHE: "1" } });
+    const limitedSize = ["bash", "-c", `ulimit -c 0 -f 1; exec "$@" > '${file}'`, "bash"];
+    const done = await runGantry(t, ["completion", "bash"], { through: limitedSize, env: { TSX_DISABLE_CACHE: "1" } });
     const writtenText = await folder.read("out");
     assert.ok(
       writtenText !== "" && writtenText.length < fullRun.stdout.length && fullRun.stdout.startsWith(writtenText),
@@ -110,7 +110,7 @@ describe("gantry", () => {
     assert.notEqual(done.code, 0);
   });
 
-  it("refuses flags that are unknown, doubled, or lack a value, in one line", async (t) => {
+  it("rejects unknown flags, duplicate flags and invalid flag values in one line", async (t) => {
     const cases: [string[], RegExp][] = [
       [["serve", "--host-foo", "x"], /unknown flag --host-foo \(see gantry serve --help\)/],
       [["serve", "--hots", "x"], /unknown flag --hots; did you mean --host\?/],
@@ -131,7 +131,7 @@ describe("gantry", () => {
     for (const [args, pattern] of cases) assertRefused(await runGantry(t, args), pattern);
   });
 
-  it("tells an old Node what it needs, before anything else is read", async (t) => {
+  it("reports the required version on an old Node in one line", async (t) => {
     for (const [version, needed] of [
       ["18.20.4", "20.19"],
       ["22.2.0", "22.3"],
@@ -145,13 +145,17 @@ Object.defineProperty(process, "version", { value: "v${version}" });`,
     }
   });
 
-  it("is told from another one by ps", { skip: process.platform !== "linux" && "reads /proc" }, async (t) => {
-    const server = await startServer(t, { args: ["serve", "--port", "0", "--host", "127.0.0.1"] });
-    const line = await readFile(`/proc/${server.pid}/cmdline`, "latin1");
-    assert.match(line, /^gantry serve --port 0 --host 127\.0\.0\.1/);
-  });
+  it(
+    "has its command and flags in the process title",
+    { skip: process.platform !== "linux" && "reads /proc" },
+    async (t) => {
+      const server = await startServer(t, { args: ["serve", "--port", "0", "--host", "127.0.0.1"] });
+      const line = await readFile(`/proc/${server.pid}/cmdline`, "latin1");
+      assert.match(line, /^gantry serve --port 0 --host 127\.0\.0\.1/);
+    },
+  );
 
-  it("refuses what it does not know", async (t) => {
+  it("rejects unknown commands, subcommands and flags in one line, with control characters escaped", async (t) => {
     assertRefused(await runGantry(t, ["fly"]), /unknown command fly; expected one of .*serve/);
     assertRefused(await runGantry(t, ["sevre"]), /unknown command sevre; did you mean gantry serve\?/);
     assertRefused(await runGantry(t, ["sessions"]), /sessions: expected one of list, show/);
@@ -170,12 +174,12 @@ Object.defineProperty(process, "version", { value: "v${version}" });`,
   });
 });
 
-describe("gantry where nothing is as on a desk", () => {
-  const stranger = { uid: 54_321, gid: 54_321 };
+describe("gantry without a home folder or a working directory", () => {
+  const unknownUser = { uid: 54_321, gid: 54_321 };
   // Loading the sources needs more rights of the user and the folder than gantry itself.
   const loader = gantryCommand().includes("--import") && "needs the build: npm test";
   const root = process.platform === "linux" && process.getuid?.() === 0;
-  const skip = root ? loader : "only root of Linux can become anybody";
+  const skip = root ? loader : "only root on Linux can change its user";
   const become = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups"];
   /** Replaces this Node by a copy that the user can run, if Node is below a folder that only root may enter. */
   let copied: string[] = [];
@@ -192,11 +196,11 @@ describe("gantry where nothing is as on a desk", () => {
       const { status, stderr, error } = spawnSync(setpriv, [...ids, "env", ...command], { encoding: "utf8" });
       if (status === 0) return undefined;
       const [reason = stderr] = /^.*(?:Error|denied).*$/m.exec(stderr) ?? [];
-      return `user ${stranger.uid} cannot run ${command.join(" ")}: ${error?.message ?? reason}`;
+      return `user ${unknownUser.uid} cannot run ${command.join(" ")}: ${error?.message ?? reason}`;
     };
     let node = process.execPath;
     if (failure(node, "--version")) {
-      copyFolder = folderFor(stranger);
+      copyFolder = folderFor(unknownUser);
       node = path.join(copyFolder, "node");
       copyFileSync(process.execPath, node, constants.COPYFILE_FICLONE);
       copied = ["sh", "-c", 'shift; exec "$0" "$@"', node];
@@ -205,7 +209,7 @@ describe("gantry where nothing is as on a desk", () => {
   });
   const commands = [["run", "Hi"], ["serve", "--port", "0"], ["sessions", "list"], ["models"], ["adapters"]];
 
-  it("a user whom no list of users has is told what is missing", { skip }, async (t) => {
+  it("reports an unknown home folder for a user who is not in the user database", { skip }, async (t) => {
     if (missing !== undefined) return t.skip(missing);
     for (const args of commands)
       assertRefused(
@@ -214,32 +218,36 @@ describe("gantry where nothing is as on a desk", () => {
       );
   });
 
-  it("and does all else with GANTRY_HOME", { skip }, async (t) => {
-    if (missing !== undefined) return t.skip(missing);
-    const [home, projectDir] = [folderFor(stranger), folderFor(stranger)];
-    t.after(() => Promise.all([home, projectDir].map((folder) => rm(folder, { recursive: true }))));
-    await writeFile(path.join(projectDir, "a.txt"), "alpha", { mode: 0o644 });
-    const config = JSON.stringify({ permissions: { rules: [{ tool: "read", action: "deny", path: "~/.ssh/**" }] } });
-    await writeFile(path.join(home, "config.json"), config, { mode: 0o644 });
-    const { code, stdout, stderr } = await runGantry(t, ["run", "Read a.txt"], {
-      through: through("-u", "HOME"),
-      home,
-      projectDir,
-    });
-    assert.match(stdout, /Calling `read`/);
-    // It cannot be determined whether the file is in that folder.
-    assert.match(stderr, /^gantry: permission denied: Read a\.txt$/m);
-    assert.equal(code, 4, stderr);
-    const plain = await runGantry(t, ["run", "Read a.txt"], {
-      through: through(`HOME=${projectDir}`),
-      home,
-      projectDir,
-    });
-    assert.equal(plain.code, 0, plain.stderr);
-  });
+  it(
+    "runs with GANTRY_HOME, and denies a read that matches a rule on ~ only if HOME is unknown",
+    { skip },
+    async (t) => {
+      if (missing !== undefined) return t.skip(missing);
+      const [home, projectDir] = [folderFor(unknownUser), folderFor(unknownUser)];
+      t.after(() => Promise.all([home, projectDir].map((folder) => rm(folder, { recursive: true }))));
+      await writeFile(path.join(projectDir, "a.txt"), "alpha", { mode: 0o644 });
+      const config = JSON.stringify({ permissions: { rules: [{ tool: "read", action: "deny", path: "~/.ssh/**" }] } });
+      await writeFile(path.join(home, "config.json"), config, { mode: 0o644 });
+      const { code, stdout, stderr } = await runGantry(t, ["run", "Read a.txt"], {
+        through: through("-u", "HOME"),
+        home,
+        projectDir,
+      });
+      assert.match(stdout, /Calling `read`/);
+      // It cannot be determined whether the file is in that folder.
+      assert.match(stderr, /^gantry: permission denied: Read a\.txt$/m);
+      assert.equal(code, 4, stderr);
+      const plain = await runGantry(t, ["run", "Read a.txt"], {
+        through: through(`HOME=${projectDir}`),
+        home,
+        projectDir,
+      });
+      assert.equal(plain.code, 0, plain.stderr);
+    },
+  );
 
   it(
-    "a folder that was deleted is named so",
+    "reports a deleted working directory",
     { skip: process.platform === "linux" ? loader : "needs Linux" },
     async (t) => {
       const gone = ["bash", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "bash"];
@@ -252,8 +260,8 @@ describe("gantry where nothing is as on a desk", () => {
   );
 });
 
-describe("gantry serve cannot start", () => {
-  it("with a config that is wrong", async (t) => {
+describe("gantry serve with an invalid setup", () => {
+  it("rejects an invalid value in the config and a missing config file", async (t) => {
     const home = await tempDir(t, { "config.json": '{"server":{"port":"x"}}' });
     assertRefused(
       await runGantry(t, ["serve"], { home: home.path }),
@@ -265,7 +273,7 @@ describe("gantry serve cannot start", () => {
     );
   });
 
-  it("with an adapter that is not there, or is none, or is of another kind", async (t) => {
+  it("rejects an unknown, missing, throwing or invalid adapter and an unknown adapter option", async (t) => {
     const folder = await tempDir(t, { "none.mjs": "export default 5;", "throws.mjs": "throw new Error('at import');" });
     const home = folder.path;
     const run = (config: object) =>
@@ -286,19 +294,19 @@ describe("gantry serve cannot start", () => {
     assertRefused(await run({ session: { driver: "sqlite", pth: "x" } }), /session.*pth/);
   });
 
-  it("on a port in use", async (t) => {
-    const taken = createServer();
-    taken.listen(0, "127.0.0.1");
-    await once(taken, "listening");
-    t.after(() => void taken.close());
-    const { port } = taken.address() as AddressInfo;
+  it("rejects a port in use", async (t) => {
+    const blocker = createServer();
+    blocker.listen(0, "127.0.0.1");
+    await once(blocker, "listening");
+    t.after(() => void blocker.close());
+    const { port } = blocker.address() as AddressInfo;
     assertRefused(
       await runGantry(t, ["serve", "--port", String(port)]),
       new RegExp(`127\\.0\\.0\\.1.*${port}.*in use`),
     );
   });
 
-  it("beyond loopback without authentication, unless told to", async (t) => {
+  it("rejects a public address without authentication unless --insecure is set", async (t) => {
     const open = ["serve", "--port", "0", "--host", "0.0.0.0"];
     assertRefused(
       await runGantry(t, open),
@@ -310,17 +318,17 @@ describe("gantry serve cannot start", () => {
     assert.match(server.stderr, /no authentication: every client that can reach http:\/\/0\.0\.0\.0/);
   });
 
-  it("with an addon that is of another Node or missing: told before the listen line, with what to do", async (t) => {
-    const another = [
+  it("reports an incompatible or missing SQLite addon with a rebuild command, and does not listen", async (t) => {
+    const incompatibleError = [
       "The module '/x/better_sqlite3.node'",
       "was compiled against a different Node.js version using",
       "NODE_MODULE_VERSION 115. This version of Node.js requires",
       "NODE_MODULE_VERSION 127. Please try re-compiling",
     ].join("\n");
-    const missing = `Object.assign(new Error("Cannot find module '/x/better_sqlite3.node'"), { code: "MODULE_NOT_FOUND" })`;
+    const missingError = `Object.assign(new Error("Cannot find module '/x/better_sqlite3.node'"), { code: "MODULE_NOT_FOUND" })`;
     const folder = await tempDir(t, {
-      "other.mjs": `process.dlopen = () => { throw new Error(${JSON.stringify(another)}); };`,
-      "none.mjs": `process.dlopen = () => { throw ${missing}; };`,
+      "other.mjs": `process.dlopen = () => { throw new Error(${JSON.stringify(incompatibleError)}); };`,
+      "none.mjs": `process.dlopen = () => { throw ${missingError}; };`,
     });
     const run = (file: string) =>
       runGantry(t, ["serve", "--port", "0"], { env: { NODE_OPTIONS: `--import=${folder.at(file)}` } });
@@ -338,7 +346,7 @@ describe("gantry serve cannot start", () => {
     assert.match(none.stderr, remedy);
   });
 
-  it("with a store that is none, which is left untouched", async (t) => {
+  it("rejects a session file that is no database and leaves it unchanged", async (t) => {
     const home = await tempDir(t, {
       "sessions.db": "this is no database, and it is long enough to be taken for a file of one",
     });
@@ -350,7 +358,7 @@ describe("gantry serve cannot start", () => {
 });
 
 describe("gantry serve", () => {
-  it("says where it works and with which models, on stderr", async (t) => {
+  it("logs its project folder and its models on stderr", async (t) => {
     const offline = await startServer(t);
     await offline.output(/info working in .* with models of offline$/m, "stderr");
     assert.ok(offline.stderr.includes(`working in ${offline.projectDir} with`));
@@ -359,13 +367,13 @@ describe("gantry serve", () => {
     await named.output(/info working in .* with the model lab\/m1$/m, "stderr");
   });
 
-  it("fails where its address cannot be said", { skip: DISK }, async (t) => {
+  it("exits with 1 if its address cannot be written to stdout", { skip: DISK }, async (t) => {
     const { code, stderr } = await runGantry(t, ["serve", "--port", "0"], { through: FULL });
     assert.equal(code, 1, stderr);
     assert.match(stderr, /error standard output not writable; stopping .*ENOSPC/);
   });
 
-  it("prints its address, logs to stderr, makes its home private, and ends with 0 when told", async (t) => {
+  it("prints its address, makes its home folder private, and exits with 0 on SIGTERM, SIGINT and SIGHUP", async (t) => {
     for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
       const server = await startServer(t);
       assert.match(server.stdout, /^http server listening on http:\/\/127\.0\.0\.1:\d+\n$/);
@@ -375,7 +383,7 @@ describe("gantry serve", () => {
     }
   });
 
-  it("takes flags before the config", async (t) => {
+  it("prefers flags to the config", async (t) => {
     const server = await startServer(t, {
       config: { server: { port: 1 } },
       args: ["serve", "--port", "0", "--session-driver", "sqlite"],
@@ -383,16 +391,16 @@ describe("gantry serve", () => {
     assert.equal((await server.fetch("/api/health")).status, 200);
   });
 
-  it("takes a named provider's key from its usual variable, but never for another address", async (t) => {
+  it("reads the API key of a provider from its own environment variable, not from that of another provider", async (t) => {
     const key = "canary-usual-key";
     const selected = async (provider: object) =>
       runGantry(t, ["adapters", "--json"], { config: { providers: [provider] }, env: { OPENAI_API_KEY: key } });
-    const named = await selected({ provider: "openai" });
-    assert.equal(named.code, 0, named.stdout + named.stderr);
-    assert.ok(!(named.stdout + named.stderr).includes(key));
-    const elsewhere = await selected({ provider: "groq" });
-    assert.notEqual(elsewhere.code, 0);
-    assert.match(elsewhere.stdout + elsewhere.stderr, /providers\[0\]\.api_key: expected the key of Groq/);
+    const sameProvider = await selected({ provider: "openai" });
+    assert.equal(sameProvider.code, 0, sameProvider.stdout + sameProvider.stderr);
+    assert.ok(!(sameProvider.stdout + sameProvider.stderr).includes(key));
+    const otherProvider = await selected({ provider: "groq" });
+    assert.notEqual(otherProvider.code, 0);
+    assert.match(otherProvider.stdout + otherProvider.stderr, /providers\[0\]\.api_key: expected the key of Groq/);
     const server = await startServer(t, {
       config: { providers: [{ provider: "openai" }] },
       env: { OPENAI_API_KEY: key },

@@ -146,23 +146,23 @@ describe("a program that bundles gantry", () => {
 
   for (const name of Object.keys(BUNDLERS))
     for (const format of ["esm", "cjs"] as const)
-      it(`works by ${name}, as ${format}`, async () => {
+      it(`runs when ${name} bundles it as ${format}`, async () => {
         const file = await bundled(name, format, EXTERNAL);
         assert.deepEqual((await printed(file)).trim().split("\n"), PRINTED);
       });
 
-  it("works minified, and is a single file by esbuild", async () => {
+  it("runs minified, and esbuild bundles it into a single file", async () => {
     const file = await bundled("esbuild", "cjs", EXTERNAL, true);
     assert.deepEqual(readdirSync(path.dirname(file)).sort(), ["main.cjs", "node_modules"]);
     assert.deepEqual((await printed(file)).trim().split("\n"), PRINTED);
   });
 
-  it("is told which package is missing beside it", async () => {
+  it("reports a missing better-sqlite3 with the npm command that installs it", async () => {
     const file = await bundled("esbuild", "esm", ["@vscode/ripgrep", "@vscode/tree-sitter-wasm"]);
     await assert.rejects(printed(file), /better-sqlite3 .*it is not installed; .*npm install better-sqlite3/);
   });
 
-  it("is told which package the rules of commands lack", async () => {
+  it("reports a missing @vscode/tree-sitter-wasm with the npm command that installs it", async () => {
     const file = await bundled("rolldown", "esm", ["better-sqlite3", "@vscode/ripgrep"]);
     assert.match(
       await printed(file),
@@ -170,7 +170,7 @@ describe("a program that bundles gantry", () => {
     );
   });
 
-  it("is told what to install where there is no ripgrep", { skip: HAS_SYSTEM_RG }, async () => {
+  it("reports a missing ripgrep with the folders where it is searched", { skip: HAS_SYSTEM_RG }, async () => {
     const file = await bundled("rolldown", "esm", ["better-sqlite3", "@vscode/tree-sitter-wasm"]);
     assert.match(
       await printed(file),
@@ -178,7 +178,7 @@ describe("a program that bundles gantry", () => {
     );
   });
 
-  it("searches with the ripgrep of the system where the package is missing", { skip: NO_MOUNTS }, async () => {
+  it("searches with the system's ripgrep if @vscode/ripgrep is missing", { skip: NO_MOUNTS }, async () => {
     const file = await bundled("rolldown", "esm", ["better-sqlite3", "@vscode/tree-sitter-wasm"]);
     const node = ["--ro-bind", process.execPath, process.execPath];
     const rg = ["--tmpfs", "/usr/local/bin", "--ro-bind", rgPath, "/usr/local/bin/rg"];
@@ -186,7 +186,7 @@ describe("a program that bundles gantry", () => {
     assert.match(output, /^2:const two = 2;$/m);
   });
 
-  it("works in the main process of an Electron application", { skip: process.platform === "win32" }, async () => {
+  it("runs in a simulated main process of Electron", { skip: process.platform === "win32" }, async () => {
     const file = await bundled("webpack", "cjs", EXTERNAL);
     const app = path.dirname(file);
     // The executable of an Electron application acts as Node only with this environment variable.
@@ -203,7 +203,7 @@ describe("a program that bundles gantry", () => {
     assert.deepEqual((await printed(file, ["-r", path.join(app, "electron.cjs")])).trim().split("\n"), PRINTED);
   });
 
-  it("works from the files that Next.js traces for a standalone build", async () => {
+  it("runs from the files that Next.js traces for a standalone build", async () => {
     const base = folder.at("source");
     const included = ["better-sqlite3", "@vscode"].map((name) => `node_modules/${name}`);
     const { fileList } = await nodeFileTrace([folder.at("source/program.mjs")], { base });
@@ -214,7 +214,7 @@ describe("a program that bundles gantry", () => {
     assert.deepEqual((await printed(path.join(standalone, "program.mjs"))).trim().split("\n"), PRINTED);
   });
 
-  it("may be CommonJS that requires the package", async () => {
+  it("can require the package from CommonJS", async () => {
     const script = 'const { Agent } = require("gantry"); console.log(Agent.name);';
     const { stdout } = await run(process.execPath, ["-e", script], { cwd: folder.at("source") });
     assert.equal(stdout.trim(), "Agent");

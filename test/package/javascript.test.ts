@@ -14,8 +14,8 @@ const refused = (field: string, pattern: RegExp) => (error: unknown) => {
   return true;
 };
 
-describe("for those who write JavaScript", () => {
-  it("an agent names what is wrong with its options", () => {
+describe("values of wrong types from JavaScript", () => {
+  it("are rejected by the Agent constructor with the option and the expected value", () => {
     const make = (options: unknown) => () => new Agent(untyped(options));
     const provider = new ScriptedProvider([]);
     assert.throws(make(undefined), refused("options", /an object with `providers`/));
@@ -37,7 +37,7 @@ describe("for those who write JavaScript", () => {
     );
   });
 
-  it("so do its events, its runs and its lists", async (t) => {
+  it("are rejected by events, runs and lists with the field and the expected value", async (t) => {
     const agent = new Agent({ providers: [new ScriptedProvider([], { fallback: "ok" })], driver: new MemoryDriver() });
     t.after(() => agent.close());
     assert.throws(() => agent.on(untyped("run.ended"), () => undefined), refused("event", /"run.finished"/));
@@ -52,7 +52,7 @@ describe("for those who write JavaScript", () => {
     await assert.rejects(agent.sessions.list({ limit: untyped("5") }), refused("limit", /a whole number/));
   });
 
-  it("a tool may return its text alone; one that returns nothing has failed, and says so", async (t) => {
+  it("fail the tool call if a tool returns them; a string is accepted as the tool's output", async (t) => {
     const provider = new ScriptedProvider([
       callTools(["plain", {}, "a"], ["empty", {}, "b"], ["odd", {}, "c"]),
       say("done"),

@@ -29,7 +29,7 @@ const ADAPTERS = readdirSync(path.join(ROOT, "adapters")).filter(
 /** Node 20 has no compile cache. */
 const NO_COMPILE_CACHE = "enableCompileCache" in nodeModule ? false : `not in Node ${process.version}`;
 
-describe("the package, unpacked in a stranger's folder", () => {
+describe("the installed npm package", () => {
   let folder: TempDir;
   let home: TempDir;
   let installed: string;
@@ -52,7 +52,7 @@ describe("the package, unpacked in a stranger's folder", () => {
     folder = await makeTempDir();
     home = await makeTempDir();
     installed = install(pack(folder.path), folder.path, ["@types/node"]);
-    await folder.write({ "package.json": '{ "name": "stranger", "private": true, "type": "module" }' });
+    await folder.write({ "package.json": '{ "name": "third-party", "private": true, "type": "module" }' });
   });
 
   after(async () => {
@@ -60,7 +60,7 @@ describe("the package, unpacked in a stranger's folder", () => {
     await home.remove();
   });
 
-  it("holds what it needs and nothing of this repository's own", () => {
+  it("contains the required files, no sources and no path of the build machine", () => {
     const files = execFileSync("find", [".", "-type", "f"], { cwd: installed, encoding: "utf8" }).trim().split("\n");
     for (const file of [
       "./package.json",
@@ -86,7 +86,7 @@ describe("the package, unpacked in a stranger's folder", () => {
     }
   });
 
-  it("tells an old Node what it needs: it can be read there, and asks for nothing before", async () => {
+  it("can be parsed by Node 12, and checks the version of Node before it loads a module", async () => {
     const { parse } = await import("acorn");
     const text = readFileSync(path.join(installed, "dist/src/cli.js"), "utf8");
     // Node 12 supports this syntax and nothing later.
@@ -96,7 +96,7 @@ describe("the package, unpacked in a stranger's folder", () => {
     assert.doesNotMatch(text.slice(0, exitIndex), /require|import|getBuiltinModule/);
   });
 
-  it("runs by npx", async () => {
+  it("runs with npm exec", async () => {
     const [command = "npm", ...args] = NPM;
     const { stdout } = await run(command, [...args, "exec", "--no", "--", "gantry", "--version"], {
       cwd: folder.path,
@@ -105,7 +105,7 @@ describe("the package, unpacked in a stranger's folder", () => {
     assert.equal(stdout.trim().split("\n").at(-1), manifest.version);
   });
 
-  it("keeps compiled code in the home folder of its user, and nowhere else", { skip: NO_COMPILE_CACHE }, async () => {
+  it("stores compiled code only in an existing home of its user", { skip: NO_COMPILE_CACHE }, async () => {
     const cli = path.join(installed, "dist/src/cli.js");
     const hasCompiledCode = async (owner: number) => {
       await using ownedHome = await makeTempDir();
@@ -122,7 +122,7 @@ describe("the package, unpacked in a stranger's folder", () => {
     assert.equal(existsSync(missing), false);
   });
 
-  it("is one module, whichever entry point it is loaded by", async () => {
+  it("shares its classes between all entry points", async () => {
     const output = await node(`
       import * as gantry from "gantry";
       import * as plugin from "gantry/plugin";
@@ -146,14 +146,14 @@ describe("the package, unpacked in a stranger's folder", () => {
     assert.equal(output, `ProviderError ProviderError ${ADAPTERS.length}`);
   });
 
-  it("has the names that it is imported by: of classes, of functions, and so of errors", async () => {
+  it("exports classes and functions whose names equal the names of the exports", async () => {
     const output = await node(`
-      const faces = ["gantry", "gantry/plugin", "gantry/http", "gantry/testing", "gantry/client", ...${JSON.stringify(ADAPTERS)}.map((name) => "gantry/adapters/" + name)];
+      const entryPoints = ["gantry", "gantry/plugin", "gantry/http", "gantry/testing", "gantry/client", ...${JSON.stringify(ADAPTERS)}.map((name) => "gantry/adapters/" + name)];
       const wrong = [];
       let seen = 0;
-      for (const face of faces)
-        for (const [name, value] of Object.entries(await import(face)))
-          if (typeof value === "function") (seen += 1, value.name === name || wrong.push(face + " " + name + ": " + value.name));
+      for (const entryPoint of entryPoints)
+        for (const [name, value] of Object.entries(await import(entryPoint)))
+          if (typeof value === "function") (seen += 1, value.name === name || wrong.push(entryPoint + " " + name + ": " + value.name));
       const { GantryError } = await import("gantry");
       const { ConfigError } = await import("gantry/plugin");
       const error = new ConfigError("x");
@@ -168,7 +168,7 @@ describe("the package, unpacked in a stranger's folder", () => {
     });
   });
 
-  it("runs an agent that is embedded", async () => {
+  it("runs an embedded agent", async () => {
     const output = await node(`
       import { Agent, MemoryDriver } from "gantry";
       import { OfflineProvider } from "gantry/adapters/offline-provider";
@@ -181,7 +181,7 @@ describe("the package, unpacked in a stranger's folder", () => {
     assert.equal(output, "1 true");
   });
 
-  it("holds the console, with the licences of what is in it", async () => {
+  it("serves the console, and contains the licences of the console's packages", async () => {
     const output = await node(`
       import { Agent } from "gantry";
       import { WebConsoleTransport } from "gantry/adapters/web-console";
@@ -203,7 +203,7 @@ describe("the package, unpacked in a stranger's folder", () => {
       assert.match(licences, new RegExp(`^${name} \\d`, "m"));
   });
 
-  it("finds the code of its threads", async () => {
+  it("runs the list tool with its worker thread", async () => {
     const output = await node(`
       import { builtinTools } from "gantry";
       const list = builtinTools().find(({ name }) => name === "list");
@@ -213,7 +213,7 @@ describe("the package, unpacked in a stranger's folder", () => {
     assert.match(output, /^package\.json$/m);
   });
 
-  it("finds what looks at schemas in them", async () => {
+  it("returns structured output for schemas of draft 2020-12 and draft 7", async () => {
     const output = await node(`
       import { Agent } from "gantry";
       import { ScriptedProvider } from "gantry/testing";
@@ -225,7 +225,7 @@ describe("the package, unpacked in a stranger's folder", () => {
     assert.equal(output, "36\n[1]");
   });
 
-  it("has a client that is one file, for browsers too, and starts without the rest", async () => {
+  it("contains a client without imports, which runs a prompt over HTTP", async () => {
     const file = path.join(installed, "dist/es/adapters/koa-http-api/client/index.js");
     assert.doesNotMatch(readFileSync(file, "utf8"), /\bimport\s*[("'{*\w]|\brequire\b|\bprocess\./);
     const output = await node(`
@@ -246,7 +246,7 @@ describe("the package, unpacked in a stranger's folder", () => {
     assert.equal(output, "scripted/scripted-1 Hello.");
   });
 
-  it("has types that a strict compiler takes", async () => {
+  it("contains types that compile in strict mode, for Node and for browsers", async () => {
     await folder.write({
       "check.ts": `
         import { Agent } from "gantry";
@@ -262,9 +262,9 @@ describe("the package, unpacked in a stranger's folder", () => {
           const run: Run = await agent.run({ message: "hi" });
           return (await run.result).output;
         }
-        // @ts-expect-error a wrong type is noticed, so the types are there
+        // @ts-expect-error types that were missing would accept this
         export const wrong: number = new ConfigError("x").message;
-        // @ts-expect-error so are those of the client's answers
+        // @ts-expect-error the same for the types of the client
         export const role: Message["role"] = "nobody";
         export type T = Transport; export const x = [testing, defineAdapter, inject, OPTIONS];
       `,
@@ -288,7 +288,7 @@ describe("the package, unpacked in a stranger's folder", () => {
         const page = new SessionPage();
         for await (const event of new GantryClient({ fetch: window.fetch }).sessions.watch("a", { last: 50 })) page.apply(event);
         document.title = page.state?.session.title ?? "";
-        // @ts-expect-error there is no other way in
+        // @ts-expect-error pages have no process
         process.exit();
       `,
       "page.json": JSON.stringify({
@@ -315,7 +315,7 @@ describe("the package, unpacked in a stranger's folder", () => {
 });
 
 describe("the build", () => {
-  it("serves the HTTP API as its source does, with parts of its packages deferred", async () => {
+  it("passes the tests of the HTTP API and of its OpenAPI document", async () => {
     // Without the condition of the other tests, imports resolve to the build.
     const files = [
       ...["endpoints", "sse", "ending"].map((name) => source(`test/unit/koa-http-api/${name}.test.ts`)),
@@ -333,7 +333,7 @@ describe("the build", () => {
   });
 });
 
-describe("what a start loads", () => {
+describe("the code that a start loads", () => {
   /** Parsing takes a millisecond for each 50 kB, and a file half a millisecond. Every start waits for it. */
   const WHY =
     "it is loaded at every start; import it where it is needed, or say in .ci/chunks.mjs what is loaded together " +
@@ -345,16 +345,22 @@ describe("what a start loads", () => {
    * of a port, the secrets of the environment and the wait for clients added 3 to 5 kB. The container (tsyringe) added
    * 49 kB and about 4 ms of CPU, meow as the only command-line parser 64 kB and about 9 ms.
    */
-  function assertLight(loaded: Loaded, most: { files: number; bytes: number; packages: string[]; builtins: string[] }) {
+  function assertLight(
+    loaded: Loaded,
+    limits: { files: number; bytes: number; packages: string[]; builtins: string[] },
+  ) {
     const bytes = [...loaded.files.values()].reduce((sum, size) => sum + size, 0);
     const list = [...loaded.files].map(([name, size]) => `${name} ${size}`).join(", ");
-    assert.ok(loaded.files.size > 2, "it was seen what is loaded");
-    assert.ok(loaded.files.size <= most.files, `${loaded.files.size} files, at most ${most.files}: ${WHY} (${list})`);
-    assert.ok(bytes <= most.bytes, `${bytes} bytes of code, at most ${most.bytes}: ${WHY} (${list})`);
-    const news = (names: readonly string[], allowedNames: readonly string[]) =>
+    assert.ok(loaded.files.size > 2, "the loaded files are known");
+    assert.ok(
+      loaded.files.size <= limits.files,
+      `${loaded.files.size} files, at most ${limits.files}: ${WHY} (${list})`,
+    );
+    assert.ok(bytes <= limits.bytes, `${bytes} bytes of code, at most ${limits.bytes}: ${WHY} (${list})`);
+    const unexpected = (names: readonly string[], allowedNames: readonly string[]) =>
       names.filter((name) => !allowedNames.includes(name));
-    assert.deepEqual(news(loaded.packages, most.packages), [], `code of these packages: ${WHY}`);
-    assert.deepEqual(news(loaded.builtins, most.builtins), [], `these modules of Node's: ${WHY}`);
+    assert.deepEqual(unexpected(loaded.packages, limits.packages), [], `code of these packages: ${WHY}`);
+    assert.deepEqual(unexpected(loaded.builtins, limits.builtins), [], `these modules of Node's: ${WHY}`);
   }
 
   // The last two are loaded by meow and its parser.
@@ -371,12 +377,12 @@ describe("what a start loads", () => {
     providers: [{ name: "lab", driver: "openai", base_url: "http://127.0.0.1:9/v1", api_key: "x", models: ["m1"] }],
   };
 
-  it("of `gantry serve`, to the listen line", async (t) => {
+  it("is within its limits for `gantry serve` up to the listen line", async (t) => {
     const loaded = await loadedBy(t, { args: ["serve", "--port", "0"], until: /listening on/, config });
     assertLight(loaded, { files: 4, bytes: 463_000, packages, builtins: [...builtins, "http", ...LISTENING] });
   });
 
-  it("of `gantry serve --acp --stdio`, to a session that can be used", async (t) => {
+  it("is within its limits for `gantry serve --acp --stdio` up to a new session", async (t) => {
     const ask = ({ child, projectDir }: GantryServer) => {
       const session = { cwd: projectDir, mcpServers: [] };
       const frames = [
@@ -389,21 +395,21 @@ describe("what a start loads", () => {
     assertLight(loaded, { files: 4, bytes: 485_000, packages, builtins });
   });
 
-  it("of `gantry chat`, to its first frame", { skip: NO_TMUX }, async (t) => {
+  it("is within its limits for `gantry chat` up to the first frame", { skip: NO_TMUX }, async (t) => {
     const loaded = await loadedInTerminal(t, { args: ["chat"], until: /Type a prompt/, config });
     // string-width is a stub here, which loads the package at its first call.
-    const most = { files: 4, bytes: 187_000, packages: ["string-width", ...commandLine] };
-    assertLight(loaded, { ...most, builtins: ["perf_hooks", "tty", "module", "process"] });
+    const limits = { files: 4, bytes: 187_000, packages: ["string-width", ...commandLine] };
+    assertLight(loaded, { ...limits, builtins: ["perf_hooks", "tty", "module", "process"] });
   });
 
-  it("of a first run over HTTP: Koa, its router and its parser of bodies in one file, without what is deferred", () => {
+  it("includes Koa and its parsers in one chunk for a first run over HTTP, without deferred packages", () => {
     const file = path.join(ROOT, "dist/chunks/api.cjs");
     const bundledPackages = packagesIn(file);
     const used = ["@koa/router", "co-body", "koa", "koa-body", "path-to-regexp", "raw-body"];
     assert.deepEqual(
       used.filter((name) => !bundledPackages.includes(name)),
       [],
-      "the packages of the file are seen",
+      "the packages of the file are known",
     );
     // Packages that only deferred modules use: those of mime-types, formidable, iconv-lite, cookies and http-assert,
     // and zod.

@@ -29,7 +29,7 @@ const CONFIG = {
   hooks: [{ hook: "../gantry-audit/index.js", file: "audit.jsonl" }],
 };
 
-describe("a stranger's day, with gantry installed globally elsewhere", () => {
+describe("third-party adapters with a globally installed gantry", () => {
   /** An npm prefix: `lib/node_modules/gantry`, and `bin/gantry` as a link to it. */
   let prefix: TempDir;
   let tarball: string;
@@ -53,7 +53,7 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
   };
 
   /** A folder with the results of all guides, written by the installed program. */
-  async function day(t: TestContext): Promise<TempDir> {
+  async function createAdapters(t: TestContext): Promise<TempDir> {
     const folder = await makeTempDir();
     t.after(async () => {
       // Hooks of a test run in the order of registration, and a closing server writes into this folder.
@@ -73,7 +73,7 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
     await once(child, "close");
   }
 
-  /** Starts a program. Resolves when its output matches `pattern`. It ends with the folder of `day`. */
+  /** Starts a program. Resolves when its output matches `pattern`. It ends with the folder of `createAdapters`. */
   async function started(command: string[], cwd: string, home: string, pattern: RegExp) {
     const child = spawn(process.execPath, command, { cwd, env: environment(home), stdio: ["ignore", "pipe", "pipe"] });
     programs.push(child);
@@ -102,9 +102,9 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
         ".listen($1, function () { console.log(this.address().port); });",
       ),
     });
-    const { match: house } = await started(["gantry-house-model/model.js"], folder.path, home, /^(\d+)$/m);
+    const { match: modelServer } = await started(["gantry-house-model/model.js"], folder.path, home, /^(\d+)$/m);
     const [provider] = CONFIG.providers;
-    const config = { ...CONFIG, providers: [{ ...provider, url: `http://127.0.0.1:${house[1]}` }] };
+    const config = { ...CONFIG, providers: [{ ...provider, url: `http://127.0.0.1:${modelServer[1]}` }] };
     await folder.write({ "work/config.json": JSON.stringify(config) });
     const listed = await run(process.execPath, [gantry, "adapters", "--config", folder.at("work/config.json")], {
       cwd: folder.path,
@@ -128,17 +128,17 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
     const { documents } = JSON.parse(await folder.read("work/store.json")) as { documents: { key: string }[] };
     const stored = documents.filter(({ key }) => key.startsWith("head/")).length;
     assert.match(await folder.written("work/audit.jsonl"), /"runId":.*"cost":0/);
-    return { told: received, stored, output: server.output() };
+    return { received, stored, output: server.output() };
   }
 
-  it("a tool, a transport, a provider and a driver that have no gantry of their own get the one that runs", async (t) => {
-    const { told: received, stored, output } = await served(await day(t));
+  it("run together in one server without their own copy of gantry", async (t) => {
+    const { received, stored, output } = await served(await createAdapters(t));
     assert.match(received, /The dice say [234]\./, output);
     assert.equal(stored, 1);
   });
 
-  it("they pass gantry check without a gantry of their own", async (t) => {
-    const folder = await day(t);
+  it("pass gantry check without their own copy of gantry", async (t) => {
+    const folder = await createAdapters(t);
     await Promise.all(
       Object.keys(GUIDES).map(async (name) => {
         const { scripts } = JSON.parse(await folder.read(`${name}/package.json`)) as { scripts: { check: string } };
@@ -151,8 +151,8 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
     );
   });
 
-  it("with a copy of their own they pass their checks, and work together with the one that runs", async (t) => {
-    const folder = await day(t);
+  it("pass their tests and run together in one server with their own copy of gantry", async (t) => {
+    const folder = await createAdapters(t);
     install(tarball, folder.path);
     await Promise.all(
       Object.keys(GUIDES).map(async (name) => {
@@ -166,12 +166,12 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
         assert.match(stdout, /^# fail 0$/m, `${name}: ${stdout}`);
       }),
     );
-    const { told: received, stored, output } = await served(folder);
+    const { received, stored, output } = await served(folder);
     assert.match(received, /The dice say [234]\./, output);
     assert.equal(stored, 1);
   });
 
-  it("a class that a copy of its own has decorated is refused in one line", async (t) => {
+  it("are rejected with the config key if their own copy of gantry decorated the class", async (t) => {
     const folder = await makeTempDir();
     t.after(() => folder.remove());
     install(tarball, folder.path);
@@ -184,17 +184,14 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
       "odd.mjs": odd,
       "config.json": '{ "server": { "port": 0 }, "agent": { "tools": ["./odd.mjs"] } }',
     });
-    const refused = await run(process.execPath, [gantry, "serve", "--config", folder.at("config.json")], {
+    const error = await run(process.execPath, [gantry, "serve", "--config", folder.at("config.json")], {
       cwd: folder.path,
       env: environment(folder.at("home")),
     }).then(
       () => assert.fail("it serves"),
       (error: { code: number; stderr: string }) => error,
     );
-    assert.equal(refused.code, 1);
-    assert.match(
-      refused.stderr,
-      /agent\.tools\[0\]: \.\/odd\.mjs .*@injectable\(\) of the running gantry, .*use create/,
-    );
+    assert.equal(error.code, 1);
+    assert.match(error.stderr, /agent\.tools\[0\]: \.\/odd\.mjs .*@injectable\(\) of the running gantry, .*use create/);
   });
 });

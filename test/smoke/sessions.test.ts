@@ -36,7 +36,7 @@ describe("smoke: sessions", () => {
       assert.equal(messages[3]?.finished, false);
     });
 
-  it("two processes share a store: a run in one is seen and cancelled in the other", async (t) => {
+  it("a run of one process can be read and cancelled in another process with the same store", async (t) => {
     const models = await lab(t);
     const home = await tempDir(t);
     const options = { config: labConfig(models), home: home.path };
@@ -51,7 +51,7 @@ describe("smoke: sessions", () => {
     assert.equal(streamed.last?.data["code"], "run_cancelled");
   });
 
-  it("SIGTERM during a command: the client is told, the command is dead, exit code 0", async (t) => {
+  it("SIGTERM during a command ends the stream with shutting_down, kills the command and exits with 0", async (t) => {
     const models = await lab(t);
     const seconds = uniqueSeconds();
     models.enqueue(call("bash", { command: `echo started > started; exec sleep ${seconds}` }));

@@ -35,7 +35,7 @@ async function promptTurn(peer: AcpPeer, session: string) {
 }
 
 describe("smoke: transports", () => {
-  it("HTTP: a run that writes a file, its session and its cost", async (t) => {
+  it("HTTP: a run with a tool call returns output and token usage; an invalid message returns 400", async (t) => {
     const { models, server } = await serve(t);
     models.enqueue(WRITE, say("Written."));
     const response = await server.fetch("/api/run", { method: "POST", body: JSON.stringify({ message: "write" }) });
@@ -47,11 +47,11 @@ describe("smoke: transports", () => {
     assert.ok(messages.length >= 3);
     const { tools } = models.requests[0]!;
     assert.ok(["bash", "edit", "grep", "read", "write"].every((name) => tools.includes(name)));
-    const wrong = await server.fetch("/api/run", { method: "POST", body: '{"message": 1}' });
-    assert.equal(wrong.status, 400);
+    const invalidResponse = await server.fetch("/api/run", { method: "POST", body: '{"message": 1}' });
+    assert.equal(invalidResponse.status, 400);
   });
 
-  it("HTTP with SSE: text as it comes, then the end", async (t) => {
+  it("HTTP with SSE: a run streams its text, then a done event", async (t) => {
     const { models, server } = await serve(t);
     models.enqueue({ say: [{ text: "first " }, { gate: "more" }, { text: "second" }] });
     const streamed = await stream(server, { message: "talk" });
@@ -62,7 +62,7 @@ describe("smoke: transports", () => {
     assert.equal(streamed.last?.event, "done");
   });
 
-  it("ACP over stdio: a turn, and the session again in another process", async (t) => {
+  it("ACP over stdio: a prompt turn completes, and another process loads the session", async (t) => {
     const models = await lab(t);
     models.enqueue(WRITE, say("Written."));
     const config = labConfig(models);
@@ -81,7 +81,7 @@ describe("smoke: transports", () => {
     assert.equal(second.peer.text(session, "user_message_chunk"), "write a file");
   });
 
-  it("ACP over HTTP with SSE, and over a WebSocket", async (t) => {
+  it("ACP over HTTP with SSE and over a WebSocket: a prompt turn with a tool call completes", async (t) => {
     const { models, server } = await serve(t);
     models.enqueue(WRITE, say("Written."), WRITE, say("Written."));
     const http = new HttpPeer(`${server.url}/acp`);
@@ -96,7 +96,7 @@ describe("smoke: transports", () => {
     await promptTurn(socket, await socket.newSession(server.projectDir));
   });
 
-  it("console: the page and everything that it names", async (t) => {
+  it("console: the page and every file that it references are served", async (t) => {
     const { server } = await serve(t);
     const page = await server.fetch("/console");
     assert.equal(page.status, 200);
@@ -110,17 +110,17 @@ describe("smoke: transports", () => {
     }
   });
 
-  it("gantry run: the answer on stdout, the steps on stderr", async (t) => {
+  it("gantry run: the answer is printed to stdout and the tool calls to stderr", async (t) => {
     const models = await lab(t);
     models.enqueue(WRITE, say("Written."));
     const project = await tempDir(t);
-    const done = await runGantry(t, ["run", "write"], { config: labConfig(models), projectDir: project.path });
-    assert.deepEqual([done.code, done.stdout], [0, "Written.\n"], done.stderr);
-    assert.match(done.stderr, /> Write made\.txt/);
+    const result = await runGantry(t, ["run", "write"], { config: labConfig(models), projectDir: project.path });
+    assert.deepEqual([result.code, result.stdout], [0, "Written.\n"], result.stderr);
+    assert.match(result.stderr, /> Write made\.txt/);
     assert.equal(await project.read("made.txt"), "by a tool\n");
   });
 
-  it("MCP: gantry as a server, with an MCP server of its own", async (t) => {
+  it("MCP: gantry mcp serve runs a prompt that calls a tool of another MCP server", async (t) => {
     const models = await lab(t);
     const { command, args } = hostileProgram("kind");
     const home = await tempDir(t, {
@@ -144,7 +144,7 @@ describe("smoke: transports", () => {
     assert.match(JSON.stringify(models.lastOfRun!.body), /through two servers/);
   });
 
-  it("refuses pages of other origins and requests without a required header", async (t) => {
+  it("HTTP: a page of another origin gets 403, and a request without a required header 401", async (t) => {
     const body = JSON.stringify({ message: "x" });
     const open = await serve(t);
     const page = { origin: "http://evil.example", "content-type": "application/json" };

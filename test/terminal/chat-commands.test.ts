@@ -7,8 +7,8 @@ import { NO_TMUX, openPane } from "../helpers/pane.js";
 
 const READY = /Type a prompt/;
 
-describe("commands of a terminal with an agent of its own", { skip: NO_TMUX }, () => {
-  it("names files with @, without those that are ignored, and attaches them", async (t) => {
+describe("gantry chat: commands, colours and signals", { skip: NO_TMUX }, () => {
+  it("completes a file name after @, except ignored files, and attaches the file", async (t) => {
     const models = await lab(t, { fallback: say("Read.") });
     const pane = await openPane(t, {
       config: labConfig(models),
@@ -25,7 +25,7 @@ describe("commands of a terminal with an agent of its own", { skip: NO_TMUX }, (
     assert.match(JSON.stringify(models.requests[0]?.body), /the content of it/);
   });
 
-  it("does what commands say, and says what there is none for", async (t) => {
+  it("runs its slash commands, and rejects an unknown one", async (t) => {
     const models = await lab(t, { fallback: say("Yes.") });
     const config = labConfig(models);
     (config.providers as { models: unknown }[])[0]!.models = [{ id: "m1" }, { id: "m2" }];
@@ -70,7 +70,7 @@ describe("commands of a terminal with an agent of its own", { skip: NO_TMUX }, (
     await command("/quit", /ended 0/);
   });
 
-  it("has what was said summed up, as /compact asks, and shows it all as before", async (t) => {
+  it("compacts the conversation with the instructions of /compact, and still shows all messages", async (t) => {
     // The summary is requested like a title, without tools.
     const models = await lab(t, { aside: say("NOTES") });
     const pane = await openPane(t, { config: labConfig(models) });
@@ -94,14 +94,14 @@ describe("commands of a terminal with an agent of its own", { skip: NO_TMUX }, (
     assert.match(await pane.until(/❯ Row on/), /And its end\./);
   });
 
-  it("needs no colour where none is wanted, and a few columns are enough", async (t) => {
+  it("uses no colours with NO_COLOR, and shows the answer after resizes down to 1 column", async (t) => {
     const models = await lab(t, { fallback: say("A **bold** answer of some words, and `code` 漢字漢字漢字漢字漢字.") });
     const pane = await openPane(t, { config: labConfig(models), env: { NO_COLOR: "1" }, columns: 20, rows: 12 });
     await pane.until(/a prompt/);
     await pane.type("Say it");
     await pane.keys("Enter");
     const screen = await pane.until(/words/, "-e");
-    // eslint-disable-next-line no-control-regex -- colours are what is looked for
+    // eslint-disable-next-line no-control-regex -- the test searches for colours
     assert.doesNotMatch(screen, /\u001b\[[\d;]*(3[0-7]|9[0-7])m/);
     for (const [columns, rows] of [
       [300, 50],
@@ -114,7 +114,7 @@ describe("commands of a terminal with an agent of its own", { skip: NO_TMUX }, (
     await pane.until((now) => now.split("\n").filter((row) => /^─+$/.test(row)).length === 1);
   });
 
-  it("gives the screen back when it is told to end, and when something breaks", async (t) => {
+  it("restores the screen on SIGTERM, SIGHUP and an uncaught exception", async (t) => {
     const breaks = "process.on('SIGUSR2', () => { throw new Error('something broke'); })";
     for (const [signal, code, expectedScreen] of [
       ["SIGTERM", 0, /./],
@@ -129,8 +129,8 @@ describe("commands of a terminal with an agent of its own", { skip: NO_TMUX }, (
       });
       await pane.until(READY);
       process.kill(Number(await readFile(`${pane.projectDir}/pid`, "utf8")), signal);
-      const { code: ended, screen } = await pane.ended();
-      assert.equal(ended, code, signal);
+      const { code: exitCode, screen } = await pane.ended();
+      assert.equal(exitCode, code, signal);
       assert.match(screen, expectedScreen);
       assert.equal(await pane.format("#{alternate_on} #{cursor_flag} #{mouse_any_flag}"), "0 1 0");
     }

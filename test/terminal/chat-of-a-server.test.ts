@@ -10,8 +10,8 @@ const READY = /Type a prompt/;
 /** A question accepts keys after the keyboard was quiet for a moment. */
 const READY_TO_ANSWER = /choose.*Enter answers/;
 
-describe("no terminal", () => {
-  it("is told in one line what to use instead", async (t) => {
+describe("gantry chat without a terminal", () => {
+  it("exits with 2 and one line that names gantry run", async (t) => {
     const { code, stdout, stderr } = await runGantry(t, ["chat"]);
     assert.equal(code, 2);
     assert.equal(stdout, "");
@@ -19,8 +19,8 @@ describe("no terminal", () => {
   });
 });
 
-describe("terminals of one server", { skip: NO_TMUX }, () => {
-  it("have one session before them, and the first answer counts", async (t) => {
+describe("two terminals of one server", { skip: NO_TMUX }, () => {
+  it("share a session: an answer in one closes the question in both, and both reconnect after a restart", async (t) => {
     const models = await lab(t);
     const required = { "X-Key": "of the door" };
     const config = labConfig(models, { server: { required_headers: required }, permissions: { mode: "ask" } });
@@ -34,19 +34,19 @@ describe("terminals of one server", { skip: NO_TMUX }, () => {
     const { sessions } = (await (await server.fetch("/api/sessions", { headers: required })).json()) as {
       sessions: { id: string }[];
     };
-    const two = await openPane(t, {
+    const second = await openPane(t, {
       args: ["chat", "--url", server.url, "--session", sessions[0]?.id ?? ""],
       home: server.home,
     });
-    await two.until((screen) => /Allow\? /.test(screen) && READY_TO_ANSWER.test(screen));
-    await two.keys("1", "Enter");
-    for (const pane of [first, two])
+    await second.until((screen) => /Allow\? /.test(screen) && READY_TO_ANSWER.test(screen));
+    await second.keys("1", "Enter");
+    for (const pane of [first, second])
       await pane.until((screen) => /Both see this\./.test(screen) && !/Allow\? /.test(screen));
     // Time: an Enter within 300 ms of an answer belongs to that answer.
     await pause(400);
-    await two.type("Third");
+    await second.type("Third");
     models.enqueue(say("To both."));
-    await two.keys("Enter");
+    await second.keys("Enter");
     await first.until(/❯ Third[^]*To both\./);
     // A server's run continues without its terminals. Terminals report a lost server and reconnect.
     await server.stop("SIGKILL");
@@ -60,11 +60,11 @@ describe("terminals of one server", { skip: NO_TMUX }, () => {
     await first.until((screen) => !/connection lost/.test(screen));
     await first.type("Hello again");
     await first.keys("Enter");
-    for (const pane of [first, two]) await pane.until(/I am back\./);
+    for (const pane of [first, second]) await pane.until(/I am back\./);
     await again.stop();
   });
 
-  it("are told what another session asks, which waits for them, and show it", async (t) => {
+  it("report questions of another session, and can open that session and answer", async (t) => {
     const models = await lab(t);
     const config = labConfig(models, { permissions: { mode: "ask", client_grace: 0 } });
     const server = await startServer(t, { config });
@@ -74,14 +74,14 @@ describe("terminals of one server", { skip: NO_TMUX }, () => {
     const client = new GantryClient({ url: server.url });
     // The first question waits for this client.
     models.enqueue(call("bash", { command: "echo first" }));
-    const { session_id: first } = await client.begin({ message: "Do it", can_answer: true });
+    const { session_id: first } = await client.start({ message: "Do it", can_answer: true });
     const watch = client.sessions.watch(first, { canAnswer: true });
     await watch.next();
     await pane.until(/Another session asks: [^]*echo first/);
     await watch.return();
     // The second question waits for the terminal, which has polled the questions.
     models.enqueue(call("bash", { command: "echo second" }), say("Done elsewhere."));
-    const { session_id: second } = await client.begin({ message: "Do it" });
+    const { session_id: second } = await client.start({ message: "Do it" });
     await pane.until(/Another session asks: [^]*Another session asks: [^]*echo second/);
     await pane.type(`/sessions ${second}`);
     await pane.keys("Enter");
@@ -90,7 +90,7 @@ describe("terminals of one server", { skip: NO_TMUX }, () => {
     await pane.until(/Done elsewhere\./);
   });
 
-  it("show what a run has not read yet, and have it in the prompt again when the run is stopped", async (t) => {
+  it("show an unread steer message, and return it to the prompt when the run is stopped", async (t) => {
     const models = await lab(t);
     const server = await startServer(t, { config: labConfig(models) });
     const pane = await openPane(t, { args: ["chat", "--url", server.url] });

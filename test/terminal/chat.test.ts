@@ -9,8 +9,8 @@ const READY = /Type a prompt/;
 /** A question accepts keys after the keyboard was quiet for a moment. */
 const READY_TO_ANSWER = /choose.*Enter answers/;
 
-describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
-  it("shows a run with its tools, outputs and diffs, and gives the screen back", async (t) => {
+describe("gantry chat with its own agent", { skip: NO_TMUX }, () => {
+  it("shows a run with its tools, outputs and diffs, and restores the screen at the end", async (t) => {
     const models = await lab(t);
     const pane = await openPane(t, {
       config: labConfig(models),
@@ -41,7 +41,7 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
     assert.equal(await pane.format("#{alternate_on} #{cursor_flag} #{mouse_any_flag}"), "0 1 0");
   });
 
-  it("completes the project's commands and says them, as they were typed", async (t) => {
+  it("completes a project command, shows it as typed, and sends its template to the model", async (t) => {
     const models = await lab(t);
     const pane = await openPane(t, {
       config: labConfig(models),
@@ -63,7 +63,7 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
     await pane.ended();
   });
 
-  it("asks before it writes, with the diff, and is answered by nothing that was typed before", async (t) => {
+  it("shows the diff in a permission request, and ignores an Enter that was typed before it", async (t) => {
     const models = await lab(t);
     const pane = await openPane(t, { config: labConfig(models), args: ["chat", "--mode", "ask"] });
     models.enqueue(
@@ -118,7 +118,7 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
     assert.match(last, /like the sky/);
   });
 
-  it("stops a run with Ctrl+C, goes on, and leaves with two", async (t) => {
+  it("stops a run with one Ctrl+C, accepts another prompt, and quits with two", async (t) => {
     const models = await lab(t);
     const pane = await openPane(t, { config: labConfig(models) });
     models.enqueue({ say: [{ text: "I begin" }, { stall: true }] }, say("Again here."));
@@ -137,7 +137,7 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
     assert.equal((await pane.ended()).code, 0);
   });
 
-  it("takes many pasted lines as one prompt, and brings back what was said", async (t) => {
+  it("sends 40 pasted lines as one prompt, and recalls the last prompt with the Up key", async (t) => {
     const models = await lab(t, { fallback: say("Taken.") });
     const pane = await openPane(t, { config: labConfig(models) });
     await pane.until(READY);

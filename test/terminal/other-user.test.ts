@@ -7,8 +7,8 @@ import { startServer } from "../helpers/server.js";
 
 const LOCKED = { server: { port: 0, required_headers: { "X-Key": "s3cret-of-the-test" } } };
 
-describe("a terminal on a served agent", { skip: NO_TMUX || noOtherUser }, () => {
-  it("sends nothing to a process of another user at its port", async (t) => {
+describe("gantry chat --url", { skip: NO_TMUX || noOtherUser }, () => {
+  it("sends nothing to a server process of another user, unless --any-user is set", async (t) => {
     const { url, receivedRequests } = await foreignServer(t);
     for (const args of [["--continue"], []]) {
       const pane = await openPane(t, { config: LOCKED, args: ["chat", "--url", url, ...args] });
@@ -24,7 +24,7 @@ describe("a terminal on a served agent", { skip: NO_TMUX || noOtherUser }, () =>
     assert.match(await receivedRequests(), /^GET \/api\/sessions\S* s3cret-of-the-test$/m);
   });
 
-  it("also where the port changes hands while it is open", async (t) => {
+  it("sends nothing after a process of another user has taken over the server's port", async (t) => {
     const server = await startServer(t, { config: LOCKED });
     const pane = await openPane(t, { home: server.home, args: ["chat", "--url", server.url] });
     await pane.until(/Type a prompt/);

@@ -12,12 +12,12 @@ import type { Hooks } from "../helpers/temp.js";
 import { PAYLOADS } from "../helpers/terminal-payloads.js";
 
 /** A proxy that records the requested paths. It drops the responses of paths for which `lost` returns true. */
-async function noting(hooks: Hooks, url: string, lost?: (path: string) => boolean | Promise<boolean>) {
+async function recordingProxy(hooks: Hooks, url: string, lost?: (path: string) => boolean | Promise<boolean>) {
   const requestedPaths: string[] = [];
   const server: Server = createServer((incoming, answer) => {
     requestedPaths.push(incoming.url ?? "");
     const { method, headers } = incoming;
-    const onward = request(
+    const forwarded = request(
       new URL(incoming.url ?? "", url),
       { method: method ?? "GET", headers: { ...headers, host: new URL(url).host } },
       (from) =>
@@ -27,33 +27,33 @@ async function noting(hooks: Hooks, url: string, lost?: (path: string) => boolea
           return from.pipe(answer);
         }),
     );
-    onward.on("error", () => answer.destroy());
-    answer.on("close", () => onward.destroy());
-    incoming.pipe(onward);
+    forwarded.on("error", () => answer.destroy());
+    answer.on("close", () => forwarded.destroy());
+    incoming.pipe(forwarded);
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
   hooks.after(() => {
     server.closeAllConnections();
     server.close();
   });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked: requestedPaths };
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requestedPaths };
 }
 
-describe("a session that is gone on with", { skip: NO_TMUX }, () => {
-  it("has its last 50 messages, and 50 more each time its beginning is looked for", async (t) => {
+describe("the session of a terminal", { skip: NO_TMUX }, () => {
+  it("loads its last 50 messages, and up to 50 more at each scroll to its start", async (t) => {
     const models = await lab(t);
     models.fallback = ({ body }) => say(`Answer to ${/.*(prompt \d+)/s.exec(JSON.stringify(body))?.[1] ?? "?"}.`);
     const server = await startServer(t, { config: labConfig(models) });
     let sessionId = "";
     for (let i = 1; i <= 60; i += 1) {
-      const answered = await ask(server, {
+      const answer = await ask(server, {
         message: `prompt ${i}`,
         ...(sessionId !== "" && { session_id: sessionId }),
       });
-      assert.equal(answered.status, 200);
-      ({ sessionId } = answered);
+      assert.equal(answer.status, 200);
+      ({ sessionId } = answer);
     }
-    const { url, asked: requestedPaths } = await noting(t, server.url);
+    const { url, requestedPaths } = await recordingProxy(t, server.url);
     const pane = await openPane(t, { args: ["chat", "--url", url, "--session", sessionId], rows: 24 });
     const pages = () =>
       requestedPaths
@@ -70,21 +70,21 @@ describe("a session that is gone on with", { skip: NO_TMUX }, () => {
     await pane.until((screen) => !screen.includes("prompt 60"));
     assert.equal(pages().length, 1);
     // Messages 71 to 120 of 120 are loaded, then 21 to 70, then the 20 before. The visible rows stay in place.
-    const asks = () =>
+    const olderPages = () =>
       pages()
         .slice(1)
         .map((page) => [page.get("before"), page.get("limit")]);
     await pane.keys("C-Home");
     // The page is loaded when the row above the visible ones no longer mentions older messages.
-    const isHere = (screen: string) => !/older messages: scroll up|loading \.\.\./.test(screen);
-    await pane.until((screen) => asks().length === 1 && /❯ prompt 36$/m.test(screen) && isHere(screen));
+    const isPageLoaded = (screen: string) => !/older messages: scroll up|loading \.\.\./.test(screen);
+    await pane.until((screen) => olderPages().length === 1 && /❯ prompt 36$/m.test(screen) && isPageLoaded(screen));
     await pane.keys("PPage");
     await pane.until(/❯ prompt 34$/m);
     await pane.keys("C-Home");
-    await pane.until((screen) => asks().length === 2 && /❯ prompt 11$/m.test(screen) && isHere(screen));
+    await pane.until((screen) => olderPages().length === 2 && /❯ prompt 11$/m.test(screen) && isPageLoaded(screen));
     await pane.keys("C-Home");
     await pane.until(/❯ prompt 1$/m);
-    assert.deepEqual(asks(), [
+    assert.deepEqual(olderPages(), [
       ["71", "50"],
       ["21", "50"],
     ]);
@@ -95,16 +95,16 @@ describe("a session that is gone on with", { skip: NO_TMUX }, () => {
     await pane.until(/Answer to prompt 61\./);
   });
 
-  it("gets a prompt done once whose answer was lost", async (t) => {
+  it("runs a prompt once if its response was lost and the user sends it again", async (t) => {
     const models = await lab(t, { fallback: say("Done once.") });
     const server = await startServer(t, { config: labConfig(models) });
     let runs = 0;
-    const { url } = await noting(t, server.url, (path) => path === "/api/run" && (runs += 1) === 1);
+    const { url } = await recordingProxy(t, server.url, (path) => path === "/api/run" && (runs += 1) === 1);
     const pane = await openPane(t, { args: ["chat", "--url", url] });
     await pane.until(/Type a prompt/);
     await pane.type("Only once");
     await pane.keys("Enter");
-    // The prompt is restored, with the reason.
+    // The prompt is in the field again.
     await pane.until((screen) => runs === 1 && /───\n❯ Only once/.test(screen));
     await pane.keys("Enter");
     await pane.until(/Done once\./);
@@ -114,12 +114,12 @@ describe("a session that is gone on with", { skip: NO_TMUX }, () => {
     assert.equal(models.requests.filter(({ tools }) => tools.length > 0).length, 1);
   });
 
-  it("is stopped by a Ctrl+C that comes before its session is known", async (t) => {
+  it("stops its run on a Ctrl+C that arrives before its id is known", async (t) => {
     const models = await lab(t, { fallback: { say: [{ text: "I begin" }, { stall: true }] } });
     const server = await startServer(t, { config: labConfig(models) });
     let go: () => void = () => undefined;
     const gate = new Promise<void>((resolve) => (go = resolve));
-    const { url } = await noting(t, server.url, async (path) => {
+    const { url } = await recordingProxy(t, server.url, async (path) => {
       if (path === "/api/run") await gate;
       return false;
     });
@@ -134,7 +134,7 @@ describe("a session that is gone on with", { skip: NO_TMUX }, () => {
     await pane.until(/Stopped\./);
   });
 
-  it("shows nothing raw of what a model, a tool, a file or a title says", async (t) => {
+  it("writes no control or direction characters of models, tools, files and titles to the terminal", async (t) => {
     const models = await lab(t, { aside: say(PAYLOADS[20] ?? "") });
     const text = PAYLOADS.join("\n");
     const pane = await openPane(t, {

@@ -8,8 +8,8 @@ import { startServer } from "../helpers/server.js";
 
 const READY = /Type a prompt/;
 
-describe("a terminal among other things", { skip: NO_TMUX }, () => {
-  it("goes to the background with what started it, and comes back as it was", async (t) => {
+describe("gantry chat in a terminal", { skip: NO_TMUX }, () => {
+  it("suspends on Ctrl+Z with the screen restored, and shows the typed text again after fg", async (t) => {
     const models = await lab(t, { fallback: say("Still here.") });
     // A shell with job control, and a process between it and gantry that waits for gantry.
     const shell = `set -m; sh -c '"$@"; exit $?' between "$@"; echo "[in the shell]"; read go; fg`;
@@ -32,19 +32,19 @@ describe("a terminal among other things", { skip: NO_TMUX }, () => {
     assert.equal((await pane.ended()).code, 0);
   });
 
-  it("stays where there is nobody who could bring it back", async (t) => {
+  it("continues after Ctrl+Z if no shell can resume it", async (t) => {
     const pane = await openPane(t, { config: labConfig(await lab(t)) });
     await pane.until(READY);
     await pane.record(`${pane.home}/raw`);
     await pane.keys("C-z");
-    // eslint-disable-next-line no-control-regex -- given back, and taken again
-    const both = /\u001b\[\?1049l[^]*\u001b\[\?1049h/;
-    await until(async () => both.test(await readFile(`${pane.home}/raw`, "utf8").catch(() => "")));
+    // eslint-disable-next-line no-control-regex -- leaves the alternate screen, and enters it again
+    const leftAndEntered = /\u001b\[\?1049l[^]*\u001b\[\?1049h/;
+    await until(async () => leftAndEntered.test(await readFile(`${pane.home}/raw`, "utf8").catch(() => "")));
     await pane.type("goes on");
     await pane.until(/❯ goes on/);
   });
 
-  it("tells of commands in the background how many run and the last of them, on a narrow screen too", async (t) => {
+  it("shows the number of background commands and the last command in 44 columns", async (t) => {
     const models = await lab(t);
     const start = (command: string) => call("bash", { command, background: true });
     models.enqueue(start("sleep 300"), say("One."));
@@ -56,14 +56,14 @@ describe("a terminal among other things", { skip: NO_TMUX }, () => {
     await pane.type("Start");
     await pane.keys("Enter");
     await pane.until(/One\.[^]*\n {2}⟳ in the background: sleep 300 *\n/);
-    // Control characters in a command are shown as signs.
+    // Control characters in a command are shown as symbols.
     models.enqueue(start("sleep 301 # \u001b[2J and what no screen has room for"), say("Two."));
     await pane.type("Another");
     await pane.keys("Enter");
     await pane.until(/Two\.[^]*\n {2}⟳ 2 in the background: sleep 301 # ␛\[2J…? ?.*…\n/);
   });
 
-  it("may become another size while an answer comes", async (t) => {
+  it("shows the complete answer after four resizes while it streams", async (t) => {
     const models = await lab(t);
     const words = Array.from({ length: 400 }, (_, i) => (i % 8 === 7 ? `word${i}\n` : `word${i} `));
     const sizes = [
@@ -102,7 +102,7 @@ describe("a terminal among other things", { skip: NO_TMUX }, () => {
     assert.equal(seen.find((row) => /^─+$/.test(row))?.length, 80);
   });
 
-  it("takes a paste of 100 kB, and says it whole", async (t) => {
+  it("sends a paste of more than 80 kB completely", async (t) => {
     const models = await lab(t, { fallback: say("Read.") });
     const pane = await openPane(t, { config: labConfig(models) });
     await pane.until(READY);
@@ -118,7 +118,7 @@ describe("a terminal among other things", { skip: NO_TMUX }, () => {
     assert.ok(JSON.stringify(request?.body).includes(JSON.stringify(`${text} and an end`).slice(1, -1)));
   });
 
-  it("is told that its session was deleted elsewhere, and begins a new one with what is written", async (t) => {
+  it("reports that its session was deleted elsewhere, and sends the typed prompt in a new session", async (t) => {
     const models = await lab(t);
     const server = await startServer(t, { config: labConfig(models) });
     const pane = await openPane(t, { args: ["chat", "--url", server.url] });

@@ -52,7 +52,7 @@ async function eventsOf(run: Run): Promise<AgentEvent[]> {
 const transient = () => new ProviderError("scripted", "overloaded", "busy", { status: 529, retryAfterMs: 1 });
 
 describe("a run", () => {
-  it("answers with output, usage, iterations and the reason of the end", async (t) => {
+  it("returns output, usage, iterations, finish reason and context size", async (t) => {
     const agent = make(t, new ScriptedProvider([say("Hello", { inputTokens: 7, outputTokens: 3 })]));
     const run = await agent.run({ message: "hi" });
     const { sessionUsage: _, context, ...result } = await run.result;
@@ -67,7 +67,7 @@ describe("a run", () => {
     assert.deepEqual(context, { used: 10, size: 128_000 });
   });
 
-  it("calls tools, gives the results to the model, and sums usage over its calls", async (t) => {
+  it("calls tools, sends their results to the model, and adds up the usage of both model calls", async (t) => {
     const provider = new ScriptedProvider([callTools(["add", { a: 1, b: 2 }]), say("It is 3")]);
     const add = tool("add", ({ a, b }) => Promise.resolve({ text: String(Number(a) + Number(b)) }));
     const agent = make(t, provider, { tools: [add] });
@@ -90,17 +90,17 @@ describe("a run", () => {
     );
   });
 
-  it("runs neighbours that allow it beside each other, the others alone", async (t) => {
-    let beside = 0;
-    let most = 0;
+  it("runs calls of parallel tools concurrently, and calls of other tools one at a time", async (t) => {
+    let runningCalls = 0;
+    let maxRunningCalls = 0;
     let expectedCount = 3;
     const count = async () => {
-      beside += 1;
-      most = Math.max(most, beside);
+      runningCalls += 1;
+      maxRunningCalls = Math.max(maxRunningCalls, runningCalls);
       // All calls that may run in parallel start before one of them ends.
-      if (expectedCount > 1) await until(() => most === expectedCount);
+      if (expectedCount > 1) await until(() => maxRunningCalls === expectedCount);
       else await turns();
-      beside -= 1;
+      runningCalls -= 1;
       return { text: "" };
     };
     const script = (name: string) => [callTools([name, {}], [name, {}], [name, {}]), say("ok")];
@@ -109,15 +109,15 @@ describe("a run", () => {
     await (
       await agent.run({ message: "x" })
     ).result;
-    assert.equal(most, 3);
-    [most, expectedCount] = [0, 1];
+    assert.equal(maxRunningCalls, 3);
+    [maxRunningCalls, expectedCount] = [0, 1];
     await (
       await agent.run({ message: "x" })
     ).result;
-    assert.equal(most, 1);
+    assert.equal(maxRunningCalls, 1);
   });
 
-  it("gives broken arguments, unknown tools and failing tools back to the model as failed results", async (t) => {
+  it("reports invalid arguments, unknown tools and failing tools as failed tool results", async (t) => {
     const provider = new ScriptedProvider([callTools(["t", '{"a":'], ["nope", {}], ["t", {}]), say("ok")]);
     const agent = make(t, provider, { tools: [tool("t", () => Promise.reject(new Error("disk on fire")))] });
     const run = await agent.run({ message: "x" });
@@ -129,7 +129,7 @@ describe("a run", () => {
     await run.result;
   });
 
-  it("quotes the name of a tool that is none, whatever it is, and not without end", async (t) => {
+  it("quotes the name of an unknown tool with escaped control characters and at most 100 characters", async (t) => {
     const names = ["odd \u001b]0;title\u0007", "n".repeat(5000)];
     const provider = new ScriptedProvider([callTools(...names.map((name) => [name, {}] as const)), say("ok")]);
     const run = await make(t, provider).run({ message: "x" });
@@ -139,13 +139,13 @@ describe("a run", () => {
     await run.result;
   });
 
-  it("takes no call whose name is longer than an answer may be", async (t) => {
+  it("rejects an answer that calls a tool with a name of more than 4,000,000 characters", async (t) => {
     const provider = new ScriptedProvider([callTools(["n".repeat(4_000_001), {}])]);
     const run = await make(t, provider).run({ message: "x" });
     await assert.rejects(run.result, { kind: "too_large", message: /of more than 4,000,000 characters$/ });
   });
 
-  it("makes ids of calls unique, within an answer and across turns", async (t) => {
+  it("makes tool call ids unique within an answer and across turns", async (t) => {
     const provider = new ScriptedProvider([
       callTools(["t", {}, "same"], ["t", {}, "same"]),
       callTools(["t", {}, "same"], ["t", {}, ""]),
@@ -161,7 +161,7 @@ describe("a run", () => {
     assert.deepEqual(new Set(messages.filter((m) => m.role === "tool").map((m) => m.toolCallId)), new Set(calls));
   });
 
-  it("takes 128 calls in one answer; of one with more none runs", async (t) => {
+  it("accepts 128 tool calls in one answer, and runs none of an answer with 1,000", async (t) => {
     const calls = (count: number) => callTools(...Array.from({ length: count }, (_, i) => ["t", {}, `c${i}`] as const));
     const provider = new ScriptedProvider([calls(128), say("ok"), calls(1000)]);
     let ran = 0;
@@ -175,7 +175,7 @@ describe("a run", () => {
     assert.equal(ran, 128);
   });
 
-  it("ends at the iteration limit with `length`", async (t) => {
+  it("ends at maxIterations with finish reason `length`", async (t) => {
     const provider = new ScriptedProvider([], { fallback: callTools(["t", {}]) });
     const agent = make(t, provider, { tools: [tool("t", () => Promise.resolve({ text: "" }))], maxIterations: 3 });
     const result = await (await agent.run({ message: "x" })).result;
@@ -184,7 +184,7 @@ describe("a run", () => {
     assert.equal(result.endedBy, "max_iterations");
   });
 
-  it("cuts the middle of a tool's output that is over the limit", async (t) => {
+  it("cuts the middle of a tool output that exceeds toolOutputBytes", async (t) => {
     const provider = new ScriptedProvider([callTools(["t", {}]), say("ok")]);
     const agent = make(t, provider, {
       tools: [tool("t", () => Promise.resolve({ text: "a".repeat(50_000) }))],
@@ -198,7 +198,7 @@ describe("a run", () => {
     assert.match(part.text, /^a+[^a][\s\S]*[^a]a+$/);
   });
 
-  it("asks for leave where it can, once for `allow_always`", async (t) => {
+  it("requests permission for each call until the answer is `allow_always`", async (t) => {
     const requestTitles: string[] = [];
     const answers = ["reject", "allow", "allow_always"] as const;
     const provider = new ScriptedProvider([callTools(["t", {}], ["t", {}], ["t", {}], ["t", {}]), say("ok")]);
@@ -217,7 +217,7 @@ describe("a run", () => {
     assert.equal(requestTitles.length, 3);
   });
 
-  it("takes nothing but an exact allow for leave", async (t) => {
+  it("runs a tool only if the permission answer is exactly `allow`", async (t) => {
     const answers: unknown[] = [
       false,
       undefined,
@@ -230,15 +230,16 @@ describe("a run", () => {
       { outcome: "allow" },
     ];
     const failing = [() => Promise.reject(new Error("gone")), () => { throw new Error("gone"); }]; // prettier-ignore
-    const all = [...answers.map((answer) => () => Promise.resolve(answer)), ...failing];
-    const calls = all.map((_, n) => ["t", { n }] as const);
+    const answerFunctions = [...answers.map((answer) => () => Promise.resolve(answer)), ...failing];
+    const calls = answerFunctions.map((_, n) => ["t", { n }] as const);
     let ran = 0;
     const provider = new ScriptedProvider([callTools(...calls), callTools(["t", {}]), say("ok")]);
     const agent = make(t, provider, {
       tools: [tool("t", () => Promise.resolve({ text: `ran ${++ran}` }), { needsPermission: true })],
     });
     let requestCount = 0;
-    const ask = (() => (all[requestCount++] ?? (() => Promise.resolve("allow")))()) as unknown as NonNullable<
+    const ask = (() =>
+      (answerFunctions[requestCount++] ?? (() => Promise.resolve("allow")))()) as unknown as NonNullable<
       RunInput["ask"]
     >;
     const run = await agent.run({ message: "x", ask });
@@ -250,8 +251,8 @@ describe("a run", () => {
     for (const output of outputs.slice(answers.length, -1)) assert.match(output, /nobody could be asked/);
   });
 
-  it("stores of a call whose leave was asked at a cancel that it did not run", async (t) => {
-    for (const deaf of [false, true]) {
+  it("stores `[cancelled before it ran]` for a call whose permission request was open at the cancel", async (t) => {
+    for (const ignoresAbort of [false, true]) {
       const agent = make(t, new ScriptedProvider([callTools(["t", {}])]), {
         tools: [tool("t", () => Promise.resolve({ text: "ran" }), { needsPermission: true })],
       });
@@ -260,7 +261,7 @@ describe("a run", () => {
         setImmediate(() => cancel.abort());
         return new Promise((resolve, reject) => {
           signal.addEventListener("abort", () => {
-            if (deaf) setImmediate(() => resolve("allow"));
+            if (ignoresAbort) setImmediate(() => resolve("allow"));
             else reject(new Error("cancelled"));
           });
         });
@@ -272,11 +273,11 @@ describe("a run", () => {
     }
   });
 
-  it("that fails ends its events with the error", async (t) => {
-    const refused = new ProviderError("scripted", "authentication", "no such key", { status: 401 });
-    const agent = make(t, new ScriptedProvider([refused, { hang: true }]));
+  it("emits one error event as its last event when it fails or is cancelled", async (t) => {
+    const permanentError = new ProviderError("scripted", "authentication", "no such key", { status: 401 });
+    const agent = make(t, new ScriptedProvider([permanentError, { hang: true }]));
     const events = await eventsOf(await agent.run({ message: "x" }));
-    assert.deepEqual(events, [{ type: "error", error: refused }]);
+    assert.deepEqual(events, [{ type: "error", error: permanentError }]);
     const cancel = new AbortController();
     const run = await agent.run({ message: "x", signal: cancel.signal });
     cancel.abort();
@@ -286,7 +287,7 @@ describe("a run", () => {
     );
   });
 
-  it("refuses a session that is running, here or through another agent on the same store", async (t) => {
+  it("is rejected with session_busy while its session runs in this or another agent on the same store", async (t) => {
     const store = new MemoryDocuments();
     const provider = new ScriptedProvider([{ hang: true }]);
     const firstAgent = make(t, provider, { driver: new MemoryDriver(store) });
@@ -301,7 +302,7 @@ describe("a run", () => {
     assert.equal((await (await secondAgent.run({ message: "y", sessionId: run.sessionId })).result).output, "ok");
   });
 
-  it("refuses more runs than the limit and counts those that failed to start", async (t) => {
+  it("is rejected beyond concurrentRuns; a run that fails to start or has ended frees its slot", async (t) => {
     const provider = new ScriptedProvider([{ hang: true }]);
     const agent = make(t, provider, { concurrentRuns: 1 });
     await assert.rejects(agent.run({ message: "x", sessionId: "nope" }), { code: "session_not_found" });
@@ -316,7 +317,7 @@ describe("a run", () => {
     ).result;
   });
 
-  it("refuses wrong input by the name of the field", async (t) => {
+  it("is rejected for invalid input, with the name of the field or an error code", async (t) => {
     const agent = make(t, new ScriptedProvider());
     await assert.rejects(agent.run({ message: " " }), { code: "invalid_input", field: "message" });
     await assert.rejects(agent.run({ message: "x", provider: 5 as unknown as string }), { field: "provider" });
@@ -324,7 +325,7 @@ describe("a run", () => {
     await assert.rejects(agent.run({ message: "x", projectDir: "/nonexistent/folder" }), { code: "project_folder" });
   });
 
-  it("shows attached text as text that names the file, other bytes as a file", async (t) => {
+  it("sends a text attachment as text with its file name, and a binary attachment as a file", async (t) => {
     const provider = new ScriptedProvider();
     const agent = make(t, provider);
     const file = (filename: string, bytes: Uint8Array) => ({
@@ -350,7 +351,7 @@ describe("a run", () => {
     );
   });
 
-  it("keeps the prefix of requests byte for byte, tools by name, AGENTS.md in the system prompt", async (t) => {
+  it("keeps the prefix of requests unchanged, with tools sorted by name and AGENTS.md in the system prompt", async (t) => {
     const folder = await tempDir(t, { "AGENTS.md": "Use tabs." });
     const provider = new ScriptedProvider([callTools(["b", {}]), say("ok"), say("ok")]);
     const tools = ["c", "b", "a"].map((name) => tool(name, () => Promise.resolve({ text: name })));
@@ -373,8 +374,8 @@ describe("a run", () => {
   });
 });
 
-describe("a fault of the provider", () => {
-  it("is retried while nothing was told, and said on the bus", async (t) => {
+describe("a provider error", () => {
+  it("is retried if no text has arrived, and each retry is reported by model.retried", async (t) => {
     const provider = new ScriptedProvider([transient(), transient(), say("at last")], { maxRetries: 2 });
     const agent = make(t, provider);
     const retries: number[] = [];
@@ -383,18 +384,18 @@ describe("a fault of the provider", () => {
     assert.deepEqual(retries, [1, 2]);
   });
 
-  it("is not retried when it will not pass, nor beyond the limit", async (t) => {
-    const refused = new ProviderError("scripted", "authentication", "no such key", { status: 401 });
-    const provider = new ScriptedProvider([refused, transient(), transient(), say("never")], { maxRetries: 1 });
+  it("is not retried if it is permanent, or after maxRetries attempts", async (t) => {
+    const permanentError = new ProviderError("scripted", "authentication", "no such key", { status: 401 });
+    const provider = new ScriptedProvider([permanentError, transient(), transient(), say("never")], { maxRetries: 1 });
     const agent = make(t, provider);
     await assert.rejects((await agent.run({ message: "x" })).result, { message: "scripted: 401: no such key" });
     await assert.rejects((await agent.run({ message: "x" })).result, { message: "scripted: 529: busy" });
     assert.equal(provider.requests.length, 3);
   });
 
-  it("after text was told, without another try left: the text is kept, as broken off, and the session goes on", async (t) => {
-    const half = { chunks: [{ type: "text" as const, block: "0", text: "Half an ans" }], fault: transient() };
-    const provider = new ScriptedProvider([half, say("whole")]);
+  it("after partial text leaves an unfinished message, which the next request of the session contains", async (t) => {
+    const partialAnswer = { chunks: [{ type: "text" as const, block: "0", text: "Half an ans" }], fault: transient() };
+    const provider = new ScriptedProvider([partialAnswer, say("whole")]);
     const agent = make(t, provider);
     const run = await agent.run({ message: "x" });
     await assert.rejects(run.result, { code: "provider" });
@@ -408,19 +409,19 @@ describe("a fault of the provider", () => {
     );
   });
 
-  it("a silence longer than the provider's limit is one", async (t) => {
+  it("has kind `timeout` if the provider sends nothing within idleTimeoutMs", async (t) => {
     const agent = make(t, new ScriptedProvider([{ hang: true }], { idleTimeoutMs: 20 }));
     await assert.rejects((await agent.run({ message: "x" })).result, { code: "provider", kind: "timeout" });
   });
 
-  it("an answer without an end is one", async (t) => {
+  it("has kind `protocol` if an answer ends without a finish chunk", async (t) => {
     const agent = make(t, new ScriptedProvider([{ chunks: [{ type: "text", block: "0", text: "x" }], finish: false }]));
     await assert.rejects((await agent.run({ message: "x" })).result, { code: "provider", kind: "protocol" });
   });
 });
 
 describe("a cancel", () => {
-  it("ends a model that ignores its signal, and keeps what was said", async (t) => {
+  it("ends a run whose model ignores the abort signal", async (t) => {
     const provider = new ScriptedProvider([]);
     provider.stream = async function* () {
       await new Promise(() => undefined);
@@ -432,16 +433,16 @@ describe("a cancel", () => {
     await assert.rejects(run.result, { code: "run_cancelled" });
   });
 
-  it("ends a tool that ignores its signal; calls get a result each and none runs again", async (t) => {
+  it("ends a run whose tool ignores the abort signal; each call gets one result, and no call runs again", async (t) => {
     let runs = 0;
-    const late = gate();
-    const deaf = tool("deaf", async () => {
+    const lateResult = gate();
+    const unresponsiveTool = tool("deaf", async () => {
       runs += 1;
-      await late.wait();
+      await lateResult.wait();
       return { text: "late" };
     });
     const provider = new ScriptedProvider([callTools(["deaf", {}, "a"], ["deaf", {}, "b"]), say("resumed")]);
-    const agent = make(t, provider, { tools: [deaf] });
+    const agent = make(t, provider, { tools: [unresponsiveTool] });
     const cancel = new AbortController();
     const run = await agent.run({ message: "x", signal: cancel.signal });
     await until(() => runs === 1);
@@ -458,10 +459,10 @@ describe("a cancel", () => {
       ["a", { type: "text", text: "[interrupted: outcome unknown]" }],
       ["b", { type: "text", text: "[cancelled before it ran]" }],
     ]);
-    late.open();
+    lateResult.open();
   });
 
-  it("before the run began rejects the start", async (t) => {
+  it("before the start rejects the run and creates no session", async (t) => {
     const agent = make(t, new ScriptedProvider());
     await assert.rejects(agent.run({ message: "x", signal: AbortSignal.abort() }), { code: "run_cancelled" });
     assert.equal((await agent.sessions.list({ limit: 10 })).total, 0);
@@ -469,15 +470,15 @@ describe("a cancel", () => {
 });
 
 describe("a session", () => {
-  it("gets its title in the background, from the pair of the run", async (t) => {
+  it("gets a generated title in the background, without quotes and extra spaces, from a single request", async (t) => {
     const provider = new ScriptedProvider([], { title: '"Fix the   parser."' });
     const agent = make(t, provider);
-    const landed = new Promise<string>((resolve) =>
+    const titleUpdate = new Promise<string>((resolve) =>
       agent.on("session.updated", ({ session }) => resolve(session.title)),
     );
     const run = await agent.run({ message: "please fix the parser" });
     assert.match((await agent.sessions.get(run.sessionId))?.title ?? "", /^New Session \d{4}-\d\d-\d\dT/);
-    assert.equal(await landed, "Fix the parser");
+    assert.equal(await titleUpdate, "Fix the parser");
     assert.equal(provider.titleRequests[0]?.temperature, 0.3);
     await run.result;
     assert.equal((await agent.sessions.get(run.sessionId))?.usage.totalTokens, 15);
@@ -487,7 +488,7 @@ describe("a session", () => {
     assert.equal(provider.titleRequests.length, 1);
   });
 
-  it("keeps its title when the call for one fails", async (t) => {
+  it("survives a failed title request: the run and the close succeed", async (t) => {
     const provider = new ScriptedProvider([], {
       title: new ProviderError("scripted", "server", "down", { status: 500 }),
     });
@@ -501,17 +502,17 @@ describe("a session", () => {
     );
   });
 
-  it("of which several prompts come before its title lands asks for one title", async (t) => {
-    let land = (_: string): void => undefined;
-    const title = new Promise<string>((resolve) => (land = resolve));
+  it("requests one title when several prompts arrive before the title", async (t) => {
+    let resolveTitle = (_: string): void => undefined;
+    const title = new Promise<string>((resolve) => (resolveTitle = resolve));
     const provider = new ScriptedProvider([], { title: () => title });
     const agent = make(t, provider);
     const { sessionId, result } = await agent.run({ message: "one" });
     await result;
     for (const message of ["two", "three"]) await (await agent.run({ message, sessionId })).result;
-    const landed = new Promise((resolve) => agent.on("session.updated", resolve));
-    land("A title");
-    await landed;
+    const titleUpdate = new Promise((resolve) => agent.on("session.updated", resolve));
+    resolveTitle("A title");
+    await titleUpdate;
     assert.equal(provider.titleRequests.length, 1);
     await (
       await agent.run({ message: "four", sessionId })
@@ -519,18 +520,18 @@ describe("a session", () => {
     assert.equal(provider.titleRequests.length, 1);
   });
 
-  it("keeps the title that a person gave while one was made", async () => {
-    let land = (_: string): void => undefined;
-    const title = new Promise<string>((resolve) => (land = resolve));
+  it("keeps a title that a user sets while a title request is pending", async () => {
+    let resolveTitle = (_: string): void => undefined;
+    const title = new Promise<string>((resolve) => (resolveTitle = resolve));
     const agent = new Agent({ providers: [new ScriptedProvider([], { title: () => title })] });
     const run = await agent.run({ message: "one" });
     await run.result;
     await agent.sessions.update(run.sessionId, { title: "Mine" });
     const titles: string[] = [];
     agent.on("session.updated", ({ session }) => titles.push(session.title));
-    const paid = new Promise((resolve) => agent.on("model.called", resolve));
-    land("Its");
-    await paid;
+    const titleCall = new Promise((resolve) => agent.on("model.called", resolve));
+    resolveTitle("Its");
+    await titleCall;
     // After one more model call, the background work that follows the title has ended.
     await (
       await agent.run({ message: "two", sessionId: run.sessionId })
@@ -540,27 +541,27 @@ describe("a session", () => {
     await agent.close();
   });
 
-  it("asks for its title under the same watch as any other call, and says what it used", async (t) => {
+  it("applies idleTimeoutMs to title requests, and reports their usage in model.called only", async (t) => {
     const provider = new ScriptedProvider([], { title: { hang: true }, idleTimeoutMs: 20, maxRetries: 0 });
-    const warned = new Promise<string>((resolve) => {
+    const warning = new Promise<string>((resolve) => {
       const warn = (message: string, fields?: object) =>
         message === "no title was generated" && resolve(JSON.stringify(fields));
       const agent = make(t, provider, { logger: { ...silentLogger, warn } });
       void agent.run({ message: "x" });
     });
-    assert.match(await warned, /scripted: timeout: no data/);
+    assert.match(await warning, /scripted: timeout: no data/);
 
     const usages: string[] = [];
     const agent = make(t, new ScriptedProvider([], { title: say("Named", { inputTokens: 3, outputTokens: 4 }) }));
     agent.on("model.called", ({ usage, purpose }) => usages.push(`${purpose} ${usage.totalTokens}`));
-    const named = new Promise((resolve) => agent.on("session.updated", resolve));
+    const titleUpdate = new Promise((resolve) => agent.on("session.updated", resolve));
     const run = await agent.run({ message: "x" });
-    await Promise.all([run.result, named]);
+    await Promise.all([run.result, titleUpdate]);
     assert.deepEqual(usages.sort(), ["answer 15", "title 7"]);
     assert.equal((await agent.sessions.get(run.sessionId))?.usage.totalTokens, 15);
   });
 
-  it("is made without a run, found by its alias, and goes on from there", async (t) => {
+  it("can be created without a run, accepts a run by its alias, and rejects a second use of the alias", async (t) => {
     const agent = make(t, new ScriptedProvider());
     const session = await agent.sessions.create({ title: "ACP Session", alias: "alias-1" });
     const run = await agent.run({ message: "x", sessionId: "alias-1" });
@@ -568,7 +569,7 @@ describe("a session", () => {
     await assert.rejects(agent.sessions.create({ alias: "alias-1" }), { code: "session_exists" });
   });
 
-  it("deleted while it runs: the run ends, nothing of it is left", async (t) => {
+  it("can be deleted during a run: the run fails with session_not_found, and no messages remain", async (t) => {
     const agent = make(t, new ScriptedProvider([{ chunks: [{ type: "text", block: "0", text: "x" }], hang: true }]));
     const run = await agent.run({ message: "x" });
     await agent.sessions.delete(run.sessionId);
@@ -577,7 +578,7 @@ describe("a session", () => {
     await assert.rejects(agent.sessions.delete(run.sessionId), { code: "session_not_found" });
   });
 
-  it("remembers the pair; a run without one uses it again", async (t) => {
+  it("stores the provider and model of a run, and uses them for a run that names none", async (t) => {
     const model = (id: string) => ({ id, name: id, ownedBy: "x" });
     const firstProvider = new ScriptedProvider([], { name: "one", models: [model("a"), model("b")] });
     const secondProvider = new ScriptedProvider([], { name: "two", models: [model("c")] });
@@ -585,12 +586,12 @@ describe("a session", () => {
     t.after(() => agent.close());
     const run = await agent.run({ message: "x", provider: "two", model: "c" });
     await run.result;
-    const again = await agent.run({ message: "x", sessionId: run.sessionId });
-    assert.deepEqual([again.provider, again.model.id], ["two", "c"]);
-    await again.result;
+    const nextRun = await agent.run({ message: "x", sessionId: run.sessionId });
+    assert.deepEqual([nextRun.provider, nextRun.model.id], ["two", "c"]);
+    await nextRun.result;
   });
 
-  it("sends reasoning back to the pair that made it, and to no other", async (t) => {
+  it("sends reasoning back only to the provider that produced it", async (t) => {
     const reasoning = [
       { type: "reasoning" as const, block: "r", text: "hmm" },
       { type: "reasoning" as const, block: "r", text: "", opaque: { signature: "s" } },
@@ -626,8 +627,8 @@ describe("a session", () => {
   });
 });
 
-describe("the end of an agent", () => {
-  it("cancels its runs as shutting down, refuses new ones and closes its tools and providers", async () => {
+describe("the lifecycle of an agent", () => {
+  it("close() ends runs with shutting_down, rejects new runs, and closes tools and providers", async () => {
     const provider = new ScriptedProvider([{ hang: true }]);
     const closed: string[] = [];
     const close = () => Promise.resolve(void closed.push("kept"));
@@ -645,7 +646,7 @@ describe("the end of an agent", () => {
     assert.deepEqual(closed, ["kept"]);
   });
 
-  it("comes with the block that `await using` it stands in", async () => {
+  it("`await using` closes the agent at the end of its block", async () => {
     const provider = new ScriptedProvider([{ hang: true }]);
     let ended: Promise<void> | undefined;
     {
@@ -657,7 +658,7 @@ describe("the end of an agent", () => {
     assert.equal(provider.closed, true);
   });
 
-  it("refuses doubled names of tools and providers at once", () => {
+  it("the constructor rejects duplicate tool names and duplicate provider names", () => {
     const t = tool("t", () => Promise.resolve({ text: "" }));
     assert.throws(() => new Agent({ providers: [], tools: [t, t] }), { field: "tools" });
     assert.throws(() => new Agent({ providers: [new ScriptedProvider(), new ScriptedProvider()] }), {

@@ -20,24 +20,24 @@ function repository(): Map<string, string> {
   return sources;
 }
 
-describe("the architecture", () => {
-  it("has no import against the layers, no forbidden word and no heavy start path", () => {
+describe("the repository", () => {
+  it("follows the architecture rules in src, adapters and examples", () => {
     assert.deepEqual(architectureFaults(repository()), []);
   });
 
-  it("has nothing at the top but what belongs there", () => {
+  it("has only the allowed files and folders at its root", () => {
     const allowed = new Set(
       "package.json package-lock.json tsconfig.json src adapters examples test docs README.md LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md dist node_modules".split(
         " ",
       ),
     );
-    const strange = readdirSync(ROOT).filter(
+    const unexpectedNames = readdirSync(ROOT).filter(
       (name) => !name.startsWith(".") && !allowed.has(name) && !name.endsWith(".tgz"),
     );
-    assert.deepEqual(strange, []);
+    assert.deepEqual(unexpectedNames, []);
   });
 
-  it("has each module in the table of CONTRIBUTING, and no other", () => {
+  it("lists exactly the folders of src and src/run in the module table of CONTRIBUTING.md", () => {
     const text = readFileSync(path.join(ROOT, "CONTRIBUTING.md"), "utf8");
     const folders = (parent: string) =>
       readdirSync(path.join(ROOT, parent), { withFileTypes: true })
@@ -48,108 +48,112 @@ describe("the architecture", () => {
     assert.deepEqual(table.sort(), [...folders("src"), ...folders("src/run")].sort());
   });
 
-  it("names its files in kebab-case", () => {
-    const odd = [...repository().keys()].filter(
+  it("names its source files in kebab-case", () => {
+    const misnamedFiles = [...repository().keys()].filter(
       (file) => !/^(?:[a-z0-9]+(?:-[a-z0-9]+)*\/)*[a-z0-9]+(?:[-.][a-z0-9]+)*\.tsx?$/.test(file),
     );
-    assert.deepEqual(odd, []);
+    assert.deepEqual(misnamedFiles, []);
   });
 });
 
-describe("each rule bites", () => {
+describe("the architecture checker", () => {
   /** The faults in a repository that consists of these files only. */
   const faults = (files: Record<string, string>): string[] => architectureFaults(new Map(Object.entries(files)));
 
-  const wrong: [what: string, files: Record<string, string>, fault: RegExp][] = [
+  const violations: [violation: string, files: Record<string, string>, fault: RegExp][] = [
     [
-      "an adapter that opens a port by itself",
+      "an adapter that opens an HTTP port",
       { "adapters/a/index.ts": 'import { createServer } from "node:http";' },
       /opens an HTTP port; only src\/http\/http-host\.ts may/,
     ],
     [
-      "an adapter that gathers a body by itself",
+      "an adapter that reads a request body",
       { "adapters/a/index.ts": "for await (const chunk of request.iterator()) use(chunk);" },
       /reads a request's body; only src\/http\/body\.ts may/,
     ],
     [
-      "an adapter that has a body parsed as it comes",
+      "an adapter that imports koa-body",
       { "adapters/a/index.ts": 'const parser = import("koa-body");' },
       /reads a request's body; only src\/http\/body\.ts may/,
     ],
     [
-      "a type name of two files",
+      "a type name that two files declare",
       { "src/ports/a.ts": "export interface Page {}", "adapters/a/page.ts": "export class Page {}" },
       /^adapters\/a\/page\.ts: declares the type Page, which src\/ports\/a\.ts also declares$/,
     ],
     [
-      "a port that imports the kernel",
+      "a file of src/ports that imports src/run",
       { "src/ports/a.ts": 'import { x } from "../run/loop.js";', "src/run/loop.ts": "" },
       /ports imports src\/run\/loop\.ts of a higher layer \(run\)/,
     ],
     [
-      "an error that imports the composition for a type",
+      "a type import from src/ports/errors.ts to src/serve",
       { "src/ports/errors.ts": 'import type { X } from "../serve/compose.js";', "src/serve/compose.ts": "" },
       /higher layer \(serve\)/,
     ],
     [
-      "a kernel file that imports adapter.ts",
+      "a file of src/run that imports src/plugin",
       { "src/run/loop.ts": 'import { OPTIONS } from "../plugin/adapter.js";', "src/plugin/adapter.ts": "" },
       /run imports src\/plugin\/adapter\.ts/,
     ],
     [
-      "a tool that imports the config",
+      "a tool that imports src/serve",
       { "src/tools/a.ts": 'import { c } from "../serve/config.js";', "src/serve/config.ts": "" },
       /tools imports src\/serve\/config\.ts/,
     ],
     [
-      "composition that imports the command line",
+      "a file of src/serve that imports src/cli",
       { "src/serve/compose.ts": 'import { c } from "../cli/main.js";', "src/cli/main.ts": "" },
       /serve imports src\/cli\/main\.ts/,
     ],
-    ["a file without a room", { "src/loose.ts": "" }, /src\/loose\.ts: is in no module/],
+    ["a file of src that is in no module", { "src/loose.ts": "" }, /src\/loose\.ts: is in no module/],
     [
-      "a submodule of the run that imports the run",
+      "a submodule of src/run that imports src/run",
       { "src/run/queue/a.ts": 'import type { R } from "../loop.js";', "src/run/loop.ts": "" },
       /run\/queue imports src\/run\/loop\.ts of a higher layer \(run\)/,
     ],
     [
-      "a circle of types",
+      "an import cycle of types",
       { "src/run/a.ts": 'import type { B } from "./b.js";', "src/run/b.ts": 'import type { A } from "./a.js";' },
       /import circle src\/run\/a\.ts -> src\/run\/b\.ts/,
     ],
     [
-      "a kernel file that imports an adapter",
+      "a file of src/agent that imports an adapter",
       { "src/agent/agent.ts": 'await import("../../adapters/a/index.js");', "adapters/a/index.ts": "" },
       /imports the adapter adapters\/a\/index\.ts/,
     ],
     [
-      "composition that imports an adapter at once",
+      "a static import of an adapter in src/serve/plugins.ts",
       { "src/serve/plugins.ts": 'import a from "../../adapters/a/index.js";', "adapters/a/index.ts": "" },
       /by import\(\)/,
     ],
     [
-      "a kernel file that imports itself by name",
+      "a file of src that imports its own package by name",
       { "src/agent/agent.ts": 'import { a } from "gantry";', "src/index.ts": "" },
       /its own package by name/,
     ],
-    ["src that reaches outside", { "src/agent/agent.ts": 'import { a } from "../../test/a.js";' }, /outside src/],
+    [
+      "a file of src that imports a file outside src",
+      { "src/agent/agent.ts": 'import { a } from "../../test/a.js";' },
+      /outside src/,
+    ],
     [
       "an adapter that imports a path into src",
       { "adapters/a/index.ts": 'import { a } from "../../src/agent/agent.js";' },
       /outside its own folder/,
     ],
     [
-      "an adapter that imports another",
+      "an adapter that imports another adapter",
       { "adapters/a/index.ts": 'import { a } from "../b/index.js";' },
       /outside its own folder/,
     ],
     [
-      "a strange adapter that imports acp-shared",
+      "an adapter other than ACP that imports acp-shared",
       { "adapters/koa/a.ts": 'import { a } from "../acp-shared/a.js";' },
       /outside its own folder/,
     ],
     [
-      "an adapter that imports more than the public face",
+      "an adapter that imports gantry/testing",
       { "adapters/a/index.ts": 'import { a } from "gantry/testing";' },
       /"gantry", "gantry\/plugin", "gantry\/http" and "gantry\/client" alone/,
     ],
@@ -159,7 +163,7 @@ describe("each rule bites", () => {
       /client\/a\.ts: imports valibot; the client runs in browsers/,
     ],
     [
-      "a client that imports what its server does at run time",
+      "a client that imports code of its server, not only types",
       {
         "adapters/koa-http-api/client/a.ts": 'import { Run } from "../shapes.js";',
         "adapters/koa-http-api/shapes.ts": "",
@@ -167,62 +171,86 @@ describe("each rule bites", () => {
       /imports \.\.\/shapes\.js; the client runs in browsers/,
     ],
     [
-      "a client that imports types of the kernel",
+      "a client that imports types of gantry",
       { "adapters/koa-http-api/client/a.ts": 'import type { Agent } from "gantry";' },
       /imports gantry; the client runs in browsers/,
     ],
     [
-      "a door for people that knows more than the client",
+      "a user interface that imports more than gantry/client",
       { "adapters/terminal/view.ts": 'import { Agent } from "gantry";', "src/index.ts": "" },
       /built on "gantry\/client" alone/,
     ],
     [
-      "a terminal that is loaded by anybody else",
+      "an import of the terminal outside src/cli/chat.ts",
       { "src/cli/serve.ts": 'await import("gantry/adapters/terminal");', "adapters/terminal/index.ts": "" },
       /imports the adapter adapters\/terminal/,
     ],
     [
-      "a container outside of composition",
+      "an import of the DI container outside src/plugin and src/serve",
       { "src/run/start.ts": 'import { container } from "tsyringe";' },
       /imports tsyringe/,
     ],
-    ["a container in an adapter", { "adapters/a/index.ts": 'import "reflect-metadata";' }, /imports reflect-metadata/],
     [
-      "a tool that opens a path by itself",
+      "an import of the DI container in an adapter",
+      { "adapters/a/index.ts": 'import "reflect-metadata";' },
+      /imports reflect-metadata/,
+    ],
+    [
+      "a tool that imports open from node:fs/promises",
       { "src/tools/files/read.ts": 'import { open } from "node:fs/promises";' },
       /src\/tools\/files\/read\.ts: takes open from node:fs\/promises; src\/files\/path-guard\.ts opens paths/,
     ],
     [
-      "a prompt that reads a file by itself, later",
+      "a dynamic import of node:fs in src/run/prompt",
       { "src/run/prompt/system-prompt.ts": 'const fs = () => import("node:fs");' },
       /takes all of it from node:fs/,
     ],
     [
-      "a tool that opens paths",
+      "a tool that imports stat and readFile from fs/promises",
       { "src/tools/files/list.ts": 'import { stat, readFile } from "fs/promises";' },
       /takes stat, readFile from fs\/promises/,
     ],
-    ["process.env", { "src/base/log.ts": "const a = process.env.DEBUG;" }, /src\/base\/log\.ts: reads process\.env/],
-    ["process.env by name", { "adapters/a/b.ts": 'const a = globalThis.process["env"];' }, /reads process\.env/],
-    ["process.env taken apart", { "src/base/log.ts": "const { env } = process;" }, /reads process\.env/],
-    ["process.env imported", { "src/base/log.ts": 'import { env as e } from "node:process";' }, /reads process\.env/],
-    ["console", { "src/base/log.ts": 'console.log("x");' }, /uses console/],
-    ["console by globalThis", { "adapters/a/b.ts": 'globalThis.console.log("x");' }, /uses console/],
-    ["a wire word as a key", { "src/agent/agent.ts": "const a = { session_id: 1 };" }, /wire word session_id/],
-    ["a wire word as a text", { "src/run/a.ts": 'const a = "text/event-stream";' }, /wire word text\/event-stream/],
-    ["a status code that is set", { "src/run/a.ts": "response.statusCode = 404;" }, /wire word statusCode/],
+    [
+      "process.env outside the files that may read it",
+      { "src/base/log.ts": "const a = process.env.DEBUG;" },
+      /src\/base\/log\.ts: reads process\.env/,
+    ],
+    [
+      "process.env as an indexed property",
+      { "adapters/a/b.ts": 'const a = globalThis.process["env"];' },
+      /reads process\.env/,
+    ],
+    ["process.env by destructuring", { "src/base/log.ts": "const { env } = process;" }, /reads process\.env/],
+    [
+      "an import of env from node:process",
+      { "src/base/log.ts": 'import { env as e } from "node:process";' },
+      /reads process\.env/,
+    ],
+    ["console outside src/cli/main.ts", { "src/base/log.ts": 'console.log("x");' }, /uses console/],
+    ["console as a property of globalThis", { "adapters/a/b.ts": 'globalThis.console.log("x");' }, /uses console/],
+    [
+      "a wire protocol name as a key in src",
+      { "src/agent/agent.ts": "const a = { session_id: 1 };" },
+      /wire word session_id/,
+    ],
+    [
+      "a wire protocol name as a string in src",
+      { "src/run/a.ts": 'const a = "text/event-stream";' },
+      /wire word text\/event-stream/,
+    ],
+    ["a status code that src sets", { "src/run/a.ts": "response.statusCode = 404;" }, /wire word statusCode/],
     [
       "an example that imports a package",
       { "examples/a.ts": 'import Koa from "koa";' },
       /examples import "gantry" alone/,
     ],
     [
-      "an example that imports a path",
+      "an example that imports a relative path",
       { "examples/a.ts": 'import { a } from "../src/index.js";' },
       /examples import "gantry" alone/,
     ],
     [
-      "a circle",
+      "an import cycle of three files",
       {
         "src/run/a.ts": 'import { b } from "./b.js";',
         "src/run/b.ts": 'export * from "./c.js";',
@@ -231,56 +259,56 @@ describe("each rule bites", () => {
       /import circle src\/run\/a\.ts -> src\/run\/b\.ts -> src\/run\/c\.ts -> src\/run\/a\.ts/,
     ],
     [
-      "a circle through the public face",
+      "an import cycle through src/index.ts",
       { "adapters/a/index.ts": 'import { x } from "gantry";', "src/index.ts": 'import "../adapters/a/index.js";' },
       /import circle/,
     ],
-    ["a default export", { "src/a.ts": "export default class A {}" }, /default export/],
+    ["a default export of a class", { "src/a.ts": "export default class A {}" }, /default export/],
     ["a default export of an expression", { "adapters/a/wire.ts": "export default 1;" }, /default export/],
     ["a renamed default export", { "src/a.ts": "const a = 1; export { a as default };" }, /default export/],
     [
-      "a provider's file that asks by itself",
+      "a model provider that calls fetch",
       { "adapters/language-models/a.ts": "const a = await fetch(url);" },
       /a\.ts: asks another server by itself/,
     ],
     [
-      "a provider's file that takes the global fetch",
+      "a model provider that uses globalThis.fetch",
       { "adapters/language-models/a.ts": "const ask = globalThis.fetch;" },
       /asks another server by itself/,
     ],
     [
-      "a provider's file with connections of its own",
+      "a model provider that imports undici",
       { "adapters/language-models/a.ts": 'const { request } = await import("undici");' },
       /asks another server by itself/,
     ],
     [
-      "a provider's file with the platform's connections",
+      "a model provider that imports node:https",
       { "adapters/language-models/a.ts": 'import { request } from "node:https";' },
       /asks another server by itself/,
     ],
-    ["a kernel file that asks", { "src/a.ts": "const a = await fetch(url);" }, /asks another server by itself/],
+    ["a file of src that calls fetch", { "src/a.ts": "const a = await fetch(url);" }, /asks another server by itself/],
     [
-      "a body without a limit",
+      "a model provider that reads a response body without a limit",
       { "adapters/language-models/a.ts": "const a = (r: Response) => r.json();" },
       /reads a body whole; only adapters\/language-models\/bodies\.ts may/,
     ],
     [
-      "a body without a limit in the kernel",
+      "a file of src that reads a response body without a limit",
       { "src/a.ts": "const a = async (r: Response) => JSON.parse(await r.text());" },
       /reads a body whole/,
     ],
     [
-      "a heavy package at the start",
+      "a heavy package in the start path of the command",
       { "src/cli/main.ts": 'import { a } from "./a.js";', "src/cli/a.ts": 'import { z } from "zod";' },
       /zod is loaded at the start of src\/cli\/main\.ts/,
     ],
     [
-      "a heavy package by a self-import",
+      "a heavy package that a re-export adds to the start path",
       { "src/cli/main.ts": 'import { a } from "./a.js";', "src/cli/a.ts": 'export * from "better-sqlite3";' },
       /better-sqlite3 is loaded at the start/,
     ],
     [
-      "a heavy package at an adapter's start",
+      "a heavy package in the start path of an adapter",
       {
         "adapters/a/index.ts": 'import { a } from "./a.js";',
         "adapters/a/a.ts": 'import { p } from "@ai-sdk/openai";',
@@ -288,38 +316,38 @@ describe("each rule bites", () => {
       /@ai-sdk\/openai is loaded at the start of adapters\/a/,
     ],
     [
-      "a parser of foreign text on the main thread",
+      "a parser of third-party text on the main thread",
       { "src/tools/a.ts": 'const parse = async () => (await import("htmlparser2")).Parser;' },
       /imports htmlparser2; foreign input is parsed in src\/untrusted/,
     ],
     [
-      "a thread without limits",
+      "a worker thread that is started outside src/untrusted",
       { "src/tools/a.ts": 'import { Worker } from "node:worker_threads";' },
       /imports node:worker_threads; threads are started in/,
     ],
     [
-      "a matcher of foreign patterns on the main thread",
+      "a matcher of third-party patterns on the main thread",
       { "src/tools/a.ts": 'import { compileGlob } from "../untrusted/globs.js";', "src/untrusted/search/globs.ts": "" },
       /imports src\/untrusted\/globs\.ts, which runs in a thread alone/,
     ],
     [
-      "the same behind the door",
+      "a runtime import from workers.ts to code for worker threads",
       { "src/untrusted/workers.ts": 'import { pageText } from "./html/page.js";', "src/untrusted/html/page.ts": "" },
       /workers\.ts: imports src\/untrusted\/html\/page\.ts, which runs in a thread alone/,
     ],
     [
-      "the start of a thread as a part of something else",
+      "an import of the entry file of a worker thread",
       { "src/untrusted/a.ts": 'import "./x-worker.js";', "src/untrusted/x-worker.ts": "" },
       /imports src\/untrusted\/x-worker\.ts, the start of a thread/,
     ],
     [
-      "a regular expression of somebody else",
+      "a regular expression that is compiled from a value",
       { "src/tools/a.ts": "const find = (pattern: string) => new RegExp(pattern);" },
       /makes a regular expression of a value/,
     ],
   ];
-  for (const [what, files, fault] of wrong) {
-    it(what, () => {
+  for (const [violation, files, fault] of violations) {
+    it(`rejects ${violation}`, () => {
       const reportedFaults = faults(files);
       assert.ok(
         reportedFaults.some((line) => fault.test(line)),
@@ -328,7 +356,7 @@ describe("each rule bites", () => {
     });
   }
 
-  it("and lets pass what is right", () => {
+  it("accepts valid imports, exports and statements", () => {
     assert.deepEqual(
       faults({
         "src/plugin/transport.ts": 'import type { Agent } from "../agent/agent.js";',

@@ -41,7 +41,7 @@ describe("package.json", () => {
     assert.deepEqual(missing, []);
   });
 
-  it("lists no other package, but for peers that CONTRIBUTING.md names", () => {
+  it("lists no package without an import, except peer dependencies that CONTRIBUTING.md names", () => {
     const imported = importedPackages();
     const peers = new Set(
       [...imported].flatMap((name) => Object.keys(manifestOf(`node_modules/${name}`).peerDependencies ?? {})),
@@ -54,7 +54,7 @@ describe("package.json", () => {
     );
   });
 
-  it("installs no web server of the MCP SDK", () => {
+  it("installs neither the MCP SDK nor its web servers for production", () => {
     const lock = JSON.parse(read("package-lock.json")) as { packages: Record<string, { dev?: boolean }> };
     const servers = ["express", "hono", "@modelcontextprotocol/sdk"].map((name) => `node_modules/${name}`);
     assert.deepEqual(

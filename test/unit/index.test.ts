@@ -34,8 +34,8 @@ function files(folders: readonly string[], ending: RegExp): Map<string, string> 
   return textsByPath;
 }
 
-describe("the public face", () => {
-  it("is what package.json says, and nothing else", () => {
+describe("the public API", () => {
+  it("has exactly the eight entry points that package.json exports", () => {
     assert.deepEqual(Object.keys(manifest.exports).sort(), [
       ".",
       "./adapters/*",
@@ -48,7 +48,7 @@ describe("the public face", () => {
     ]);
   });
 
-  it("has a sentence above each export, and somebody who uses it", () => {
+  it("has a doc comment and a use for each export, and no name that two entry points export", () => {
     const sources = files(["src", "adapters/koa-http-api"], /\.ts$/);
     const programs = [...files(["adapters", "examples", "test"], /\.(tsx?|mjs)$/).values()];
     const users = { programs, pages: [...files(["docs"], /\.md$/).values()] };
@@ -56,35 +56,38 @@ describe("the public face", () => {
     assert.deepEqual(faceFaults(CLIENT, sources, users), []);
   });
 
-  it("exports each type that an export names", () => {
+  it("exports each type that an exported declaration refers to", () => {
     const faces = [...Object.values(FACES), ...Object.values(CLIENT)];
     assert.deepEqual(unexportedTypes(facesOf(ROOT, faces)), []);
     assert.match(String(unexportedTypes(facesOf(ROOT, ["src/http/index.ts"]))), /Logger .*, of HttpHostOptions/);
   });
 
-  it("takes undefined for each field that a program may leave out", () => {
+  it("accepts undefined for each optional field", () => {
     const adapters = [...files(["adapters"], /^index\.tsx?$/).keys()].filter((file) => file.split("/").length === 3);
     const faces = [...Object.values(FACES), ...Object.values(CLIENT), ...adapters];
     assert.deepEqual(fieldsWithoutUndefined(facesOf(ROOT, faces)), []);
   });
 
-  it("is looked at closely", () => {
+  it("is checked for star exports, statements, missing comments, unused exports and duplicate exports", () => {
     const faces = { gantry: "src/index.ts", "gantry/plugin": "src/plugin.ts" };
-    const bites = (index: string, otherSources: Record<string, string>, programs: string[]): string[] => {
+    const faultsOf = (index: string, otherSources: Record<string, string>, programs: string[]): string[] => {
       const sources = new Map(Object.entries({ "src/index.ts": index, ...otherSources }));
-      return faceFaults(faces, sources, { programs, pages: ["`B` is told of, and A is not."] });
+      return faceFaults(faces, sources, { programs, pages: ["`B` is described, and A is not."] });
     };
     const a = { "src/a.ts": "/** A thing. */\nexport interface A { b: B }\nexport type B = 1;" };
-    assert.match(String(bites('export * from "./a.js";', a, [])), /names what it exports/);
-    assert.match(String(bites("export const a = 1;", {}, [])), /does nothing else/);
-    const both = 'export type { A, B } from "./a.js";';
-    assert.deepEqual(bites(both, a, ['import type { A } from "gantry";']), [
+    assert.match(String(faultsOf('export * from "./a.js";', a, [])), /names what it exports/);
+    assert.match(String(faultsOf("export const a = 1;", {}, [])), /does nothing else/);
+    const exportOfBoth = 'export type { A, B } from "./a.js";';
+    assert.deepEqual(faultsOf(exportOfBoth, a, ['import type { A } from "gantry";']), [
       "src/index.ts: B has no sentence above it",
     ]);
-    assert.deepEqual(bites('export type { A } from "./a.js";', a, ['import type { A } from "gantry/http";']), [
+    assert.deepEqual(faultsOf('export type { A } from "./a.js";', a, ['import type { A } from "gantry/http";']), [
       "src/index.ts: A is used by no adapter, document, example or test",
     ]);
-    const twice = { ...a, "src/plugin.ts": 'export type { A } from "./a.js";' };
-    assert.match(String(bites('export type { A } from "./a.js";', twice, [])), /A is exported by src\/index.ts too/);
+    const sourcesWithPlugin = { ...a, "src/plugin.ts": 'export type { A } from "./a.js";' };
+    assert.match(
+      String(faultsOf('export type { A } from "./a.js";', sourcesWithPlugin, [])),
+      /A is exported by src\/index.ts too/,
+    );
   });
 });

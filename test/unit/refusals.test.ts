@@ -4,21 +4,21 @@ import { Agent, defineTool } from "gantry";
 import { ScriptedProvider } from "gantry/testing";
 
 // Options that JavaScript programs can pass but TypeScript rejects.
-describe("a wrong option", () => {
+describe("an invalid option", () => {
   const providers = [new ScriptedProvider()];
 
-  it("is named when the folder of the project is relative", () => {
+  it("is named in the error when projectDir is relative", () => {
     assert.throws(() => new Agent({ providers, projectDir: "project" }), /projectDir: .*absolute/);
   });
 
-  it("is named when a compaction strategy has no compact", () => {
+  it("is named in the error when a compaction strategy has no compact method", () => {
     assert.throws(
       () => new Agent({ providers, compaction: { strategy: {} as never } }),
       /compaction\.strategy.*compact/,
     );
   });
 
-  it("is named when a tool has no run", () => {
+  it("is named in the error when a tool has no run method", () => {
     const tool = { name: "t", description: "d", schema: { type: "object", properties: {} } };
     assert.throws(() => defineTool(tool as never), /\brun\b/);
   });

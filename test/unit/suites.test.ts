@@ -19,8 +19,8 @@ const STARTS_PROCESSES =
 /** Measures the whole process, which includes the other test files of a batch. */
 const MEASURES_PROCESS = /helpers\/counted\.js"|process\.(memoryUsage|cpuUsage|resourceUsage)/;
 
-describe("the suites of tests", () => {
-  it("have each test file in the folder of a suite that npm test or npm run test:all runs", () => {
+describe("the test suites", () => {
+  it("contain each test file in a folder that npm test or npm run test:all runs", () => {
     const words = `${scripts["test"]} ${scripts["test:all"]}`.split(" ");
     const suites = new Set(words.filter((word) => !word.includes("/") && !word.startsWith("-")));
     assert.deepEqual(
@@ -32,28 +32,30 @@ describe("the suites of tests", () => {
   });
 
   it("start no process in test/unit and test/isolated", () => {
-    const wrong = tests.filter((file) => /^test\/(unit|isolated)\//.test(file) && STARTS_PROCESSES.test(read(file)));
-    assert.deepEqual(wrong, []);
+    const violations = tests.filter(
+      (file) => /^test\/(unit|isolated)\//.test(file) && STARTS_PROCESSES.test(read(file)),
+    );
+    assert.deepEqual(violations, []);
   });
 
-  it("use fast-check with the seed of all random tests", () => {
-    const wrong = files.filter((file) => file.endsWith(".ts") && /from "fast[-]check"/.test(read(file)));
-    assert.deepEqual(wrong, ["test/helpers/properties.ts"]);
+  it("import fast-check only in test/helpers/properties.ts", () => {
+    const importers = files.filter((file) => file.endsWith(".ts") && /from "fast[-]check"/.test(read(file)));
+    assert.deepEqual(importers, ["test/helpers/properties.ts"]);
   });
 
-  it("measure the process in test/isolated only, where a file has a process to itself", () => {
+  it("measure no memory or CPU use of the process in test/unit", () => {
     const self = "test/unit/suites.test.ts";
-    const wrong = tests.filter((file) => file.startsWith("test/unit/") && file !== self);
+    const unitTests = tests.filter((file) => file.startsWith("test/unit/") && file !== self);
     assert.deepEqual(
-      wrong.filter((file) => MEASURES_PROCESS.test(read(file))),
+      unitTests.filter((file) => MEASURES_PROCESS.test(read(file))),
       [],
     );
   });
 
-  it("wait for events: a wait for time has a comment that begins with Time:", () => {
+  it("explain each wait for time in a comment with `Time:`", () => {
     const wait = /\b(sleep|pause)\(\w|\bsetTimeout\((?!\))/;
     const mockedTime = /\.mock\.|mock\.timers|apis: \[/;
-    const wrong = tests.flatMap((file) => {
+    const violations = tests.flatMap((file) => {
       const lines = read(file).split("\n");
       return lines.flatMap((line, index) =>
         wait.test(line) &&
@@ -66,18 +68,18 @@ describe("the suites of tests", () => {
           : [],
       );
     });
-    assert.deepEqual(wrong, []);
+    assert.deepEqual(violations, []);
   });
 
-  it("run nothing alone, and skip nothing without a reason", () => {
-    const alone = /\b(it|test|describe)\.(only|skip|todo)\(|\b(only|skip|todo): true\b/;
+  it("contain no focused, skipped or todo test", () => {
+    const focusedOrSkipped = /\b(it|test|describe)\.(only|skip|todo)\(|\b(only|skip|todo): true\b/;
     assert.deepEqual(
-      tests.filter((file) => alone.test(read(file))),
+      tests.filter((file) => focusedOrSkipped.test(read(file))),
       [],
     );
   });
 
-  it("and the build are run by scripts of at most 1,400 lines", () => {
+  it("the scripts in .ci have at most 1,400 lines together", () => {
     const scripts = readdirSync(path.join(ROOT, ".ci"), { recursive: true, withFileTypes: true })
       .filter((entry) => entry.isFile())
       .map((entry) => path.join(entry.parentPath, entry.name));

@@ -6,7 +6,7 @@ import type { WatchedSession } from "./state/open-session.js";
 
 const MODES: Readonly<Record<Mode, readonly [label: string, says: string]>> = {
   auto: ["Auto", "Tools run without asking"],
-  ask: ["Ask", "Edits and commands are asked for"],
+  ask: ["Ask", "Edits and commands need your approval"],
   plan: ["Plan", "Nothing is changed; a plan is made"],
 };
 const EFFORTS: Readonly<Record<Effort, string>> = {

@@ -17,11 +17,10 @@ import type { RunContext, Spawned } from "../context/run-context.js";
 import type { CallState } from "../tools/tool-state.js";
 
 /** Appended to the parent's instructions in a subagent's system prompt. */
-const HELPER =
-  "You are a helper: another agent asked you for one piece of its work, and nobody else reads what you say. " +
-  "It sees your last answer alone, and nothing of what you did before: let that answer stand by itself, with what was asked " +
-  "for, where you found it (paths, lines), what you changed and ran, and what is left or in doubt. What you leave running in the background ends with you. " +
-  "Nobody can be asked what was meant: decide, and say what you took for granted.";
+const SUBAGENT_INSTRUCTIONS =
+  "You are a subagent. Another agent delegated one task to you and reads only your final answer, nothing before it. " +
+  "Make that answer self-contained: the result, where you found it (paths, lines), what you changed and ran, and what remains or is in doubt. " +
+  "Background commands end with you. You cannot ask questions: decide, and report your assumptions.";
 
 /** Maximum characters of a title or of a progress line. */
 const MAX_TITLE_CHARACTERS = 120;
@@ -77,7 +76,7 @@ export class Subagents {
         model: run.model.id,
         reasoningEffort: run.effort,
         projectDir: run.projectDir,
-        systemPrompt: [run.extraPrompt, HELPER].filter((text) => text !== "").join("\n\n"),
+        systemPrompt: [run.extraPrompt, SUBAGENT_INSTRUCTIONS].filter((text) => text !== "").join("\n\n"),
         tools: toolsFor(input, run, this.#call.tool),
         clientName: run.clientName,
         folders: run.folders,

@@ -44,7 +44,7 @@ export class StructuredOutput {
 
   /** Instructions for the system prompt. */
   get instructions(): string {
-    return `When you are done, your last answer must be JSON for which this JSON Schema holds true, with nothing before or behind it:\n${this.#text}`;
+    return `Your final answer must be JSON that is valid against this JSON Schema, with no text before or after it:\n${this.#text}`;
   }
 
   /**

@@ -17,8 +17,8 @@ export type RequestPermission = ToolContext["ask"];
 /** Output of a call that a cancel prevented, for the model. */
 export const NOT_RUN = "[cancelled before it ran]";
 
-const NOT_REFUSED = "It was not refused: go on without it, or say what you need it for.";
-const NO_RESPONDER = `This call needs leave, and nobody could be asked, so it did not run. ${NOT_REFUSED}`;
+const NOT_REJECTED = "It was not rejected: continue without it, or say why you need it.";
+const NO_RESPONDER = `This call needs permission and no client could answer, so it did not run. ${NOT_REJECTED}`;
 
 /** Thrown when a request stays unanswered. `message` is for the model. */
 class UnansweredError extends Error {}
@@ -64,14 +64,14 @@ export async function evaluate(call: ToolCall, args: unknown, run: PermissionRun
     if (by !== MODE_POLICY.name)
       logger.debug("permission decided", { tool: call.tool.name, call: call.callId, by, action: decision.action });
     const { action, reason } = decision;
-    if (action === "deny") return { refused: `This call is not allowed: ${reason || "go on without it."}` };
+    if (action === "deny") return { refused: `This call is not allowed: ${reason || "continue without it."}` };
     if (action === "allow") return "allow";
     if (isAttended(run) || unattended === "wait") return { askReason: reason, grantKey: await grantKeyOf(call) };
     return unattended === "allow" && !doubtful ? "allow" : { refused: NO_RESPONDER };
   } catch (error) {
     if (signal.aborted) return { refused: NOT_RUN };
     logger.error("permission could not be decided; tool call denied", { tool: call.tool.name, policy: by, error });
-    return { refused: "Whether this call may run could not be found out, so it did not run. Go on without it." };
+    return { refused: "The permission of this call could not be determined, so it did not run. Continue without it." };
   }
 }
 
@@ -133,7 +133,7 @@ export async function denialReason(
     const reason = [verdict.askReason, note].filter((text) => text !== "").join(" ");
     const details = { ...(diff.length > 0 && { diff }), ...(reason !== "" && { reason }) };
     const answer = await ask({ title, input, locations, ...details });
-    return answer === "reject" ? "The user refused this call. Ask what to do instead." : undefined;
+    return answer === "reject" ? "The user rejected this call. Ask what to do instead." : undefined;
   } catch (error) {
     if (signal.aborted) return NOT_RUN;
     logger.warn("permission request unanswered; tool call denied", { tool: call.tool.name, error });
@@ -191,9 +191,9 @@ export function createRequestPermission(
     );
     if (outcome === "late")
       throw new UnansweredError(
-        `This call needs leave, and nobody answered within ${timeoutMs / 1000} s, so it did not run. ${NOT_REFUSED}`,
+        `This call needs permission and no client answered within ${timeoutMs / 1000} s, so it did not run. ${NOT_REJECTED}`,
       );
-    if (outcome === "nobody") throw new UnansweredError(NO_RESPONDER);
+    if (outcome === "no_client") throw new UnansweredError(NO_RESPONDER);
     const choice = outcome.reply?.choice;
     if (choice === "allow_always")
       await storeGrant(front, { tool: tool.name, scope: what, title, grantedBy: outcome.answeredBy, grantedAt: now() });

@@ -12,7 +12,7 @@ export function deniedByMode(mode: SessionMode, { kind, name }: ToolSpec): strin
   if (mode !== "plan" || READ_ONLY_KINDS.has(kind)) return undefined;
   return (
     `The session is in plan mode: nothing that could change anything runs, so ${name} did not. ` +
-    "Read and search, then say what you would do; the user leaves plan mode when they agree."
+    "Read and search, then describe your plan; the user ends plan mode after approving it."
   );
 }
 

@@ -18,7 +18,7 @@ export type AskDraft = Pick<
 >;
 
 /** Reason why an ask ended without an answer: no client can answer (`nobody`), or none answered in time (`late`). */
-export type UnansweredReason = "nobody" | "late";
+export type UnansweredReason = "no_client" | "late";
 
 /** Interval for checking whether a client can still answer an open ask, in ms. */
 const POLL_INTERVAL_MS = 1000;
@@ -69,7 +69,7 @@ export async function requestAnswer(
       const look = () => {
         // After the last client has disconnected, the ask waits only with the policy `wait`.
         const isThere = isHere || run.tail.isAttended;
-        if (!isThere && unattended !== "wait") return resolve("nobody");
+        if (!isThere && unattended !== "wait") return resolve("no_client");
         if (isThere && !isKnownLate) since = Date.now();
         const remainingMs = since + timeoutMs - Date.now();
         if (remainingMs > 0)
@@ -87,12 +87,12 @@ export async function requestAnswer(
         clientReply.then<Ask | UnansweredReason, Ask | UnansweredReason>(
           async (reply) => {
             const answered = await answerAsk(store, ask, reply, run.clientName);
-            return answered?.ask ?? "nobody";
+            return answered?.ask ?? "no_client";
           },
           (error: unknown): UnansweredReason | Promise<Ask> => {
             if (!decided.signal.aborted) logger.warn("the run's client could not be asked", { error });
             // Another client may still answer.
-            return run.tail.isAttended || unattended === "wait" ? answer : "nobody";
+            return run.tail.isAttended || unattended === "wait" ? answer : "no_client";
           },
         ),
       );
@@ -106,7 +106,7 @@ export async function requestAnswer(
       closed = stored ?? closed;
     }
     if (closed.state === "answered") return closed;
-    return typeof outcome === "string" ? outcome : "nobody";
+    return typeof outcome === "string" ? outcome : "no_client";
   } finally {
     clearTimeout(timer);
     untie();

@@ -112,7 +112,7 @@ function toVerdict(
 ): RuleVerdict {
   const mayBeDenied = false;
   if (unread) return { action, reason: "the rules cannot parse the command", rule, mayBeDenied };
-  const standard = { allow: "", ask: "a rule requires confirmation", deny: "a rule forbids it. Go on without it." };
+  const standard = { allow: "", ask: "a rule requires confirmation", deny: "a rule denies it. Continue without it." };
   return { action, reason: reason ?? standard[action], rule, mayBeDenied };
 }
 

@@ -17,7 +17,7 @@ const MAX_ANSWER_BYTES = 32_768;
 const MAX_FOLDERS = 16;
 
 const INSTRUCTIONS_HEADER =
-  "[Files of instructions lie on the way to what you looked at. They are the repository's, as those at the beginning: work as they say below their folders.]";
+  "[Instruction files of the folders that you accessed. They come from the repository, like the project instructions; each applies below its folder.]";
 
 /** The members of a run that are needed to find instructions below its project folder. */
 interface InstructionRun {

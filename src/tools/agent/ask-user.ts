@@ -9,14 +9,14 @@ const schema = defineArguments({
   question: text("The question, in one or two sentences.", { minLength: 1 }),
   choices: optional(
     list(
-      "Answers to choose from, a few words each; left out: the user writes one.",
+      "Answers to choose from, a few words each. Without choices the user writes the answer.",
       text("An answer.", { minLength: 1 }),
       {
         max: MAX_CHOICES,
       },
     ),
   ),
-  free_text: optional(flag("Whether the user may write something else than one of the choices; default false.")),
+  free_text: optional(flag("Whether the user may write another answer; default false.")),
 });
 
 const oneLine = (question: string) => printable(question.trim().replace(/\s+/g, " "));
@@ -26,8 +26,8 @@ export function askUserTool(): Tool {
   return defineTool({
     name: "ask_user",
     description:
-      "Ask the user something that you need to know and cannot find out: which of several ways they want, a name, " +
-      "a decision that is theirs. Do not ask for leave to use a tool: that is asked for by itself.",
+      "Ask the user for information that you need and cannot find: a preference, a name, a decision. Do not ask for " +
+      "permission to use a tool: that is requested automatically.",
     schema,
     kind: "think",
     needsUser: true,
@@ -38,7 +38,7 @@ export function askUserTool(): Tool {
         choices: [...new Set(choices)],
         freeText: choices.length === 0 || free_text === true,
       });
-      if (answer === undefined) return "Nobody answered. Decide by yourself, and say what you took for granted.";
+      if (answer === undefined) return "The user did not answer. Decide yourself, and report your assumptions.";
       return `The user answered: ${answer}`;
     },
   });

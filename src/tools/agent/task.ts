@@ -33,15 +33,15 @@ const usd = field(
 const schema = defineArguments({
   description: text("The task in three to six words, for the user.", { minLength: 1 }),
   prompt: text(
-    "What it is to do and all that it must know for it: the goal, paths, what is settled, which files it may change, what its answer must hold.",
+    "The task with all the information it needs: the goal, paths, decisions, files that may be changed, and the required content of the answer.",
     { minLength: 1, aliases: ["message", "task"] },
   ),
   tools: optional(
-    list("Names of the tools that it may use, of those that you have; left out: all.", text("A name."), {
+    list("Names of the tools that it may use. Default: all of yours.", text("A name."), {
       max: MAX_TOOLS,
     }),
   ),
-  read_only: optional(flag("Whether it may only look, and change nothing; default false.")),
+  read_only: optional(flag("Whether it may only read and search; default false.")),
   budget: optional(
     object({
       usd: optional(usd),
@@ -58,16 +58,16 @@ export function taskTool({ maxIterations = DEFAULT_SUBAGENT_ITERATIONS }: { maxI
   return defineTool({
     name: "task",
     description:
-      "Give a piece of the work to a helper: an agent with its own context, on the same files and with your tools, that sees " +
-      "nothing of this conversation. For what takes many calls of which you need the outcome alone; a call or two make " +
-      "yourself. Several in one answer run beside each other. Its last answer is all that you get, and may be wrong.",
+      "Delegate a self-contained task to a subagent: an agent with its own context, the same files and your tools, which " +
+      "does not see this conversation. Use it for work of many calls of which you need only the result. Several in one " +
+      "answer run in parallel. You receive only its final answer, which may be wrong.",
     schema,
     // The tool itself changes nothing. Each tool call of the subagent is checked like a call of this run.
     kind: "think",
     parallel: true,
-    describe: ({ description, read_only }) => `${read_only === true ? "Look" : "Task"}: ${oneLine(description)}`,
+    describe: ({ description, read_only }) => `${read_only === true ? "Read-only task" : "Task"}: ${oneLine(description)}`,
     run: async ({ description, prompt, tools, read_only = false, budget = {} }, context) => {
-      const helper = await trySpawn(context, {
+      const subagent = await trySpawn(context, {
         message: prompt,
         title: oneLine(description),
         ...(tools && { tools }),
@@ -75,12 +75,12 @@ export function taskTool({ maxIterations = DEFAULT_SUBAGENT_ITERATIONS }: { maxI
         budget,
         maxIterations,
       });
-      if ("text" in helper) return helper;
+      if ("text" in subagent) return subagent;
       try {
-        return formatResult(await helper.result, helper);
+        return formatResult(await subagent.result, subagent);
       } catch (error) {
         if (context.signal.aborted) throw error;
-        return { text: `${describeFailure(error)}\n\n${sessionReference(helper)}`, failed: true };
+        return { text: `${describeFailure(error)}\n\n${sessionReference(subagent)}`, failed: true };
       }
     },
   });
@@ -95,29 +95,29 @@ async function trySpawn(
     return await context.spawn(input);
   } catch (error) {
     if (!hasCode(error, "too_many_runs")) throw error;
-    const text = "No helper could begin: as many runs as there may be are under way. Do it yourself, or later.";
+    const text = "No subagent could start: the maximum number of runs is active. Do the task yourself, or retry later.";
     return { text, failed: true };
   }
 }
 
-function formatResult({ output, endedBy, iterations }: SubagentResult, helper: Subagent): ToolOutput {
-  const answer = output.trim() === "" ? "(It said nothing.)" : cutMiddle(output.trim(), MODEL_BYTES);
+function formatResult({ output, endedBy, iterations }: SubagentResult, subagent: Subagent): ToolOutput {
+  const answer = output.trim() === "" ? "(The subagent gave no answer.)" : cutMiddle(output.trim(), MODEL_BYTES);
   const limits = {
-    max_iterations: `its ${iterations} model calls were over`,
-    budget: "its budget was spent",
+    max_iterations: `it used its ${iterations} model calls`,
+    budget: "it used its budget",
     model: "",
   };
   const limit = limits[endedBy];
-  const end = limit === "" ? "" : `\n\n[The helper did not come to its end: ${limit}.]`;
-  return { text: `${answer}${end}\n\n${sessionReference(helper)}`, failed: endedBy !== "model" };
+  const end = limit === "" ? "" : `\n\n[The subagent did not finish: ${limit}.]`;
+  return { text: `${answer}${end}\n\n${sessionReference(subagent)}`, failed: endedBy !== "model" };
 }
 
 function describeFailure(error: unknown): string {
-  if (hasCode(error, "run_cancelled")) return "The helper was cancelled by a person. Ask what to do instead.";
-  if (hasCode(error, "session_not_found")) return "The helper's session was deleted while it worked.";
-  return `The helper failed: ${error instanceof Error ? error.message : String(error)}`;
+  if (hasCode(error, "run_cancelled")) return "A user cancelled the subagent. Ask what to do instead.";
+  if (hasCode(error, "session_not_found")) return "The subagent's session was deleted during its work.";
+  return `The subagent failed: ${error instanceof Error ? error.message : String(error)}`;
 }
 
 function sessionReference({ sessionId }: Subagent): string {
-  return `[helper session ${sessionId}]`;
+  return `[subagent session ${sessionId}]`;
 }

@@ -22,10 +22,10 @@ interface Todo {
 
 const schema = defineArguments({
   todos: list(
-    "The whole list; it takes the place of the one before.",
+    "The complete list; it replaces the previous one.",
     object({
-      content: text("What to do.", { minLength: 1 }),
-      status: text("How far it is.", { oneOf: Object.keys(MARKS) }),
+      content: text("The step.", { minLength: 1 }),
+      status: text("State of the step.", { oneOf: Object.keys(MARKS) }),
     }),
     { max: 100 },
   ),
@@ -36,8 +36,8 @@ export function todowriteTool(): Tool {
   return defineTool({
     name: PLAN_TOOL,
     description:
-      "Keep a list of the steps of a task that has several: one in_progress at a time, each completed as soon as it is done " +
-      "and checked, not all at the end. Send the whole list each time something changes.",
+      "Keep a list of the steps of a longer task. One step is in_progress at a time; mark each as completed as soon as it " +
+      "is done and checked. Send the complete list with each change.",
     schema,
     kind: "think",
     describe: ({ todos }) => {

@@ -49,15 +49,15 @@ const SCRIPT = `
 // Time: the limit of a request that is never answered.
 const waiting = 30_000;
 const within = (work) => Promise.race([work, new Promise((resolve) => setTimeout(resolve, waiting, "silent"))]).catch(() => "failed");
-const asked = (url, init) => within(fetch(url, init).then((answer) => answer.type === "opaque" ? "opaque" : String(answer.status)));
+const request = (url, init) => within(fetch(url, init).then((answer) => answer.type === "opaque" ? "opaque" : String(answer.status)));
 const json = { "content-type": "application/json" };
-const doors = ({ tag, origin, session }) => {
-  const at = (path, door) => origin + path + "?tag=" + tag + "/" + door;
+const endpoints = ({ tag, origin, session }) => {
+  const at = (path, endpoint) => origin + path + "?tag=" + tag + "/" + endpoint;
   const initialize = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: 1 } });
   const run = JSON.stringify({ message: tag });
   return {
-    "run": () => asked(at("/api/run", "run"), { method: "POST", headers: json, body: run }),
-    "run, plain text": () => asked(at("/api/run", "run, plain text"), { method: "POST", mode: "no-cors", body: run }),
+    "run": () => request(at("/api/run", "run"), { method: "POST", headers: json, body: run }),
+    "run, plain text": () => request(at("/api/run", "run, plain text"), { method: "POST", mode: "no-cors", body: run }),
     "run, form": () => within(new Promise((resolve) => {
       const frame = document.createElement("iframe");
       frame.name = tag;
@@ -70,11 +70,11 @@ const doors = ({ tag, origin, session }) => {
       frame.onload = () => resolve("opaque");
       form.submit();
     })),
-    "sessions": () => asked(at("/api/sessions", "sessions")),
-    "sessions, image": () => asked(at("/api/sessions", "sessions, image"), { mode: "no-cors", referrerPolicy: "no-referrer" }),
-    "delete": () => asked(at("/api/sessions/" + session, "delete"), { method: "DELETE" }),
-    "acp initialize": () => asked(at("/acp", "acp initialize"), { method: "POST", headers: json, body: initialize }),
-    "acp initialize, plain text": () => asked(at("/acp", "acp initialize, plain text"), { method: "POST", mode: "no-cors", body: initialize }),
+    "sessions": () => request(at("/api/sessions", "sessions")),
+    "sessions, image": () => request(at("/api/sessions", "sessions, image"), { mode: "no-cors", referrerPolicy: "no-referrer" }),
+    "delete": () => request(at("/api/sessions/" + session, "delete"), { method: "DELETE" }),
+    "acp initialize": () => request(at("/acp", "acp initialize"), { method: "POST", headers: json, body: initialize }),
+    "acp initialize, plain text": () => request(at("/acp", "acp initialize, plain text"), { method: "POST", mode: "no-cors", body: initialize }),
     "acp stream": () => within(new Promise((resolve) => {
       const source = new EventSource(at("/acp", "acp stream"));
       source.onopen = () => resolve("open");
@@ -85,13 +85,13 @@ const doors = ({ tag, origin, session }) => {
       socket.onopen = () => resolve("open");
       socket.onerror = () => resolve("failed");
     })),
-    "plugin": () => asked(at("/hooks", "plugin"), { method: "POST", mode: "no-cors", body: "x" }),
+    "plugin": () => request(at("/hooks", "plugin"), { method: "POST", mode: "no-cors", body: "x" }),
   };
 };
 addEventListener("load", async () => {
   const seen = {};
   await Promise.all(targets.map(async (target) => {
-    for (const [door, knock] of Object.entries(doors(target))) seen[target.tag + "/" + door] = await knock();
+    for (const [endpoint, send] of Object.entries(endpoints(target))) seen[target.tag + "/" + endpoint] = await send();
   }));
   await fetch("/report", { method: "POST", body: JSON.stringify({ seen }) });
   if (next) location.href = next;
@@ -193,15 +193,15 @@ function reach(server: GantryServer): string {
 const BROWSERS: readonly BrowserName[] = ["firefox", "chromium"];
 const BOUNDS = Object.keys(SPELLINGS) as Bound[];
 /** Results for a page on this machine. Its plain text is not JSON, and ACP accepts pages only over WebSockets. */
-const WELCOME = { run: "200", sessions: "200", delete: "200", "acp socket": "open" };
+const LOCAL_RESULTS = { run: "200", sessions: "200", delete: "200", "acp socket": "open" };
 
-it("no page of another site gets in at any door, however it spells the address; pages of this machine and curl do", async (t) => {
+it("pages of other sites get no access to any endpoint by any spelling of its address; local pages and curl do", async (t) => {
   const browsers = BROWSERS.filter((name) => findBrowser(name) !== undefined);
   if (browsers.length === 0) return t.skip("no firefox and no chromium here");
   for (const name of BROWSERS) if (!browsers.includes(name)) t.diagnostic(`skipped: no ${name} here`);
   const spaces = await twoNamespaces(t);
   if (typeof spaces === "string") return t.skip(`no network namespaces here: ${spaces}`);
-  const { first: serverPlace, second: there } = spaces;
+  const { first: serverPlace, second: sitePlace } = spaces;
   const servers = new Map(
     await Promise.all(BOUNDS.map(async (bound) => [bound, await serve(t, spaces, bound)] as const)),
   );
@@ -211,14 +211,15 @@ it("no page of another site gets in at any door, however it spells the address; 
       [...servers].map(async ([bound, server]) => [bound, await newSession(serverPlace, server)] as const),
     ),
   );
-  const spare = new Map<BrowserName, string>();
-  for (const browser of browsers) spare.set(browser, await newSession(serverPlace, servers.get("127.0.0.1")!));
+  const deletableSessions = new Map<BrowserName, string>();
+  for (const browser of browsers)
+    deletableSessions.set(browser, await newSession(serverPlace, servers.get("127.0.0.1")!));
 
   const table: string[] = [];
-  const wrong: string[] = [];
+  const faults: string[] = [];
   const visit = async (browser: BrowserName) => {
-    const target = (whose: string, bound: Bound, spelling: string, session: string): Target => ({
-      tag: `${browser}|${whose}|${bound}|${spelling}`,
+    const target = (siteKind: string, bound: Bound, spelling: string, session: string): Target => ({
+      tag: `${browser}|${siteKind}|${bound}|${spelling}`,
       bound,
       origin: `http://${spelling}:${portOf(bound)}`,
       session,
@@ -228,58 +229,59 @@ it("no page of another site gets in at any door, however it spells the address; 
     );
     // The page's host is `localhost`; to a browser, 127.0.0.1 is another site.
     const local = ["127.0.0.1", "localhost"].map((spelling, i) =>
-      target("loopback", "127.0.0.1", spelling, i === 0 ? spare.get(browser)! : "none"),
+      target("loopback", "127.0.0.1", spelling, i === 0 ? deletableSessions.get(browser)! : "none"),
     );
     const second = await serveSite(t, serverPlace, local);
-    const first = await serveSite(t, there, foreign, `http://localhost:${second.port}/`);
+    const first = await serveSite(t, sitePlace, foreign, `http://localhost:${second.port}/`);
     const { ended } = await openBrowser(t, browser, `http://${spaces.secondAddress}:${first.port}/`, {
       through: serverPlace,
       loopbackName: REBOUND,
     });
-    const [abroad, at] = await Promise.race([Promise.all([first.seen, second.seen]), ended]);
-    const seen = { ...abroad, ...at };
+    const [foreignResults, localResults] = await Promise.race([Promise.all([first.seen, second.seen]), ended]);
+    const seen = { ...foreignResults, ...localResults };
     for (const { tag, bound, session } of [...foreign, ...local]) {
-      const got = answered(servers.get(bound)!);
+      const responses = answered(servers.get(bound)!);
       const row = Object.entries(seen)
         .filter(([key]) => key.startsWith(`${tag}/`))
         .map(([key, result]) => {
-          const door = key.slice(tag.length + 1);
-          const statuses = got.filter((response) => response.tag === key).map(({ status }) => status);
+          const endpoint = key.slice(tag.length + 1);
+          const statuses = responses.filter((response) => response.tag === key).map(({ status }) => status);
           if (
             foreign.some((target) => target.tag === tag)
-              ? isIn(door, bound, result, statuses)
-              : isOut(door, result, session)
+              ? hasAccess(endpoint, bound, result, statuses)
+              : isRejected(endpoint, result, session)
           )
-            wrong.push(`${key}: ${result} ${statuses.join()}`);
-          return `${door} ${statuses.length > 0 ? statuses.join("+") : `- (${result})`}`;
+            faults.push(`${key}: ${result} ${statuses.join()}`);
+          return `${endpoint} ${statuses.length > 0 ? statuses.join("+") : `- (${result})`}`;
         });
       table.push(`${tag} | ${row.join(" | ")}`);
       // A request that the browser itself blocks does not test the server.
-      if (!got.some((response) => response.tag.startsWith(`${tag}/`))) wrong.push(`${tag}: nothing reached the server`);
+      if (!responses.some((response) => response.tag.startsWith(`${tag}/`)))
+        faults.push(`${tag}: nothing reached the server`);
     }
   };
   await Promise.all(browsers.map(visit));
   for (const line of table.sort()) t.diagnostic(line);
-  assert.deepEqual(wrong, []);
+  assert.deepEqual(faults, []);
   for (const [bound, server] of servers) {
     const remainingSessions = await sessions(serverPlace, server);
     assert.ok(remainingSessions.includes(keptSessions.get(bound)!), `${bound}: nothing was deleted`);
     // Sessions that the pages of this machine started.
-    const begun = bound === "127.0.0.1" ? 2 * browsers.length : 0;
-    assert.equal(remainingSessions.length, 1 + begun, `${bound}: nothing else ran`);
+    const startedCount = bound === "127.0.0.1" ? 2 * browsers.length : 0;
+    assert.equal(remainingSessions.length, 1 + startedCount, `${bound}: nothing else ran`);
   }
 });
 
 /** Whether a foreign page got access, by what it saw and by the server's responses. */
-function isIn(door: string, bound: Bound, result: string, statuses: readonly number[]): boolean {
+function hasAccess(endpoint: string, bound: Bound, result: string, statuses: readonly number[]): boolean {
   // A request that changes nothing and whose response the page cannot read gives no access. The server cannot
   // distinguish it from a followed link.
-  if (door === "sessions, image" && bound === "0.0.0.0") return result === "200";
+  if (endpoint === "sessions, image" && bound === "0.0.0.0") return result === "200";
   return result === "open" || result === "200" || statuses.some((status) => status !== 403);
 }
 
 /** Whether a page of this machine was refused. */
-function isOut(door: string, result: string, session: string): boolean {
-  if (!(door in WELCOME) || (door === "delete" && session === "none")) return false;
-  return result !== WELCOME[door as keyof typeof WELCOME];
+function isRejected(endpoint: string, result: string, session: string): boolean {
+  if (!(endpoint in LOCAL_RESULTS) || (endpoint === "delete" && session === "none")) return false;
+  return result !== LOCAL_RESULTS[endpoint as keyof typeof LOCAL_RESULTS];
 }

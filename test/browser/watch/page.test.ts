@@ -48,7 +48,7 @@ const PAGES = [
 const BROWSERS = ["firefox", "chromium"] satisfies BrowserName[];
 for (const [n, [name, linesOf]] of PAGES.entries())
   for (const browser of process.env["BROWSERS"] === "all" ? BROWSERS : [BROWSERS[n]!])
-    it(`examples/${name} survives whatever happens to its server, in ${browser}`, (t) =>
+    it(`examples/${name} in ${browser} shows the stored messages after a kill, 503s, a restart and a revert`, (t) =>
       survives(t, browser, name, linesOf));
 
 async function survives(t: TestContext, browser: BrowserName, name: string, linesOf: typeof lines): Promise<void> {

@@ -11,8 +11,8 @@ import { makeTempDir } from "../../helpers/temp.js";
 
 const browser = sharedBrowser({ after });
 
-describe("questions of a run", { skip: noBrowser }, () => {
-  it("are drawn in the order of their characters, whichever way those are written", async (t) => {
+describe("permission requests and questions in the console", { skip: noBrowser }, () => {
+  it("render right-to-left letters in the order of their characters", async (t) => {
     const console = await startConsole(t, { config: { permissions: { mode: "ask" } } });
     console.models.enqueue(
       call("bash", { command: 'cp "\u05d0\u05d1" "\u05d3\u05d4" && echo \u05d0 > \u05d1' }),
@@ -36,7 +36,7 @@ describe("questions of a run", { skip: noBrowser }, () => {
     await page.getByText("So.").waitFor();
   });
 
-  it("are asked in every window with the changes in sight; the first answer counts, whichever window it is of", async (t) => {
+  it("appear in every window with their diff, and an answer in one window closes them in all", async (t) => {
     const console = await startConsole(t, { files: { "a.txt": "one\ntwo is a line\nthree\n" } });
     const { models, server } = console;
     const content = "one\ntwo is a longer line\nthree\nfour\n";
@@ -84,7 +84,7 @@ describe("questions of a run", { skip: noBrowser }, () => {
     assert.equal(existsSync(join(server.projectDir, "b.txt")), false);
   });
 
-  it("are answered with keys: a command, a choice, words of one's own", async (t) => {
+  it("are answered by keyboard: a permission, a choice and a text", async (t) => {
     const console = await startConsole(t);
     const { models, server } = console;
     models.enqueue(
@@ -128,7 +128,7 @@ describe("questions of a run", { skip: noBrowser }, () => {
     );
   });
 
-  it("are answered by nothing that was meant for something else: a key that is held, a key or a press that comes with them", async (t) => {
+  it("ignore a held key, and a key or click that arrives when they appear", async (t) => {
     const console = await startConsole(t);
     const { models, server } = console;
     models.enqueue(call("bash", { command: "echo 1 >> made.txt" }), call("bash", { command: "echo 2 >> made.txt" }));
@@ -170,7 +170,7 @@ describe("questions of a run", { skip: noBrowser }, () => {
     assert.equal(existsSync(join(server.projectDir, "made.txt")), false);
   });
 
-  it("wait where no page shows their session: on the list of runs, over a reload, and are found from there", async (t) => {
+  it("are linked from the list of runs, and can be answered after a reload", async (t) => {
     const console = await startConsole(t);
     const { models } = console;
     const question = (gate: string) => ({
@@ -214,7 +214,7 @@ describe("questions of a run", { skip: noBrowser }, () => {
     assert.equal(await readFile(join(console.server.projectDir, "made.txt"), "utf8"), "list\nreload\n");
   });
 
-  it("come below what they are about, and show all of it: lines, and what was pushed out of sight by nothing", async (t) => {
+  it("appear below their call, and show a command after 399 empty lines and the end of a long line", async (t) => {
     const home = await makeTempDir();
     t.after(() => home.remove());
     const text = (content: string) => [{ type: "text" as const, text: content }];
@@ -252,8 +252,8 @@ describe("questions of a run", { skip: noBrowser }, () => {
     );
     // The content of the question and the call before it are visible.
     await until(page, AT_END);
-    for (const seen of [page.locator(".call-waiting"), page.locator(".said", { hasText: "Go on" })]) {
-      const place = await seen.boundingBox();
+    for (const element of [page.locator(".call-waiting"), page.locator(".said", { hasText: "Go on" })]) {
+      const place = await element.boundingBox();
       const foot = await page.locator(".foot").boundingBox();
       assert.ok(
         place && foot && place.y >= 48 && place.y + place.height <= foot.y,

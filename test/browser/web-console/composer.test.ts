@@ -22,19 +22,19 @@ const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QD
 
 /** Script that pastes or drops a file as a browser does. */
 const pasteOrDropScript = (event: "paste" | "drop", file: { name: string; type: string; base64: string }) => `(() => {
-  const bytes = Uint8Array.from(atob(${JSON.stringify(file.base64)}), (one) => one.charCodeAt(0));
+  const bytes = Uint8Array.from(atob(${JSON.stringify(file.base64)}), (character) => character.charCodeAt(0));
   const data = new DataTransfer();
   data.items.add(new File([bytes], ${JSON.stringify(file.name)}, { type: ${JSON.stringify(file.type)} }));
-  const how = { bubbles: true, cancelable: true };
+  const init = { bubbles: true, cancelable: true };
   const event = ${JSON.stringify(event)} === "paste"
-    ? new ClipboardEvent("paste", { ...how, clipboardData: data })
-    : new DragEvent("drop", { ...how, dataTransfer: data });
+    ? new ClipboardEvent("paste", { ...init, clipboardData: data })
+    : new DragEvent("drop", { ...init, dataTransfer: data });
   document.getElementById("prompt").dispatchEvent(event);
 })()`;
 
 const prompt = (page: Page) => page.getByRole("textbox", { name: "Message" });
 
-describe("the prompt", { skip: noBrowser }, () => {
+describe("the prompt field", { skip: noBrowser }, () => {
   let server: ConsoleServer;
   before(async () => {
     server = await startConsole(hooks, { described: [{ id: "m1", input: ["text", "image"] }] });
@@ -50,7 +50,7 @@ describe("the prompt", { skip: noBrowser }, () => {
     return /#\/s\/(.+)$/.exec(page.url())?.[1] ?? "";
   }
 
-  it("takes files that are pasted, dropped and chosen to the model, and one can be taken away", async (t) => {
+  it("sends pasted, dropped and selected files to the model, but no removed file", async (t) => {
     const page = await open(t);
     await prompt(page).waitFor();
     await page.evaluate(pasteOrDropScript("paste", { name: "image.png", type: "image/png", base64: PIXEL }));
@@ -74,7 +74,7 @@ describe("the prompt", { skip: noBrowser }, () => {
     assert.ok(sent.includes("1,2") && !sent.includes("xyzzy"));
   });
 
-  it("proposes slash commands, and says the one that was chosen as what it stands for", async (t) => {
+  it("completes a slash command, shows it as typed, and sends its template to the model", async (t) => {
     const { projectDir } = server.server;
     await mkdir(join(projectDir, ".agents/commands"), { recursive: true });
     await writeFile(join(projectDir, ".agents/commands/review.md"), "---\ndescription: Look\n---\nReview $1 now.");
@@ -92,7 +92,7 @@ describe("the prompt", { skip: noBrowser }, () => {
     assert.ok(JSON.stringify(lastRequest).includes("Review a.ts now."));
   });
 
-  it("stops a run in the middle of a command, whose process is gone", async (t) => {
+  it("stops a run during a command, and the process of the command ends", async (t) => {
     const page = await open(t);
     const command = `sleep ${uniqueSeconds()}`;
     server.models.enqueue(call("bash", { command: `${command}; echo over` }));
@@ -106,15 +106,15 @@ describe("the prompt", { skip: noBrowser }, () => {
     assert.equal(runs[0]?.state, "cancelled");
   });
 
-  it("tells a run under way something, or waits in line behind it, from where it can be taken out", async (t) => {
+  it("steers an active run, adds prompts to the queue, and removes the last queued prompt", async (t) => {
     const page = await open(t);
     const id = await running(page, "steer");
     server.models.enqueue(say("Heard."));
     await prompt(page).fill("Only in lib");
     await page.keyboard.press("Enter");
     await until(page, `document.getElementById("prompt").value === ""`);
-    const how = page.getByRole("combobox", { name: "During the run" });
-    await how.selectOption("queue");
+    const runMode = page.getByRole("combobox", { name: "During the run" });
+    await runMode.selectOption("queue");
     for (const text of ["Then this", "And that"]) {
       await prompt(page).fill(text);
       await page.getByRole("button", { name: "Add to queue" }).click();
@@ -135,7 +135,7 @@ describe("the prompt", { skip: noBrowser }, () => {
     );
   });
 
-  it("shows what a run has not read yet, and gives it back when the run is stopped, over a reload too", async (t) => {
+  it("shows an unread steer message, also after a reload, and gets it back when the run is stopped", async (t) => {
     const page = await open(t);
     for (const isReloaded of [false, true]) {
       await page.goto(server.url);
@@ -165,7 +165,7 @@ describe("the prompt", { skip: noBrowser }, () => {
     }
   });
 
-  it("keeps what is typed with its session, over a reload too, and gives back what could not be sent", async (t) => {
+  it("keeps the draft of each session over a reload, and a prompt whose response was lost", async (t) => {
     const page = await open(t);
     const id = await running(page, "draft");
     await prompt(page).fill("half a thou");
@@ -202,7 +202,7 @@ describe("the prompt", { skip: noBrowser }, () => {
     assert.equal(messages.filter(({ content }) => content === "precious").length, 1);
   });
 
-  it("grows with what is typed; Enter sends, Shift and Enter break the line", async (t) => {
+  it("grows with its lines, sends on Enter, and breaks the line on Shift+Enter", async (t) => {
     const page = await open(t);
     const height = async () => (await prompt(page).boundingBox())?.height ?? 0;
     const before = await height();

@@ -38,7 +38,7 @@ function streamsOf(page: Page): { open: () => number } {
   return { open: () => open };
 }
 
-test("a prompt makes a session whose answer is shown as it comes", { skip }, async (t) => {
+test("a prompt creates a session whose answer is shown while it streams", { skip }, async (t) => {
   const console = await startConsole(t);
   console.models.enqueue({ say: [{ text: ["**One**"] }, { gate: "rest" }, { text: [" two", " three"] }] });
   const { page } = await openWindow(t, await browser(), console.url);
@@ -56,7 +56,7 @@ test("a prompt makes a session whose answer is shown as it comes", { skip }, asy
   assert.equal(await page.locator("#announcer").innerText(), "The answer is complete.");
 });
 
-test("an address that is said at the end of an answer is that of the link at its begin", { skip }, async (t) => {
+test("a reference link at the start of an answer resolves by a definition at its end", { skip }, async (t) => {
   const console = await startConsole(t);
   const end = "\n\n[1]: https://a.example/there\n";
   const words = Array.from({ length: 20 }, (_, n) => `Paragraph ${n}.\n\n`);
@@ -68,7 +68,7 @@ test("an address that is said at the end of an answer is that of the link at its
   await page.locator('.answer a[href="https://a.example/there"]', { hasText: "it" }).waitFor();
 });
 
-test("a page that is loaded anew in the middle of a run goes on where it was", { skip }, async (t) => {
+test("a page that is reloaded during a run shows the text so far and the rest of the stream", { skip }, async (t) => {
   const console = await startConsole(t);
   console.models.enqueue({ say: [{ text: ["The first half"] }, { gate: "rest" }, { text: [", the second half."] }] });
   const { page } = await openWindow(t, await browser(), console.url);
@@ -82,7 +82,7 @@ test("a page that is loaded anew in the middle of a run goes on where it was", {
   assert.deepEqual(await shown(page), ["Tell me", "The first half, the second half."]);
 });
 
-test("two windows on one session show the same, whichever of them says something", { skip }, async (t) => {
+test("two windows of one session show the same messages", { skip }, async (t) => {
   const console = await startConsole(t);
   const { sessionId } = await ask(console.server, { message: "Begin" });
   const windows = [];
@@ -100,7 +100,7 @@ test("two windows on one session show the same, whichever of them says something
   assert.deepEqual(await shown(secondPage!), expected);
 });
 
-test("a server that is killed and comes back is waited for, and nothing is lost or told twice", { skip }, async (t) => {
+test("a page reconnects to a killed and restarted server and shows each message once", { skip }, async (t) => {
   const home = await makeTempDir();
   t.after(() => home.remove());
   const console = await startConsole(t, { home: home.path });
@@ -121,7 +121,7 @@ test("a server that is killed and comes back is waited for, and nothing is lost 
   assert.deepEqual(await shown(page), ["Before", "OK.", "Again", "After."]);
 });
 
-test("sessions that are opened one after the other leave one stream behind", { skip }, async (t) => {
+test("a page that opened nine sessions has one event stream, and none on the runs view", { skip }, async (t) => {
   const home = await makeTempDir();
   t.after(() => home.remove());
   const messages = [{ parts: [{ type: "text" as const, text: "Hello" }] }];
@@ -139,7 +139,7 @@ test("sessions that are opened one after the other leave one stream behind", { s
   await pageUntil(page, () => streams.open() === 0);
 });
 
-test("sessions are searched, scrolled to, renamed and deleted", { skip }, async (t) => {
+test("the session list loads all sessions on scroll, searches, renames and deletes", { skip }, async (t) => {
   const home = await makeTempDir();
   t.after(() => home.remove());
   const seeds = Array.from({ length: 130 }, (_, i) => ({ title: i % 13 === 0 ? `Needle ${i}` : `Hay ${i}` }));
@@ -183,7 +183,7 @@ test("sessions are searched, scrolled to, renamed and deleted", { skip }, async 
   assert.equal(total, 129);
 });
 
-test("a session that is deleted elsewhere says so, and one that never was", { skip }, async (t) => {
+test("a session that was deleted elsewhere or never existed is shown as not found", { skip }, async (t) => {
   const console = await startConsole(t);
   const { sessionId } = await ask(console.server, { message: "Begin" });
   const { page } = await openWindow(t, await browser(), sessionUrl(console, sessionId), { expected: /404/ });
@@ -199,7 +199,7 @@ test("a session that is deleted elsewhere says so, and one that never was", { sk
   await page.locator(".empty", { hasText: "not found" }).waitFor();
 });
 
-test("tool calls are a line each, with arguments, output and changes behind it", { skip }, async (t) => {
+test("each tool call is one row that unfolds to its arguments, output and changes", { skip }, async (t) => {
   const files = { "a.txt": "one\ntwo\n" };
   const console = await startConsole(t, { files });
   const edit = { filePath: "a.txt", oldString: "two", newString: "TWO" };

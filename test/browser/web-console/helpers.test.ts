@@ -6,8 +6,8 @@ import { call, say } from "../../helpers/fake-model-server.js";
 
 const browser = sharedBrowser({ after });
 
-describe("a helper's session", { skip: noBrowser }, () => {
-  it("is opened from the row of the call that asked for it, is in no list, and leads back", async (t) => {
+describe("the session of a subagent", { skip: noBrowser }, () => {
+  it("opens from the row of its tool call, is in no list, and links back to its parent session", async (t) => {
     const console = await startConsole(t, { files: { "a.txt": "one\n" } });
     console.models.enqueue(
       call("task", { description: "Count the lines", prompt: "How many lines has a.txt?" }),
@@ -19,17 +19,17 @@ describe("a helper's session", { skip: noBrowser }, () => {
     await page.getByRole("textbox", { name: "Message" }).fill("Count");
     await page.keyboard.press("Enter");
     await page.getByText("It has one line.").waitFor();
-    const asker = page.url();
+    const parentUrl = page.url();
     const row = page.getByRole("button", { name: /Ask a subagent Count the lines/ });
     await row.click();
     await page.getByText("One line, in a.txt.").waitFor();
     await page.getByRole("link", { name: "Open the subagent: Count the lines" }).click();
     await page.getByText("How many lines has a.txt?").waitFor();
     await page.getByRole("button", { name: /Read a\.txt/ }).waitFor();
-    assert.notEqual(page.url(), asker);
+    assert.notEqual(page.url(), parentUrl);
     assert.equal(await page.locator("nav, aside").getByText("Count the lines").count(), 0);
     await page.getByRole("link", { name: "Back to the parent session" }).click();
     await page.getByText("It has one line.").waitFor();
-    assert.equal(page.url(), asker);
+    assert.equal(page.url(), parentUrl);
   });
 });

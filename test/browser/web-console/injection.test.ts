@@ -81,7 +81,7 @@ const PAYLOADS: readonly string[] = [
 ];
 
 test(
-  "nothing that a model, a tool, a file or a name says runs a script or asks for anything",
+  "payloads in content of models, tools, files and names run no script and send no request",
   { skip: noBrowser },
   async (t) => {
     assert.ok(PAYLOADS.length >= 40, `${PAYLOADS.length} payloads`);
@@ -108,18 +108,18 @@ test(
       await page.locator(".answer").first().waitFor();
       // Unfold everything, so that all content is rendered.
       await pageUntil(page, () => page.evaluate<boolean>(UNFOLD));
-      const findings = await page.evaluate<Record<string, unknown>>(AMISS);
+      const findings = await page.evaluate<Record<string, unknown>>(FIND_ACTIVE_CONTENT);
       assert.deepEqual(findings, CLEAN, payload);
       assert.deepEqual(faults, [], payload);
     }
-    const odd = requests.filter(
+    const unexpectedRequests = requests.filter(
       (request) => !/^(GET|POST) \/(console|api)/.test(request) || /from=markdown/.test(request),
     );
-    assert.deepEqual(odd, []);
+    assert.deepEqual(unexpectedRequests, []);
   },
 );
 
-test("what a running agent asks and names is text", { skip: noBrowser }, async (t) => {
+test("payloads in permission requests, questions and model names are shown as text", { skip: noBrowser }, async (t) => {
   const payload = `<img src=x onerror="${RUN}"><script>${RUN}</script> \u202e; '~/ fr- mr' \u202c l\u200bs`;
   const home = await makeTempDir();
   t.after(() => home.remove());
@@ -135,22 +135,22 @@ test("what a running agent asks and names is text", { skip: noBrowser }, async (
   await page.locator("#prompt").fill(payload);
   await page.locator("#prompt").press("Enter");
   await page.locator(".call-waiting").waitFor();
-  assert.deepEqual(await page.evaluate(AMISS), CLEAN);
+  assert.deepEqual(await page.evaluate(FIND_ACTIVE_CONTENT), CLEAN);
   await page.getByRole("button", { name: "Allow", exact: true }).click();
   const command = page.getByRole("group", { name: "Command" });
   await command.waitFor();
-  assert.deepEqual(await page.evaluate(AMISS), CLEAN);
+  assert.deepEqual(await page.evaluate(FIND_ACTIVE_CONTENT), CLEAN);
   assert.equal(await command.textContent(), "echo safe \\u202e; '~/ fr- mr' ohce; #\\u202c done");
   await page.getByRole("button", { name: "Reject", exact: true }).click();
   await page.locator(".call-waiting", { hasText: "Ask" }).waitFor();
-  assert.deepEqual(await page.evaluate(AMISS), CLEAN);
+  assert.deepEqual(await page.evaluate(FIND_ACTIVE_CONTENT), CLEAN);
   await page.getByRole("button", { name: "no", exact: true }).click();
   await page.locator(".answer", { hasText: "OK." }).waitFor();
-  assert.deepEqual(await page.evaluate(AMISS), CLEAN);
+  assert.deepEqual(await page.evaluate(FIND_ACTIVE_CONTENT), CLEAN);
   assert.deepEqual(faults, []);
 });
 
-test("what is streamed in pieces is no more than what is whole", { skip: noBrowser }, async (t) => {
+test("payloads that stream in pieces leave no active content in the page", { skip: noBrowser }, async (t) => {
   const console = await startConsole(t);
   const text = PAYLOADS.slice(0, 51).join("\n\n");
   const pieces = text.match(/[^]{1,7}/gu) ?? [];
@@ -161,7 +161,7 @@ test("what is streamed in pieces is no more than what is whole", { skip: noBrows
   await page.goto(sessionUrl(console, sessionId));
   await ended;
   await page.locator(".run-end", { hasText: "tokens" }).waitFor();
-  const findings = await page.evaluate<Record<string, unknown>>(AMISS);
+  const findings = await page.evaluate<Record<string, unknown>>(FIND_ACTIVE_CONTENT);
   assert.deepEqual({ ...findings, same: true }, CLEAN);
   assert.deepEqual(faults, []);
 });
@@ -170,19 +170,19 @@ test("what is streamed in pieces is no more than what is whole", { skip: noBrows
 const UNFOLD = `(() => {
   const folded = [...document.querySelectorAll(".fold[aria-expanded=false]")];
   for (const fold of folded) fold.click();
-  // What is out of sight is not drawn.
+  // Rows outside the view are not rendered.
   if (document.querySelector(".output") === null) document.getElementById("timeline").scrollTop = 0;
   return folded.length === 0 && document.querySelector(".output") !== null;
 })()`;
 
-/** Result of `AMISS` for a page without findings. */
+/** Result of `FIND_ACTIVE_CONTENT` for a page without findings. */
 const CLEAN = { same: true, owned: false, elements: [], attributes: [], links: [], pictures: [], hidden: [] };
 
 /**
  * Finds content that must not be in the page. `hidden`: texts with reordering characters or, outside prose, invisible
  * ones.
  */
-const AMISS = `(() => {
+const FIND_ACTIVE_CONTENT = `(() => {
   const all = [...document.body.querySelectorAll("*")];
   const attributes = all.flatMap((element) => [...element.attributes].map(({ name, value }) => ({ element, name, value })));
   const texts = attributes.filter(({ name }) => /^(title|alt|placeholder|aria-label)$/.test(name)).map(({ value }) => value);

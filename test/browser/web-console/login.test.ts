@@ -15,10 +15,10 @@ async function linkOf(hooks: Hooks, { server }: ConsoleServer): Promise<string> 
   return stdout.trim();
 }
 
-describe("who opens the console where headers are required", { skip: noBrowser }, () => {
+describe("the console of a server with required headers", { skip: noBrowser }, () => {
   const browser = sharedBrowser({ after });
 
-  it("is let in by the link of gantry console, once, and leaves no trace of it", async (t) => {
+  it("logs in with the link of `gantry console` once, and sends and keeps no code in an address", async (t) => {
     const console = await startConsole(t, { config: LOCKED });
     const { url } = console;
     const link = await linkOf(t, console);
@@ -37,12 +37,12 @@ describe("who opens the console where headers are required", { skip: noBrowser }
     assert.ok(!(await without.page.content()).includes(SECRET));
   });
 
-  it("is let in by a link that is opened in the page that asks for it, and stands where it stood", async (t) => {
+  it("logs in by a link that is opened in its locked page, and keeps the view of that page", async (t) => {
     const console = await startConsole(t, { config: LOCKED });
     const { page } = await openWindow(t, await browser(), `${console.url}#/runs`, { expected: REFUSED });
     await page.getByText("gantry console").first().waitFor();
-    const used = await linkOf(t, console);
-    for (const link of [used, await linkOf(t, console)]) {
+    const usedLink = await linkOf(t, console);
+    for (const link of [usedLink, await linkOf(t, console)]) {
       // Once in the locked page, and once in the page that is logged in.
       await page.evaluate(`location.href = ${JSON.stringify(link)}`);
       await page.waitForEvent("load");
@@ -50,7 +50,7 @@ describe("who opens the console where headers are required", { skip: noBrowser }
       assert.equal(page.url(), `${console.url}#/runs`);
     }
     // An invalid link does not log the page out.
-    await page.evaluate(`location.href = ${JSON.stringify(used)}`);
+    await page.evaluate(`location.href = ${JSON.stringify(usedLink)}`);
     await page.waitForEvent("load");
     await page.getByRole("heading", { name: "Runs" }).first().waitFor();
     await page.goBack();
@@ -58,7 +58,7 @@ describe("who opens the console where headers are required", { skip: noBrowser }
     assert.ok(!page.url().includes("code="));
   });
 
-  it("is told that a link does not hold only where the server said so, and may try again elsewhere", async (t) => {
+  it("does not report a link as used after a 503 of the login, and can try again", async (t) => {
     const console = await startConsole(t, { config: LOCKED });
     const link = await linkOf(t, console);
     const { page } = await openWindow(t, await browser(), `${console.url}#/runs`, { expected: REFUSED });
@@ -74,27 +74,27 @@ describe("who opens the console where headers are required", { skip: noBrowser }
   });
 });
 
-describe("who opens the console where nothing is required", { skip: noBrowser }, () => {
+describe("the console of a server without required headers", { skip: noBrowser }, () => {
   const browser = sharedBrowser({ after });
 
-  it("needs no link, and is not kept out by an old one", async (t) => {
+  it("opens without a link, and despite an invalid code", async (t) => {
     const { url } = await startConsole(t);
     const { page } = await openWindow(t, await browser(), `${url}#code=x`, { expected: REFUSED });
     await page.getByText("What should the agent do?").waitFor();
     assert.ok(!page.url().includes("code="));
   });
 
-  it("is led to no other path of the API by the name of a session", async (t) => {
+  it("requests no other path of the API for a session id such as ..", async (t) => {
     const { url } = await startConsole(t);
     for (const name of ["..", "%2e%2e", ".", "%2E", "%", "..%2fmodels"]) {
       const { page, requests } = await openWindow(t, await browser(), `${url}#/s/${name}`, {
         expected: /status of 404/,
       });
       await page.getByRole("heading", { name: /What should the agent do|Session not found/ }).waitFor();
-      const odd = requests.filter(
+      const unexpectedRequests = requests.filter(
         (request) => !/ \/(console|api\/(models\b|sessions\b|asks\?can_answer=true$))/.test(request),
       );
-      assert.deepEqual(odd, [], name);
+      assert.deepEqual(unexpectedRequests, [], name);
     }
   });
 });

@@ -23,27 +23,27 @@ function html(text: string): string {
     .join("");
 }
 
-describe("Markdown of a message", () => {
-  it("is read whatever it is, and becomes no more than a few times what it was", async () => {
+describe("the Markdown renderer", () => {
+  it("renders each hostile text with 1 GiB of memory, to fewer than 1,500,000 characters", async () => {
     // Without limits they take many minutes and all memory, and block the thread.
     const args = ["--max-old-space-size=1024", ...SOURCE_FLAGS, READER];
     const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 600_000, cwd: ROOT });
-    const read = JSON.parse(stdout) as Record<string, number>;
-    assert.deepEqual(Object.keys(read), Object.keys(HOSTILE_MARKDOWN));
-    for (const [name, length] of Object.entries(read))
+    const lengths = JSON.parse(stdout) as Record<string, number>;
+    assert.deepEqual(Object.keys(lengths), Object.keys(HOSTILE_MARKDOWN));
+    for (const [name, length] of Object.entries(lengths))
       assert.ok(length > 0 && length < 1_500_000, `${name}: ${length}`);
   });
 
-  it("is read as marked reads it, where somebody wrote it", async () => {
+  it("tokenizes the documentation of this project as marked does", async () => {
     const documents = (await readdir(`${ROOT}docs`)).filter((name) => name.endsWith(".md"));
     const texts = documents.map((name) => readFile(`${ROOT}docs/${name}`, "utf8"));
     const all = (await Promise.all(texts)).join("\n\n");
-    assert.ok(all.length > 200_000, "it has many sections");
+    assert.ok(all.length > 200_000, "the documents have many sections");
     const { defaults } = new Marked();
     assert.deepEqual([...new BoundedLexer(defaults).lex(all)], [...new Lexer(defaults).lex(all)]);
   });
 
-  it("is read as marked reads it where one block is longer than a section", () => {
+  it("tokenizes a block that is longer than a section as marked does", () => {
     const words = "This is a sentence of some words that goes on for a while.\n\n";
     const rows = Array.from({ length: 600 }, (_, i) => `| row ${i} | with some words of its own ${i} |\n`).join("");
     const items = (count: number, item: string) => Array.from({ length: count }, () => item).join("");
@@ -61,7 +61,7 @@ describe("Markdown of a message", () => {
     }
   });
 
-  it("keeps what is said in a long paragraph, with its emphasis", () => {
+  it("keeps the code and links of a long paragraph, and its emphasis except at cuts", () => {
     const sentence = "Some **bold words** and `code` and a link: https://a.example/x_y_z . ";
     for (const count of [30, 100, 1_000]) {
       const shown = html(sentence.repeat(count));
@@ -75,12 +75,12 @@ describe("Markdown of a message", () => {
     assert.equal(html(`${"😀".repeat(3_000)}`), `<p>${"😀".repeat(3_000)}</p>\n`);
   });
 
-  it("keeps a picture that stands in the text, however long it is", () => {
+  it("keeps a data URL picture of 100,000 characters", () => {
     const picture = `data:image/png;base64,${"iVBORw0K+/".repeat(10_000)}`;
     assert.ok(html(`See:\n\n![a plot](${picture})\n\nand so on`).includes(`<img src="${picture}" alt="a plot">`));
   });
 
-  it("keeps long blocks of code whole, and finds addresses that are said behind what uses them", () => {
+  it("keeps a code block of 4,000 lines whole, and resolves a link by a later definition", () => {
     const code = Array.from({ length: 4_000 }, (_, i) => (i % 9 === 0 ? "" : `line ${i} *of* code`)).join("\n");
     const blocks = blocksOf(
       `Before [it][1].\n\n\`\`\`js\n${code}\n\`\`\`\n\n${"More words.\n\n".repeat(900)}[1]: https://a.example/\n`,
@@ -93,7 +93,7 @@ describe("Markdown of a message", () => {
     assert.ok(htmlOf(blocks[0]!).includes('<a href="https://a.example/">it</a>'));
   });
 
-  it("is cut between blocks where it is long", () => {
+  it("splits long text into sections between blocks", () => {
     const text = `${"Some words\nof a paragraph.\n\n".repeat(300)}\`\`\`\n${"a\n\n".repeat(9_000)}\`\`\`\n${"End.\n".repeat(5_000)}`;
     const sections = sectionsOf(text, (piece) => new Lexer(new Marked().defaults).blockTokens(piece));
     assert.equal(sections.join(""), text);
@@ -103,7 +103,7 @@ describe("Markdown of a message", () => {
       assert.ok(section.length < 9_000 || section.startsWith("```"), section.slice(0, 80));
   });
 
-  it("has bare tags where they begin and end in one paragraph; all others are text", () => {
+  it("keeps tags that open and close in one paragraph, and shows all others as text", () => {
     for (const [text, shown] of [
       ["<b>a</b> <kbd>K</kbd><br>b", "<p><b>a</b> <kbd>K</kbd><br>b</p>\n"],
       ["<b>a\n\nb</b>", "<p>&lt;b&gt;a</p>\n<p>b&lt;/b&gt;</p>\n"],
@@ -119,7 +119,7 @@ describe("Markdown of a message", () => {
       assert.equal(html(text), shown);
   });
 
-  it("is the same when it has grown in pieces", () => {
+  it("renders text that grows in pieces as it renders the complete text", () => {
     const text =
       "# Title\n\nSome *words*.\n\n- one\n- two\n\n  more of two\n\n```js\ncode\n\ncode\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nEnd.";
     let blocks = blocksOf("");
@@ -134,7 +134,7 @@ describe("Markdown of a message", () => {
 describe("a window with hostile Markdown", { skip: noBrowser }, () => {
   const browser = sharedBrowser({ after });
 
-  it("shows it, and goes on", async (t) => {
+  it("renders it and can still navigate", async (t) => {
     const home = await makeTempDir();
     t.after(() => home.remove());
     const names = ["a word that may be emphasis", "a table that is wide and long", "tags that are left open"];

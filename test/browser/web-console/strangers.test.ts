@@ -18,7 +18,7 @@ const LOCKED = { requiredHeaders: { "X-Key": SECRET } };
 const RAN = "/console/assets/icon-ABC.svg?ran";
 
 /** A page of another site. `http://evil.example` and the addresses of this machine resolve to it. */
-async function strangersPage(t: TestContext): Promise<number> {
+async function otherSite(t: TestContext): Promise<number> {
   const server = createServer((_request, response) => {
     response.writeHead(200, { "content-type": "text/html" }).end("<!doctype html><title>evil</title><body></body>");
   });
@@ -47,13 +47,13 @@ async function hasRun(page: Page): Promise<void> {
 }
 
 async function makeCode(url: string): Promise<string> {
-  const { path: made } = (
+  const { path: linkPath } = (
     await send(url, "/console/links", { method: "POST", headers: { "x-key": SECRET } })
   ).json() as { path: string };
-  return made.split("=")[1] ?? "";
+  return linkPath.split("=")[1] ?? "";
 }
 
-describe("a page of somebody else, in a real browser", { skip: noBrowser }, () => {
+describe("a page of another site in a browser", { skip: noBrowser }, () => {
   const browser = sharedBrowser({ after }, [
     "--host-resolver-rules=MAP evil.example 127.0.0.1",
     // Chromium's own protection of local addresses is not under test, and other browsers have none.
@@ -74,15 +74,15 @@ describe("a page of somebody else, in a real browser", { skip: noBrowser }, () =
   };
 
   for (const [name, options] of [
-    ["where headers are required", LOCKED],
-    ["where none are", {}],
+    ["with required headers", LOCKED],
+    ["without required headers", {}],
   ] as const) {
-    it(`cannot frame the console, ${name}`, async (t) => {
+    it(`cannot frame the console ${name}`, async (t) => {
       const { url } = await served(t, options);
-      const port = await strangersPage(t);
+      const port = await otherSite(t);
       const direct = await open(t, `${url}/console`);
       await hasRun(direct.page);
-      assert.equal(direct.ran.length, 1, "it is seen that it runs");
+      assert.equal(direct.ran.length, 1, "the console ran");
       for (const place of ["http://evil.example", "http://127.0.0.1", "http://localhost"]) {
         const { page, ran } = await open(t, `${place}:${port}/`);
         for (const tag of ["iframe", "object", "embed"])
@@ -101,9 +101,9 @@ describe("a page of somebody else, in a real browser", { skip: noBrowser }, () =
       }
     });
 
-    it(`cannot come by a name of its own that leads here, ${name}`, async (t) => {
+    it(`is rejected if its own host name resolves to the server, ${name}`, async (t) => {
       const { url, port } = await served(t, options);
-      const code = name === "where none are" ? "x" : await makeCode(url);
+      const code = name === "without required headers" ? "x" : await makeCode(url);
       const { page, ran } = await open(t, `http://evil.example:${port}/console#code=${code}`);
       const statuses = await page.evaluate<number[]>(`(async () => {
         const headers = { "content-type": "application/json" };
@@ -117,18 +117,18 @@ describe("a page of somebody else, in a real browser", { skip: noBrowser }, () =
           await ask("/api/models"),
         ];
       })()`);
-      const closed = name === "where none are" ? 403 : 401;
-      assert.deepEqual(statuses, [403, 403, 403, closed, closed]);
+      const rejected = name === "without required headers" ? 403 : 401;
+      assert.deepEqual(statuses, [403, 403, 403, rejected, rejected]);
       assert.deepEqual(ran, []);
     });
   }
 
-  it("cannot use a link or make one, whatever it sends, and learns nothing", async (t) => {
+  it("cannot use or create a login link, and reads no response", async (t) => {
     const { url } = await served(t, LOCKED);
     const code = await makeCode(url);
-    const port = await strangersPage(t);
+    const port = await otherSite(t);
     const { page } = await open(t, `http://evil.example:${port}/`);
-    const read = await page.evaluate<unknown[]>(`(async () => {
+    const results = await page.evaluate<unknown[]>(`(async () => {
       const body = JSON.stringify({ code: ${JSON.stringify(code)} });
       const seen = [];
       for (const place of ["login", "links"])
@@ -143,8 +143,8 @@ describe("a page of somebody else, in a real browser", { skip: noBrowser }, () =
       return seen;
     })()`);
     assert.ok(
-      read.every((result) => result === "nothing" || result === "opaque"),
-      JSON.stringify(read),
+      results.every((result) => result === "nothing" || result === "opaque"),
+      JSON.stringify(results),
     );
     for (const place of ["login", "links"]) {
       const form = await open(t, `http://evil.example:${port}/`);
@@ -160,12 +160,12 @@ describe("a page of somebody else, in a real browser", { skip: noBrowser }, () =
       assert.ok([401, 403, 415].includes(response.status()), String(response.status()));
     }
     const loginResponse = await send(url, "/console/login", { body: JSON.stringify({ code }) });
-    assert.equal(loginResponse.status, 200, "nothing of that has used the link");
+    assert.equal(loginResponse.status, 200, "no request of the page used the link");
   });
 
-  it("may lead there by a link, and has no hold of the window that it opens", async (t) => {
+  it("can open the console in a window, but cannot access that window", async (t) => {
     const { url } = await served(t, LOCKED);
-    const { context, page, ran } = await open(t, `http://evil.example:${await strangersPage(t)}/`);
+    const { context, page, ran } = await open(t, `http://evil.example:${await otherSite(t)}/`);
     const [opened] = await Promise.all([
       context.waitForEvent("page"),
       page.evaluate(`(() => { window.held = window.open("${url}/console"); })()`),

@@ -11,7 +11,7 @@ const browser = sharedBrowser({ after });
 /** Number of messages in the long session; MESSAGES=10000 is the long form. */
 const MESSAGES = Number(process.env["MESSAGES"] ?? 2_000);
 /** Maximum number of rendered rows: the visible ones and about a page around them. */
-const DRAWN = 60;
+const MAX_RENDERED_ROWS = 60;
 
 /** Top of the row with a text, in pixels; undefined if it is not rendered. */
 const placeOf = (page: Page, text: string) =>
@@ -21,10 +21,10 @@ const placeOf = (page: Page, text: string) =>
   })()`);
 const scrollTo = (page: Page, place: string) =>
   page.evaluate(`(() => { const box = document.getElementById("timeline"); box.scrollTop = ${place}; })()`);
-const drawn = (page: Page) => page.locator(".scroller-row").count();
+const countRows = (page: Page) => page.locator(".scroller-row").count();
 
 test(
-  `${MESSAGES} messages are loaded backwards, drawn where one looks, and stay where they are`,
+  `the timeline of ${MESSAGES} messages loads each page once, backwards, and renders at most ${MAX_RENDERED_ROWS} rows`,
   { skip: noBrowser },
   async (t) => {
     const home = await makeTempDir();
@@ -37,22 +37,22 @@ test(
     const pages = () => requests.filter((request) => request.includes("/messages?"));
     assert.match(pages()[0] ?? "", /limit=50$/);
     assert.ok(pages().length <= 3, pages().join("\n"));
-    assert.ok((await drawn(page)) <= DRAWN);
+    assert.ok((await countRows(page)) <= MAX_RENDERED_ROWS);
 
     // Scroll up to the first message.
     await pageUntil(page, async () => {
       await scrollTo(page, "0");
-      assert.ok((await drawn(page)) <= DRAWN, "rows out of sight are drawn");
+      assert.ok((await countRows(page)) <= MAX_RENDERED_ROWS, "rows outside the view are rendered");
       return (await placeOf(page, "Question 0.")) !== undefined;
     });
     const requestedPages = pages();
-    assert.equal(new Set(requestedPages).size, requestedPages.length, "a page was asked for twice");
+    assert.equal(new Set(requestedPages).size, requestedPages.length, "a page was requested twice");
     await pageUntil(page, async () => (await page.locator(".timeline-before").textContent()) === "");
 
     // Jump to the middle, and back to the end.
     await scrollTo(page, "box.scrollHeight / 2");
     await pageUntil(page, async () => (await page.locator(".scroller-row").count()) > 3);
-    assert.ok((await drawn(page)) <= DRAWN);
+    assert.ok((await countRows(page)) <= MAX_RENDERED_ROWS);
     await page.getByRole("button", { name: "To the end" }).click();
     await page.locator(".answer", { hasText: `Answer ${MESSAGES - 1}.` }).waitFor();
     assert.equal(await page.getByRole("button", { name: "To the end" }).count(), 0);
@@ -60,7 +60,7 @@ test(
 );
 
 test(
-  "what is read stays in its place when older messages come, and when an answer grows below",
+  "a visible row keeps its position when older messages load or an answer grows; the end follows an answer",
   { skip: noBrowser },
   async (t) => {
     const home = await makeTempDir();
@@ -95,16 +95,16 @@ test(
     assert.ok(Math.abs(((await placeOf(page, name)) ?? -1000) - (place ?? 0)) <= 2, `${name} moved`);
 
     console.models.enqueue({ say: [{ text: ["It grows"] }, { gate: "more" }, { text: "\n\nand grows".repeat(60) }] });
-    const begun = await console.server.fetch("/api/run", {
+    const response = await console.server.fetch("/api/run", {
       method: "POST",
       body: JSON.stringify({ session_id: id, message: "Grow", background: true }),
     });
-    assert.equal(begun.status, 202);
-    const there = await placeOf(page, name);
+    assert.equal(response.status, 202);
+    const placeBefore = await placeOf(page, name);
     console.models.open("more");
     await page.locator(".run-end", { hasText: "tokens" }).waitFor({ state: "attached" });
     await page.evaluate(FRAMES);
-    assert.ok(Math.abs(((await placeOf(page, name)) ?? -1000) - (there ?? 0)) <= 2, `${name} moved`);
+    assert.ok(Math.abs(((await placeOf(page, name)) ?? -1000) - (placeBefore ?? 0)) <= 2, `${name} moved`);
 
     // At the end, the timeline follows a growing answer.
     await page.getByRole("button", { name: "To the end" }).click();
@@ -125,7 +125,7 @@ test(
 );
 
 test(
-  "whoever is at the end stays there, and what is read stays in its place, also where the page changes before it has told that it scrolled",
+  "the timeline keeps its end or its visible row in place when content grows in the frame of a scroll",
   { skip: noBrowser },
   async (t) => {
     const home = await makeTempDir();
@@ -145,7 +145,7 @@ test(
         ${change}
         await ${FRAMES};
       })()`);
-      assert.deepEqual(await page.evaluate(STANDS), { left: 0, button: false });
+      assert.deepEqual(await page.evaluate(END_STATE), { left: 0, button: false });
     }
     // A position slightly above the end does not count as the end.
     await page.evaluate(`(async () => {
@@ -155,7 +155,7 @@ test(
       ${GROW_FOOT}
       await ${FRAMES};
     })()`);
-    const { left, button } = await page.evaluate<{ left: number; button: boolean }>(STANDS);
+    const { left, button } = await page.evaluate<{ left: number; button: boolean }>(END_STATE);
     assert.ok(button && left > 100, String(left));
     // A row in the middle stays in place when content above and below it grows in the same frame.
     const moved = await page.evaluate<number>(`(async () => {
@@ -210,7 +210,7 @@ const GROW_LAST = `{
   last.style.paddingTop = (parseFloat(getComputedStyle(last).paddingTop) + 170) + "px";
 }`;
 /** Distance to the end in pixels, and whether the button to the end is shown. */
-const STANDS = `(() => {
+const END_STATE = `(() => {
   const box = document.getElementById("timeline");
   const left = box.scrollHeight - box.clientHeight - box.scrollTop;
   return { left: Math.abs(left) < 2 ? 0 : left, button: document.querySelector(".timeline-end") !== null };

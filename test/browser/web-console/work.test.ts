@@ -33,7 +33,7 @@ const WINDOWS = [
 
 const prompt = (page: Page) => page.getByRole("textbox", { name: "Message" });
 
-describe("beside the prompt", { skip: noBrowser }, () => {
+describe("the web console", { skip: noBrowser }, () => {
   let server: ConsoleServer;
   before(async () => {
     const described = [
@@ -51,7 +51,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     });
   const sessionOf = (id: string) => fetchJson<Record<string, unknown>>(server.server, `/api/sessions/${id}`);
   /** Creates a session whose run has a plan and requests permission to change a file. */
-  const asking = async () => {
+  const beginAsking = async () => {
     server.models.enqueue(
       call("todowrite", { todos: TODOS }),
       call("read", { filePath: "a.txt" }),
@@ -68,7 +68,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     }),
   );
 
-  it("chooses a model by its name, an effort and a mode: of a new session, and of one that goes on", async (t) => {
+  it("sets the model, effort and mode of a new session, and changes them in an existing one", async (t) => {
     const page = await open(t);
     await page.getByRole("button", { name: /^Model:/ }).click();
     const search = page.getByRole("combobox", { name: "Search models" });
@@ -82,13 +82,13 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     await page.keyboard.press("Enter");
     await page.getByText("OK.", { exact: true }).waitFor();
     const id = /#\/s\/(.+)$/.exec(page.url())?.[1] ?? "";
-    const chosen = ({ provider, model, reasoning_effort, mode }: Record<string, unknown>) => [
+    const settingsOf = ({ provider, model, reasoning_effort, mode }: Record<string, unknown>) => [
       provider,
       model,
       reasoning_effort,
       mode,
     ];
-    assert.deepEqual(chosen(await sessionOf(id)), ["lab", "m2", "high", "plan"]);
+    assert.deepEqual(settingsOf(await sessionOf(id)), ["lab", "m2", "high", "plan"]);
     await page.getByRole("button", { name: "Model: Second of all" }).click();
     await page.getByRole("option", { name: /^m1/ }).click();
     await page.getByRole("button", { name: "Model: m1" }).waitFor();
@@ -97,7 +97,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     const secondPage = await open(t, sessionUrl(server, id));
     await until(secondPage, `document.querySelector('[aria-label="Mode"]')?.value === "ask"`);
     // Two concurrent changes arrive in any order.
-    await settled(async () => chosen(await sessionOf(id)).join() === "lab,m1,low,ask");
+    await settled(async () => settingsOf(await sessionOf(id)).join() === "lab,m1,low,ask");
     await page.getByRole("button", { name: "Model: m1" }).click();
     await until(page, `document.activeElement.getAttribute("aria-label") === "Search models"`);
     await page.keyboard.press("Escape");
@@ -105,7 +105,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     await page.getByRole("listbox").waitFor({ state: "detached" });
   });
 
-  it("shows the plan, and out of the way of a question how far it is", async (t) => {
+  it("shows the plan, and only its progress while a permission request is open", async (t) => {
     server.models.enqueue(call("todowrite", { todos: TODOS }), say("Planned."));
     const { session_id: id } = await begin({ message: "Plan" });
     const page = await open(t, sessionUrl(server, id));
@@ -117,14 +117,14 @@ describe("beside the prompt", { skip: noBrowser }, () => {
       "Test it (to do)",
     ]);
     assert.equal(await plan.locator('[aria-current="step"]').textContent(), "Change it (in progress)");
-    const askingPage = await open(t, sessionUrl(server, await asking()));
+    const askingPage = await open(t, sessionUrl(server, await beginAsking()));
     await askingPage.locator(".ask").waitFor();
     assert.equal(await askingPage.getByRole("region", { name: "Plan" }).getByRole("listitem").count(), 0);
     await askingPage.locator(".ask").getByRole("button", { name: "Reject" }).click();
     await askingPage.getByRole("region", { name: "Plan" }).getByRole("listitem").first().waitFor();
   });
 
-  it("shows the commands that run in the background, until they end, and no sideways scroll on a phone", async (t) => {
+  it("lists background commands until they end, without sideways scroll on a phone", async (t) => {
     const command = "read -r line # a command that is longer than what a phone has room for in a line";
     server.models.enqueue(call("bash", { command, background: true }), call("bash", { command: "true" }), say("On."));
     const { session_id: id } = await begin({ message: "Start" });
@@ -142,7 +142,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     await list.waitFor({ state: "detached" });
   });
 
-  it("plots tokens and cost over time, and says the same in words", async (t) => {
+  it("plots tokens and cost over time with a text alternative, and compacts the conversation", async (t) => {
     let id: string | undefined;
     for (const tokens of [1000, 3000]) {
       server.models.enqueue(say("Said. ".repeat(500), { usage: { input: tokens, output: 0 } }));
@@ -164,48 +164,48 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     assert.deepEqual(await spending.getByRole("row").locator("td:nth-child(3)").allTextContents(), ["3,000", "1,000"]);
 
     await spending.getByRole("button", { name: "Compact the conversation" }).click();
-    const seen = async () => (await server.server.fetch(`/api/sessions/${id}/messages?view=model`)).text();
-    await settled(async () => (await seen()).includes("Summary of the earlier conversation"));
+    const modelView = async () => (await server.server.fetch(`/api/sessions/${id}/messages?view=model`)).text();
+    await settled(async () => (await modelView()).includes("Summary of the earlier conversation"));
     await spending.getByText("3,000").waitFor();
     assert.equal(await page.getByText("Said. Said.").count(), 2);
   });
 
-  it("shows runs of all sessions as they go, ends one, and leads to its session", async (t) => {
+  it("shows new runs of all sessions, stops a run, and links to its session", async (t) => {
     server.models.enqueue({ say: [{ text: "Long work." }, { gate: "never" }] });
     const { session_id: id } = await begin({ message: "Work long" });
     const page = await open(t, `${server.url}#/runs`);
-    const under = page.getByRole("region", { name: "Active" });
-    await under.getByRole("listitem").waitFor();
+    const active = page.getByRole("region", { name: "Active" });
+    await active.getByRole("listitem").waitFor();
     await page.getByText("1 active").waitFor();
-    await under.getByRole("button", { name: /^Stop the run of/ }).click();
-    await under.waitFor({ state: "detached" });
+    await active.getByRole("button", { name: /^Stop the run of/ }).click();
+    await active.waitFor({ state: "detached" });
     const [first] = await page.getByRole("region", { name: "Ended" }).getByRole("listitem").all();
     assert.match((await first?.textContent()) ?? "", /cancelled/);
     // A new run appears without user action.
-    const waiting = await asking();
-    await under.getByText("waiting for an answer").waitFor();
-    await under.getByRole("link").click();
+    const waiting = await beginAsking();
+    await active.getByText("waiting for an answer").waitFor();
+    await active.getByRole("link").click();
     await page.locator(".ask").waitFor();
     assert.ok(page.url().endsWith(waiting));
     await page.locator(".ask").getByRole("button", { name: "Reject" }).click();
     assert.notEqual(waiting, id);
   });
 
-  it("asks for runs only while it is seen", async (t) => {
+  it("requests the runs again when its page becomes visible", async (t) => {
     await begin({ message: "Hello" });
     const { page, requests } = await openWindow(t, await browser(), `${server.url}#/runs`, { expected: SERVER_GONE });
     await page.getByRole("region", { name: "Ended" }).waitFor();
-    const seen = (state: string) =>
+    const setVisibility = (state: string) =>
       page.evaluate(`Object.defineProperty(document, "visibilityState", { configurable: true, get: () => "${state}" });
         document.dispatchEvent(new Event("visibilitychange"))`);
     const requestCount = () => requests.filter((request) => request.includes("/api/runs?")).length;
-    await seen("hidden");
+    await setVisibility("hidden");
     const before = requestCount();
-    await seen("visible");
+    await setVisibility("visible");
     await settled(async () => requestCount() > before);
   });
 
-  it("does a whole task by the keyboard alone, from a new session to the end of a run", async (t) => {
+  it("is usable by keyboard alone, from a new session to a stopped run", async (t) => {
     const page = await open(t, `${server.url}#/runs`);
     await page.getByRole("status").first().waitFor();
     await page.keyboard.press("?");
@@ -251,7 +251,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     await page.getByRole("region", { name: "Ended" }).getByText("cancelled").first().waitFor();
   });
 
-  it("compares 10,000 lines without holding the page up, shows a part, and more of it when asked", async (t) => {
+  it("shows 400 of 10,000 changed lines, and 2,000 more on request", async (t) => {
     const lines = Array.from({ length: 10_000 }, (_, at) => `line ${at}\n`).join("");
     server.models.enqueue(call("write", { filePath: "long.txt", content: lines }));
     const { session_id: id } = await begin({ message: "Write much", mode: "ask", can_answer: true });
@@ -266,7 +266,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
 
   for (const dark of [false, true])
     for (const [name, width] of WINDOWS.filter((_, n) => process.env["WINDOWS"] === "all" || dark === (n === 1)))
-      it(`has no serious findings and no sideways scroll in any view, ${dark ? "dark" : "light"}, ${name}`, async (t) => {
+      it(`has no accessibility findings and no sideways scroll in any view, ${dark ? "dark" : "light"}, ${name}`, async (t) => {
         const page = await open(t, server.url, { width, height: 720, dark });
         const check = async (view: string) => {
           assert.deepEqual(await accessFindings(page), [], view);
@@ -278,7 +278,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
         await page.getByRole("option").first().waitFor();
         await check("model picker");
         await page.keyboard.press("Escape");
-        const id = await asking();
+        const id = await beginAsking();
         await page.evaluate(`location.hash = "#/s/${id}"`);
         await page.locator(".ask .diff-row.added").waitFor();
         await check("permission");

@@ -4,7 +4,7 @@ import { HttpPeer, SocketPeer } from "../../helpers/acp-http.js";
 import { say, startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { startServer } from "../../helpers/server.js";
 
-it("SIGTERM with streams, sockets and prompts open: cancelled, 1001, exit 0", async (t) => {
+it("SIGTERM with open streams, sockets and prompts cancels the prompts, closes sockets with 1001 and exits with 0", async (t) => {
   const model = await startFakeModelServer({
     aside: say("A title"),
     fallback: { say: [{ text: "half" }, { stall: true }] },

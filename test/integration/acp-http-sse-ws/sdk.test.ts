@@ -38,26 +38,26 @@ function checked(stream: Stream, profile: Profile, faults: unknown[]): Stream {
       },
     }),
   );
-  const passing = new TransformStream({
+  const recorder = new TransformStream({
     transform(message: Json, controller) {
       if (message.method !== undefined && message.id !== undefined)
         methodsById.set(JSON.stringify(message.id), message.method);
       controller.enqueue(message);
     },
   });
-  const { readable: outgoing, writable } = passing;
+  const { readable: outgoing, writable } = recorder;
   outgoing.pipeTo(stream.writable).catch(() => undefined);
   return { readable, writable };
 }
 
-interface Seen {
+interface ConnectedClient {
   context: ClientContext;
   updates: SessionNotification[];
   text(sessionId: string, kind?: string): string;
 }
 
 /** Runs `work` with the official client on a stream. */
-async function use(stream: Stream, profile: Profile, work: (seen: Seen) => Promise<void>): Promise<void> {
+async function use(stream: Stream, profile: Profile, work: (client: ConnectedClient) => Promise<void>): Promise<void> {
   const faults: unknown[] = [];
   const updates: SessionNotification[] = [];
   const app = client({ name: "test" }).onNotification(
@@ -93,7 +93,7 @@ function ask(context: ClientContext, sessionId: string, text: string, signal?: A
  * Runs a new session, a prompt with a tool, a cancel, a list and a close. Returns the session id that the client
  * received.
  */
-async function converse({ context, updates, text }: Seen, cwd: string, profile: Profile): Promise<string> {
+async function converse({ context, updates, text }: ConnectedClient, cwd: string, profile: Profile): Promise<string> {
   const { sessionId, configOptions } = await context.request(agent.session.new, { cwd, mcpServers: [] });
   assert.equal(configOptions?.[0]?.id, "model");
   const first = await ask(context, sessionId, "read it");
@@ -154,41 +154,45 @@ async function runConversation(t: TestContext, profile: Profile): Promise<void> 
   };
   const server = await startServer(t, { ...options, args: ["serve", "--acp"] });
   const url = `${server.url}/acp`;
-  const made: string[] = [];
+  const sessionIds: string[] = [];
   const socket = () =>
     createWebSocketStream(url.replace("http", "ws"), { WebSocket: WebSocket as unknown as WebSocketConstructor });
   for (const stream of [createHttpStream(url), socket()]) {
-    await use(stream, profile, async (seen) => void made.push(await converse(seen, cwd, profile)));
+    await use(
+      stream,
+      profile,
+      async (connectedClient) => void sessionIds.push(await converse(connectedClient, cwd, profile)),
+    );
   }
   const gantry = await spawnGantry(t, { ...options, args: ["serve", "--acp", "--stdio"] });
   // The stdout helper decodes text, which is converted back to bytes for the client.
   const bytes = Readable.toWeb(Readable.from(texts(gantry.child.stdout))) as ReadableStream<Uint8Array>;
   const stdio = ndJsonStream(Writable.toWeb(gantry.child.stdin) as WritableStream<Uint8Array>, bytes);
-  await use(stdio, profile, async (seen) => {
-    const { context, text } = seen;
-    for (const sessionId of made) {
+  await use(stdio, profile, async (connectedClient) => {
+    const { context, text } = connectedClient;
+    for (const sessionId of sessionIds) {
       await context.request(agent.session.load, { sessionId, cwd, mcpServers: [] });
       assert.match(text(sessionId, "user_message_chunk"), /^read it/);
       const { stopReason } = await ask(context, sessionId, "remember?");
       assert.equal(stopReason, "end_turn");
       assert.match(text(sessionId), /I know\.$/);
     }
-    made.push(await converse(seen, cwd, profile));
+    sessionIds.push(await converse(connectedClient, cwd, profile));
     await assert.rejects(
       context.request(agent.session.load, { sessionId: "missing", cwd, mcpServers: [] }),
       /session not found/,
     );
-    await context.request(agent.session.delete, { sessionId: made[0]! });
+    await context.request(agent.session.delete, { sessionId: sessionIds[0]! });
   });
   gantry.child.stdin.end();
   assert.equal((await gantry.exited).code, 0);
   for (const stream of [createHttpStream(url), socket()]) {
     await use(stream, profile, async ({ context, text }) => {
-      const sessionId = made[2]!;
+      const sessionId = sessionIds[2]!;
       await context.request(agent.session.resume, { sessionId, cwd, mcpServers: [] });
       await ask(context, sessionId, "remember?");
       assert.equal(text(sessionId), "I know.");
-      await assert.rejects(context.request(agent.session.load, { sessionId: made[0]!, cwd, mcpServers: [] }));
+      await assert.rejects(context.request(agent.session.load, { sessionId: sessionIds[0]!, cwd, mcpServers: [] }));
     });
   }
   assert.deepEqual(model.violations, []);
@@ -198,7 +202,8 @@ async function* texts(stream: AsyncIterable<string>): AsyncGenerator<Buffer> {
   for await (const text of stream) yield Buffer.from(text);
 }
 
-describe("the official client, unmodified, over HTTP, WebSocket and stdio", () => {
+describe("the official ACP client, unmodified", () => {
   for (const profile of ["spec", "official"] satisfies Profile[])
-    it(`in the ${profile} profile`, (t) => runConversation(t, profile));
+    it(`creates, loads and resumes sessions across HTTP, WebSocket and stdio in the ${profile} profile`, (t) =>
+      runConversation(t, profile));
 });

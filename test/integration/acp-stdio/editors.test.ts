@@ -16,12 +16,12 @@ interface Editor {
   /** `file` is the absolute path of a project file. */
   prompt(file: string): Json[];
   /** Texts that must reach the model, in this order. */
-  reaches(file: string): string[];
+  expectedTexts(file: string): string[];
   /** The profile of the rest of the conversation. */
   profile: Profile;
   args?: string[];
-  /** Types of blocks that are omitted, as named in the log. */
-  dropped?: string[];
+  /** Types of ignored content blocks, as the log names them. */
+  ignoredTypes?: string[];
 }
 
 const BOTH = { fs: { readTextFile: true, writeTextFile: true } };
@@ -39,40 +39,40 @@ const text = (content: string): Json => ({ type: "text", text: content });
 // Taken from the source of each editor, with its own names and capabilities.
 const EDITORS: readonly Editor[] = [
   {
-    name: "agent-shell before it named itself: text, an embedded file, the question",
+    name: "forwards text, an embedded file and a question (agent-shell without clientInfo)",
     initialize: { clientCapabilities: BOTH },
     prompt: (file) => [text("look at "), embedded(file), text(QUESTION)],
-    reaches: (file) => ["look at ", `file://${file}`, CONTENT.trim(), QUESTION],
+    expectedTexts: (file) => ["look at ", `file://${file}`, CONTENT.trim(), QUESTION],
     profile: "spec",
   },
   {
-    name: "agent-shell: a file that is too large is a link",
+    name: "forwards a file as a link between two texts (agent-shell, large file)",
     inProcess: true,
     initialize: {
       clientInfo: { name: "agent-shell", title: "Emacs Agent Shell", version: "0.56.1" },
       clientCapabilities: { ...BOTH, terminal: true },
     },
     prompt: (file) => [text("look at "), { ...linked(file), mimeType: "text/plain", size: 26 }, text(QUESTION)],
-    reaches: (file) => ["look at ", `[@answer.ts](file://${file})`, QUESTION],
+    expectedTexts: (file) => ["look at ", `[@answer.ts](file://${file})`, QUESTION],
     profile: "official",
   },
   {
-    name: "CodeCompanion.nvim: #{buffer} comes first, as a text of its own",
+    name: "forwards two separate texts (CodeCompanion.nvim with #{buffer})",
     initialize: { clientInfo: { name: "CodeCompanion.nvim", version: "1.0.0" }, clientCapabilities: BOTH },
     prompt: (file) => [text(`Sharing the following file as context: ${file}`), text("What is wrong here?")],
-    reaches: (file) => [`Sharing the following file as context: ${file}`, "What is wrong here?"],
+    expectedTexts: (file) => [`Sharing the following file as context: ${file}`, "What is wrong here?"],
     profile: "official",
   },
   {
-    name: "CodeCompanion.nvim with an embedded buffer before the question",
+    name: "forwards an embedded file before the question (CodeCompanion.nvim)",
     inProcess: true,
     initialize: { clientInfo: { name: "CodeCompanion.nvim", version: "1.0.0" }, clientCapabilities: BOTH },
     prompt: (file) => [embedded(file), text("What is wrong here?")],
-    reaches: (file) => [`file://${file}`, CONTENT.trim(), "What is wrong here?"],
+    expectedTexts: (file) => [`file://${file}`, CONTENT.trim(), "What is wrong here?"],
     profile: "official",
   },
   {
-    name: "Zed: mentions in the middle of a sentence",
+    name: "forwards an embedded file and a link inside a sentence (Zed)",
     initialize: {
       clientInfo: { name: "zed", title: "stable", version: "1.4.2" },
       clientCapabilities: { ...BOTH, terminal: true, _meta: { terminal_output: true, "terminal-auth": true } },
@@ -84,76 +84,82 @@ const EDITORS: readonly Editor[] = [
       { type: "resource_link", uri: `file://${file}#L1:1`, name: "answer.ts (1:1)" },
       text(", please"),
     ],
-    reaches: (file) => ["Compare ", CONTENT.trim(), " with ", `[@answer.ts (1:1)](file://${file}#L1:1)`, ", please"],
+    expectedTexts: (file) => [
+      "Compare ",
+      CONTENT.trim(),
+      " with ",
+      `[@answer.ts (1:1)](file://${file}#L1:1)`,
+      ", please",
+    ],
     profile: "official",
   },
   {
-    name: "avante.nvim: nameless, links of the selected files first",
+    name: "forwards a link before the question (avante.nvim without clientInfo)",
     inProcess: true,
     initialize: { clientCapabilities: BOTH },
     prompt: (file) => [linked(file), text("What is wrong here?")],
-    reaches: (file) => [`[@answer.ts](file://${file})`, "What is wrong here?"],
+    expectedTexts: (file) => [`[@answer.ts](file://${file})`, "What is wrong here?"],
     profile: "spec",
   },
   {
-    name: "Obsidian's Agent Client: a terminal alone is declared",
+    name: "forwards an embedded file in profile spec (Obsidian Agent Client, which declares only a terminal)",
     inProcess: true,
     initialize: {
       clientInfo: { name: "some-notes", version: "1" },
       clientCapabilities: { ...NEITHER, terminal: true },
     },
     prompt: (file) => [embedded(file), text("What is wrong here?")],
-    reaches: () => [CONTENT.trim(), "What is wrong here?"],
+    expectedTexts: () => [CONTENT.trim(), "What is wrong here?"],
     profile: "spec",
   },
   {
-    name: "a JetBrains IDE",
+    name: "forwards a link between two texts (JetBrains IDE)",
     inProcess: true,
     initialize: { clientInfo: { name: "JetBrains.IntelliJ IDEA", version: "2026.2" }, clientCapabilities: NEITHER },
     prompt: (file) => [text("look at"), linked(file), text(QUESTION)],
-    reaches: (file) => ["look at", `file://${file}`, QUESTION],
+    expectedTexts: (file) => ["look at", `file://${file}`, QUESTION],
     profile: "official",
   },
   {
-    name: "an AI SDK bridge that declares files: system prompt, then question",
+    name: "forwards a system prompt and a question (AI SDK bridge with file capabilities)",
     initialize: { clientCapabilities: BOTH },
     prompt: () => [text("System: You are terse."), text("What is 6 x 7?")],
-    reaches: () => ["System: You are terse.", "What is 6 x 7?"],
+    expectedTexts: () => ["System: You are terse.", "What is 6 x 7?"],
     profile: "spec",
   },
   {
-    name: "an AI SDK bridge that declares nothing is to the letter, and the log says so once",
+    name: "forwards only the first text and logs one warning (AI SDK bridge without capabilities)",
     initialize: { clientCapabilities: NEITHER },
     prompt: () => [text("System: You are terse."), text("What is 6 x 7?")],
-    reaches: () => ["System: You are terse."],
+    expectedTexts: () => ["System: You are terse."],
     profile: "spec",
-    dropped: ["text"],
+    ignoredTypes: ["text"],
   },
   {
-    name: "the same with --acp-profile official",
+    name: "forwards all texts with --acp-profile official (AI SDK bridge without capabilities)",
     initialize: { clientCapabilities: NEITHER },
     args: ["--acp-profile", "official"],
     prompt: () => [text("System: You are terse."), text("What is 6 x 7?")],
-    reaches: () => ["System: You are terse.", "What is 6 x 7?"],
+    expectedTexts: () => ["System: You are terse.", "What is 6 x 7?"],
     profile: "official",
   },
   {
-    name: "a client of the interface document, which names itself and declares nothing",
+    name: "forwards only the first text, not links or further texts (named client without capabilities)",
     inProcess: true,
     initialize: { clientInfo: { name: "my-client", version: "1" } },
     prompt: (file) => [text("first"), linked(file), text("second")],
-    reaches: () => ["first"],
+    expectedTexts: () => ["first"],
     profile: "spec",
-    dropped: ["resource_link", "text"],
+    ignoredTypes: ["resource_link", "text"],
   },
   {
-    name: "an editor under --acp-profile spec gets the letter",
+    name: "forwards only the first text with --acp-profile spec and logs one warning (Zed)",
     initialize: { clientInfo: { name: "zed", version: "1" }, clientCapabilities: BOTH },
     args: ["--acp-profile", "spec"],
     prompt: (file) => [text("first"), embedded(file), text("second")],
-    reaches: () => ["first"],
+    expectedTexts: () => ["first"],
     profile: "spec",
-    dropped: ["resource", "text"],
+    ignoredTypes: ["resource", "text"],
   },
 ];
 
@@ -171,19 +177,19 @@ function lastUserText(body: Json): string {
   return typeof content === "string" ? content : content.map((part: Json) => part.text ?? "").join("\n");
 }
 
-function assertReaches(got: string, editor: Editor, file: string): void {
+function assertReaches(receivedText: string, editor: Editor, file: string): void {
   let from = 0;
-  for (const piece of editor.reaches(file)) {
-    const at = got.indexOf(piece, from);
-    assert.ok(at >= 0, `${JSON.stringify(piece)} is missing or out of place in ${JSON.stringify(got)}`);
+  for (const piece of editor.expectedTexts(file)) {
+    const at = receivedText.indexOf(piece, from);
+    assert.ok(at >= 0, `${JSON.stringify(piece)} is missing or out of place in ${JSON.stringify(receivedText)}`);
     from = at + piece.length;
   }
-  if (editor.dropped) assert.equal(got, editor.reaches(file).join(""), "nothing else");
+  if (editor.ignoredTypes) assert.equal(receivedText, editor.expectedTexts(file).join(""), "nothing else");
 }
 
 const overStdio = EDITORS.filter(({ inProcess }) => !inProcess);
 
-describe("what editors send over stdio reaches the model", { concurrency: 4 }, () => {
+describe("session/prompt over stdio", { concurrency: 4 }, () => {
   for (const editor of overStdio) {
     it(editor.name, async (t) => {
       const { model, config } = await lab(t);
@@ -199,22 +205,22 @@ describe("what editors send over stdio reaches the model", { concurrency: 4 }, (
       }
       const runs = model.requests.filter(({ tools }) => tools.length > 0);
       assert.equal(runs.length, 2);
-      const got = lastUserText(runs[0]?.body);
-      t.diagnostic(`${JSON.stringify(prompt)} -> ${JSON.stringify(got)}`);
-      assertReaches(got, editor, file);
+      const receivedText = lastUserText(runs[0]?.body);
+      t.diagnostic(`${JSON.stringify(prompt)} -> ${JSON.stringify(receivedText)}`);
+      assertReaches(receivedText, editor, file);
       const loaded = await peer.request("session/load", { sessionId: session, cwd: gantry.projectDir, mcpServers: [] });
       assert.equal(loaded?.modes?.currentModeId ?? null, editor.profile === "spec" ? null : "auto");
       gantry.child.stdin.end();
       assert.equal((await gantry.exited).code, 0);
       const warnings = gantry.stderr.split("\n").filter((line) => line.includes("prompt parts ignored"));
-      assert.equal(warnings.length, editor.dropped ? 1 : 0, `one warning a session: ${gantry.stderr}`);
-      for (const type of editor.dropped ?? []) assert.ok(warnings[0]?.includes(type));
+      assert.equal(warnings.length, editor.ignoredTypes ? 1 : 0, `one warning a session: ${gantry.stderr}`);
+      for (const type of editor.ignoredTypes ?? []) assert.ok(warnings[0]?.includes(type));
       peer.assertClean();
     });
   }
 });
 
-describe("what other clients send reaches the model", () => {
+describe("session/prompt in process", () => {
   for (const editor of EDITORS.filter(({ inProcess }) => inProcess)) {
     it(editor.name, async (t) => {
       const { path: cwd } = await tempDir(t);
@@ -226,9 +232,9 @@ describe("what other clients send reaches the model", () => {
       const prompt = editor.prompt(`${cwd}/answer.ts`);
       await peer.request("session/prompt", { sessionId: session, prompt });
       const parts = provider.requests[0]?.messages.at(-1)?.parts ?? [];
-      const got = parts.map((part) => ("text" in part ? part.text : "")).join("");
-      t.diagnostic(`${JSON.stringify(prompt)} -> ${JSON.stringify(got)}`);
-      assertReaches(got, editor, `${cwd}/answer.ts`);
+      const receivedText = parts.map((part) => ("text" in part ? part.text : "")).join("");
+      t.diagnostic(`${JSON.stringify(prompt)} -> ${JSON.stringify(receivedText)}`);
+      assertReaches(receivedText, editor, `${cwd}/answer.ts`);
       const loaded = await peer.request("session/load", { sessionId: session, cwd, mcpServers: [] });
       assert.equal(loaded?.modes?.currentModeId ?? null, editor.profile === "spec" ? null : "auto");
       peer.assertClean();

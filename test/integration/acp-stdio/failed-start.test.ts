@@ -9,15 +9,19 @@ import { tempDir } from "../../helpers/temp.js";
 const ACP = ["serve", "--acp", "--stdio"];
 const INITIALIZE = { jsonrpc: "2.0", id: "first", method: "initialize", params: { protocolVersion: 1 } };
 
-describe("a start that fails under an editor", () => {
+describe("gantry serve --acp --stdio that fails to start", () => {
   const cases: [string, (folder: string) => Json, RegExp][] = [
     ["a config typo", () => ({ acp: { profil: "auto" } }), /config\.json: acp\.profil: /],
-    ["a wrong value", () => ({ acp: { profile: "offical" } }), /config\.json: acp\.profile: expected one of /],
-    ["a plugin that is not there", () => ({ agent: { tools: ["./none.mjs"] } }), /none\.mjs/],
+    [
+      "an invalid config value",
+      () => ({ acp: { profile: "offical" } }),
+      /config\.json: acp\.profile: expected one of /,
+    ],
+    ["a missing plugin", () => ({ agent: { tools: ["./none.mjs"] } }), /none\.mjs/],
     ["a store that cannot be opened", (folder) => ({ session: { path: `${folder}/a.db` } }), /a\.db/],
   ];
-  for (const [name, config, why] of cases) {
-    it(`${name}: the first request is answered with the line that standard error has, then code 1`, async (t) => {
+  for (const [name, config, expectedError] of cases) {
+    it(`answers the first request with the error line of stderr and exits with 1: ${name}`, async (t) => {
       // A folder in place of the store's file.
       const folder = await tempDir(t, { "a.db/in-the-way": "" });
       const input = `${JSON.stringify({ ...INITIALIZE, id: undefined })}\n\n${JSON.stringify(INITIALIZE)}\n{"jsonrpc":"2.0","id":2,"method":"session/new"}\n`;
@@ -25,12 +29,12 @@ describe("a start that fails under an editor", () => {
       assert.equal(code, 1);
       const lines = stderr.split("\n").filter((line) => line.startsWith("gantry: "));
       assert.equal(lines.length, 1, stderr);
-      assert.match(lines[0] ?? "", why);
+      assert.match(lines[0] ?? "", expectedError);
       assert.deepEqual(JSON.parse(stdout), { jsonrpc: "2.0", id: "first", error: { code: -32603, message: lines[0] } });
     });
   }
 
-  it("a wrong flag too; without --stdio, and where nobody asks, standard output stays empty", async (t) => {
+  it("answers after an invalid flag too; without --stdio or without a request stdout stays empty", async (t) => {
     const input = `${JSON.stringify(INITIALIZE)}\n`;
     const flag = await runGantry(t, [...ACP, "--acp-profile", "none"], { input });
     assert.equal(flag.code, 1);
@@ -54,7 +58,7 @@ describe("a start that fails under an editor", () => {
     }
   });
 
-  it("a request in pieces is read; a terminal and a stream that is over are not waited for", async () => {
+  it("refuseFirstRequest reads a request in pieces and does not wait for a terminal or an ended stream", async () => {
     const [input, output] = [new PassThrough(), new PassThrough()];
     const refusal = refuseFirstRequest("why", input, output);
     const text = `${JSON.stringify(INITIALIZE)}\n`;
@@ -66,11 +70,11 @@ describe("a start that fails under an editor", () => {
       error: { code: -32603, message: "why" },
     });
     await refuseFirstRequest("why", Object.assign(new PassThrough(), { isTTY: true }), output);
-    const over = new PassThrough();
-    over.end();
-    await refuseFirstRequest("why", over, output);
-    over.destroy();
-    await refuseFirstRequest("why", over, output);
+    const endedInput = new PassThrough();
+    endedInput.end();
+    await refuseFirstRequest("why", endedInput, output);
+    endedInput.destroy();
+    await refuseFirstRequest("why", endedInput, output);
     assert.equal(output.read(), null);
   });
 });

@@ -29,7 +29,7 @@ function processesWith(marker: string): string[] {
 }
 
 describe("gantry serve --acp --stdio", () => {
-  it("a whole conversation; stdout is protocol alone, whatever a plugin prints; exit 0 when stdin closes", async (t) => {
+  it("answers a prompt with only protocol messages on stdout while a plugin prints, and exits with 0 on EOF", async (t) => {
     const model = await modelServer(t);
     const plugin = await tempDir(t, {
       "noisy.mjs": `
@@ -56,7 +56,7 @@ describe("gantry serve --acp --stdio", () => {
     peer.assertClean();
   });
 
-  it("keeps its heap small, where a server of HTTP has many runs at once to do and does not", async (t) => {
+  it("sets --semi-space-growth-factor=1, which the HTTP server does not", async (t) => {
     const model = await modelServer(t);
     const { at } = await tempDir(t, {
       "flags.cjs": `
@@ -73,11 +73,11 @@ describe("gantry serve --acp --stdio", () => {
     assert.doesNotMatch(server.stderr, /flag --/);
   });
 
-  describe("a session's models", () => {
+  describe("the model list of a session", () => {
     const isUpdate = (message: Json) => message.params?.update?.sessionUpdate === "config_option_update";
     const modelsIn = (options: Json) => options[0].options.map(({ value }: Json) => value);
 
-    it("are told at once, of what is configured, although the provider never answers for its list", async (t) => {
+    it("contains the configured models in session/new although the provider never answers the list request", async (t) => {
       const model = await modelServer(t);
       model.listing = { say: [{ stall: true }] };
       const { gantry, peer } = await spawnAcp(t, { config: configFor(model) });
@@ -96,7 +96,7 @@ describe("gantry serve --acp --stdio", () => {
       peer.assertClean();
     });
 
-    it("come as an update when the list adds something, and the next process tells them at once", async (t) => {
+    it("is updated when the provider's list adds a model; the next process has that model in session/new", async (t) => {
       const model = await modelServer(t);
       model.models = ["m1", "m2"];
       model.listing = { say: [{ gate: "list" }] };
@@ -117,13 +117,13 @@ describe("gantry serve --acp --stdio", () => {
       peer.assertClean();
 
       model.listing = { say: [{ stall: true }] };
-      const again = await spawnAcp(t, { config: configFor(model), home: gantry.home });
-      await again.peer.initialize();
-      const answer = await again.peer.request("session/new", { cwd: gantry.projectDir, mcpServers: [] });
+      const second = await spawnAcp(t, { config: configFor(model), home: gantry.home });
+      await second.peer.initialize();
+      const answer = await second.peer.request("session/new", { cwd: gantry.projectDir, mcpServers: [] });
       assert.deepEqual(modelsIn(answer.configOptions), ["lab/m1", "lab/m2"]);
     });
 
-    it("do not come twice when the list adds nothing", async (t) => {
+    it("is not updated when the provider's list adds nothing", async (t) => {
       const model = await modelServer(t);
       // The list adds nothing to the configured models.
       model.models = [{ id: "m1" }];
@@ -147,7 +147,7 @@ describe("gantry serve --acp --stdio", () => {
     });
   });
 
-  it("session/cancel while bash sleeps: answered, and no process is left", async (t) => {
+  it("ends the prompt and the command on session/cancel while bash sleeps", async (t) => {
     const model = await modelServer(t);
     const seconds = `1000.${process.pid}`;
     model.enqueue(call("bash", { command: `sleep ${seconds}`, timeout: 600 }), say("not reached"));
@@ -163,7 +163,7 @@ describe("gantry serve --acp --stdio", () => {
     peer.assertClean();
   });
 
-  it("SIGTERM while it loads what the first prompt will need: exit 0, and nothing is said of it", async (t) => {
+  it("exits with 0 on SIGTERM right after session/new and logs no warning or error", async (t) => {
     const model = await modelServer(t);
     const { gantry, peer } = await spawnAcp(t, { config: configFor(model) });
     await peer.initialize();
@@ -173,7 +173,7 @@ describe("gantry serve --acp --stdio", () => {
     peer.assertClean();
   });
 
-  it("SIGTERM in mid-prompt: cancelled, exit 0, and the next process knows what was said", async (t) => {
+  it("cancels a prompt on SIGTERM, exits with 0, and the next process loads the partial answer", async (t) => {
     const model = await modelServer(t);
     model.enqueue({ say: [{ text: "half a" }, { stall: true }] }, say("The rest."));
     const home = await tempDir(t);
@@ -199,8 +199,8 @@ describe("gantry serve --acp --stdio", () => {
   });
 });
 
-describe("one process, one port", () => {
-  it("the HTTP API and ACP share sessions, both ways", async (t) => {
+describe("the HTTP API and ACP on one port", () => {
+  it("share sessions in both directions", async (t) => {
     const model = await modelServer(t);
     model.enqueue(say("over ACP"), say("over HTTP"), say("again ACP"));
     const config = configFor(model, { server: { port: 0, transports: ["koa-http-api", "acp-http-sse-ws"] } });

@@ -9,8 +9,8 @@ const entry = JSON.parse(readFileSync(new URL("agent.json", folder), "utf8")) as
 const icon = readFileSync(new URL("icon.svg", folder), "utf8");
 
 /** The rules that the official registry checks for an entry. */
-describe("the entry for the official registry", () => {
-  it("has what is required, and nothing unknown", () => {
+describe("the entry for the official ACP registry", () => {
+  it("has only known fields, and valid values for id, version and license_url", () => {
     const knownFields = [
       "id",
       "name",
@@ -30,7 +30,7 @@ describe("the entry for the official registry", () => {
     assert.ok(URL.canParse(entry.license_url));
   });
 
-  it("is distributed by npx, at its own version, never the latest", () => {
+  it("is distributed only by npx, with the package pinned to its own version", () => {
     assert.deepEqual(Object.keys(entry.distribution), ["npx"]);
     const { npx } = entry.distribution;
     assert.ok(Object.keys(npx).every((key) => ["package", "cmd", "args", "env"].includes(key)));
@@ -42,7 +42,7 @@ describe("the entry for the official registry", () => {
     assert.deepEqual(Object.keys(packageJson.bin), ["gantry"], "npx runs the one command of the package");
   });
 
-  it("has an icon of 16 by 16 in one colour, the text's", () => {
+  it("has an icon of 16 by 16 pixels that uses only currentColor", () => {
     assert.match(icon, /<svg[^>]* width="16" height="16"/);
     for (const [, colour] of icon.matchAll(/(?:fill|stroke)="([^"]*)"/g)) {
       assert.ok(["currentColor", "none", "inherit"].includes(colour!), colour);
@@ -50,7 +50,7 @@ describe("the entry for the official registry", () => {
     assert.doesNotMatch(icon, /#[0-9a-f]{3}|rgb\(|<style|style=/i);
   });
 
-  it("starts by its args and answers the registry's handshake with a way to log in", async (t) => {
+  it("starts with its args and answers initialize with an auth method of type agent or terminal", async (t) => {
     const auth_methods = [
       { id: "api-key", name: "API key", type: "agent", description: "The usual variable of a provider" },
     ];

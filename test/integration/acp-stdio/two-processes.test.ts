@@ -21,7 +21,7 @@ async function replay(peer: AcpPeer, sessionId: string, cwd: string): Promise<Js
   return peer.received.slice(from, peer.received.indexOf(answer)).map(({ params }) => params.update);
 }
 
-it("clients of two processes on one store, over stdio, HTTP and WebSocket: one prompts, any answers, any cancels, all see the same", async (t) => {
+it("clients of two processes on one store share permission requests, cancels and replays, and survive a SIGKILL", async (t) => {
   const model = await startFakeModelServer({ aside: say("A title") });
   t.after(() => model.close());
   const [{ path: home }, { path: projectDir }] = [await tempDir(t), await tempDir(t)];

@@ -21,8 +21,8 @@ function megabytes(before: string): number {
   return Number(execFileSync(process.execPath, node, { encoding: "utf8" }));
 }
 
-describe("a heap that stays small", () => {
-  it("lets what is young grow no more, on the Node that runs", () => {
+describe("limitHeapGrowth", () => {
+  it("limits the young generation to 8 MB, below its default size", () => {
     const file = JSON.stringify(pathToFileURL(source("src/base/limit-heap-growth.ts")).href);
     const small = megabytes(`const { limitHeapGrowth } = await import(${file}); limitHeapGrowth();`);
     assert.ok(small <= 8, `${small} MB`);

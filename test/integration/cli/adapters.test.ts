@@ -12,7 +12,7 @@ interface Entry {
 }
 
 describe("gantry adapters", () => {
-  it("lists what is available, and marks what the config selects", async (t) => {
+  it("lists the available adapters and marks those that the config selects", async (t) => {
     const run = await runGantry(t, ["adapters"]);
     assert.equal(run.code, 0, run.stderr);
     assert.equal(run.stderr, "");
@@ -34,7 +34,7 @@ describe("gantry adapters", () => {
     assert.match(run.stdout, /^ {4}json$/m);
   });
 
-  it("as JSON, with modules of strangers and flags over the config", async (t) => {
+  it("prints JSON with third-party modules and their load errors; flags override the config", async (t) => {
     const good = "export default { gantry: 1, kind: 'transport', name: 'good', parse: (raw) => raw, use: class {} };";
     const home = await tempDir(t, { "good.mjs": good, "bad.mjs": "throw new Error('at import');" });
     const run = await runGantry(t, ["adapters", "--json", "--session-driver", "json"], {
@@ -60,7 +60,7 @@ describe("gantry adapters", () => {
     assert.deepEqual(find("write")?.selectedBy, []);
   });
 
-  it("refuses a config that is wrong", async (t) => {
+  it("rejects an invalid config with exit code 1", async (t) => {
     const run = await runGantry(t, ["adapters"], { config: { server: { port: "x" } } });
     assert.equal(run.code, 1);
     assert.match(run.stderr, /^gantry: .*server\.port: expected a whole number/);

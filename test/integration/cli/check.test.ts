@@ -5,8 +5,8 @@ import type { AdapterReport } from "../../../src/cli/check-report.js";
 import { runGantry } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp.js";
 
-describe("gantry check, as a process", () => {
-  it("reports promises that nobody handles, and ends although the adapter left something open", async (t) => {
+describe("gantry check in its own process", () => {
+  it("reports an unhandled rejection as a failed check, and exits although the adapter holds an open server", async (t) => {
     const folder = await tempDir(t, {
       "odd.mjs": `import { createServer } from "node:net";
         createServer().listen(0);
@@ -31,7 +31,7 @@ describe("gantry check, as a process", () => {
     );
   });
 
-  it("tells an import that never ends", async (t) => {
+  it("reports an import that never ends as timed out", async (t) => {
     const folder = await tempDir(t, { "odd.mjs": "await new Promise(() => setInterval(() => {}, 1000));" });
     const { code, stderr } = await runGantry(t, ["check", "./odd.mjs", "--timeout", "0.1"], {
       projectDir: folder.path,
@@ -44,7 +44,7 @@ describe("gantry check, as a process", () => {
 });
 
 describe("gantry new", () => {
-  it("refuses a folder that is not empty, and a name that no package has, with exit code 2", async (t) => {
+  it("exits with 2 for a folder that is not empty, an invalid package name or invalid arguments", async (t) => {
     const folder = await tempDir(t, { "full/a.txt": "text", file: "text", "empty/a/b": "" });
     for (const [args, line] of [
       [["tool", "full"], /full: expected an empty folder, got one with a\.txt; --dir names another/],

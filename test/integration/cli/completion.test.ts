@@ -10,7 +10,7 @@ const run = promisify(execFile);
 const SHELLS = ["bash", "zsh", "fish"] as const;
 type Shell = (typeof SHELLS)[number];
 
-function isThere(shell: Shell): boolean {
+function isInstalled(shell: Shell): boolean {
   try {
     execFileSync(shell, ["-c", "exit"], { stdio: "ignore" });
     return true;
@@ -63,7 +63,7 @@ zpty -r z out '*MADE<*>*'; print -r -- $out; zpty -d z`;
 
 describe("gantry completion", () => {
   for (const shell of SHELLS) {
-    const skip = !isThere(shell) && `there is no ${shell} (apt-get install ${shell})`;
+    const skip = !isInstalled(shell) && `${shell} is not installed (apt-get install ${shell})`;
     describe(shell, { skip }, () => {
       let script: string;
       before(async () => void (script = await scriptOf(shell)));
@@ -90,10 +90,10 @@ describe("gantry completion", () => {
         ["gantry sessions list --folder a-fo", "a-folder"],
         ["gantry run --json --quiet --eff", "--effort"],
       ] as const)
-        it(`${line}[Tab]`, (t) => offers(t, line, expected));
+        it(`completes "${line}" with ${expected}`, (t) => offers(t, line, expected));
 
       if (shell === "bash")
-        it("a name with blanks, or stars, is one", async () => {
+        it("completes a file name with spaces or special characters as one word", async () => {
           await using folder = await makeTempDir();
           const names = ["two words.txt", "two *", "two;x"];
           await folder.write({ "completion.sh": script, ...Object.fromEntries(names.map((name) => [name, ""])) });
@@ -106,7 +106,7 @@ describe("gantry completion", () => {
     });
   }
 
-  it("is for the shells that it says", async (t) => {
+  it("rejects an unknown shell, and each script contains all commands", async (t) => {
     const wrong = await runGantry(t, ["completion", "tcsh"]);
     assert.deepEqual([wrong.code, wrong.stdout], [1, ""]);
     assert.equal(wrong.stderr, "gantry: completion: expected one of bash, zsh, fish\n");

@@ -10,7 +10,7 @@ const SECRET = "s3cret-of-the-test";
 const LOCKED = { server: { port: 0, required_headers: { "X-Key": SECRET } } };
 
 describe("gantry console", () => {
-  it("prints the address where there is no browser", async (t) => {
+  it("prints the console address for --url and for --port", async (t) => {
     const server = await startServer(t);
     const { code, stdout, stderr } = await runGantry(t, ["console", "--url", server.url]);
     assert.deepEqual([code, stdout], [0, `${server.url}/console\n`], stderr);
@@ -19,21 +19,21 @@ describe("gantry console", () => {
     assert.deepEqual([byPort.code, byPort.stdout], [0, `${server.url}/console\n`], byPort.stderr);
   });
 
-  it("makes a link with the headers of the config, which no output has", async (t) => {
+  it("prints a one-time link that logs in with the required headers, and prints or logs no secret", async (t) => {
     const server = await startServer(t, { config: LOCKED });
     const { code, stdout, stderr } = await runGantry(t, ["console", "--url", server.url], { home: server.home });
     assert.equal(code, 0, stderr);
-    const [, word] = /^http:\/\/127\.0\.0\.1:\d+\/console#code=([\w-]{22})\n$/.exec(stdout) ?? [];
-    assert.ok(word, stdout);
+    const [, linkCode] = /^http:\/\/127\.0\.0\.1:\d+\/console#code=([\w-]{22})\n$/.exec(stdout) ?? [];
+    assert.ok(linkCode, stdout);
     assert.match(stderr, /once, for one minute/);
-    const answer = await send(server.url, "/console/login", { body: JSON.stringify({ code: word }) });
+    const answer = await send(server.url, "/console/login", { body: JSON.stringify({ code: linkCode }) });
     assert.deepEqual(answer.json(), { headers: { "X-Key": SECRET } });
     await server.stop();
     assert.ok(![stdout, stderr, server.stdout, server.stderr].some((text) => text.includes(SECRET)));
-    assert.ok(![server.stdout, server.stderr, stderr].some((text) => text.includes(word)));
+    assert.ok(![server.stdout, server.stderr, stderr].some((text) => text.includes(linkCode)));
   });
 
-  it("takes the headers that the API has for itself", async (t) => {
+  it("uses required_headers that only the koa-http-api transport sets", async (t) => {
     const api = { transport: "koa-http-api", required_headers: { "X-Key": SECRET } };
     const server = await startServer(t, { config: { server: { port: 0, transports: [api, "web-console"] } } });
     const { stdout, stderr } = await runGantry(t, ["console", "--url", server.url], { home: server.home });
@@ -41,7 +41,7 @@ describe("gantry console", () => {
     assert.equal((await server.fetch("/console/links", { method: "POST" })).status, 401);
   });
 
-  it("gives the address to what opens it, and prints it after all where that fails", async (t) => {
+  it("opens the address with xdg-open, and prints it if xdg-open fails or is missing", async (t) => {
     const server = await startServer(t);
     const folder = await tempDir(t, {
       "xdg-open": `#!/bin/sh\nprintf %s "$1" > "$(dirname "$0")/opened"\nexit "$(cat "$(dirname "$0")/code")"\n`,
@@ -56,13 +56,13 @@ describe("gantry console", () => {
     await folder.write({ code: "3" });
     const failed = await runGantry(t, ["console", "--url", server.url], { env });
     assert.deepEqual([failed.code, failed.stdout], [0, `${server.url}/console\n`]);
-    const none = await tempDir(t);
-    const missing = await runGantry(t, ["console", "--url", server.url], { env: { ...env, PATH: none.path } });
+    const emptyFolder = await tempDir(t);
+    const missing = await runGantry(t, ["console", "--url", server.url], { env: { ...env, PATH: emptyFolder.path } });
     assert.equal(missing.stdout, `${server.url}/console\n`);
   });
 
   it(
-    "hands a link to the browser without showing it to the other users of the machine",
+    "opens a single-use redirect to the login link; other paths and other users get 403",
     { skip: process.platform !== "linux" && "only Linux tells users apart" },
     async (t) => {
       const server = await startServer(t, { config: LOCKED });
@@ -79,7 +79,7 @@ describe("gantry console", () => {
           }
           const { status, headers } = await visit(process.argv[2]);
           const again = await visit(process.argv[2]).catch(() => ({ status: 0 }));
-          require("node:fs").writeFileSync(__dirname + "/led", JSON.stringify([other.status, status, headers.get("location"), again.status]));
+          require("node:fs").writeFileSync(__dirname + "/visits", JSON.stringify([other.status, status, headers.get("location"), again.status]));
         })();`,
       });
       await chmod(folder.at("xdg-open"), 0o755);
@@ -88,9 +88,9 @@ describe("gantry console", () => {
       assert.deepEqual([opened.code, opened.stdout], [0, ""], opened.stderr);
       assert.match(await folder.read("opened"), /^http:\/\/127\.0\.0\.1:\d+\/[\w-]{22}$/);
       // gantry has exited when the page is visited. The browser is still running.
-      const led = await folder.written("led");
-      const [crossSiteStatus, status, location, again] = JSON.parse(led) as [number, number, string, number];
-      assert.deepEqual([crossSiteStatus, status], [403, 302]);
+      const visits = await folder.written("visits");
+      const [otherPathStatus, status, location, again] = JSON.parse(visits) as [number, number, string, number];
+      assert.deepEqual([otherPathStatus, status], [403, 302]);
       assert.ok(again === 403 || again === 0, String(again));
       const [, code] = /^http:\/\/127\.0\.0\.1:\d+\/console#code=([\w-]{22})$/.exec(location) ?? [];
       const answer = await send(server.url, "/console/login", { body: JSON.stringify({ code }) });
@@ -98,7 +98,7 @@ describe("gantry console", () => {
     },
   );
 
-  it("sends nothing to a process of another user, and opens no page of it", { skip: noOtherUser }, async (t) => {
+  it("sends no request to a server of another user unless --any-user is set", { skip: noOtherUser }, async (t) => {
     const { url, receivedRequests } = await foreignServer(t);
     for (const config of [LOCKED, {}]) {
       const home = await tempDir(t, { "config.json": JSON.stringify(config) });
@@ -116,18 +116,18 @@ describe("gantry console", () => {
     assert.match(await receivedRequests(), /^POST \/console\/links s3cret-of-the-test$/m);
   });
 
-  it("says in a line what is in the way", async (t) => {
+  it("reports each failure in one line on stderr with exit code 1", async (t) => {
     const locked = await startServer(t, { config: LOCKED });
-    const without = await startServer(t, { config: { server: { port: 0, console: false } } });
+    const withoutConsole = await startServer(t, { config: { server: { port: 0, console: false } } });
     // Below the range of automatically assigned ports, so that no other test listens there.
-    const nobody = 10_000 + (process.pid % 20_000);
+    const freePort = 10_000 + (process.pid % 20_000);
     for (const [args, line] of [
       [
-        ["--port", String(nobody)],
+        ["--port", String(freePort)],
         /no server at http:\/\/127\.0\.0\.1:\d+ \(ECONNREFUSED\): run gantry serve in the project folder/,
       ],
       [["--url", locked.url], /rejected the headers of server\.required_headers in .*config\.json/],
-      [["--url", without.url], /no console at http.*: server\.console is false/],
+      [["--url", withoutConsole.url], /no console at http.*: server\.console is false/],
       [["--url", "ftp://127.0.0.1"], /--url: expected the address of a server/],
       [["--url", "http://me:secret@127.0.0.1"], /--url: expected the address of a server/],
       [["--port", "0"], /server\.port is 0/],
@@ -142,7 +142,7 @@ describe("gantry console", () => {
 });
 
 describe("gantry serve", () => {
-  it("ends what it says of itself with the console's address, and says nothing of it on stdout", async (t) => {
+  it("logs the console address on stderr, not on stdout, and redirects / to /console", async (t) => {
     const server = await startServer(t);
     await server.output(/ info console on (\S+)\n$/, "stderr");
     assert.ok(server.stderr.includes(` info console on ${server.url}/console\n`), server.stderr);
@@ -152,13 +152,13 @@ describe("gantry serve", () => {
     assert.deepEqual([page.status, page.headers.get("location")], [302, "/console"]);
   });
 
-  it("says how it is opened where headers are required", async (t) => {
+  it("logs that gantry console opens the console if headers are required", async (t) => {
     const server = await startServer(t, { config: LOCKED });
     await server.output(/console on \S+ \(gantry console opens it\)$/m, "stderr");
     assert.ok(!server.stderr.includes(SECRET));
   });
 
-  it("has none with server.console: false, nor where the transports are told", async (t) => {
+  it("serves no console with server.console: false or with transports from flags", async (t) => {
     for (const [config, args] of [
       [{ server: { port: 0, console: false } }, ["serve"]],
       [{ server: { port: 0, console: false, transports: ["koa-http-api", "web-console"] } }, ["serve"]],

@@ -39,7 +39,7 @@ function lastUserText(fake: FakeModelServer, at = 0): string {
 }
 
 describe("gantry run", () => {
-  it("streams text to stdout and tells on stderr what it does", async (t) => {
+  it("prints the answer on stdout and progress on stderr, and only the answer with --quiet", async (t) => {
     const { fake, run, project } = await bench(t);
     await project.write({ "a.txt": "alpha\n" });
     fake.enqueue(
@@ -56,7 +56,7 @@ describe("gantry run", () => {
     assert.deepEqual([quiet.code, quiet.stdout, quiet.stderr], [0, "Quiet.\n", ""]);
   });
 
-  it("tells what a helper does beside the call that asked for it", async (t) => {
+  it("prints the tool calls of a subagent indented below its task call", async (t) => {
     const { fake, options, project } = await bench(t);
     await project.write({ "a.txt": "alpha\n" });
     fake.enqueue(
@@ -72,7 +72,7 @@ describe("gantry run", () => {
     assert.deepEqual([(await child.exited).code, child.stdout], [0, "It says alpha.\n"]);
   });
 
-  it("writes what comes when it comes", async (t) => {
+  it("prints each part of the answer before the next part arrives", async (t) => {
     const { fake, options } = await bench(t);
     fake.enqueue({ say: [{ text: "first " }, { gate: "more" }, { text: "second" }] });
     const child = await spawnGantry(t, { ...options, args: ["run", "x"] });
@@ -82,7 +82,7 @@ describe("gantry run", () => {
     assert.deepEqual([(await child.exited).code, child.stdout], [0, "first second\n"]);
   });
 
-  it("says that no model is attached, also where it is quiet", async (t) => {
+  it("reports that no language model is configured, even with --quiet", async (t) => {
     const home = await tempDir(t);
     const done = await runGantry(t, ["run", "--quiet", "hi"], { home: home.path });
     assert.deepEqual(
@@ -91,7 +91,7 @@ describe("gantry run", () => {
     );
   });
 
-  it("takes its prompt from arguments, standard input, or both", async (t) => {
+  it("reads the prompt from arguments, standard input, or both", async (t) => {
     const { fake, run } = await bench(t);
     for (const [args, input, prompt] of [
       [["from", "arguments"], "", "from arguments"],
@@ -105,7 +105,7 @@ describe("gantry run", () => {
     }
   });
 
-  it("takes a slash command from the arguments alone: what is piped is material", async (t) => {
+  it("expands slash commands in arguments, but not in standard input", async (t) => {
     const { fake, project, run } = await bench(t);
     await project.write({ ".agents/commands/look.md": "Look at: $ARGUMENTS" });
     for (const [args, input, prompt] of [
@@ -122,7 +122,7 @@ describe("gantry run", () => {
     }
   });
 
-  it("prints an event a line with --json, the last the result", async (t) => {
+  it("prints one JSON event per line with --json, and the result last, also after a failure", async (t) => {
     const { fake, run } = await bench(t);
     fake.enqueue(call("list", {}), say("Done."));
     const done = await run(["--json", "x"]);
@@ -161,22 +161,22 @@ describe("gantry run", () => {
     assert.match(wrong.stdout, /^\{"type":"result","exitCode":2,"state":"failed","error":\{"code":"usage"/);
   });
 
-  it("goes on with a session that is named, and with the newest of this folder", async (t) => {
+  it("continues the session of --session, and the last used session of the folder with --continue", async (t) => {
     const { fake, run, options } = await bench(t);
     const none = await run(["--continue", "x"]);
     assert.deepEqual([none.code, none.stderr], [2, "gantry: --continue: this folder has no session yet\n"]);
-    const begun = async (...args: string[]) => {
+    const sessionIdOf = async (...args: string[]) => {
       const { stdout } = await run([...args, "--json"]);
       return (JSON.parse(stdout.split("\n")[0] ?? "") as { sessionId: string }).sessionId;
     };
-    const first = await begun("one");
-    const second = await begun("two");
+    const first = await sessionIdOf("one");
+    const second = await sessionIdOf("two");
     assert.notEqual(first, second);
     await using elsewhere = await makeTempDir();
     await runGantry(t, ["run", "elsewhere"], { ...options, projectDir: elsewhere.path });
-    assert.equal(await begun("--continue", "three"), second);
-    assert.equal(await begun("--session", first, "four"), first);
-    assert.equal(await begun("--continue", "five"), first);
+    assert.equal(await sessionIdOf("--continue", "three"), second);
+    assert.equal(await sessionIdOf("--session", first, "four"), first);
+    assert.equal(await sessionIdOf("--continue", "five"), first);
     assert.equal(lastUserText(fake, 5), "five");
     const unknown = await run(["--session", "nowhere", "x"]);
     assert.deepEqual([unknown.code, unknown.stderr], [2, "gantry: --session nowhere: session not found\n"]);
@@ -184,7 +184,7 @@ describe("gantry run", () => {
     assert.deepEqual([both.code, both.stderr], [2, "gantry: --session and --continue: expected one of them\n"]);
   });
 
-  it("asks the model that is named, with the effort", async (t) => {
+  it("uses the model of --model and the reasoning effort of --effort", async (t) => {
     const fake = await lab(t, { models: ["m1", "maker/m2"] });
     const providerConfigs = labConfig(fake)["providers"] as Record<string, unknown>[];
     const models = [{ id: "m1" }, { id: "maker/m2", reasoning: true }];
@@ -202,7 +202,7 @@ describe("gantry run", () => {
     }
   });
 
-  it("refuses a model that is not there, and asks no other one", async (t) => {
+  it("rejects an unknown --model with exit code 2 and sends no model request", async (t) => {
     const { fake, run, gantry } = await bench(t);
     for (const [name, near] of [
       ["lab/m2", "; did you mean lab/m1?"],
@@ -223,7 +223,7 @@ describe("gantry run", () => {
     assert.equal((await gantry("sessions", "list", "--json")).stdout, "[]\n");
   });
 
-  it("takes a model that is configured, whether its provider lists it or not; fails where the provider tells of none", async (t) => {
+  it("accepts a configured --model that its provider does not list; fails for unlisted models and provider outages", async (t) => {
     const fake = await lab(t, { models: [] });
     const { run } = await bench(t, { ...labConfig(fake), model: { provider: "lab", model: "own" } }, fake);
     for (const name of ["lab/own", "own"]) assert.equal((await run(["--quiet", "--model", name, "x"])).code, 0);
@@ -233,15 +233,15 @@ describe("gantry run", () => {
       assert.match(stderr, /other/);
     }
     const away = { name: "away", driver: "openai", base_url: "http://127.0.0.1:9/v1", api_key: "x" };
-    const unheard = await bench(t, { providers: [away] }, fake);
+    const unreachable = await bench(t, { providers: [away] }, fake);
     for (const name of ["away/m1", "m1"]) {
-      const { code, stderr } = await unheard.run(["--quiet", "--model", name, "x"]);
+      const { code, stderr } = await unreachable.run(["--quiet", "--model", name, "x"]);
       assert.equal(code, 1, stderr);
       assert.match(stderr, /^gantry: model selection failed: .*away.*\n$/);
     }
   });
 
-  it("attaches files, and says which it cannot", async (t) => {
+  it("attaches the files of --file, and exits with 2 if a file is missing", async (t) => {
     const { fake, run, project } = await bench(t);
     await project.write({ "a.txt": "alpha", "b.txt": "beta" });
     assert.equal((await run(["--file", "a.txt", "--file", project.at("b.txt"), "x"])).code, 0);
@@ -252,7 +252,7 @@ describe("gantry run", () => {
     assert.equal(fake.requests.filter(({ tools }) => tools.length > 0).length, 1);
   });
 
-  it("prints the JSON value alone where a schema is given", async (t) => {
+  it("prints only the JSON value with --schema, and rejects invalid answers and invalid schema files", async (t) => {
     const { fake, run, project } = await bench(t);
     await project.write({
       "schema.json": '{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}',
@@ -276,7 +276,7 @@ describe("gantry run", () => {
 });
 
 describe("exit codes of gantry run", () => {
-  it("1: failed", async (t) => {
+  it("returns 1 if the provider rejects the request or the config is invalid", async (t) => {
     const { fake, run } = await bench(t);
     fake.enqueue(fail(401, "no such key"));
     const failed = await run(["x"]);
@@ -289,20 +289,24 @@ describe("exit codes of gantry run", () => {
   });
 
   for (const flags of [[], ["--json"], ["--quiet"]])
-    it(`1: what is said cannot be written (${flags.join("") || "text"})`, { skip: DISK }, async (t) => {
-      const { fake, options, gantry } = await bench(t);
-      const seconds = uniqueSeconds();
-      const command = `sleep ${seconds}`;
-      fake.enqueue({ say: [{ text: "A line.\n" }, { call: { name: "bash", arguments: { command } } }] });
-      const full = await runGantry(t, ["run", ...flags, "x"], { ...options, through: FULL, input: "" });
-      assert.equal(full.code, 1, full.stderr);
-      assert.match(full.stderr, /^gantry: run failed: ENOSPC.*$/m);
-      assert.equal(await processes(command), 0);
-      const { length } = JSON.parse((await gantry("sessions", "list", "--json")).stdout) as unknown[];
-      assert.equal(length, 1);
-    });
+    it(
+      `returns 1 and ends the tools if stdout cannot be written (${flags.join("") || "text"})`,
+      { skip: DISK },
+      async (t) => {
+        const { fake, options, gantry } = await bench(t);
+        const seconds = uniqueSeconds();
+        const command = `sleep ${seconds}`;
+        fake.enqueue({ say: [{ text: "A line.\n" }, { call: { name: "bash", arguments: { command } } }] });
+        const full = await runGantry(t, ["run", ...flags, "x"], { ...options, through: FULL, input: "" });
+        assert.equal(full.code, 1, full.stderr);
+        assert.match(full.stderr, /^gantry: run failed: ENOSPC.*$/m);
+        assert.equal(await processes(command), 0);
+        const { length } = JSON.parse((await gantry("sessions", "list", "--json")).stdout) as unknown[];
+        assert.equal(length, 1);
+      },
+    );
 
-  it("1: the value of a schema cannot be written", { skip: DISK }, async (t) => {
+  it("returns 1 if the value of --schema cannot be written to stdout", { skip: DISK }, async (t) => {
     const { fake, options, project } = await bench(t);
     await project.write({ "schema.json": '{"type":"object"}' });
     fake.fallback = say("{}");
@@ -312,7 +316,7 @@ describe("exit codes of gantry run", () => {
     assert.match(full.stderr, /^gantry: run failed: ENOSPC.*$/m);
   });
 
-  it("2: invalid command line; nothing was started", async (t) => {
+  it("returns 2 for an invalid command line, without a session or a model request", async (t) => {
     const { fake, run, gantry, options } = await bench(t);
     for (const [args, pattern] of [
       [[], /^gantry: expected a prompt/],
@@ -340,7 +344,7 @@ describe("exit codes of gantry run", () => {
     assert.equal(fake.requests.length, 0);
   });
 
-  it("3: ended at a budget or at the maximum number of iterations", async (t) => {
+  it("returns 3 if a budget or the maximum number of iterations ends the run", async (t) => {
     const { fake, run } = await bench(t);
     fake.fallback = call("list", {}, { usage: { input: 10_000, output: 10_000 } });
     const usd = await run(["--budget", "0.01", "x"]);
@@ -352,30 +356,30 @@ describe("exit codes of gantry run", () => {
     assert.match(turns.stderr, /^gantry: ended at the maximum number of iterations$/m);
   });
 
-  it("4: done, but a call was refused by permission, and it is said that nobody could be asked", async (t) => {
+  it("returns 4 if a tool call was denied, and reports that no user can answer", async (t) => {
     const { fake, run, project } = await bench(t);
-    const tries = () => fake.enqueue(call("write", { path: "a.txt", content: "x" }), say("I could not."));
-    tries();
-    const asks = await run(["--mode", "ask", "x"]);
-    assert.deepEqual([asks.code, asks.stdout], [4, "I could not.\n"]);
-    assert.match(asks.stderr, /^no user can answer: tool calls that need permission are denied$/m);
-    assert.match(asks.stderr, /^ {2}denied: This call needs leave, and nobody could be asked/m);
-    assert.match(asks.stderr, /^gantry: permission denied: Write a\.txt$/m);
-    tries();
+    const enqueueWrite = () => fake.enqueue(call("write", { path: "a.txt", content: "x" }), say("I could not."));
+    enqueueWrite();
+    const unanswered = await run(["--mode", "ask", "x"]);
+    assert.deepEqual([unanswered.code, unanswered.stdout], [4, "I could not.\n"]);
+    assert.match(unanswered.stderr, /^no user can answer: tool calls that need permission are denied$/m);
+    assert.match(unanswered.stderr, /^ {2}denied: This call needs leave, and nobody could be asked/m);
+    assert.match(unanswered.stderr, /^gantry: permission denied: Write a\.txt$/m);
+    enqueueWrite();
     assert.equal((await run(["--mode", "plan", "x"])).code, 4);
     assert.equal(existsSync(project.at("a.txt")), false);
-    tries();
+    enqueueWrite();
     assert.equal((await run(["--mode", "auto", "x"])).code, 0);
     assert.equal(existsSync(project.at("a.txt")), true);
-    const ruled = await bench(t, { permissions: { rules: [{ tool: "write", action: "deny" }] } }, fake);
-    tries();
-    const json = await ruled.run(["--json", "x"]);
+    const denyingLab = await bench(t, { permissions: { rules: [{ tool: "write", action: "deny" }] } }, fake);
+    enqueueWrite();
+    const json = await denyingLab.run(["--json", "x"]);
     assert.equal(json.code, 4);
     const last = JSON.parse(json.stdout.trimEnd().split("\n").at(-1) ?? "") as Record<string, unknown>;
     assert.deepEqual(last["refused"], [{ name: "write", title: "Write a.txt" }]);
-    const free = await bench(t, { permissions: { mode: "ask", unattended: "allow" } }, fake);
-    tries();
-    const allowed = await free.run(["x"]);
+    const allowingLab = await bench(t, { permissions: { mode: "ask", unattended: "allow" } }, fake);
+    enqueueWrite();
+    const allowed = await allowingLab.run(["x"]);
     assert.equal(allowed.code, 0);
     assert.match(allowed.stderr, /tool calls that need permission are allowed \(permissions\.unattended\)/);
     fake.enqueue(call("read", { path: "none.txt" }), say("Not there."));
@@ -386,7 +390,7 @@ describe("exit codes of gantry run", () => {
     ["SIGINT", 130],
     ["SIGTERM", 143],
   ] as const)
-    it(`${code}: interrupted by ${signal}, tools are ended, what was said is stored`, async (t) => {
+    it(`returns ${code} on ${signal}, ends the tools and stores the text so far`, async (t) => {
       const { fake, options, gantry } = await bench(t);
       const seconds = uniqueSeconds();
       fake.enqueue({
@@ -404,7 +408,7 @@ describe("exit codes of gantry run", () => {
       assert.match((await gantry("sessions", "show", id)).stdout, /I wait\./);
     });
 
-  it("130: a second SIGINT does not wait", async (t) => {
+  it("returns 130 after two SIGINTs during a stalled answer", async (t) => {
     const { fake, options } = await bench(t);
     fake.enqueue({ say: [{ text: "On and on" }, { stall: true }] });
     const child = await spawnGantry(t, { ...options, args: ["run", "x"] });
@@ -415,7 +419,7 @@ describe("exit codes of gantry run", () => {
     assert.deepEqual(await child.exited, { code: 130, signal: null });
   });
 
-  it("141: the reader of stdout left; tools are ended, what was said is stored", async (t) => {
+  it("returns 141 if the reader closes stdout, and stores the text so far", async (t) => {
     const { fake, options, gantry } = await bench(t);
     const many = Array.from({ length: 50 }, (_, i) => ({ text: `line ${i}\n` }));
     fake.enqueue({ say: [...many, { gate: "gone" }, ...many, ...many, { stall: true }] });
@@ -430,7 +434,7 @@ describe("exit codes of gantry run", () => {
     assert.match((await gantry("sessions", "show", id)).stdout, /line 1\n.*line 49/s);
   });
 
-  it("130: interrupted while the prompt is read, and while there is no model", async (t) => {
+  it("returns 130 on SIGINT while the prompt is read from standard input", async (t) => {
     const { options } = await bench(t);
     const reading = await spawnGantry(t, { ...options, args: ["run"] });
     await until(() => reading.child.stdin.write("x"));

@@ -46,50 +46,50 @@ function linesOf(text: string): Record<string, unknown>[] {
   return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
 }
 
-describe("gantry sessions", () => {
-  it("export and import: sqlite to json and back, and the sessions are equal", async (t) => {
-    const [from, there, back] = [await tempDir(t), await tempDir(t), await tempDir(t)];
+describe("gantry sessions export and import", () => {
+  it("copy equal sessions from SQLite to JSON and back", async (t) => {
+    const [source, target, restored] = [await tempDir(t), await tempDir(t), await tempDir(t)];
     const project = await tempDir(t);
-    await work(sqlite(from), project.path);
-    const before = await dumps(sqlite(from));
+    await work(sqlite(source), project.path);
+    const before = await dumps(sqlite(source));
     assert.equal(before.length, 3);
-    const out = await runGantry(t, ["sessions", "export"], { home: from.path });
-    assert.equal(out.code, 0, out.stderr);
-    assert.equal(out.stderr, "");
+    const exportRun = await runGantry(t, ["sessions", "export"], { home: source.path });
+    assert.equal(exportRun.code, 0, exportRun.stderr);
+    assert.equal(exportRun.stderr, "");
 
-    const taken = await runGantry(t, ["sessions", "import", "--session-driver", "json"], {
-      home: there.path,
-      input: out.stdout,
+    const importRun = await runGantry(t, ["sessions", "import", "--session-driver", "json"], {
+      home: target.path,
+      input: exportRun.stdout,
     });
-    assert.equal(taken.code, 0, taken.stderr);
-    assert.equal(taken.stderr, "3 sessions imported\n");
-    assert.deepEqual(await dumps(json(there)), before);
+    assert.equal(importRun.code, 0, importRun.stderr);
+    assert.equal(importRun.stderr, "3 sessions imported\n");
+    assert.deepEqual(await dumps(json(target)), before);
 
-    const again = await runGantry(t, ["sessions", "export", "--session-driver", "json"], { home: there.path });
-    assert.deepEqual(linesOf(again.stdout), linesOf(out.stdout));
-    await runGantry(t, ["sessions", "import"], { home: back.path, input: again.stdout });
-    assert.deepEqual(await dumps(sqlite(back)), before);
+    const secondExport = await runGantry(t, ["sessions", "export", "--session-driver", "json"], { home: target.path });
+    assert.deepEqual(linesOf(secondExport.stdout), linesOf(exportRun.stdout));
+    await runGantry(t, ["sessions", "import"], { home: restored.path, input: secondExport.stdout });
+    assert.deepEqual(await dumps(sqlite(restored)), before);
   });
 
-  it("export: the sessions named, by any id; import: leaves out what exists", async (t) => {
+  it("export one session by its alias, and skip stored sessions on import", async (t) => {
     const home = await tempDir(t);
     const [, otherId] = await work(sqlite(home), home.path);
-    const out = await runGantry(t, ["sessions", "export", "other-name"], { home: home.path });
-    const lines = linesOf(out.stdout);
+    const exportRun = await runGantry(t, ["sessions", "export", "other-name"], { home: home.path });
+    const lines = linesOf(exportRun.stdout);
     assert.deepEqual(lines[0], { gantry: "sessions", version: 1 });
     assert.equal(lines[1]?.["root"], otherId);
     assert.deepEqual(
       lines.map(({ type }) => type),
       [undefined, "chain", "session", "message", "message", "run", "end"],
     );
-    const again = await runGantry(t, ["sessions", "import"], { home: home.path, input: out.stdout });
-    assert.equal(again.code, 0);
-    assert.equal(again.stderr, "0 sessions imported, 1 session skipped (already stored)\n");
+    const secondImport = await runGantry(t, ["sessions", "import"], { home: home.path, input: exportRun.stdout });
+    assert.equal(secondImport.code, 0);
+    assert.equal(secondImport.stderr, "0 sessions imported, 1 session skipped (already stored)\n");
     const unknown = await runGantry(t, ["sessions", "export", "nothing"], { home: home.path });
     assert.deepEqual([unknown.code, unknown.stderr], [1, "gantry: session not found: nothing\n"]);
   });
 
-  it("import: takes no leave from the file, and no mode that is freer than the config's", async (t) => {
+  it("import no permission grants, and no mode with more permissions than the config", async (t) => {
     const source = await tempDir(t);
     const agent = new Agent({ driver: sqlite(source), providers: [new ScriptedProvider([])] });
     const ids: string[] = [];
@@ -104,8 +104,8 @@ describe("gantry sessions", () => {
     const grant = { tool: "bash", scope: "x", title: "x", grantedBy: "x", grantedAt: new Date().toISOString() };
     await driver.write(ids[0]!, { fence: null, sync: true, set: { permissionGrants: [grant] } });
     await driver.close();
-    const out = await runGantry(t, ["sessions", "export"], { home: source.path });
-    assert.match(out.stdout, /"tool":"bash"/);
+    const exportRun = await runGantry(t, ["sessions", "export"], { home: source.path });
+    assert.match(exportRun.stdout, /"tool":"bash"/);
     for (const [config, modes] of [
       [{}, ["auto", "plan"]],
       [{ permissions: { mode: "ask" } }, ["ask", "plan"]],
@@ -114,13 +114,13 @@ describe("gantry sessions", () => {
       const { code, stderr } = await runGantry(t, ["sessions", "import"], {
         home: home.path,
         config,
-        input: out.stdout,
+        input: exportRun.stdout,
       });
       assert.equal(code, 0, stderr);
-      const there = sqlite(home);
-      await there.open();
-      const sessions = await Promise.all(ids.map((id) => there.get(id)));
-      await there.close();
+      const store = sqlite(home);
+      await store.open();
+      const sessions = await Promise.all(ids.map((id) => store.get(id)));
+      await store.close();
       assert.deepEqual(
         sessions.map((session) => [session?.mode, session?.permissionGrants]),
         modes.map((mode) => [mode, []]),
@@ -128,7 +128,7 @@ describe("gantry sessions", () => {
     }
   });
 
-  it("import: what is no export is refused by line, and nothing of a broken session is stored", async (t) => {
+  it("reject an invalid export with its line number, and store no incomplete session", async (t) => {
     await using source = await makeTempDir();
     await work(sqlite(source), source.path);
     const exportedLines = (await runGantry(t, ["sessions", "export"], { home: source.path })).stdout.split("\n");
@@ -168,10 +168,10 @@ describe("gantry sessions", () => {
     );
   });
 
-  it("refuses what it does not know", async (t) => {
-    const named = await runGantry(t, ["sessions", "import", "backup.jsonl"]);
-    assert.equal(named.code, 1);
-    assert.match(named.stderr, /^gantry: sessions import: reads standard input, got backup\.jsonl: .* < FILE\n$/);
+  it("reject a file argument of import and unknown subcommands", async (t) => {
+    const withFile = await runGantry(t, ["sessions", "import", "backup.jsonl"]);
+    assert.equal(withFile.code, 1);
+    assert.match(withFile.stderr, /^gantry: sessions import: reads standard input, got backup\.jsonl: .* < FILE\n$/);
     for (const args of [["sessions"], ["sessions", "sell"]]) {
       const run = await runGantry(t, args);
       assert.deepEqual([run.code, run.stdout], [1, ""]);

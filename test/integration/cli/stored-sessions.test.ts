@@ -9,10 +9,10 @@ import { lab, labConfig } from "../../helpers/lab.js";
 import { runGantry, spawnGantry, startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp.js";
 
-/** A title that would clear a terminal, reverse its text direction and begin a new line. */
+/** A title with control characters that clear a terminal, reverse its text direction and begin a new line. */
 const EVIL = "evil \u001b[2J\u202e\u0007 title\nnext";
 
-async function stored(t: TestContext) {
+async function startLab(t: TestContext) {
   // The model never returns a title, so the title is taken from the prompt.
   const fake = await lab(t, { aside: { say: [{ stall: true }] } });
   const home = await tempDir(t);
@@ -25,8 +25,8 @@ async function stored(t: TestContext) {
 }
 
 describe("gantry sessions list", () => {
-  it("is a table for people and JSON for programs, the last used first", async (t) => {
-    const { gantry, list, options } = await stored(t);
+  it("prints a table or JSON, last used first, filtered by --search, --folder and --limit", async (t) => {
+    const { gantry, list, options } = await startLab(t);
     const none = await gantry("sessions", "list");
     assert.deepEqual([none.code, none.stdout, none.stderr], [0, "", "no sessions\n"]);
     assert.deepEqual(await list(), []);
@@ -46,17 +46,17 @@ describe("gantry sessions list", () => {
     );
     assert.match(rows[0] ?? "", / {2}\d{4}-\d\d-\d\d \d\d:\d\d .* \$0\.00 +m1 +third$/);
     assert.deepEqual((await list("--search", "THING")).length, 2);
-    const cut = await gantry("sessions", "list", "--limit", "1");
-    assert.equal(cut.stdout.trimEnd().split("\n").length, 2);
-    assert.equal(cut.stderr, "1 of 3 sessions; --limit 0 lists all\n");
+    const firstPage = await gantry("sessions", "list", "--limit", "1");
+    assert.equal(firstPage.stdout.trimEnd().split("\n").length, 2);
+    assert.equal(firstPage.stderr, "1 of 3 sessions; --limit 0 lists all\n");
     assert.equal((await list("--limit", "0")).length, 3);
     assert.equal((await list("--folder", ".")).length, 3);
     assert.equal((await list("--folder", options.home)).length, 0);
     assert.match((await gantry("sessions", "list", "--limit", "1.5")).stderr, /--limit: expected a whole number/);
   });
 
-  it("lists more than one page", async (t) => {
-    const { list, options, gantry } = await stored(t);
+  it("lists 206 sessions, more than one page", async (t) => {
+    const { list, options, gantry } = await startLab(t);
     await gantry("run", "--quiet", "x");
     const { stdout } = await gantry("sessions", "export");
     const copies = Array.from({ length: 205 }, (_, i) => {
@@ -80,8 +80,8 @@ describe("gantry sessions list", () => {
 });
 
 describe("gantry sessions show", () => {
-  it("says what was said, and writes out what would steer a terminal", async (t) => {
-    const { fake, gantry, list } = await stored(t);
+  it("prints the messages with control characters escaped, as JSON with --json, the last ones with --last", async (t) => {
+    const { fake, gantry, list } = await startLab(t);
     fake.enqueue(call("list", {}), say("It is \u001b[31mempty."));
     await gantry("run", "--quiet", EVIL);
     const [session] = await list();
@@ -91,7 +91,7 @@ describe("gantry sessions show", () => {
     const shown = await gantry("sessions", "show", session.id);
     assert.equal(shown.code, 0);
     for (const text of [table, shown.stdout]) {
-      assert.ok(![..."\u001b\u0007\u202e"].some((steers) => text.includes(steers)), JSON.stringify(text));
+      assert.ok(![..."\u001b\u0007\u202e"].some((character) => text.includes(character)), JSON.stringify(text));
       assert.ok(text.includes("evil \\u001b[2J\\u202e\\u0007 title next"), text);
     }
     assert.match(shown.stdout, /^Session +\S+\nTitle .*\nFolder .*\nModel +lab\/m1\nMode +auto\nUsage /);
@@ -115,8 +115,8 @@ describe("gantry sessions show", () => {
 });
 
 describe("gantry sessions undo", () => {
-  it("takes back files and words of the last run, and brings them again", async (t) => {
-    const { fake, gantry, list, options } = await stored(t);
+  it("reverts files and messages of the last run, reports conflicts, and restores them with --redo", async (t) => {
+    const { fake, gantry, list, options } = await startLab(t);
     const file = path.join(options.projectDir, "a.txt");
     await writeFile(file, "one\n");
     fake.enqueue(
@@ -163,8 +163,8 @@ describe("gantry sessions undo", () => {
 });
 
 describe("gantry sessions undo --force", () => {
-  it("counts only what it changed", async (t) => {
-    const { fake, gantry, list, options } = await stored(t);
+  it("reports paths that it could not change separately from those that it changed", async (t) => {
+    const { fake, gantry, list, options } = await startLab(t);
     await mkdir(path.join(options.projectDir, "d"));
     for (const name of ["d/a.txt", "d/b.txt"]) await writeFile(path.join(options.projectDir, name), "old\n");
     fake.enqueue(...["d/a.txt", "d/b.txt", "c.txt"].map((name) => call("write", { path: name, content: "new\n" })));
@@ -181,8 +181,8 @@ describe("gantry sessions undo --force", () => {
 });
 
 describe("gantry sessions delete", () => {
-  it("needs --yes where nobody can be asked, and deletes all or nothing", async (t) => {
-    const { gantry, list } = await stored(t);
+  it("requires --yes without a terminal, and deletes no session if one id is unknown", async (t) => {
+    const { gantry, list } = await startLab(t);
     for (const prompt of ["one", "two"]) await gantry("run", "--quiet", prompt);
     const ids = (await list()).map(({ id }) => id);
     const deletion = await gantry("sessions", "delete", ...ids);
@@ -198,30 +198,34 @@ describe("gantry sessions delete", () => {
     assert.match((await gantry("sessions", "delete", "--yes")).stderr, /expected the ids of sessions/);
   });
 
-  it("asks on a terminal", { skip: !hasTerminals() && "there is no script of util-linux" }, async (t) => {
-    const { gantry, list, options } = await stored(t);
-    await gantry("run", "--quiet", "keep or not");
-    const [session] = await list();
-    for (const [answer, code, remainingCount] of [
-      ["\n", 1, 1],
-      ["no\n", 1, 1],
-      ["\u0003", 130, 1],
-      ["y\n", 0, 0],
-    ] as const) {
-      const child = await spawnGantry(t, {
-        ...options,
-        args: ["sessions", "delete", session?.id ?? ""],
-        through: ["sh", "-c", 'exec script -qec "$(printf "\'%s\' " "$@")" /dev/null', "script"],
-      });
-      await child.output(/keep or not\r\nDelete this session for good\? \[y\/N\] $/);
-      child.child.stdin.write(answer);
-      assert.equal((await child.exited).code, code, child.stdout);
-      assert.equal((await list()).length, remainingCount);
-    }
-  });
+  it(
+    "asks for confirmation on a terminal",
+    { skip: !hasTerminals() && "there is no script of util-linux" },
+    async (t) => {
+      const { gantry, list, options } = await startLab(t);
+      await gantry("run", "--quiet", "keep or not");
+      const [session] = await list();
+      for (const [answer, code, remainingCount] of [
+        ["\n", 1, 1],
+        ["no\n", 1, 1],
+        ["\u0003", 130, 1],
+        ["y\n", 0, 0],
+      ] as const) {
+        const child = await spawnGantry(t, {
+          ...options,
+          args: ["sessions", "delete", session?.id ?? ""],
+          through: ["sh", "-c", 'exec script -qec "$(printf "\'%s\' " "$@")" /dev/null', "script"],
+        });
+        await child.output(/keep or not\r\nDelete this session for good\? \[y\/N\] $/);
+        child.child.stdin.write(answer);
+        assert.equal((await child.exited).code, code, child.stdout);
+        assert.equal((await list()).length, remainingCount);
+      }
+    },
+  );
 
-  it("ends a run that a server has in the session", async (t) => {
-    const { fake, options, gantry, list } = await stored(t);
+  it("deletes a session whose run is in progress in a server", async (t) => {
+    const { fake, options, gantry, list } = await startLab(t);
     const server = await startServer(t, options);
     fake.enqueue({ say: [{ text: "On and on" }, { stall: true }] });
     const begun = await server.fetch("/api/run", { method: "POST", body: '{"message":"x","background":true}' });
@@ -235,7 +239,7 @@ describe("gantry sessions delete", () => {
 });
 
 describe("gantry models", () => {
-  it("lists those of all providers, with what is known of them", async (t) => {
+  it("lists the models of all providers with limits and prices, and warns about an unreachable provider", async (t) => {
     const fake = await lab(t, { models: ["m1", "maker/m2", "evil\u001b[2J"] });
     const [providerConfig] = labConfig(fake)["providers"] as [Record<string, unknown>];
     const models = [{ id: "m1", context_window: 200_000, max_output: 8_000, cost: { input: 1.5, output: 2 } }];
@@ -252,7 +256,7 @@ describe("gantry models", () => {
     assert.match(all.stdout, /^lab\/m1 +200,000 +8,000 +1\.5 +2$/m);
     assert.match(all.stdout, /^lab\/maker\/m2/m);
     assert.ok(!all.stdout.includes("\u001b"), all.stdout);
-    assert.match(all.stderr, /warn .*away/, "one that cannot be asked is told");
+    assert.match(all.stderr, /warn .*away/, "an unreachable provider is reported");
     const searchRun = await gantry("MAKER", "--json");
     assert.deepEqual(
       (JSON.parse(searchRun.stdout) as { provider: string; model: { id: string } }[]).map(({ provider, model }) => [

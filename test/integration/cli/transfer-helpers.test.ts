@@ -11,15 +11,15 @@ import { tempDir, type TempDir } from "../../helpers/temp.js";
 const driver = (home: TempDir) => new SqliteDriver({ path: home.at("sessions.db"), durability: "normal" });
 
 /** Creates a session with one subagent session. Returns both ids. */
-async function createSubagentSession(home: TempDir): Promise<{ asker: string; helper: string }> {
+async function createSubagentSession(home: TempDir): Promise<{ parentId: string; subagentId: string }> {
   const call = callTools(["task", { description: "Look", prompt: "Look there." }, "c1"]);
   const provider = new ScriptedProvider([call, "helped", "done"]);
   const tools = builtinTools().filter(({ name }) => name === "task");
   await using agent = new Agent({ providers: [provider], driver: driver(home), projectDir: home.path, tools });
   const run = await agent.run({ message: "go" });
   await run.result;
-  const [helper] = (await agent.sessions.list({ spawnedBy: run.sessionId })).sessions;
-  return { asker: run.sessionId, helper: helper!.id };
+  const [subagent] = (await agent.sessions.list({ spawnedBy: run.sessionId })).sessions;
+  return { parentId: run.sessionId, subagentId: subagent!.id };
 }
 
 async function within<T>(home: TempDir, work: (agent: Agent) => Promise<T>): Promise<T> {
@@ -31,54 +31,54 @@ async function within<T>(home: TempDir, work: (agent: Agent) => Promise<T>): Pro
 const listed = (home: TempDir, spawnedBy?: string): Promise<Session[]> =>
   within(home, async ({ sessions }) => (await sessions.list(spawnedBy === undefined ? {} : { spawnedBy })).sessions);
 
-it("a session takes its helpers along, and they stay its helpers", async (t) => {
-  const [home, there] = [await tempDir(t), await tempDir(t)];
-  const { asker, helper } = await createSubagentSession(home);
-  const { stdout } = await runGantry(t, ["sessions", "export", asker], { home: home.path });
-  const { stderr } = await runGantry(t, ["sessions", "import"], { home: there.path, input: stdout });
+it("export and import of a session include its subagent sessions, which keep their parent", async (t) => {
+  const [home, target] = [await tempDir(t), await tempDir(t)];
+  const { parentId, subagentId } = await createSubagentSession(home);
+  const { stdout } = await runGantry(t, ["sessions", "export", parentId], { home: home.path });
+  const { stderr } = await runGantry(t, ["sessions", "import"], { home: target.path, input: stdout });
   assert.equal(stderr, "2 sessions imported\n");
   assert.deepEqual(
-    (await listed(there)).map(({ id }) => id),
-    [asker],
+    (await listed(target)).map(({ id }) => id),
+    [parentId],
   );
   assert.deepEqual(
-    (await listed(there, asker)).map(({ id }) => id),
-    [helper],
+    (await listed(target, parentId)).map(({ id }) => id),
+    [subagentId],
   );
 });
 
-it("a helper that comes alone is a session that lists show and a person goes on with", async (t) => {
-  const [home, there] = [await tempDir(t), await tempDir(t)];
-  const { asker, helper } = await createSubagentSession(home);
-  const alone = (await runGantry(t, ["sessions", "export", helper], { home: home.path })).stdout;
-  const { stderr } = await runGantry(t, ["sessions", "import"], { home: there.path, input: alone });
+it("a subagent session imported without its parent is listed as an ordinary session and continues", async (t) => {
+  const [home, target] = [await tempDir(t), await tempDir(t)];
+  const { parentId, subagentId } = await createSubagentSession(home);
+  const subagentExport = (await runGantry(t, ["sessions", "export", subagentId], { home: home.path })).stdout;
+  const { stderr } = await runGantry(t, ["sessions", "import"], { home: target.path, input: subagentExport });
   assert.equal(stderr, "1 session imported\n1 session of subagents without their parent are now ordinary sessions\n");
-  const [session] = await listed(there);
-  assert.deepEqual([session?.id, session?.spawnedBy, session?.title], [helper, null, "Look"]);
-  await within(there, async (agent) => {
-    assert.equal((await (await agent.run({ message: "on", sessionId: helper })).result).output, "on");
-    assert.equal((await agent.sessions.messages(helper)).length, 4);
+  const [session] = await listed(target);
+  assert.deepEqual([session?.id, session?.spawnedBy, session?.title], [subagentId, null, "Look"]);
+  await within(target, async (agent) => {
+    assert.equal((await (await agent.run({ message: "on", sessionId: subagentId })).result).output, "on");
+    assert.equal((await agent.sessions.messages(subagentId)).length, 4);
   });
   // If the parent session exists, the imported session belongs to it again.
-  await within(home, ({ sessions }) => sessions.delete(helper));
-  const back = await runGantry(t, ["sessions", "import"], { home: home.path, input: alone });
-  assert.equal(back.stderr, "1 session imported\n");
+  await within(home, ({ sessions }) => sessions.delete(subagentId));
+  const secondImport = await runGantry(t, ["sessions", "import"], { home: home.path, input: subagentExport });
+  assert.equal(secondImport.stderr, "1 session imported\n");
   assert.deepEqual(
-    (await listed(home, asker)).map(({ id }) => id),
-    [helper],
+    (await listed(home, parentId)).map(({ id }) => id),
+    [subagentId],
   );
 });
 
-it("two that a file says asked for each other are shown all the same", async (t) => {
+it("adoptOrphans lists one of two sessions that name each other as parent", async (t) => {
   const home = await tempDir(t);
-  const { asker, helper } = await createSubagentSession(home);
+  const { parentId, subagentId } = await createSubagentSession(home);
   const from = driver(home);
   await from.open();
   const store = new MemoryDriver();
   await store.open();
   for (const [id, sessionId] of [
-    [helper, asker],
-    [asker, helper],
+    [subagentId, parentId],
+    [parentId, subagentId],
   ] as const) {
     const chain = (await from.dump(id))!;
     const spawnedBy = { sessionId, runId: "r", callId: "c" };
@@ -86,13 +86,13 @@ it("two that a file says asked for each other are shown all the same", async (t)
     await store.load({ ...chain, sessions });
   }
   await from.close();
-  assert.equal(await adoptOrphans(store, [helper, asker]), 1);
+  assert.equal(await adoptOrphans(store, [subagentId, parentId]), 1);
   assert.deepEqual(
     (await store.list({ limit: 9 })).sessions.map(({ id }) => id),
-    [helper],
+    [subagentId],
   );
   assert.deepEqual(
-    (await store.list({ limit: 9, spawnedBy: helper })).sessions.map(({ id }) => id),
-    [asker],
+    (await store.list({ limit: 9, spawnedBy: subagentId })).sessions.map(({ id }) => id),
+    [parentId],
   );
 });

@@ -64,7 +64,7 @@ class Worker {
   }
 }
 
-async function prompted(server: GantryServer, message: string, sessionId?: string) {
+async function runPrompt(server: GantryServer, message: string, sessionId?: string) {
   const response = await server.fetch("/api/run", {
     method: "POST",
     headers: { "content-type": "application/json" },
@@ -84,7 +84,7 @@ function configOf({ baseUrl }: FakeModelServer) {
   };
 }
 
-it("todo list and changed files are in each prompt through compactions, a restart, a resume and failed summaries", async (t) => {
+it("each prompt has todo list and changed files through compactions, restart, resume and failed summaries", async (t) => {
   const home = await tempDir(t);
   const project = await tempDir(t, { "old.txt": "old" });
   const worker = new Worker();
@@ -98,7 +98,7 @@ it("todo list and changed files are in each prompt through compactions, a restar
 
   const first = await startServer(t, { ...options, config });
   worker.begin(TURNS);
-  const { sessionId, strategies } = await prompted(first, "BUILD THE BRIDGE");
+  const { sessionId, strategies } = await runPrompt(first, "BUILD THE BRIDGE");
   assert.deepEqual(worker.missing, []);
   assert.ok(strategies.length >= 3, `${strategies.length} compactions`);
   assert.deepEqual([...new Set(strategies)], ["summary"]);
@@ -107,7 +107,7 @@ it("todo list and changed files are in each prompt through compactions, a restar
   const second = await startServer(t, options);
   models.aside = fail(400, "no summaries today");
   worker.begin(TURNS);
-  const restarted = await prompted(second, "GO ON", sessionId);
+  const restarted = await runPrompt(second, "GO ON", sessionId);
   assert.deepEqual(worker.missing, []);
   assert.ok(restarted.strategies.length >= 3, `${restarted.strategies.length} compactions`);
   assert.deepEqual([...new Set(restarted.strategies)], ["sliding-window"]);

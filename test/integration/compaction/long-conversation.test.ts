@@ -8,9 +8,9 @@ import { tempDir } from "../../helpers/temp.js";
 const TURNS = Number(process.env["TURNS"] ?? 24);
 const GOAL = "The goal is to keep the word HELIOTROPE in mind.";
 
-describe("a conversation far longer than the model's window, through real doors", () => {
+describe("a conversation longer than the model's context window, over HTTP and ACP", () => {
   for (const window of [4_000, 8_000, 128_000]) {
-    it(`goes on with a window of ${window} tokens, stays readable, and resumes over ACP in another process`, async (t) => {
+    it(`sends requests within ${window} tokens, keeps all answers, and resumes over ACP in another process`, async (t) => {
       const home = await tempDir(t);
       // A file whose content alone is larger than the smaller windows.
       const project = await tempDir(t, { "big.txt": "all work and no play\n".repeat(4_000) });
@@ -66,7 +66,7 @@ describe("a conversation far longer than the model's window, through real doors"
         );
       assert.ok(
         messages.every(({ seq }, i) => i === 0 || seq > (messages[i - 1]?.seq ?? 0)),
-        "in order, each once",
+        "in order, without duplicates",
       );
       const parts = new Set(messages.map(({ session_id }) => session_id)).size;
       if (window < 10_000) assert.ok(parts > 1, "it was compacted");

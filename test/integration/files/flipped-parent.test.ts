@@ -40,7 +40,7 @@ before(() => {
   syncBuiltinESMExports();
 });
 after(() => {
-  for (const put of restore) put();
+  for (const restoreMethod of restore) restoreMethod();
   syncBuiltinESMExports();
 });
 
@@ -74,19 +74,19 @@ const patch = (section: string) => ({ input: `*** Begin Patch\n${section}\n*** E
 /** Tool and arguments by test name. `top` contains the folder that switches. */
 const CALLS: Record<string, readonly [tool: string, input: Record<string, unknown>]> = {
   read: ["read", { path }],
-  "write in new folders": ["write", { path: "sub/deep/new/one/a.txt", content: "new\n" }],
+  "write into new folders": ["write", { path: "sub/deep/new/one/a.txt", content: "new\n" }],
   edit: ["edit", { path, old_string: "count:", new_string: "count: " }],
-  "patch that moves": ["apply_patch", patch(`*** Update File: ${path}\n*** Move to: sub/moved/a.txt`)],
+  "apply_patch with a move": ["apply_patch", patch(`*** Update File: ${path}\n*** Move to: sub/moved/a.txt`)],
   "delete of a file": ["delete", { path: "sub/deep/gone.txt" }],
   "delete of a tree": ["delete", { path: "sub/deep/tree", recursive: true }],
-  "delete around it": ["delete", { path: "top", recursive: true }],
+  "delete of the parent folder": ["delete", { path: "top", recursive: true }],
   list: ["list", { path: "sub", depth: 4 }],
   "grep of a file": ["grep", { path, pattern: "needle" }],
-  "grep around it": ["grep", { path: ".", pattern: "needle" }],
+  "grep of the parent folder": ["grep", { path: ".", pattern: "needle" }],
 };
 
 /** The part of `list` that runs in this process. */
-async function walked(start: string): Promise<string> {
+async function walkNames(start: string): Promise<string> {
   const guard = await PathGuard.create({ roots: [start], denied: [] });
   const names: string[] = [];
   try {
@@ -130,16 +130,16 @@ const WORK: Record<string, (project: string) => Promise<string>> = Object.fromEn
         )
       ).text,
   ]),
-  ["walk of it", (project: string) => walked(join(project, "sub", "deep"))],
-  ["walk around it", (project: string) => walked(project)],
+  ["walk of the folder", (project: string) => walkNames(join(project, "sub", "deep"))],
+  ["walk of the parent folder", (project: string) => walkNames(project)],
 ]) as Record<string, (project: string) => Promise<string>>;
 
 describe(
-  "a parent folder that becomes a link to the outside at each step",
+  "a parent folder that becomes a link to an outside folder before each file system call",
   { skip: process.platform === "linux" ? false : "other systems reach nothing by a handle" },
   () => {
     for (const [name, work] of Object.entries(WORK))
-      it(`${name}: never reaches the outside`, async (t) => {
+      it(`${name} reads and changes nothing outside the project`, async (t) => {
         await using folder = await temporaryFolder();
         const project = join(folder.path, "project");
         const outside = join(folder.path, "outside");
@@ -150,7 +150,7 @@ describe(
         /** One call of the tool. The folder switches before the file system calls with these numbers. */
         const call = async (isLinkFirst: boolean, flips: readonly number[]): Promise<Outcome> => {
           fs.rmSync(project, { recursive: true, force: true });
-          const isAround = name === "delete around it";
+          const isAround = name === "delete of the parent folder";
           const way = isAround ? join(project, "top", "sub") : join(project, "sub");
           fs.mkdirSync(way, { recursive: true });
           fillProject(way, "inside");
@@ -169,18 +169,18 @@ describe(
             (reason: unknown) => ({ output: "", error: reason }),
           );
           onCall = undefined;
-          const how = `${isLinkFirst ? "a link" : "a folder"} at first, flipped before ${flips.join(" and ")}`;
-          assert.doesNotMatch(output, new RegExp(SECRET), how);
-          assert.equal(pictureOf(outside), picture, how);
+          const situation = `${isLinkFirst ? "a link" : "a folder"} at first, flipped before ${flips.join(" and ")}`;
+          assert.doesNotMatch(output, new RegExp(SECRET), situation);
+          assert.equal(pictureOf(outside), picture, situation);
           return { calls, error };
         };
 
         const { error } = await call(false, []);
-        assert.equal(error, undefined, "it works where nothing flips");
+        assert.equal(error, undefined, "the call succeeds without a switch");
         let cases = 0;
-        for (const [isLinkFirst, stays] of WINDOWS)
+        for (const [isLinkFirst, duration] of WINDOWS)
           for (let first = 1, calls = Infinity; first <= calls; first++, cases++)
-            ({ calls } = await call(isLinkFirst, [first, first + stays]));
+            ({ calls } = await call(isLinkFirst, [first, first + duration]));
         t.diagnostic(`${cases} cases`);
         assert.ok(cases > 3 * WINDOWS.length, `${cases} cases`);
       });

@@ -14,7 +14,7 @@ import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-conte
  * of each tool.
  */
 const CALLS = Number(process.env.CALLS ?? 30);
-const SHORT_FORM_TOOLS = ["read", "apply_patch", "delete around it"];
+const SHORT_FORM_TOOLS = ["read", "apply_patch", "delete of the parent folder"];
 
 /** Opens the real folder. The descriptor stays valid under either name. */
 function openReal(project: string): number {
@@ -46,16 +46,16 @@ const calls: Record<string, (i: number) => Record<string, unknown>> = {
   },
   delete: (i) => (i % 2 ? { path: "sub/deep/tree", recursive: true } : { path: "sub/deep/gone.txt" }),
   // The switching folder is inside the deleted folder.
-  "delete around it": () => ({ path: "top", recursive: true }),
+  "delete of the parent folder": () => ({ path: "top", recursive: true }),
   list: (i) => ({ path: ["sub", "sub/deep", "."][i % 3], depth: 4 }),
   glob: (i) => ({ path: ["sub", "sub/deep", "."][i % 3], pattern: "**/*" }),
   grep: (i) => ({ path: ["sub", path, "."][i % 3], pattern: "needle" }),
 };
 
-describe("a parent folder that flips between a folder and a link to the outside", () => {
+describe("a parent folder that another process replaces by a link to an outside folder", () => {
   const names = process.env.CALLS === undefined ? SHORT_FORM_TOOLS : Object.keys(calls);
   for (const [name, inputOf] of Object.entries(calls).filter(([callName]) => names.includes(callName)))
-    it(`${name}: never reaches the outside`, async (t) => {
+    it(`${name} reads and changes nothing outside the project`, async (t) => {
       await using folder = await temporaryFolder();
       const project = join(folder.path, "project");
       const outside = join(folder.path, "outside");
@@ -65,8 +65,8 @@ describe("a parent folder that flips between a folder and a link to the outside"
       fillProject(outside, SECRET);
       const before = pictureOf(outside);
       let inside = openReal(project);
-      const around = name === "delete around it";
-      const flips = around ? join(project, "top", "sub") : join(project, "sub");
+      const isAround = name === "delete of the parent folder";
+      const flips = isAround ? join(project, "top", "sub") : join(project, "sub");
       const flipper = new Child("./flipper.ts", [flips, join(project, "sub"), outside]);
       const counts = { done: 0, refused: 0, outside: 0 };
       const reasons = new Map<string, number>();
@@ -75,7 +75,7 @@ describe("a parent folder that flips between a folder and a link to the outside"
         const tool = builtinTools().find((candidate) => candidate.name === name.split(" ")[0])!;
         // All of a few calls can be rejected, so the loop continues until the first success.
         for (let i = 0; i < CALLS || counts.done === 0; i++) {
-          if (around) {
+          if (isAround) {
             mkdirSync(join(project, "top"), { recursive: true });
             fillProject(join(project, "top"), "inside");
           } else if (i % 100 === 0 || name === "delete") {
@@ -93,8 +93,8 @@ describe("a parent folder that flips between a folder and a link to the outside"
             counts.done++;
           } catch (error) {
             counts.refused++;
-            const why = (error as Error).message.replace(/.*?: /, "").slice(0, 60);
-            reasons.set(why, (reasons.get(why) ?? 0) + 1);
+            const reason = (error as Error).message.replace(/.*?: /, "").slice(0, 60);
+            reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
           }
           if (!output.includes(SECRET) && pictureOf(outside) === before) continue;
           counts.outside++;

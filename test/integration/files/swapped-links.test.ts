@@ -6,8 +6,8 @@ import { builtinTools } from "gantry";
 import { PathGuard } from "../../../src/files/path-guard.js";
 import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
 
-describe("links that are swapped while files are opened", () => {
-  it("never reads what a symbolic link is swapped to meanwhile", async () => {
+describe("paths that are replaced by symbolic links during file access", () => {
+  it("PathGuard.openFile never reads a file outside the project", async () => {
     await using folder = await temporaryFolder();
     const project = join(folder.path, "project");
     await mkdir(project);
@@ -39,7 +39,7 @@ describe("links that are swapped while files are opened", () => {
     assert.equal(outcomes.good + outcomes.refused, 200);
   });
 
-  it("never writes into a folder that is swapped for a link meanwhile", async () => {
+  it("the write tool creates no file outside the project", async () => {
     await using folder = await temporaryFolder();
     const project = join(folder.path, "project");
     const outside = join(folder.path, "outside");

@@ -10,11 +10,13 @@ import { tempDir } from "../../helpers/temp.js";
 
 const FILES = 120;
 
-describe("an undo that is killed", () => {
-  it("is gone on with by the next, or taken back by a redo, wherever it was", async (t) => {
+describe("an undo or redo whose process is killed", () => {
+  it("is completed by the same operation and reverted by the opposite one", async (t) => {
     const names = Array.from({ length: FILES }, (_, i) => `d${i % 7}/f${String(i).padStart(3, "0")}.txt`).sort();
-    const old = Object.fromEntries(names.filter((_, i) => i % 3 !== 0).map((name) => [`project/${name}`, "one\n"]));
-    const folder = await tempDir(t, { ...old, "files/x": "", "project/own.txt": "" });
+    const oldFiles = Object.fromEntries(
+      names.filter((_, i) => i % 3 !== 0).map((name) => [`project/${name}`, "one\n"]),
+    );
+    const folder = await tempDir(t, { ...oldFiles, "files/x": "", "project/own.txt": "" });
     const provider = new ScriptedProvider([
       callTools(...names.map((path) => ["write", { path, content: "two\n" }] as const)),
       "done",
@@ -33,7 +35,7 @@ describe("an undo that is killed", () => {
     const messageCount = (await agent.sessions.messages(id)).length;
     const textAt = (name: string): string =>
       existsSync(folder.at("project", name)) ? readFileSync(folder.at("project", name), "utf8") : "";
-    const is = async (isUndone: boolean, when: string): Promise<void> => {
+    const assertState = async (isUndone: boolean, when: string): Promise<void> => {
       for (const [i, name] of names.entries())
         assert.equal(textAt(name), isUndone ? (i % 3 === 0 ? "" : "one\n") : "two\n", `${when}: ${name}`);
       assert.equal((await agent.sessions.messages(id)).length, isUndone ? 0 : messageCount, when);
@@ -46,38 +48,38 @@ describe("an undo that is killed", () => {
      * Kills the process when this path has been undone or redone. Undefined: when the plan is recorded, before the
      * first path.
      */
-    const killed = async (verb: "undo" | "redo", at: string | undefined): Promise<void> => {
+    const killDuring = async (verb: "undo" | "redo", at: string | undefined): Promise<void> => {
       const child = new Child("undo-process.ts", [folder.path, id, verb]);
       const journal = folder.at("files", id, "journal.jsonl");
       const before = at === undefined ? readFileSync(journal, "utf8").length : textAt(at);
-      const isThere = () => (at === undefined ? readFileSync(journal, "utf8").length : textAt(at)) !== before;
+      const hasChanged = () => (at === undefined ? readFileSync(journal, "utf8").length : textAt(at)) !== before;
       await new Promise<void>((resolve) => {
-        const look = () => {
-          if (!isThere() && child.process.exitCode === null) return void setImmediate(look);
+        const poll = () => {
+          if (!hasChanged() && child.process.exitCode === null) return void setImmediate(poll);
           resolve();
         };
-        look();
+        poll();
       });
       await child.kill();
     };
     /** If the work had ended before the kill, nothing remains to be done. */
-    const goOn = async (verb: "undo" | "redo"): Promise<void> => {
+    const resume = async (verb: "undo" | "redo"): Promise<void> => {
       const work = verb === "undo" ? agent.sessions.undo(id) : agent.sessions.redo(id);
       await work.catch((error: unknown) => {
         if (!hasCode(error, "nothing_to_undo")) throw error;
       });
     };
-    await killed("undo", undefined);
-    await goOn("redo");
-    await is(false, "taken back when it was noted");
-    await killed("undo", names[4]);
-    await goOn("undo");
-    await is(true, "gone on with");
-    await killed("redo", names[FILES / 2]);
-    await goOn("undo");
-    await is(true, "undone again");
-    await killed("redo", names[FILES - 40]);
-    await goOn("redo");
-    await is(false, "brought back in the end");
+    await killDuring("undo", undefined);
+    await resume("redo");
+    await assertState(false, "redo after the plan was recorded");
+    await killDuring("undo", names[4]);
+    await resume("undo");
+    await assertState(true, "undo after a killed undo");
+    await killDuring("redo", names[FILES / 2]);
+    await resume("undo");
+    await assertState(true, "undo after a killed redo");
+    await killDuring("redo", names[FILES - 40]);
+    await resume("redo");
+    await assertState(false, "redo after a killed redo");
   });
 });

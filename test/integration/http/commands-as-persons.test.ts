@@ -68,7 +68,7 @@ async function scene(t: Hooks, sandbox: "required" | "off"): Promise<Scene> {
   });
   const personHeaders = () => server.personHeaders;
   const client = new GantryClient({ url: server.url, personHeaders });
-  const { session_id: session, run_id: run } = await client.begin({
+  const { session_id: session, run_id: run } = await client.start({
     message: 'bash {"command":"touch asked"}',
     mode: "ask",
   });
@@ -127,9 +127,9 @@ const WAYS: Readonly<
   },
 };
 
-describe("a command cannot act as a person", { concurrency: true }, () => {
+describe("a command of the agent as an API client", { concurrency: true }, () => {
   for (const [way, { sandbox, message }] of Object.entries(WAYS))
-    it(`${way}: every request is refused`, linux, async (t) => {
+    it(`gets 403 command_refused for every request: ${way}`, linux, async (t) => {
       if (sandbox === "required" && !(await works)) return t.skip("no working bubblewrap");
       const { server, client, session, ask, file, args } = await scene(t, sandbox);
       await client.run({ message: message(args, file) });
@@ -147,7 +147,7 @@ describe("a command cannot act as a person", { concurrency: true }, () => {
     });
 
   it(
-    "a child without sandbox that forked twice, cleared its environment and has no token: decides nothing",
+    "gets 403 person_required for decisions after a double fork without sandbox, environment and token",
     linux,
     async (t) => {
       const { client, session, file, args } = await scene(t, "off");
@@ -190,8 +190,8 @@ for i in range(20):
 json.dump(answers, open(file, "w"))
 `;
 
-describe("a client that no process shows", () => {
-  it("needs the token for every request: a command can hide so", linux, async (t) => {
+describe("a client whose process cannot be identified", () => {
+  it("gets 403 without the token if its socket is in transit between processes", linux, async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     if (spawnSync("python3", ["-c", "import socket; socket.send_fds"]).status !== 0) return t.skip("no python3");
     const { server, client, file } = await scene(t, "required");
@@ -204,13 +204,13 @@ describe("a client that no process shows", () => {
       assert.ok(status === 403 && /^(command|unseen)_refused$/.test(code), `${i}: ${status} ${code}`);
   });
 
-  it("is unseen, as the owner of a socket that has ended is", linux, async () => {
+  it("has the origin unseen, for example for the inode 0", linux, async () => {
     assert.equal(await findOrigin("0"), "unseen");
   });
 });
 
-describe("a person", { concurrency: true }, () => {
-  it("needs no token for what the API always did, and needs it to decide", async (t) => {
+describe("a user as an API client", { concurrency: true }, () => {
+  it("runs, reads and restricts without the token, but needs it to answer questions and to loosen the mode", async (t) => {
     const { server, client, session, ask } = await scene(t, "off");
     const post = (path: string, body: object, headers: Record<string, string> = {}, method = "POST") =>
       server.fetch(path, {
@@ -246,7 +246,7 @@ describe("a person", { concurrency: true }, () => {
     await waitFor("the command", () => Promise.resolve(existsSync(`${server.projectDir}/asked`) || undefined));
   });
 
-  it("has one token, in a file that no other user reads, also of servers that start at the same time", async (t) => {
+  it("has one token in a file of mode 0600 for all servers of a home folder, also concurrent and later ones", async (t) => {
     const home = await tempDir(t);
     const servers = await Promise.all([1, 2, 3].map(() => startServer(t, { home: home.path })));
     assert.equal(statSync(home.at("token")).mode & 0o777, 0o600);
@@ -265,7 +265,7 @@ describe("a person", { concurrency: true }, () => {
     );
   });
 
-  it("has a token that no tool shows", async (t) => {
+  it("has a token that the output of bash redacts", async (t) => {
     const { server, client } = await scene(t, "off");
     const file = `${server.home}/token`;
     const { sessionId } = await client.run({ message: call("bash", { command: `cat '${file}'` }) });
@@ -274,7 +274,7 @@ describe("a person", { concurrency: true }, () => {
     assert.match(String(shown), /^\[redacted\]/);
   });
 
-  it("gets no token where headers are required: these prove it", async (t) => {
+  it("needs no token if headers are required, and no token file is written", async (t) => {
     const home = await tempDir(t);
     const key = { "X-Key": "secret-of-the-test-1" };
     const server = await startServer(t, { home: home.path, config: { server: { required_headers: key } } });
@@ -284,7 +284,7 @@ describe("a person", { concurrency: true }, () => {
     assert.equal((await client.sessions.update(sessionId, { mode: "auto" })).mode, "auto");
   });
 
-  it("in another PID namespace needs the token for every request", linux, async (t) => {
+  it("gets 403 namespace_refused from another PID namespace without the token", linux, async (t) => {
     const { server } = await scene(t, "off");
     const script = `fetch(process.argv[1] + "/api/sessions", { headers: JSON.parse(process.argv[2]) })
       .then(async (response) => console.log(response.status, (await response.json()).code))`;
@@ -299,7 +299,7 @@ describe("a person", { concurrency: true }, () => {
     );
   });
 
-  it("gets the token with the console, and pages of other origins get none", async (t) => {
+  it("gets the token by a console login from the server's origin, but not from other origins", async (t) => {
     const { server, client, ask } = await scene(t, "off");
     const login = async (headers: Record<string, string> = {}) => {
       const response = await server.fetch("/console/login", {

@@ -32,7 +32,7 @@ function open(t: TestContext, options: HttpHostOptions = {}): HttpHost {
   return host;
 }
 
-it("serves the longest prefix, then the fallback, then 404 in JSON", async (t) => {
+it("the HTTP host serves the mount with the longest matching path prefix, or a JSON 404", async (t) => {
   const host = open(t);
   const url = await host.mount(mountAt("/api"));
   assert.equal((await send(url, "/api")).text, "/api /api");
@@ -47,14 +47,14 @@ it("serves the longest prefix, then the fallback, then 404 in JSON", async (t) =
   assert.equal((await send(url, "/apix")).text, "/ /apix");
 });
 
-it("opens one port however many mounts start at once, and refuses two for one path", async (t) => {
+it("the HTTP host opens one port for concurrent mounts and rejects a second mount at the same prefix", async (t) => {
   const host = open(t);
   const [a, b] = await Promise.all([host.mount(mountAt("/a")), host.mount(mountAt("/b"))]);
   assert.equal(a, b);
   await assert.rejects(host.mount(mountAt("/a")), ListenError);
 });
 
-it("does not bind beyond loopback without authentication, and leaves nothing open", async (t) => {
+it("the HTTP host rejects a public address without authentication", async (t) => {
   for (const address of ["0.0.0.0", "::", ""]) {
     const host = open(t, { host: address });
     assert.equal(host.loopback, false);
@@ -67,10 +67,10 @@ it("does not bind beyond loopback without authentication, and leaves nothing ope
   }
 });
 
-it("says what would help in the words of whoever opened it", async (t) => {
-  const warned: string[] = [];
+it("the HTTP host uses the remedy option in the error and the warning about missing authentication", async (t) => {
+  const warnings: string[] = [];
   const none = () => undefined;
-  const logger: Logger = { debug: none, info: none, error: none, warn: (text) => void warned.push(text) };
+  const logger: Logger = { debug: none, info: none, error: none, warn: (text) => void warnings.push(text) };
   const remedy = ({ prefix }: HttpMount) => ({
     authenticate: `a key for ${prefix}`,
     listen: `give a key for ${prefix}`,
@@ -80,10 +80,10 @@ it("says what would help in the words of whoever opened it", async (t) => {
     /without authentication: give a key for \/api, or bind to 127\.0\.0\.1$/,
   );
   await open(t, { logger, remedy }).mount(mountAt("/api"));
-  assert.match(warned[0] ?? "", /; a key for \/api requires it$/);
+  assert.match(warnings[0] ?? "", /; a key for \/api requires it$/);
 });
 
-it("binds beyond loopback with authentication, or when told to", async (t) => {
+it("the HTTP host binds to a public address with authentication or with insecure: true", async (t) => {
   for (const [options, fields] of [
     [{ host: "0.0.0.0" }, { authenticated: true }],
     [{ host: "0.0.0.0", insecure: true }, {}],
@@ -99,24 +99,24 @@ it("binds beyond loopback with authentication, or when told to", async (t) => {
   }
 });
 
-it("says once that there is no authentication", async (t) => {
-  const warned: string[] = [];
+it("the HTTP host warns once about mounts without authentication", async (t) => {
+  const warnings: string[] = [];
   const none = () => undefined;
-  const logger: Logger = { debug: none, info: none, error: none, warn: (text) => void warned.push(text) };
+  const logger: Logger = { debug: none, info: none, error: none, warn: (text) => void warnings.push(text) };
   const host = open(t, { logger });
   await host.mount(mountAt("/a"));
   await host.mount(mountAt("/b"));
-  assert.equal(warned.length, 1);
+  assert.equal(warnings.length, 1);
   const safe = open(t, { logger });
   await safe.mount(mountAt("/a", { authenticated: true }));
-  assert.equal(warned.length, 1);
+  assert.equal(warnings.length, 1);
 });
 
-it("says in one line why it cannot listen", async (t) => {
-  const taken = createServer().listen(0, "127.0.0.1");
-  await once(taken, "listening");
-  t.after(() => void taken.close());
-  const { port } = taken.address() as { port: number };
+it("the HTTP host reports why it cannot listen, and can retry when the port is free", async (t) => {
+  const blocker = createServer().listen(0, "127.0.0.1");
+  await once(blocker, "listening");
+  t.after(() => void blocker.close());
+  const { port } = blocker.address() as { port: number };
   const busy = open(t, { port });
   await assert.rejects(busy.mount(mountAt("/api")), (error: Error) => {
     assert.ok(error instanceof ListenError);
@@ -126,26 +126,30 @@ it("says in one line why it cannot listen", async (t) => {
   await assert.rejects(open(t, { host: "192.0.2.1", insecure: true }).mount(mountAt("/api")), /no such address/);
   await assert.rejects(open(t, { host: "no-such-host.invalid", insecure: true }).mount(mountAt("/api")), ListenError);
   // The port is free again, and the same host can retry.
-  taken.close();
-  await once(taken, "close");
+  blocker.close();
+  await once(blocker, "close");
   assert.match(await busy.mount(mountAt("/api")), new RegExp(`:${port}$`));
 });
 
-it("knows loopback names and addresses, IPv6 in brackets", { skip: !hasIpv6() && "no IPv6 here" }, async (t) => {
-  const host = open(t, { host: "::1" });
-  const url = await host.mount(mountAt("/api"));
-  assert.match(url, /^http:\/\/\[::1\]:\d+$/);
-  assert.equal(host.loopback, true);
-  assert.equal((await send(url, "/api")).status, 200);
-});
+it(
+  "the HTTP host treats ::1 as loopback and prints it in brackets",
+  { skip: !hasIpv6() && "no IPv6 here" },
+  async (t) => {
+    const host = open(t, { host: "::1" });
+    const url = await host.mount(mountAt("/api"));
+    assert.match(url, /^http:\/\/\[::1\]:\d+$/);
+    assert.equal(host.loopback, true);
+    assert.equal((await send(url, "/api")).status, 200);
+  },
+);
 
-it("prints localhost as configured", async (t) => {
+it("the HTTP host prints localhost as configured and treats it as loopback", async (t) => {
   const host = open(t, { host: "localhost" });
   assert.match(await host.mount(mountAt("/api")), /^http:\/\/localhost:\d+$/);
   assert.equal(host.loopback, true);
 });
 
-const HOSTILE = [
+const REFUSED_HOSTS = [
   "evil.example",
   "127.evil.com",
   "127.0.0.1.evil.com",
@@ -177,7 +181,7 @@ const HOSTILE = [
   "192.168.1.7",
   "[2001:db8::1]:443",
 ];
-const FRIENDLY = [
+const ACCEPTED_HOSTS = [
   "localhost",
   "LOCALHOST:1",
   "localhost.:80",
@@ -190,11 +194,11 @@ const FRIENDLY = [
   "BOX.LAN:8080",
 ];
 
-it("takes loopback, addresses and allowed names as Host, and nothing else", async (t) => {
+it("the HTTP host accepts only loopback names, loopback addresses and allowedHosts as Host", async (t) => {
   const host = open(t, { allowedHosts: ["box.lan"] });
   const url = await host.mount(mountAt("/"));
-  for (const name of FRIENDLY) assert.equal(await statusWithHost(url, name), 200, name);
-  for (const name of HOSTILE) {
+  for (const name of ACCEPTED_HOSTS) assert.equal(await statusWithHost(url, name), 200, name);
+  for (const name of REFUSED_HOSTS) {
     const status = await statusWithHost(url, name);
     assert.ok(status === 403 || status === 400, `${JSON.stringify(name)} got ${status}`);
   }
@@ -204,7 +208,7 @@ it("takes loopback, addresses and allowed names as Host, and nothing else", asyn
   assert.equal(preflight.status, 403);
 });
 
-it("beyond loopback takes the addresses of this machine too, but none that stands for all of them", async (t) => {
+it("the HTTP host on 0.0.0.0 accepts the machine's IPv4 addresses as Host, but no wildcard or foreign address", async (t) => {
   const host = open(t, { host: "0.0.0.0", insecure: true });
   const url = (await host.mount(mountAt("/"))).replace("0.0.0.0", "127.0.0.1");
   const ownAddresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
@@ -217,23 +221,23 @@ it("beyond loopback takes the addresses of this machine too, but none that stand
     assert.equal(await statusWithHost(url, name), 403, name);
 });
 
-it("asks every mount's requests for the port's headers, but for a mount that has its own or checks by itself", async (t) => {
+it("a mount requires the headers of the port, unless it has its own headers or its own checks", async (t) => {
   const host = open(t, { requiredHeaders: { "X-Key": "k" } });
-  const url = await host.mount(mountAt("/stranger", { upgrade: (_request, socket) => void socket.end("open") }));
+  const url = await host.mount(mountAt("/default", { upgrade: (_request, socket) => void socket.end("open") }));
   await host.mount(mountAt("/own", { requiredHeaders: { "X-Own": "o" } }));
   await host.mount(mountAt("/signed", { authenticated: true }));
   await host.mount(mountAt("/free", { hasOwnChecks: true }));
   const get = async (path: string, headers: Record<string, string> = {}) => (await send(url, path, { headers })).status;
-  const refused = await send(url, "/stranger/x");
+  const refused = await send(url, "/default/x");
   assert.deepEqual([refused.status, refused.json()], [401, { error: "missing required header: X-Key" }]);
-  assert.equal(await get("/stranger", { "x-key": "no" }), 401);
-  assert.equal(await get("/stranger", { "x-key": "K" }), 200);
+  assert.equal(await get("/default", { "x-key": "no" }), 401);
+  assert.equal(await get("/default", { "x-key": "K" }), 200);
   assert.equal(
-    await get("/stranger", { "x-key": "k", host: "evil.example" }),
+    await get("/default", { "x-key": "k", host: "evil.example" }),
     200,
-    "who proves it may come from anywhere",
+    "an authenticated request may have any Host",
   );
-  assert.equal((await send(url, "/stranger", { method: "OPTIONS" })).status, 200, "a browser's question");
+  assert.equal((await send(url, "/default", { method: "OPTIONS" })).status, 200, "a preflight");
   assert.equal(await get("/own"), 401);
   assert.equal(await get("/own", { "x-own": "o" }), 200);
   assert.equal(await get("/signed"), 401);
@@ -242,41 +246,41 @@ it("asks every mount's requests for the port's headers, but for a mount that has
   const socket = (key: string) =>
     exchange(
       url,
-      `GET /stranger HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Key: ${key}\r\n\r\n`,
+      `GET /default HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Key: ${key}\r\n\r\n`,
     );
   assert.match(await socket("no"), /^HTTP\/1\.1 401 /);
   assert.equal(await socket("k"), "open");
 });
 
-it("keeps pages of other sites from every mount, and from its sockets but for those that it welcomes", async (t) => {
+it("a mount refuses other origins, except GET of public paths and sockets from allowedOrigins", async (t) => {
   const host = open(t);
   const url = await host.mount(
-    mountAt("/stranger", {
+    mountAt("/default", {
       upgrade: (_request, socket) => void socket.end("open"),
       allowedOrigins: ["https://app.example"],
-      publicPaths: ["/stranger/alive"],
+      publicPaths: ["/default/alive"],
     }),
   );
   const ask = async (path: string, method: string, origin: string) =>
     (await send(url, path, { method, headers: { origin, "content-type": "application/json" } })).status;
   for (const origin of ["http://evil.example", "null", "https://app.example"]) {
-    assert.equal(await ask("/stranger", "GET", origin), 403);
-    assert.equal(await ask("/stranger", "POST", origin), 403);
-    assert.equal(await ask("/stranger/alive", "GET", origin), 200);
-    assert.equal(await ask("/stranger/alive", "POST", origin), 403);
+    assert.equal(await ask("/default", "GET", origin), 403);
+    assert.equal(await ask("/default", "POST", origin), 403);
+    assert.equal(await ask("/default/alive", "GET", origin), 200);
+    assert.equal(await ask("/default/alive", "POST", origin), 403);
   }
-  assert.equal(await ask("/stranger", "POST", "http://localhost:3000"), 200);
+  assert.equal(await ask("/default", "POST", "http://localhost:3000"), 200);
   const socket = async (origin: string) =>
     exchange(
       url,
-      `GET /stranger HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nOrigin: ${origin}\r\nSec-Fetch-Site: cross-site\r\n\r\n`,
+      `GET /default HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nOrigin: ${origin}\r\nSec-Fetch-Site: cross-site\r\n\r\n`,
     );
   assert.match(await socket("http://evil.example"), /^HTTP\/1\.1 403 /);
   assert.equal(await socket("https://app.example"), "open");
   assert.equal(await socket("http://localhost:3000"), "open");
 });
 
-it("counts streams of all mounts together", (t) => {
+it("the HTTP host limits streams and counts a double release once", (t) => {
   const host = open(t, { streams: 2 });
   const [first, second] = [host.takeStream(), host.takeStream()];
   assert.ok(first && second);
@@ -293,12 +297,12 @@ const CURL = `
     response.resume().on("end", () => process.stdout.write(String(response.statusCode)))).end();`;
 
 it(
-  "serves this user's processes, and refuses those of another user of the machine",
+  "the HTTP host refuses other users' processes, except on public paths, with allowOtherUsers or authentication",
   { skip: noOtherUser() },
   async (t) => {
-    const warned: string[] = [];
+    const warnings: string[] = [];
     const none = () => undefined;
-    const logger: Logger = { debug: none, info: none, error: none, warn: (text) => void warned.push(text) };
+    const logger: Logger = { debug: none, info: none, error: none, warn: (text) => void warnings.push(text) };
     const upgrade: HttpMount["upgrade"] = (_request, socket) => void socket.end("open");
     const mount = mountAt("/", { publicPaths: ["/alive"], upgrade });
     const port = async (options: HttpHostOptions, fields: Partial<HttpMount> = {}) =>
@@ -321,22 +325,22 @@ it(
     assert.equal(await as(otherUid, "::ffff:127.0.0.1", closed), 403);
     assert.equal(await as(otherUid, "127.0.0.1", closed, "/alive"), 200);
     assert.deepEqual(
-      warned.filter((text) => text.includes("another user")).map((text) => /uid (\d+)/.exec(text)?.[1]),
+      warnings.filter((text) => text.includes("another user")).map((text) => /uid (\d+)/.exec(text)?.[1]),
       ["65534"],
-      "told once",
+      "logged once",
     );
     if (hasIpv6()) {
-      const six = await port({ host: "::1" });
-      assert.equal(await as(root, "::1", six), 200);
-      assert.equal(await as(otherUid, "::1", six), 403);
+      const ipv6Port = await port({ host: "::1" });
+      assert.equal(await as(root, "::1", ipv6Port), 200);
+      assert.equal(await as(otherUid, "::1", ipv6Port), 403);
     }
     // A client without the headers is checked as if no headers were required.
     const locked = await port({ requiredHeaders: { "X-Key": "secret" } }, { browserPaths: ["/page", "/files/*"] });
-    for (const place of ["/page", "/files/x"]) {
-      assert.equal(await as(root, "127.0.0.1", locked, place), 200);
-      assert.equal(await as(otherUid, "127.0.0.1", locked, place), 403);
+    for (const path of ["/page", "/files/x"]) {
+      assert.equal(await as(root, "127.0.0.1", locked, path), 200);
+      assert.equal(await as(otherUid, "127.0.0.1", locked, path), 403);
     }
-    for (const place of ["/page/", "/files", "/x"]) assert.equal(await as(root, "127.0.0.1", locked, place), 401);
+    for (const path of ["/page/", "/files", "/x"]) assert.equal(await as(root, "127.0.0.1", locked, path), 401);
     assert.equal(await as(otherUid, "127.0.0.1", await port({ allowOtherUsers: true })), 200);
     assert.equal(await as(otherUid, "127.0.0.1", await port({}, { authenticated: true })), 200);
   },
@@ -348,12 +352,12 @@ function noOtherUser(): string | false {
   return process.getuid?.() === 0 ? false : "only root can become another user";
 }
 
-it("does not look at Host where clients prove who they are", async (t) => {
+it("an authenticated mount accepts any Host", async (t) => {
   const url = await open(t).mount(mountAt("/", { authenticated: true }));
   assert.equal(await statusWithHost(url, "evil.example"), 200);
 });
 
-it("refuses a missing Host and two of them", async (t) => {
+it("the HTTP host rejects requests without a Host header or with two of them", async (t) => {
   const url = await open(t).mount(mountAt("/"));
   assert.match(
     await exchange(url, "GET / HTTP/1.1\r\nConnection: close\r\n\r\n"),
@@ -366,7 +370,7 @@ it("refuses a missing Host and two of them", async (t) => {
   assert.match(await exchange(url, "GET / HTTP/1.0\r\n\r\n"), /^HTTP\/1\.1 403 [\s\S]*host not allowed/);
 });
 
-it("judges the host of an absolute target, and serves its path", async (t) => {
+it("the HTTP host checks the host of an absolute request target and serves its path", async (t) => {
   const url = await open(t).mount(mountAt("/api"));
   const get = (target: string) =>
     exchange(url, `GET ${target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
@@ -375,7 +379,7 @@ it("judges the host of an absolute target, and serves its path", async (t) => {
   assert.match(await get("api"), /^HTTP\/1\.1 400 /);
 });
 
-it("answers what is no HTTP with a clean error and closes", async (t) => {
+it("the HTTP host answers invalid HTTP with 400 and oversized headers with 431, in JSON", async (t) => {
   const url = await open(t).mount(mountAt("/"));
   const bad = await exchange(url, "this is no http\r\n\r\n");
   assert.match(
@@ -386,7 +390,7 @@ it("answers what is no HTTP with a clean error and closes", async (t) => {
   assert.match(long, /^HTTP\/1\.1 431 [\s\S]*\{"error":"request headers too large","code":"headers_too_large"\}$/);
 });
 
-it("cuts off slow headers and slow bodies with 408", async (t) => {
+it("the HTTP host ends slow headers and slow bodies with 408", async (t) => {
   const host = open(t, { headerTimeout: 0.2, requestTimeout: 0.4 });
   const url = await host.mount(
     mountAt("/", { handler: (request, response) => void request.resume().on("end", () => response.end("whole")) }),
@@ -396,16 +400,16 @@ it("cuts off slow headers and slow bodies with 408", async (t) => {
     await exchange(url, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc"),
     /^HTTP\/1\.1 408 [\s\S]*request timed out/,
   );
-  assert.equal((await send(url, "/", { body: "abc" })).text, "whole", "who is quick is served");
+  assert.equal((await send(url, "/", { body: "abc" })).text, "whole", "a fast body is served");
 });
 
-it("closes connections that idle", async (t) => {
+it("the HTTP host closes an idle keep-alive connection", async (t) => {
   const url = await open(t, { keepAliveTimeout: 0.1 }).mount(mountAt("/"));
   const text = await exchange(url, "GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n");
   assert.match(text, /^HTTP\/1\.1 200 /);
 });
 
-it("answers 503 over the limit of connections, and recovers", async (t) => {
+it("the HTTP host answers 503 above the connection limit, and 200 after a client disconnects", async (t) => {
   const url = await open(t, { connections: 2 }).mount(mountAt("/"));
   const first = await wire(url);
   const second = await wire(url);
@@ -419,7 +423,7 @@ it("answers 503 over the limit of connections, and recovers", async (t) => {
   first.destroy();
 });
 
-it("refuses WebSockets where nobody takes them, and serves who asks for h2c in plain HTTP", async (t) => {
+it("an upgrade without a handler gets 404 for websocket and a plain HTTP response for h2c", async (t) => {
   const host = open(t);
   const url = await host.mount(mountAt("/"));
   const upgrade = (protocol: string, headers = "") =>
@@ -431,7 +435,7 @@ it("refuses WebSockets where nobody takes them, and serves who asks for h2c in p
   assert.match(await upgrade("h2c"), /^HTTP\/1\.1 200 [\s\S]*\/ \/x/);
 });
 
-it("hands WebSockets to their mount, checks Host before, and cuts them at the end", async (t) => {
+it("a mount receives WebSockets after the Host check, and an aborted close() destroys them", async (t) => {
   const host = open(t);
   const url = await host.mount(
     mountAt("/", { upgrade: (_request, socket) => void socket.write("HTTP/1.1 101 Switching Protocols\r\n\r\nhello") }),
@@ -442,28 +446,28 @@ it("hands WebSockets to their mount, checks Host before, and cuts them at the en
   await socket.until(/hello/);
   const patience = new AbortController();
   const closed = host.close(patience.signal);
-  assert.equal(socket.socket.closed, false, "its owner may still say goodbye");
+  assert.equal(socket.socket.closed, false, "its owner can still send a close frame");
   patience.abort();
   await closed;
   await socket.closed;
 });
 
-it("says 100 Continue only to a body that it will read", async (t) => {
+it("the HTTP host sends 100 Continue only for an accepted request", async (t) => {
   const url = await open(t).mount(
     mountAt("/", { handler: (request, response) => void request.resume().on("end", () => response.end("whole")) }),
   );
   const ask = (name: string) =>
     `POST / HTTP/1.1\r\nHost: ${name}\r\nExpect: 100-continue\r\nContent-Length: 3\r\nConnection: close\r\n\r\n`;
-  const welcome = (await wire(url)).write(ask("localhost"));
-  await welcome.until(/100 Continue/);
-  welcome.write("abc");
-  await welcome.until(/200 OK[\s\S]*whole/);
+  const accepted = (await wire(url)).write(ask("localhost"));
+  await accepted.until(/100 Continue/);
+  accepted.write("abc");
+  await accepted.until(/200 OK[\s\S]*whole/);
   const refused = (await wire(url)).write(ask("evil.example"));
   assert.match((await refused.until(/^HTTP\/1\.1 (\d+)/))[0], /403/);
   refused.destroy();
 });
 
-it("answers 500 when a mount throws, and goes on", async (t) => {
+it("the HTTP host answers 500 without details when a handler throws, and keeps serving", async (t) => {
   const url = await open(t).mount(
     mountAt("/", {
       handler: () => {
@@ -477,7 +481,7 @@ it("answers 500 when a mount throws, and goes on", async (t) => {
   }
 });
 
-it("closes idle connections at once, lets answers end, refuses what comes meanwhile, and frees the port", async (t) => {
+it("refuseNew() and close() refuse new requests, close idle connections, finish responses and free the port", async (t) => {
   const waiting: ServerResponse[] = [];
   const arrived: (() => void)[] = [];
   const handler = (request: IncomingMessage, response: ServerResponse) => {
@@ -497,9 +501,9 @@ it("closes idle connections at once, lets answers end, refuses what comes meanwh
   await slowArrived;
 
   host.refuseNew();
-  const fresh = await send(url, "/");
-  assert.deepEqual([fresh.status, fresh.json()], [503, { error: "server shutting down" }]);
-  assert.equal(fresh.headers["retry-after"], "1");
+  const refused = await send(url, "/");
+  assert.deepEqual([refused.status, refused.json()], [503, { error: "server shutting down" }]);
+  assert.equal(refused.headers["retry-after"], "1");
   idle.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
   await idle.until(/503 [\s\S]*server shutting down/);
 
@@ -513,7 +517,7 @@ it("closes idle connections at once, lets answers end, refuses what comes meanwh
   await assert.rejects(host.mount(mountAt("/x")), ListenError);
 });
 
-it("destroys what is left when patience ends, also in a second call", async (t) => {
+it("close() with an aborted signal destroys open connections, also as a second call", async (t) => {
   const host = open(t);
   const url = await host.mount(mountAt("/", { handler: (_request, response) => void response.write("forever") }));
   const connection = (await wire(url)).write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -522,11 +526,11 @@ it("destroys what is left when patience ends, also in a second call", async (t) 
   await Promise.all([host.close(ABORTED), first, connection.closed]);
 });
 
-it("closes what never opened", async () => {
+it("close() resolves for a host that never opened its port", async () => {
   await openHttpHost({ port: 0 }).close(ABORTED);
 });
 
-it("keeps the connection of a client whose body was refused, where the rest of it comes", async (t) => {
+it("a keep-alive client can send a request after one with a body of 300,000 bytes was refused", async (t) => {
   const url = await open(t).mount(mountAt("/"));
   const agent = new KeepAlive({ keepAlive: true, maxSockets: 1 });
   t.after(() => agent.destroy());

@@ -35,7 +35,7 @@ const CORS = {
   "access-control-allow-methods": "GET, POST, PUT, DELETE, OPTIONS",
 };
 
-it("every response carries CORS headers, errors and refusals too", async (t) => {
+it("every response has CORS headers, including errors and refusals", async (t) => {
   const { send, run } = await startApi(t, { http: { maxBodyBytes: 100 } });
   const answers = [
     ...(await Promise.all(ROUTES.map(([method, path, , body]) => send(path, { method, ...(body ? { body } : {}) })))),
@@ -53,7 +53,7 @@ it("every response carries CORS headers, errors and refusals too", async (t) => 
   }
 });
 
-it("OPTIONS is 204 on any path, before authentication", async (t) => {
+it("OPTIONS returns 204 on any path without authentication", async (t) => {
   const { send, url } = await startApi(t, {
     http: { requiredHeaders: { "X-Key": "k" }, headers: { "X-Custom": "1" } },
   });
@@ -78,7 +78,7 @@ it("OPTIONS is 204 on any path, before authentication", async (t) => {
   );
 });
 
-it("a preflight that asks for what is newer is told of it, all others as ever", async (t) => {
+it("a preflight lists PATCH, Idempotency-Key and Last-Event-ID only if it requests them", async (t) => {
   const { send } = await startApi(t, { http: { headers: { "X-Mine": "1" } } });
   const lists = async (headers: Record<string, string>) => {
     const answer = await send("/api/run", { method: "OPTIONS", headers });
@@ -97,7 +97,7 @@ it("a preflight that asks for what is newer is told of it, all others as ever", 
   assert.match(String((await send("/api/health")).headers["access-control-expose-headers"]), /\bX-Run-Id\b/);
 });
 
-it("a page of another address may send the required headers by which clients prove who they are", async (t) => {
+it("a preflight lists a required header only if it requests that header and the headers authenticate clients", async (t) => {
   const requestHeaders = "access-control-request-headers";
   const listed = async (send: Awaited<ReturnType<typeof startApi>>["send"], names?: string) => {
     const headers = { origin: "http://127.0.0.1:9", "access-control-request-method": "POST" };
@@ -124,7 +124,7 @@ it("a page of another address may send the required headers by which clients pro
   assert.equal(await listed(open.send, "x-client"), "Content-Type, Authorization");
 });
 
-it("it is the port's required headers where the API has none of its own, and its own in their place", async (t) => {
+it("a preflight lists the API's own required headers instead of those of the port", async (t) => {
   for (const [apiOptions, allowed] of [
     [{}, "Content-Type, Authorization, X-Port"],
     [{ required_headers: { "X-Own": "k" } }, "Content-Type, Authorization, X-Own"],
@@ -161,18 +161,18 @@ const invalid = (name: string) => `invalid header: ${name}`;
 const good = { authorization: "Bearer S\u00e9cret-1", "x-tenant": "Blue", "x-trace": "any" };
 
 const VECTORS: Vector[] = [
-  ["all right", good, undefined],
+  ["all headers valid", good, undefined],
   ["names in another case", { AUTHORIZATION: good.authorization, "X-TENANT": "Blue", "X-Trace": "1" }, undefined],
-  ["value in upper case", { ...good, "x-tenant": "BLUE" }, undefined],
-  ["value in lower case", { ...good, "x-tenant": "blue" }, undefined],
+  ["a value in upper case", { ...good, "x-tenant": "BLUE" }, undefined],
+  ["a value in lower case", { ...good, "x-tenant": "blue" }, undefined],
   ["the key in another ASCII case", { ...good, authorization: "bEARER S\u00e9CRET-1" }, undefined],
   ["the key in UTF-8 bytes", { ...good, authorization: Buffer.from(KEY, "utf8").toString("latin1") }, undefined],
   ["white space around a value", { ...good, "x-tenant": "  Blue\t" }, undefined],
-  ["an empty value where any will do", { ...good, "x-trace": "" }, undefined],
+  ["an empty value for a header with any value", { ...good, "x-trace": "" }, undefined],
   ["the same header twice, the same value", { ...good, "x-tenant": ["Blue", "Blue"] }, undefined],
   ["the same header twice, in another case", { ...good, "x-tenant": ["Blue", "bLUE"] }, undefined],
   ["further headers", { ...good, "x-more": "1" }, undefined],
-  ["nothing", {}, missing("Authorization")],
+  ["no headers", {}, missing("Authorization")],
   ["all but the first", { "x-tenant": "Blue", "x-trace": "1" }, missing("Authorization")],
   ["all but the second", { authorization: good.authorization, "x-trace": "1" }, missing("X-Tenant")],
   ["all but the third", { authorization: good.authorization, "x-tenant": "Blue" }, missing("X-Trace")],
@@ -185,11 +185,11 @@ const VECTORS: Vector[] = [
   ["the key in another non-ASCII case", { ...good, authorization: "Bearer S\u00c9cret-1" }, invalid("Authorization")],
   ["the key without its accent", { ...good, authorization: "Bearer Secret-1" }, invalid("Authorization")],
   ["the key in quotes", { ...good, authorization: `"${good.authorization}"` }, invalid("Authorization")],
-  ["two keys, the first right", { ...good, authorization: [good.authorization, "x"] }, invalid("Authorization")],
-  ["two keys, the second right", { ...good, authorization: ["x", good.authorization] }, invalid("Authorization")],
-  ["two tenants, one right", { ...good, "x-tenant": ["Blue", "Red"] }, invalid("X-Tenant")],
+  ["two keys, the first valid", { ...good, authorization: [good.authorization, "x"] }, invalid("Authorization")],
+  ["two keys, the second valid", { ...good, authorization: ["x", good.authorization] }, invalid("Authorization")],
+  ["two tenants, one valid", { ...good, "x-tenant": ["Blue", "Red"] }, invalid("X-Tenant")],
   ["two tenants in one line", { ...good, "x-tenant": "Blue, Blue" }, invalid("X-Tenant")],
-  ["two different values where any will do", { ...good, "x-trace": ["1", "2"] }, invalid("X-Trace")],
+  ["two different values for a header with any value", { ...good, "x-trace": ["1", "2"] }, invalid("X-Trace")],
   ["a very long key", { ...good, authorization: "x".repeat(8000) }, invalid("Authorization")],
   ["first wrong, second missing", { authorization: "x", "x-trace": "1" }, invalid("Authorization")],
   ["first missing, second wrong", { "x-tenant": "Red", "x-trace": "1" }, missing("Authorization")],
@@ -198,7 +198,7 @@ const VECTORS: Vector[] = [
   ["a name with a dash in place of an underscore", { ...good, "x-tenant": [], x_tenant: "Blue" }, missing("X-Tenant")],
 ];
 
-it("thirty vectors of header authentication", async (t) => {
+it("header authentication returns 200 or 401 with the name of the first wrong header for each vector", async (t) => {
   const api = await startApi(t, {
     http: { requiredHeaders: { Authorization: KEY, "X-Tenant": "Blue", "X-Trace": "" } },
   });
@@ -210,7 +210,7 @@ it("thirty vectors of header authentication", async (t) => {
   }
 });
 
-it("authentication guards every path and method but OPTIONS, before anything else is looked at", async (t) => {
+it("authentication applies to every route before any other check", async (t) => {
   const { send, provider } = await startApi(t, { http: { requiredHeaders: { "X-Key": "k" }, maxBodyBytes: 50 } });
   for (const [method, path, status, body] of ROUTES) {
     const options: RawRequest = { method, ...(body ? { body } : {}) };
@@ -247,7 +247,7 @@ const PAGES: Record<string, string>[] = [
   { origin: "https://evil.example", "sec-fetch-site": "none" },
 ];
 
-it("a page of another site gets nothing from any route", async (t) => {
+it("every route except /api/health refuses pages of other sites with 403 cross_site", async (t) => {
   const { send, provider } = await startApi(t);
   for (const page of PAGES) {
     for (const [method, path, , body] of ROUTES) {
@@ -267,14 +267,14 @@ it("a page of another site gets nothing from any route", async (t) => {
   assert.equal(provider.requests.length, 0);
 });
 
-it("whether the server lives may be asked by any page; its Host must be right all the same", async (t) => {
+it("GET /api/health answers any page, but checks Host, and POST is refused", async (t) => {
   const { send } = await startApi(t);
   for (const page of PAGES) assert.equal((await send("/api/health", { headers: page })).status, 200);
   assert.equal((await send("/api/health", { method: "POST", headers: { ...PAGES[0], ...JSON_TYPE } })).status, 403);
   assert.equal((await send("/api/health", { headers: { host: "evil.example" } })).status, 403);
 });
 
-it("pages of other ports of this machine are refused where the config says so", async (t) => {
+it("allowLoopbackPages: false refuses pages of other ports of this machine", async (t) => {
   const { send, url } = await startApi(t, { host: { allowLoopbackPages: false } });
   const ownHeaders = { origin: new URL(url).origin, host: new URL(url).host };
   const get = async (headers: Record<string, string>) => (await send("/api/sessions", { headers })).status;
@@ -291,7 +291,7 @@ it("pages of other ports of this machine are refused where the config says so", 
     assert.equal(await get(page), 403, JSON.stringify(page));
 });
 
-it("a header that must only be there is no proof: Host and pages are still looked at", async (t) => {
+it("a required header without a value does not replace the Host and Origin checks or allow a public address", async (t) => {
   for (const value of ["", "  "]) {
     const { send } = await startApi(t, { http: { requiredHeaders: { Authorization: value } } });
     const ask = async (headers: Record<string, string>) => (await send("/api/sessions", { headers })).status;
@@ -306,7 +306,7 @@ it("a header that must only be there is no proof: Host and pages are still looke
   }
 });
 
-it("what is no request at all is told with CORS headers too", async (t) => {
+it("a malformed request gets a JSON error with CORS headers and server.headers", async (t) => {
   const { url } = await startApi(t, { host: { headerTimeout: 0.2 }, http: { headers: { "X-Served-By": "gantry" } } });
   for (const [status, text] of [
     [400, "no http\r\n\r\n"],
@@ -322,7 +322,7 @@ it("what is no request at all is told with CORS headers too", async (t) => {
   }
 });
 
-it("is refused before its body is read", async (t) => {
+it("a cross-site request is refused before its body is read", async (t) => {
   const { url } = await startApi(t);
   const answer = exchange(
     url,
@@ -331,9 +331,9 @@ it("is refused before its body is read", async (t) => {
   assert.match(await answer, /^HTTP\/1\.1 403 /);
 });
 
-it("serves pages of this machine and of its own site, native programs, and authenticated or allowed pages", async (t) => {
+it("POST /api/run serves native programs, pages of this machine, and authenticated or allowed pages", async (t) => {
   const json = { body: '{"message":"hi"}' };
-  const welcome: Record<string, string>[] = [
+  const acceptedHeaders: Record<string, string>[] = [
     {},
     { "sec-fetch-mode": "cors" },
     { ...JSON_TYPE, "sec-fetch-site": "cross-site", origin: "http://localhost:3000" },
@@ -345,7 +345,7 @@ it("serves pages of this machine and of its own site, native programs, and authe
     { ...JSON_TYPE, origin: "http://localhost:3000" },
   ];
   const open = await startApi(t);
-  for (const headers of welcome)
+  for (const headers of acceptedHeaders)
     assert.equal((await open.send("/api/run", { ...json, headers })).status, 200, JSON.stringify(headers));
   const page = { ...JSON_TYPE, "sec-fetch-site": "cross-site", origin: "https://app.example" };
   const allowed = await startApi(t, { host: { allowCrossSite: true } });
@@ -355,7 +355,7 @@ it("serves pages of this machine and of its own site, native programs, and authe
   assert.equal((await keyed.send("/api/run", { ...json, headers: page })).status, 401);
 });
 
-it("a browser's POST must be declared JSON, even where it is authenticated", async (t) => {
+it("a POST of a browser needs a JSON content type, even with authentication", async (t) => {
   const { send, provider } = await startApi(t, { http: { requiredHeaders: { "X-Key": "k" } } });
   const post = (headers: Record<string, string>) =>
     send("/api/run", { body: '{"message":"hi"}', headers: { "x-key": "k", ...headers } });
@@ -379,7 +379,7 @@ it("a browser's POST must be declared JSON, even where it is authenticated", asy
         type,
       );
     }
-    assert.equal((await post(browser)).status, 415, "none at all");
+    assert.equal((await post(browser)).status, 415, "no content type");
   }
   assert.equal(provider.requests.length, 0);
   for (const type of ["application/json", "Application/JSON; charset=utf-8", "application/vnd.x+json"])

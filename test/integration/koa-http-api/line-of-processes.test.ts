@@ -10,7 +10,7 @@ import { makeTempDir } from "../../helpers/temp.js";
 const STORES = process.env["STORES"] ? SERVER_STORES : ["sqlite"];
 
 for (const driver of STORES)
-  it(`a line of two servers goes on when one of them is killed (${driver})`, async (t) => {
+  it(`a queue of two servers continues after one of them is killed (${driver})`, async (t) => {
     const models = await lab(t);
     models.enqueue({ say: [{ gate: "never" }, { text: "never" }] });
     const home = await makeTempDir();
@@ -30,21 +30,24 @@ for (const driver of STORES)
       const { state } = (await (await b.fetch(`/api/runs/${id}`)).json()) as { state: string };
       return state;
     };
-    const under = await background(a, "under way");
-    const { session_id: session } = under;
+    const current = await background(a, "under way");
+    const { session_id: session } = current;
     await models.request(1);
-    const line = [
+    const queuedRunIds = [
       await background(a, "a1", session),
       await background(b, "b1", session),
       await background(a, "a2", session),
       await background(b, "b2", session),
     ].map(({ run_id }) => run_id);
-    assert.deepEqual(await Promise.all(line.map(stateOf)), Array(4).fill("queued"));
+    assert.deepEqual(await Promise.all(queuedRunIds.map(stateOf)), Array(4).fill("queued"));
     await a.stop("SIGKILL");
     // A reader sees the end at once.
-    assert.deepEqual(await Promise.all([under.run_id, line[0]!, line[2]!].map(stateOf)), Array(3).fill("interrupted"));
-    await until(async () => (await stateOf(line[3]!)) === "finished");
-    assert.equal(await stateOf(line[1]!), "finished");
+    assert.deepEqual(
+      await Promise.all([current.run_id, queuedRunIds[0]!, queuedRunIds[2]!].map(stateOf)),
+      Array(3).fill("interrupted"),
+    );
+    await until(async () => (await stateOf(queuedRunIds[3]!)) === "finished");
+    assert.equal(await stateOf(queuedRunIds[1]!), "finished");
     const prompts = (await stored(b, session)).filter(({ role }) => role === "user").map(({ content }) => content);
     assert.deepEqual(prompts, ["under way", "b1", "b2"]);
     // The runs of the dead process are stored as interrupted, and no run is queued.
@@ -52,7 +55,7 @@ for (const driver of STORES)
     assert.deepEqual(runs, []);
   });
 
-it("who joined a run whose server is killed is told so, and may ask again", async (t) => {
+it("a client that joined a run gets run_interrupted when the run's server is killed, and can retry its key", async (t) => {
   const models = await lab(t);
   models.enqueue({ say: [{ gate: "never" }, { text: "never" }] });
   const home = await makeTempDir();
@@ -76,7 +79,7 @@ it("who joined a run whose server is killed is told so, and may ask again", asyn
   await assert.rejects(first.text());
   const joinedEvents = sseEvents(await joined.text());
   assert.deepEqual(joinedEvents, [{ event: "error", data: { error: "run interrupted", code: "run_interrupted" } }]);
-  const again = await ask(b);
-  assert.match(await again.text(), /event: done/);
-  assert.equal(again.headers.get("x-session-id"), first.headers.get("x-session-id"));
+  const retried = await ask(b);
+  assert.match(await retried.text(), /event: done/);
+  assert.equal(retried.headers.get("x-session-id"), first.headers.get("x-session-id"));
 });

@@ -10,7 +10,7 @@ import { startApi } from "../../helpers/http-api.js";
 const WRONG = { error: "invalid field: project_dir", code: "invalid_field" };
 const where = defineTool({
   name: "where",
-  description: "Tells where it runs.",
+  description: "Returns its project folder.",
   needsPermission: false,
   run: (_, { projectDir }) => projectDir,
 });
@@ -38,7 +38,7 @@ async function folders(t: Hooks) {
 }
 
 describe("project_dir", () => {
-  it("is a folder in a root, by its real path, from the served folder on", async (t) => {
+  it("accepts folders in the served folder and in project roots, by their real path", async (t) => {
     const { served, root, api, ranIn } = await folders(t);
     const repo = await realpath(root.at("repo"));
     for (const [requestedFolder, folder] of [
@@ -57,7 +57,7 @@ describe("project_dir", () => {
     assert.equal((await ranIn({ project_dir: "" })).folder, served.path);
   });
 
-  it("never becomes another of a session; its runs may work elsewhere", async (t) => {
+  it("changes the folder of one run, not the folder of its session", async (t) => {
     const { root, served, api, ranIn } = await folders(t);
     const { id } = await ranIn({ project_dir: "sub" });
     assert.equal(
@@ -69,11 +69,11 @@ describe("project_dir", () => {
     assert.equal(session.project_dir, await realpath(served.at("sub")));
   });
 
-  it("is refused by name where it is elsewhere, and nothing is told of what is there", async (t) => {
+  it("rejects all other paths with the same error and creates no session", async (t) => {
     const { served, root, outside, api } = await folders(t);
     const gone = await tempDir(t);
     await rm(gone.path, { recursive: true });
-    for (const wrong of [
+    for (const invalidDir of [
       outside.path,
       outside.at("repo"),
       outside.at("secret.txt"),
@@ -95,19 +95,19 @@ describe("project_dir", () => {
       null,
       ["sub"],
     ]) {
-      const { status, json } = await api.run({ message: "hi", project_dir: wrong });
-      assert.deepEqual([status, json()], [400, WRONG], JSON.stringify(wrong).slice(0, 80));
+      const { status, json } = await api.run({ message: "hi", project_dir: invalidDir });
+      assert.deepEqual([status, json()], [400, WRONG], JSON.stringify(invalidDir).slice(0, 80));
     }
     assert.equal((await api.agent.sessions.list()).total, 0);
   });
 
-  it("is where attached files are, and widens nothing beyond loopback", async (t) => {
+  it("is the folder of attached files, and allows no files outside the roots on a public address", async (t) => {
     const { served, root, outside, api } = await folders(t);
     const { status, headers } = await api.run({ message: "hi", project_dir: root.at("repo"), files: ["b.txt"] });
     assert.equal(status, 200);
     const [first] = await api.agent.sessions.messages(String(headers["x-session-id"]));
     assert.equal(first?.parts[1]?.type, "file");
-    const far = await startApi(t, {
+    const publicApi = await startApi(t, {
       agent: { projectDir: served.at("sub") },
       host: { host: "0.0.0.0", insecure: true },
       // This test's folders are in the temporary folder, which may be read too.
@@ -118,10 +118,10 @@ describe("project_dir", () => {
       [{ project_dir: root.at("repo"), files: ["/etc/hostname"] }, 400],
       [{ project_dir: outside.path, files: ["secret.txt"] }, 400],
     ] as const)
-      assert.equal((await far.run({ message: "hi", ...body })).status, expectedStatus, JSON.stringify(body));
+      assert.equal((await publicApi.run({ message: "hi", ...body })).status, expectedStatus, JSON.stringify(body));
   });
 
-  it("comes from the config, relative to its folder; without roots the served folder alone is one", async (t) => {
+  it("accepts server.project_roots relative to the config file, but never gantry's home folder", async (t) => {
     const home = await tempDir(t, { "repos/one/x": "" });
     const config = { server: { project_roots: ["repos"] } };
     const server = await startServer(t, { home: home.path, config });

@@ -37,7 +37,7 @@ async function readiness(api: Pick<Api, "send">): Promise<[status: number, body:
   return [status, json()];
 }
 
-it("GET and HEAD of /api/ready: ready, with the version, where store and models are there", async (t) => {
+it("GET and HEAD /api/ready return 200 if the store and the model lists are available; POST returns 405", async (t) => {
   const api = await startApi(t);
   const { status, headers, json } = await api.send("/api/ready");
   assert.equal(status, 200);
@@ -46,11 +46,11 @@ it("GET and HEAD of /api/ready: ready, with the version, where store and models 
   assert.equal(headers["cache-control"], "no-store");
   const head = await api.send("/api/ready", { method: "HEAD" });
   assert.deepEqual([head.status, head.text], [200, ""]);
-  const { status: no, headers: allow } = await api.send("/api/ready", { method: "POST", body: "{}" });
-  assert.deepEqual([no, allow["allow"]], [405, "GET, HEAD, OPTIONS"]);
+  const { status: postStatus, headers: postHeaders } = await api.send("/api/ready", { method: "POST", body: "{}" });
+  assert.deepEqual([postStatus, postHeaders["allow"]], [405, "GET, HEAD, OPTIONS"]);
 });
 
-it("nothing is opened or asked before somebody wants to know", async (t) => {
+it("the first /api/ready opens the store and lists models; /api/health does neither", async (t) => {
   let opened = 0;
   let listed = 0;
   class Counted extends MemoryDriver {
@@ -70,7 +70,7 @@ it("nothing is opened or asked before somebody wants to know", async (t) => {
   assert.deepEqual([opened, listed], [1, 1]);
 });
 
-it("while the first lists of models are under way it is not ready; a list that fails is none to wait for", async (t) => {
+it("/api/ready returns 503 models_syncing during the first model listing, and 200 after that listing failed", async (t) => {
   const advance = stopClock(t);
   let fail: (why: Error) => void = () => undefined;
   const list = () => new Promise<never>((_resolve, reject) => (fail = reject));
@@ -84,7 +84,7 @@ it("while the first lists of models are under way it is not ready; a list that f
   assert.deepEqual(await readiness(api), [200, { status: "ready", version: api.agent.version }]);
 });
 
-it("a store that is away, or hangs: 503 without its words, told once in the log, and ready again by itself", async (t) => {
+it("/api/ready returns 503 while the store fails or hangs, logs the failure once, and recovers", async (t) => {
   const advance = stopClock(t);
   let state: "" | "fail" | "hang" = "fail";
   const api = await startApi(t, { agent: { driver: withOutages(new MemoryDriver(), () => state) } });
@@ -110,7 +110,7 @@ it("a store that is away, or hangs: 503 without its words, told once in the log,
   assert.equal((await readiness(api))[0], 200);
 });
 
-it("any number may ask, and the store is asked once", async (t) => {
+it("50 concurrent requests to /api/ready query the store once, and the result is cached for one second", async (t) => {
   const advance = stopClock(t);
   let gets = 0;
   class Counted extends MemoryDriver {
@@ -125,17 +125,17 @@ it("any number may ask, and the store is asked once", async (t) => {
   assert.equal(gets, 1);
   advance(EXPIRED_MS - 2);
   assert.equal((await api.send("/api/ready")).status, 200);
-  assert.equal(gets, 1, "the result holds for a second");
+  assert.equal(gets, 1, "the result is cached for a second");
   advance(2);
   assert.equal((await api.send("/api/ready")).status, 200);
-  assert.equal(gets, 2, "and no longer");
+  assert.equal(gets, 2, "the result has expired");
 });
 
 for (const [name, make] of [
   ["sqlite", (path: string) => new SqliteDriver({ path, durability: "normal" })],
   ["json", (path: string) => new LowdbJsonDriver({ path, durability: "normal" })],
 ] as const)
-  it(`${name}: a path where no store can be is told as such, and found again when it can`, async (t) => {
+  it(`readiness() reports store_unreachable for an invalid path of ${name}, and recovers when the path is valid`, async (t) => {
     const advance = stopClock(t);
     const folder = await tempDir(t);
     // A file in place of a folder also stops root.
@@ -151,7 +151,7 @@ for (const [name, make] of [
     assert.equal((await agent.sessions.list()).total, 0);
   });
 
-it("an agent that drains goes on, and is not ready", async (t) => {
+it("a draining agent still runs prompts, and /api/ready returns 503 draining", async (t) => {
   const api = await startApi(t, { steps: ["Hello."] });
   assert.equal((await api.send("/api/ready")).status, 200);
   api.agent.drain();
@@ -160,7 +160,7 @@ it("an agent that drains goes on, and is not ready", async (t) => {
   assert.equal((await api.run({ message: "hi" })).status, 200);
 });
 
-it("a door that closes drains, whatever its agent does; an agent that takes no runs drains at every door", async (t) => {
+it("a stopping transport reports draining while its agent is ready; agent.refuseNew() makes the agent draining", async (t) => {
   const open = gate();
   const api = await startApi(t, { steps: [callTools(["wait", {}])], agent: { tools: [waitTool(open)] } });
   const run = api.run({ message: "hi" });
@@ -180,7 +180,7 @@ it("a door that closes drains, whatever its agent does; an agent that takes no r
   await Promise.all([run, stopped]);
 });
 
-it("readiness gives up with its signal", async (t) => {
+it("readiness() with an aborted signal rejects with its reason while the store hangs", async (t) => {
   let state: "" | "hang" = "";
   const agent = new Agent({
     providers: [new ScriptedProvider([])],
@@ -192,7 +192,7 @@ it("readiness gives up with its signal", async (t) => {
   await assert.rejects(agent.readiness(AbortSignal.abort(new Error("no patience"))), /no patience/);
 });
 
-it("open_probes: neither probe needs the headers, everything else does, and other pages' checks stay", async (t) => {
+it("open_probes exempts GET and HEAD of the probes from required headers, but not from Host and Origin checks", async (t) => {
   const requiredHeaders = { Authorization: "Bearer key" };
   const closed = await startApi(t, { http: { requiredHeaders } });
   for (const path of ["/api/health", "/api/ready"]) {
@@ -217,13 +217,13 @@ it("open_probes: neither probe needs the headers, everything else does, and othe
   assert.equal((await open.send("/api/ready?x=1")).status, 200);
 
   // Without authentication, a foreign Host or page is rejected as before.
-  const loose = await startApi(t, { http: { openProbes: true } });
+  const unlocked = await startApi(t, { http: { openProbes: true } });
   const foreign: Record<string, string>[] = [{ host: "evil.example" }, { origin: "https://evil.example" }];
   for (const headers of foreign)
-    assert.equal((await loose.send("/api/ready", { headers })).status, 403, JSON.stringify(headers));
+    assert.equal((await unlocked.send("/api/ready", { headers })).status, 403, JSON.stringify(headers));
 });
 
-it("a server that stops answers /api/ready on connections that are there, with why", async (t) => {
+it("a stopping server returns 503 draining for /api/ready on an open connection", async (t) => {
   const models = await lab(t, { fallback: { say: [{ text: "Hm" }, { stall: true }] } });
   const server = await startServer(t, { config: labConfig(models) });
   const probe = await wire(server.url);
@@ -244,7 +244,7 @@ it("a server that stops answers /api/ready on connections that are there, with w
   assert.deepEqual(await server.exited, { code: 0, signal: null });
 });
 
-it("drain_delay: after SIGTERM it serves on and says that it drains; then it stops; a second signal ends it at once", async (t) => {
+it("drain_delay: SIGTERM keeps serving with 503 on /api/ready until the delay or a second signal; SIGINT exits", async (t) => {
   const models = await lab(t);
   const start = (delay: number) =>
     startServer(t, { config: labConfig(models, { server: { drain_delay: delay, open_probes: true } }) });
@@ -257,7 +257,7 @@ it("drain_delay: after SIGTERM it serves on and says that it drains; then it sto
   assert.deepEqual([response.status, await response.json()], [503, notReady(DRAINING)]);
   assert.equal((await server.fetch("/api/health")).status, 200);
   const run = await server.fetch("/api/run", { method: "POST", body: JSON.stringify({ message: "still" }) });
-  assert.equal(run.status, 200, "it serves on");
+  assert.equal(run.status, 200, "it keeps serving");
   server.child.kill("SIGTERM");
   assert.deepEqual(await server.exited, { code: 1, signal: null });
 
@@ -270,7 +270,7 @@ it("drain_delay: after SIGTERM it serves on and says that it drains; then it sto
   assert.deepEqual(await byHand.stop("SIGINT"), { code: 0, signal: null });
 });
 
-it("a server whose store goes away serves on, tells why once a minute, and is whole again as soon as it is back", async (t) => {
+it("a server without its store returns 503 on every route, logs the cause fewer than 10 times, and recovers", async (t) => {
   const models = await lab(t);
   const server = await startServer(t, { config: labConfig(models, { session: { driver: OUTAGES } }) });
   const away = join(server.home, "away");

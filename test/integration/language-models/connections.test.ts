@@ -73,7 +73,7 @@ const COUNTED = `
 const EVENTS = `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: "sealed" }, finish_reason: "stop" }] })}\n\ndata: [DONE]\n\n`;
 
 /** A server with a certificate that only configured clients trust. */
-async function sealed(t: TestContext): Promise<{ port: number; requests: string[] }> {
+async function startTlsServer(t: TestContext): Promise<{ port: number; requests: string[] }> {
   const requests: string[] = [];
   const server = createTlsServer({ cert: CERTIFICATE, key: CERTIFICATE_KEY }, (request, response) => {
     requests.push(`${request.headers.host ?? ""} ${request.headers.authorization ?? ""}`);
@@ -112,8 +112,8 @@ async function listening(t: TestContext, server: Server | TlsServer): Promise<nu
 const ask = (url: string, env: Record<string, string>): Promise<string> =>
   inProcess(`process.argv[1] = ${JSON.stringify(url)};${ASK}`, env, BUILD_FLAGS);
 
-describe("the network", () => {
-  it("goes through the proxy of the environment, but never to this machine, nor where NO_PROXY says so", async (t) => {
+describe("the connection to a model provider", () => {
+  it("uses the proxy of the environment, except for this machine and the hosts in NO_PROXY", async (t) => {
     const server = await startFakeModelServer({ fallback: { say: [{ text: "through" }] } });
     t.after(() => server.close());
     const proxy = await proxyTo(t, Number(new URL(server.url).port));
@@ -129,8 +129,8 @@ describe("the network", () => {
     assert.deepEqual(proxy.tunnels, ["models.invalid:80"]);
   });
 
-  it("speaks TLS, directly and within a tunnel, with whom it trusts and nobody else", async (t) => {
-    const server = await sealed(t);
+  it("uses TLS directly and through a proxy, and rejects an untrusted certificate", async (t) => {
+    const server = await startTlsServer(t);
     const proxy = await proxyTo(t, server.port);
     const folder = await tempDir(t);
     await folder.write({ "ca.pem": CERTIFICATE });
@@ -148,7 +148,7 @@ describe("the network", () => {
     assert.deepEqual(server.requests.sort(), [`127.0.0.1:${server.port} Bearer k`, "models.invalid Bearer k"]);
   });
 
-  it("loads no provider package, no undici and no price list before the first call, and leaves nothing open", async () => {
+  it("loads no provider package, no undici and no price list before the first call", async () => {
     const heavy = await inProcess(`
       ${SEEN}
       const { AiSdkProvider } = await import("gantry/adapters/language-models");
@@ -159,7 +159,7 @@ describe("the network", () => {
     assert.equal(heavy, "0 true");
   });
 
-  it("loads all that a question needs when it is prepared, on each wire", async (t) => {
+  it("loads nothing heavy in a request after prepare(), on each wire", async (t) => {
     const server = await startFakeModelServer({ fallback: { say: [{ text: "ready" }] } });
     t.after(() => server.close());
     const wireRuns = WIRES.map(async (wire) => {
@@ -182,13 +182,13 @@ describe("the network", () => {
     assert.equal(server.requests.length, WIRES.length);
   });
 
-  it("loads none of them for a question in chat completions either, nor the fetch of the platform", async (t) => {
+  it("loads no provider package, no undici and no platform fetch for a chat completions request", async (t) => {
     const server = await startFakeModelServer({ fallback: { say: [{ text: "light" }] } });
     t.after(() => server.close());
     const requestScript = `process.argv[1] = ${JSON.stringify(server.baseUrl)};${ASK}`;
     const platform = `
       const fetch = () => process.moduleLoadList.filter((name) => name.endsWith("deps/undici/undici")).length;
-      // As a module, Node's HTTP brings it along from Node 22 on; the build has none as a module.
+      // In modules, Node's HTTP loads it from Node 22 on; the build has no such module.
       await import("gantry/adapters/language-models");
       const before = fetch();
       ${requestScript}

@@ -6,13 +6,13 @@ import { say, startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { ask, lab, labConfig, until } from "../../helpers/lab.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 
-interface Listed {
+interface ListedModel {
   provider: string;
   model: { id: string };
 }
 
-async function listed(server: GantryServer): Promise<string[]> {
-  const { models } = (await (await server.fetch("/api/models")).json()) as { models: Listed[] };
+async function listModels(server: GantryServer): Promise<string[]> {
+  const { models } = (await (await server.fetch("/api/models")).json()) as { models: ListedModel[] };
   return models.map(({ provider, model }) => `${provider}/${model.id}`);
 }
 
@@ -33,7 +33,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-it("a server hears of a provider that comes up later, of a slow list, and of models that come meanwhile", async (t) => {
+it("a server uses a provider that starts later, a slow model list, and a model that is added later", async (t) => {
   const port = await freePort();
   const good = await lab(t, { fallback: say("from the lab") });
   const slow = await lab(t, { fallback: say("from the slow one") });
@@ -66,10 +66,10 @@ it("a server hears of a provider that comes up later, of a slow list, and of mod
   assert.equal((await ask(server, { message: "hi", provider: "late", model: "pulled" })).status, 200);
 
   assert.equal((await waiting).output, "from the slow one");
-  assert.deepEqual(await listed(server), ["lab/m1", "late/early", "late/pulled", "slow/patience"]);
+  assert.deepEqual(await listModels(server), ["lab/m1", "late/early", "late/pulled", "slow/patience"]);
 });
 
-it("a server whose providers are all gone says so at once, and lists them when they are back, without a name", async (t) => {
+it("a server without a reachable provider returns 400 with the causes, and uses a provider that comes back", async (t) => {
   const port = await freePort();
   const providers = [
     { name: "late", driver: "openai", base_url: `http://127.0.0.1:${port}/v1`, api_key: "key-of-the-late" },
@@ -84,12 +84,12 @@ it("a server whose providers are all gone says so at once, and lists them when t
   );
   const late = await startFakeModelServer({ port, fallback: say("back") });
   t.after(() => late.close());
-  await until(async () => (await listed(server)).length > 0);
-  assert.deepEqual(await listed(server), ["late/m1"]);
+  await until(async () => (await listModels(server)).length > 0);
+  assert.deepEqual(await listModels(server), ["late/m1"]);
   assert.equal((await ask(server, { message: "hi" })).output, "back");
 });
 
-it("a server uses the model that its configuration names where the list is forbidden", async (t) => {
+it("a server uses the configured model if the provider forbids listing models", async (t) => {
   const models = await lab(t, { fallback: say("used") });
   models.listing = { status: 403, error: "this key may not list models" };
   const provider = { name: "gate", driver: "openai", base_url: models.baseUrl, api_key: "key-of-the-gate" };
@@ -98,5 +98,5 @@ it("a server uses the model that its configuration names where the list is forbi
   assert.equal((await ask(server, { message: "hi" })).output, "used");
   assert.equal((await ask(server, { message: "hi", provider: "gate", model: "mine" })).output, "used");
   assert.equal(models.requests.at(-1)!.model, "mine");
-  assert.deepEqual(await listed(server), ["gate/mine"]);
+  assert.deepEqual(await listModels(server), ["gate/mine"]);
 });

@@ -28,9 +28,9 @@ function answer(n: number): FakeStep {
   return { say: [{ reasoning: words(n, "thought") }, { text: words(n, "word") }, { call: write }] };
 }
 
-describe("a model of many turns whose connection breaks at every fifth answer", { concurrency: WIRES.length }, () => {
+describe("a run of many turns whose connection breaks at every fifth answer", { concurrency: WIRES.length }, () => {
   for (const wire of WIRES) {
-    it(`finishes with the right files: ${wire}`, async (t) => {
+    it(`retries each broken answer and writes all files correctly: ${wire}`, async (t) => {
       const seed = seedOf();
       t.diagnostic(`seed ${seed}`);
       const random = randomOf(seed);
@@ -38,7 +38,7 @@ describe("a model of many turns whose connection breaks at every fifth answer", 
       const store = await makeTempDir();
       let requestCount = 0;
       let turn = 1;
-      let broke = 0;
+      let brokenCount = 0;
       const server = await startFakeModelServer({
         aside: say("A title"),
         // Like a real model, it continues with the first file that does not exist yet.
@@ -46,10 +46,10 @@ describe("a model of many turns whose connection breaks at every fifth answer", 
           requestCount += 1;
           const step = answer(turn);
           if (requestCount % EVERY === 0) {
-            broke += 1;
+            brokenCount += 1;
             return {
               ...step,
-              breaks: { at: PLACES[broke % 3]! + random() * 0.25, by: random() < 0.5 ? "reset" : "cut" },
+              breaks: { at: PLACES[brokenCount % 3]! + random() * 0.25, by: random() < 0.5 ? "reset" : "cut" },
             };
           }
           turn += 1;
@@ -79,8 +79,8 @@ describe("a model of many turns whose connection breaks at every fifth answer", 
       assert.ok(output.endsWith("All is written."), output);
       assert.ok(streamed.endsWith(output));
       assert.equal(iterations, TURNS);
-      assert.equal(retries.length, broke);
-      assert.ok(broke >= TURNS / EVERY);
+      assert.equal(retries.length, brokenCount);
+      assert.ok(brokenCount >= TURNS / EVERY);
       const names = await readdir(folder.path);
       assert.equal(names.length, TURNS - 1);
       for (let n = 1; n < TURNS; n++) assert.equal(await folder.read(`f${n}.txt`), contentOf(n));
@@ -89,7 +89,7 @@ describe("a model of many turns whose connection breaks at every fifth answer", 
       assert.ok(stored.filter(({ role }) => role === "tool").every(({ failed }) => !failed));
       assert.deepEqual(server.violations, []);
       t.diagnostic(
-        `${wire}: ${requestCount} answers, ${broke} broke off, ${stored.filter((m) => !m.finished).length} kept in part`,
+        `${wire}: ${requestCount} answers, ${brokenCount} broken, ${stored.filter((m) => !m.finished).length} stored in part`,
       );
     });
   }

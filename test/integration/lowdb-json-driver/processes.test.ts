@@ -25,7 +25,7 @@ async function opened(path: string): Promise<LowdbJsonDriver> {
 }
 
 /** Several processes open the store at once. One succeeds. The others report which process holds it and what to do. */
-async function oneWins(path: string): Promise<Child> {
+async function openByOneOfMany(path: string): Promise<Child> {
   const children = Array.from({ length: 6 }, () => start(path, "hold"));
   await Promise.all(children.map((child) => child.message()));
   const answers = children.map((child) => child.message());
@@ -43,16 +43,16 @@ async function oneWins(path: string): Promise<Child> {
   return winner;
 }
 
-it("of several processes that open one store at once exactly one has it: a fresh one, and that of a killed process", async (t) => {
+it("one of six processes that open a store at the same time gets it, also after its owner was killed", async (t) => {
   const path = (await tempDir(t)).at("sessions");
-  await (await oneWins(path)).kill();
-  const winner = await oneWins(path);
+  await (await openByOneOfMany(path)).kill();
+  const winner = await openByOneOfMany(path);
   winner.send("close");
   await winner.ended();
   assert.deepEqual(await readdir(join(`${path}.d`, "lock")), ["free"]);
 });
 
-it(`kill -9 at random moments loses nothing that was acknowledged (SEED=${SEED})`, async (t) => {
+it(`SIGKILL at random moments loses no acknowledged write (SEED=${SEED})`, async (t) => {
   const random = randomOf(SEED);
   const path = (await tempDir(t)).at("sessions");
   for (let trial = 0; trial < TRIALS; trial++) {
@@ -79,7 +79,7 @@ it(`kill -9 at random moments loses nothing that was acknowledged (SEED=${SEED})
   }
 });
 
-it("gantry run beside gantry serve on one store fails with a line that names sqlite, and works after it", async (t) => {
+it("run and sessions list fail with a hint to sqlite while a server has the store open; the list works later", async (t) => {
   const models = await lab(t);
   const home = await tempDir(t);
   const config = labConfig(models, { session: { driver: "json" } });

@@ -21,7 +21,7 @@ class Pipes implements Transport {
   onerror?: (error: Error) => void;
   onmessage?: (message: JSONRPCMessage) => void;
   readonly #gantry: GantryServer;
-  #left = "";
+  #partialLine = "";
 
   constructor(gantry: GantryServer) {
     this.#gantry = gantry;
@@ -30,8 +30,8 @@ class Pipes implements Transport {
   start(): Promise<void> {
     const { child } = this.#gantry;
     child.stdout.on("data", (text: string) => {
-      const lines = (this.#left + text).split("\n");
-      this.#left = lines.pop() ?? "";
+      const lines = (this.#partialLine + text).split("\n");
+      this.#partialLine = lines.pop() ?? "";
       // A line that is not a message fails the test.
       for (const line of lines) this.onmessage?.(JSON.parse(line) as JSONRPCMessage);
     });
@@ -61,7 +61,7 @@ async function connected(t: Hooks, config: Record<string, unknown> = {}, capabil
 type Answer = { content: { text: string }[]; isError?: boolean; structuredContent?: Record<string, unknown> };
 
 describe("gantry mcp serve", () => {
-  it("runs the agent, tells what it does, goes on in a session, and shows what was said", async (t) => {
+  it("runs prompts in one session, reports progress, and serves the session as a resource and by its tools", async (t) => {
     const { models, gantry, client } = await connected(t);
     assert.equal(client.getServerVersion()?.name, "gantry");
     assert.deepEqual(
@@ -96,35 +96,38 @@ describe("gantry mcp serve", () => {
       assert.ok(text.includes(part), part);
     const list = (await client.callTool({ name: "sessions", arguments: {} })) as Answer;
     assert.equal(list.structuredContent?.total, 1);
-    const later = (await client.callTool({ name: "session", arguments: { session, after: 4 } })) as Answer;
-    assert.ok(later.content[0]?.text.includes("Again.") && !later.content[0].text.includes("Do it"));
+    const laterMessages = (await client.callTool({ name: "session", arguments: { session, after: 4 } })) as Answer;
+    assert.ok(laterMessages.content[0]?.text.includes("Again.") && !laterMessages.content[0].text.includes("Do it"));
     await client.close();
     assert.equal((await gantry.exited).code, 0);
   });
 
-  it("says what is wrong, to the model or the client, and goes on", async (t) => {
+  it("returns errors as tool results or JSON-RPC errors, and keeps serving", async (t) => {
     const { models, client } = await connected(t);
-    const failed = async (name: string, args: Record<string, unknown>) =>
+    const callTool = async (name: string, args: Record<string, unknown>) =>
       (await client.callTool({ name, arguments: args })) as Answer;
-    const none = await failed("run", { prompt: "x", session: "none" });
+    const none = await callTool("run", { prompt: "x", session: "none" });
     assert.deepEqual([none.isError, none.content[0]?.text], [true, "session not found"]);
-    assert.equal((await failed("session", { session: "none" })).isError, true);
-    await assert.rejects(failed("run", {}), {
+    assert.equal((await callTool("session", { session: "none" })).isError, true);
+    await assert.rejects(callTool("run", {}), {
       message: "MCP error -32602: prompt: expected a string that is not empty",
     });
-    await assert.rejects(failed("run", { prompt: 1 }), /prompt: expected a string/);
-    await assert.rejects(failed("run", { prompt: "x", mode: "free" }), /mode: expected one of auto, ask, plan/);
-    await assert.rejects(failed("run", { prompt: "x", project_dir: "src" }), /project_dir: expected an absolute path/);
-    await assert.rejects(failed("sessions", { limit: 0 }), /limit: expected an integer from 1/);
-    await assert.rejects(failed("nothing", {}), /no tool "nothing"/);
+    await assert.rejects(callTool("run", { prompt: 1 }), /prompt: expected a string/);
+    await assert.rejects(callTool("run", { prompt: "x", mode: "free" }), /mode: expected one of auto, ask, plan/);
+    await assert.rejects(
+      callTool("run", { prompt: "x", project_dir: "src" }),
+      /project_dir: expected an absolute path/,
+    );
+    await assert.rejects(callTool("sessions", { limit: 0 }), /limit: expected an integer from 1/);
+    await assert.rejects(callTool("nothing", {}), /no tool "nothing"/);
     for (const uri of ["gantry://sessions/none", "file:///etc/passwd", "gantry://sessions/../x"])
       await assert.rejects(client.readResource({ uri }), /resource not found/);
     await assert.rejects(client.listResources({ cursor: "x" }), /unknown cursor/);
     models.enqueue(say("Fine."));
-    assert.equal((await failed("run", { prompt: "x" })).structuredContent?.output, "Fine.");
+    assert.equal((await callTool("run", { prompt: "x" })).structuredContent?.output, "Fine.");
   });
 
-  it("takes a line in many pieces, and leaves a client whose line has no end", async (t) => {
+  it("reads a request of 300,000 characters, and exits with 0 after a message larger than 16 MB", async (t) => {
     const { models, client, gantry } = await connected(t);
     models.enqueue(say("Fine."));
     const { structuredContent } = (await client.callTool({
@@ -138,7 +141,7 @@ describe("gantry mcp serve", () => {
     assert.match(gantry.stderr, /a client message is larger than 16 MB/);
   });
 
-  it("has the client's person asked, where it can ask them; a decline refuses", async (t) => {
+  it("asks for permission by elicitation; accept allows the call, decline denies it", async (t) => {
     const { models, client } = await connected(t, { permissions: { mode: "ask" } }, { elicitation: {} });
     const questions: string[] = [];
     const answers: ({ action: "accept"; content: { answer: string } } | { action: "decline" })[] = [
@@ -165,7 +168,7 @@ describe("gantry mcp serve", () => {
     assert.match(transcript.content[0]?.text ?? "", /tool write\n[^]*tool write \(failed\)/);
   });
 
-  it("refuses what must be asked where the client cannot ask", async (t) => {
+  it("denies a call that needs permission if the client does not support elicitation", async (t) => {
     const { models, client } = await connected(t, { permissions: { mode: "ask" } });
     models.enqueue(call("write", { filePath: "no.txt", content: "two\n" }), say("Ended."));
     const { structuredContent } = (await client.callTool({ name: "run", arguments: { prompt: "Write" } })) as Answer;
@@ -176,8 +179,8 @@ describe("gantry mcp serve", () => {
     assert.match(transcript.content[0]?.text ?? "", /tool write \(failed\)/);
   });
 
-  for (const how of ["is cancelled", "has a client that goes"])
-    it(`ends a run that ${how}, with its processes`, async (t) => {
+  for (const how of ["is cancelled", "loses its client"])
+    it(`ends the command of a run that ${how}`, async (t) => {
       const { models, gantry, client } = await connected(t, { tools: { bash: { sandbox: "off" } } });
       models.enqueue(call("bash", { command: "echo $$ > pid; exec sleep 600" }), say("Never."));
       const abort = new AbortController();
@@ -192,7 +195,7 @@ describe("gantry mcp serve", () => {
       await until(() => !isAlive(pid));
       if (how !== "is cancelled") return assert.equal((await gantry.exited).code, 0);
       const list = (await client.callTool({ name: "sessions", arguments: {} })) as Answer;
-      assert.equal(list.structuredContent?.total, 1, "it goes on");
+      assert.equal(list.structuredContent?.total, 1, "it keeps serving");
     });
 });
 

@@ -7,7 +7,7 @@ import { MemoryAcp, scriptedAgent } from "../../helpers/acp-agent.js";
 import { hostileAddress, hostileProgram, isLiving, PLAIN } from "../../helpers/mcp.js";
 import { tempDir } from "../../helpers/temp.js";
 
-it("a client that brings servers over ACP sees their tools at work, and they end with the agent", async (t) => {
+it("the agent calls tools of MCP servers from an ACP client, and the server process ends with the agent", async (t) => {
   const { path: cwd } = await tempDir(t);
   const { provider, agent } = scriptedAgent(
     t,

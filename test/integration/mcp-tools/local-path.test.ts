@@ -8,7 +8,7 @@ import { pathOutsideProject } from "../../../adapters/mcp-tools/local-path.js";
 import { opened } from "../../helpers/mcp.js";
 import { tempDir } from "../../helpers/temp.js";
 
-it("a server that a config names is no program of the project, wherever the PATH looks", async (t) => {
+it("an MCP server whose command is found in the project folder is rejected, whatever PATH contains", async (t) => {
   const folder = await tempDir(t);
   const project = folder.at("project");
   await mkdir(`${project}/bin`, { recursive: true });
@@ -27,7 +27,7 @@ it("a server that a config names is no program of the project, wherever the PATH
   await assert.rejects(folder.read("ran"));
 });
 
-it("a project that holds the home folder has what stands in the PATH", () => {
+it("pathOutsideProject keeps absolute entries if the project folder contains the home folder", () => {
   const bin = `${homedir()}/bin`;
   assert.equal(
     pathOutsideProject(["bin", bin, "/usr/bin"].join(delimiter), homedir()),

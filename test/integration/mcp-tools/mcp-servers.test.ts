@@ -14,7 +14,7 @@ const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
 
 /** Both transports of the same server. */
 const WAYS = {
-  "over standard streams": (_t: TestContext, how: string, env?: Record<string, string>) =>
+  "over stdio": (_t: TestContext, how: string, env?: Record<string, string>) =>
     Promise.resolve<McpServer>(hostileProgram(how, env)),
   "over HTTP": async (t: TestContext, how: string, env?: Record<string, string>): Promise<McpServer> =>
     (await hostileAddress(t, how, env)).server,
@@ -33,8 +33,8 @@ async function call(open: OpenTools, name: string, input: unknown = {}, changes:
 const rejects = (work: Promise<unknown>, message: RegExp) => assert.rejects(work, { message });
 
 for (const [way, server] of Object.entries(WAYS))
-  describe(`a server of tools ${way}`, () => {
-    it("is called 500 times, several at once, by one process", async (t) => {
+  describe(`an MCP server ${way}`, () => {
+    it("answers 500 calls, up to 9 at the same time, from one process", async (t) => {
       const { servers } = serversOf();
       const open = await opened(t, servers.source(await server(t, "kind")), "/");
       const pids = new Set<string>();
@@ -50,7 +50,7 @@ for (const [way, server] of Object.entries(WAYS))
       assert.equal(pids.size, 1);
     });
 
-    it("keeps its other tools if one has a schema without a bottom, and answers at once with an error for such a result", async (t) => {
+    it("loses only the tool whose schema is nested too deeply; a result nested too deeply fails its call", async (t) => {
       const { servers, logger } = serversOf();
       const open = await opened(t, servers.source(await server(t, "bottomless")), "/");
       assert.deepEqual(
@@ -62,7 +62,7 @@ for (const [way, server] of Object.entries(WAYS))
       assert.equal((await call(open, "echo", { text: "on" })).text, "on");
     });
 
-    it("tells what failed, and shows what it brings", async (t) => {
+    it("returns failures, images, resources and shortened text; an invalid result fails its call", async (t) => {
       const { servers } = serversOf();
       const open = await opened(t, servers.source(await server(t, "kind")), "/");
       assert.deepEqual(await call(open, "fail"), { text: "it could not", parts: [], failed: true });
@@ -88,7 +88,7 @@ for (const [way, server] of Object.entries(WAYS))
       assert.equal((await call(open, "read_resource", { uri: "h://a" })).text, "[h://a]\nits text");
     });
 
-    it("tells how far it is", async (t) => {
+    it("reports the progress of a call", async (t) => {
       const { servers } = serversOf();
       const open = await opened(t, servers.source(await server(t, "kind")), "/");
       const progressTexts: string[] = [];
@@ -96,7 +96,7 @@ for (const [way, server] of Object.entries(WAYS))
       assert.deepEqual(progressTexts, ["1/3 step 1\n", "2/3 step 2\n", "3/3 step 3\n"]);
     });
 
-    it("asks the person who is there, field by field; without one it is declined", async (t) => {
+    it("elicits values from the user field by field; without a user the elicitation is declined", async (t) => {
       const { servers } = serversOf();
       const open = await opened(t, servers.source(await server(t, "kind")), "/");
       const questions: Question[] = [];
@@ -124,7 +124,7 @@ for (const [way, server] of Object.entries(WAYS))
       assert.deepEqual(JSON.parse((await call(open, "ask")).text), { action: "decline" });
     });
 
-    it("asks nobody of one session for a call of another", async (t) => {
+    it("gets a decline for an elicitation while calls of two sessions are open, and the user is not asked", async (t) => {
       const { servers } = serversOf();
       const source = servers.source(await server(t, "kind"));
       const [firstTools, secondTools] = await Promise.all([
@@ -133,14 +133,14 @@ for (const [way, server] of Object.entries(WAYS))
       ]);
       const end = new AbortController();
       const hanging = call(firstTools, "hang", {}, { sessionId: "one", signal: end.signal });
-      const question = () => assert.fail("nobody is to be asked");
+      const question = () => assert.fail("no user is asked");
       const { text } = await call(secondTools, "ask", {}, { sessionId: "two", askUser: question });
       assert.deepEqual(JSON.parse(text), { action: "decline" });
       end.abort(new Error("enough"));
       await rejects(hanging, /^enough$/);
     });
 
-    it("asks without end: so many forms are put to people, one at a time, and the call ends", async (t) => {
+    it("that elicits endlessly in a call gets 32 forms shown, one at a time, until the call times out", async (t) => {
       const { servers } = serversOf();
       const mcpServer = await server(t, "kind");
       const open = await opened(t, servers.source(mcpServer, { timeout: 2 }), "/");
@@ -156,7 +156,7 @@ for (const [way, server] of Object.entries(WAYS))
       assert.deepEqual([questionCount, most], [32, 1]);
     });
 
-    it("asks forms and ends its call without waiting: the rest of the forms is for nobody", async (t) => {
+    it("gets no forms shown that are still queued when their call ends", async (t) => {
       const open = await opened(t, serversOf().servers.source(await server(t, "kind")), "/");
       let [questionCount, openQuestions, most] = [0, 0, 0];
       const question = async () => {
@@ -173,27 +173,27 @@ for (const [way, server] of Object.entries(WAYS))
       assert.equal(questionCount, before);
     });
 
-    it("is told when a call is cancelled, and goes on", async (t) => {
+    it("receives notifications/cancelled for a cancelled call and answers the next call", async (t) => {
       const folder = await tempDir(t);
       const { servers } = serversOf();
-      const open = await opened(t, servers.source(await server(t, "kind", { CANCELLED: folder.at("told") })), "/");
+      const open = await opened(t, servers.source(await server(t, "kind", { CANCELLED: folder.at("cancelled") })), "/");
       const end = new AbortController();
       const hanging = call(open, "hang", {}, { signal: end.signal });
       await call(open, "echo");
       end.abort(new Error("enough"));
       await rejects(hanging, /^enough$/);
-      await until(async () => /requestId/.test(await readFile(folder.at("told"), "utf8").catch(() => "")));
+      await until(async () => /requestId/.test(await readFile(folder.at("cancelled"), "utf8").catch(() => "")));
       assert.equal((await call(open, "echo", { text: "on" })).text, "on");
     });
 
-    it("that does not answer in time is given up, and started again where it is deaf", async (t) => {
+    it("that does not answer within the timeout fails the call and answers the next one", async (t) => {
       const { servers } = serversOf();
       const open = await opened(t, servers.source(await server(t, "kind"), { timeout: 0.3 }), "/");
       await rejects(call(open, "hang"), /^hostile did not answer within 0\.3 s; the tool may have run\.$/);
       assert.equal((await call(open, "echo", { text: "on" })).text, "on");
     });
 
-    it("has other tools when it says so, however often", async (t) => {
+    it("changes its tools with 20,000 list_changed notifications, which log one line", async (t) => {
       const { servers, logger } = serversOf();
       const open = await opened(t, servers.source(await server(t, "kind")), "/");
       const before = open.tools;
@@ -204,7 +204,7 @@ for (const [way, server] of Object.entries(WAYS))
       assert.equal(logger.lines.filter(([level]) => level !== "debug").length, 1);
     });
 
-    it("that talks without end holds nothing up", async (t) => {
+    it("that floods the client with notifications does not block the event loop", async (t) => {
       const { servers } = serversOf();
       const open = await opened(t, servers.source(await server(t, "kind")), "/");
       let turns = 0;
@@ -215,14 +215,14 @@ for (const [way, server] of Object.entries(WAYS))
       assert.equal((await call(open, "echo", { text: "on" })).text, "on");
     });
 
-    it("that says too much at once is ended, and is there again for the next call", async (t) => {
+    it("that sends a response of 9 MB fails the call and answers the next one", async (t) => {
       const { servers } = serversOf();
       const open = await opened(t, servers.source(await server(t, "kind")), "/");
       await rejects(call(open, "endless"), /hostile: /);
       assert.equal((await call(open, "echo", { text: "on" })).text, "on");
     });
 
-    it("lies: that costs what it lied about, and one line of the log", async (t) => {
+    it("that offers invalid tools and prompts has them renamed, cleaned or ignored, with one warning", async (t) => {
       const { servers, logger } = serversOf();
       const open = await opened(t, servers.source(await server(t, "lies")), "/");
       const names = open.tools.map(({ name }) => name);
@@ -275,36 +275,36 @@ for (const [way, server] of Object.entries(WAYS))
       );
     });
 
-    it("is a crowd: of 10,000 tools 256 are told", async (t) => {
+    it("offers at most 256 of 10,000 tools, and read_resource", async (t) => {
       const { servers } = serversOf();
       const open = await opened(t, servers.source(await server(t, "crowd")), "/");
       assert.equal(open.tools.length, 257);
     });
 
-    it("tells a list without end: it is read for a while", async (t) => {
+    it("with an endless tools/list of one tool per page offers 64 tools, and read_resource", async (t) => {
       const { servers } = serversOf();
       const open = await opened(t, servers.source(await server(t, "endless-list")), "/");
       assert.equal(open.tools.length, 65);
     });
 
-    it("tells pages of tools without end: so many are looked at", async (t) => {
+    it("with an endless tools/list of 30,000 tools per page offers 256 tools, and read_resource", async (t) => {
       const { servers } = serversOf();
       const open = await opened(t, servers.source(await server(t, "pages")), "/");
       assert.equal(open.tools.length, 257);
     });
 
-    for (const [how, why] of [
-      ["untold", /^not today$/],
-      ["listless", /^the response to tools\/list has no tools$/],
-      ["old", /^Server's protocol version is not supported: 1999-01-01$/],
+    for (const [problem, how, cause] of [
+      ["an error response to tools/list", "untold", /^not today$/],
+      ["a response to tools/list without tools", "listless", /^the response to tools\/list has no tools$/],
+      ["an unsupported protocol version", "old", /^Server's protocol version is not supported: 1999-01-01$/],
     ] as const)
-      it(`that is ${how} cannot be had, and says why`, async (t) => {
+      it(`fails to open with the cause: ${problem}`, async (t) => {
         const { servers } = serversOf();
         const source = servers.source(await server(t, how));
-        await rejects(source.open({ sessionId: "s", projectDir: "/" }, new AbortController().signal), why);
+        await rejects(source.open({ sessionId: "s", projectDir: "/" }, new AbortController().signal), cause);
       });
 
-    it("that is silent is left when nobody waits any more", async (t) => {
+    it("that never answers initialize fails to open with the reason of the abort signal", async (t) => {
       const { servers } = serversOf();
       const source = servers.source(await server(t, "silent"));
       const end = new AbortController();
@@ -319,7 +319,7 @@ for (const [way, server] of Object.entries(WAYS))
       });
     });
 
-    it("says prompts", async (t) => {
+    it("offers prompts with positional, quoted and named arguments", async (t) => {
       const { servers } = serversOf();
       const open = await opened(t, servers.source(await server(t, "kind")), "/");
       const [review] = open.prompts ?? [];
@@ -332,7 +332,7 @@ for (const [way, server] of Object.entries(WAYS))
       await rejects(promptArguments("how=so"), /^file: expected a value after \/review$/);
     });
 
-    it("is believed what it says of tools that only look where it is trusted, and has the tools that are wanted", async (t) => {
+    it("has its readOnlyHint used only if it is trusted, and offers only the configured tools", async (t) => {
       const { servers } = serversOf();
       const mcpServer = await server(t, "kind");
       const kinds = async (use: Parameters<McpServers["source"]>[1]) =>
@@ -354,8 +354,8 @@ for (const [way, server] of Object.entries(WAYS))
     });
   });
 
-describe("a server that is a program", () => {
-  it("is shared by sessions of one folder, and ends with the last of them", linux, async (t) => {
+describe("the process of an MCP server", () => {
+  it("is shared by the sessions of a folder and ends with the last of them", linux, async (t) => {
     const folder = await tempDir(t);
     const { servers } = serversOf();
     const source = servers.source(hostileProgram("kind"));
@@ -375,7 +375,7 @@ describe("a server that is a program", () => {
     assert.deepEqual(pids.map(isLiving), [false, false, true]);
   });
 
-  it("has the plain environment, and what is given it", async (t) => {
+  it("gets no environment variables except PATH, PWD, GANTRY_CALL and the configured ones", async (t) => {
     const { servers } = serversOf();
     const open = await opened(t, servers.source(hostileProgram("kind", { OWN: "1" })), "/");
     const { text } = await call(open, "env");
@@ -386,7 +386,7 @@ describe("a server that is a program", () => {
     );
   });
 
-  it("that dies in a call fails that call, and is started again for the next one", async (t) => {
+  it("that exits during a call fails it and restarts for the next call, with a delay after a second exit", async (t) => {
     const { servers, logger } = serversOf();
     const open = await opened(t, servers.source(hostileProgram("kind")), "/");
     const { text: before } = await call(open, "pid");
@@ -405,7 +405,7 @@ describe("a server that is a program", () => {
     );
   });
 
-  it("that is killed is started again", linux, async (t) => {
+  it("that is killed restarts for the next call", linux, async (t) => {
     const { servers } = serversOf();
     const open = await opened(t, servers.source(hostileProgram("kind")), "/");
     const pid = Number((await call(open, "pid")).text);
@@ -416,7 +416,7 @@ describe("a server that is a program", () => {
     assert.notEqual(Number((await call(open, "pid")).text), pid);
   });
 
-  it("that cannot start says why, without its secrets, and is not tried again at once for ever", async () => {
+  it("that cannot start reports the cause with secrets redacted, and delays the next attempt after two failures", async () => {
     const { servers } = serversOf();
     const open = (server: McpServer) =>
       servers.source(server).open({ sessionId: "s", projectDir: "/" }, new AbortController().signal);
@@ -433,7 +433,7 @@ describe("a server that is a program", () => {
     );
   });
 
-  it("that was not ready in time holds up the next session no more, and one that was not waited for does", async () => {
+  it("that did not start in time delays the next attempt; an aborted attempt does not", async () => {
     const { servers } = serversOf();
     const open = (signal: AbortSignal) =>
       servers.source(hostileProgram("silent")).open({ sessionId: "s", projectDir: "/" }, signal);
@@ -442,13 +442,13 @@ describe("a server that is a program", () => {
     await rejects(open(new AbortController().signal), /^the server did not start in time \(next attempt in 1\d\d s\)$/);
   });
 
-  it("that prints what is no message is used all the same", async (t) => {
+  it("that prints invalid messages still answers calls", async (t) => {
     const { servers } = serversOf();
     const open = await opened(t, servers.source(hostileProgram("garbage")), "/");
     assert.equal((await call(open, "echo", { text: "on" })).text, "on");
   });
 
-  it("that prints a line without end is ended", async () => {
+  it("that prints an endless line fails to open with the limit of 8 MB", async () => {
     const { servers } = serversOf();
     const source = servers.source(hostileProgram("one-line"));
     await rejects(
@@ -457,7 +457,7 @@ describe("a server that is a program", () => {
     );
   });
 
-  it("leaves nothing behind, whatever it ignores", linux, async (t) => {
+  it("ends with its child process although both ignore SIGTERM, and its last stderr is logged", linux, async (t) => {
     const folder = await tempDir(t);
     const { servers, logger } = serversOf();
     const open = await opened(t, servers.source(hostileProgram("stubborn", { PIDS: folder.at("pids") })), "/");
@@ -470,8 +470,8 @@ describe("a server that is a program", () => {
   });
 });
 
-describe("a server at an address", () => {
-  it("that knows its session no more is asked again in another one", async (t) => {
+describe("an MCP server at a URL", () => {
+  it("that has lost its session answers the next call", async (t) => {
     const { servers } = serversOf();
     const { server, kill } = await hostileAddress(t, "forgets");
     const open = await opened(t, servers.source(server), "/");
@@ -482,7 +482,7 @@ describe("a server at an address", () => {
     assert.equal((await call(open, "echo", { text: "on" })).text, "on");
   });
 
-  it("that is killed fails its calls, and is there again when it is", async (t) => {
+  it("that is killed fails its calls, and answers calls after a restart", async (t) => {
     const { servers } = serversOf();
     const first = await hostileAddress(t, "kind");
     const open = await opened(t, servers.source(first.server), "/");
@@ -495,7 +495,7 @@ describe("a server at an address", () => {
     assert.equal((await call(open, "echo", { text: "on" })).text, "on");
   });
 
-  it("speaks the older way where it does not speak the other", async (t) => {
+  it("works over HTTP with SSE, with and without type sse; a closed event stream fails the call", async (t) => {
     const { servers } = serversOf();
     const { server, kill } = await hostileAddress(t, "sse");
     for (const mcpServer of [server, { ...server, type: "sse" as const }]) {
@@ -511,7 +511,7 @@ describe("a server at an address", () => {
     }
   });
 
-  it("gets its headers, and nobody else does", async (t) => {
+  it("receives the configured headers; the target of its redirect does not", async (t) => {
     const folder = await tempDir(t);
     const { servers } = serversOf();
     const seen = await hostileAddress(t, "kind", { SEEN: folder.at("other") });
@@ -527,7 +527,7 @@ describe("a server at an address", () => {
     assert.match(await folder.read("other"), /"authorization":"Bearer abc123def456"/);
   });
 
-  it("that wants to be asked again at once, or in a thousand years, is asked now and then", async (t) => {
+  it("that sets extreme retry delays for its event stream is polled at a limited rate", async (t) => {
     const folder = await tempDir(t);
     const { servers } = serversOf();
     const { server } = await hostileAddress(t, "again", { SEEN: folder.at("seen") });
@@ -542,7 +542,7 @@ describe("a server at an address", () => {
     assert.equal((await call(open, "echo", { text: "on" })).text, "on");
   });
 
-  it("that refuses what is asked says why, and is not asked twice; what is nested too deep is no answer", async (t) => {
+  it("that answers HTTP 400 fails the call after one request; a result nested too deeply fails its call", async (t) => {
     const folder = await tempDir(t);
     const { servers } = serversOf();
     const { server } = await hostileAddress(t, "picky", { SEEN: folder.at("seen") });
@@ -554,7 +554,7 @@ describe("a server at an address", () => {
     await rejects(call(open, "big"), /^hostile: the response is nested too deeply\.$/);
   });
 
-  it("that wants to know who asks is named so", async (t) => {
+  it("that answers HTTP 401 fails to open with a hint to set the authentication headers", async (t) => {
     const { servers } = serversOf();
     const { server } = await hostileAddress(t, "forbidden");
     await rejects(
@@ -563,7 +563,7 @@ describe("a server at an address", () => {
     );
   });
 
-  it("that answers without end is left", async (t) => {
+  it("that sends an endless response fails to open with the limit of 8 MB", async (t) => {
     const { servers } = serversOf();
     const { server } = await hostileAddress(t, "fat");
     await rejects(

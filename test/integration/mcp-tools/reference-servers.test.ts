@@ -21,10 +21,10 @@ async function call(open: OpenTools, name: string, input: unknown = {}, changes:
 
 /** The reference server `everything` at an address. */
 async function everythingAt(t: TestContext, way: "streamableHttp" | "sse"): Promise<McpServer> {
-  const free = createServer().listen(0, "127.0.0.1");
-  await once(free, "listening");
-  const { port } = free.address() as { port: number };
-  await new Promise((resolve) => free.close(resolve));
+  const portHolder = createServer().listen(0, "127.0.0.1");
+  await once(portHolder, "listening");
+  const { port } = portHolder.address() as { port: number };
+  await new Promise((resolve) => portHolder.close(resolve));
   const { command, args } = referenceProgram("everything");
   const child = spawn(command, [...args, way], { env: { ...PLAIN, PORT: String(port) }, stdio: "ignore" });
   t.after(async () => {
@@ -36,8 +36,8 @@ async function everythingAt(t: TestContext, way: "streamableHttp" | "sse"): Prom
   return { name: "everything", url, headers: {} };
 }
 
-describe("the reference servers", () => {
-  it("filesystem reads and writes what is in the project folder, and nothing else", async (t) => {
+describe("the reference MCP servers", () => {
+  it("filesystem reads and writes files in the project folder and rejects other paths", async (t) => {
     const folder = await tempDir(t, { "a.txt": "found me" });
     const open = await opened(t, servers.source(referenceProgram("filesystem", folder.path)), folder.path);
     assert.equal((await call(open, "filesystem__read_text_file", { path: folder.at("a.txt") })).text, "found me");
@@ -51,7 +51,7 @@ describe("the reference servers", () => {
     assert.equal(wrong.failed, true);
   });
 
-  it("memory remembers", async (t) => {
+  it("memory keeps entities across a restart", async (t) => {
     const folder = await tempDir(t);
     const memory = { ...referenceProgram("memory"), env: { MEMORY_FILE_PATH: folder.at("memory.json") } };
     const open = await opened(t, servers.source(memory), folder.path);
@@ -64,12 +64,12 @@ describe("the reference servers", () => {
   });
 
   const ways: Record<string, (t: TestContext) => Promise<McpServer>> = {
-    "over standard streams": () => Promise.resolve(referenceProgram("everything")),
+    "over stdio": () => Promise.resolve(referenceProgram("everything")),
     "over streamable HTTP": (t) => everythingAt(t, "streamableHttp"),
     "over HTTP with SSE": (t) => everythingAt(t, "sse"),
   };
   for (const [way, server] of Object.entries(ways))
-    it(`everything ${way}`, async (t) => {
+    it(`everything works ${way}: calls, images, progress, resources, prompts, roots and elicitation`, async (t) => {
       const folder = await tempDir(t);
       const open = await opened(t, servers.source(await server(t)), folder.path);
       for (let i = 0; i < 20; i++) {

@@ -24,9 +24,9 @@ async function watchedRuns(agent: Agent, id: string, last: (run: RunRecord) => b
   return runs;
 }
 
-describe("a wait for a provider's retry", () => {
+describe("the retry of a run record", () => {
   for (const [name, make] of STORES) {
-    it(`is told with its reason, and is over when the model is asked, when the run ends, or dies (${name})`, async (t) => {
+    it(`has attempt, time and reason, and is null after a cancel, a failure or the death of the process (${name})`, async (t) => {
       const driver = (await make(t))();
       const provider = new ScriptedProvider([busy(60_000)], { maxRetries: 2 });
       const agent = new Agent({ providers: [provider], driver });
@@ -57,7 +57,7 @@ describe("a wait for a provider's retry", () => {
     });
   }
 
-  it("is told of a summary too", async (t) => {
+  it("is set for a model request of a compaction strategy", async (t) => {
     const strategy: CompactionStrategy = {
       name: "asking",
       compact: async ({ ask, messages }, signal) => {
@@ -76,7 +76,7 @@ describe("a wait for a provider's retry", () => {
     assert.equal((await agent.runs.get(run.id))?.retry, null);
   });
 
-  it("is shown over HTTP as long as it lasts", async (t) => {
+  it("is in the responses and events of the HTTP API only during the wait", async (t) => {
     const models = await lab(t);
     const server = await startServer(t, { config: labConfig(models) });
     const slow = (seconds: number) => fail(429, "Slow down.", { "retry-after": String(seconds) });
@@ -87,8 +87,8 @@ describe("a wait for a provider's retry", () => {
       const { run_id: id, session_id: session } = (await answer.json()) as { run_id: string; session_id: string };
       // Tests access arbitrary fields of the response.
       // eslint-disable-next-line @typescript-eslint/no-explicit-any
-      const shown = async (): Promise<any> => (await server.fetch(`/api/runs/${id}`)).json();
-      return { id, shown, events: eventsOf(`${server.url}/api/sessions/${session}/events`) };
+      const fetchRun = async (): Promise<any> => (await server.fetch(`/api/runs/${id}`)).json();
+      return { id, fetchRun, events: eventsOf(`${server.url}/api/sessions/${session}/events`) };
     };
 
     const long = await begin(slow(30));
@@ -96,13 +96,13 @@ describe("a wait for a provider's retry", () => {
       if (data.run?.retry) {
         assert.deepEqual(Object.keys(data.run.retry), ["attempt", "next_attempt_at", "reason"]);
         assert.equal(data.run.retry.reason, "lab: 429: Slow down.");
-        assert.deepEqual((await long.shown()).retry, data.run.retry);
+        assert.deepEqual((await long.fetchRun()).retry, data.run.retry);
         break;
       }
     await server.fetch(`/api/runs/${long.id}/cancel`, { method: "POST" });
-    assert.equal("retry" in (await long.shown()), false);
+    assert.equal("retry" in (await long.fetchRun()), false);
 
-    const { shown, events } = await begin(slow(1), slow(1), { say: [{ gate: "open" }, { text: "done" }] });
+    const { fetchRun, events } = await begin(slow(1), slow(1), { say: [{ gate: "open" }, { text: "done" }] });
     const attempts = new Set<number>();
     const watching = (async () => {
       for await (const { data } of events) {
@@ -111,11 +111,11 @@ describe("a wait for a provider's retry", () => {
       }
     })();
     await models.request(4);
-    const runState = await shown();
+    const runState = await fetchRun();
     assert.deepEqual([runState.state, "retry" in runState], ["running", false]);
     models.open("open");
     await watching;
     assert.deepEqual([...attempts], [1, 2]);
-    assert.equal("retry" in (await shown()), false);
+    assert.equal("retry" in (await fetchRun()), false);
   });
 });

@@ -33,30 +33,34 @@ function isLiving(pid: number, name = ""): boolean {
 }
 
 describe("the end of a sandbox", () => {
-  it("is waited for, also where bubblewrap itself has ended before", linux, async () => {
-    await using folder = await temporaryFolder();
-    // Prints bubblewrap's information and leaves the first process of its namespace running.
-    const file = join(folder.path, "bwrap");
-    await writeFile(
-      file,
-      `#!/bin/sh\nsleep 4721 >/dev/null 2>&1 3>&- 4<&- & echo "{ \\"child-pid\\": $! }" >&3; echo $!`,
-      {
-        mode: 0o700,
-      },
-    );
-    let output = "";
-    const child = await Child.start({ file, args: [], cwd: folder.path, env, isSandbox: true });
-    child.configureSandbox([]);
-    const end = await child.run({
-      timeoutMs: 30_000,
-      signal: new AbortController().signal,
-      onOutput: (chunk) => (output += chunk.toString()),
-    });
-    assert.ok(!isLiving(Number(output)), output);
-    assert.deepEqual(end, { code: 0, signal: null, reason: "exit", hadLeftovers: true, sandboxFault: undefined });
-  });
+  it(
+    "is awaited and leftovers are reported, even if bubblewrap exits before the namespace's first process",
+    linux,
+    async () => {
+      await using folder = await temporaryFolder();
+      // Prints bubblewrap's information and leaves the first process of its namespace running.
+      const file = join(folder.path, "bwrap");
+      await writeFile(
+        file,
+        `#!/bin/sh\nsleep 4721 >/dev/null 2>&1 3>&- 4<&- & echo "{ \\"child-pid\\": $! }" >&3; echo $!`,
+        {
+          mode: 0o700,
+        },
+      );
+      let output = "";
+      const child = await Child.start({ file, args: [], cwd: folder.path, env, isSandbox: true });
+      child.configureSandbox([]);
+      const end = await child.run({
+        timeoutMs: 30_000,
+        signal: new AbortController().signal,
+        onOutput: (chunk) => (output += chunk.toString()),
+      });
+      assert.ok(!isLiving(Number(output)), output);
+      assert.deepEqual(end, { code: 0, signal: null, reason: "exit", hadLeftovers: true, sandboxFault: undefined });
+    },
+  );
 
-  it("is waited for, however many processes have to end with it", async (t) => {
+  it("is awaited until all 300 remaining processes of the command are dead", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
     const name = `left-${process.pid}`;
@@ -70,23 +74,23 @@ describe("the end of a sandbox", () => {
     assert.deepEqual(remainingPids, []);
   });
 
-  it("is seen without a look at any process but the first of its namespace", async (t) => {
+  it("is detected with reads of at most three processes and no listing of /proc", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
-    const counted = new OperationRecorder();
-    const { files } = await counted.of(() => sandboxed("true", folder.path));
+    const recorder = new OperationRecorder();
+    const { files } = await recorder.of(() => sandboxed("true", folder.path));
     assert.ok(files.length > 0);
     assert.deepEqual(
       files.filter((call) => call === "readdirSync /proc"),
       [],
     );
-    const looked = files.map((call) => /^openSync \/proc\/(\d+)\/stat$/.exec(call)?.[1]);
+    const statPids = files.map((call) => /^openSync \/proc\/(\d+)\/stat$/.exec(call)?.[1]);
     // Looks up at most three processes: the start times of this bubblewrap and of the one for the next command, and the
     // state of the namespace's first process.
-    assert.ok(new Set(looked.filter((pid) => pid !== undefined)).size <= 3);
+    assert.ok(new Set(statPids.filter((pid) => pid !== undefined)).size <= 3);
   });
 
-  it("is that of the process that was named, in whatever pieces", linux, async () => {
+  it("is the end of the process named by child-pid, even if its id arrives in two chunks", linux, async () => {
     const bubblewrap = spawn("sleep", ["4722"], { stdio: "ignore" });
     const first = spawn("sleep", ["4722"], { stdio: "ignore" });
     const group = new ProcessGroup(bubblewrap.pid!, "mark");
@@ -106,7 +110,7 @@ describe("the end of a sandbox", () => {
     }
   });
 
-  it("is there while its first process is dead and nobody has asked for it", linux, async () => {
+  it("is detected when the first process is dead but its parent has not waited for it", linux, async () => {
     // The shell becomes `sleep`, which never waits for its child.
     const parent = spawn("/bin/sh", ["-c", "cat <&3 & echo $!; exec sleep 4723"], {
       stdio: ["ignore", "pipe", "ignore", "pipe"],

@@ -23,7 +23,7 @@ function isLiving(pid: number): boolean {
 }
 
 /** Tools of consecutive gantry processes on the same home folder. */
-async function gantries(t: TestContext, options: BuiltinToolsOptions = {}) {
+async function createInstances(t: TestContext, options: BuiltinToolsOptions = {}) {
   const home = await makeTempDir();
   const keptPath = home.at("kept");
   // Cleans up after a failed test too: the running processes are recorded in the test's folders.
@@ -34,30 +34,30 @@ async function gantries(t: TestContext, options: BuiltinToolsOptions = {}) {
   const folder = await tempDir(t);
   const start = (startMs = 10) => {
     const tools = builtinTools({ env, ...options, bash: { sandbox: "off", keptPath, startMs, ...options.bash } });
-    const named = (name: string) => tools.find((tool) => tool.name === name)!;
+    const toolNamed = (name: string) => tools.find((tool) => tool.name === name)!;
     const call = (name: string, input: object, sessionId = "one") =>
-      callTool(named(name), input, toolContext(folder.path, { sessionId }));
+      callTool(toolNamed(name), input, toolContext(folder.path, { sessionId }));
     const close = () => Promise.all(tools.map(async (tool) => tool.close?.()));
     return {
       call,
       close,
-      list: (id = "one") => named("bash").background!.list(id),
-      end: (id: string) => named("bash").background!.end(id),
+      list: (id = "one") => toolNamed("bash").background!.list(id),
+      end: (id: string) => toolNamed("bash").background!.end(id),
     };
   };
   return { folder, keptPath, start };
 }
 
 /** Starts a detached command whose first output is part of the start result. A slow machine needs a longer wait. */
-async function begun(t: TestContext, input: object, shown: RegExp, options: BuiltinToolsOptions = {}) {
+async function startDetached(t: TestContext, input: object, expectedOutput: RegExp, options: BuiltinToolsOptions = {}) {
   for (const startMs of [300, 3_000, 30_000]) {
-    const made = await gantries(t, options);
-    const first = made.start(startMs);
+    const instances = await createInstances(t, options);
+    const first = instances.start(startMs);
     const { text } = await first.call("bash", { ...input, detached: true });
-    if (shown.test(text)) return { ...made, first, text, id: idIn(text) };
+    if (expectedOutput.test(text)) return { ...instances, first, text, id: idIn(text) };
     await first.close();
   }
-  return assert.fail(`it does not print ${shown}`);
+  return assert.fail(`it does not print ${expectedOutput}`);
 }
 
 const idIn = (text: string): string => /bg-[0-9a-f]{6}/.exec(text)?.[0] ?? assert.fail(text);
@@ -65,16 +65,16 @@ const idIn = (text: string): string => /bg-[0-9a-f]{6}/.exec(text)?.[0] ?? asser
 const SERVICE =
   'trap "" TERM; echo $$ > pid; sleep 300 & echo $! > child; echo up; while read -r line; do echo "got $line"; done; exit 6';
 
-describe("a kept command", { skip: process.platform === "linux" ? false : "needs /proc" }, () => {
-  it("goes on when gantry ends, and is found, looked at, told and stopped by the next one", async (t) => {
-    const { folder, start, first, text, id } = await begun(t, { command: SERVICE, background: true }, /^up\n/);
+describe("a detached command", { skip: process.platform === "linux" ? false : "needs /proc" }, () => {
+  it("survives the close of the tools; later instances list, read, write to and stop it, in its session only", async (t) => {
+    const { folder, start, first, text, id } = await startDetached(t, { command: SERVICE, background: true }, /^up\n/);
     assert.match(text, /^up\n\[bg-\w+ is running\]\n\[it goes on as .*; it goes on when gantry ends\]$/);
     const pids = [Number(await folder.read("pid")), Number(await folder.read("child"))];
     await first.close();
     assert.ok(pids.every(isLiving));
 
     const second = start();
-    const [{ since, ...listed }] = (await second.list()) as [Awaited<ReturnType<typeof second.list>>[0]];
+    const [{ startedAt: since, ...listed }] = (await second.list()) as [Awaited<ReturnType<typeof second.list>>[0]];
     assert.ok(since <= new Date().toISOString());
     assert.deepEqual(listed, { id, command: SERVICE, state: "running", exitCode: null, detached: true });
     // Another session does not see the command.
@@ -94,8 +94,8 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     await third.close();
   });
 
-  it("tells the next gantry how it ended, and leaves nothing of its group behind", async (t) => {
-    const { folder, start } = await gantries(t);
+  it("reports exit code 6 to the next instance and leaves no child process running", async (t) => {
+    const { folder, start } = await createInstances(t);
     const first = start();
     const id = idIn((await first.call("bash", { command: SERVICE, detached: true })).text);
     await first.close();
@@ -110,8 +110,8 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     await second.close();
   });
 
-  it("is known, and ended, when somebody ended its keeper alone", async (t) => {
-    const { folder, keptPath, start } = await gantries(t);
+  it("is listed as running and can be stopped after only its keeper was killed", async (t) => {
+    const { folder, keptPath, start } = await createInstances(t);
     const first = start();
     const id = idIn((await first.call("bash", { command: "echo $$ > pid; exec sleep 300", detached: true })).text);
     const pid = Number(await folder.written("pid"));
@@ -119,8 +119,8 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
       pid: number;
     };
     // The command runs a moment before its keeper has recorded its process.
-    const noted = path.join(keptPath, "one", `${id}.child`);
-    await until(async () => (await readFile(noted, "utf8").catch(() => "")).endsWith("}"));
+    const childRecordPath = path.join(keptPath, "one", `${id}.child`);
+    await until(async () => (await readFile(childRecordPath, "utf8").catch(() => "")).endsWith("}"));
     process.kill(keeper, "SIGKILL");
     await until(() => !isLiving(keeper));
     await first.close();
@@ -131,8 +131,8 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     await second.close();
   });
 
-  it("goes on where its output cannot be written, and says so when it can", async (t) => {
-    const { folder, keptPath, start } = await gantries(t);
+  it("keeps running while its output cannot be written, and records the number of lost bytes", async (t) => {
+    const { folder, keptPath, start } = await createInstances(t);
     const gantry = start();
     const command =
       "read -r line; head -c 20000000 /dev/zero; echo > printed; while read -r line; do echo got $line; done";
@@ -154,8 +154,8 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     await gantry.close();
   });
 
-  it("that does not read is not told without end", async (t) => {
-    const { start } = await gantries(t);
+  it("rejects further input while it has not read 1 MiB of earlier input", async (t) => {
+    const { start } = await createInstances(t);
     const gantry = start();
     const id = idIn((await gantry.call("bash", { command: "exec sleep 300", detached: true })).text);
     const text = "x".repeat(1024 * 1024);
@@ -165,8 +165,8 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     await gantry.close();
   });
 
-  it("outlives a kill -9 of gantry, and the deletion of its session", async (t) => {
-    const { folder, keptPath, start } = await gantries(t);
+  it("survives a SIGKILL of gantry and the deletion of its session", async (t) => {
+    const { folder, keptPath, start } = await createInstances(t);
     const holder = new Child("process-holder.ts", ["kept", SERVICE, folder.path, keptPath]);
     await folder.written("child");
     await holder.kill();
@@ -180,8 +180,8 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     await next.close();
   });
 
-  it("is none when its number is another's, or the machine was started anew", async (t) => {
-    const { keptPath, start } = await gantries(t);
+  it("is listed as ended if its pid is another process or the machine restarted; invalid records are ignored", async (t) => {
+    const { keptPath, start } = await createInstances(t);
     await mkdir(path.join(keptPath, "one"), { recursive: true });
     const boot = (await readFile("/proc/sys/kernel/random/boot_id", "utf8")).trim();
     const processStat = readFileSync("/proc/self/stat", "latin1");
@@ -204,11 +204,11 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     await next.close();
   });
 
-  it("works in the sandbox too", async (t) => {
+  it("runs in the sandbox and accepts input and a stop from the next instance", async (t) => {
     if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     const command = "touch /outside || echo held; while read -r line; do echo got $line > said; echo told; done";
     const shown = /Read-only file system\nheld\n/;
-    const { start, folder, first, id } = await begun(t, { command }, shown, { bash: { sandbox: "required" } });
+    const { start, folder, first, id } = await startDetached(t, { command }, shown, { bash: { sandbox: "required" } });
     await first.close();
     const second = start();
     await second.call("bash_input", { id, text: "you" });
@@ -218,9 +218,9 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     await second.close();
   });
 
-  it("says no secret, and its files are its user's alone, and gone a week later", async (t) => {
+  it("redacts secrets; its files are private to the user, and a later start deletes the expired ones", async (t) => {
     const secret = "Hq7vTz31LmWx90RsKd";
-    const { start, keptPath } = await gantries(t, { secrets: [secret] });
+    const { start, keptPath } = await createInstances(t, { secrets: [secret] });
     const first = start();
     const id = idIn((await first.call("bash", { command: `read -r line; echo ${secret}`, detached: true })).text);
     await first.call("bash_input", { id, text: "" });
@@ -241,7 +241,7 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
   });
 });
 
-it("no command outlives gantry where there is no folder for that", async (t) => {
+it("bash rejects a detached command if no folder for detached commands is configured", async (t) => {
   const folder = await tempDir(t);
   const bash = builtinTools({ env, bash: { sandbox: "off" } }).find(({ name }) => name === "bash")!;
   t.after(() => bash.close?.());

@@ -13,7 +13,7 @@ const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
 
 /** Three processes that ignore TERM: one in the group, one outside it, and one outside it without the environment. */
-const THREE =
+const THREE_CHILDREN =
   `hold='trap "" TERM HUP; echo $$ > "$1"; while :; do sleep 0.2; done'; ` +
   `sh -c "$hold" - one & setsid sh -c "$hold" - two & setsid env -i PATH="$PATH" sh -c "$hold" - three & ` +
   `while ! [ -s one ] || ! [ -s two ] || ! [ -s three ]; do sleep 0.02; done; echo ready; `;
@@ -28,13 +28,13 @@ function isLiving(pid: number): boolean {
   }
 }
 
-async function allGone(folder: TempDir): Promise<void> {
+async function waitUntilGone(folder: TempDir): Promise<void> {
   const pids = await Promise.all(["one", "two", "three"].map(async (name) => Number(await folder.read(name))));
   assert.ok(pids.every((pid) => pid > 1));
   await until(() => !pids.some(isLiving));
 }
 
-const nameOf = (pid: number): string => {
+const commandLineOf = (pid: number): string => {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, "latin1");
   } catch {
@@ -49,12 +49,12 @@ const guardianOf = (pid: number): number | undefined =>
       (processId) =>
         processId > 0 &&
         existsSync(`/proc/${processId}/stat`) &&
-        nameOf(processId).includes("gantry-guardian") &&
+        commandLineOf(processId).includes("gantry-guardian") &&
         new RegExp(`^\\d+ \\(.*\\) \\S ${pid} `).test(readFileSync(`/proc/${processId}/stat`, "latin1")),
     );
 
-describe("a program of one's own", () => {
-  it("is spoken to, and tells how it ended", async (t) => {
+describe("startProcess", () => {
+  it("connects standard input, output and error, and reports the exit code", async (t) => {
     const folder = await tempDir(t);
     const child = await start('read -r line; echo "$line, $PWD"; echo no >&2; exit 3', folder.path);
     child.stdin.write("hello\n");
@@ -65,76 +65,92 @@ describe("a program of one's own", () => {
     await child.stop();
   });
 
-  it("has all that it printed read, also behind its end", async (t) => {
+  it("keeps 60,000 bytes of output readable after the process has ended", async (t) => {
     const folder = await tempDir(t);
     const child = await start("head -c 60000 /dev/zero", folder.path);
     await child.ended;
     assert.equal((await text(child.stdout)).length, 60_000);
   });
 
-  it("gets no more than its environment", linux, async (t) => {
-    const folder = await tempDir(t);
-    const child = await start("env", folder.path);
-    const names = (await text(child.stdout)).split("\n").map((line) => line.split("=")[0]);
-    assert.deepEqual(
-      names.filter((name) => !["PATH", "GANTRY_CALL", "PWD", "OLDPWD", "SHLVL", "_", ""].includes(name ?? "")),
-      [],
-    );
-    // The guardian process does not have the environment either.
-    const guardian = guardianOf(process.pid);
-    const environment = await readFile(`/proc/${guardian}/environ`, "latin1");
-    assert.deepEqual(
-      environment.split("\0").filter((variable) => variable !== "" && !/^(PATH|PWD|OLDPWD|SHLVL|_)=/.test(variable)),
-      [],
-    );
-  });
+  it(
+    "gives the process only its environment and the call mark, and the guardian only PATH and shell variables",
+    linux,
+    async (t) => {
+      const folder = await tempDir(t);
+      const child = await start("env", folder.path);
+      const names = (await text(child.stdout)).split("\n").map((line) => line.split("=")[0]);
+      assert.deepEqual(
+        names.filter((name) => !["PATH", "GANTRY_CALL", "PWD", "OLDPWD", "SHLVL", "_", ""].includes(name ?? "")),
+        [],
+      );
+      // The guardian process does not have the environment either.
+      const guardian = guardianOf(process.pid);
+      const environment = await readFile(`/proc/${guardian}/environ`, "latin1");
+      assert.deepEqual(
+        environment.split("\0").filter((variable) => variable !== "" && !/^(PATH|PWD|OLDPWD|SHLVL|_)=/.test(variable)),
+        [],
+      );
+    },
+  );
 
-  it("is stopped with all that came of it, whatever it ignores", linux, async (t) => {
-    const folder = await tempDir(t);
-    const child = await start(`trap "" TERM; ${THREE} wait`, folder.path);
-    await once(child.stdout, "data");
-    await Promise.all([child.stop(50), child.stop()]);
-    assert.deepEqual(await child.ended, { code: null, signal: "SIGKILL" });
-    await allGone(folder);
-  });
+  it(
+    "stop() kills all child processes, including ones that ignore TERM or left the process group",
+    linux,
+    async (t) => {
+      const folder = await tempDir(t);
+      const child = await start(`trap "" TERM; ${THREE_CHILDREN} wait`, folder.path);
+      await once(child.stdout, "data");
+      await Promise.all([child.stop(50), child.stop()]);
+      assert.deepEqual(await child.ended, { code: null, signal: "SIGKILL" });
+      await waitUntilGone(folder);
+    },
+  );
 
-  it("leaves nothing behind when it ends by itself", linux, async (t) => {
-    const folder = await tempDir(t);
-    // A process without the mark is found only through its parent, which has ended in this test.
-    const child = await start(`${THREE} kill -9 $(cat three); exit 0`, folder.path);
-    assert.deepEqual(await child.ended, { code: 0, signal: null });
-    await allGone(folder);
-  });
+  it(
+    "kills the remaining child processes, also outside the process group, when the program exits",
+    linux,
+    async (t) => {
+      const folder = await tempDir(t);
+      // A process without the mark is found only through its parent, which has ended in this test.
+      const child = await start(`${THREE_CHILDREN} kill -9 $(cat three); exit 0`, folder.path);
+      assert.deepEqual(await child.ended, { code: 0, signal: null });
+      await waitUntilGone(folder);
+    },
+  );
 
-  it("that cannot start says why", async (t) => {
+  it("rejects with ENOENT if the program does not exist", async (t) => {
     const folder = await tempDir(t);
     const program = { file: folder.at("none"), args: [], cwd: folder.path, env };
     await assert.rejects(startProcess(program), { code: "ENOENT" });
   });
 });
 
-describe("nothing outlives who started it", linux, () => {
+describe("processes whose parent has ended", linux, () => {
   for (const how of ["program", "bash"])
-    it(`ended by kill -9: ${how}`, async (t) => {
+    it(`are killed after SIGKILL of the parent (started with "${how}")`, async (t) => {
       const folder = await tempDir(t);
-      const holder = new Child("process-holder.ts", [how, `trap "" TERM; ${THREE} echo > all; wait`, folder.path]);
-      // Before that the shell still writes to the holder and would die with it. Its child without the mark could then
-      // not be found.
+      const holder = new Child("process-holder.ts", [
+        how,
+        `trap "" TERM; ${THREE_CHILDREN} echo > all; wait`,
+        folder.path,
+      ]);
+      // Until this file exists, the shell writes to the holder and would die with it. Its child without the mark could
+      // then not be found.
       await folder.written("all");
       await holder.kill();
-      await allGone(folder);
+      await waitUntilGone(folder);
     });
 
-  it("ended in the ordinary way", async (t) => {
+  it("are killed after the parent exits normally", async (t) => {
     const folder = await tempDir(t);
-    const holder = new Child("process-holder.ts", ["exit", `trap "" TERM; ${THREE} wait`, folder.path]);
+    const holder = new Child("process-holder.ts", ["exit", `trap "" TERM; ${THREE_CHILDREN} wait`, folder.path]);
     await holder.ended();
-    await allGone(folder);
+    await waitUntilGone(folder);
   });
 
-  it("ended by kill -9 when the one that watches was killed before", async (t) => {
+  it("are killed after SIGKILL of the parent, even if its first guardian was killed before", async (t) => {
     const folder = await tempDir(t);
-    const holder = new Child("process-holder.ts", ["program", `trap "" TERM; ${THREE} wait`, folder.path]);
+    const holder = new Child("process-holder.ts", ["program", `trap "" TERM; ${THREE_CHILDREN} wait`, folder.path]);
     await holder.lines(1);
     const { pid = 0 } = holder.process;
     // Time: a guardian that lived for less than a second is not restarted.
@@ -147,10 +163,10 @@ describe("nothing outlives who started it", linux, () => {
     holder.send("told?");
     await holder.message();
     await holder.kill();
-    await allGone(folder);
+    await waitUntilGone(folder);
   });
 
-  it("and who watches goes with it", async (t) => {
+  it("have no guardian left after SIGKILL of the parent", async (t) => {
     const folder = await tempDir(t);
     const holder = new Child("process-holder.ts", ["program", "echo ready; read -r line", folder.path]);
     await holder.lines(1);

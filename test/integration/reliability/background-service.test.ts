@@ -45,8 +45,8 @@ async function processesOf(server: GantryServer, id: string): Promise<unknown> {
   return processes;
 }
 
-describe("a service in the background", { skip: process.platform === "linux" ? false : "needs /proc" }, () => {
-  it("is started, probed and stopped; the same when gantry was killed and started", async (t) => {
+describe("a background service", { skip: process.platform === "linux" ? false : "needs /proc" }, () => {
+  it("is started, probed and stopped; after a SIGKILL of gantry only a detached one continues and can be stopped", async (t) => {
     const home = await makeTempDir();
     t.after(async () => {
       killDetached(home.at("kept"));
@@ -94,8 +94,8 @@ describe("a service in the background", { skip: process.platform === "linux" ? f
     assert.match(before, /"detached":true/);
     await first.stop("SIGKILL");
     // A process that is not detached ends with the server. The others continue.
-    const lost = await pidOf("lost");
-    await until(() => !isLiving(lost));
+    const lostPid = await pidOf("lost");
+    await until(() => !isLiving(lostPid));
     assert.equal(await probe(port), "here");
 
     const second = await startServer(t, options);

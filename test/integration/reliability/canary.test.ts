@@ -11,15 +11,15 @@ import { startServer } from "../../helpers/server.js";
 
 const WIRES: readonly FakeWireName[] = ["openai", "openai-responses", "anthropic", "google"];
 /**
- * With letters that no id contains by chance. No pattern detects such a key, so only its value can be redacted. The key
- * from the environment contains characters that JSON escapes.
+ * The key contains letters that no id contains by chance. No pattern detects it, so only its value can be redacted. The
+ * key from the environment contains characters that JSON escapes.
  */
 const keyOf = (wire: string) => `canary.${wire}.7zq3k9`;
 const FROM_ENVIRONMENT = 'canary"env\\7zq3k9';
 const HEADER = "canary.header.7zq3k9";
 const REQUIRED = "canary.required.7zq3k9";
 
-it("no secret of the config is in any output, error, log, session, file or child, on any wire", async (t) => {
+it("no configured secret is in HTTP responses, ACP messages, logs, output or files, with any provider API", async (t) => {
   const models = await lab(t);
   const server = await startServer(t, {
     config: {

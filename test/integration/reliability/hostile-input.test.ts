@@ -9,16 +9,16 @@ import { tempDir } from "../../helpers/temp.js";
 
 const MIB = 1024 * 1024;
 
-const RULES = `*${"[!b-d]".repeat(60)}*x\n`.repeat(Math.floor(MIB / 364));
+const IGNORE_RULES = `*${"[!b-d]".repeat(60)}*x\n`.repeat(Math.floor(MIB / 364));
 /** Tool results in a request to the model. */
 const resultsIn = ({ body }: FakeRequest): string[] =>
   (body as { messages: { role: string; content: unknown }[] }).messages
     .filter(({ role }) => role === "tool")
     .map(({ content }) => JSON.stringify(content));
-const FOR_EVER = { pattern: "(a+)+$", path: "evil.txt" };
+const ENDLESS_GREP = { pattern: "(a+)+$", path: "evil.txt" };
 
 /** A repository and a page that once blocked the server for minutes, and a model that uses all of it. */
-async function attacked(t: { after(run: () => Promise<void> | void): void }) {
+async function startAttackedServer(t: { after(run: () => Promise<void> | void): void }) {
   const page = "<div>".repeat((4.5 * MIB) / 5);
   const site = createServer((_, response) => {
     response.writeHead(200, { "content-type": "text/html" }).end(page);
@@ -29,7 +29,7 @@ async function attacked(t: { after(run: () => Promise<void> | void): void }) {
     site.close();
   });
   const project = await tempDir(t, {
-    ".gitignore": RULES,
+    ".gitignore": IGNORE_RULES,
     "evil.txt": `${"a".repeat(60)}!\n`,
     ...Object.fromEntries(Array.from({ length: 300 }, (_, n) => [`many/${"a".repeat(240)}${n}`, ""])),
   });
@@ -43,7 +43,7 @@ async function attacked(t: { after(run: () => Promise<void> | void): void }) {
   const models = await lab(t, {
     fallback: (request) => {
       const done = resultsIn(request).length;
-      if (mentions(request, "for ever")) return done > 0 ? { say: [{ text: "done" }] } : call("grep", FOR_EVER);
+      if (mentions(request, "for ever")) return done > 0 ? { say: [{ text: "done" }] } : call("grep", ENDLESS_GREP);
       const next = all[done];
       return next ? call(next[0], next[1]) : { say: [{ text: "done" }] };
     },
@@ -55,8 +55,8 @@ async function attacked(t: { after(run: () => Promise<void> | void): void }) {
   return { server, models };
 }
 
-it("a hostile page, repository and glob: the run goes on, and so does everybody else", async (t) => {
-  const { server, models } = await attacked(t);
+it("a run over an untrusted page, repository and globs finishes while /api/health keeps answering", async (t) => {
+  const { server, models } = await startAttackedServer(t);
   let over = false;
   const run = ask(server, { message: "all of it" }).finally(() => (over = true));
   await until(async () => {
@@ -70,8 +70,8 @@ it("a hostile page, repository and glob: the run goes on, and so does everybody 
   for (const result of results.slice(1)) assert.match(result, /No (file|match)|aaaa/);
 });
 
-it("SIGTERM ends the server while a thread is at work for ever", async (t) => {
-  const { server } = await attacked(t);
+it("SIGTERM stops the server while a worker thread evaluates an endless expression", async (t) => {
+  const { server } = await startAttackedServer(t);
   const run = await stream(server, { message: "for ever" });
   // When its event has arrived, the call is running. Health is answered at the same time.
   await until(() => run.last?.data.type === "tool_call");

@@ -22,7 +22,7 @@ const MAX_NUMBERS = 250;
 const NUMBERS = Array.from({ length: 2_000 }, (_, n) => `${n};`);
 
 /** Opens the store of a server in this process. */
-async function witnessOf(driver: string, session: Readonly<Record<string, unknown>>, home: string) {
+async function openStore(driver: string, session: Readonly<Record<string, unknown>>, home: string) {
   const { url, schema } = session as { url: string; schema: string };
   const open: Record<string, () => Promise<SessionDriver>> = {
     sqlite: () => Promise.resolve(new SqliteDriver({ path: join(home, "sessions.db") })),
@@ -92,7 +92,7 @@ async function runAndKill(
       answered.push(answer);
     }
   };
-  const broken = short().catch((error: unknown) => {
+  const shortRuns = short().catch((error: unknown) => {
     if (error instanceof assert.AssertionError) throw error;
   });
   await until(() => answered.length > 0);
@@ -105,7 +105,7 @@ async function runAndKill(
   await until(() => read() >= last);
   const stored = await count();
   await server.stop("SIGKILL");
-  await Promise.all([broken, ...streams.map(({ ended }) => ended)]);
+  await Promise.all([shortRuns, ...streams.map(({ ended }) => ended)]);
   return { streams, answered, stored };
 }
 
@@ -119,22 +119,25 @@ async function checkAfter(server: GantryServer, models: FakeModelServer, trial: 
   models.fallback = { say: [{ text: "On." }] };
   for (const [n, streamed] of trial.streams.entries()) {
     const messages = await stored(server, streamed.sessionId);
-    const had = numbersIn(textOf(streamed));
+    const receivedCount = numbersIn(textOf(streamed));
     const storedPieces = (messages[1]?.content ?? "").split(";").slice(0, -1);
     assert.deepEqual(
       storedPieces,
       NUMBERS.slice(0, storedPieces.length).map((piece) => piece.slice(0, -1)),
       "in order, each once",
     );
-    const due = trial.stored[n]!;
-    assert.ok(storedPieces.length >= due, `${storedPieces.length} of ${due} that were stored before the kill`);
-    lost.push(Math.max(0, had - storedPieces.length));
+    const storedBeforeKill = trial.stored[n]!;
+    assert.ok(
+      storedPieces.length >= storedBeforeKill,
+      `${storedPieces.length} of ${storedBeforeKill} that were stored before the kill`,
+    );
+    lost.push(Math.max(0, receivedCount - storedPieces.length));
     assert.equal(messages[1]?.finished, messages[1] && false, "half an answer does not look like a whole one");
     const next = await ask(server, { message: "go on", session_id: streamed.sessionId });
     assert.deepEqual([next.status, next.output], [200, "On."], next.error);
     const after = await stored(server, streamed.sessionId);
-    const halves = after.filter(({ finished }) => finished === false).map(({ id }) => id);
-    assert.deepEqual(halves, messages[1] ? [messages[1].id] : [], "later neither");
+    const unfinishedIds = after.filter(({ finished }) => finished === false).map(({ id }) => id);
+    assert.deepEqual(unfinishedIds, messages[1] ? [messages[1].id] : [], "later neither");
     const roles = after.map(({ role }) => role);
     const expected =
       storedPieces.length > 0 || messages.length > 1
@@ -146,9 +149,9 @@ async function checkAfter(server: GantryServer, models: FakeModelServer, trial: 
   return lost;
 }
 
-describe("a server killed at a random moment of its streams", { concurrency: true }, () => {
+describe("a server killed with SIGKILL during its streams", { concurrency: true }, () => {
   for (const driver of SERVER_STORES) {
-    it(`${driver}: what was answered is there, streams up to their last batch, and each goes on`, async (t) => {
+    it(`${driver}: keeps answered runs and the stored stream text, and each session accepts a new prompt`, async (t) => {
       const seed = seedOf();
       t.diagnostic(`SEED=${seed} TRIALS=${TRIALS}`);
       const random = randomOf(seed);
@@ -159,7 +162,7 @@ describe("a server killed at a random moment of its streams", { concurrency: tru
       const lost: number[] = [];
       let server = await startServer(t, options);
       for (let trial = 0; trial < TRIALS; trial++) {
-        const store = await witnessOf(driver, session, home.path);
+        const store = await openStore(driver, session, home.path);
         const early = trial % 2 === 1;
         const numbers = Math.floor(random() * (early ? MAX_NUMBERS / 5 : MAX_NUMBERS));
         const outcome = await runAndKill(server, models, store, { numbers, early });

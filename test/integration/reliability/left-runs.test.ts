@@ -11,15 +11,15 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 const KEYS = Number(process.env["KEYS"] ?? 5);
 /** SQLite by default, because the driver checks prove that the drivers behave alike. `STORES` adds the others. */
 const STORES = process.env["STORES"] ? SERVER_STORES : ["sqlite"];
-const STUCK = { say: [{ text: "Hm" }, { stall: true as const }] };
+const STALLED_ANSWER = { say: [{ text: "Hm" }, { stall: true as const }] };
 
-interface Place {
+interface Setup {
   models: FakeModelServer;
   /** Starts one more server on the store. */
   serve(): Promise<GantryServer>;
 }
 
-async function place(hooks: Hooks, driver: string): Promise<Place> {
+async function setUp(hooks: Hooks, driver: string): Promise<Setup> {
   const models = await lab(hooks, { fallback: say("Yes.") });
   const home = await tempDir(hooks);
   const project = await tempDir(hooks);
@@ -35,8 +35,11 @@ const post = (server: GantryServer, path: string, body: object, headers: Record<
   server.fetch(path, { method: "POST", body: JSON.stringify(body), headers });
 
 /** Starts a background run whose model sends one word and then stalls. */
-async function stuck(server: GantryServer, models: FakeModelServer): Promise<{ run: string; session: string }> {
-  models.enqueue(STUCK);
+async function startStalledRun(
+  server: GantryServer,
+  models: FakeModelServer,
+): Promise<{ run: string; session: string }> {
+  models.enqueue(STALLED_ANSWER);
   const answer = await post(server, "/api/run", { message: "think", background: true });
   assert.equal(answer.status, 202);
   const { run_id: run, session_id: session } = (await answer.json()) as { run_id: string; session_id: string };
@@ -50,12 +53,12 @@ async function runOf(server: GantryServer, id: string): Promise<{ state: string;
   return (await answer.json()) as { state: string; session_id: string };
 }
 
-describe("a run in the background", { concurrency: true }, () => {
+describe("a background run", { concurrency: true }, () => {
   for (const driver of STORES)
-    it(`${driver}: reads interrupted once its server was killed and started again, and its session goes on`, async (t) => {
-      const { models, serve } = await place(t, driver);
+    it(`${driver}: is interrupted after a SIGKILL and restart of its server, and its session accepts a new prompt`, async (t) => {
+      const { models, serve } = await setUp(t, driver);
       const first = await serve();
-      const { run, session } = await stuck(first, models);
+      const { run, session } = await startStalledRun(first, models);
       assert.equal((await runOf(first, run)).state, "running");
       await first.stop("SIGKILL");
       const second = await serve();
@@ -72,10 +75,10 @@ describe("a run in the background", { concurrency: true }, () => {
     });
 
   for (const driver of STORES)
-    it(`${driver}: is told interrupted to who watches from another process, although nobody writes it`, async (t) => {
-      const { models, serve } = await place(t, driver);
+    it(`${driver}: is reported as interrupted to a watcher in another process when its server is killed`, async (t) => {
+      const { models, serve } = await setUp(t, driver);
       const [holder, otherServer] = await Promise.all([serve(), serve()]);
-      const { run, session } = await stuck(holder, models);
+      const { run, session } = await startStalledRun(holder, models);
       const states: string[] = [];
       for await (const { type, data } of eventsOf(`${otherServer.url}/api/sessions/${session}/events`)) {
         if (type !== "state") continue;
@@ -89,29 +92,29 @@ describe("a run in the background", { concurrency: true }, () => {
     });
 
   for (const driver of STORES)
-    it(`${driver}: is cancelled by another process when its own goes on, and is left when that is dead`, async (t) => {
-      const { models, serve } = await place(t, driver);
+    it(`${driver}: is cancelled via another server once its own resumes, or interrupted if its own is dead`, async (t) => {
+      const { models, serve } = await setUp(t, driver);
       const [holder, otherServer] = await Promise.all([serve(), serve()]);
-      const { run } = await stuck(holder, models);
+      const { run } = await startStalledRun(holder, models);
       holder.child.kill("SIGSTOP");
       const answer = await post(otherServer, `/api/runs/${run}/cancel`, {});
       assert.deepEqual([answer.status, ((await answer.json()) as { state: string }).state], [200, "running"]);
       holder.child.kill("SIGCONT");
       await until(async () => (await runOf(otherServer, run)).state === "cancelled");
 
-      const dead = await stuck(holder, models);
+      const secondRun = await startStalledRun(holder, models);
       await holder.stop("SIGKILL");
-      const late = await post(otherServer, `/api/runs/${dead.run}/cancel`, {});
+      const late = await post(otherServer, `/api/runs/${secondRun.run}/cancel`, {});
       assert.deepEqual([late.status, ((await late.json()) as { state: string }).state], [200, "interrupted"]);
-      const none = await post(otherServer, `/api/sessions/${dead.session}/cancel`, {});
-      assert.deepEqual([none.status, await none.json()], [200, { run: null }]);
+      const sessionCancel = await post(otherServer, `/api/sessions/${secondRun.session}/cancel`, {});
+      assert.deepEqual([sessionCancel.status, await sessionCancel.json()], [200, { run: null }]);
     });
 });
 
-describe("a key", { concurrency: true }, () => {
+describe("an idempotency key", { concurrency: true }, () => {
   for (const driver of STORES)
-    it(`${driver}: is one run, however many processes are asked at once`, async (t) => {
-      const { models, serve } = await place(t, driver);
+    it(`${driver}: creates one run when two servers receive it at the same time`, async (t) => {
+      const { models, serve } = await setUp(t, driver);
       let answers = 0;
       models.fallback = () => say(`Answer ${(answers += 1)}.`);
       const servers = await Promise.all([serve(), serve()]);
@@ -140,13 +143,13 @@ describe("a key", { concurrency: true }, () => {
     });
 
   for (const driver of STORES)
-    it(`${driver}: of a run whose process was killed begins it again, in its session, once`, async (t) => {
-      const { models, serve } = await place(t, driver);
+    it(`${driver}: starts one new run in the same session if the server of the first run was killed`, async (t) => {
+      const { models, serve } = await setUp(t, driver);
       const [holder, otherServer] = await Promise.all([serve(), serve()]);
-      models.enqueue(STUCK);
+      models.enqueue(STALLED_ANSWER);
       const headers = { "idempotency-key": "heal" };
       const body = { message: "think" };
-      const broken = assert.rejects(post(holder, "/api/run", body, headers).then((answer) => answer.text()));
+      const brokenRequest = assert.rejects(post(holder, "/api/run", body, headers).then((answer) => answer.text()));
       let first: { id: string; session_id: string } | undefined;
       await until(async () => {
         const { runs } = (await (await otherServer.fetch("/api/runs")).json()) as { runs: (typeof first)[] };
@@ -154,7 +157,7 @@ describe("a key", { concurrency: true }, () => {
         return first !== undefined && (await stored(otherServer, first.session_id)).length > 1;
       });
       await holder.stop("SIGKILL");
-      await broken;
+      await brokenRequest;
       const again = await post(otherServer, "/api/run", body, headers);
       assert.equal(again.status, 200);
       assert.equal(again.headers.get("x-session-id"), first?.session_id);

@@ -15,9 +15,9 @@ const FRAMES = Number(process.env["FRAMES"] ?? 250);
  * Maximum memory in bytes, far more than a server needs. In the longer form, a leak of rejected requests would exceed
  * it.
  */
-const MOST_MEMORY = 500 * 1024 * 1024;
+const MAX_MEMORY_BYTES = 500 * 1024 * 1024;
 
-const SPICE = [
+const FRAGMENTS = [
   '"',
   "{",
   "}",
@@ -80,7 +80,7 @@ function mutate(random: () => number, text: string): Buffer {
   let result = text;
   for (let n = below(4) + 1; n > 0; n--) {
     const at = below(result.length);
-    const piece = random() < 0.2 ? result.slice(below(at + 1), at) : (SPICE[below(SPICE.length)] ?? "");
+    const piece = random() < 0.2 ? result.slice(below(at + 1), at) : (FRAGMENTS[below(FRAGMENTS.length)] ?? "");
     result = random() < 0.05 ? result.slice(0, at) : result.slice(0, at) + piece + result.slice(at + below(6));
   }
   const bytes = Buffer.from(result.replaceAll("\n", " "), "utf8");
@@ -117,15 +117,15 @@ async function memoryOf({ pid }: GantryProcess): Promise<number> {
   return Number(/VmRSS:\s+(\d+)/.exec(text)?.[1] ?? 0) * 1024;
 }
 
-async function assertWell(process: GantryProcess): Promise<void> {
+async function assertHealthy(process: GantryProcess): Promise<void> {
   assert.ok(!process.ended, process.stderr);
   assert.doesNotMatch(process.stderr, / error /);
-  assert.ok((await memoryOf(process)) < MOST_MEMORY, "memory");
+  assert.ok((await memoryOf(process)) < MAX_MEMORY_BYTES, "memory");
 }
 
 const config = { limits: { connections: 4096 }, log: { level: "info" } };
 
-it("over HTTP and WebSockets: whatever comes, the server goes on", async (t) => {
+it("a server that receives mutated HTTP and WebSocket messages stays healthy and answers later requests", async (t) => {
   const seed = seedOf();
   t.diagnostic(`SEED=${seed} FRAMES=${FRAMES}`);
   const random = randomOf(seed);
@@ -203,11 +203,11 @@ it("over HTTP and WebSockets: whatever comes, the server goes on", async (t) => 
   assert.ok((await peer.request("session/list", {})).sessions.length > 0);
   peer.assertClean();
   assert.equal((await ask(server, { message: "still there?" })).output, "Yes.");
-  await assertWell(server);
+  await assertHealthy(server);
   assert.deepEqual(await server.stop(), { code: 0, signal: null });
 });
 
-it("over stdio: every line of the answer is the protocol's, and the last request is answered", async (t) => {
+it("gantry serve --acp --stdio prints only JSON-RPC lines for mutated input and answers the last request", async (t) => {
   const seed = seedOf();
   t.diagnostic(`SEED=${seed} FRAMES=${FRAMES}`);
   const random = randomOf(seed);
@@ -229,7 +229,7 @@ it("over stdio: every line of the answer is the protocol's, and the last request
   }
   assert.ok("result" in (await request("last", "session/list", {})));
   for (const line of lines()) assert.equal((JSON.parse(line) as { jsonrpc?: unknown }).jsonrpc, "2.0", line);
-  await assertWell(agent);
+  await assertHealthy(agent);
   agent.child.stdin.end();
   assert.deepEqual(await agent.exited, { code: 0, signal: null });
 });

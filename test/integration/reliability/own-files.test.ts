@@ -33,12 +33,12 @@ async function outputs(server: GantryServer, models: Awaited<ReturnType<typeof l
   return ids.map((id) => messages.find((message) => message.tool_call_id === id)?.content ?? "");
 }
 
-describe("a config and a store in the project folder", () => {
+describe("gantry's own files in the project folder", () => {
   for (const [driver, store, storeFiles] of [
     ["sqlite", "sessions.db", ["sessions.db", "sessions.db-wal", "sessions.db-shm"]],
     ["json", "chats", ["chats", "chats.d"]],
   ] as const)
-    it(`are neither read, listed, changed nor deleted (${driver})`, async (t) => {
+    it(`config and store cannot be read, listed, changed or deleted, a plugin can only be read (${driver})`, async (t) => {
       const models = await lab(t);
       const project = await tempDir(t, { "own-tool.mjs": PLUGIN, "deep/x": "x" });
       const config = labConfig(models, {
@@ -77,14 +77,14 @@ describe("a config and a store in the project folder", () => {
       assert.match(texts.pop() ?? "", /kind: "tool"/, "a plugin's source may be read");
       for (const name of ["gantry.json", "alias.json", ...storeFiles])
         assert.ok(!listed.split("\n").includes(name), listed);
-      const refused = /access is denied|is protected|No match|not found/;
-      for (const [i, text] of texts.entries()) assert.match(text, refused, `${i}: ${text}`);
+      const denied = /access is denied|is protected|No match|not found/;
+      for (const [i, text] of texts.entries()) assert.match(text, denied, `${i}: ${text}`);
       assert.equal(await readFile(project.at("gantry.json"), "utf8"), before);
       assert.equal(await readFile(project.at("own-tool.mjs"), "utf8"), PLUGIN);
       for (const name of storeFiles.slice(0, 1)) assert.ok(existsSync(project.at(name)), name);
     });
 
-  it("is not attached to a prompt, nor read as AGENTS.md", async (t) => {
+  it("a config that AGENTS.md links to is not sent to the model, and cannot be attached to a prompt", async (t) => {
     const models = await lab(t);
     const project = await tempDir(t, { "home/x": "" });
     // The project contains gantry's home, and its AGENTS.md is a link to a file in that home.
@@ -100,37 +100,40 @@ describe("a config and a store in the project folder", () => {
   });
 });
 
-describe("what a repository brings", () => {
-  it("its AGENTS.md goes into the prompt, unless agent.project_instructions is false", async (t) => {
+describe("files of a repository", () => {
+  it("AGENTS.md is part of the prompt unless agent.project_instructions is false", async (t) => {
     const models = await lab(t);
     const project = await tempDir(t, { "AGENTS.md": "Use tabs, always." });
     for (const readsInstructions of [true, false]) {
       const config = labConfig(models, { agent: { project_instructions: readsInstructions } });
       const server = await startServer(t, { config, projectDir: project.path });
-      const seen = models.requests.length;
+      const earlierRequests = models.requests.length;
       models.enqueue(say("Hello."));
       await ask(server, { message: "go" });
-      assert.equal(JSON.stringify(models.requests.slice(seen)).includes("Use tabs, always."), readsInstructions);
+      assert.equal(
+        JSON.stringify(models.requests.slice(earlierRequests)).includes("Use tabs, always."),
+        readsInstructions,
+      );
       await server.stop();
     }
   });
 
-  it("names that hide what they are come in quotes", async (t) => {
+  it("names with control characters are quoted and escaped in the results of list, glob, grep and read", async (t) => {
     const models = await lab(t);
-    const odd = "a\nb\u001b[2Jc\u202etxt";
-    const project = await tempDir(t, { [`d/${odd}`]: "needle", "d/plain ü.txt": "needle" });
-    await symlink(odd, project.at("d/link"));
+    const oddName = "a\nb\u001b[2Jc\u202etxt";
+    const project = await tempDir(t, { [`d/${oddName}`]: "needle", "d/plain ü.txt": "needle" });
+    await symlink(oddName, project.at("d/link"));
     const server = await startServer(t, { config: labConfig(models), projectDir: project.path });
     const calls = [
       call("list", { path: "d" }),
       call("glob", { pattern: "d/**" }),
       call("grep", { pattern: "needle" }),
-      call("read", { path: `d/${odd}x` }),
-      call("read", { path: `d/${odd}` }),
+      call("read", { path: `d/${oddName}x` }),
+      call("read", { path: `d/${oddName}` }),
     ];
     const texts = await outputs(server, models, calls);
     for (const text of texts.slice(0, 4)) {
-      // eslint-disable-next-line no-control-regex -- it is what is looked for
+      // eslint-disable-next-line no-control-regex -- the test searches for control characters
       assert.doesNotMatch(text, /[\u001b\u202e]/);
       assert.match(text, /a\\nb\\u001b\[2Jc\\u202etxt/);
     }
@@ -139,7 +142,7 @@ describe("what a repository brings", () => {
   });
 });
 
-it("a model, provider or session that is half a character is refused before anything is stored", async (t) => {
+it("POST /api/run returns 400 for a lone surrogate in model, provider or session_id, and stores no session", async (t) => {
   const models = await lab(t);
   const server = await startServer(t, { config: labConfig(models) });
   for (const field of ["model", "provider", "session_id"]) {
@@ -154,16 +157,16 @@ it("a model, provider or session that is half a character is refused before anyt
   });
 });
 
-it("relative tools.allow_paths start at the config's folder", async (t) => {
+it("relative tools.allow_paths resolve against the config's folder", async (t) => {
   const models = await lab(t);
-  const place = await tempDir(t, { "shared/a.txt": "shared text", "project/x": "", "etc/x": "" });
-  await mkdir(place.at("etc/inner"), { recursive: true });
+  const root = await tempDir(t, { "shared/a.txt": "shared text", "project/x": "", "etc/x": "" });
+  await mkdir(root.at("etc/inner"), { recursive: true });
   const config = labConfig(models, {
     tools: { allow_paths: ["../../shared"], bash: { enabled: false } },
   });
-  await writeFile(place.at("etc/inner/gantry.json"), JSON.stringify(config));
-  const args = ["serve", "--port", "0", "--config", place.at("etc/inner/gantry.json")];
-  const server = await startServer(t, { args, projectDir: place.at("project") });
-  const [read] = await outputs(server, models, [call("read", { path: place.at("shared/a.txt") })]);
+  await writeFile(root.at("etc/inner/gantry.json"), JSON.stringify(config));
+  const args = ["serve", "--port", "0", "--config", root.at("etc/inner/gantry.json")];
+  const server = await startServer(t, { args, projectDir: root.at("project") });
+  const [read] = await outputs(server, models, [call("read", { path: root.at("shared/a.txt") })]);
   assert.equal(read, "1\tshared text");
 });

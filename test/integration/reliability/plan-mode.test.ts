@@ -21,14 +21,14 @@ async function treeOf(folder: string): Promise<string[]> {
   const look = async (path: string): Promise<void> => {
     const stats = await lstat(path, { bigint: true });
     const { mode, size, ino, nlink, uid, mtimeNs, ctimeNs } = stats;
-    const what = stats.isSymbolicLink()
+    const content = stats.isSymbolicLink()
       ? await readlink(path)
       : stats.isFile()
         ? createHash("sha256")
             .update(await readFile(path))
             .digest("hex")
         : "";
-    entries.push([path, mode, size, ino, nlink, uid, mtimeNs, ctimeNs, what].join(" "));
+    entries.push([path, mode, size, ino, nlink, uid, mtimeNs, ctimeNs, content].join(" "));
     if (stats.isDirectory()) for (const name of (await readdir(path)).sort()) await look(join(path, name));
   };
   await look(folder);
@@ -60,12 +60,24 @@ export default { gantry: 1, kind: "tool-source", name: "server", parse: (raw) =>
   open: async () => ({ tools: tools.map(toolOf), close: async () => {} }),
 }) };`;
 
-const LOOKING = ["read", "search", "think", "fetch"];
+const READ_ONLY_KINDS = ["read", "search", "think", "fetch"];
 /** Valid kinds, and words that are not valid kinds. */
-const KINDS = ["edit", "delete", "execute", "other", ...LOOKING, "READ", " read", "toString", "__proto__", "move", ""];
+const KINDS = [
+  "edit",
+  "delete",
+  "execute",
+  "other",
+  ...READ_ONLY_KINDS,
+  "READ",
+  " read",
+  "toString",
+  "__proto__",
+  "move",
+  "",
+];
 
 /** A folder with a project, files around it, and links between them. */
-async function surroundings(t: Hooks): Promise<TempDir> {
+async function createWorkspace(t: Hooks): Promise<TempDir> {
   const base = await makeTempDir();
   t.after(() => base.remove());
   await base.write({
@@ -84,7 +96,7 @@ async function surroundings(t: Hooks): Promise<TempDir> {
 }
 
 /** The commands of the sandbox test and some more. None of them may run. */
-async function tricks(base: TempDir): Promise<string[]> {
+async function commandAttempts(base: TempDir): Promise<string[]> {
   const source = await readFile(new URL("../../helpers/sandbox-attacks.ts", import.meta.url), "utf8");
   const listed = [...source.matchAll(/await attack\(\s*("[^"]*"|`[^`]*`),\s*("[^"\n]*"|'[^'\n]*'|`[^`]*`),/g)]
     .map(([, , text = ""]) => text.slice(1, -1).replace(/\$\{[^}]*\}/g, base.at("outside")))
@@ -177,10 +189,10 @@ function answers(calls: readonly [string, unknown][]): FakeStep[] {
 
 describe("plan mode", () => {
   it(
-    "lets nothing change on the disk, whatever the model tries and whoever allows it",
+    "denies every changing tool call despite allow-all rules, and leaves the disk unchanged",
     { timeout: 120_000 },
     async (t) => {
-      const base = await surroundings(t);
+      const base = await createWorkspace(t);
       const home = await makeTempDir();
       t.after(() => home.remove());
       const page = createServer((_, response) => response.end("a page")).listen(0, "127.0.0.1");
@@ -191,16 +203,16 @@ describe("plan mode", () => {
       const ran = home.at("ran.txt");
       await writeFile(ran, "");
       await home.write({ "plug.mjs": PLUGIN, "source.mjs": SOURCE });
-      const plugged = KINDS.flatMap((kind, i) =>
+      const pluginTools = KINDS.flatMap((kind, i) =>
         [true, false].map((parallel) => ({ name: `plug-${i}-${parallel}`, kind, parallel, ran })),
       );
-      const sourced = KINDS.map((kind, i) => ({ name: `source-${i}`, kind, parallel: i % 2 === 0, ran }));
+      const sourceTools = KINDS.map((kind, i) => ({ name: `source-${i}`, kind, parallel: i % 2 === 0, ran }));
       const config = labConfig(models, {
         agent: {
           tools: [
             "*",
-            ...plugged.map((pluggedTool) => ({ tool: "./plug.mjs", ...pluggedTool })),
-            { tool: "./source.mjs", tools: sourced },
+            ...pluginTools.map((pluggedTool) => ({ tool: "./plug.mjs", ...pluggedTool })),
+            { tool: "./source.mjs", tools: sourceTools },
           ],
         },
         tools: {
@@ -216,26 +228,31 @@ describe("plan mode", () => {
       const projectDir = base.at("project");
       const server = await startServer(t, { config, home: home.path, projectDir, env: { HOME: base.at("user") } });
       const { changing, looking } = attempts(base, url);
-      const bash = (await tricks(base)).map((command): [string, unknown] => ["bash", { command }]);
-      const thirdPartyTools = [...plugged, ...sourced];
+      const bash = (await commandAttempts(base)).map((command): [string, unknown] => ["bash", { command }]);
+      const thirdPartyTools = [...pluginTools, ...sourceTools];
       const refused: [string, unknown][] = [
         ...changing,
         ...bash,
         ...thirdPartyTools
-          .filter(({ kind }) => !LOOKING.includes(kind))
+          .filter(({ kind }) => !READ_ONLY_KINDS.includes(kind))
           .map(({ name }): [string, unknown] => [name, {}]),
       ];
-      const looks = thirdPartyTools.filter(({ kind }) => LOOKING.includes(kind)).map(({ name }) => name);
-      models.enqueue(...answers([...refused, ...looking, ...looks.map((name): [string, unknown] => [name, {}])]), {
-        say: [{ text: "I would change a lot." }],
-      });
+      const readOnlyTools = thirdPartyTools
+        .filter(({ kind }) => READ_ONLY_KINDS.includes(kind))
+        .map(({ name }) => name);
+      models.enqueue(
+        ...answers([...refused, ...looking, ...readOnlyTools.map((name): [string, unknown] => [name, {}])]),
+        {
+          say: [{ text: "I would change a lot." }],
+        },
+      );
       const { sessionId, output, error } = await ask(server, { message: "change what you can" });
       assert.equal(output || error, "I would change a lot.");
       const number = (message: object) => Number((message as { tool_call_id: string }).tool_call_id.slice(1));
       const results = (await stored(server, sessionId))
         .filter(({ role }) => role === "tool")
         .sort((a, b) => number(a) - number(b));
-      assert.equal(results.length, refused.length + looking.length + looks.length);
+      assert.equal(results.length, refused.length + looking.length + readOnlyTools.length);
       for (const [i, call] of refused.entries())
         assert.match(results[i]!.content, /^The session is in plan mode/, JSON.stringify(call));
       // Read-only tools work.
@@ -243,7 +260,7 @@ describe("plan mode", () => {
       assert.match(read[0]!, /a/);
       for (const text of read.slice(1, 5)) assert.match(text, /not a regular file|access is denied|outside/);
       assert.match(read[11]!, /a page/);
-      assert.deepEqual((await readFile(ran, "utf8")).split("\n").filter(Boolean).sort(), [...looks].sort());
+      assert.deepEqual((await readFile(ran, "utf8")).split("\n").filter(Boolean).sort(), [...readOnlyTools].sort());
       assert.deepEqual(await treeOf(base.path), before);
       // Over ACP and HTTP the mode belongs to the session: setting it for one run changes the session.
       models.enqueue(...answers([["write", { path: "new.txt", content: "x" }]]), { say: [{ text: "done" }] });
@@ -252,8 +269,8 @@ describe("plan mode", () => {
     },
   );
 
-  it("that another process turns on during a run holds from the next call on", { timeout: 120_000 }, async (t) => {
-    const base = await surroundings(t);
+  it("applies from the next tool call when another process sets it during a run", { timeout: 120_000 }, async (t) => {
+    const base = await createWorkspace(t);
     const home = await makeTempDir();
     t.after(() => home.remove());
     const models = await lab(t);
@@ -282,11 +299,14 @@ describe("plan mode", () => {
     assert.equal(results.filter((text) => text.startsWith("The session is in plan mode")).length, 6);
   });
 
-  it("holds in an agent of one's own, for tools with every face", async (t) => {
-    const base = await surroundings(t);
+  it("denies changing calls of built-in tools in an SDK agent whose policy and ask callback allow everything", async (t) => {
+    const base = await createWorkspace(t);
     const before = await treeOf(base.path);
     const { changing } = attempts(base, "http://127.0.0.1:1/");
-    const all = [...changing, ...(await tricks(base)).map((command): [string, unknown] => ["bash", { command }])];
+    const all = [
+      ...changing,
+      ...(await commandAttempts(base)).map((command): [string, unknown] => ["bash", { command }]),
+    ];
     const steps = answers(all).map(({ say = [] }) =>
       callTools(
         ...say.map((piece) => {

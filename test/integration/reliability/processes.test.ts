@@ -15,7 +15,7 @@ const STORES = process.env["STORES"] ? SERVER_STORES : ["sqlite"];
 const LOCKED = /database is locked|SQLITE_BUSY|SQLITE_LOCKED|EEXIST|ENOENT|has held/;
 
 /** Repeats a prompt while its session is busy. */
-async function insist(server: GantryServer, body: object): Promise<string> {
+async function promptUntilAccepted(server: GantryServer, body: object): Promise<string> {
   let id = "";
   await until(async () => {
     const { status, error, sessionId } = await ask(server, body);
@@ -28,7 +28,7 @@ async function insist(server: GantryServer, body: object): Promise<string> {
 
 describe("four servers on one store", { concurrency: true }, () => {
   for (const driver of STORES) {
-    it(`${driver}: no prompt is lost, a session runs in one at a time, the dead are replaced, deletion reaches all`, async (t) => {
+    it(`${driver}: lose no prompt, run a session in one server at a time, replace a killed one, end deleted runs`, async (t) => {
       const models = await lab(t, { fallback: say("Yes.") });
       const home = await tempDir(t);
       const project = await tempDir(t);
@@ -41,15 +41,15 @@ describe("four servers on one store", { concurrency: true }, () => {
       const [a, b, c, d] = servers as [GantryServer, GantryServer, GantryServer, GantryServer];
 
       // Each server prompts in its own session, in new sessions, and in a session that all share.
-      const shared = await insist(a, { message: "shared" });
+      const shared = await promptUntilAccepted(a, { message: "shared" });
       const ownSessions = await Promise.all(
         servers.map(async (server, s) => {
-          const id = await insist(server, { message: `own ${s}` });
+          const id = await promptUntilAccepted(server, { message: `own ${s}` });
           const newSessions: string[] = [];
           for (let n = 1; n < PROMPTS; n++) {
-            if (n % 3 === 0) await insist(server, { message: `shared ${s}.${n}`, session_id: shared });
-            else if (n % 3 === 1) await insist(server, { message: `own ${s}.${n}`, session_id: id });
-            else newSessions.push(await insist(server, { message: `new ${s}.${n}` }));
+            if (n % 3 === 0) await promptUntilAccepted(server, { message: `shared ${s}.${n}`, session_id: shared });
+            else if (n % 3 === 1) await promptUntilAccepted(server, { message: `own ${s}.${n}`, session_id: id });
+            else newSessions.push(await promptUntilAccepted(server, { message: `new ${s}.${n}` }));
           }
           return { id, others: newSessions };
         }),
@@ -82,27 +82,30 @@ describe("four servers on one store", { concurrency: true }, () => {
 
       // A session that is busy in one process is busy in all. A killed process is replaced at once.
       models.enqueue({ say: [{ text: "Wait" }, { stall: true }] });
-      const held = await stream(a, { message: "hold" });
-      await held.text(1);
+      const heldStream = await stream(a, { message: "hold" });
+      await heldStream.text(1);
       const busy = await b.fetch("/api/run", {
         method: "POST",
-        body: JSON.stringify({ message: "me too", session_id: held.sessionId }),
+        body: JSON.stringify({ message: "me too", session_id: heldStream.sessionId }),
       });
       assert.deepEqual([busy.status, await busy.json()], [409, { error: "session is busy", code: "session_busy" }]);
       assert.match(busy.headers.get("retry-after") ?? "", /^\d+$/);
       await a.stop("SIGKILL");
-      const next = await ask(b, { message: "now me", session_id: held.sessionId });
+      const next = await ask(b, { message: "now me", session_id: heldStream.sessionId });
       assert.deepEqual([next.status, next.output], [200, "Yes."], next.error);
 
       // A session is deleted in one process and its run ends in another, at the next text.
       models.enqueue({ say: [{ text: "First words. " }, { gate: "deleted" }, { text: "More." }, { stall: true }] });
-      const doomed = await stream(c, { message: "speak" });
-      await doomed.text(1);
-      assert.equal((await d.fetch(`/api/sessions/${doomed.sessionId}`, { method: "DELETE" })).status, 200);
+      const deletedStream = await stream(c, { message: "speak" });
+      await deletedStream.text(1);
+      assert.equal((await d.fetch(`/api/sessions/${deletedStream.sessionId}`, { method: "DELETE" })).status, 200);
       models.open("deleted");
-      await doomed.ended;
-      assert.deepEqual(doomed.last, { event: "error", data: { error: "session deleted", code: "session_deleted" } });
-      await until(async () => (await c.fetch(`/api/sessions/${doomed.sessionId}`)).status === 404);
+      await deletedStream.ended;
+      assert.deepEqual(deletedStream.last, {
+        event: "error",
+        data: { error: "session deleted", code: "session_deleted" },
+      });
+      await until(async () => (await c.fetch(`/api/sessions/${deletedStream.sessionId}`)).status === 404);
 
       for (const server of [b, c, d]) {
         assert.deepEqual(await server.stop(), { code: 0, signal: null });

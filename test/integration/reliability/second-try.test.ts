@@ -5,7 +5,7 @@ import { fail } from "../../helpers/fake-model-server.js";
 import { ask, lab, labConfig, stored, stream } from "../../helpers/lab.js";
 import { startServer } from "../../helpers/server.js";
 
-it("a stream goes on over a broken connection, the log says so, and the messages tell what broke off", async (t) => {
+it("a stream continues after a connection reset, the log records it, and the partial message is unfinished", async (t) => {
   const models = await lab(t);
   const server = await startServer(t, { config: labConfig(models) });
   models.enqueue({ say: [{ text: ["Half ", "an "] }, { reset: true }] }, { say: [{ text: "answer." }] });
@@ -26,7 +26,7 @@ it("a stream goes on over a broken connection, the log says so, and the messages
   assert.deepEqual(models.violations, []);
 });
 
-it("a run that fails for good says why, never 200 with nothing", async (t) => {
+it("a run that fails permanently returns 500 with the reason", async (t) => {
   const models = await lab(t);
   const server = await startServer(t, { config: labConfig(models) });
   models.fallback = { say: [] };

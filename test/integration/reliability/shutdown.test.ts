@@ -9,7 +9,7 @@ import { tempDir } from "../../helpers/temp.js";
 const STREAMS = 100;
 const SOCKETS = 50;
 
-it("SIGTERM with 100 event streams, 50 WebSockets, 5 runs and a child that ignores it: 0, nothing left", async (t) => {
+it("SIGTERM stops a server with 100 streams, 50 WebSockets, 5 runs and a stubborn child: exit 0, no process left", async (t) => {
   const seconds = uniqueSeconds();
   const stubborn = `trap '' TERM HUP; echo on > running; (trap '' TERM HUP; exec sleep ${seconds}) & while true; do sleep 0.1; done`;
   const isTool = ({ body }: FakeRequest) => JSON.stringify(body).includes("run-the-tool");

@@ -36,7 +36,7 @@ async function start(t: Hooks) {
   return config;
 }
 
-it("a model that says 5,000 pieces in one burst is heard whole over HTTP and both networks of ACP", async (t) => {
+it("5,000 text deltas in one burst arrive complete over HTTP, ACP over HTTP and ACP over WebSocket", async (t) => {
   const server = await startServer(t, { config: await start(t) });
   const acp = `${server.url}/acp`;
   const [apiText, http, socket] = await Promise.all([
@@ -69,7 +69,7 @@ it("a model that says 5,000 pieces in one burst is heard whole over HTTP and bot
   assert.equal(socket, TEXT, "ACP over a WebSocket");
 });
 
-it("and over stdio", async (t) => {
+it("5,000 text deltas in one burst arrive complete over ACP on standard input and output", async (t) => {
   const gantry = await spawnGantry(t, { config: await start(t), args: ["serve", "--acp", "--stdio"] });
   const peer = new AcpPeer((text) => void gantry.child.stdin.write(`${text}\n`));
   let incompleteLine = "";

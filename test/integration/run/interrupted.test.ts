@@ -10,7 +10,7 @@ import { startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp.js";
 
 describe("a run whose process was killed", { concurrency: true }, () => {
-  it("is told as interrupted at once, and stored as such with the next prompt", async (t) => {
+  it("is reported as interrupted at once and stored as interrupted with the next prompt", async (t) => {
     const models = await lab(t);
     models.enqueue({ say: [{ text: "Half an answer" }, { stall: true }] });
     const home = await tempDir(t);

@@ -13,26 +13,26 @@ const words = Array.from({ length: 50_000 }, (_, i) => `w${i % 10} `);
 let calls = 0;
 
 /** Models that would never end, each in a different way. */
-const FOR_EVER: Readonly<Record<string, Answer>> = {
-  "talks and does not care how long it may": { say: [{ text: words }, { stall: true }] },
-  "talks as long as it may": ({ body }) => {
-    const { max_tokens: most = words.length } = body as { max_tokens?: number };
-    const usage = { input: Math.ceil(JSON.stringify(body).length / 4), output: most };
-    return { say: [{ text: words.slice(0, most) }], finish: "length", usage };
+const ENDLESS_ANSWERS: Readonly<Record<string, Answer>> = {
+  "ignores its output limit": { say: [{ text: words }, { stall: true }] },
+  "uses its whole output limit": ({ body }) => {
+    const { max_tokens: limit = words.length } = body as { max_tokens?: number };
+    const usage = { input: Math.ceil(JSON.stringify(body).length / 4), output: limit };
+    return { say: [{ text: words.slice(0, limit) }], finish: "length", usage };
   },
-  "calls tools": () => call("glob", { pattern: `nothing-${(calls += 1)}-*` }),
-  "thinks and does not care": { say: [{ reasoning: words }, { stall: true }] },
+  "calls tools without end": () => call("glob", { pattern: `nothing-${(calls += 1)}-*` }),
+  "reasons and ignores its output limit": { say: [{ reasoning: words }, { stall: true }] },
 };
 
 /** Report of a transport at the end of a run. */
-interface Told {
+interface RunReport {
   ended: unknown;
   /** Cost of the session in USD, as the transport reports it. */
   cost: number;
 }
 
 /** Asserts the reported cost of a run with this budget. */
-function assertBelow({ cost }: Pick<Told, "cost">): void {
+function assertWithinBudget({ cost }: Pick<RunReport, "cost">): void {
   assert.ok(cost <= USD && cost > USD / 2, `${cost} USD`);
 }
 
@@ -57,15 +57,15 @@ async function modelServer(t: { after: TestContext["after"] }, fallback: Answer)
   return model;
 }
 
-for (const [name, fallback] of Object.entries(FOR_EVER))
-  describe(`a budget of 0.01 USD, and a model that ${name}`, () => {
+for (const [name, fallback] of Object.entries(ENDLESS_ANSWERS))
+  describe(`a budget of 0.01 USD with a model that ${name}`, () => {
     let model: FakeModelServer;
     before(async () => {
       model = await startFakeModelServer({ aside: { say: [{ text: "A title" }] }, fallback });
     });
     after(() => model.close());
 
-    it("ends below it in the SDK", async (t) => {
+    it("ends the run within the budget in the SDK", async (t) => {
       const { base_url: baseUrl, api_key: apiKey, ...providerOptions } = providerOf(model);
       const prices = { input: 0.5, output: 2 };
       const models = [{ id: "m1", contextWindow: 200_000, maxOutput: 64_000, prices }];
@@ -76,12 +76,12 @@ for (const [name, fallback] of Object.entries(FOR_EVER))
       const run = await agent.run({ message: "Go on for ever.", budget: { usd: USD } });
       const { endedBy, finishReason, usage } = await run.result;
       assert.deepEqual([endedBy, finishReason], ["budget", "length"]);
-      assertBelow(usage);
+      assertWithinBudget(usage);
       const record = (await agent.runs.get(run.id)) as RunRecord;
       assert.deepEqual([record.state, record.endedBy, record.usage], ["finished", "budget", usage]);
     });
 
-    it("ends below it over HTTP, in one answer and as a stream, and over ACP on the same port", async (t) => {
+    it("ends the run within the budget over HTTP (JSON and SSE) and over ACP on the same port", async (t) => {
       const transports = ["koa-http-api", "acp-http-sse-ws"];
       const config = { ...configOf(model), server: { port: 0, transports } };
       const server = await startServer(t, { config });
@@ -98,7 +98,7 @@ for (const [name, fallback] of Object.entries(FOR_EVER))
         usage: { cost: number };
       };
       assert.deepEqual([plainResponse.status, result.finish_reason, result.ended_by], [200, "length", "budget"]);
-      assertBelow(result.usage);
+      assertWithinBudget(result.usage);
       const streamed = await post(true);
       const events = sseEvents(await streamed.text());
       const done = events.at(-1)?.data as Record<string, unknown>;
@@ -106,7 +106,7 @@ for (const [name, fallback] of Object.entries(FOR_EVER))
       const stored = await server.fetch(`/api/runs/${streamed.headers.get("x-run-id") ?? ""}`);
       const record = (await stored.json()) as { state: string; ended_by: string; usage: { cost: number } };
       assert.deepEqual([record.state, record.ended_by], ["finished", "budget"]);
-      assertBelow(record.usage);
+      assertWithinBudget(record.usage);
       const acp = server.addresses.find(({ label }) => label === "acp")?.url ?? "";
       const peer = new HttpPeer(acp);
       await peer.open();
@@ -115,12 +115,14 @@ for (const [name, fallback] of Object.entries(FOR_EVER))
       await peer.stream(session);
       assert.deepEqual(await peer.prompt(session, "Go on for ever."), { stopReason: "end_turn" });
       const update = await peer.seen((message) => message.params?.update?.sessionUpdate === "usage_update");
-      assertBelow({ cost: (update as { params: { update: { cost: { amount: number } } } }).params.update.cost.amount });
+      assertWithinBudget({
+        cost: (update as { params: { update: { cost: { amount: number } } } }).params.update.cost.amount,
+      });
       peer.assertClean();
       assert.match(server.stderr, /run ended at a limit/);
     });
 
-    it("ends below it over ACP on standard input and output, in the words of official clients", async (t) => {
+    it("ends the run within the budget over ACP on standard input and output with the official profile", async (t) => {
       const { gantry, peer } = await spawnAcp(t, {
         config: configOf(model),
         profile: "official",
@@ -130,12 +132,12 @@ for (const [name, fallback] of Object.entries(FOR_EVER))
       const session = await peer.newSession(gantry.projectDir);
       assert.deepEqual(await peer.prompt(session, "Go on for ever."), { stopReason: "max_tokens" });
       const updates = peer.updates(session).filter(({ sessionUpdate }) => sessionUpdate === "usage_update");
-      assertBelow({ cost: (updates.at(-1) as { cost: { amount: number } }).cost.amount });
+      assertWithinBudget({ cost: (updates.at(-1) as { cost: { amount: number } }).cost.amount });
       peer.assertClean();
     });
   });
 
-it("a session's budget holds over processes", async (t) => {
+it("limits.session_budget holds over runs in several server processes", async (t) => {
   const model = await modelServer(t, () => call("glob", { pattern: `nothing-${(calls += 1)}-*` }));
   const limits = { budget: { usd: USD / 4 }, session_budget: { usd: USD } };
   const config = { ...configOf(model), limits, server: { port: 0 } };
@@ -165,7 +167,7 @@ it("a session's budget holds over processes", async (t) => {
   assert.equal(costs.at(-1), 0);
 });
 
-describe("a provider on this machine", () => {
+describe("a local provider", () => {
   async function costOf(t: TestContext, preset: string | undefined, answer: Answer, unknownPrice?: boolean) {
     const model = await startFakeModelServer({ fallback: answer });
     t.after(() => model.close());
@@ -181,18 +183,18 @@ describe("a provider on this machine", () => {
   }
   const answer: Answer = { say: [{ text: "done" }], usage: { input: 1_000, output: 1_000 } };
 
-  it("costs what unknown_price says, whatever its preset", async (t) => {
+  it("costs unknown_price if it is set, with any preset", async (t) => {
     for (const preset of [undefined, "litellm", "ollama"])
       assert.equal((await costOf(t, preset, answer, true)).cost, 2);
   });
 
-  it("without unknown_price is free only if it runs models itself", async (t) => {
+  it("is free only with the preset ollama if unknown_price is not set; otherwise the run is rejected", async (t) => {
     assert.equal((await costOf(t, "ollama", answer)).cost, 0);
     for (const preset of [undefined, "litellm"])
       await assert.rejects(costOf(t, preset, answer), /the price of .* is unknown, .*; set limits\.unknown_price/);
   });
 
-  it("is not believed where it counts more tokens than can be", async (t) => {
+  it("has a reported count of 1e308 tokens replaced by a total below 1e6", async (t) => {
     const usage = await costOf(t, "ollama", { say: [{ text: "done" }], usage: { input: 1e308, output: 1e308 } });
     assert.ok(usage.totalTokens > 0 && usage.totalTokens < 1e6, JSON.stringify(usage));
   });

@@ -17,11 +17,11 @@ async function closedProxy(t: Hooks) {
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   t.after(() => void server.close());
-  return { wanted: requestedHosts, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+  return { requestedHosts, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
 }
 
 /** A server that has answered one request with a provider whose models have prices. */
-async function answered(t: Hooks, catalogue: Record<string, unknown>) {
+async function startAnsweredServer(t: Hooks, catalogue: Record<string, unknown>) {
   const models = await startFakeModelServer({ fallback: { say: [{ text: "OK." }] } });
   t.after(() => models.close());
   const proxy = await closedProxy(t);
@@ -43,25 +43,25 @@ async function answered(t: Hooks, catalogue: Record<string, unknown>) {
   return { server, proxy, ask };
 }
 
-describe("prices of a server", () => {
-  it("are asked for behind the first answer; that they cannot be had is told at debug alone", async (t) => {
-    const { proxy, server, ask } = await answered(t, {});
-    await until(() => proxy.wanted.length > 0);
-    assert.deepEqual([...new Set(proxy.wanted)], ["raw.githubusercontent.com:443"]);
+describe("the price update of a server", () => {
+  it("runs once after the first answer, and its failure is logged at level debug", async (t) => {
+    const { proxy, server, ask } = await startAnsweredServer(t, {});
+    await until(() => proxy.requestedHosts.length > 0);
+    assert.deepEqual([...new Set(proxy.requestedHosts)], ["raw.githubusercontent.com:443"]);
     await until(() => server.stderr.includes("price update failed; using the known prices"));
     const line = server.stderr.split("\n").find((line) => line.includes("price update failed"));
     assert.match(String(line), /debug/i);
-    const { length } = proxy.wanted;
+    const { length } = proxy.requestedHosts;
     await ask();
     assert.equal((await server.stop()).code, 0);
-    assert.equal(proxy.wanted.length, length, "not with every answer");
+    assert.equal(proxy.requestedHosts.length, length, "not with every answer");
   });
 
-  it("are not with `catalogue.refresh: false`", async (t) => {
-    const { proxy, server, ask } = await answered(t, { catalogue: { refresh: false } });
+  it("does not run with `catalogue.refresh: false`", async (t) => {
+    const { proxy, server, ask } = await startAnsweredServer(t, { catalogue: { refresh: false } });
     await ask();
     server.child.kill("SIGTERM");
     assert.equal((await server.exited).code, 0);
-    assert.deepEqual(proxy.wanted, []);
+    assert.deepEqual(proxy.requestedHosts, []);
   });
 });

@@ -9,8 +9,8 @@ import { tempDir } from "../../helpers/temp.js";
 const works = findBubblewrap({ env: { PATH: "/usr/bin:/bin" }, network: false });
 const KEY = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
 
-describe("a server", () => {
-  it("says what its commands run in, and neither they nor file tools see a config or a store elsewhere", async (t) => {
+describe("gantry serve", () => {
+  it("logs the sandbox of commands; neither commands nor file tools can read the config or the store", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     const models = await startFakeModelServer({ aside: say("A title") });
     t.after(() => models.close());
@@ -41,7 +41,7 @@ describe("a server", () => {
     assert.deepEqual(JSON.parse(await project.read("conf/gantry.json")), config);
   });
 
-  it("does not tell a key that stands in the wrong place, whoever refuses it", async (t) => {
+  it("does not print a secret that is the value of a wrong config key", async (t) => {
     for (const config of [
       { providers: [{ provider: "openai", api_key: "x", base_url: "${LAB_KEY}" }] },
       { providers: [{ provider: "${LAB_KEY}" }] },
@@ -56,14 +56,14 @@ describe("a server", () => {
     }
   });
 
-  it("cannot promise a closed network without a sandbox", async (t) => {
+  it("rejects tools.bash.network: false without a sandbox", async (t) => {
     const config = { tools: { bash: { sandbox: "off", network: false } } };
     const { code, stderr } = await runGantry(t, ["serve", "--port", "0"], { config });
     assert.equal(code, 1);
     assert.match(stderr, /tools\.bash\.network: false needs a sandbox/);
   });
 
-  it("does not take, as root, a home folder that another user owns", async (t) => {
+  it("refuses to run as root with a home folder of another user", async (t) => {
     if (process.getuid?.() !== 0) return t.skip("only root can");
     const home = await tempDir(t);
     await chown(home.path, 4711, 4711);

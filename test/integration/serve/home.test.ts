@@ -13,14 +13,14 @@ const linux = { skip: process.platform === "linux" ? false : "needs /proc and mo
 
 describe("a home folder that cannot be created", () => {
   for (const command of COMMANDS) {
-    it(`ends \`gantry ${command.join(" ")}\` with one line in /proc, which answers ENOENT`, linux, async (t) => {
+    it(`ends \`gantry ${command.join(" ")}\` with exit code 1 and one line below /proc (ENOENT)`, linux, async (t) => {
       for (const home of ["/proc/nope", "/proc/nope/below"]) {
         const { code, stdout, stderr } = await runGantry(t, command, { home });
         assert.deepEqual({ code, stdout, stderr }, { code: 1, stdout: "", stderr: errorLine(home, "ENOENT") });
       }
     });
 
-    it(`ends \`gantry ${command.join(" ")}\` with one line where a file has its name`, async (t) => {
+    it(`ends \`gantry ${command.join(" ")}\` with exit code 1 and one line if a file blocks it (EEXIST, ENOTDIR)`, async (t) => {
       const folder = await tempDir(t, { file: "" });
       for (const [name, cause] of [
         ["file", "EEXIST"],
@@ -32,18 +32,22 @@ describe("a home folder that cannot be created", () => {
       }
     });
 
-    it(`ends \`gantry ${command.join(" ")}\` with one line on a read-only file system`, linux, async (t) => {
-      const folder = await tempDir(t);
-      await folder.write({ "home/config.json": "{}" });
-      // Root can write everywhere else, so the folder is mounted read-only.
-      const readOnly = `mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"`;
-      const through = ["unshare", "--map-root-user", "--mount", "sh", "-c", readOnly, folder.path];
-      for (const home of [folder.at("home"), folder.at("new")]) {
-        const { code, stdout, stderr } = await runGantry(t, command, { home, through });
-        if (/^(unshare|mount): /m.test(stderr)) return t.skip(stderr.trim());
-        assert.deepEqual({ code, stdout, stderr }, { code: 1, stdout: "", stderr: errorLine(home, "EROFS") });
-      }
-    });
+    it(
+      `ends \`gantry ${command.join(" ")}\` with exit code 1 and one line on a read-only file system (EROFS)`,
+      linux,
+      async (t) => {
+        const folder = await tempDir(t);
+        await folder.write({ "home/config.json": "{}" });
+        // Root can write everywhere else, so the folder is mounted read-only.
+        const readOnly = `mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"`;
+        const through = ["unshare", "--map-root-user", "--mount", "sh", "-c", readOnly, folder.path];
+        for (const home of [folder.at("home"), folder.at("new")]) {
+          const { code, stdout, stderr } = await runGantry(t, command, { home, through });
+          if (/^(unshare|mount): /m.test(stderr)) return t.skip(stderr.trim());
+          assert.deepEqual({ code, stdout, stderr }, { code: 1, stdout: "", stderr: errorLine(home, "EROFS") });
+        }
+      },
+    );
   }
 });
 

@@ -48,8 +48,8 @@ async function ask(server: { fetch(path: string, init?: RequestInit): Promise<Re
   return output;
 }
 
-describe("MCP servers of the config", () => {
-  it("are there for a run, under rules and without secrets, and gone with gantry, by kill -9 too", linux, async (t) => {
+describe("MCP servers in the config", () => {
+  it("provide tools under rules and without secrets, and end with gantry on SIGTERM and SIGKILL", linux, async (t) => {
     const home = await tempDir(t, { "caller.mjs": provider });
     const key = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
     for (const signal of ["SIGTERM", "SIGKILL"] as const) {
@@ -82,7 +82,7 @@ describe("MCP servers of the config", () => {
     }
   });
 
-  it("are listed with what they offer, and what is wrong with them", async (t) => {
+  it("are listed by gantry mcp list with state, tools, rules and errors", async (t) => {
     const config = {
       mcp_servers: {
         lab: { command, args: [...args], tools: ["echo", "pid"] },
@@ -111,7 +111,7 @@ describe("MCP servers of the config", () => {
     assert.match(none.stderr, /no mcp_servers configured/);
   });
 
-  it("are listed without what steers a terminal, each tool with a rule that fits it", async (t) => {
+  it("are listed without control characters, each tool with a rule that matches it", async (t) => {
     const name = "a\u001b[31m\u009b2J\u202eb\nc";
     const folder = await tempDir(t, {
       "server.mjs": `
@@ -135,7 +135,7 @@ describe("MCP servers of the config", () => {
     assert.ok(isToolGlob(rule) && matchesTool({ tool: rule }, { name: "x", origin: `mcp:e/${name}` }));
   });
 
-  it("are read with their paths from the config's folder; what they run no tool may change", async (t) => {
+  it("resolve paths against the config's folder, and programFiles returns the existing files that they run", async (t) => {
     const folder = await tempDir(t, { "bin/server.js": "", "project/tool.js": "", "project/lib/x": "" });
     const file = folder.at("config.json");
     await folder.write({
@@ -168,14 +168,14 @@ describe("MCP servers of the config", () => {
     assert.deepEqual(programFiles(servers, folder.path), [folder.at("bin/server.js"), folder.at("project/tool.js")]);
   });
 
-  it("may have arguments that no file could be called", async (t) => {
+  it("can have arguments that are too long for a file name", async (t) => {
     const key = `Authorization: Bearer ${"k3y".repeat(200)}`;
     const config = { mcp_servers: { lab: { command, args: [...args, "stdio", "--header", key, "a/".repeat(5_000)] } } };
     const { code } = await runGantry(t, ["run", "hello"], { config });
     assert.equal(code, 0);
   });
 
-  it("that clients bring are checked, known again, and no programs where there are no commands", async (t) => {
+  it("servers from clients are validated, compared by value, and limited to URLs if programs are rejected", async (t) => {
     const folder = await tempDir(t, { "config.json": "{}" });
     const { loaded } = await loadFor({ config: folder.at("config.json") });
     const of = (refusesPrograms: string | undefined) =>
@@ -210,13 +210,13 @@ describe("MCP servers of the config", () => {
     assert.equal(of("there are none").source({ name: "a", url: "https://a", headers: {} }).name, "mcp:a");
   });
 
-  for (const [what, config, refused] of [
-    ["bash", {}, false],
-    ["no bash", { tools: { bash: { enabled: false } } }, true],
-    ["bash that is none of the agent's tools", { agent: { tools: ["read"] } }, true],
+  for (const [setting, config, isRejected] of [
+    ["bash enabled", {}, false],
+    ["bash disabled", { tools: { bash: { enabled: false } } }, true],
+    ["bash not among the agent's tools", { agent: { tools: ["read"] } }, true],
     ["a rule that denies bash", { permissions: { rules: [{ tool: "b*h", action: "deny" }] } }, true],
     [
-      "a rule that denies what none allows",
+      "a rule that denies every command that no rule allows",
       {
         permissions: {
           rules: [
@@ -228,7 +228,7 @@ describe("MCP servers of the config", () => {
       true,
     ],
     [
-      "a rule that denies a command",
+      "a rule that denies one command",
       { permissions: { rules: [{ tool: "bash", match: "rm *", action: "deny" }] } },
       false,
     ],
@@ -237,16 +237,16 @@ describe("MCP servers of the config", () => {
       { permissions: { rules: [{ tool: "bash", match: "*", action: "deny" }] } },
       true,
     ],
-    ["bash in a sandbox alone", { tools: { bash: { sandbox: "required" } } }, true],
+    ["a required sandbox", { tools: { bash: { sandbox: "required" } } }, true],
   ] as const)
-    it(`that clients bring as programs are ${refused ? "refused" : "taken"} with ${what}`, async (t) => {
+    it(`a program from a client is ${isRejected ? "rejected" : "accepted"} with ${setting}`, async (t) => {
       const home = await tempDir(t, { "config.json": JSON.stringify(config) });
       const { loaded } = await loadFor({ config: home.at("config.json") });
       const composed = { loaded, home: home.path, projectDir: home.path, logger: silentLogger, alone: true };
       const { agent, stop } = await compose(composed);
       t.after(stop);
       const take = () => agent.mcpServerFactory?.source({ name: "a", command: "x", args: [], env: {} });
-      if (refused)
+      if (isRejected)
         assert.throws(take, /^InputError: command: expected a server with a url, because (a rule denies )?commands\b/);
       else assert.equal(take()?.name, "mcp:a");
     });

@@ -9,8 +9,8 @@ import { ask, lab, labConfig, stored, until } from "../../helpers/lab.js";
 import { runGantry, spawnGantry, startServer, type GantryServer } from "../../helpers/server.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
-const calls = (...made: [name: string, args: unknown][]): FakeStep[] =>
-  made.map(([name, args]) => ({ say: [{ call: { name, arguments: args } }] }));
+const calls = (...toolCalls: [name: string, args: unknown][]): FakeStep[] =>
+  toolCalls.map(([name, args]) => ({ say: [{ call: { name, arguments: args } }] }));
 
 /** The results of the calls of one run on a server with these permissions. */
 async function outcome(t: Hooks, permissions: object, made: [string, unknown][], files: Record<string, string> = {}) {
@@ -22,11 +22,11 @@ async function outcome(t: Hooks, permissions: object, made: [string, unknown][],
   models.enqueue(...calls(...made), { say: [{ text: "done" }] });
   const { sessionId } = await ask(server, { message: "x" });
   const results = (await stored(server, sessionId)).filter(({ role }) => role === "tool").map(({ content }) => content);
-  return { told: results, server, project, home };
+  return { results, server, project, home };
 }
 
 /** The first open ask. */
-async function opened(server: GantryServer): Promise<Ask> {
+async function firstOpenAsk(server: GantryServer): Promise<Ask> {
   let first: Ask | undefined;
   await until(async () => {
     const body = (await (await server.fetch("/api/asks?state=open")).json()) as { asks: Ask[] };
@@ -36,12 +36,8 @@ async function opened(server: GantryServer): Promise<Ask> {
 }
 
 describe("permissions in the config", () => {
-  it("allow, ask and deny by rules, and nothing that a repository or a model writes is one", async (t) => {
-    const {
-      told: results,
-      server,
-      project,
-    } = await outcome(
+  it("apply allow, ask and deny rules; config files that the model writes do not change them", async (t) => {
+    const { results, server, project } = await outcome(
       t,
       {
         rules: [
@@ -70,13 +66,13 @@ describe("permissions in the config", () => {
     assert.equal(await project.read("c.txt"), "x");
     await assert.rejects(project.read("b.txt"));
     // No tool can access the home folder, which contains the config.
-    const { told: homeResults } = await outcome(t, {}, [
+    const { results: homeResults } = await outcome(t, {}, [
       ["write", { path: `${server.home}/config.json`, content: "{}" }],
     ]);
     assert.match(homeResults[0]!, /outside|denied/);
   });
 
-  it("name in the log what is for nothing", async (t) => {
+  it("are logged if a rule has an unknown tool, or a match or path that its tool does not use", async (t) => {
     const { server } = await outcome(
       t,
       {
@@ -100,7 +96,7 @@ describe("permissions in the config", () => {
     assert.doesNotMatch(server.stderr, /rules\[1\]/);
   });
 
-  it("end the start where they mean nothing, and name the place", async (t) => {
+  it("end the start with the position and key of an invalid rule", async (t) => {
     for (const [rule, expected] of [
       [
         { tool: "write", path: "src/[a", action: "deny" },
@@ -129,7 +125,7 @@ describe("permissions in the config", () => {
     }
   });
 
-  it("ask a module's policy before the rules, which no tool may change", async (t) => {
+  it("apply a policy plugin before the rules, protect its file from tools, and reject invalid policies", async (t) => {
     const policy = `export default {
       gantry: 1, kind: "permission-policy", name: "evening",
       parse: (raw, { where }) => {
@@ -142,7 +138,7 @@ describe("permissions in the config", () => {
       }),
     };`;
     const project = await tempDir(t, { "policy.mjs": policy });
-    const { told: results, home } = await outcome(
+    const { results, home } = await outcome(
       t,
       {
         policies: [{ policy: project.at("policy.mjs"), tool: "bash" }],
@@ -181,11 +177,11 @@ describe("permissions in the config", () => {
     const { sessionId } = await ask(startedServer, { message: "x" });
     const [result] = (await stored(startedServer, sessionId)).filter(({ role }) => role === "tool");
     assert.match(result!.content, /gantry loads it at its next start/);
-    for (const [wrong, expected] of [
+    for (const [policyEntry, expected] of [
       [{ policy: "./policy.mjs" }, /permissions\.policies\[0\]\.tool: expected a string/],
       ["no-such-package", /permissions\.policies\[0\]: unknown permission-policy no-such-package: expected a package/],
     ] as const) {
-      await writeFile(file, JSON.stringify({ permissions: { policies: [wrong] } }));
+      await writeFile(file, JSON.stringify({ permissions: { policies: [policyEntry] } }));
       const { code, stderr } = await runGantry(t, ["serve", "--port", "0", "--config", file], {
         projectDir: project.path,
       });
@@ -194,10 +190,10 @@ describe("permissions in the config", () => {
     }
   });
 
-  it("take the policy of docs/permissions.md", async (t) => {
+  it("load the example policy of docs/permissions.md", async (t) => {
     const page = await readFile(new URL("../../../docs/permissions.md", import.meta.url), "utf8");
     const [, code = ""] = /```js\n(.*?)```/s.exec(page) ?? [];
-    const { told: results } = await outcome(
+    const { results } = await outcome(
       t,
       { policies: [{ policy: "./office-hours.mjs", until: 0 }] },
       [
@@ -210,13 +206,13 @@ describe("permissions in the config", () => {
     assert.match(results[1]!, /a\.txt/);
   });
 
-  it("unattended: allow lets run, wait waits for an answer over HTTP, and its time is told when it is up", async (t) => {
+  it("run a call if unattended is allow; wait for an answer over HTTP, or until the timeout, if it is wait", async (t) => {
     const rules = [{ tool: "read", action: "ask", reason: "who reads?" }];
     const read: [string, unknown][] = [["read", { path: "a.txt" }]];
-    assert.match((await outcome(t, { rules, unattended: "allow" }, read)).told[0]!, /a/);
-    const [late] = (await outcome(t, { rules, unattended: "wait", timeout: 0.2 }, read)).told;
+    assert.match((await outcome(t, { rules, unattended: "allow" }, read)).results[0]!, /a/);
+    const [lateResult] = (await outcome(t, { rules, unattended: "wait", timeout: 0.2 }, read)).results;
     assert.match(
-      late!,
+      lateResult!,
       /^This call needs leave, and nobody answered within 0\.2 s, so it did not run\. It was not refused/,
     );
     const models = await lab(t);
@@ -227,7 +223,7 @@ describe("permissions in the config", () => {
     ] as const) {
       models.enqueue(...calls(...read), { say: [{ text: "done" }] });
       const run = ask(server, { message: "x" });
-      const { id, reason } = await opened(server);
+      const { id, reason } = await firstOpenAsk(server);
       assert.equal(reason, "who reads?");
       const body = JSON.stringify({ choice });
       assert.equal(
@@ -240,14 +236,14 @@ describe("permissions in the config", () => {
     }
   });
 
-  it("a server that is killed while it waits leaves a question that is withdrawn, and a run that was interrupted", async (t) => {
+  it("an open ask is withdrawn and its run interrupted when the waiting server is killed", async (t) => {
     const models = await lab(t);
     const home = await tempDir(t);
     const permissions = { mode: "ask", unattended: "wait" };
     const server = await startServer(t, { config: labConfig(models, { permissions }), home: home.path });
     models.enqueue(...calls(["write", { path: "a.txt", content: "x" }]));
     const run = ask(server, { message: "x" }).catch(() => undefined);
-    const { id } = await opened(server);
+    const { id } = await firstOpenAsk(server);
     const driver = new SqliteDriver({ path: home.at("sessions.db"), durability: "full" });
     const directAgent = new Agent({ driver, providers: [new ScriptedProvider([])] });
     t.after(() => directAgent.close());

@@ -84,8 +84,8 @@ import { MemoryDriver } from ${JSON.stringify(memory)};
 class Mine extends MemoryDriver { name = "mine"; async open() { await super.open(); console.error("mine is open"); } }
 export default { gantry: 1, kind: "session-driver", name: "mine", parse: (raw) => raw, use: Mine };`;
 
-describe("plugins by config", () => {
-  it("two HTTP transports of strangers mount beside ours on one port, and stop last in, first out", async (t) => {
+describe("plugins in the config", () => {
+  it("two third-party HTTP transports share the port of the HTTP API and stop in reverse order", async (t) => {
     const home = await tempDir(t, { "mounted.mjs": mounted });
     const server = await startServer(t, {
       home: home.path,
@@ -109,7 +109,7 @@ describe("plugins by config", () => {
     assert.match(server.stderr, /stopped \/one/);
   });
 
-  it("a provider and a tool by path, a package by name, each with its options", async (t) => {
+  it("a provider by path and a tool by package name are used in a run", async (t) => {
     const home = await tempDir(t, {
       "parrot.mjs": provider,
       "node_modules/gantry-dice/package.json": '{"name":"gantry-dice","type":"module","exports":"./index.js"}',
@@ -127,7 +127,7 @@ describe("plugins by config", () => {
     assert.equal(response.headers.get("x-model"), "polly/p1");
   });
 
-  it("a driver by path keeps the sessions", async (t) => {
+  it("a session driver by path stores the sessions", async (t) => {
     const memory = pathToFileURL(source("src/index.ts")).href;
     const home = await tempDir(t, { "mine.mjs": driver(memory), "parrot.mjs": provider });
     const server = await startServer(t, {
@@ -141,7 +141,7 @@ describe("plugins by config", () => {
     assert.match(server.stderr, /mine is open/);
   });
 
-  it("one that cannot start is named in the log, and takes nothing down that was up", async (t) => {
+  it("a transport that fails to start is named in the log, and the other transports continue", async (t) => {
     for (const start of ['throw new Error("no luck")', "await Promise.reject(new Error('no luck'));"]) {
       const home = await tempDir(t, { "odd.mjs": transport(start) });
       const server = await startServer(t, {
@@ -157,7 +157,7 @@ describe("plugins by config", () => {
     }
   });
 
-  it("one that is alone and cannot start is the end, in one line", async (t) => {
+  it("a transport that fails to start and is the only one ends gantry with exit code 1 and one line", async (t) => {
     const home = await tempDir(t, { "odd.mjs": transport('throw new Error("no luck")') });
     const run = await runGantry(t, ["serve", "--transport", "./odd.mjs"], { home: home.path });
     assert.equal(run.code, 1);
@@ -167,7 +167,7 @@ describe("plugins by config", () => {
     );
   });
 
-  it("one that does not stop is named, and the process ends all the same", async (t) => {
+  it("a transport that does not stop in time is logged and abandoned, and gantry exits with 0", async (t) => {
     const home = await tempDir(t, { "odd.mjs": transport("", "await new Promise(() => {})") });
     const server = await spawnGantry(t, {
       home: home.path,
@@ -179,7 +179,7 @@ describe("plugins by config", () => {
     assert.match(server.stderr, /the transport \.\/odd\.mjs did not stop in time; abandoned/);
   });
 
-  it("one that throws while it stops is named", async (t) => {
+  it("a transport that throws when it stops is logged, and gantry exits with 0", async (t) => {
     const home = await tempDir(t, { "odd.mjs": transport("", "throw new Error('cannot stop')") });
     const server = await startServer(t, {
       home: home.path,
@@ -191,7 +191,7 @@ describe("plugins by config", () => {
   });
 });
 
-describe("a plugin that cannot be used", () => {
+describe("an unusable plugin", () => {
   const refused = async (
     t: Parameters<typeof runGantry>[0],
     files: Record<string, string>,
@@ -206,7 +206,7 @@ describe("a plugin that cannot be used", () => {
   };
   const only = (entry: unknown) => ({ server: { transports: [entry] } });
 
-  it("for its options: the plugin and the key are named", async (t) => {
+  it("ends the start with one line that names the plugin and the key of an invalid option", async (t) => {
     await refused(
       t,
       { "mounted.mjs": mounted },
@@ -227,7 +227,7 @@ describe("a plugin that cannot be used", () => {
     );
   });
 
-  it("for a constructor's parameter that nobody fills", async (t) => {
+  it("ends the start with one line if a constructor parameter has no token", async (t) => {
     const odd = transport("").replace(
       'name = "odd";',
       'name = "odd"; constructor(options) { this.options = options; }',
@@ -240,7 +240,7 @@ describe("a plugin that cannot be used", () => {
     );
   });
 
-  it("for a member of its port that it lacks", async (t) => {
+  it("ends the start with one line that names the missing members of its port", async (t) => {
     await refused(
       t,
       { "odd.mjs": transport("").replace("async start()", "async begin()") },
@@ -255,7 +255,7 @@ describe("a plugin that cannot be used", () => {
     );
   });
 
-  it("for being of another kind", async (t) => {
+  it("ends the start with one line if its kind does not fit the config key", async (t) => {
     await refused(
       t,
       { "odd.mjs": transport("") },
@@ -265,8 +265,8 @@ describe("a plugin that cannot be used", () => {
   });
 });
 
-describe("a plugin of one file, where no package gantry is installed", () => {
-  it("takes gantry from the copy that runs", async (t) => {
+describe("a single-file plugin without an installed package gantry", () => {
+  it("imports gantry from the running copy; another missing package is reported as not found", async (t) => {
     const folder = await tempDir(t, {
       "hello.mjs": `
         import { defineAdapter, ToolInputError } from "gantry/plugin";
@@ -291,8 +291,8 @@ describe("a plugin of one file, where no package gantry is installed", () => {
   });
 });
 
-describe("a plugin that is made by a function", () => {
-  const made = `
+describe("a plugin with a create function", () => {
+  const hooksPlugin = `
     import { option } from "gantry/plugin";
     export default {
       gantry: 1, kind: "transport", name: "hooks",
@@ -313,8 +313,8 @@ describe("a plugin that is made by a function", () => {
       }),
     };`;
 
-  it("gets its options in camelCase, and what gantry knows", async (t) => {
-    const home = await tempDir(t, { "hooks.mjs": made });
+  it("receives its options in camelCase, the HTTP host, and gantry's folders and denied paths", async (t) => {
+    const home = await tempDir(t, { "hooks.mjs": hooksPlugin });
     const config = { server: { transports: ["koa-http-api", { transport: "./hooks.mjs", at_path: "/mine" }] } };
     const server = await startServer(t, { home: home.path, config });
     await server.output(/^hooks server listening on .*\/mine$/m);
@@ -325,10 +325,10 @@ describe("a plugin that is made by a function", () => {
     assert.deepEqual(await server.stop(), { code: 0, signal: null });
   });
 
-  it("is refused for wrong options without a word of a secret, and for what it cannot make", async (t) => {
+  it("ends the start for invalid options without printing the secret, and for an error in create", async (t) => {
     const home = await tempDir(t, {
-      "hooks.mjs": made,
-      "none.mjs": made.replace("create: async", "create: () => { throw new Error('no luck'); }, other: async"),
+      "hooks.mjs": hooksPlugin,
+      "none.mjs": hooksPlugin.replace("create: async", "create: () => { throw new Error('no luck'); }, other: async"),
     });
     const say = async (entry: object) => {
       const run = await runGantry(t, ["serve", "--port", "0"], {
@@ -353,19 +353,19 @@ describe("a plugin that is made by a function", () => {
   });
 });
 
-describe("what config selects", () => {
+describe("the selection of plugins in the config", () => {
   const refused = async (t: Parameters<typeof runGantry>[0], config: Record<string, unknown>) => {
     const run = await runGantry(t, ["serve", "--port", "0"], { config });
     assert.deepEqual([run.code, run.stdout], [1, ""], run.stderr);
     return run.stderr;
   };
-  it("one transport is served once", async (t) => {
+  it("rejects a transport that is listed twice", async (t) => {
     assert.match(
       await refused(t, { server: { transports: ["koa-http-api", "acp-http-sse-ws", { transport: "koa-http-api" }] } }),
       /config\.json: server\.transports\[2\]: expected each transport once, koa-http-api is server\.transports\[0\] too/,
     );
   });
-  it("a tool that is not there is told with those that are", async (t) => {
+  it("rejects an unknown tool and lists the known tools", async (t) => {
     assert.match(
       await refused(t, { agent: { tools: ["reed"] } }),
       /agent\.tools\[0\]: unknown tool reed: expected \*, .*bash.*read.*, a package installed in the config file's folder, or a path/,
@@ -373,7 +373,7 @@ describe("what config selects", () => {
   });
 });
 
-describe("hooks of the config", () => {
+describe("hooks in the config", () => {
   const hooks = (text: string) =>
     `console.error(${JSON.stringify(text)});
      export default { gantry: 1, kind: "hooks", name: "loud", create: () => ({
@@ -382,18 +382,18 @@ describe("hooks of the config", () => {
        close: () => console.error("closed"),
      }) };`;
 
-  it("are called in a run of gantry serve, and closed at its end", async (t) => {
+  it("are called during a run of gantry serve and closed when it stops", async (t) => {
     const home = await tempDir(t, { "loud.mjs": hooks("loaded") });
     const server = await startServer(t, { config: { hooks: ["./loud.mjs"] }, home: home.path });
     const run = await server.fetch("/api/run", { method: "POST", body: '{"message":"Hi"}' });
     assert.equal(run.status, 200);
     await run.text();
     assert.equal((await server.stop()).code, 0);
-    const words = server.stderr.match(/^(loaded|model asked for answer|run finished|closed)$/gm);
-    assert.deepEqual(words, ["loaded", "model asked for answer", "run finished", "closed"]);
+    const lifecycle = server.stderr.match(/^(loaded|model asked for answer|run finished|closed)$/gm);
+    assert.deepEqual(lifecycle, ["loaded", "model asked for answer", "run finished", "closed"]);
   });
 
-  it("of a project folder are not loaded", async (t) => {
+  it("are not loaded from a project folder", async (t) => {
     const config = '{ "hooks": ["./loud.mjs"] }';
     const project = await tempDir(t, {
       "config.json": config,

@@ -114,7 +114,7 @@ describe("a repository with traps for configured MCP servers", () => {
   };
 
   for (const start of ["an npx-like launcher", "npx --no-install", "npx -y", "python -m"] as const)
-    it(`runs nothing of its own by ${start}, except with "cwd": "<project>"`, async (t) => {
+    it(`runs none of its own programs when a server starts by ${start}, except with "cwd": "<project>"`, async (t) => {
       const folder = await setUp(t);
       const server = starts(folder)[start];
       if (!isInstalled(server.command)) return t.skip(`needs ${server.command}`);
@@ -126,14 +126,14 @@ describe("a repository with traps for configured MCP servers", () => {
       assert.notDeepEqual(await readdir(folder.at("ran")), []);
     });
 
-  it('is the working directory with "cwd": "<project>"; another path starts at the config\'s folder', async (t) => {
+  it('is the server\'s working directory with "cwd": "<project>"; another path is relative to the config\'s folder', async (t) => {
     const folder = await setUp(t);
     const server = { command: process.execPath, args: [folder.at("installed/lib/server.cjs")] };
     assert.equal(await folderOf(t, folder, { ...server, cwd: "<project>" }), folder.at("project"));
     assert.equal(await folderOf(t, folder, { ...server, cwd: "../installed" }), folder.at("installed"));
   });
 
-  it("does not start where a file is in the place of the folder of MCP servers", async (t) => {
+  it("gantry run and gantry mcp list exit with 1 if a file blocks the folder of MCP servers", async (t) => {
     const folder = await tempDir(t, {
       "home/mcp": "",
       "home/config.json": '{"mcp_servers":{"lab":{"command":"node"}}}',

@@ -62,7 +62,7 @@ function eventsOf(text: string): { event: string; data: Record<string, unknown> 
     });
 }
 
-describe("a run of several tools on a scratch repository", () => {
+describe("a run with several tools on a scratch repository", () => {
   /** The script of the model: finds the bug, fixes it, runs the test. */
   const script = (): FakeStep[] => [
     {
@@ -82,7 +82,7 @@ describe("a run of several tools on a scratch repository", () => {
   ];
 
   for (const stream of [false, true]) {
-    it(stream ? "streamed" : "not streamed", async (t) => {
+    it(`fixes a failing test and answers with ${stream ? "an SSE stream" : "JSON"}`, async (t) => {
       const project = await tempDir(t, {
         "add.mjs": "export const add = (a, b) => a - b;\n",
         "add.test.mjs":
@@ -121,8 +121,8 @@ describe("a run of several tools on a scratch repository", () => {
   }
 });
 
-describe("a server killed in mid-stream", () => {
-  it("started again resumes at once; the model gets the whole history, valid", async (t) => {
+describe("a restart after SIGKILL", () => {
+  it("continues the session at once and sends its whole history with the partial answer to the model", async (t) => {
     const home = await tempDir(t);
     const project = await tempDir(t, { "a.txt": "alpha\n" });
     const models = await fake(t);
@@ -158,7 +158,7 @@ describe("a server killed in mid-stream", () => {
     assert.match(JSON.stringify(messages[4]), /It says alpha, and/);
   });
 
-  it("in the middle of a tool: the tool does not run again and its outcome counts as unknown", async (t) => {
+  it("does not rerun the interrupted tool call and reports its outcome as unknown", async (t) => {
     const home = await tempDir(t);
     const project = await tempDir(t);
     const models = await fake(t);
@@ -186,8 +186,8 @@ describe("a server killed in mid-stream", () => {
   });
 });
 
-describe("a server that is told to stop", () => {
-  it("with streams open and a tool that ignores TERM: ends with 0, says why, leaves no process", async (t) => {
+describe("SIGTERM", () => {
+  it("ends open streams with shutting_down, exits with 0, and kills a tool that ignores TERM", async (t) => {
     const project = await tempDir(t);
     const models = await fake(t);
     const seconds = uniqueSeconds();
@@ -218,8 +218,8 @@ describe("a server that is told to stop", () => {
   });
 });
 
-describe("a client that goes away", () => {
-  it("takes its run and the run's processes with it", async (t) => {
+describe("a client that disconnects", () => {
+  it("ends its run's processes, and the server stays healthy", async (t) => {
     const models = await fake(t);
     const seconds = uniqueSeconds();
     models.enqueue(call("bash", { command: `sh -c 'sleep ${seconds}' & wait`, timeout: 600 }));
@@ -238,8 +238,8 @@ describe("a client that goes away", () => {
   });
 });
 
-describe("a secret", () => {
-  it("of the config or the environment is in no output, no error, no session and no child", async (t) => {
+describe("a secret in the config or the environment", () => {
+  it("is in no error, session, message or log, even if a command prints its environment", async (t) => {
     const project = await tempDir(t);
     const models = await fake(t);
     models.enqueue(
@@ -265,8 +265,8 @@ describe("a secret", () => {
   });
 });
 
-describe("without a key", () => {
-  it("answers by really calling list and read, and says how to attach a model", async (t) => {
+describe("a server without an API key", () => {
+  it("calls list and read to answer, and explains how to configure a model", async (t) => {
     const server = await startServer(t, {
       files: { "package.json": '{\n  "name": "x",\n  "main": "./lib/entry.js"\n}\n', "lib/entry.js": "" },
     });

@@ -47,7 +47,7 @@ const config = {
 };
 const files = { "caller.mjs": provider, "places.mjs": source };
 
-it("a source of tools stands where a tool may, shows no key, and is closed with the server", async (t) => {
+it("a tool source in agent.tools provides its tool, has secrets redacted, and is closed with the server", async (t) => {
   const home = await tempDir(t, files);
   const key = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
   const server = await startServer(t, {
@@ -66,7 +66,7 @@ it("a source of tools stands where a tool may, shows no key, and is closed with 
   assert.match(server.stderr, /places closed/);
 });
 
-it("sources of one name are refused at the start; gantry adapters lists them", async (t) => {
+it("two tool sources of one name are rejected at the start; gantry adapters lists the source", async (t) => {
   const home = await tempDir(t, {
     ...files,
     "config.json": JSON.stringify({ ...config, agent: { tools: ["./places.mjs", { tool: "./places.mjs" }] } }),

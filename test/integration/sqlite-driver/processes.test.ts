@@ -24,7 +24,7 @@ describe("SqliteDriver in several processes", () => {
   after(() => rm(folder, { recursive: true, force: true }));
   const start = (path: string, ...args: string[]): Child =>
     new Child("./session-process.ts", ["sqlite", path, ...args]);
-  const opened = async (path: string): Promise<SqliteDriver> => {
+  const openDriver = async (path: string): Promise<SqliteDriver> => {
     const driver = new SqliteDriver({ path });
     await driver.open();
     return driver;
@@ -38,15 +38,15 @@ describe("SqliteDriver in several processes", () => {
     }
   };
 
-  it("four processes open and migrate one fresh file", async () => {
+  it("opens and migrates one new file in four processes at the same time", async () => {
     const path = join(folder, "fresh", "sessions.db");
     await allAtOnce(Array.from({ length: 4 }, () => start(path, "open")));
     assert.equal(integrity(path), "ok");
   });
 
-  it("four processes with fifty writes each lose none", async () => {
+  it("loses none of fifty writes from each of four processes", async () => {
     const path = join(folder, "four.db");
-    const driver = await opened(path);
+    const driver = await openDriver(path);
     await driver.create({ session: aSession("shared") });
     await allAtOnce(Array.from({ length: 4 }, (_, n) => start(path, "write", `own${n}`, "50", "shared")));
     for (let n = 0; n < 4; n++) assert.equal((await driver.messages(`own${n}`)).length, 50);
@@ -56,7 +56,7 @@ describe("SqliteDriver in several processes", () => {
     assert.equal(integrity(path), "ok");
   });
 
-  it(`kill -9 at random moments loses nothing that was acknowledged (SEED=${SEED})`, async () => {
+  it(`loses no acknowledged write after SIGKILL at random moments (SEED=${SEED})`, async () => {
     const random = randomOf(SEED);
     const path = join(folder, "kill.db");
     for (let trial = 0; trial < TRIALS; trial++) {
@@ -65,7 +65,7 @@ describe("SqliteDriver in several processes", () => {
       await child.lines(1 + Math.floor(random() * MAX_WRITES));
       await child.kill();
       const acknowledged = child.stdout.split("\n").length - 1;
-      const driver = await opened(path);
+      const driver = await openDriver(path);
       const text = (await driver.messages(id)).map((message) =>
         message.parts.map((part) => "text" in part && part.text),
       );
@@ -86,9 +86,9 @@ describe("SqliteDriver in several processes", () => {
     }
   });
 
-  it("while another process holds the write lock, the event loop turns, reads work, and writes come through in order", async (t) => {
+  it("reads during another process's write lock without blocking the event loop, then writes in order", async (t) => {
     const path = join(folder, "locked.db");
-    const driver = await opened(path);
+    const driver = await openDriver(path);
     await driver.create({ session: aSession("a") });
     const child = new Child("./sqlite-lock.ts", [path]);
     t.after(() => child.kill());
@@ -111,13 +111,13 @@ describe("SqliteDriver in several processes", () => {
     await driver.close();
   });
 
-  it("a store can be opened while another process holds the write lock", async (t) => {
+  it("opens a store while another process holds the write lock", async (t) => {
     const path = join(folder, "locked-open.db");
-    await (await opened(path)).close();
+    await (await openDriver(path)).close();
     const child = new Child("./sqlite-lock.ts", [path]);
     t.after(() => child.kill());
     await child.message();
-    const driver = await opened(path);
+    const driver = await openDriver(path);
     child.send("let go");
     await driver.create({ session: aSession("a") });
     assert.equal((await driver.get("a"))?.id, "a");

@@ -20,8 +20,8 @@ function installed(name: string): string {
   return path.join(path.dirname(manifest), Object.values(bin)[0]!);
 }
 
-describe("small tasks that need a tool of their own", () => {
-  it("starts a service, waits until it listens, probes it and stops it", async (t) => {
+describe("a small task that needs a specific tool", () => {
+  it("is solved with a background service that is started, probed and stopped", async (t) => {
     const server = [
       'import { createServer } from "node:http";',
       'import { answer } from "./answer.js";',
@@ -66,7 +66,7 @@ describe("small tasks that need a tool of their own", () => {
     });
   });
 
-  it("goes by the AGENTS.md that is nearest to what it changes", async (t) => {
+  it("is solved with the AGENTS.md nearest to the changed file, which is shown once", async (t) => {
     await work(t, {
       files: {
         "package.json": PACKAGE,
@@ -106,7 +106,7 @@ describe("small tasks that need a tool of their own", () => {
     });
   });
 
-  it("changes several files by one patch, as models do that were trained on it", async (t) => {
+  it("is solved with one apply_patch call over several files by gpt-5.1-codex", async (t) => {
     const done = await work(t, {
       model: "gpt-5.1-codex",
       files: {
@@ -153,7 +153,7 @@ describe("small tasks that need a tool of their own", () => {
     );
   });
 
-  it("hears of the syntax error that it made, and mends it at once", async (t) => {
+  it("is solved after the edit result reports a new syntax error", async (t) => {
     await work(t, {
       files: {
         "package.json": PACKAGE,
@@ -180,7 +180,7 @@ describe("small tasks that need a tool of their own", () => {
     });
   });
 
-  it("gives a search to a helper and goes on with what that found", async (t) => {
+  it("is solved with the search result of a read-only subagent", async (t) => {
     const many = Object.fromEntries(
       Array.from({ length: 40 }, (_, i) => [
         `src/part-${i}.js`,
@@ -222,7 +222,7 @@ describe("small tasks that need a tool of their own", () => {
     assert.match(done.stderr, /Look: find the limit/);
   });
 
-  it("asks a server of tools what only that knows", async (t) => {
+  it("is solved with information from a tool of an MCP server", async (t) => {
     const memory = JSON.stringify({
       type: "entity",
       ...{ name: "greeting", entityType: "requirement", observations: ["greet(name) says: Ahoy, NAME!"] },
@@ -263,7 +263,7 @@ describe("small tasks that need a tool of their own", () => {
     });
   });
 
-  it("reads a skill when the task is one of its kind", async (t) => {
+  it("is solved with a skill that the system prompt lists", async (t) => {
     await work(t, {
       files: {
         "package.json": PACKAGE,
@@ -299,7 +299,7 @@ describe("small tasks that need a tool of their own", () => {
     });
   });
 
-  it("does what a command of the project stands for", async (t) => {
+  it("is solved with a project command that is expanded into the prompt", async (t) => {
     await work(t, {
       files: {
         "package.json": PACKAGE,
@@ -327,7 +327,7 @@ describe("small tasks that need a tool of their own", () => {
     });
   });
 
-  it("finds one line in an output that is far too long to be shown", async (t) => {
+  it("is solved with a search in the saved output of a command whose result was truncated", async (t) => {
     await work(t, {
       files: {
         "package.json": PACKAGE,
@@ -354,7 +354,7 @@ describe("small tasks that need a tool of their own", () => {
     });
   });
 
-  it("is taken back, files too, where it was not wanted", async (t) => {
+  it("can have its file changes reverted by gantry sessions undo", async (t) => {
     const files = {
       "package.json": PACKAGE,
       "src/a.js": "export const a = 1;\n",

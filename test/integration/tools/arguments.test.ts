@@ -22,7 +22,7 @@ async function modelServer(t: Hooks): Promise<{ models: FakeModelServer; config:
   return { models, config: { providers: [provider] } };
 }
 
-it("a command runs in the folder that the model named; an unknown argument is refused and told to the model", async (t) => {
+it("bash runs in workdir and rejects an unknown argument; read ignores an unknown argument and reports it", async (t) => {
   const { models, config } = await modelServer(t);
   const project = await tempDir(t, FILES);
   const server = await startServer(t, { config, projectDir: project.path });
@@ -50,7 +50,7 @@ it("a command runs in the folder that the model named; an unknown argument is re
   assert.deepEqual(models.violations, []);
 });
 
-it("an editor is shown the folder of a command, and asked about it", async (t) => {
+it("an ACP client sees the workdir in the title of a command and in its permission request", async (t) => {
   const { models, config } = await modelServer(t);
   const project = await tempDir(t, FILES);
   const { peer } = await spawnAcp(t, { config: { ...config, permissions: { mode: "ask" } }, projectDir: project.path });

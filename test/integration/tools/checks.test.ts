@@ -56,7 +56,7 @@ async function greeting(folder: TempDir): Promise<Skill> {
 }
 
 for (const { name } of builtinTools()) {
-  describe(`${name} keeps the contract`, () => {
+  describe(`contract of the tool ${name}`, () => {
     let folder: TempDir;
     let tools: Tool[] = [];
     let isRun = false;

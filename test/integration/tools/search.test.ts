@@ -32,7 +32,7 @@ async function tree(files: Record<string, string | Buffer>, options: { git?: boo
   };
 }
 
-describe("globs", () => {
+describe("glob patterns", () => {
   for (const [glob, yes, no] of [
     ["*.ts", ["a.ts", "src/a.ts", ".ts"], ["a.tsx", "a.ts/b"]],
     ["src/*.ts", ["src/a.ts"], ["src/b/a.ts", "x/src/a.ts"]],
@@ -47,13 +47,13 @@ describe("globs", () => {
     ["[", [], ["["]],
     ["😀?", ["😀é", "😀😀"], ["😀"]],
   ] as const)
-    it(glob, () => {
+    it(`match only the expected paths: ${glob}`, () => {
       const matches = compileGlob(glob);
       for (const path of yes) assert.equal(matches(path), true, path);
       for (const path of no) assert.equal(matches(path), false, path);
     });
 
-  it("take no exponential time", () => {
+  it("are matched without exponential time, and too many brace combinations are rejected", () => {
     const started = process.cpuUsage();
     assert.equal(compileGlob("*a".repeat(40) + "b")("a".repeat(255)), false);
     assert.equal(compileGlob("**/a/".repeat(40) + "b")("a/".repeat(100) + "c"), false);
@@ -63,7 +63,7 @@ describe("globs", () => {
 });
 
 describe("ignore files", () => {
-  it("hide what git hides", async () => {
+  it("hide the same files as git in random folders", async () => {
     const name = fc.constantFrom("a", "b", "ab", "a.b", "c d", "#x", "!y", "B");
     const piece = fc.constantFrom(
       "a",
@@ -123,7 +123,7 @@ describe("ignore files", () => {
     );
   });
 
-  it("of folders above, of worktrees, with CRLF, and a named folder that is ignored", async () => {
+  it("apply from parent folders and in worktrees, with CRLF lines; an ignored folder can be named", async () => {
     await using t = await tree(
       {
         ".gitignore": "dist/\r\n*.log\r\n",
@@ -148,33 +148,33 @@ describe("ignore files", () => {
     assert.equal((await callTool(tools.get("glob")!, { pattern: "**" }, worktree)).text, "seen");
   });
 
-  it("of the project hold in its folders, also without git", async () => {
+  it("in the project folder apply to its subfolders without git", async () => {
     await using t = await tree({ ".gitignore": "out/\n*.tmp\n", "src/a.ts": "", "src/b.tmp": "", "src/out/c": "" });
     assert.equal(await t.call("glob", { pattern: "**", path: "src" }), "src/a.ts");
     assert.equal(await t.call("list", { path: "src" }), "a.ts\n[2 hidden by .gitignore; all shows them]");
   });
 
-  it("with escaped, trailing and many blanks", async () => {
+  it("treat escaped and trailing spaces like git", async () => {
     await using t = await tree({ ".gitignore": "a\\ \nb  \n", "a ": "", a: "", b: "", d: "" }, { git: true });
     const expected = t.git("ls-files", "-z", "--others", "--exclude-standard").split("\0").filter(Boolean).sort();
     assert.deepEqual((await t.call("list", {})).split("\n").slice(0, -1), expected);
   });
 
-  for (const [what, rules] of [
-    ["stars", `${"*a".repeat(20)}*b\n`.repeat(24_000)],
-    ["folders", `${"**/a*/".repeat(8)}b*\n`.repeat(20_000)],
-    ["one rule", "*a".repeat(500_000)],
-    ["blanks", `x${" ".repeat(1_000_000)}`],
-    ["names", Array.from({ length: 50_000 }, (_, n) => `name${n}`).join("\n")],
-    ["two MiB", "a\n".repeat(1_100_000)],
+  for (const [feature, rules] of [
+    ["many stars", `${"*a".repeat(20)}*b\n`.repeat(24_000)],
+    ["many folders", `${"**/a*/".repeat(8)}b*\n`.repeat(20_000)],
+    ["one rule of 1 MB", "*a".repeat(500_000)],
+    ["1,000,000 spaces", `x${" ".repeat(1_000_000)}`],
+    ["50,000 names", Array.from({ length: 50_000 }, (_, n) => `name${n}`).join("\n")],
+    ["2 MiB of rules", "a\n".repeat(1_100_000)],
   ] as const)
-    it(`of a stranger, made of ${what}, take no minute`, async () => {
+    it(`of a third party with ${feature} do not block list`, async () => {
       const names = Array.from({ length: 300 }, (_, i) => [`${"a".repeat(200)}f${i}`, ""] as const);
       await using t = await tree({ ...Object.fromEntries(names), ".gitignore": rules });
       assert.match(await t.call("list", {}), /^a{200}f0$/m);
     });
 
-  it("that are no files are no obstacle", async () => {
+  it("that are a pipe or a folder do not block a search", async () => {
     await using t = await tree({ "a/x": "" });
     execFileSync("mkfifo", [join(t.path, "a/.gitignore")]);
     await mkdir(join(t.path, ".gitignore"));
@@ -183,7 +183,7 @@ describe("ignore files", () => {
     assert.match(text, /^a\/x(\n\[the ignore files cannot be used: .*; they are left aside\])?$/);
   });
 
-  it("that lead to a device take no memory, and are left aside", async () => {
+  it("that link to a device are not read, and the results of grep and list report it", async () => {
     await using t = await tree({ "a/x": "needle" });
     await symlink("/dev/zero", join(t.path, "a/.gitignore"));
     assert.match(await t.call("grep", { pattern: "needle" }), /^a\/x\n1:needle\n\[the ignore files cannot be used: /);
@@ -192,7 +192,7 @@ describe("ignore files", () => {
 });
 
 describe("list", () => {
-  it("shows a folder, sorted, links with their target, nothing of .git", async () => {
+  it("shows a folder sorted, with link targets and without .git, and rejects files and missing paths", async () => {
     await using t = await tree(
       { "b.txt": "", "a/c.txt": "", "ignored.log": "", ".gitignore": "*.log\n", ".env": "" },
       { git: true },
@@ -211,7 +211,7 @@ describe("list", () => {
     await assert.rejects(t.call("list", { path: "missing" }), /missing: not found/);
   });
 
-  it("is bounded in large folders", async () => {
+  it("shows at most 1,000 entries of a large folder, as glob does", async () => {
     const names = Array.from({ length: 1500 }, (_, i) => [`f${String(i).padStart(4, "0")}`, ""] as const);
     await using t = await tree(Object.fromEntries(names));
     const lines = (await t.call("list", {})).split("\n");
@@ -223,7 +223,7 @@ describe("list", () => {
 });
 
 describe("glob", () => {
-  it("takes absolute patterns and says when nothing matches", async () => {
+  it("accepts absolute patterns, reports when nothing matches, and rejects patterns with a parent folder", async () => {
     await using t = await tree({ "src/a.ts": "", "src/b.js": "", ".gitignore": "b.js" });
     assert.equal(await t.call("glob", { pattern: join(t.path, "src/*.ts") }), "src/a.ts");
     assert.equal(
@@ -235,7 +235,7 @@ describe("glob", () => {
 });
 
 describe("grep", () => {
-  it("shows files, lines and context; skips binary files", async () => {
+  it("shows files, lines, context and counts, and skips binary files", async () => {
     await using t = await tree({
       "a.txt": "one\r\ntwo\r\nthree\r\nfour\r\nfive\r\ntwo\r\n",
       "b/c.md": "Two\n",
@@ -266,14 +266,14 @@ describe("grep", () => {
     await assert.rejects(t.call("grep", { pattern: "x", path: "nope" }), /nope: not found/);
   });
 
-  it("shows the part of a long line that matches", async () => {
+  it("shows only the matching part of a long line", async () => {
     await using t = await tree({ "min.js": `${"x".repeat(100_000)}needle${"y".repeat(100_000)}` });
     const text = await t.call("grep", { pattern: "needle" });
     assert.ok(text.length < 400);
     assert.match(text, /needle/);
   });
 
-  it("cannot be hung by an expression", async () => {
+  it("ends catastrophic patterns without blocking the event loop", async () => {
     await using t = await tree({ "evil.txt": `${"a".repeat(60)}!\n` });
     let ticks = 0;
     const clock = setInterval(() => ticks++, 10);
@@ -284,7 +284,7 @@ describe("grep", () => {
     assert.ok(ticks > 0, "the event loop went on");
   });
 
-  it("ends at once when it is cancelled", async () => {
+  it("rejects with the abort reason when it is cancelled", async () => {
     await using t = await tree({ "a.txt": "a\n" });
     // The search waits for this named pipe.
     execFileSync("mkfifo", [join(t.path, ".gitignore")]);
@@ -298,7 +298,7 @@ describe("grep", () => {
     );
   });
 
-  it("says what it has not searched when its time is over", { skip: process.platform !== "linux" }, async () => {
+  it("reports an incomplete search when its time is over", { skip: process.platform !== "linux" }, async () => {
     await using t = await tree({ "a.txt": "a\n" });
     execFileSync("mkfifo", [join(t.path, ".gitignore")]);
     const grep = grepTool({ allowPaths: [], deniedPaths: [], searchMs: 100 });
@@ -306,7 +306,7 @@ describe("grep", () => {
     assert.match(text, /\[too much to search whole; narrow it with path or glob\]/);
   });
 
-  it("understands what other engines do, and UTF-16", async () => {
+  it("supports POSIX classes, lookbehind, back-references and multi-line patterns in UTF-8 and UTF-16", async () => {
     const text = "TODO x\n foo\nABCDE\nsome\nlast ERROR";
     const utf16 = (order: "le" | "be"): Buffer => {
       const bytes = Buffer.from(`\uFEFF${text}`, "utf16le");
@@ -338,7 +338,7 @@ describe("grep", () => {
     await assert.rejects(t.call("grep", { pattern: "a", glob: "[" }), /glob cannot be used: unclosed character class/);
   });
 
-  it("shows names with line feeds, and lines of what the guard opens alone", async () => {
+  it("quotes names with line feeds, reports partly searched binary files, and follows no link", async () => {
     await using t = await tree({ "a\nb": "needle\n", "-n": "needle\n", ": WARNING: x\nc": "needle\n", "late.bin": "" });
     await writeFile(join(t.path, "late.bin"), `needle\n${"x\n".repeat(100_000)}\0needle\n`);
     await symlink("/etc/passwd", join(t.path, "link"));
@@ -353,7 +353,7 @@ describe("grep", () => {
     assert.match(await t.call("grep", { pattern: "needle", path: "-n" }), /^-n\n1:needle$/);
   });
 
-  it("takes globs from the project and from the folder, without what is ignored or denied", async () => {
+  it("applies globs from the project and from the folder, and skips ignored, denied and too large files", async () => {
     await using t = await tree({
       ".gitignore": "*.log\n",
       "src/a/one.ts": "x",
@@ -380,7 +380,7 @@ describe("grep", () => {
     assert.equal(await files({ glob: "*.log" }), "No match for x in the project folder (*.log).");
   });
 
-  it("shows the first matches by path, of few and of very many, in files of 100 MB too", async () => {
+  it("shows the first matches by path, of few and of many, also in a file of 100 MB", async () => {
     const line = "some words of a line\n";
     const names = Array.from({ length: 60 }, (_, n) => `d${n % 7}/f${n}.txt`);
     await using t = await tree(Object.fromEntries(names.map((name) => [name, line.repeat(1_000)])));
@@ -392,7 +392,7 @@ describe("grep", () => {
     assert.deepEqual(files, [...names, "large.txt"].sort());
   });
 
-  it("searches many files in more than one batch", async () => {
+  it("searches 200 files and continues if a folder cannot be read", async () => {
     const names = Array.from(
       { length: 200 },
       (_, i) => [`d${i % 7}/f${String(i).padStart(3, "0")}.txt`, `number ${i}\n`] as const,
@@ -405,7 +405,7 @@ describe("grep", () => {
 });
 
 describe("read", () => {
-  it("numbers lines, pages, cuts long lines", async () => {
+  it("numbers lines, pages long files, truncates long lines, and suggests a similar name", async () => {
     await using t = await tree({
       "a.txt": Array.from({ length: 3000 }, (_, i) => `line ${i + 1}`).join("\n"),
       "long.txt": `${"é".repeat(5000)}\nshort\n`,
@@ -430,7 +430,7 @@ describe("read", () => {
     await assert.rejects(t.call("read", { path: "A.md" }), /not found. Did you mean a.txt\?/);
   });
 
-  it("shows images and refuses other binary files with what they are", async () => {
+  it("returns images, and rejects too large images and other binary files with their type", async () => {
     const png = Buffer.from(
       "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
       "base64",

@@ -174,8 +174,8 @@ function enqueue(models: FakeModelServer, answers: readonly (readonly Call[])[])
     models.enqueue({ say: calls.map(([name, args]) => ({ call: { name, arguments: args } })) });
 }
 
-describe("a clone full of traps", () => {
-  it("runs nothing of its own in runs over all tools", { timeout: 600_000 }, async (t) => {
+describe("a repository with traps for every program", () => {
+  it("runs none of its own programs in runs that call all built-in tools", { timeout: 600_000 }, async (t) => {
     const clone = await createClone(t);
     const models = await lab(t);
     const config = labConfig(models, { permissions: { unattended: "allow" } });

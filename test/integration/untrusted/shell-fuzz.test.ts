@@ -282,39 +282,43 @@ const BLANKS = {
 };
 const EDITS = [..."'\"`$(){};&|<>\n\\# =!*[~\t", "\\\n", "\\\n"];
 
-describe("rules for commands, against real shells", () => {
-  it("an allow starts nothing else, a deny never starts the denied program", { timeout: 3_600_000 }, async (t) => {
-    const seed = seedOf();
-    const generator = new LineGenerator(seed);
-    const folder = await tempDir(t);
-    const runners = await Promise.all(SHELLS.map((shell, i) => createRunner(folder.at(`${i}`), shell)));
-    const lines = Number(process.env["LINES"] ?? 2_000);
-    const counts = { allowed: 0, passed: 0, run: 0, started: 0 };
-    for (let i = 0; i < lines; i++) {
-      const line = generator.next();
-      const isAllowed = (await judge(ALLOWED, line)) === "allow";
-      const passes = (await judge(FORBIDDEN, line)) === "pass";
-      if (isAllowed) counts.allowed++;
-      if (passes) counts.passed++;
-      if (!isAllowed && !passes) continue;
-      counts.run++;
-      for (const { shell, calls, files } of await Promise.all(runners.map((run) => run(line)))) {
-        counts.started += calls.length;
-        const place = `SEED=${seed}, line ${i}, ${shell}: ${JSON.stringify(line)}`;
-        for (const call of calls) {
-          if (isAllowed) assert.ok(isPermitted(call), `${place} was allowed and started ${JSON.stringify(call)}`);
-          if (passes) assert.ok(!isPush(call), `${place} passed a deny and started ${JSON.stringify(call)}`);
+describe("command rules, compared with real shells", () => {
+  it(
+    "start only allowed programs for an allowed line, and never a denied program for a passed line",
+    { timeout: 3_600_000 },
+    async (t) => {
+      const seed = seedOf();
+      const generator = new LineGenerator(seed);
+      const folder = await tempDir(t);
+      const runners = await Promise.all(SHELLS.map((shell, i) => createRunner(folder.at(`${i}`), shell)));
+      const lines = Number(process.env["LINES"] ?? 2_000);
+      const counts = { allowed: 0, passed: 0, run: 0, started: 0 };
+      for (let i = 0; i < lines; i++) {
+        const line = generator.next();
+        const isAllowed = (await judge(ALLOWED, line)) === "allow";
+        const passes = (await judge(FORBIDDEN, line)) === "pass";
+        if (isAllowed) counts.allowed++;
+        if (passes) counts.passed++;
+        if (!isAllowed && !passes) continue;
+        counts.run++;
+        for (const { shell, calls, files } of await Promise.all(runners.map((run) => run(line)))) {
+          counts.started += calls.length;
+          const place = `SEED=${seed}, line ${i}, ${shell}: ${JSON.stringify(line)}`;
+          for (const call of calls) {
+            if (isAllowed) assert.ok(isPermitted(call), `${place} was allowed and started ${JSON.stringify(call)}`);
+            if (passes) assert.ok(!isPush(call), `${place} passed a deny and started ${JSON.stringify(call)}`);
+          }
+          if (isAllowed) assert.deepEqual(files, FILES, `${place} was allowed and wrote files`);
         }
-        if (isAllowed) assert.deepEqual(files, FILES, `${place} was allowed and wrote files`);
       }
-    }
-    const shells = SHELLS.map((shell) => shell[0]).join(", ");
-    t.diagnostic(`SEED=${seed}, ${lines} lines, ${JSON.stringify(counts)}, lines run in each of ${shells}`);
-    assert.ok(
-      counts.allowed > lines / 20 && counts.passed > lines / 20 && counts.started > lines / 20,
-      JSON.stringify(counts),
-    );
-  });
+      const shells = SHELLS.map((shell) => shell[0]).join(", ");
+      t.diagnostic(`SEED=${seed}, ${lines} lines, ${JSON.stringify(counts)}, lines run in each of ${shells}`);
+      assert.ok(
+        counts.allowed > lines / 20 && counts.passed > lines / 20 && counts.started > lines / 20,
+        JSON.stringify(counts),
+      );
+    },
+  );
 });
 
 async function judge(rules: readonly RuleForCall[], command: string): Promise<string> {

@@ -9,7 +9,7 @@ import type { AcpPeer, Json } from "../../helpers/acp-peer.js";
 import { spawnAcp } from "../../helpers/acp-process.js";
 import { EventPage, eventsOf, type WireMessage } from "../../helpers/event-page.js";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
-import { until as holds } from "../../helpers/lab.js";
+import { until as waitUntil } from "../../helpers/lab.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 import { comparable, WatchedPage } from "../../helpers/watched-page.js";
@@ -18,14 +18,14 @@ import { comparable, WatchedPage } from "../../helpers/watched-page.js";
 const PAIRS = process.env["DOORS"] === "all";
 
 /** A client of one session, over any transport. */
-interface Door {
+interface Client {
   name: string;
   /** Starts a run. Resolves when it has started. */
   begin(message: string): Promise<void>;
   /** The text of the model, as this client received it. */
   answerText(): string;
   /** Whether this client knows that the newest of `runs` runs is in this state. */
-  stands(state: "running" | "waiting" | "finished" | "cancelled", runs: number): boolean;
+  hasState(state: "running" | "waiting" | "finished" | "cancelled", runs: number): boolean;
   /** Allows the permission request as soon as this client has received it. */
   allow(): Promise<void>;
   /** Cancels the active run. */
@@ -35,21 +35,21 @@ interface Door {
   hasAll(): Promise<boolean>;
 }
 
-/** Waits until `isSo` returns true. A failure reports what the client has received. */
-async function until(isSo: () => boolean | Promise<boolean>, describe: () => string): Promise<void> {
-  await holds(isSo).catch((error: unknown) => {
-    throw new Error(`in vain: ${describe()}`, { cause: error });
+/** Waits until `condition` returns true. A failure reports what the client has received. */
+async function until(condition: () => boolean | Promise<boolean>, describe: () => string): Promise<void> {
+  await waitUntil(condition).catch((error: unknown) => {
+    throw new Error(`condition not met: ${describe()}`, { cause: error });
   });
 }
 
 /** A browser page, or a program in another language, connected to a server. */
-function httpDoor(name: string, server: GantryServer, id: string): Door {
+function connectHttp(name: string, server: GantryServer, id: string): Client {
   const page = new EventPage();
-  const over = new AbortController();
+  const abort = new AbortController();
   const watching = (async () => {
-    for await (const event of eventsOf(`${server.url}/api/sessions/${id}/events?can_answer=true`, {}, over.signal))
+    for await (const event of eventsOf(`${server.url}/api/sessions/${id}/events?can_answer=true`, {}, abort.signal))
       page.apply(event);
-  })().catch((error: unknown) => assert.ok(over.signal.aborted, String(error)));
+  })().catch((error: unknown) => assert.ok(abort.signal.aborted, String(error)));
   const post = async (path: string, body: object) => {
     const answer = await server.fetch(path, {
       method: "POST",
@@ -62,7 +62,7 @@ function httpDoor(name: string, server: GantryServer, id: string): Door {
     name,
     begin: (message) => post("/api/run", { message, session_id: id, background: true }),
     answerText: () => page.messages.map(({ role, content }) => (role === "assistant" ? String(content) : "")).join(""),
-    stands: (state) => page.state?.run?.state === state,
+    hasState: (state) => page.state?.run?.state === state,
     allow: async () => {
       await until(
         () => page.state?.asks.length > 0,
@@ -71,7 +71,7 @@ function httpDoor(name: string, server: GantryServer, id: string): Door {
       await post(`/api/asks/${page.state.asks[0].id}`, { choice: "allow" });
     },
     cancel: () => post(`/api/sessions/${id}/cancel`, {}),
-    close: () => (over.abort(), watching),
+    close: () => (abort.abort(), watching),
     hasAll: async () => {
       const answer = await server.fetch(`/api/sessions/${id}/messages`);
       return isDeepStrictEqual(page.messages, ((await answer.json()) as { messages: WireMessage[] }).messages);
@@ -80,11 +80,11 @@ function httpDoor(name: string, server: GantryServer, id: string): Door {
 }
 
 /** A program with its own agent on the store. */
-function sdkDoor(agent: Agent, id: string): Door {
+function connectSdk(agent: Agent, id: string): Client {
   const page = new WatchedPage();
-  const over = new AbortController();
+  const abort = new AbortController();
   const watching = (async () => {
-    for await (const event of agent.sessions.watch(id, { canAnswer: true, signal: over.signal })) page.apply(event);
+    for await (const event of agent.sessions.watch(id, { canAnswer: true, signal: abort.signal })) page.apply(event);
   })();
   const runs: Promise<unknown>[] = [];
   return {
@@ -98,7 +98,7 @@ function sdkDoor(agent: Agent, id: string): Door {
         .flatMap(({ role, parts }) => (role === "assistant" ? parts : []))
         .map((part) => (part.type === "text" ? part.text : ""))
         .join(""),
-    stands: (state) => page.state?.run?.state === state,
+    hasState: (state) => page.state?.run?.state === state,
     allow: async () => {
       await until(
         () => (page.state?.asks.length ?? 0) > 0,
@@ -112,7 +112,7 @@ function sdkDoor(agent: Agent, id: string): Door {
       await agent.runs.cancel(run?.id ?? "");
     },
     close: async () => {
-      over.abort();
+      abort.abort();
       await watching;
       await agent.close();
       await Promise.all(runs);
@@ -122,18 +122,18 @@ function sdkDoor(agent: Agent, id: string): Door {
 }
 
 /** An editor. It receives a run's permission requests, and its usage at the end. */
-async function acpDoor(name: string, peer: AcpPeer, id: string, cwd: string): Promise<Door> {
+async function connectAcp(name: string, peer: AcpPeer, id: string, cwd: string): Promise<Client> {
   peer.profile = "official";
   // `allow` answers the request.
   peer.onRequest = () => undefined;
   const answered = new Set<unknown>();
   /** The open permission request that this client has received. */
-  const open = (): Json => {
-    const gone = peer.received
+  const openRequest = (): Json => {
+    const cancelledIds = peer.received
       .filter(({ method }) => method === "$/cancel_request")
       .map(({ params }) => params.requestId);
     return peer.received.findLast(
-      ({ method, id }) => method === "session/request_permission" && !gone.includes(id) && !answered.has(id),
+      ({ method, id }) => method === "session/request_permission" && !cancelledIds.includes(id) && !answered.has(id),
     );
   };
   await peer.initialize({ clientInfo: { name: "zed", version: "1" } });
@@ -145,16 +145,16 @@ async function acpDoor(name: string, peer: AcpPeer, id: string, cwd: string): Pr
     name,
     begin: async (message) => void prompts.push(peer.prompt(id, message)),
     answerText: () => peer.text(),
-    stands: (state, runs) => {
-      if (state === "waiting") return open() !== undefined;
-      return open() === undefined && ends() - before === (state === "running" ? runs - 1 : runs);
+    hasState: (state, runs) => {
+      if (state === "waiting") return openRequest() !== undefined;
+      return openRequest() === undefined && ends() - before === (state === "running" ? runs - 1 : runs);
     },
     allow: async () => {
       await until(
-        () => open() !== undefined,
+        () => openRequest() !== undefined,
         () => JSON.stringify(peer.received.slice(-5)),
       );
-      const { id, params } = open();
+      const { id, params } = openRequest();
       const { optionId } = params.options.find(({ kind }: Json) => kind === "allow_once");
       answered.add(id);
       peer.send({ jsonrpc: "2.0", id, result: { outcome: { outcome: "selected", optionId } } });
@@ -169,10 +169,10 @@ async function acpDoor(name: string, peer: AcpPeer, id: string, cwd: string): Pr
 }
 
 /** Two servers and this process on one store, with a client on each transport of one session. */
-async function openDoors(hooks: Hooks) {
-  const doors: Door[] = [];
+async function connectClients(hooks: Hooks) {
+  const clients: Client[] = [];
   // Runs before the servers stop.
-  hooks.after(async () => void (await Promise.all(doors.map((door) => door.close()))));
+  hooks.after(async () => void (await Promise.all(clients.map((client) => client.close()))));
   const model = await startFakeModelServer({ aside: { say: [{ text: "A title" }] } });
   hooks.after(() => model.close());
   const [home, folder] = [await tempDir(hooks), await tempDir(hooks)];
@@ -194,32 +194,32 @@ async function openDoors(hooks: Hooks) {
   const socket = new SocketPeer(`${first.url}/acp`);
   await socket.opened();
   const { peer } = await spawnAcp(hooks, { home: home.path, projectDir: folder.path, config });
-  doors.push(
-    httpDoor("http", first, id),
-    httpDoor("http at another server", second, id),
-    sdkDoor(agent, id),
-    await acpDoor("acp over a socket", socket, id, folder.path),
-    await acpDoor("acp over stdio", peer, id, folder.path),
+  clients.push(
+    connectHttp("http", first, id),
+    connectHttp("http at another server", second, id),
+    connectSdk(agent, id),
+    await connectAcp("acp over a socket", socket, id, folder.path),
+    await connectAcp("acp over stdio", peer, id, folder.path),
   );
-  /** Waits until `what` is true for every client. */
-  const all = async (what: (door: Door) => boolean | Promise<boolean>) => {
-    for (const door of doors)
+  /** Waits until `condition` is true for every client. */
+  const waitForAll = async (condition: (client: Client) => boolean | Promise<boolean>) => {
+    for (const client of clients)
       await until(
-        () => what(door),
-        () => `${door.name} was told ${door.answerText().slice(-200)}`,
+        () => condition(client),
+        () => `${client.name} received ${client.answerText().slice(-200)}`,
       );
   };
-  const pairs = doors.flatMap((starter, at) =>
-    doors.map((actor, behind) => ({ starter, other: actor, isNext: behind === (at + 1) % doors.length })),
+  const pairs = clients.flatMap((starter, at) =>
+    clients.map((actor, next) => ({ starter, actor, isNext: next === (at + 1) % clients.length })),
   );
-  return { model, all, folder, pairs: pairs.filter(({ isNext }) => PAIRS || isNext) };
+  return { model, waitForAll, folder, pairs: pairs.filter(({ isNext }) => PAIRS || isNext) };
 }
 
-describe("one session, and somebody at each of its doors", () => {
-  it("all see the run that any of them begins, and any of them allows what it asks", async (t) => {
-    const { model, all, folder, pairs } = await openDoors(t);
+describe("clients of one session on every transport", () => {
+  it("all see a run that any of them starts, and any of them can allow its permission request", async (t) => {
+    const { model, waitForAll, folder, pairs } = await connectClients(t);
     let [expectedText, runs] = ["", 0];
-    for (const { starter, other: actor } of pairs) {
+    for (const { starter, actor } of pairs) {
       const name = `${starter.name}, ${actor.name}`;
       const call = { name: "write", arguments: { filePath: `${name}.txt`, content: name } };
       model.enqueue({ say: [{ text: [`${name}: `, "I write. "] }, { gate: name }, { call }] });
@@ -227,31 +227,31 @@ describe("one session, and somebody at each of its doors", () => {
       runs += 1;
       await starter.begin(name);
       expectedText += `${name}: I write. `;
-      await all((door) => door.answerText() === expectedText && door.stands("running", runs));
+      await waitForAll((client) => client.answerText() === expectedText && client.hasState("running", runs));
       model.open(name);
-      await all((door) => door.stands("waiting", runs));
+      await waitForAll((client) => client.hasState("waiting", runs));
       await actor.allow();
       expectedText += "Written. ";
-      await all((door) => door.answerText() === expectedText && door.stands("finished", runs));
+      await waitForAll((client) => client.answerText() === expectedText && client.hasState("finished", runs));
       assert.equal(await folder.read(`${name}.txt`), name);
     }
-    await all((door) => door.hasAll());
+    await waitForAll((client) => client.hasAll());
   });
 
-  it("any of them cancels the run of any, and all are told", async (t) => {
-    const { model, all, pairs } = await openDoors(t);
+  it("any of them can cancel a run of another, and all see the cancellation", async (t) => {
+    const { model, waitForAll, pairs } = await connectClients(t);
     let [expectedText, runs] = ["", 0];
-    for (const { starter, other: actor } of pairs) {
+    for (const { starter, actor } of pairs) {
       // ACP reports no usage for a run without cost, so a tool call comes first.
       model.enqueue({ say: [{ call: { name: "list", arguments: {} } }] });
       model.enqueue({ say: [{ text: "For ever. " }, { stall: true }] });
       runs += 1;
       await starter.begin("Go on for ever.");
       expectedText += "For ever. ";
-      await all((door) => door.answerText() === expectedText && door.stands("running", runs));
+      await waitForAll((client) => client.answerText() === expectedText && client.hasState("running", runs));
       await actor.cancel();
-      await all((door) => door.stands("cancelled", runs));
+      await waitForAll((client) => client.hasState("cancelled", runs));
     }
-    await all((door) => door.hasAll());
+    await waitForAll((client) => client.hasAll());
   });
 });

@@ -7,7 +7,7 @@ import { startServer } from "../../helpers/server.js";
 import type { Hooks } from "../../helpers/temp.js";
 
 /** A server whose runs need permission, and a client of it. */
-async function serving(t: Hooks, permissions: object = {}) {
+async function startAskingServer(t: Hooks, permissions: object = {}) {
   const models = await lab(t);
   const config = labConfig(models, {
     permissions: { mode: "ask", ...permissions },
@@ -26,9 +26,9 @@ async function serving(t: Hooks, permissions: object = {}) {
     return () => over.abort();
   };
   /** Starts a run in a new session and waits for its ask. */
-  const asking = async () => {
+  const startAsking = async () => {
     models.enqueue(call("bash", { command: "echo it ran" }), say("Done."));
-    const { session_id: id, run_id: runId } = await client.begin({ message: "Do it" });
+    const { session_id: id, run_id: runId } = await client.start({ message: "Do it" });
     await until(async () => (await client.runs.get(runId)).state !== "running");
     const [ask] = await client.asks.list({ sessionId: id });
     return { id, runId, ask };
@@ -43,17 +43,17 @@ async function serving(t: Hooks, permissions: object = {}) {
     models.enqueue(say("Hello."));
     return (await client.run({ message: "Hello" })).sessionId;
   };
-  return { client, watch, asking, ended, output, other: createSession };
+  return { client, watch, startAsking, ended, output, createSession };
 }
 
-describe("a question of a session that nobody shows", () => {
-  it("waits for a client of another session, and for one that loads its page again", async (t) => {
-    const { client, watch, asking, ended, output, other: createSession } = await serving(t);
+describe("an ask of a session that no client shows", () => {
+  it("stays open for a client that watches another session, also while that client reconnects", async (t) => {
+    const { client, watch, startAsking, ended, output, createSession } = await startAskingServer(t);
     const shown = await createSession();
-    const leave = await watch(shown);
-    const { id, runId, ask } = await asking();
+    const disconnect = await watch(shown);
+    const { id, runId, ask } = await startAsking();
     assert.ok(ask, "the question is open");
-    leave();
+    disconnect();
     // When a second stream starts, the server has noticed the disconnect.
     await watch(shown);
     assert.equal((await client.asks.get(ask.id)).state, "open");
@@ -62,25 +62,25 @@ describe("a question of a session that nobody shows", () => {
     assert.match(await output(id), /it ran/);
   });
 
-  it("waits for a client that shows no session and lists the questions", async (t) => {
-    const { client, asking, ended, output } = await serving(t, { client_grace: 0 });
-    const refused = await asking();
+  it("is denied without a client, and stays open after a client has listed the asks", async (t) => {
+    const { client, startAsking, ended, output } = await startAskingServer(t, { client_grace: 0 });
+    const refused = await startAsking();
     assert.equal(refused.ask, undefined);
     await ended(refused.runId);
     assert.match(await output(refused.id), /nobody could be asked/);
     assert.deepEqual(await client.asks.list({ canAnswer: true }), []);
-    const { id, runId, ask } = await asking();
+    const { id, runId, ask } = await startAsking();
     await client.asks.answer(ask?.id ?? "", { choice: "allow" });
     await ended(runId);
     assert.match(await output(id), /it ran/);
   });
 
-  it("is refused when the last client has left and permissions.client_grace is over", async (t) => {
-    const { watch, asking, ended, output, other: createSession } = await serving(t, { client_grace: 1 });
-    const leave = await watch(await createSession());
-    const { id, runId, ask } = await asking();
+  it("is denied when the last client has disconnected and permissions.client_grace has expired", async (t) => {
+    const { watch, startAsking, ended, output, createSession } = await startAskingServer(t, { client_grace: 1 });
+    const disconnect = await watch(await createSession());
+    const { id, runId, ask } = await startAsking();
     assert.ok(ask, "the question is open");
-    leave();
+    disconnect();
     await ended(runId);
     assert.match(await output(id), /nobody could be asked/);
   });

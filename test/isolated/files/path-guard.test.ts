@@ -8,7 +8,7 @@ import { builtinTools } from "gantry";
 import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
 
 describe("isInside", () => {
-  it("compares components, not prefixes", () => {
+  it("compares path components, not prefixes", () => {
     assert.equal(isInside("/a/bc", "/a/b"), false);
     assert.equal(isInside("/a/b", "/a/b"), true);
     assert.equal(isInside("/a/b/c", "/a/b"), true);
@@ -18,11 +18,11 @@ describe("isInside", () => {
   });
 });
 
-describe("escapes from the project folder", () => {
+describe("file access of the built-in tools", () => {
   const tools = (home: string) =>
     new Map(builtinTools({ deniedPaths: [home] }).map((tool) => [tool.name, tool] as const));
 
-  it("refuses them in every file tool", async () => {
+  it("rejects paths outside the project, in denied folders and of special files in every file tool", async () => {
     await using folder = await temporaryFolder();
     const project = join(folder.path, "project");
     const home = join(project, "home");
@@ -90,7 +90,7 @@ describe("escapes from the project folder", () => {
     await assert.rejects(readFile(join(outside, "new.txt")), { code: "ENOENT" });
   });
 
-  it("lets in what tools.allow_paths names, and links inside the project", async () => {
+  it("allows paths in tools.allow_paths, and symbolic links inside the project", async () => {
     await using folder = await temporaryFolder();
     const project = join(folder.path, "project");
     const extra = join(folder.path, "extra");
@@ -107,7 +107,7 @@ describe("escapes from the project folder", () => {
     assert.equal(await readFile(join(project, "alias.txt"), "utf8"), "changed\n");
   });
 
-  it("looks for a line only so far into a file", async () => {
+  it("searches for a line only in the first 128 MiB of a file", async () => {
     await using folder = await temporaryFolder();
     const path = join(folder.path, "huge.log");
     await writeFile(path, `${"x".repeat(99)}\n`.repeat(200));
@@ -123,7 +123,7 @@ describe("escapes from the project folder", () => {
     assert.match(text, /\[lines 200-201 of a file of /);
   });
 
-  it("reads a file with several names, and none that is gantry's own under another", async () => {
+  it("reads a file with several hard links, unless one of them is in a denied folder", async () => {
     await using folder = await temporaryFolder();
     const project = join(folder.path, "project");
     const home = join(folder.path, "home");
@@ -138,7 +138,7 @@ describe("escapes from the project folder", () => {
     await assert.rejects(callTool(read, { path: "stolen" }, toolContext(project)), /access is denied/);
   });
 
-  it("stays where the project folder was when it was first used", async () => {
+  it("rejects a project folder that was replaced by a symbolic link, and accepts it when it is back", async () => {
     await using folder = await temporaryFolder();
     const project = join(folder.path, "project");
     const outside = join(folder.path, "outside");
@@ -151,13 +151,13 @@ describe("escapes from the project folder", () => {
     await rename(project, `${project}.was`);
     await symlink(outside, project);
     await assert.rejects(callTool(read, { path: "a" }, toolContext(project)), /outside the project folder/);
-    // A replaced project folder, such as a fresh clone, is accepted.
+    // The original folder is accepted again.
     await rm(project);
     await rename(`${project}.was`, project);
     assert.equal((await callTool(read, { path: "a" }, toolContext(project))).text, "1\tplain");
   });
 
-  it("holds the same rules where a system reaches nothing by a handle", async () => {
+  it("applies the same rules by handle and, where the system has no such access, by name", async () => {
     await using folder = await temporaryFolder();
     const project = join(folder.path, "project");
     const outside = join(folder.path, "outside");
@@ -189,12 +189,12 @@ describe("escapes from the project folder", () => {
       };
       for (const [path, reason] of Object.entries(reasons))
         await assert.rejects(guard.openFile(`${project}/${path}`), { code: "path", reason }, `${path} ${byName}`);
-      const made = await guard.openFolder(join(project, "in", "x", "y"), { create: true });
-      assert.equal(made.path, join(project, "sub", "x", "y"));
-      await (await made.create("f", 0o600)).close();
-      await made.rename("f", "g");
-      assert.equal((await made.stat("g"))?.isFile(), true);
-      await made.close();
+      const folderHandle = await guard.openFolder(join(project, "in", "x", "y"), { create: true });
+      assert.equal(folderHandle.path, join(project, "sub", "x", "y"));
+      await (await folderHandle.create("f", 0o600)).close();
+      await folderHandle.rename("f", "g");
+      assert.equal((await folderHandle.stat("g"))?.isFile(), true);
+      await folderHandle.close();
       await assert.rejects(guard.openFolder(join(project, "out", "x"), { create: true }), { reason: "outside" });
       const top = await guard.openFolder(project);
       for (const name of ["../outside", "..", ".", "sub/x", ""])
@@ -210,7 +210,7 @@ describe("escapes from the project folder", () => {
     assert.equal(await readFile(join(outside, "secret"), "utf8"), "SECRET");
   });
 
-  it("deletes a deep and wide tree, and refuses one that is deeper than it can hold", async () => {
+  it("deletes a tree of 300 levels with 1,200 files, and rejects one of 600 levels", async () => {
     await using folder = await temporaryFolder();
     await mkdir(join(folder.path, "deep", ...Array<string>(300).fill("d")), { recursive: true });
     await mkdir(join(folder.path, "deeper", ...Array<string>(600).fill("d")), { recursive: true });
@@ -221,7 +221,7 @@ describe("escapes from the project folder", () => {
     await assert.rejects(call("deeper"), /more than 500 deep/);
   });
 
-  it("reads the start of a sparse file of 1 GiB without reading all of it", async () => {
+  it("reads the start of a sparse file of 1 GiB with less than 200 MiB of memory", async () => {
     await using folder = await temporaryFolder();
     const path = join(folder.path, "sparse.txt");
     await writeFile(path, "first\nsecond\n");

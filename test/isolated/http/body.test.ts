@@ -8,42 +8,42 @@ import { JsonDepthError } from "gantry/plugin";
 import { BodyError, gatheredBody, readBody } from "gantry/http";
 
 /** A request whose body arrives in these pieces. */
-function sent(pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>, headers: Record<string, string> = {}) {
+function requestOf(pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>, headers: Record<string, string> = {}) {
   return Object.assign(Readable.from(pieces, { objectMode: false }), { headers }) as unknown as IncomingMessage;
 }
 
-const refusedFor = (reason: string) => (error: unknown) => error instanceof BodyError && error.reason === reason;
+const isBodyError = (reason: string) => (error: unknown) => error instanceof BodyError && error.reason === reason;
 
-it("reads a body whole, in whatever pieces it comes", async () => {
+it("readBody returns the complete text, whatever the size of its pieces", async () => {
   const text = "aé日𝄞".repeat(5_000);
   const bytes = Buffer.from(text);
   for (const size of [1, 7, 16_384, 1_000_000]) {
     const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
       bytes.subarray(i * size, (i + 1) * size),
     );
-    assert.equal(await readBody(sent(pieces), bytes.length), text, `${size}`);
+    assert.equal(await readBody(requestOf(pieces), bytes.length), text, `${size}`);
   }
-  assert.equal(await readBody(sent([]), 10), "");
+  assert.equal(await readBody(requestOf([]), 10), "");
 });
 
-it("refuses what is too large, told in advance or not, what is no UTF-8, and what breaks off", async () => {
+it("readBody rejects a body that is too large, not UTF-8 or incomplete", async () => {
   const bytes = Buffer.alloc(101, 97);
-  await assert.rejects(readBody(sent([bytes]), 100), refusedFor("too_large"));
-  await assert.rejects(readBody(sent([], { "content-length": "101" }), 100), refusedFor("too_large"));
-  await assert.rejects(readBody(sent([Buffer.from([0x61, 0xff])]), 100), refusedFor("not_text"));
-  const broken = sent(
+  await assert.rejects(readBody(requestOf([bytes]), 100), isBodyError("too_large"));
+  await assert.rejects(readBody(requestOf([], { "content-length": "101" }), 100), isBodyError("too_large"));
+  await assert.rejects(readBody(requestOf([Buffer.from([0x61, 0xff])]), 100), isBodyError("not_text"));
+  const broken = requestOf(
     (async function* () {
       yield bytes.subarray(0, 10);
       await Promise.reject(new Error("aborted"));
     })(),
   );
-  await assert.rejects(readBody(broken, 100), refusedFor("broken"));
+  await assert.rejects(readBody(broken, 100), isBodyError("broken"));
 });
 
-it("holds no more of a body in pieces of a byte than of one in one piece", async () => {
+it("readBody holds less than 40 bytes of memory for each byte that arrives separately", async () => {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
-  const held = () => {
+  const heldBytes = () => {
     collect();
     // Objects released by the first collection may have referenced more.
     collect();
@@ -52,32 +52,32 @@ it("holds no more of a body in pieces of a byte than of one in one piece", async
   };
   const count = 50_000;
   const request = new Readable({ read: () => undefined });
-  const before = held();
+  const before = heldBytes();
   const body = readBody(Object.assign(request, { headers: {} }) as unknown as IncomingMessage, 10_000_000);
   for (let i = 0; i < count; i += 1) {
     request.push(Buffer.from("x"));
     // Each piece separately, as from a slow client.
     await new Promise((resolve) => setImmediate(resolve));
   }
-  const most = held() - before;
+  const growth = heldBytes() - before;
   request.push(null);
   assert.equal((await body).length, count);
-  assert.ok(most < 40 * count, `${most} bytes held for ${count}`);
+  assert.ok(growth < 40 * count, `${growth} bytes held for ${count}`);
 });
 
-it("gathers a body for a parser: few pieces, every byte, and an error where the client left", async () => {
+it("gatheredBody joins small pieces, keeps every byte, and rejects if the client disconnects", async () => {
   const bytes = Buffer.from("aé日𝄞".repeat(20_000));
   for (const size of [1, 7, 16_384, 100_000]) {
     const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
       bytes.subarray(i * size, (i + 1) * size),
     );
-    const request = Object.assign(sent(pieces, { "x-a": "1" }), { complete: true });
+    const request = Object.assign(requestOf(pieces, { "x-a": "1" }), { complete: true });
     const gathered = gatheredBody(request);
     assert.deepEqual(gathered.headers, { "x-a": "1" });
-    const got: Buffer[] = [];
-    for await (const piece of gathered as AsyncIterable<Buffer>) got.push(piece);
-    assert.ok(Buffer.concat(got).equals(bytes), `${size}`);
-    assert.ok(got.length <= 2 + (bytes.length / 16_384) * 1.5, `${got.length} pieces of ${size}`);
+    const receivedPieces: Buffer[] = [];
+    for await (const piece of gathered as AsyncIterable<Buffer>) receivedPieces.push(piece);
+    assert.ok(Buffer.concat(receivedPieces).equals(bytes), `${size}`);
+    assert.ok(receivedPieces.length <= 2 + (bytes.length / 16_384) * 1.5, `${receivedPieces.length} pieces of ${size}`);
   }
   const abortedRequest = Object.assign(new Readable({ read: () => undefined }), { headers: {}, complete: false });
   const gathered = gatheredBody(abortedRequest as unknown as IncomingMessage);
@@ -85,18 +85,19 @@ it("gathers a body for a parser: few pieces, every byte, and an error where the 
   abortedRequest.destroy();
   await assert.rejects(async () => {
     for await (const _piece of gathered) continue;
-  }, refusedFor("broken"));
+  }, isBodyError("broken"));
 });
 
-it("gathers JSON for a parser within limits, whatever pieces it comes in, and ends with an error beyond them", async () => {
+it("gatheredBody keeps JSON within its limits, and rejects too deep or large JSON and invalid UTF-8", async () => {
   const gather = async (bytes: Buffer, size: number) => {
     const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
       bytes.subarray(i * size, (i + 1) * size),
     );
-    const got: Buffer[] = [];
-    const request = Object.assign(sent(pieces), { complete: true });
-    for await (const piece of gatheredBody(request, { jsonDepth: 3 }) as AsyncIterable<Buffer>) got.push(piece);
-    return Buffer.concat(got);
+    const receivedPieces: Buffer[] = [];
+    const request = Object.assign(requestOf(pieces), { complete: true });
+    for await (const piece of gatheredBody(request, { jsonDepth: 3 }) as AsyncIterable<Buffer>)
+      receivedPieces.push(piece);
+    return Buffer.concat(receivedPieces);
   };
   const keys = Array.from({ length: 50_001 }, (_, i) => `"${i}":1`);
   for (const size of [1, 3, 16_384, 1_000_000]) {

@@ -51,9 +51,9 @@ async function streamed(t: TestContext, provider: Talker): Promise<string> {
   // Uses the default store: the memory store keeps documents, and its writes need eight more promises for a token.
   const driver = new SqliteDriver({ path: (await tempDir(t)).at("sessions.db") });
   const { agent, url, run } = await startApi(t, { agent: { driver, providers: [provider.push(say("warm"))] } });
-  const titled = new Promise((resolve) => agent.on("session.updated", resolve));
+  const titleStored = new Promise((resolve) => agent.on("session.updated", resolve));
   const { headers } = await run({ message: "hi", stream: true });
-  await titled;
+  await titleStored;
   let seconds = 0;
   const clock = t.mock.method(process, "uptime", () => (seconds += 50e-6));
   t.mock.timers.enable({ apis: ["setTimeout", "setInterval"] });
@@ -68,11 +68,11 @@ async function streamed(t: TestContext, provider: Talker): Promise<string> {
   return [...client.received.matchAll(/"content":"([^"]*)"/g)].map(([, text]) => text).join("");
 }
 
-it("a token that comes alone costs few promises, one write and no listener", async (t) => {
+it("a token that is streamed alone costs fewer than 10 promises, one write and no listener", async (t) => {
   const [WINDOW, WINDOWS] = [100, 4];
   let promises = 0;
-  const counted: number[] = [];
-  const listening: number[] = [];
+  const promiseCounts: number[] = [];
+  const listenerCounts: number[] = [];
   // tsx compiles in this process and then cleans its cache. This first run is not counted.
   await streamed(t, new Talker(1, (go) => go()));
   const countedScope = new AsyncLocalStorage<boolean>();
@@ -82,8 +82,8 @@ it("a token that comes alone costs few promises, one write and no listener", asy
   const tokens = WINDOW * WINDOWS;
   const provider = new Talker(tokens, (go) => {
     if (provider.sentTokens % WINDOW === 0) {
-      counted.push(promises);
-      listening.push(getEventListeners(provider.signal!, "abort").length);
+      promiseCounts.push(promises);
+      listenerCounts.push(getEventListeners(provider.signal!, "abort").length);
       promises = 0;
     }
     // Two turns of the event loop for each token, so that no two tokens are joined.
@@ -91,17 +91,17 @@ it("a token that comes alone costs few promises, one write and no listener", asy
   });
   assert.equal(await countedScope.run(true, () => streamed(t, provider)), "word ".repeat(tokens));
   // The first count covers the start of the run, before the first token.
-  const each = Math.max(...counted.slice(1)) / WINDOW;
+  const each = Math.max(...promiseCounts.slice(1)) / WINDOW;
   assert.ok(each < 10, `${each} promises for a token`);
   const writes = write.mock.callCount();
   assert.ok(writes <= tokens + 10, `${writes} writes for ${tokens} tokens`);
-  assert.deepEqual(new Set(listening), new Set([1]), "listeners on the signal of an answer, whatever its length");
+  assert.deepEqual(new Set(listenerCounts), new Set([1]), "listeners on the signal of an answer, whatever its length");
 });
 
-it("tokens that come together cost hardly a write", async (t) => {
+it("10,000 tokens that arrive together cost fewer than 500 writes", async (t) => {
   const write = t.mock.method(ServerResponse.prototype, "write");
   const provider = new Talker(10_000, (go) => go());
   assert.equal(await streamed(t, provider), "word ".repeat(10_000));
   const writes = write.mock.callCount();
-  assert.ok(writes < 500, `${writes} writes for 10,000 tokens that were there at once`);
+  assert.ok(writes < 500, `${writes} writes for 10,000 tokens that arrived together`);
 });

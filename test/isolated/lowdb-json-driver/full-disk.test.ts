@@ -16,7 +16,7 @@ function writeUntilFull(file: number, bytes: Uint8Array, offset: number, length:
   throw Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
 }
 
-it("changes that a full disk refuses are not made, and all callers hear of it", async (t) => {
+it("LowdbJsonDriver rejects all changes that a full disk cannot store, and applies none of them", async (t) => {
   Object.assign(fs, { writeSync: writeUntilFull });
   syncBuiltinESMExports();
   const { LowdbJsonDriver } = await import("gantry/adapters/lowdb-json-driver");
@@ -27,12 +27,12 @@ it("changes that a full disk refuses are not made, and all callers hear of it", 
   await driver.open();
   await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
   isFull = true;
-  const refused = [
+  const changes = [
     driver.write("a", append("lost")),
     driver.create({ session: aSession("b", { alias: "y" }), messages: [aMessage("b", 1)] }),
     driver.write("a", append("lost too")),
   ];
-  for (const write of refused)
+  for (const write of changes)
     await assert.rejects(write, (error) => hasCode(error, "store") && error instanceof StoreError && error.full);
   isFull = false;
   assert.equal(textOf((await driver.messages("a"))[0]), "");

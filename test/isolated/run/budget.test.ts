@@ -13,7 +13,7 @@ import { tempDir } from "../../helpers/temp.js";
 // Disk operations of a turn, independent of time. A line is a transaction, a statement outside one, or a disk sync. A
 // change that needs more gives its reason here.
 
-const counted = new OperationRecorder();
+const recorder = new OperationRecorder();
 
 const LEASE = "[SELECT sessions, SELECT leases, UPDATE fence, INSERT leases]";
 const PROMPT = "[SELECT sessions, UPDATE sessions, INSERT messages, SELECT runs, INSERT runs]";
@@ -23,9 +23,9 @@ const END = ANSWER.replace("]", ", UPDATE leases, SELECT instructions]");
 const RESULT = "[SELECT sessions, UPDATE sessions, INSERT messages]";
 const SYNC = "sync";
 /** Reads the session, then with the lease its changes; the messages are cached. */
-const GO_ON = ["SELECT sessions", LEASE.replace("]", ", SELECT sessions, SELECT runs]")];
+const STORED_SESSION = ["SELECT sessions", LEASE.replace("]", ", SELECT sessions, SELECT runs]")];
 
-interface Made {
+interface TestAgent {
   /** Runs a prompt. Resolves with the session's id. */
   prompt(message: string, sessionId?: string): Promise<string>;
   driver(): SqliteDriver;
@@ -34,7 +34,7 @@ interface Made {
 }
 
 /** An agent that has completed all one-time work. */
-async function warm(t: TestContext, steps: ConstructorParameters<typeof ScriptedProvider>[0]): Promise<Made> {
+async function warm(t: TestContext, steps: ConstructorParameters<typeof ScriptedProvider>[0]): Promise<TestAgent> {
   // Timers also poll the store, which could fall into a turn on a busy machine.
   fakeTime(t);
   const folder = await tempDir(t, { "project/a.txt": "one\ntwo\n", "home/x": "" });
@@ -82,61 +82,61 @@ async function warm(t: TestContext, steps: ConstructorParameters<typeof Scripted
 /** Calls with the base name of each path. */
 function names(calls: readonly string[]): string[] {
   const shortCalls = calls.map((call) => {
-    const [what = "", ...pathWords] = call.split(" ");
+    const [operation = "", ...pathWords] = call.split(" ");
     const path = pathWords.join(" ");
-    return `${what} ${/^(\/proc\/self\/fd\/|\d+$)/.test(path) ? "what is open" : basename(path)}`;
+    return `${operation} ${/^(\/proc\/self\/fd\/|\d+$)/.test(path) ? "an open file" : basename(path)}`;
   });
   // Random bytes are fetched for many identifiers at a time, so their reads belong to no particular turn.
   for (let at = shortCalls.indexOf("openSync urandom"); at !== -1; at = shortCalls.indexOf("openSync urandom"))
-    assert.deepEqual(shortCalls.splice(at, 3).slice(1), ["readSync what is open", "closeSync what is open"]);
+    assert.deepEqual(shortCalls.splice(at, 3).slice(1), ["readSync an open file", "closeSync an open file"]);
   return shortCalls;
 }
 
 /** Lookups of each run in a project without instructions: one for each name. */
-const LOOKS = ["stat project", "lstat AGENTS.md", "lstat skills", "lstat skills", "lstat CLAUDE.md"];
+const FILE_LOOKUPS = ["stat project", "lstat AGENTS.md", "lstat skills", "lstat skills", "lstat CLAUDE.md"];
 
-describe("what a turn asks of the disk", () => {
-  it("a fresh run: its lease, its session with the prompt, its answer with its end", async (t) => {
+describe("disk operations of a turn with SqliteDriver", () => {
+  it("a run in a new session takes a lease, and syncs the prompt and the final answer", async (t) => {
     const { prompt, giveTitles } = await warm(t, []);
-    const { store, files } = await counted.of(() => prompt("x"));
+    const { store, files } = await recorder.of(() => prompt("x"));
     const recent = "[SELECT totals, SELECT sessions]";
     const begin = "[SELECT sessions, SELECT leases, INSERT sessions, INSERT messages, SELECT runs, INSERT runs]";
     assert.deepEqual(store, [recent, LEASE, begin, SYNC, END, SYNC]);
-    assert.deepEqual(names(files), LOOKS);
+    assert.deepEqual(names(files), FILE_LOOKUPS);
     await giveTitles();
   });
 
-  it("a title: one look and one change, not waited for", async (t) => {
+  it("a title takes one read and one write without a sync", async (t) => {
     const { giveTitles } = await warm(t, []);
-    const { store, files } = await counted.of(giveTitles);
+    const { store, files } = await recorder.of(giveTitles);
     assert.deepEqual(store, ["SELECT sessions", "[SELECT sessions, UPDATE sessions]"]);
     assert.deepEqual(names(files), []);
   });
 
-  it("a turn on a stored session: nothing of what was said is read again", async (t) => {
+  it("a turn of a stored session reads no messages, and syncs the prompt and the final answer", async (t) => {
     const { prompt, giveTitles } = await warm(t, []);
     const id = await prompt("x");
     await giveTitles();
-    const { store, files } = await counted.of(() => prompt("y", id));
-    assert.deepEqual(store, [...GO_ON, PROMPT, SYNC, END, SYNC]);
-    assert.deepEqual(names(files), LOOKS);
+    const { store, files } = await recorder.of(() => prompt("y", id));
+    assert.deepEqual(store, [...STORED_SESSION, PROMPT, SYNC, END, SYNC]);
+    assert.deepEqual(names(files), FILE_LOOKUPS);
   });
 
-  it("a tool turn: the call before it runs, its result, the answer; and the file, once", async (t) => {
+  it("a turn with a tool call syncs the prompt, the call, the result and the answer, and opens the file once", async (t) => {
     const read = callTools(["read", { path: "a.txt" }]);
     const { prompt, giveTitles } = await warm(t, [read, say("x"), read, say("done")]);
     const id = await prompt("x");
     await giveTitles();
-    const { store, files } = await counted.of(() => prompt("y", id));
+    const { store, files } = await recorder.of(() => prompt("y", id));
     // A client may have changed the session's mode since the run started.
     const mode = "SELECT sessions";
-    assert.deepEqual(store, [...GO_ON, PROMPT, SYNC, ANSWER, SYNC, mode, RESULT, SYNC, END, SYNC]);
+    assert.deepEqual(store, [...STORED_SESSION, PROMPT, SYNC, ANSWER, SYNC, mode, RESULT, SYNC, END, SYNC]);
     if (process.platform !== "linux") return;
-    const opened = ["fstatSync", "readlinkSync", "open", "closeSync"].map((call) => `${call} what is open`);
-    assert.deepEqual(names(files), [...LOOKS, "realpathSync home", "open a.txt", ...opened]);
+    const fileOperations = ["fstatSync", "readlinkSync", "open", "closeSync"].map((call) => `${call} an open file`);
+    assert.deepEqual(names(files), [...FILE_LOOKUPS, "realpathSync home", "open a.txt", ...fileOperations]);
   });
 
-  it("changes that nobody waited for: one transaction and one sync for all, a refused one among them", async (t) => {
+  it("concurrent writes share one transaction and one sync, with a rejected write among them", async (t) => {
     const { driver: open } = await warm(t, []);
     const driver = open();
     await driver.open();
@@ -144,7 +144,7 @@ describe("what a turn asks of the disk", () => {
     await driver.create({ session: aSession("a") });
     await driver.create({ session: aSession("b") });
     const { fence } = await leaseOf(driver, "a", "h");
-    const { store } = await counted.of(async () => {
+    const { store } = await recorder.of(async () => {
       const writes = [
         driver.write("a", change({ fence, sync: true, add: [aMessage("a", 1)] })),
         driver.write("b", change({ fence: 7, sync: true, add: [aMessage("b", 1)] })),
@@ -160,12 +160,12 @@ describe("what a turn asks of the disk", () => {
     assert.deepEqual(store, [`[${messageWrite}, SELECT sessions, ROLLBACK, ${messageWrite}]`, SYNC]);
   });
 
-  it("a file that every run wants: one look at its name, when it is the one that was read", async (t) => {
+  it("a read of an unchanged cached file takes one lstat", async (t) => {
     const folder = await tempDir(t, { "AGENTS.md": "Use tabs." });
     const file = createTextCache(100, [], -Infinity);
     const place = { path: folder.at("AGENTS.md"), root: folder.path };
     await file.read(place);
-    const { files } = await counted.of(() => file.read(place));
+    const { files } = await recorder.of(() => file.read(place));
     assert.deepEqual(names(files), ["lstat AGENTS.md"]);
   });
 });

@@ -7,7 +7,7 @@ import { aMessage, aSession, change, leaseOf } from "../../../src/testing/sessio
 import { OperationRecorder } from "../../helpers/counted.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
-const counted = new OperationRecorder();
+const recorder = new OperationRecorder();
 
 async function opened(t: Hooks, path: string, durability?: "full" | "normal"): Promise<SqliteDriver> {
   const driver = new SqliteDriver({ path, ...(durability ? { durability } : {}) });
@@ -18,11 +18,11 @@ async function opened(t: Hooks, path: string, durability?: "full" | "normal"): P
 
 /** Number of disk syncs. */
 async function syncs(work: () => Promise<unknown>): Promise<number> {
-  const { store } = await counted.of(work);
+  const { store } = await recorder.of(work);
   return store.filter((line) => line === "sync").length;
 }
 
-it("a change that is to be on the disk is synced, one that is not is so when it is asked for, once", async (t) => {
+it("SqliteDriver syncs a write with `sync` at once, and other writes in the next synced() call", async (t) => {
   const folder = await tempDir(t);
   const driver = await opened(t, folder.at("sessions.db"));
   assert.equal(await syncs(() => driver.create({ session: aSession("a") })), 1);
@@ -33,7 +33,7 @@ it("a change that is to be on the disk is synced, one that is not is so when it 
   assert.equal(await syncs(() => driver.synced()), 0, "nothing was written since");
 });
 
-it("what is stored during a sync waits for the next, and shares it", async (t) => {
+it("SqliteDriver syncs again for writes that arrive during a sync, at most once per write", async (t) => {
   const folder = await tempDir(t);
   const driver = await opened(t, folder.at("sessions.db"));
   await driver.create({ session: aSession("a") });
@@ -46,18 +46,18 @@ it("what is stored during a sync waits for the next, and shares it", async (t) =
     }
     await Promise.all(waiting);
   };
-  const times = await syncs(all);
-  assert.ok(times >= 2 && times <= 5, `${times} syncs`);
+  const syncCount = await syncs(all);
+  assert.ok(syncCount >= 2 && syncCount <= 5, `${syncCount} syncs`);
 });
 
-it("with durability normal nothing is synced", async (t) => {
+it("SqliteDriver with durability normal makes no sync", async (t) => {
   const folder = await tempDir(t);
   const driver = await opened(t, folder.at("sessions.db"), "normal");
   assert.equal(await syncs(() => driver.create({ session: aSession("a") })), 0);
   assert.equal(await syncs(() => driver.synced()), 0);
 });
 
-it("the log is found by a link too, and whoever waits for a closed store is told", async (t) => {
+it("SqliteDriver syncs a store that was opened by a symbolic link, and synced() rejects after close", async (t) => {
   const folder = await tempDir(t, { "real/x": "" });
   const first = await opened(t, folder.at("real/sessions.db"));
   await symlink(folder.at("real/sessions.db"), folder.at("link.db"));

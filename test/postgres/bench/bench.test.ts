@@ -41,7 +41,7 @@ const expectedBody = (text: string, fields: object = {}) => ({
 describe("the fake model", () => {
   const answer = async (body: object): Promise<string> => (await model.post("/chat/completions", body)).body;
 
-  it("gives as many tokens as the prompt says, whole", async () => {
+  it("returns as many tokens as the prompt requests", async () => {
     for (const prompt of ["[tokens=5000]", "[tokens=20 every=1]"]) {
       const tokens = Number(/\d+/.exec(prompt)?.[0]);
       const { characters } = await model.stream("/chat/completions", expectedBody(prompt), textOfChunk);
@@ -53,7 +53,7 @@ describe("the fake model", () => {
     assert.ok(text.endsWith("data: [DONE]\n\n"));
   });
 
-  it("calls the agent's own tool, and answers once its result is there", async () => {
+  it("calls the agent's shell or read tool, and answers after the tool result", async () => {
     const tools = [
       tool("run_shell_command", { command: { type: "string" } }),
       tool("read_file", { file_path: { type: "string" } }),
@@ -77,7 +77,7 @@ describe("the fake model", () => {
     assert.match(await answer({ stream: true, tools, messages }), /"content":"hello"/);
   });
 
-  it("answers a question for a title shortly, whatever the prompt says", async () => {
+  it("returns a title of 5 characters although the prompt requests 5,000 tokens", async () => {
     const messages = [
       { role: "system", content: "Answer with a title." },
       { role: "user", content: "[tokens=5000]" },
@@ -86,7 +86,7 @@ describe("the fake model", () => {
     assert.equal(characters, 5);
   });
 
-  it("speaks the other wires of the peers", async () => {
+  it("supports the Responses API and the Google API", async () => {
     const responses = await model.post("/responses", { input: [{ role: "user", content: "[tokens=2]" }] });
     assert.match(responses.body, /event: response\.completed\n/);
     assert.match(responses.body, /"delta":" \w{4}"/);
@@ -98,8 +98,8 @@ describe("the fake model", () => {
   });
 });
 
-describe("the floors", () => {
-  it("are an agent over stdio that tells text and runs tools", async () => {
+describe("the reference programs of the benchmark", () => {
+  it("include an agent that streams text and runs tools over ACP stdio", async () => {
     const child = start([process.execPath, beside("floor-agent.mjs"), bench.model]);
     try {
       const client = new AcpClient(child);
@@ -117,7 +117,7 @@ describe("the floors", () => {
     }
   });
 
-  it("are a server that streams as gantry does", async () => {
+  it("include a server that streams a run over POST /api/run", async () => {
     const child = start([process.execPath, beside("floor-server.mjs"), bench.model]);
     try {
       const client = new HttpClient(await lineOf(child, /listening on (\S+)/));
@@ -131,8 +131,8 @@ describe("the floors", () => {
   });
 });
 
-describe("the rows", () => {
-  it("are each measured once, and have one goal", () => {
+describe("the benchmark rows", () => {
+  it("each belong to one scenario and have one goal", () => {
     const ids = ROWS.map(({ id }) => id);
     assert.deepEqual(SCENARIOS.flatMap(({ rows }) => rows).sort(), [...ids].sort());
     assert.equal(new Set(ids).size, ids.length);
@@ -140,7 +140,7 @@ describe("the rows", () => {
       assert.equal([goal.atMost, goal.atLeast].filter((bound) => bound !== undefined).length, 1);
   });
 
-  it("pass at their goal and not beyond", () => {
+  it("pass at their goal and fail beyond it", () => {
     assert.ok(passes(rowOf("warm-turn"), 3));
     assert.ok(!passes(rowOf("warm-turn"), 3.01));
     assert.ok(passes(rowOf("runs-64"), 400));
@@ -149,7 +149,7 @@ describe("the rows", () => {
     assert.throws(() => rowOf("nothing"), /no row is called nothing/);
   });
 
-  it("are told with their peers and notes, in the order of the table", () => {
+  it("are reported with peers and notes, in the order of the table", () => {
     const results = [
       resultOf({ row: "sse-20000", judged: 5, gantry: { samples: [50] }, floor: { samples: [10] }, notes: ["slow"] }),
       resultOf({
@@ -167,8 +167,8 @@ describe("the rows", () => {
   });
 });
 
-describe("what goes to PostgreSQL", () => {
-  it("is cut into messages however it comes", () => {
+describe("the PostgreSQL traffic counter", () => {
+  it("splits client bytes into messages, whatever the size of the pieces", () => {
     const start = Buffer.from([0, 0, 0, 8, 0, 3, 0, 0]);
     const bytes = Buffer.concat([start, Buffer.from("Q\0\0\0\x0bselect\0S\0\0\0\x04", "latin1")]);
     for (const size of [1, 3, bytes.length]) {
@@ -180,14 +180,14 @@ describe("what goes to PostgreSQL", () => {
     }
   });
 
-  it("is named by the function that is called, else by its first words", () => {
+  it("names a statement by the function that it calls, otherwise by its first words", () => {
     assert.equal(nameOf("SELECT * FROM gantry.write_1a2b3c4d($1, $2)"), "write");
     assert.equal(nameOf('select "a ""b".forget_keys($1)'), "forget_keys");
     assert.equal(nameOf("SELECT pg_notify($1, x) FROM unnest($2::text[]) x"), "hint");
     assert.equal(nameOf(" LISTEN a"), "LISTEN a");
   });
 
-  it("is counted: statements, round trips, bytes", { skip: NO_POSTGRES }, async () => {
+  it("counts statements, round trips, bytes and notices", { skip: NO_POSTGRES }, async () => {
     const { default: pg } = await import("pg");
     await using database = await BenchDatabase.create();
     const proxy = await CountingProxy.start(database.address);
@@ -213,7 +213,7 @@ describe("what goes to PostgreSQL", () => {
   });
 });
 
-it("statistics are what they are called", () => {
+it("median, quantile and summary compute their values without changing the samples", () => {
   const samples = [3, 1, 2, 10];
   assert.equal(median(samples), 2.5);
   assert.equal(median([5, 1, 3]), 3);
@@ -229,14 +229,14 @@ it("statistics are what they are called", () => {
   assert.deepEqual(samples, [3, 1, 2, 10]);
 });
 
-it("a peer's command may hold any sign", () => {
+it("optionsOf accepts equal signs in a --peer command, and rejects an unknown row or profile", () => {
   const { peers } = optionsOf(["--peer", "a=X=1 b --m={model}"]);
   assert.deepEqual(peers, [{ name: "a", command: "X=1 b --m={model}" }]);
   assert.throws(() => optionsOf(["--rows", "nothing"]), /no row is called nothing/);
   assert.throws(() => optionsOf(["--profile", "all"]), /--profile is one of/);
 });
 
-it("another server is asked as its file says", async () => {
+it("HttpPeerServer sends the requests of its peer file", async () => {
   const file = path.join(folder(), "peer.json");
   const command = `${process.execPath} ${beside("floor-server.mjs")} {model} 0`;
   await writeFile(

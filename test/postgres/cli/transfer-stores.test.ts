@@ -82,7 +82,7 @@ async function work({ driver, home }: Place): Promise<void> {
 
 const KINDS = ["sqlite", "json", "postgres"];
 
-it("whatever a session holds comes through every store as it was", { skip: NO_POSTGRES }, async (t) => {
+it("sessions export and import keep all data between SQLite, JSON and PostgreSQL", { skip: NO_POSTGRES }, async (t) => {
   const first = await place(t, "sqlite");
   await work(first);
   const before = await dumps(first);

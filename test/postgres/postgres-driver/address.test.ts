@@ -4,7 +4,7 @@ import { inspect } from "node:util";
 import { ConfigError } from "gantry/plugin";
 import { readAddress, tlsOptions } from "../../../adapters/postgres-driver/address.js";
 
-it("reads where a database is, and tells it without who comes there", () => {
+it("readAddress reads the parts of a URL, and hides the password from inspection", () => {
   const address = readAddress(
     "postgres://ad%40a:p%2Fw%3A1@db.example.org/store?sslmode=disable&application_name=other",
   );
@@ -28,7 +28,7 @@ it("reads where a database is, and tells it without who comes there", () => {
   assert.equal(readAddress("postgres://ada@host").database, "ada");
 });
 
-it("encrypts as sslmode says, and trusts nobody who was not named", () => {
+it("tlsOptions verifies certificates for require, verify-ca and verify-full, and not for other sslmodes", () => {
   const tls = (mode: string) => tlsOptions(readAddress(`postgres://a@b/c?sslmode=${mode}`));
   assert.equal(tlsOptions(readAddress("postgres://a@b/c")), undefined);
   assert.equal(tls("disable"), undefined);
@@ -36,7 +36,7 @@ it("encrypts as sslmode says, and trusts nobody who was not named", () => {
   for (const mode of ["no-verify", "prefer", "allow"]) assert.deepEqual(tls(mode), { rejectUnauthorized: false });
 });
 
-it("refuses what says no place, and does not repeat it", () => {
+it("readAddress rejects an invalid URL without its password in the error", () => {
   for (const url of [
     "",
     "nonsense s3cret",

@@ -23,11 +23,11 @@ async function store(hooks: Hooks): Promise<{ driver: PostgresDriver; url: strin
   return { driver, ...place };
 }
 
-describe("calls of PostgresDriver that come at once", { skip: NO_POSTGRES }, () => {
-  it("share transactions, and each has its own answer: what is refused touches none beside it", async (t) => {
+describe("concurrent calls of PostgresDriver", { skip: NO_POSTGRES }, () => {
+  it("share transactions, and a rejected call does not affect the others", async (t) => {
     const { driver, url, schema } = await store(t);
-    const made = await all((n) => driver.create({ session: aSession(`s${n}`), messages: [aMessage(`s${n}`, 1)] }));
-    assert.ok(made.every(({ status }) => status === "fulfilled"));
+    const creations = await all((n) => driver.create({ session: aSession(`s${n}`), messages: [aMessage(`s${n}`, 1)] }));
+    assert.ok(creations.every(({ status }) => status === "fulfilled"));
     const leases = await Promise.all(Array.from({ length: COUNT }, (_, n) => leaseOf(driver, `s${n}`, `h${n}`)));
     const written = await all((n) => {
       const fence = leases[n]!.fence + (n % 50 === 7 ? 1 : 0);
@@ -53,7 +53,7 @@ describe("calls of PostgresDriver that come at once", { skip: NO_POSTGRES }, () 
     assert.ok(Number(leased) > 0);
   });
 
-  it("do not wait for one whose chain another has, and that one comes through when it is free", async (t) => {
+  it("do not wait for a call whose chain is locked; that call completes after the unlock", async (t) => {
     const { driver, url, schema } = await store(t);
     await all((n) => driver.create({ session: aSession(`s${n}`) }));
     const lockingClient = new Client({ connectionString: url });
@@ -78,7 +78,7 @@ describe("calls of PostgresDriver that come at once", { skip: NO_POSTGRES }, () 
     }
   });
 
-  it("of one chain take effect in their order, by whichever of its ids", async (t) => {
+  it("take effect in call order on one chain, whichever of its session ids they use", async (t) => {
     const { driver } = await store(t);
     const steps: Promise<unknown>[] = [driver.create({ session: aSession("a") })];
     steps.push(driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) }));

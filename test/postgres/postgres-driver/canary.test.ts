@@ -13,7 +13,7 @@ const needsPrivateServer = { skip: NO_POSTGRES || (findPostgres() ? false : "no 
 /** With letters that no id contains by chance, and characters that a URL must escape. */
 const PASSWORD = "canary@pg/7zq3k9:x";
 
-it("the password of the database is in no answer, log, session, file or child", needsPrivateServer, async (t) => {
+it("the database password is in no response, log, row, file or command environment", needsPrivateServer, async (t) => {
   const database = await ownServer(t);
   const admin = await postgresDatabase(t, database);
   await asAdmin(admin, `CREATE ROLE canary SUPERUSER LOGIN PASSWORD '${PASSWORD}'`);

@@ -6,7 +6,7 @@ import { postgresOptions } from "../../helpers/stores.js";
 import { Holds } from "./hold.js";
 
 for (const durability of ["full", "normal"] as const) {
-  describe(`PostgresDriver keeps the contract (durability ${durability})`, { skip: NO_POSTGRES }, () => {
+  describe(`the SessionDriver contract of PostgresDriver with durability ${durability}`, { skip: NO_POSTGRES }, () => {
     let place = { url: "", schema: "" };
     let holds = new Holds(place);
     const ends: (() => unknown)[] = [];

@@ -8,12 +8,12 @@ import { postgresOptions } from "../../helpers/stores.js";
 
 const HOUR = 3_600_000;
 
-describe("a lease runs out by the server's clock", { skip: NO_POSTGRES }, () => {
-  for (const [what, off] of [
-    ["before", HOUR],
+describe("the expiry of a lease", { skip: NO_POSTGRES }, () => {
+  for (const [direction, offset] of [
+    ["ahead", HOUR],
     ["behind", -HOUR],
   ] as const)
-    it(`whoever has a clock an hour ${what} it takes none early, and none late`, async (t) => {
+    it(`follows the server's clock if the clock of the client is an hour ${direction}`, async (t) => {
       const ends: (() => unknown)[] = [];
       const place = await postgresSchema({ after: (end) => void ends.push(end) });
       const driver = new PostgresDriver(postgresOptions(place));
@@ -28,7 +28,7 @@ describe("a lease runs out by the server's clock", { skip: NO_POSTGRES }, () => 
       const { fence } = await leaseOf(driver, "a", "h1", 60_000);
       await driver.write("a", change({ fence, runs: [aRun("r", "a")] }));
 
-      Date.now = () => now() + off;
+      Date.now = () => now() + offset;
       const rival = await driver.lease("a", aHolder("h2"), 60_000);
       assert.ok("heldBy" in rival, "taken before its time");
       assert.deepEqual((await runOf(driver, "r"))?.holder, aHolder("h1"));

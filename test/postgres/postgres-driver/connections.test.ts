@@ -20,7 +20,7 @@ async function opened(hooks: Hooks, url: string, pool: Partial<typeof POOL> = {}
   return connections;
 }
 
-it("asks at most as many at a time as it has connections, and the others afterwards", real, async (t) => {
+it("Connections runs 20 concurrent queries on at most 4 connections", real, async (t) => {
   const connections = await opened(t, await postgresUrl());
   const name = `pool-${process.pid}`;
   const at = await Promise.all(
@@ -37,7 +37,7 @@ it("asks at most as many at a time as it has connections, and the others afterwa
   assert.ok(new Set(at).size <= POOL.size);
 });
 
-it("prepares on one connection, several statements in one text", real, async (t) => {
+it("Connections.open prepares on one connection, and returns the rows of the last statement", real, async (t) => {
   const { url, schema } = await postgresSchema(t);
   const connections = new Connections({ url, pool: POOL });
   t.after(() => connections.close());
@@ -50,7 +50,7 @@ it("prepares on one connection, several statements in one text", real, async (t)
   assert.deepEqual(await connections.query(`SELECT a FROM ${schema}.t`, [], "read"), [{ a: 7 }]);
 });
 
-it("leaves nothing behind of a preparation that failed", real, async (t) => {
+it("Connections.open rolls back the transaction of a failed preparation", real, async (t) => {
   const { url, schema } = await postgresSchema(t);
   const connections = new Connections({ url, pool: POOL });
   t.after(() => connections.close());
@@ -64,7 +64,7 @@ it("leaves nothing behind of a preparation that failed", real, async (t) => {
   assert.deepEqual(schemas, []);
 });
 
-it("sends again what a lost connection broke off, whether the server heard of it or not", real, async (t) => {
+it("Connections repeats a statement whose connection was lost, whether executed or not", real, async (t) => {
   const { url, schema } = await postgresSchema(t);
   await asAdmin(url, `CREATE SCHEMA ${schema}`, `CREATE TABLE ${schema}.t (token text PRIMARY KEY, times int)`);
   const proxy = await TcpProxy.before(t, url);
@@ -77,17 +77,17 @@ it("sends again what a lost connection broke off, whether the server heard of it
     );
   for (let n = 0; n < 3; n++) {
     proxy.cutNext("question");
-    await put(`unheard ${n}`);
+    await put(`request lost ${n}`);
     proxy.cutNext("answer");
-    await put(`unanswered ${n}`);
+    await put(`answer lost ${n}`);
   }
   const rows = await connections.query<{ token: string; times: number }>(`SELECT * FROM ${schema}.t`, [], "read");
   assert.equal(rows.length, 6);
-  for (const { token, times } of rows) assert.ok(times === 1 || token.startsWith("unanswered"), token);
+  for (const { token, times } of rows) assert.ok(times === 1 || token.startsWith("answer lost"), token);
   assert.ok(rows.some(({ times }) => times === 2));
 });
 
-it("cancels a statement that takes too long, and the next is not cancelled with it", real, async (t) => {
+it("Connections cancels a statement after its time limit, and does not cancel the next statement", real, async (t) => {
   const connections = await opened(t, await postgresUrl(), { size: 1, statementTimeout: 0.2 });
   await assert.rejects(
     connections.query("SELECT pg_sleep(3600)", [], "once"),
@@ -104,7 +104,7 @@ it("cancels a statement that takes too long, and the next is not cancelled with 
   });
 });
 
-it("sends again what the server broke off for the sake of another statement", real, async (t) => {
+it("Connections repeats a statement that the server aborted because of a deadlock", real, async (t) => {
   const { url, schema } = await postgresSchema(t);
   await asAdmin(
     url,
@@ -130,7 +130,7 @@ it("sends again what the server broke off for the sake of another statement", re
   assert.ok(calls && calls.n > 2, "one of the two was broken off, and sent again");
 });
 
-it("waits for a connection anew before it sends a statement again", real, async (t) => {
+it("Connections restarts the wait for a connection before it repeats a statement", real, async (t) => {
   const { url, schema } = await postgresSchema(t);
   const lock = (n: number) => `pg_advisory_xact_lock_shared(hashtext('${schema}'), ${n})`;
   await asAdmin(
@@ -168,7 +168,7 @@ it("waits for a connection anew before it sends a statement again", real, async 
   await between;
 });
 
-it("tells a failed statement as the server does, without a user's words", real, async (t) => {
+it("Connections hides statement values in errors, except those of the driver's own functions", real, async (t) => {
   const { url, schema } = await postgresSchema(t);
   await asAdmin(
     url,
@@ -199,7 +199,7 @@ it("tells a failed statement as the server does, without a user's words", real, 
   );
 });
 
-it("tells who is not let in at once, and nothing of the password", real, async (t) => {
+it("Connections.open rejects a wrong password, and its error does not contain the password", real, async (t) => {
   const url = new URL(await postgresUrl());
   const password = "geheim-geheim";
   url.password = password;
@@ -220,7 +220,7 @@ it("tells who is not let in at once, and nothing of the password", real, async (
   assert.ok(!inspect(connections, { depth: 9, showHidden: true }).includes(password));
 });
 
-it("tells after a while that nothing is there, and takes what comes at once in bounds", async (t) => {
+it("Connections reports a refused connection, and rejects waiting calls beyond 10,000", async (t) => {
   const connections = new Connections({ url: "postgres://a:b@127.0.0.1:1/c", pool: POOL });
   t.after(() => connections.close());
   await assert.rejects(
@@ -247,7 +247,7 @@ it("tells after a while that nothing is there, and takes what comes at once in b
   assert.equal(outcomes.filter((text) => text.includes("127.0.0.1:1/c: connection refused")).length, 10_000);
 });
 
-it("closes while statements are under way and others wait, however long they take", real, async (t) => {
+it("Connections.close rejects running and waiting statements, and open makes it usable again", real, async (t) => {
   const connections = await opened(t, await postgresUrl(), { size: 1, statementTimeout: 60 });
   const queries = [connections.query("SELECT pg_sleep(60)", [], "read"), connections.query("SELECT 1", [], "read")];
   const ends = Promise.allSettled(queries);
@@ -261,7 +261,7 @@ it("closes while statements are under way and others wait, however long they tak
   assert.deepEqual(await connections.query("SELECT 1 AS one", [], "read"), [{ one: 1 }]);
 });
 
-it("goes without encryption only where that may be", real, async (t) => {
+it("Connections rejects a server without TLS unless sslmode permits it", real, async (t) => {
   const url = new URL(await postgresUrl());
   url.searchParams.set("sslmode", "prefer");
   const connections = await opened(t, url.href);

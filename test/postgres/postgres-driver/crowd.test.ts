@@ -12,7 +12,7 @@ const needsPrivateServer = { skip: NO_POSTGRES || (findPostgres() ? false : "no 
 const CROWD = Number(process.env["CROWD"] ?? 24);
 const MESSAGES = 5;
 
-it("lets many more processes work than the server has connections", needsPrivateServer, async (t) => {
+it("PostgresDriver stores all writes of more drivers than there are connections", needsPrivateServer, async (t) => {
   const server = await ownServer(t, { max_connections: "20" });
   const place = { url: await postgresDatabase(t, server), schema: "gantry" };
   // Each driver has a pool and a listener, like a process. The idle timeout is longer than the test.

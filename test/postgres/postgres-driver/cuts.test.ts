@@ -54,7 +54,7 @@ async function drivers(hooks: Hooks): Promise<{ proxy: TcpProxy; cut: PostgresDr
 
 const ONE = { promptTokens: 1, completionTokens: 2, totalTokens: 3, cost: 0.25 };
 
-it("loses nothing and does nothing twice when connections are cut under it", real, async (t) => {
+it("PostgresDriver loses no change and applies none twice while its connections are cut", real, async (t) => {
   const { proxy, cut: driver, direct } = await drivers(t);
   const random = randomOf(Number(process.env.SEED ?? 12));
   let done = false;
@@ -99,8 +99,8 @@ it("loses nothing and does nothing twice when connections are cut under it", rea
       assert.equal(await withdraw(driver, id, `never ${turn} of ${id}`), false);
       const ask = `ask ${turn} of ${id}`;
       await driver.write(id, { fence, sync: true, asks: [anAsk(ask, id)] });
-      assert.equal((await answer(driver, id, ask, answered("allow", `first ${turn}`)))?.counts, true);
-      assert.equal((await answer(driver, id, ask, answered("reject")))?.counts, false);
+      assert.equal((await answer(driver, id, ask, answered("allow", `first ${turn}`)))?.isAccepted, true);
+      assert.equal((await answer(driver, id, ask, answered("reject")))?.isAccepted, false);
       const ended = { ...run, state: "finished" as const, endedAt: run.startedAt };
       const followed = acknowledged.steered.splice(0);
       if (turn % 2 === 0) {

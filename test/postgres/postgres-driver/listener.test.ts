@@ -50,30 +50,30 @@ async function listening(url: string, channel: string): Promise<number[]> {
   return rows.filter(({ query }) => String(query).includes(channel.split('"')[1]!)).map(({ pid }) => Number(pid));
 }
 
-it("hears what others changed, by messages", real, async (t) => {
+it("PostgresNotifier calls a subscriber when another notifier publishes its root", real, async (t) => {
   const url = await postgresUrl();
   const channel = aChannel();
   const [firstNotifier, secondNotifier] = [await notifierOn(t, url, channel), await notifierOn(t, url, channel)];
-  let heard = 0;
+  let notifications = 0;
   const raw = new Client({ connectionString: url });
   const messages: string[] = [];
   raw.on("notification", ({ payload }) => messages.push(payload ?? ""));
   await raw.connect();
   t.after(() => raw.end());
   await raw.query(`LISTEN ${raw.escapeIdentifier(channel)}`);
-  const end = firstNotifier.subscribe("root é\0\ud800", () => heard++);
+  const end = firstNotifier.subscribe("root é\0\ud800", () => notifications++);
   await until(async () => (await listening(url, channel)).length === 2);
   // The first read notifies once, whatever it finds.
-  await until(() => heard === 1);
+  await until(() => notifications === 1);
   secondNotifier.publish("root é\0\ud800");
   await until(() => messages.length > 0);
-  await until(() => heard > 1);
+  await until(() => notifications > 1);
   assert.match(messages[0]!, /^[\w-]{8}:[\w-]{16}$/);
   end();
   end();
 });
 
-it("tells much with few messages, none longer than a server takes", real, async (t) => {
+it("PostgresNotifier combines published roots into few messages, with a wildcard for 2,000 roots", real, async (t) => {
   const url = await postgresUrl();
   const channel = aChannel();
   const notifier = await notifierOn(t, url, channel);
@@ -94,7 +94,7 @@ it("tells much with few messages, none longer than a server takes", real, async 
   assert.ok(messages.length <= 4);
 });
 
-it("sees without a message what is not as it was, all in one look, and tells nothing of what is", real, async (t) => {
+it("PostgresNotifier polls the states of all roots in one call, and reports only changes", real, async (t) => {
   const looks: (readonly string[])[] = [];
   const now = new Map([
     ["same", "1"],
@@ -122,7 +122,7 @@ it("sees without a message what is not as it was, all in one look, and tells not
   for (const end of ends) end();
 });
 
-it("listens again when its connection was lost, and closes it when it is closed", real, async (t) => {
+it("PostgresNotifier listens again after a lost connection, and disconnects on close", real, async (t) => {
   const url = await postgresUrl();
   const channel = aChannel();
   const notifier = await notifierOn(t, url, channel);
@@ -137,20 +137,20 @@ it("listens again when its connection was lost, and closes it when it is closed"
   await until(async () => (await listening(url, channel)).length === 1);
 });
 
-it("lets a process end that only subscribes", real, async () => {
+it("a subscription of PostgresNotifier does not keep its process alive", real, async () => {
   const child = new Child("postgres-subscriber.ts", [await postgresUrl()]);
   await child.ended();
 });
 
-it("neither throws nor waits while the server is away, and listens when it is back", real, async (t) => {
+it("PostgresNotifier.publish does not throw during an outage, and reports changes afterwards", real, async (t) => {
   const server = await ownServer(t);
   const channel = aChannel();
   const [firstNotifier, secondNotifier] = [
     await notifierOn(t, server.url, channel),
     await notifierOn(t, server.url, channel),
   ];
-  let heard = 0;
-  firstNotifier.subscribe("root", () => heard++);
+  let notifications = 0;
+  firstNotifier.subscribe("root", () => notifications++);
   await until(async () => (await listening(server.url, channel)).length === 1);
   await server.kill();
   for (let n = 0; n < 100_000; n++) secondNotifier.publish(`root-${n}`);
@@ -158,15 +158,15 @@ it("neither throws nor waits while the server is away, and listens when it is ba
   assert.equal(lateNotifier, undefined);
   await server.start();
   await until(async () => (await listening(server.url, channel)).length === 1);
-  const before = heard;
+  const notificationsBefore = notifications;
   // The other notifier may not know yet that the server is available again. Its earlier messages may be lost.
   await until(() => {
     secondNotifier.publish("root");
-    return heard > before;
+    return notifications > notificationsBefore;
   });
 });
 
-it("sees every change of a chain that nobody told of", real, async (t) => {
+it("PostgresNotifier reports every kind of change of a chain that was not published", real, async (t) => {
   const ends: (() => unknown)[] = [];
   const place = await postgresSchema({ after: (end) => void ends.push(end) });
   const [driver, secondDriver] = [

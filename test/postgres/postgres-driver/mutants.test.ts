@@ -12,7 +12,8 @@ import { Holds } from "./hold.js";
 type Edit = readonly [name: string, from: string | RegExp, to: string | ((match: string) => string)];
 
 interface Mutant {
-  what: string;
+  /** Completes "a driver that ...". */
+  fault: string;
   /** The check that must fail. */
   check: string;
   /** Error code with which the check fails, if the error is not the check's own. */
@@ -49,9 +50,9 @@ const unlockedWith = (field: string): Edit => [
 const FREE_DELETE: Edit = ["delete", " ORDER BY o.chain FOR UPDATE", " ORDER BY o.chain"];
 
 const MUTANTS: readonly Mutant[] = [
-  { what: "reads the lease without a lock, and writes", check: LEASED, edits: [UNLOCKED] },
+  { fault: "reads the lease without a lock before it writes", check: LEASED, edits: [UNLOCKED] },
   {
-    what: "reads the lease of a follow-up without a lock, and makes it",
+    fault: "reads the lease without a lock before it creates a follow-up",
     check: LEASED,
     edits: [
       ["create", "AND NOT n.alias) FOR UPDATE", "AND NOT n.alias)"],
@@ -59,7 +60,7 @@ const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    what: "adds to the usage of an original that it did not lock",
+    fault: "adds to a usage that it read without a lock",
     check: CHANGES,
     edits: [
       UNLOCKED,
@@ -71,7 +72,7 @@ const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    what: "writes back the title of an original that it did not lock",
+    fault: "writes back a title that it read without a lock",
     check: CHANGES,
     edits: [
       UNLOCKED,
@@ -82,24 +83,28 @@ const MUTANTS: readonly Mutant[] = [
       ],
     ],
   },
-  { what: "dumps as of several moments", check: "race: a dump is of one moment", edits: [["dump", " STABLE", ""]] },
   {
-    what: "tells a head of several moments",
+    fault: "reads a dump in several snapshots of the database",
+    check: "race: a dump is of one moment",
+    edits: [["dump", " STABLE", ""]],
+  },
+  {
+    fault: "reads the head in several snapshots of the database",
     check: "race: the head is of one moment",
     edits: [["head", " STABLE", ""]],
   },
   {
-    what: "raises lastSeq with a cut alone, not with a restore",
+    fault: "raises lastSeq in a revert, but not in a restore",
     check: "restore: the session that becomes the newest has the chain's lastSeq",
     edits: [["write", "IF x.cut IS NOT NULL OR x.restore IS NOT NULL THEN", "IF x.cut IS NOT NULL THEN"]],
   },
   {
-    what: "dumps a growing message without what it had gained",
+    fault: "omits the appended text of a growing message from a dump",
     check: GROWN,
     edits: [["dump", /CASE WHEN m\.finished THEN NULL ELSE[\s\S]*? END\n/, "NULL::text\n"]],
   },
   {
-    what: "lets nothing grow that was loaded",
+    fault: "rejects appends to a message that was loaded",
     check: GROWN,
     code: "point_not_found",
     edits: [
@@ -111,17 +116,17 @@ const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    what: "replaces a holder 5 s before its time",
+    fault: "replaces a lease 5 s before it expires",
     check: "lease: cannot be taken before it expires, however short it is",
     edits: [["lease", "c.expires > v_now", "c.expires > v_now + 5000"]],
   },
   {
-    what: "takes `replacing` for leave to replace anybody",
+    fault: "replaces any lease if `fenceToReplace` is given",
     check: "lease: `fenceToReplace` replaces the lease of that fence at once, and no other",
     edits: [["lease", "c.fence IS DISTINCT FROM p_replacing", "p_replacing IS NULL"]],
   },
   {
-    what: "tells the head as it was before the lease was had",
+    fault: "returns the head as it was before it acquired the lease",
     check: LEASED,
     edits: [
       ["lease", "v_mine boolean;", "v_mine boolean;\n    v_head json;"],
@@ -140,12 +145,12 @@ const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    what: "gives a lease to two that look at the same time",
+    fault: "grants a lease to two concurrent requests",
     check: ONE_HOLDER,
     edits: [["lease", / FOR UPDATE;/g, ";"]],
   },
   {
-    what: "gives the lease back although it refuses the change",
+    fault: "releases the lease although it rejects the change",
     check: "write: a rejected change never releases the lease",
     Driver: class extends PostgresDriver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
@@ -160,22 +165,22 @@ const MUTANTS: readonly Mutant[] = [
     },
   },
   {
-    what: "tells the lease before it, whatever was changed without one since",
+    fault: "returns `previous` after a change without a lease",
     check: "lease: `previous`, if returned, is the fence of the chain's last lease; it is undefined after a delete",
     edits: [["write", "last = CASE WHEN p_says AND p_fence IS NULL THEN NULL ELSE o.last END", "last = o.last"]],
   },
   {
-    what: "leaves instructions beside a write that gives the lease back",
+    fault: "stores an instruction without a lock beside a write that releases the lease",
     check: INSTRUCTION_CHECK,
     edits: [unlockedWith("instruct")],
   },
   {
-    what: "takes instructions back beside a write that gives the lease back",
+    fault: "withdraws an instruction without a lock beside a write that releases the lease",
     check: INSTRUCTION_CHECK,
     edits: [unlockedWith("followed")],
   },
   {
-    what: "takes one instruction back twice",
+    fault: "withdraws an instruction twice",
     check: ONCE,
     edits: [
       unlockedWith("followed"),
@@ -187,7 +192,7 @@ const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    what: "lets two answers count",
+    fault: "counts two answers to an ask",
     check: ONCE,
     edits: [
       unlockedWith("answer"),
@@ -195,18 +200,18 @@ const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    what: "numbers instructions beside each other",
+    fault: "numbers concurrent instructions without a lock",
     check: ONCE,
     edits: [unlockedWith("instruct")],
   },
-  { what: "deletes a chain that it did not lock", check: DELETED, edits: [FREE_DELETE] },
+  { fault: "deletes a chain that it did not lock", check: DELETED, edits: [FREE_DELETE] },
   {
-    what: "counts the folder of a session that it did not lock",
+    fault: "changes the totals for a chain that it deletes without a lock",
     check: TOTALS,
     edits: [FREE_DELETE],
   },
   {
-    what: "writes a count back as it was when it looked",
+    fault: "writes back a total that it read without a lock",
     check: TOTALS,
     edits: [
       ["count", /p_shard(?! integer)/g, "0"],
@@ -218,7 +223,7 @@ const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    what: "looks for the key of a run, and then stores it",
+    fault: "checks the key of a run without a unique index",
     check: OWNER,
     sql: ["DROP INDEX @.runs_key"],
     edits: [
@@ -229,8 +234,13 @@ const MUTANTS: readonly Mutant[] = [
       ],
     ],
   },
-  ...[OWNER, LOADS].map((check) => ({
-    what: `looks for an id, and then takes it (${check.slice(0, 20)}...)`,
+  ...(
+    [
+      ["created", OWNER],
+      ["loaded", LOADS],
+    ] as const
+  ).map(([state, check]) => ({
+    fault: `checks the id of a ${state} session without a unique index`,
     check,
     sql: ["ALTER TABLE @.names DROP CONSTRAINT names_pkey"],
     edits: [
@@ -270,9 +280,9 @@ async function mutate(
   }
 }
 
-describe("the driver kit catches a PostgreSQL driver that", { skip: NO_POSTGRES }, () => {
+describe("the SessionDriver checks", { skip: NO_POSTGRES }, () => {
   for (const mutant of MUTANTS)
-    it(mutant.what, async (t) => {
+    it(`rejects a driver that ${mutant.fault}`, async (t) => {
       const place = await postgresSchema(t);
       const holds = new Holds(place);
       const opened = async (): Promise<PostgresDriver> => {

@@ -7,13 +7,13 @@ const context = { where: "/c/config.json: session", configDir: "/c", home: "/hom
 const parse = (raw: Record<string, unknown>): unknown => descriptor.parse(raw, context);
 const url = "postgres://me:secret@db.example:5433/sessions?sslmode=require";
 
-describe("options of postgres-driver", () => {
-  it("have defaults, but for the URL", () => {
+describe("the option parser of postgres-driver", () => {
+  it("returns defaults for all options except url", () => {
     const pool = { size: 10, connectTimeout: 10, idleTimeout: 30, statementTimeout: 15, listenUrl: "" };
     assert.deepEqual(parse({ url }), { url, schema: "gantry", durability: "full", pool });
   });
 
-  it("are refused with the key and what was expected, and a URL is never repeated", () => {
+  it("rejects an invalid value with its key and the expected value, and never repeats a URL", () => {
     const wrong: [Record<string, unknown>, RegExp][] = [
       [{}, /^\/c\/config\.json: session\.url: expected a postgres:\/\/ URL, got nothing$/],
       [{ url: "" }, /^\/c\/config\.json: session\.url: expected a postgres:\/\/ URL/],
@@ -50,7 +50,7 @@ describe("options of postgres-driver", () => {
     }
   });
 
-  it("make a driver that opens nothing before it is opened, and says where but not who", async () => {
+  it("accepts an unreachable server; the driver's open error names its address but no credentials", async () => {
     const all = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
     const raw = { url: "postgres://me:secret@127.0.0.1:1/sessions", pool: { connect_timeout: 0.2 } };
     const driver = await descriptor.create!(descriptor.parse(raw, context), all);

@@ -22,11 +22,11 @@ type Outage = readonly [
 const OUTAGES: readonly Outage[] = [
   ["is stopped", (server) => server.stop(), (server) => server.start()],
   ["crashes", (server) => server.kill(), (server) => server.start()],
-  ["stands still", (server) => server.pause(), (server) => server.go()],
+  ["hangs", (server) => server.pause(), (server) => server.go()],
 ];
 
 for (const [name, begin, end] of OUTAGES) {
-  it(`says clearly that the server is away, and goes on when it is back: it ${name}`, needsPrivateServer, async (t) => {
+  it(`driver calls fail while the server ${name}, and no acknowledged write is lost`, needsPrivateServer, async (t) => {
     const server = await ownServer(t, { fsync: "on" });
     const url = await postgresDatabase(t, server);
     const { password, host, pathname } = new URL(url);
@@ -83,18 +83,18 @@ for (const [name, begin, end] of OUTAGES) {
     const writing = Promise.all(Array.from({ length: WRITERS }, (_, n) => write(`chain ${n}`)));
     let fault: unknown;
     writing.catch((error: unknown) => (fault = error ?? "a writer failed"));
-    const reached = (count: () => number, least: number): Promise<void> =>
+    const reached = (count: () => number, minimum: number): Promise<void> =>
       until(() => {
         if (fault !== undefined) throw fault;
-        return count() >= least;
+        return count() >= minimum;
       });
     await reached(() => written, WRITERS * 3);
-    const before = failures.length;
+    const failuresBefore = failures.length;
     await begin(server);
-    await reached(() => failures.length, before + WRITERS * 2);
+    await reached(() => failures.length, failuresBefore + WRITERS * 2);
     await end(server);
-    const then = written;
-    await reached(() => written, then + WRITERS * 10);
+    const writtenBefore = written;
+    await reached(() => written, writtenBefore + WRITERS * 10);
     over = true;
     const counts = await writing;
     for (const [n, count] of counts.entries())
@@ -111,7 +111,7 @@ for (const [name, begin, end] of OUTAGES) {
   });
 }
 
-it("opens when the server comes up later, and says until then that it is away", needsPrivateServer, async (t) => {
+it("PostgresDriver.open rejects while the server is stopped, and succeeds later", needsPrivateServer, async (t) => {
   const server = await ownServer(t);
   const url = await postgresDatabase(t, server);
   const pool = { size: 2, connectTimeout: 120, idleTimeout: 30, statementTimeout: 120, listenUrl: "" };
@@ -125,19 +125,19 @@ it("opens when the server comes up later, and says until then that it is away", 
 });
 
 it(
-  "refuses at once while it knows that the server is away, but not what a run is in the middle of",
+  "PostgresDriver rejects new calls while the server is stopped, and completes earlier writes after its start",
   needsPrivateServer,
   async (t) => {
     const server = await ownServer(t);
     const url = await postgresDatabase(t, server);
     // Far longer than the test takes.
     const pool = { size: 3, connectTimeout: 600, idleTimeout: 30, statementTimeout: 600, listenUrl: "" };
-    const made = (): PostgresDriver => {
+    const newDriver = (): PostgresDriver => {
       const driver = new PostgresDriver(postgresOptions({ url, schema: "gantry" }, { pool }));
       t.after(() => driver.close());
       return driver;
     };
-    const driver = made();
+    const driver = newDriver();
     await driver.open();
     for (const id of ["a", "b", "c", "d"]) await driver.create({ session: aSession(id) });
     const lease = await leaseOf(driver, "a", "holder");
@@ -161,7 +161,7 @@ it(
       await Promise.all(
         Array.from({ length: 300 }, (_, n) => assert.rejects(calls[n % calls.length]!(), isAway, String(n))),
       );
-    await assert.rejects(made().open(), isAway);
+    await assert.rejects(newDriver().open(), isAway);
     t.diagnostic(`${Math.round((process.memoryUsage().rss - before) / 1e6)} MB more`);
     assert.equal(written, 0);
     await server.start();

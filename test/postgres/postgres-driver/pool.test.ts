@@ -110,7 +110,7 @@ class PoolTest {
   }
 }
 
-it("close waits for a running statement, and ends idle connections before", real, async (t) => {
+it("Connections.close waits for a running statement, and closes idle connections before", real, async (t) => {
   const test = await PoolTest.open(t, { size: 3 });
   await test.fill(3);
   await test.lock();
@@ -128,7 +128,7 @@ it("close waits for a running statement, and ends idle connections before", real
   await until(async () => (await test.backends()).length === 0);
 });
 
-it("close rejects what waits for a connection at once", real, async (t) => {
+it("Connections.close rejects calls that wait for a connection while a statement still runs", real, async (t) => {
   const test = await PoolTest.open(t, { size: 1 });
   await test.lock();
   const running = test.query();
@@ -143,7 +143,7 @@ it("close rejects what waits for a connection at once", real, async (t) => {
   await closing;
 });
 
-it("the driver's close waits for a write that the database holds up", real, async (t) => {
+it("PostgresDriver.close waits for a write that a table lock blocks", real, async (t) => {
   const test = await PoolTest.open(t);
   const ends: (() => unknown)[] = [];
   const place = await postgresSchema({ after: (end) => void ends.push(end) });
@@ -169,7 +169,7 @@ it("the driver's close waits for a write that the database holds up", real, asyn
   assert.equal((await driver.get("held"))?.id, "held");
 });
 
-it("replaces connections that the server ended, idle or in use", real, async (t) => {
+it("Connections replaces idle and busy connections that the server terminated", real, async (t) => {
   const test = await PoolTest.open(t);
   await test.fill(4);
   const before = await test.backends();
@@ -188,7 +188,7 @@ it("replaces connections that the server ended, idle or in use", real, async (t)
   assert.ok(row && ![busy, ...before].includes(row.pid));
 });
 
-it("limits the wait while all connections are in use", real, async (t) => {
+it("Connections rejects a call after connectTimeout while all connections are in use", real, async (t) => {
   const test = await PoolTest.open(t, { size: 1, connectTimeout: 3 });
   await test.lock();
   const running = test.query();
@@ -205,7 +205,7 @@ it("limits the wait while all connections are in use", real, async (t) => {
   assert.equal((await test.query()).length, 1);
 });
 
-it("refuses calls at once when those that wait carry too much", real, async (t) => {
+it("Connections rejects a call if the values of waiting calls are too large (80 MiB)", real, async (t) => {
   const test = await PoolTest.open(t, { size: 1 });
   await test.lock();
   const running = test.query();
@@ -222,7 +222,7 @@ it("refuses calls at once when those that wait carry too much", real, async (t) 
   assert.deepEqual(await waiting, [{ length: text.length }]);
 });
 
-it("ends connections that were idle for long", real, async (t) => {
+it("Connections closes connections after idleTimeout, and opens new ones", real, async (t) => {
   const test = await PoolTest.open(t, { idleTimeout: 0.2 });
   await test.lock();
   const running = Promise.all(Array.from({ length: 4 }, () => test.query()));
@@ -234,7 +234,7 @@ it("ends connections that were idle for long", real, async (t) => {
 });
 
 it(
-  "close gives up idle connections to a server that stands still before those with statements",
+  "Connections.close gives up idle connections of a hanging server sooner than busy ones",
   needsPrivateServer,
   async (t) => {
     const server = await ownServer(t);
@@ -295,35 +295,35 @@ class Gate {
   }
 }
 
-it("tries one connection at a time while none comes about", real, async (t) => {
-  const { gate, url } = await Gate.before(t, await postgresUrl());
-  const test = await PoolTest.open(t, { size: 4 }, url);
-  await test.lock();
-  const calls = Array.from({ length: 200 }, () => test.query());
-  const settled = Promise.allSettled(calls);
-  await until(async () => (await test.blocked()) === 4);
-  gate.refuse();
-  // Waits until the calls are rejected, because the server has been unreachable for two seconds.
-  await settled;
-  t.diagnostic(`${gate.refused} attempts`);
-  assert.ok(gate.refused < 30, `${gate.refused} attempts for 200 calls`);
-});
-
 it(
-  "reaches a server without encryption again after an outage, where encryption is used if offered",
+  "Connections makes fewer than 30 connection attempts for 200 calls while the server refuses connections",
   real,
   async (t) => {
     const { gate, url } = await Gate.before(t, await postgresUrl());
-    const test = await PoolTest.open(t, {}, `${url}?sslmode=prefer`);
+    const test = await PoolTest.open(t, { size: 4 }, url);
+    await test.lock();
+    const calls = Array.from({ length: 200 }, () => test.query());
+    const settled = Promise.allSettled(calls);
+    await until(async () => (await test.blocked()) === 4);
     gate.refuse();
-    const call = test.query();
-    await until(() => gate.refused > 1);
-    gate.isRefusing = false;
-    assert.equal((await call).length, 1);
+    // Waits until the calls are rejected, because the server has been unreachable for two seconds.
+    await settled;
+    t.diagnostic(`${gate.refused} attempts`);
+    assert.ok(gate.refused < 30, `${gate.refused} attempts for 200 calls`);
   },
 );
 
-it("says of a server that accepts connections and is silent that it does not answer", async (t) => {
+it("Connections with sslmode=prefer reconnects after an outage", real, async (t) => {
+  const { gate, url } = await Gate.before(t, await postgresUrl());
+  const test = await PoolTest.open(t, {}, `${url}?sslmode=prefer`);
+  gate.refuse();
+  const call = test.query();
+  await until(() => gate.refused > 1);
+  gate.isRefusing = false;
+  assert.equal((await call).length, 1);
+});
+
+it("Connections.open reports a server that accepts connections but sends nothing as not answering", async (t) => {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => void sockets.add(socket)).listen(0, "127.0.0.1");
   await once(server, "listening");

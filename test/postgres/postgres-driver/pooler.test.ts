@@ -16,7 +16,7 @@ import { Holds } from "./hold.js";
 const real = { skip: NO_POSTGRES || NO_PGBOUNCER };
 const POOL = { size: 8, connectTimeout: 120, idleTimeout: 30, statementTimeout: 120 };
 
-it("asks through a pooler, and cancels through it", real, async (t) => {
+it("Connections runs and cancels statements through PgBouncer", real, async (t) => {
   const url = await pgbouncer(t, await postgresUrl());
   const connections = new Connections({ url, pool: POOL });
   t.after(() => connections.close());
@@ -35,7 +35,7 @@ it("asks through a pooler, and cancels through it", real, async (t) => {
   assert.deepEqual(await connections.query("SELECT 1 AS one", [], "read"), [{ one: 1 }]);
 });
 
-it("says that news cannot be heard through it, and hints without them", real, async (t) => {
+it("PostgresNotifier logs once that PgBouncer delivers no messages, and polls for changes", real, async (t) => {
   const direct = await postgresUrl();
   const url = await pgbouncer(t, direct);
   const connections = new Connections({ url, pool: POOL });
@@ -64,7 +64,7 @@ it("says that news cannot be heard through it, and hints without them", real, as
   assert.equal(logMessages.length, 1);
 });
 
-describe("PostgresDriver keeps the contract through a pooler", real, () => {
+describe("the SessionDriver contract of PostgresDriver through PgBouncer", real, () => {
   let place = { url: "", schema: "" };
   let direct = place;
   const ends: (() => unknown)[] = [];

@@ -25,12 +25,12 @@ const opened = async (place: Place): Promise<PostgresDriver> => {
 };
 
 describe("PostgresDriver in several processes", { skip: NO_POSTGRES }, () => {
-  it("four processes open and migrate one fresh schema", async (t) => {
+  it("opens and migrates one fresh schema from four processes concurrently", async (t) => {
     const place = await postgresSchema(t);
     await allAtOnce(Array.from({ length: 4 }, () => start(place, "open")));
   });
 
-  it("four processes with fifty writes each lose none", async (t) => {
+  it("loses no write of four processes that write fifty messages each", async (t) => {
     const place = await postgresSchema(t);
     const driver = await opened(place);
     await driver.create({ session: aSession("shared") });
@@ -41,7 +41,7 @@ describe("PostgresDriver in several processes", { skip: NO_POSTGRES }, () => {
     await driver.close();
   });
 
-  it(`kill -9 at random moments loses nothing that was acknowledged (SEED=${SEED})`, async (t) => {
+  it(`loses no acknowledged write when a process is killed at a random moment (SEED=${SEED})`, async (t) => {
     const random = randomOf(SEED);
     const place = await postgresSchema(t);
     for (let trial = 0; trial < TRIALS; trial++) {

@@ -6,7 +6,7 @@ import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { aSession } from "../../../src/testing/session-driver/rule.js";
 import { asAdmin, NO_POSTGRES, postgresDatabase, postgresUrl } from "../../helpers/postgres.js";
 
-it("a role that owns its schema alone needs no right on the database", { skip: NO_POSTGRES }, async (t) => {
+it("a role that owns the schema needs only CONNECT on the database", { skip: NO_POSTGRES }, async (t) => {
   const undo: (() => Promise<unknown>)[] = [];
   t.after(async () => {
     for (const work of undo) await work();

@@ -32,7 +32,7 @@ const drop = (url: string): Promise<unknown> => {
 };
 
 describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
-  it("is made by many that open a fresh database at once, each table and function once", async (t) => {
+  it("is created once when 8 drivers open a fresh database concurrently", async (t) => {
     const url = await postgresDatabase(t);
     const drivers = Array.from({ length: 8 }, () => driverAt(url));
     await Promise.all(drivers.map((driver) => driver.open()));
@@ -46,7 +46,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     assert.equal(functionCounts?.["n"], functionCounts?.["names"]);
   });
 
-  it("of version 1 is brought to this one, with all that was in it", async (t) => {
+  it("is migrated from version 1 with its sessions and totals", async (t) => {
     const url = await postgresDatabase(t);
     const session = aSession("a", { title: "Old", lastSeq: 1, updatedAt: "2026-01-01T00:00:05.000Z" });
     const sql = [
@@ -75,7 +75,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     assert.deepEqual(await asAdmin(url, "SELECT version FROM kept.version"), [{ version: VERSION }]);
   });
 
-  it("of a newer version is refused, and left as it was", async (t) => {
+  it("is rejected by open and left unchanged if its version is newer", async (t) => {
     const url = await postgresDatabase(t);
     await (await opened(url)).close();
     await asAdmin(url, `UPDATE kept.version SET version = ${VERSION + 1}`);
@@ -92,7 +92,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     assert.deepEqual(await asAdmin(url, "SELECT version FROM kept.version"), [{ version: VERSION + 1 }]);
   });
 
-  it("is made in no database of an encoding that lacks characters", async (t) => {
+  it("is not created in a database with encoding LATIN1", async (t) => {
     const url = new URL(await postgresUrl());
     const database = `gantry_${randomBytes(8).toString("hex")}`;
     await asAdmin(
@@ -112,7 +112,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     assert.deepEqual(await asAdmin(latin.href, "SELECT 1 FROM pg_namespace WHERE nspname = 'kept'"), []);
   });
 
-  it("of a server that only reads is not made, and whoever asks for it hears why", async (t) => {
+  it("is not created on a read-only server, and open reports the reason", async (t) => {
     const url = await postgresDatabase(t);
     await asAdmin(url, `ALTER DATABASE ${new URL(url).pathname.slice(1)} SET default_transaction_read_only = on`);
     const driver = new PostgresDriver(postgresOptions({ url, schema }, { pool: { connectTimeout: 1 } }));
@@ -124,7 +124,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     await driver.close();
   });
 
-  it("holds folders as long as a system has them, and tells what is too long for an index", async (t) => {
+  it("accepts project folders of 4,095 characters, and rejects an id that is too long for an index", async (t) => {
     const driver = await opened(await postgresDatabase(t));
     // Text that cannot be compressed.
     const long = (length: number): string => {
@@ -154,7 +154,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     await driver.close();
   });
 
-  it("counts whatever numbers a model tells, and a turn is not lost for them", async (t) => {
+  it("accepts fractions and numbers up to 1e300 as token counts", async (t) => {
     const driver = await opened(await postgresDatabase(t));
     await driver.create({ session: aSession("a") });
     const before = (await driver.get("a"))!.usage;
@@ -170,7 +170,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     await driver.close();
   });
 
-  it("that is half made by a process that died is made whole", async (t) => {
+  it("is completed by open if only the empty schema exists", async (t) => {
     const url = await postgresDatabase(t);
     await asAdmin(url, "CREATE SCHEMA kept");
     const driver = await opened(url);
@@ -179,7 +179,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     await driver.close();
   });
 
-  it("has the functions of other versions beside its own: who is there goes on when another version comes", async (t) => {
+  it("keeps the functions of another version, so that its open drivers still work", async (t) => {
     const url = await postgresDatabase(t);
     const old = await opened(url);
     await old.create({ session: aSession("a") });
@@ -205,7 +205,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     await next.close();
   });
 
-  it("is used by a role that may only use it, and one that lacks a right is told which", async (t) => {
+  it("is usable for a role with rights on its rows only, and open names a missing right", async (t) => {
     const url = await postgresDatabase(t);
     const roleUrl = await asOther(url);
     // Drops the database before the role, because the role has rights in it.
@@ -233,7 +233,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     await driver.close();
   });
 
-  it("keeps text as it was, halves of surrogate pairs too, also where it is plain text", async (t) => {
+  it("stores NUL, noncharacters and lone surrogates unchanged in all text columns", async (t) => {
     const url = await postgresDatabase(t);
     const driver = await opened(url);
     for (const [n, odd] of [
@@ -257,7 +257,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     await driver.close();
   });
 
-  it("deletes a chain of many messages whole, piece by piece, also where another began and died", async (t) => {
+  it("loses all 12,000 messages of a deleted chain, and the remains of an interrupted delete", async (t) => {
     const url = await postgresDatabase(t);
     const driver = await opened(url);
     const many = Array.from({ length: 12_000 }, (_, n) => aMessage("a", n + 1));

@@ -7,7 +7,7 @@ import { NO_POSTGRES, asAdmin, ownServer, postgresDatabase } from "../../helpers
 
 const needsPrivateServer = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
 
-it("a private server does not outlive who started it, also when that is killed", needsPrivateServer, async () => {
+it("a private test server ends when the process that started it is killed", needsPrivateServer, async () => {
   delete process.env.GANTRY_TEST_POSTGRES;
   const child = new Child("postgres-user.ts", []);
   const url = String(await child.message());
@@ -22,7 +22,7 @@ it("a private server does not outlive who started it, also when that is killed",
   );
 });
 
-it("a server of a test's own is stopped, killed and started at the same place", needsPrivateServer, async (t) => {
+it("ownServer keeps its URL and data over stop, kill, start and pause", needsPrivateServer, async (t) => {
   const server = await ownServer(t, { max_connections: "20", fsync: "on" });
   assert.deepEqual(await asAdmin(server.url, "SHOW max_connections"), [{ max_connections: "20" }]);
   const url = await postgresDatabase(t, server);

@@ -95,7 +95,7 @@ async function session(peer: HttpPeer, cwd: string): Promise<string> {
 const prompt = (text: string, sessionId: string): Json => ({ sessionId, prompt: [{ type: "text", text }] });
 
 describe("three replicas behind HAProxy", { skip: NO_HAPROXY || NO_POSTGRES }, () => {
-  it("HTTP: turn by turn another replica, and no error while one is killed and another ends", async (t) => {
+  it("share HTTP requests without an error while one replica is killed and another drains", async (t) => {
     const all = await team(t, { drain_delay: 3 });
     const { sessionId } = await all.prompt("one");
     for (let n = 2; n <= 6; n++) assert.equal((await all.prompt(`turn ${n}`, sessionId)).status, 200);
@@ -111,7 +111,7 @@ describe("three replicas behind HAProxy", { skip: NO_HAPROXY || NO_POSTGRES }, (
     assert.deepEqual(await storedRoles(all, sessionId), Array.from({ length: 18 }, () => ["user", "assistant"]).flat());
   });
 
-  it("ACP over HTTP: a connection's requests find its replica by its id, or by the cookie", async (t) => {
+  it("receive requests of an ACP connection over HTTP by its connection id or its cookie", async (t) => {
     const { balancer, projectDir } = await team(t);
     const peers: HttpPeer[] = [];
     for (let n = 0; n < 3; n++) {
@@ -143,7 +143,7 @@ describe("three replicas behind HAProxy", { skip: NO_HAPROXY || NO_POSTGRES }, (
     for (const peer of peers) await peer.remove();
   });
 
-  it("ACP: the connections of a replica that is about to end go on there", async (t) => {
+  it("still serve existing ACP connections while they drain", async (t) => {
     // Longer than the test takes.
     const { balancer, replicas, projectDir } = await team(t, { drain_delay: 600 });
     const peer = await connected(`${balancer.url}/acp`);
@@ -157,7 +157,7 @@ describe("three replicas behind HAProxy", { skip: NO_HAPROXY || NO_POSTGRES }, (
     }
   });
 
-  it("ACP over WebSocket: a client whose replica is killed connects again, loads its session and goes on", async (t) => {
+  it("let a WebSocket client of a killed replica reconnect, load its session and prompt again", async (t) => {
     const { balancer, replicas, projectDir } = await team(t);
     const open = async (): Promise<SocketPeer> => {
       const peer = new SocketPeer(`${balancer.url}/acp`, { headers: HEADERS });

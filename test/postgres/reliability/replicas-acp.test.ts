@@ -45,9 +45,9 @@ const load = (peer: AcpPeer, { replicas }: Place, sessionId: string): Promise<Js
   peer.request("session/load", { sessionId, cwd: replicas.projectDir, mcpServers: [] });
 
 for (const [name, skip, open] of SHARED_STORES)
-  describe(`ACP before replicas on ${name}`, { concurrency: true, skip }, () => {
+  describe(`ACP with replicas on ${name}`, { concurrency: true, skip }, () => {
     for (const affinity of ["header", "cookie"] as const)
-      it(`over HTTP stays with one by ${affinity}, and goes on at another when that dies`, async (t) => {
+      it(`keeps an HTTP connection on one replica by ${affinity}, and loads its session on another after a kill`, async (t) => {
         const at = await place(t, await open(), affinity);
         const { replicas, balancer, models, url } = at;
         const otherPeers = await Promise.all([connect(url), connect(url)]);
@@ -73,7 +73,7 @@ for (const [name, skip, open] of SHARED_STORES)
         assert.deepEqual(models.violations, []);
       });
 
-    it("over HTTP is told to initialize again where the server is another one", async (t) => {
+    it("returns 404 for an HTTP connection on every replica but the one that opened it", async (t) => {
       const { balancer, url } = await place(t, await open(), "none");
       const peer = new HttpPeer(url);
       await peer.open();
@@ -88,7 +88,7 @@ for (const [name, skip, open] of SHARED_STORES)
       assert.equal(balancer.broken, 0);
     });
 
-    it("over a WebSocket sees the run of another one go on, and goes on itself when its own drains", async (t) => {
+    it("sends the run of another replica to a WebSocket, closes it with 1001 on drain, and loads the session elsewhere", async (t) => {
       const at = await place(t, await open(), "none");
       const { replicas, balancer, models, url } = at;
       models.enqueue({ say: [{ text: "One, " }, { gate: "two" }, { text: "two." }] });
@@ -124,7 +124,7 @@ for (const [name, skip, open] of SHARED_STORES)
       assert.deepEqual(models.violations, []);
     });
 
-    it("over a WebSocket whose server is killed in the middle of a prompt finds at another what was said", async (t) => {
+    it("loads the stored text on another replica after a kill during a prompt over WebSocket", async (t) => {
       const at = await place(t, await open(), "none");
       const { replicas, balancer, models, url } = at;
       const first = new SocketPeer(url);

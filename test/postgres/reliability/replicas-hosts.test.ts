@@ -27,8 +27,8 @@ async function endLease(store: SharedStore, session: string): Promise<void> {
 }
 
 for (const [name, skip, open] of SHARED_STORES)
-  describe(`replicas on hosts of their own, on ${name}`, { skip: skip || noHosts }, () => {
-    it("refuse a session whose folder they lack, and leave it to whoever has it", async (t) => {
+  describe(`replicas on separate hosts with ${name}`, { skip: skip || noHosts }, () => {
+    it("reject runs and loads of a session whose folder is missing on their host, and store nothing", async (t) => {
       const shared = await tempDir(t, { "project/a.txt": "a" });
       const project = shared.at("project");
       const otherFolder = await tempDir(t);
@@ -77,7 +77,7 @@ for (const [name, skip, open] of SHARED_STORES)
       assert.doesNotMatch(replicas.stderr, / error /);
     });
 
-    it("take a session over when the lease of a dead one ends, and not before; whoever waits is served then", async (t) => {
+    it("take over a session only when the lease of a dead holder expires, and then run queued prompts", async (t) => {
       const models = await lab(t, { fallback: say("Yes.") });
       const store = await open();
       const replicas = await Replicas.start(t, store, models, {

@@ -58,8 +58,8 @@ async function cut(databaseServer: OwnServer, random: () => number): Promise<voi
   }
 }
 
-describe("replicas whose database goes away", { skip: NO_POSTGRES, concurrency: true }, () => {
-  it("say so with 503 while it is away, lose nothing, and serve by themselves when it is back", async (t) => {
+describe("replicas whose database is unavailable", { skip: NO_POSTGRES, concurrency: true }, () => {
+  it("return 503 during the outage, lose no turn, and become ready again afterwards", async (t) => {
     const { own: databaseServer, replicas, load, check } = await place(t);
     let answered = 0;
     const loaded = load(TURNS, (count) => (answered = count));
@@ -83,7 +83,7 @@ describe("replicas whose database goes away", { skip: NO_POSTGRES, concurrency: 
     await check(report);
   });
 
-  it("lose nothing when their connections are cut again and again", async (t) => {
+  it("lose no turn while their database connections are terminated repeatedly", async (t) => {
     const { own: databaseServer, random, load, check } = await place(t);
     let over = false;
     const cutting = cut(databaseServer, random).finally(() => (over = true));

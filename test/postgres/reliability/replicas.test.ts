@@ -17,7 +17,7 @@ const ROUNDS = Number(process.env["ROUNDS"] ?? 2);
 for (const [name, skip, open] of SHARED_STORES)
   describe(`replicas on ${name}`, { concurrency: true, skip }, () => {
     for (const signal of ["SIGKILL", "SIGTERM"] as const)
-      it(`lose nothing that a client was told, whoever of them ends by ${signal}, and a retry heals all that broke`, async (t) => {
+      it(`lose no acknowledged turn while each ends by ${signal} in turn, and clients complete all turns by retries`, async (t) => {
         const seed = seedOf();
         const random = randomOf(seed);
         const models = await lab(t, { fallback: loadModel(signal === "SIGKILL" ? 20 : 60) });
@@ -53,7 +53,7 @@ for (const [name, skip, open] of SHARED_STORES)
         assert.doesNotMatch(replicas.stderr, / error /);
       });
 
-    it("tell a watcher at one what another says until it is killed, and what a third says then", async (t) => {
+    it("send a watcher each message of runs on other replicas once, while one of these is killed", async (t) => {
       const seed = seedOf();
       const models = await lab(t);
       const replicas = await Replicas.start(t, await open(), models);
@@ -62,7 +62,7 @@ for (const [name, skip, open] of SHARED_STORES)
       assert.deepEqual(faults, []);
     });
 
-    it("reach a run whichever of them is asked", async (t) => {
+    it("apply a cancel, delete, answer or steer to a run on another replica", async (t) => {
       const models = await lab(t);
       const replicas = await Replicas.start(t, await open(), models, { config: DOORS_CONFIG });
       for (const [door, through] of Object.entries(DOORS))
@@ -70,7 +70,7 @@ for (const [name, skip, open] of SHARED_STORES)
       assert.doesNotMatch(replicas.stderr, / error /);
     });
 
-    it("give a key's run, which one that drains cut off, to the next", async (t) => {
+    it("run the prompt of an idempotency key on another replica when the first one drains", async (t) => {
       const models = await lab(t, { fallback: say("Yes.") });
       const replicas = await Replicas.start(t, await open(), models);
       const balancer = await replicas.balancer();

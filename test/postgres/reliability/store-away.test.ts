@@ -19,10 +19,10 @@ const STORE_UNAVAILABLE = { error: "session store unavailable", code: "store_una
 
 for (const [how, leave, back] of [
   ["is stopped", "stop", "start"],
-  ["stands still", "pause", "go"],
+  ["hangs", "pause", "go"],
 ] as const)
   it(
-    `PostgreSQL ${how}: clear 503s meanwhile, and full service as soon as it is back`,
+    `gantry serve returns 503 while PostgreSQL ${how}, and serves runs and watchers after its return`,
     { skip: NO_POSTGRES },
     async (t) => {
       const database = await ownServer(t);
@@ -86,7 +86,7 @@ for (const [how, leave, back] of [
   );
 
 it(
-  "PostgreSQL that is not there at the start is waited for by a server that serves",
+  "gantry serve starts without PostgreSQL, returns 503, and serves runs once it is available",
   { skip: NO_POSTGRES },
   async (t) => {
     const database = await ownServer(t);
@@ -116,7 +116,7 @@ it(
 );
 
 it(
-  "PostgreSQL that lets nobody in ends the start, with its place and without its password",
+  "gantry serve exits with 1 if PostgreSQL rejects the password, and prints the address but not the password",
   { skip: NO_POSTGRES },
   async (t) => {
     const url = new URL(await postgresDatabase(t));

@@ -9,8 +9,8 @@ import { randomOf, seedOf } from "../../helpers/random.js";
 const SCHEDULES = Number(process.env["SCHEDULES"] ?? 1);
 const STEPS = Number(process.env["STEPS"] ?? 5);
 
-describe("a page that follows a session over HTTP", { concurrency: true }, () => {
-  it(`is what the session's messages are, through drops, kills, restarts, other processes, reverts and compactions`, async (t) => {
+describe("a watcher of a session over HTTP", { concurrency: true }, () => {
+  it("receives each stored message once through drops, kills, restarts, other processes, reverts and compactions", async (t) => {
     const first = seedOf();
     t.diagnostic(`SEED=${first} SCHEDULES=${SCHEDULES} STEPS=${STEPS}`);
     const random = { wire: randomOf(first), model: randomOf(first + 1) };

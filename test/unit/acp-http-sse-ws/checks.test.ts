@@ -6,21 +6,21 @@ import { AcpHttpTransport } from "gantry/adapters/acp-http-sse-ws";
 import { transportChecks } from "gantry/testing";
 import { webSocketClient } from "../../helpers/transport-clients.js";
 
-describe("AcpHttpTransport keeps the contract", () => {
-  let taken: Server | undefined;
+describe("AcpHttpTransport (transport contract)", () => {
+  let blockingServer: Server | undefined;
   const checks = transportChecks({
     create: () => Promise.resolve(new AcpHttpTransport({ port: 0 }, silentLogger, undefined)),
-    unable: async () => {
-      taken = createServer();
-      taken.listen(0, "127.0.0.1");
-      await once(taken, "listening");
-      return new AcpHttpTransport({ port: (taken.address() as AddressInfo).port }, silentLogger, undefined);
+    createFailing: async () => {
+      blockingServer = createServer();
+      blockingServer.listen(0, "127.0.0.1");
+      await once(blockingServer, "listening");
+      return new AcpHttpTransport({ port: (blockingServer.address() as AddressInfo).port }, silentLogger, undefined);
     },
     connect: webSocketClient,
-    onLeave: "cancel",
+    onDisconnect: "cancel",
     clean: async () => {
-      const server = taken;
-      taken = undefined;
+      const server = blockingServer;
+      blockingServer = undefined;
       if (server) await new Promise((resolve) => server.close(resolve));
     },
   });

@@ -16,8 +16,8 @@ const STREAM = { accept: "text/event-stream" };
 const list = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "session/list" });
 const isUpdate = (message: Json) => message.method === "session/update";
 
-describe("the status table", () => {
-  it("in the order of the checks", async (t) => {
+describe("HTTP status codes of the ACP endpoint", () => {
+  it("returns the status of the first failed check, and 202 for an accepted message or DELETE", async (t) => {
     const { agent } = scriptedAgent(t);
     const { url } = await serveHttp(t, agent, { maxBodyBytes: 4096 });
     const peer = new HttpPeer(url);
@@ -35,12 +35,12 @@ describe("the status table", () => {
     const rows: Row[] = [
       ["PUT", "PUT", {}, "x", 405],
       ["OPTIONS", "OPTIONS", {}, undefined, 405],
-      ["PATCH without anything else right", "PATCH", { "acp-connection-id": "" }, "x", 405],
+      ["PATCH with an empty id", "PATCH", { "acp-connection-id": "" }, "x", 405],
       ["no content type", "POST", {}, list, 415],
-      ["text", "POST", { "content-type": "text/plain", "acp-connection-id": "!" }, list, 415],
-      ["no accept", "GET", { "acp-connection-id": "!" }, undefined, 406],
-      ["accept anything", "GET", { accept: "*/*", "acp-connection-id": id }, undefined, 406],
-      ["accept it not", "GET", { accept: "text/event-stream;q=0", "acp-connection-id": id }, undefined, 406],
+      ["content type text/plain", "POST", { "content-type": "text/plain", "acp-connection-id": "!" }, list, 415],
+      ["no Accept header", "GET", { "acp-connection-id": "!" }, undefined, 406],
+      ["Accept */*", "GET", { accept: "*/*", "acp-connection-id": id }, undefined, 406],
+      ["Accept with q=0", "GET", { accept: "text/event-stream;q=0", "acp-connection-id": id }, undefined, 406],
       ["GET without an id", "GET", STREAM, undefined, 400],
       ["an empty id", "GET", { ...STREAM, "acp-connection-id": "" }, undefined, 400],
       ["an id with other characters", "GET", { ...STREAM, "acp-connection-id": "a b" }, undefined, 400],
@@ -51,14 +51,21 @@ describe("the status table", () => {
       ["POST with an unknown id", "POST", { ...JSON_TYPE, "acp-connection-id": "x" }, "no json", 404, -32600],
       ["DELETE without an id", "DELETE", {}, undefined, 400],
       ["DELETE of an unknown id", "DELETE", { "acp-connection-id": "x" }, undefined, 404],
-      ["no JSON", "POST", { ...JSON_TYPE, "acp-connection-id": id }, "{", 400, -32700],
-      ["no UTF-8", "POST", { ...JSON_TYPE, "acp-connection-id": id }, undefined, 400, -32700],
+      ["invalid JSON", "POST", { ...JSON_TYPE, "acp-connection-id": id }, "{", 400, -32700],
+      ["invalid UTF-8", "POST", { ...JSON_TYPE, "acp-connection-id": id }, undefined, 400, -32700],
       ["a batch", "POST", { ...JSON_TYPE, "acp-connection-id": id }, "[]", 400, -32600],
-      ["too deep", "POST", { ...JSON_TYPE, "acp-connection-id": id }, "[".repeat(100) + "]".repeat(100), 400, -32600],
+      [
+        "nested too deeply",
+        "POST",
+        { ...JSON_TYPE, "acp-connection-id": id },
+        "[".repeat(100) + "]".repeat(100),
+        400,
+        -32600,
+      ],
       ["jsonrpc 1.0", "POST", { ...JSON_TYPE, "acp-connection-id": id }, '{"jsonrpc":"1.0","method":"x"}', 400, -32600],
       ["too large", "POST", { ...JSON_TYPE, "acp-connection-id": id }, "x".repeat(5000), 413, -32600],
       [
-        "a session that contradicts",
+        "a session id that differs from the header",
         "POST",
         { ...JSON_TYPE, "acp-connection-id": id, "acp-session-id": "b" },
         '{"jsonrpc":"2.0","id":1,"method":"session/close","params":{"sessionId":"a"}}',
@@ -70,7 +77,7 @@ describe("the status table", () => {
       ["a response", "POST", { ...JSON_TYPE, "acp-connection-id": id }, '{"jsonrpc":"2.0","id":5,"result":1}', 202],
     ];
     for (const [name, method, headers, body, status, code = -32600] of rows) {
-      const bytes = name === "no UTF-8" ? Buffer.from([0x22, 0xff, 0x22]) : body;
+      const bytes = name === "invalid UTF-8" ? Buffer.from([0x22, 0xff, 0x22]) : body;
       const answer = await http(url, method, headers, bytes);
       assert.equal(answer.status, status, `${name}: ${answer.text}`);
       if (status === 202) assert.equal(answer.text, "");
@@ -86,22 +93,22 @@ describe("the status table", () => {
     assert.equal((await peer.remove()).status, 404);
   });
 
-  it("initialize: 200 with the id; one that fails: 200 with its error and no id", async (t) => {
+  it("initialize returns 200 with its result; a failed initialize returns 200 with an error and no connection id", async (t) => {
     const { agent } = scriptedAgent(t);
     const { url } = await serveHttp(t, agent);
-    const good = await new HttpPeer(url).open();
-    assert.equal(good.status, 200);
-    assert.equal(good.json.id, 0);
-    assert.equal(good.json.result.protocolVersion, 1);
-    assert.equal(good.headers["content-type"], "application/json");
-    const bad = await new HttpPeer(url).open({ protocolVersion: 0 });
-    assert.equal(bad.status, 200);
-    assert.equal(bad.json.error.code, -32602);
-    assert.equal(bad.headers["acp-connection-id"], undefined);
+    const successAnswer = await new HttpPeer(url).open();
+    assert.equal(successAnswer.status, 200);
+    assert.equal(successAnswer.json.id, 0);
+    assert.equal(successAnswer.json.result.protocolVersion, 1);
+    assert.equal(successAnswer.headers["content-type"], "application/json");
+    const failureAnswer = await new HttpPeer(url).open({ protocolVersion: 0 });
+    assert.equal(failureAnswer.status, 200);
+    assert.equal(failureAnswer.json.error.code, -32602);
+    assert.equal(failureAnswer.headers["acp-connection-id"], undefined);
     assert.equal((await http(`${url.slice(0, -4)}/any/path?x`, "POST", JSON_TYPE, "{")).json.error.code, -32700);
   });
 
-  it("required headers, foreign hosts and foreign sites", async (t) => {
+  it("rejects a foreign host, a cross-site request, and a missing or invalid required header", async (t) => {
     const { agent } = scriptedAgent(t);
     const open = await serveHttp(t, agent);
     const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: 1 } });
@@ -121,7 +128,7 @@ describe("the status table", () => {
     assert.equal((await http(closed.url, "POST", { ...JSON_TYPE, authorization: "bearer key" }, body)).status, 200);
   });
 
-  it("limits: connections and streams", async (t) => {
+  it("returns 503 above the connection limit or the stream limit, until a connection is deleted", async (t) => {
     const { agent } = scriptedAgent(t);
     const { url } = await serveHttp(t, agent, { connections: 3, streams: 1 });
     const peer = new HttpPeer(url);
@@ -139,26 +146,26 @@ describe("the status table", () => {
     assert.equal((await new HttpPeer(url).open()).status, 200);
   });
 
-  it("who only initializes and goes away locks nobody out; who is there stays", async (t) => {
+  it("replaces connections without a stream when the limit is reached, and keeps a connection with a stream", async (t) => {
     const { agent } = scriptedAgent(t);
     const { url } = await serveHttp(t, agent, { connections: 4, unusedMs: 0 });
-    const [streaming, ...gone] = [new HttpPeer(url), new HttpPeer(url), new HttpPeer(url), new HttpPeer(url)];
+    const [streaming, ...abandonedPeers] = [new HttpPeer(url), new HttpPeer(url), new HttpPeer(url), new HttpPeer(url)];
     await streaming.open();
     await streaming.stream();
-    for (const peer of gone) await peer.open();
+    for (const peer of abandonedPeers) await peer.open();
     for (const peer of [new HttpPeer(url), new HttpPeer(url), new HttpPeer(url)])
       assert.equal((await peer.open()).status, 200);
-    for (const peer of gone) assert.equal((await peer.post("{}")).status, 404, "made room");
+    for (const peer of abandonedPeers) assert.equal((await peer.post("{}")).status, 404, "made room");
     assert.ok(await streaming.request("session/list", {}));
   });
 });
 
 const otherAddress = { skip: process.platform === "linux" ? false : "needs a second loopback address" };
 
-describe("connections of several addresses", otherAddress, () => {
+describe("connection limit for several client addresses", otherAddress, () => {
   const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: 1 } });
 
-  it("one that takes all places loses one to another, however new they are, and takes none from it", async (t) => {
+  it("an address that holds all slots yields slots to another address and cannot take them back", async (t) => {
     const { agent } = scriptedAgent(t);
     const { url } = await serveHttp(t, agent, { connections: 8 });
     const open = (localAddress: string) => http(url, "POST", JSON_TYPE, body, localAddress);
@@ -183,8 +190,8 @@ describe("connections of several addresses", otherAddress, () => {
   });
 });
 
-describe("delivery", () => {
-  it("the four steps, with a session's stream", async (t) => {
+describe("message delivery over SSE", () => {
+  it("sends session messages to the session's stream and other responses to the connection's; DELETE ends both", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, ["hello"]);
     const { url } = await serveHttp(t, agent);
@@ -207,17 +214,17 @@ describe("delivery", () => {
     peer.assertClean();
   });
 
-  it("without a session's stream everything comes on the connection's; without any it waits for one", async (t) => {
+  it("sends to the connection's stream if the session has none, and buffers messages while no stream is open", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, ["one", "two"]);
     const { url } = await serveHttp(t, agent);
     const peer = new HttpPeer(url);
     await peer.open();
-    const made = peer.newSession(cwd);
+    const pendingSession = peer.newSession(cwd);
     await Promise.all(peer.posts);
     const streams = new ServerStreams(t);
     const connection = await peer.stream();
-    const session = await made;
+    const session = await pendingSession;
     await peer.prompt(session, "x");
     assert.equal(peer.text(session), "one");
     connection.close();
@@ -232,7 +239,7 @@ describe("delivery", () => {
     peer.assertClean();
   });
 
-  it("a second GET for the same stream replaces the first; nothing is lost and nothing comes twice", async (t) => {
+  it("a second GET for a stream ends the first, and no message is lost or repeated", async (t) => {
     const { path: cwd } = await tempDir(t);
     const words = Array.from({ length: 40 }, (_, i) => `${i} `);
     let replace: (() => void) | undefined;
@@ -256,7 +263,7 @@ describe("delivery", () => {
     peer.assertClean();
   });
 
-  it("a GET for a session that the connection does not know opens a stream", async (t) => {
+  it("opens a stream for an unknown session id and delivers the session's error there", async (t) => {
     const { agent } = scriptedAgent(t);
     const { url } = await serveHttp(t, agent);
     const peer = new HttpPeer(url);
@@ -268,7 +275,7 @@ describe("delivery", () => {
     assert.equal(stream.messages.length, 1);
   });
 
-  it("comments keep a stream alive", async (t) => {
+  it("sends heartbeat comments on an idle stream", async (t) => {
     const { agent } = scriptedAgent(t);
     const { url } = await serveHttp(t, agent, { heartbeatMs: 5 });
     const peer = new HttpPeer(url);
@@ -277,7 +284,7 @@ describe("delivery", () => {
     await until(() => stream.comments >= 3);
   });
 
-  it("more than 1,000 messages that nobody fetches close the connection", async (t) => {
+  it("closes a connection whose client reads none of 1,040 responses", async (t) => {
     const { agent } = scriptedAgent(t);
     const { url } = await serveHttp(t, agent);
     const peer = new HttpPeer(url);
@@ -290,7 +297,7 @@ describe("delivery", () => {
     assert.deepEqual([...status].sort(), [202, 404]);
   });
 
-  it("a connection that nobody uses is closed; a stream keeps it", async (t) => {
+  it("closes an idle connection after 500 ms; each request and an open stream keep it open", async (t) => {
     const { agent } = scriptedAgent(t);
     const { url } = await serveHttp(t, agent, { idleMs: 500 });
     const [idle, used] = [new HttpPeer(url), new HttpPeer(url)];
@@ -310,7 +317,7 @@ describe("delivery", () => {
     assert.ok(await used.request("session/list", {}));
   });
 
-  it("DELETE during a prompt cancels it, answers it, and ends the streams", async (t) => {
+  it("DELETE during a prompt cancels the prompt, delivers its result and ends the streams", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, [{ chunks: [{ type: "text", block: "t", text: "half" }], hang: true }]);
     const { url } = await serveHttp(t, agent);
@@ -328,7 +335,7 @@ describe("delivery", () => {
     peer.assertClean();
   });
 
-  it("a client that never reads slows nobody and loses no text", async (t) => {
+  it("a client that does not read delays no other client and loses no text", async (t) => {
     const { path: cwd } = await tempDir(t);
     const piece = "x".repeat(10_000);
     // Split into two answers, because one answer is limited in length. The tool does not exist, so the model is called
@@ -353,8 +360,8 @@ describe("delivery", () => {
   });
 });
 
-describe("shutdown", () => {
-  it("answers prompts with cancelled, then ends the streams", async (t) => {
+describe("AcpHttpTransport start and stop", () => {
+  it("stop resolves a running prompt as cancelled, ends its stream and closes the port", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, [{ chunks: [{ type: "text", block: "t", text: "half" }], hang: true }]);
     const listening = await serveHttp(t, agent);
@@ -370,7 +377,7 @@ describe("shutdown", () => {
     peer.assertClean();
   });
 
-  it("a port that is taken is an error that leaves nothing open", async (t) => {
+  it("start rejects a port in use, and host 0.0.0.0 without requiredHeaders", async (t) => {
     const { agent } = scriptedAgent(t);
     const first = await serveHttp(t, agent);
     const port = Number(new URL(first.url).port);

@@ -9,8 +9,8 @@ import { seedOf } from "../../helpers/random.js";
 const list = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "session/list" });
 const isUpdate = (message: Json) => message.method === "session/update";
 
-describe("many at once", () => {
-  it("two connections with equal ids: nothing crosses", async (t) => {
+describe("ACP over HTTP with parallel and mutated requests", () => {
+  it("two connections with equal request ids and 20 sessions each receive only their own updates", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, [], { provider: { fallback: echo } });
     const { url } = await serveHttp(t, agent);
@@ -31,7 +31,7 @@ describe("many at once", () => {
     );
   });
 
-  it("bodies that were mutated are answered, and the server goes on", async (t) => {
+  it("answers 120 mutated bodies with 202 or 400 and keeps serving requests", async (t) => {
     const seed = seedOf();
     t.diagnostic(`seed ${seed}`);
     let state = seed;

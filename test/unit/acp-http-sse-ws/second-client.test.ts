@@ -28,8 +28,8 @@ const many = () => [
 const results = (updates: Json[]) => updates.filter(({ status }) => status === "completed");
 const ended = ({ params }: Json) => params?.update?.sessionUpdate === "usage_update";
 
-describe("what others do in a session, to a client that is away", () => {
-  it("waits for its next stream, however much it is, and comes once", async (t) => {
+describe("updates of other clients' runs for an ACP client without a stream", () => {
+  it("wait for the next stream and arrive once, including 600 tool results", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, many(), { tools: [noop] });
     const { url } = await serveHttp(t, agent);
@@ -49,7 +49,7 @@ describe("what others do in a session, to a client that is away", () => {
     peer.assertClean();
   });
 
-  it("nobody waits for an answer of one that is away", async (t) => {
+  it("a permission request does not wait for a client without a stream; the tool call is denied", async (t) => {
     const { path: cwd } = await tempDir(t);
     const risky = testTool("risky", () => ({ text: "ran" }), { needsPermission: true });
     const call = callTools(["risky", {}]);
@@ -76,7 +76,7 @@ describe("what others do in a session, to a client that is away", () => {
     assert.match(JSON.stringify(last?.parts), /nobody could be asked/);
   });
 
-  it("a question of a session that nobody shows waits for a client with a stream, which may load the session then", async (t) => {
+  it("a permission request in a session that no client shows waits for a client with a stream to load the session", async (t) => {
     const { path: cwd } = await tempDir(t);
     const risky = testTool("risky", () => ({ text: "ran" }), { needsPermission: true });
     const call = callTools(["risky", {}]);
@@ -109,7 +109,7 @@ describe("what others do in a session, to a client that is away", () => {
     peer.assertClean();
   });
 
-  it("over a WebSocket that takes no updates it waits for a stream too", async (t) => {
+  it("wait for an SSE stream if the client's WebSocket receives no updates (websocketUpdates: false)", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, ["one", "two"]);
     const { url } = await serveHttp(t, agent, { websocketUpdates: false });

@@ -9,7 +9,7 @@ import { ServerStreams } from "./server-streams.js";
 /** The context window is so large that every conversation fits. */
 const WIDE = { provider: { models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 1_000_000_000 }] } };
 
-async function connected(
+async function connectPeer(
   t: Hooks,
   url: string,
   options?: ConstructorParameters<typeof SocketPeer>[1],
@@ -21,18 +21,18 @@ async function connected(
 }
 
 /** Opens a stream for an SSE client that joins the connection of a socket. */
-async function joined(url: string, id: string, sessionId?: string) {
+async function joinStream(url: string, id: string, sessionId?: string) {
   const peer = new HttpPeer(url);
   peer.id = id;
   return { peer, stream: await peer.stream(sessionId) };
 }
 
-describe("WebSocket", () => {
-  it("a whole conversation on the socket alone", async (t) => {
+describe("ACP over WebSocket", () => {
+  it("carries initialize, session/new and a prompt with its updates, without an SSE stream", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, ["hello"]);
     const { url } = await serveHttp(t, agent);
-    const peer = await connected(t, url);
+    const peer = await connectPeer(t, url);
     assert.match(peer.id, /^[A-Za-z0-9_-]{43}$/);
     await peer.initialize();
     const session = await peer.newSession(cwd);
@@ -41,15 +41,15 @@ describe("WebSocket", () => {
     peer.assertClean();
   });
 
-  it("an SSE stream that joins takes the updates of its session; answers stay on the socket", async (t) => {
+  it("an SSE stream of a session receives its updates until the stream closes; responses stay on the socket", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, ["one", "two", "three"]);
     const { url } = await serveHttp(t, agent);
-    const peer = await connected(t, url);
+    const peer = await connectPeer(t, url);
     await peer.initialize();
     const [a, b] = [await peer.newSession(cwd), await peer.newSession(cwd)];
     const streams = new ServerStreams(t);
-    const sse = await joined(url, peer.id, a);
+    const sse = await joinStream(url, peer.id, a);
     await peer.prompt(a, "x");
     await sse.peer.seen((message) => message.params?.update?.sessionUpdate === "usage_update");
     assert.equal(sse.peer.text(a), "one");
@@ -63,43 +63,43 @@ describe("WebSocket", () => {
     peer.assertClean();
   });
 
-  it("acp.websocket_updates: false is the letter: no stream, no updates", async (t) => {
+  it("sends no updates on the socket with websocketUpdates: false; an SSE stream receives them", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, ["one", "two"]);
     const { url } = await serveHttp(t, agent, { websocketUpdates: false });
-    const peer = await connected(t, url);
+    const peer = await connectPeer(t, url);
     await peer.initialize();
     const session = await peer.newSession(cwd);
     assert.deepEqual(await peer.prompt(session, "x"), { stopReason: "end_turn" });
     assert.equal(peer.updates().length, 0);
-    const sse = await joined(url, peer.id, session);
+    const sse = await joinStream(url, peer.id, session);
     await peer.prompt(session, "y");
     await sse.peer.seen((message) => message.params?.update?.sessionUpdate === "usage_update");
     assert.equal(sse.peer.text(session), "two");
     assert.equal(peer.updates().length, 0);
   });
 
-  it("binary frames with text in UTF-8 are taken, others are -32700, frames over the limit close with 1009", async (t) => {
+  it("accepts binary UTF-8 frames, answers invalid UTF-8 with -32700, and closes with 1009 above the frame limit", async (t) => {
     const { agent } = scriptedAgent(t);
     const { url } = await serveHttp(t, agent, { frameBytes: 4096 });
-    const peer = await connected(t, url);
+    const peer = await connectPeer(t, url);
     const answer = peer.next(() => true);
     peer.socket.send(Buffer.from([0x7b, 0xff, 0xfe, 0x7d]), { binary: true });
     assert.equal((await answer).error.code, -32700);
-    const taken = peer.next(() => true);
+    const binaryAnswer = peer.next(() => true);
     const initialize = '{"jsonrpc":"2.0","id":"\u00e9","method":"initialize","params":{"protocolVersion":1}}\n';
     peer.socket.send(Buffer.from(initialize, "utf8"), { binary: true });
-    const { id, result } = await taken;
+    const { id, result } = await binaryAnswer;
     assert.deepEqual([id, result.protocolVersion], ["\u00e9", 1]);
     peer.socket.send(`"${"x".repeat(5000)}"`);
     assert.equal(await peer.closed, 1009);
     peer.assertClean();
   });
 
-  it("each frame is a line of text, for bridges that copy them to a stream of lines", async (t) => {
+  it("sends each message as one text frame that ends with a line feed", async (t) => {
     const { agent } = scriptedAgent(t);
     const { url } = await serveHttp(t, agent);
-    const peer = await connected(t, url);
+    const peer = await connectPeer(t, url);
     const frames: [text: string, isBinary: boolean][] = [];
     peer.socket.on("message", (data: Buffer, isBinary) => frames.push([data.toString("utf8"), isBinary]));
     await peer.initialize();
@@ -111,7 +111,7 @@ describe("WebSocket", () => {
     }
   });
 
-  it("a handshake that is refused is answered in the protocol's shape", async (t) => {
+  it("answers a rejected handshake with 400 or 403 and a JSON-RPC error", async (t) => {
     const { agent } = scriptedAgent(t);
     const { url } = await serveHttp(t, agent);
     const handshake = (headers: Record<string, string>) =>
@@ -132,7 +132,7 @@ describe("WebSocket", () => {
     }
   });
 
-  it("origins: own, loopback and allowed ones; no origin is a native client", async (t) => {
+  it("accepts own, loopback and allowed origins; rejects other origins with 403 and a missing required header with 401", async (t) => {
     const { agent } = scriptedAgent(t);
     const { url } = await serveHttp(t, agent, { allowedOrigins: ["https://editor.example"] });
     const { host, port } = new URL(url);
@@ -142,9 +142,9 @@ describe("WebSocket", () => {
       `http://[::1]:${port}`,
       "https://editor.example",
     ]) {
-      await connected(t, url, { headers: { origin } });
+      await connectPeer(t, url, { headers: { origin } });
       // The headers that browsers send when a page opens a socket.
-      await connected(t, url, { headers: { origin, "sec-fetch-site": "cross-site", "sec-fetch-mode": "websocket" } });
+      await connectPeer(t, url, { headers: { origin, "sec-fetch-site": "cross-site", "sec-fetch-mode": "websocket" } });
     }
     for (const origin of [
       "https://evil.example",
@@ -153,22 +153,22 @@ describe("WebSocket", () => {
       "https://editor.example.evil.com",
       "http://localhost.evil.com",
     ]) {
-      await assert.rejects(connected(t, url, { headers: { origin } }), /403/, origin);
+      await assert.rejects(connectPeer(t, url, { headers: { origin } }), /403/, origin);
     }
     await assert.rejects(
-      connected(t, url, { headers: { host: "evil.example", origin: "http://evil.example" } }),
+      connectPeer(t, url, { headers: { host: "evil.example", origin: "http://evil.example" } }),
       /403/,
     );
     const locked = await serveHttp(t, agent, { requiredHeaders: { "X-Key": "k" } });
-    await assert.rejects(connected(t, locked.url), /401/);
-    await connected(t, locked.url, { headers: { "x-key": "K" } });
+    await assert.rejects(connectPeer(t, locked.url), /401/);
+    await connectPeer(t, locked.url, { headers: { "x-key": "K" } });
   });
 
-  it("a socket cut in mid-prompt cancels the run and keeps what was said", async (t) => {
+  it("a socket that closes during a prompt cancels the run, keeps the partial answer and ends the connection", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, [{ chunks: [{ type: "text", block: "t", text: "half" }], hang: true }]);
     const { url } = await serveHttp(t, agent);
-    const peer = await connected(t, url);
+    const peer = await connectPeer(t, url);
     await peer.initialize();
     const session = await peer.newSession(cwd);
     const failed = new Promise((resolve) => agent.on("run.failed", resolve));
@@ -177,16 +177,16 @@ describe("WebSocket", () => {
     peer.socket.terminate();
     await failed;
     assert.deepEqual((await agent.sessions.messages(session)).at(-1)?.parts, [{ type: "text", text: "half" }]);
-    const gone = new HttpPeer(url);
-    gone.id = peer.id;
-    assert.equal((await gone.post("{}")).status, 404);
+    const closedPeer = new HttpPeer(url);
+    closedPeer.id = peer.id;
+    assert.equal((await closedPeer.post("{}")).status, 404);
   });
 
-  it("shutdown: cancelled, then 1001", async (t) => {
+  it("stop resolves a running prompt as cancelled and closes the socket with 1001", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, [{ chunks: [{ type: "text", block: "t", text: "half" }], hang: true }]);
     const listening = await serveHttp(t, agent);
-    const peer = await connected(t, listening.url);
+    const peer = await connectPeer(t, listening.url);
     await peer.initialize();
     const result = peer.prompt(await peer.newSession(cwd), "x");
     await peer.seen((message) => message.method === "session/update");
@@ -197,7 +197,7 @@ describe("WebSocket", () => {
     peer.assertClean();
   });
 
-  it("a client that never reads its socket is not waited for, and loses no text", async (t) => {
+  it("a client that does not read its socket delays no run and loses no text", async (t) => {
     const { path: cwd } = await tempDir(t);
     const piece = "x".repeat(10_000);
     // Split into two answers, because one answer is limited in length. The tool does not exist, so the model is called
@@ -205,7 +205,7 @@ describe("WebSocket", () => {
     const half = Array.from({ length: 300 }, () => ({ type: "text" as const, block: "t", text: piece }));
     const { agent } = scriptedAgent(t, [[...half, ...callTools(["none", {}])], half], WIDE);
     const { url } = await serveHttp(t, agent);
-    const peer = await connected(t, url);
+    const peer = await connectPeer(t, url);
     await peer.initialize();
     const session = await peer.newSession(cwd);
     const finished = new Promise((resolve) => agent.on("run.finished", resolve));
@@ -218,11 +218,11 @@ describe("WebSocket", () => {
     assert.ok(peer.updates(session).length < 600);
   });
 
-  it("two sockets with equal ids, 50 sessions each: nothing crosses", async (t) => {
+  it("two sockets with equal request ids and 50 sessions each receive only their own updates", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, [], { provider: { fallback: echo } });
     const { url } = await serveHttp(t, agent);
-    const peers = [await connected(t, url), await connected(t, url)];
+    const peers = [await connectPeer(t, url), await connectPeer(t, url)];
     await Promise.all(peers.map((peer) => peer.initialize()));
     await Promise.all(
       peers.map(async (peer, p) => {

@@ -32,7 +32,7 @@ const stdio = { name: "files", command: "files-server", args: ["--all"], env: [{
 const http = { type: "http", name: "web", url: "http://127.0.0.1:1/mcp", headers: [{ name: "X-Key", value: "k" }] };
 const sse = { type: "sse", name: "old", url: "http://127.0.0.1:1/sse", headers: [] };
 
-async function door(
+async function connectClient(
   t: TestContext,
   steps: readonly ScriptedStep[] = [],
   options: Partial<AgentOptions> = {},
@@ -49,15 +49,15 @@ async function door(
 }
 
 /** The message of a request that must fail. */
-async function refused(answer: Promise<Json>): Promise<string> {
+async function rejectionMessage(answer: Promise<Json>): Promise<string> {
   const { error } = await answer;
   assert.equal(error?.code, -32602);
   return error.message as string;
 }
 
-describe("servers that a client brings", () => {
-  it("are opened for its prompts, in every official shape, in the session's folder", async (t) => {
-    const { cwd, servers, peer, offered } = await door(t, [callTools(["files__say", {}]), "done"]);
+describe("MCP servers of an ACP client", () => {
+  it("are opened by the first prompt, in the session's folder: stdio, HTTP and SSE", async (t) => {
+    const { cwd, servers, peer, offered } = await connectClient(t, [callTools(["files__say", {}]), "done"]);
     const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [stdio, http, sse] });
     assert.equal(servers.opened.length, 0, "not before a prompt");
     await peer.prompt(sessionId, "speak");
@@ -77,8 +77,8 @@ describe("servers that a client brings", () => {
   });
 
   for (const method of ["session/load", "session/resume"])
-    it(`come anew with ${method}: those of before are gone`, async (t) => {
-      const { agent, cwd, peer, offered } = await door(t, ["one", "two", "three"]);
+    it(`are replaced by the servers in ${method}, or removed if it names none`, async (t) => {
+      const { agent, cwd, peer, offered } = await connectClient(t, ["one", "two", "three"]);
       const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [stdio] });
       await peer.prompt(sessionId, "a");
       const { id } = (await agent.sessions.get(sessionId))!;
@@ -89,8 +89,8 @@ describe("servers that a client brings", () => {
       assert.deepEqual(offered(), [["bash", "files__say"], ["bash", "web__say"], ["bash"]]);
     });
 
-  it("are the client's own: another door's runs have none of them", async (t) => {
-    const { agent, cwd, peer, offered } = await door(t, ["one", "two"]);
+  it("are not available to runs that another client starts in the session", async (t) => {
+    const { agent, cwd, peer, offered } = await connectClient(t, ["one", "two"]);
     const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [stdio] });
     await peer.prompt(sessionId, "a");
     await (
@@ -99,12 +99,12 @@ describe("servers that a client brings", () => {
     assert.deepEqual(offered(), [["bash", "files__say"], ["bash"]]);
   });
 
-  it("give way to one that the agent has under the same name", async (t) => {
+  it("are ignored if the agent has a tool source of the same name", async (t) => {
     const agentSource = {
       name: "files",
       open: () => Promise.resolve({ tools: [bash], close: () => Promise.resolve() }),
     };
-    const { cwd, servers, peer, offered } = await door(t, ["one"], {
+    const { cwd, servers, peer, offered } = await connectClient(t, ["one"], {
       tools: [agentSource, testTool("bash2", () => ({ text: "" }))],
     });
     const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [{ ...http, name: "files" }] });
@@ -113,9 +113,9 @@ describe("servers that a client brings", () => {
     assert.equal(servers.opened.length, 0);
   });
 
-  it("are refused where they are none, naming the field; the connection goes on", async (t) => {
-    const { cwd, peer } = await door(t);
-    const wrong: [mcpServers: unknown, message: RegExp][] = [
+  it("are rejected with -32602 and the field if invalid, and the connection stays usable", async (t) => {
+    const { cwd, peer } = await connectClient(t);
+    const invalidCases: [mcpServers: unknown, message: RegExp][] = [
       [{}, /mcpServers: expected an array/],
       [["x"], /mcpServers\[0\]: expected an object/],
       [[{ command: "x" }], /mcpServers\[0\]\.name: expected a string that is not empty/],
@@ -129,20 +129,20 @@ describe("servers that a client brings", () => {
       [[http, { ...sse, name: "web" }], /mcpServers\[1\]\.name: expected another name/],
       [Array.from({ length: 65 }, (_, i) => ({ ...http, name: `n${i}` })), /mcpServers: expected at most 64/],
     ];
-    for (const [mcpServers, message] of wrong)
-      assert.match(await refused(peer.call("session/new", { cwd, mcpServers })), message);
+    for (const [mcpServers, message] of invalidCases)
+      assert.match(await rejectionMessage(peer.call("session/new", { cwd, mcpServers })), message);
     await peer.newSession(cwd);
   });
 
-  it("are no programs where the agent runs no commands, and addresses all the same", async (t) => {
-    const { cwd, peer, servers } = await door(t, ["one"], { tools: [] });
+  it("are limited to URLs if the agent has no bash tool: a command is rejected", async (t) => {
+    const { cwd, peer, servers } = await connectClient(t, ["one"], { tools: [] });
     assert.match(
-      await refused(peer.call("session/new", { cwd, mcpServers: [http, stdio] })),
+      await rejectionMessage(peer.call("session/new", { cwd, mcpServers: [http, stdio] })),
       /mcpServers\[1\]: expected an HTTP server: this agent has no bash tool and starts no programs/,
     );
     const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [http] });
     assert.match(
-      await refused(peer.call("session/load", { sessionId, cwd, mcpServers: [stdio] })),
+      await rejectionMessage(peer.call("session/load", { sessionId, cwd, mcpServers: [stdio] })),
       /this agent has no bash tool and starts no programs/,
     );
     await peer.prompt(sessionId, "a");
@@ -152,14 +152,14 @@ describe("servers that a client brings", () => {
     );
   });
 
-  for (const [what, options, acp] of [
+  for (const [condition, options, acp] of [
     ["acp.mcp is false", {}, { mcp: false }],
     ["the profile is spec", {}, { profile: "spec" }],
-    // The value must still be an array in this case.
-    ["the agent opens none", { mcpServerFactory: undefined }, {}],
+    // `mcpServers` must still be an array in this case.
+    ["the agent has no MCP server factory", { mcpServerFactory: undefined }, {}],
   ] as const)
-    it(`are accepted and ignored where ${what}, whatever they are`, async (t) => {
-      const { cwd, peer, servers, offered } = await door(t, ["one"], options, acp);
+    it(`are accepted and ignored, even if invalid, when ${condition}`, async (t) => {
+      const { cwd, peer, servers, offered } = await connectClient(t, ["one"], options, acp);
       const params = { cwd, mcpServers: [stdio, "x", {}] };
       const { sessionId } = await peer.request("session/new", params);
       const many = Array.from({ length: 65 }, () => stdio);
@@ -170,19 +170,19 @@ describe("servers that a client brings", () => {
       assert.equal(servers.opened.length, 0);
     });
 
-  it("are used in the profile spec too where acp.mcp is true", async (t) => {
-    const { cwd, peer, servers } = await door(t, ["one"], {}, { profile: "spec", mcp: true });
-    assert.match(await refused(peer.call("session/new", { cwd, mcpServers: ["x"] })), /mcpServers\[0\]/);
+  it("are opened in profile spec if acp.mcp is true", async (t) => {
+    const { cwd, peer, servers } = await connectClient(t, ["one"], {}, { profile: "spec", mcp: true });
+    assert.match(await rejectionMessage(peer.call("session/new", { cwd, mcpServers: ["x"] })), /mcpServers\[0\]/);
     const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [stdio] });
     await peer.prompt(sessionId, "a");
     assert.equal(servers.opened.length, 1);
   });
 });
 
-describe("folders that a client brings", () => {
-  const read = builtinTools().filter(({ name }) => ["read", "write", "grep", "glob", "list"].includes(name));
+describe("additional directories of an ACP client", () => {
+  const fileTools = builtinTools().filter(({ name }) => ["read", "write", "grep", "glob", "list"].includes(name));
 
-  it("may be used by its prompts' file tools, and the model knows them; others stay closed", async (t) => {
+  it("are open to file tools and named in the system prompt until a resume without them; other folders are denied", async (t) => {
     const extraFolder = await tempDir(t);
     const closedFolder = await tempDir(t);
     await extraFolder.write({ "note.txt": "needle" });
@@ -197,7 +197,9 @@ describe("folders that a client brings", () => {
       ["read", { path: closedFolder.at("secret.txt") }],
       ["read", { path: extraFolder.at("way", "secret.txt") }],
     );
-    const { agent, cwd, peer, provider } = await door(t, [calls, "done", calls, "done"], { tools: [...read, bash] });
+    const { agent, cwd, peer, provider } = await connectClient(t, [calls, "done", calls, "done"], {
+      tools: [...fileTools, bash],
+    });
     const params = { cwd, mcpServers: [], additionalDirectories: [`${extraFolder.path}/`] };
     const { sessionId } = await peer.request("session/new", params);
     await peer.prompt(sessionId, "look");
@@ -220,8 +222,8 @@ describe("folders that a client brings", () => {
     assert.ok(!provider.requests.at(-1)?.system.includes("You may use these folders too"));
   });
 
-  it("are refused where they are none", async (t) => {
-    const { cwd, peer } = await door(t);
+  it("are rejected with -32602 unless they are absolute paths of existing folders", async (t) => {
+    const { cwd, peer } = await connectClient(t);
     const folder = await tempDir(t);
     await folder.write({ file: "" });
     for (const [additionalDirectories, message] of [
@@ -231,12 +233,12 @@ describe("folders that a client brings", () => {
       [[folder.at("none")], /additionalDirectories\[0\]: expected the absolute path of an existing folder/],
       [[folder.at("file")], /additionalDirectories\[0\]: expected the absolute path of an existing folder/],
     ] as const)
-      assert.match(await refused(peer.call("session/new", { cwd, additionalDirectories })), message);
+      assert.match(await rejectionMessage(peer.call("session/new", { cwd, additionalDirectories })), message);
   });
 
   for (const acp of [{ mcp: false }, { profile: "spec" }] as const)
-    it(`are ignored where acp is ${JSON.stringify(acp)}, whatever they are`, async (t) => {
-      const { cwd, peer, provider } = await door(t, ["one"], {}, acp);
+    it(`are ignored, even if invalid, with ${JSON.stringify(acp)}`, async (t) => {
+      const { cwd, peer, provider } = await connectClient(t, ["one"], {}, acp);
       const { sessionId } = await peer.request("session/new", { cwd, additionalDirectories: [cwd, "nowhere"] });
       await peer.request("session/load", { sessionId, cwd, additionalDirectories: { a: 1 } });
       await peer.prompt(sessionId, "a");

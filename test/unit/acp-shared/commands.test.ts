@@ -20,8 +20,8 @@ async function editor(t: TestContext, steps: readonly ScriptedStep[], options: P
   return { folder, agent, provider, acp, peer };
 }
 
-describe("slash commands of an editor", () => {
-  it("are told behind session/new, load and resume, and again when they are others", async (t) => {
+describe("slash commands of an ACP client", () => {
+  it("are sent after session/new, load and resume, and again when they change", async (t) => {
     const { folder, agent, peer } = await editor(t, ["one", "two"]);
     const sessionId = await peer.newSession(folder.path);
     const first = await peer.seen(isList);
@@ -36,14 +36,14 @@ describe("slash commands of an editor", () => {
     assert.equal(peer.received.filter(isList).length, 2, "told once each");
     const { id } = (await agent.sessions.get(sessionId))!;
     for (const method of ["session/load", "session/resume"]) {
-      const again = peer.next(isList);
+      const nextList = peer.next(isList);
       await peer.request(method, { sessionId: id, cwd: folder.path, mcpServers: [] });
-      assert.deepEqual(names(await again), ["compact", "more", "review"]);
+      assert.deepEqual(names(await nextList), ["compact", "more", "review"]);
     }
     peer.assertClean();
   });
 
-  it("of a server of tools come when a run has opened it", async (t) => {
+  it("of an MCP server are sent once a run has opened the server, and expand in that run's prompt", async (t) => {
     const look: SlashCommand = {
       ...{ name: "web:look", description: "Look", hint: "", origin: "mcp:web" },
       prompt: (words) => Promise.resolve({ text: `Look at ${words}` }),
@@ -64,7 +64,7 @@ describe("slash commands of an editor", () => {
     });
   });
 
-  it("of a server that one client brought are not another's, in the same session", async (t) => {
+  it("of one client's MCP server are neither listed nor expanded for another client of the session", async (t) => {
     const look: SlashCommand = {
       ...{ name: "web:look", description: "Look", hint: "", origin: "mcp:web" },
       prompt: (words) => Promise.resolve({ text: `Look at ${words}` }),
@@ -103,7 +103,7 @@ describe("slash commands of an editor", () => {
     );
   });
 
-  it("are said in a prompt, and replayed as they were typed", async (t) => {
+  it("are expanded for the model and replayed as typed", async (t) => {
     const { folder, peer, provider } = await editor(t, ["one"]);
     const sessionId = await peer.newSession(folder.path);
     await peer.prompt(sessionId, "/review a.ts");
@@ -112,7 +112,7 @@ describe("slash commands of an editor", () => {
     assert.equal(peer.text(sessionId, "user_message_chunk"), "/review a.ts");
   });
 
-  it("compact the session; where there is too little the person is told", async (t) => {
+  it("/compact ends its turn with a message if there is too little to compact", async (t) => {
     const { folder, peer } = await editor(t, ["one"]);
     const sessionId = await peer.newSession(folder.path);
     await peer.prompt(sessionId, "hello");
@@ -120,7 +120,7 @@ describe("slash commands of an editor", () => {
     assert.match(peer.text(sessionId), /too little to compact/);
   });
 
-  it("are text to a client written to the letter, which is told of none", async (t) => {
+  it("are not sent in profile spec, and a prompt that names one stays text", async (t) => {
     const folder = await tempDir(t);
     await folder.write(FILES);
     const { agent, provider } = scriptedAgent(t, ["one"]);

@@ -8,9 +8,9 @@ import { tempDir } from "../../helpers/temp.js";
 
 /** Clients: strict to the specification, a known editor, an unknown client. */
 const CLIENTS: readonly [name: string, params: Json, editor: boolean][] = [
-  ["letter", { clientInfo: { name: "mine", version: "1" } }, false],
+  ["strict", { clientInfo: { name: "mine", version: "1" } }, false],
   ["zed", { clientInfo: { name: "zed", version: "1" } }, true],
-  ["nameless", { clientCapabilities: { terminal: true } }, true],
+  ["unnamed", { clientCapabilities: { terminal: true } }, true],
 ];
 
 const TODOS = [
@@ -30,9 +30,9 @@ const PLAN = {
 
 const failing = () => new ProviderError("scripted", "authentication", "bad key", { status: 401 });
 
-for (const [name, params, editor] of CLIENTS) {
-  describe(`what editors show (${name})`, () => {
-    it("todos are a plan, now and when the session is loaded; one that failed is none", async (t) => {
+for (const [name, params, isEditor] of CLIENTS) {
+  describe(`editor updates (client: ${name})`, () => {
+    it("send todos to editors as a plan, live and on session/load, except those of a failed call", async (t) => {
       const { path: cwd } = await tempDir(t);
       const steps = [
         callTools(["todowrite", { todos: TODOS }], ["todowrite", { todos: [{ content: "x", status: "odd" }] }]),
@@ -45,13 +45,13 @@ for (const [name, params, editor] of CLIENTS) {
       const session = await peer.newSession(cwd);
       await peer.prompt(session, "x");
       const plans = () => peer.updates(session).filter(({ sessionUpdate }) => sessionUpdate === "plan");
-      assert.deepEqual(plans(), editor ? [PLAN] : []);
+      assert.deepEqual(plans(), isEditor ? [PLAN] : []);
       await peer.request("session/load", { sessionId: session, cwd });
-      assert.deepEqual(plans(), editor ? [PLAN, PLAN] : []);
+      assert.deepEqual(plans(), isEditor ? [PLAN, PLAN] : []);
       peer.assertClean();
     });
 
-    it("a tool that runs is in progress before it has ended", async (t) => {
+    it("report a running tool call to editors as in_progress", async (t) => {
       const { path: cwd } = await tempDir(t);
       let end: () => void = () => undefined;
       // Created before the tool runs: a client can be notified of a call before it starts.
@@ -62,14 +62,14 @@ for (const [name, params, editor] of CLIENTS) {
       await peer.initialize(params);
       const session = await peer.newSession(cwd);
       const result = peer.prompt(session, "x");
-      await peer.seen(({ params }) => params?.update?.status === (editor ? "in_progress" : "pending"));
+      await peer.seen(({ params }) => params?.update?.status === (isEditor ? "in_progress" : "pending"));
       end();
       await result;
       const states = peer.updates(session).flatMap(({ status }) => (status === undefined ? [] : [status]));
-      assert.deepEqual(states, editor ? ["pending", "in_progress", "completed"] : ["pending", "completed"]);
+      assert.deepEqual(states, isEditor ? ["pending", "in_progress", "completed"] : ["pending", "completed"]);
     });
 
-    it("a call of the model that is tried again is told", async (t) => {
+    it("report a retried model call to editors as a thought", async (t) => {
       const { path: cwd } = await tempDir(t);
       const overloaded = new ProviderError("scripted", "overloaded", "try\u0007 later", {
         status: 503,
@@ -81,12 +81,12 @@ for (const [name, params, editor] of CLIENTS) {
       const session = await peer.newSession(cwd);
       assert.deepEqual(await peer.prompt(session, "x"), { stopReason: "end_turn" });
       const thoughts = peer.text(session, "agent_thought_chunk");
-      if (editor) assert.match(thoughts, /^\[scripted: 503: try\S* later; retrying in 1 s\]\n$/);
+      if (isEditor) assert.match(thoughts, /^\[scripted: 503: try\S* later; retrying in 1 s\]\n$/);
       else assert.equal(thoughts, "");
       assert.equal(peer.text(session), "done");
     });
 
-    it("what it waits for, while no model is there", async (t) => {
+    it("report the wait for a model to editors as a thought", async (t) => {
       const { path: cwd } = await tempDir(t);
       const list = () => new Promise<never>(() => undefined);
       const { agent } = scriptedAgent(t, [], { provider: { models: [], list }, modelTimeoutMs: 1500 });
@@ -95,18 +95,24 @@ for (const [name, params, editor] of CLIENTS) {
       const session = await peer.newSession(cwd);
       await peer.prompt(session, "x").catch(() => undefined);
       const thoughts = peer.text(session, "agent_thought_chunk");
-      if (editor) assert.match(thoughts, /^\[waiting for a model: scripted: .*\]\n$/);
+      if (isEditor) assert.match(thoughts, /^\[waiting for a model: scripted: .*\]\n$/);
       else assert.equal(thoughts, "");
     });
 
-    it("a failed and a cancelled run tell the tokens that they used, before the result", async (t) => {
+    it("report the usage of a failed and of a cancelled run before the result, and none for a run without usage", async (t) => {
       const { path: cwd } = await tempDir(t);
       const tool = testTool("look", () => ({ text: "seen" }));
-      let called: () => void = () => undefined;
-      const modelCalled = new Promise<void>((resolve) => (called = resolve));
+      let signalModelCalled: () => void = () => undefined;
+      const modelCalled = new Promise<void>((resolve) => (signalModelCalled = resolve));
       const { agent } = scriptedAgent(
         t,
-        [callTools(["look", {}]), failing(), callTools(["look", {}]), () => (called(), { hang: true }), failing()],
+        [
+          callTools(["look", {}]),
+          failing(),
+          callTools(["look", {}]),
+          () => (signalModelCalled(), { hang: true }),
+          failing(),
+        ],
         { tools: [tool] },
       );
       const peer = new MemoryAcp(t, agent, {}).connect();

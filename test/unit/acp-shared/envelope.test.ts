@@ -16,10 +16,10 @@ async function answerTo(t: { after(run: () => Promise<void> | void): void }, fra
   return message;
 }
 
-describe("frames that are no message", () => {
+describe("JSON-RPC frames over ACP", () => {
   const rows: [name: string, frame: string, code: number, id: unknown][] = [
-    ["no JSON", "hello", -32700, null],
-    ["half an object", '{"jsonrpc":"2.0","id":1', -32700, null],
+    ["text that is not JSON", "hello", -32700, null],
+    ["an incomplete object", '{"jsonrpc":"2.0","id":1', -32700, null],
     ["a batch", '[{"jsonrpc":"2.0","id":1,"method":"session/list"}]', -32600, null],
     ["an empty batch", "[]", -32600, null],
     ["a number", "5", -32600, null],
@@ -29,27 +29,32 @@ describe("frames that are no message", () => {
     ["arrays 10,000 deep", "[".repeat(10_000) + "]".repeat(10_000), -32600, null],
     ["an object 10,000 deep", '{"a":'.repeat(10_000) + "1" + "}".repeat(10_000), -32600, null],
     ["an empty object", "{}", -32600, null],
-    ["no jsonrpc", '{"id":1,"method":"session/list"}', -32600, 1],
-    ["jsonrpc 1.0", '{"jsonrpc":"1.0","id":"a","method":"session/list"}', -32600, "a"],
-    ["jsonrpc as a number", '{"jsonrpc":2.0,"id":7,"method":"session/list"}', -32600, 7],
-    ["a method that is no string", '{"jsonrpc":"2.0","id":3,"method":5}', -32600, 3],
+    ["a request without jsonrpc", '{"id":1,"method":"session/list"}', -32600, 1],
+    ["a request with jsonrpc 1.0", '{"jsonrpc":"1.0","id":"a","method":"session/list"}', -32600, "a"],
+    ["a request with jsonrpc as a number", '{"jsonrpc":2.0,"id":7,"method":"session/list"}', -32600, 7],
+    ["a method that is not a string", '{"jsonrpc":"2.0","id":3,"method":5}', -32600, 3],
     ["a fractional id", '{"jsonrpc":"2.0","id":1.5,"method":"session/list"}', -32600, null],
     ["an id that is an object", '{"jsonrpc":"2.0","id":{},"method":"session/list"}', -32600, null],
     ["an id that is true", '{"jsonrpc":"2.0","id":true,"method":"session/list"}', -32600, null],
     ["an id beyond 2^53", '{"jsonrpc":"2.0","id":9007199254740993,"method":"session/list"}', -32600, null],
-    ["neither request nor response", '{"jsonrpc":"2.0","id":9}', -32600, 9],
-    ["result and error", '{"jsonrpc":"2.0","id":9,"result":{},"error":{"code":1,"message":"x"}}', -32600, 9],
-    ["an error that is none", '{"jsonrpc":"2.0","id":9,"error":"x"}', -32600, 9],
+    ["a message that is neither request nor response", '{"jsonrpc":"2.0","id":9}', -32600, 9],
+    [
+      "a response with result and error",
+      '{"jsonrpc":"2.0","id":9,"result":{},"error":{"code":1,"message":"x"}}',
+      -32600,
+      9,
+    ],
+    ["an error that is not an object", '{"jsonrpc":"2.0","id":9,"error":"x"}', -32600, 9],
   ];
   for (const [name, frame, code, id] of rows) {
-    it(`${name}: ${code}`, async (t) => {
+    it(`${name} is answered with ${code}`, async (t) => {
       const answer = await answerTo(t, frame);
       assert.equal(answer.error.code, code);
       assert.equal(answer.id, id);
     });
   }
 
-  it("ids of every type are echoed", async (t) => {
+  it("request ids of every type are echoed", async (t) => {
     const { agent } = scriptedAgent(t);
     const peer = new MemoryAcp(t, agent).connect();
     await peer.initialize();
@@ -77,7 +82,7 @@ describe("frames that are no message", () => {
     assert.equal(peer.received.length, before + 1);
   });
 
-  it("the connection is usable after every error", async (t) => {
+  it("the connection stays usable after every invalid frame", async (t) => {
     const { agent } = scriptedAgent(t);
     const peer = new MemoryAcp(t, agent).connect();
     await peer.initialize();
@@ -87,8 +92,8 @@ describe("frames that are no message", () => {
   });
 });
 
-describe("methods and params", () => {
-  it("a method before initialize is -32600, an unknown one -32601, always", async (t) => {
+describe("JSON-RPC methods and params over ACP", () => {
+  it("a method before initialize is answered with -32600, an unknown method always with -32601", async (t) => {
     const { agent } = scriptedAgent(t);
     const peer = new MemoryAcp(t, agent).connect();
     assert.equal((await peer.call("session/list")).error?.code, -32600);
@@ -99,7 +104,7 @@ describe("methods and params", () => {
     assert.equal((await peer.call("__proto__")).error?.code, -32601);
   });
 
-  it("initialize takes integers from 1 and answers 1", async (t) => {
+  it("initialize accepts protocol versions 1 and 65535, answers version 1, and rejects invalid params", async (t) => {
     const { agent } = scriptedAgent(t);
     const peer = new MemoryAcp(t, agent).connect();
     for (const params of [
@@ -113,8 +118,8 @@ describe("methods and params", () => {
     ]) {
       assert.equal((await peer.call("initialize", params)).error?.code, -32602, JSON.stringify(params));
     }
-    const bad = await peer.call("initialize", { protocolVersion: 1, clientInfo: 5 });
-    assert.match(bad.error?.message ?? "", /clientInfo/);
+    const invalidAnswer = await peer.call("initialize", { protocolVersion: 1, clientInfo: 5 });
+    assert.match(invalidAnswer.error?.message ?? "", /clientInfo/);
     assert.equal((await peer.request("initialize", { protocolVersion: 65535 })).protocolVersion, 1);
     const result = await peer.request("initialize", { protocolVersion: 1 });
     assert.deepEqual(result, {
@@ -154,7 +159,7 @@ describe("methods and params", () => {
     ["session/list", { cwd: {} }, "cwd"],
   ];
   for (const [method, params, field] of rows) {
-    it(`${method} ${JSON.stringify(params)} names ${field}`, async (t) => {
+    it(`${method} ${JSON.stringify(params)} is rejected with -32602 and field ${field}`, async (t) => {
       const answer = await answerTo(t, JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }));
       assert.equal(answer.error.code, -32602);
       assert.deepEqual(answer.error.data, { field });
@@ -170,7 +175,7 @@ describe("methods and params", () => {
     "session/delete",
     "session/set_config_option",
   ]) {
-    it(`${method} of an unknown session`, async (t) => {
+    it(`${method} of an unknown session fails with "session not found"`, async (t) => {
       const params = {
         sessionId: "nope",
         cwd: tmpdir(),

@@ -5,7 +5,7 @@ import { callTools } from "gantry/testing";
 import { MemoryAcp, scriptedAgent, testTool } from "../../helpers/acp-agent.js";
 import { tempDir } from "../../helpers/temp.js";
 
-it("what a helper does is shown at the call that asked for it, and its session is in no list", async (t) => {
+it("session/update shows a subagent's tool call at the parent's task call, and session/list omits its session", async (t) => {
   const { path: cwd } = await tempDir(t);
   let end: () => void = () => undefined;
   const ended = new Promise<void>((resolve) => (end = resolve));

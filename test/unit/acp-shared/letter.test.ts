@@ -14,8 +14,8 @@ import { tempDir } from "../../helpers/temp.js";
  */
 const LETTER = readFileSync(new URL("letter.jsonl", import.meta.url), "utf8").trim();
 
-describe("a client written to the interface document", () => {
-  it("is sent the letter, to the byte", async (t) => {
+describe("an ACP client that follows the interface document", () => {
+  it("receives exactly the recorded messages, byte for byte", async (t) => {
     const { path: cwd } = await tempDir(t);
     const edit = testTool("edit", () => ({ text: "edited", diff: [{ path: "/p/a", oldText: "x", newText: "y" }] }), {
       kind: "edit",

@@ -26,7 +26,7 @@ function processOn(t: Hooks, store: MemoryDocuments, steps: readonly ScriptedSte
   return { agent, ran };
 }
 
-async function connected(t: Hooks, agent: Agent, params: Json = EDITOR): Promise<AcpPeer> {
+async function connectPeer(t: Hooks, agent: Agent, params: Json = EDITOR): Promise<AcpPeer> {
   const peer = new MemoryAcp(t, agent).connect();
   await peer.initialize(params);
   if (params === EDITOR) peer.profile = "official";
@@ -34,7 +34,7 @@ async function connected(t: Hooks, agent: Agent, params: Json = EDITOR): Promise
 }
 
 /** All mode changes that a client has received since `from`, in any form. */
-function modesTold(peer: AcpPeer, from = 0): string[] {
+function receivedModes(peer: AcpPeer, from = 0): string[] {
   return peer.received.slice(from).flatMap(({ params }) => {
     const { sessionUpdate, currentModeId, configOptions } = params?.update ?? {};
     if (sessionUpdate === "current_mode_update") return [currentModeId as string];
@@ -43,12 +43,12 @@ function modesTold(peer: AcpPeer, from = 0): string[] {
   });
 }
 
-describe("modes of a session", () => {
-  it("are told with it, set by it, and told again when anybody changes them", async (t) => {
+describe("session modes over ACP", () => {
+  it("are returned with the session, set by ACP clients, and sent again when any client changes them", async (t) => {
     const { path: cwd } = await tempDir(t);
     const store = new MemoryDocuments();
     const { agent } = processOn(t, store);
-    const peer = await connected(t, agent);
+    const peer = await connectPeer(t, agent);
     const { sessionId, modes, configOptions } = await peer.request("session/new", { cwd, mcpServers: [] });
     assert.equal(modes.currentModeId, "auto");
     assert.deepEqual(
@@ -59,32 +59,32 @@ describe("modes of a session", () => {
     assert.deepEqual([option.category, option.currentValue], ["mode", "auto"]);
     assert.deepEqual(await peer.request("session/set_mode", { sessionId, modeId: "plan" }), {});
     assert.equal((await agent.sessions.get(sessionId))?.mode, "plan");
-    await peer.seen(() => modesTold(peer).length > 0);
-    assert.deepEqual(modesTold(peer), ["option plan"], "whoever set it knows the mode");
+    await peer.seen(() => receivedModes(peer).length > 0);
+    assert.deepEqual(receivedModes(peer), ["option plan"], "whoever set it knows the mode");
     // Another client, in another process.
-    const elsewhere = processOn(t, store).agent;
-    const secondPeer = await connected(t, elsewhere);
-    const loaded = await secondPeer.request("session/load", { sessionId, cwd });
-    assert.equal(loaded.modes.currentModeId, "plan");
+    const otherAgent = processOn(t, store).agent;
+    const secondPeer = await connectPeer(t, otherAgent);
+    const loadResult = await secondPeer.request("session/load", { sessionId, cwd });
+    assert.equal(loadResult.modes.currentModeId, "plan");
     await secondPeer.seen(({ params }) => params?.update?.sessionUpdate === "config_option_update");
     const mark = secondPeer.received.length;
     const set = { sessionId, configId: "mode", value: "ask" };
     const answer = await secondPeer.request("session/set_config_option", set);
     assert.equal(answer.configOptions.find(({ id }: Json) => id === "mode").currentValue, "ask");
-    assert.deepEqual(modesTold(secondPeer, mark), ["ask"]);
-    await peer.seen(() => modesTold(peer).includes("option ask"));
-    assert.deepEqual(modesTold(peer), ["option plan", "ask", "option ask"]);
-    // The same for any other transport.
-    await elsewhere.sessions.update(sessionId, { mode: "auto" });
-    for (const client of [peer, secondPeer]) await client.seen(() => modesTold(client).at(-1) === "option auto");
-    assert.deepEqual(modesTold(peer), ["option plan", "ask", "option ask", "auto", "option auto"]);
+    assert.deepEqual(receivedModes(secondPeer, mark), ["ask"]);
+    await peer.seen(() => receivedModes(peer).includes("option ask"));
+    assert.deepEqual(receivedModes(peer), ["option plan", "ask", "option ask"]);
+    // A change by another transport is sent to both clients.
+    await otherAgent.sessions.update(sessionId, { mode: "auto" });
+    for (const client of [peer, secondPeer]) await client.seen(() => receivedModes(client).at(-1) === "option auto");
+    assert.deepEqual(receivedModes(peer), ["option plan", "ask", "option ask", "auto", "option auto"]);
     for (const client of [peer, secondPeer]) client.assertClean();
   });
 
-  it("are set by exactly one of them, in a session that is there", async (t) => {
+  it("are rejected with -32602 unless the mode and the session exist", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = processOn(t, new MemoryDocuments());
-    const peer = await connected(t, agent);
+    const peer = await connectPeer(t, agent);
     const sessionId = await peer.newSession(cwd);
     for (const modeId of ["Plan", "", 1, null, undefined, "yolo", "__proto__"]) {
       const { error } = await peer.call("session/set_mode", { sessionId, modeId });
@@ -92,34 +92,37 @@ describe("modes of a session", () => {
     }
     const { error } = await peer.call("session/set_config_option", { sessionId, configId: "mode", value: "yolo" });
     assert.deepEqual([error?.code, error?.data?.field], [-32602, "value"]);
-    const nobody = await peer.call("session/set_mode", { sessionId: "nobody", modeId: "ask" });
-    assert.deepEqual([nobody.error?.code, nobody.error?.data?.sessionId], [-32602, "nobody"]);
+    const unknownSessionAnswer = await peer.call("session/set_mode", { sessionId: "nobody", modeId: "ask" });
+    assert.deepEqual(
+      [unknownSessionAnswer.error?.code, unknownSessionAnswer.error?.data?.sessionId],
+      [-32602, "nobody"],
+    );
     assert.equal((await agent.sessions.get(sessionId))?.mode, "auto");
     peer.assertClean();
   });
 
-  it("are not shown to a client of the interface document, which can set them", async (t) => {
+  it("are hidden from a client of the interface document, which can still set them", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = processOn(t, new MemoryDocuments());
-    const peer = await connected(t, agent, {});
-    const made = await peer.request("session/new", { cwd });
-    assert.deepEqual(Object.keys(made), ["sessionId", "configOptions"]);
-    assert.ok(!made.configOptions.some(({ id }: Json) => id === "mode"));
-    const { sessionId } = made;
+    const peer = await connectPeer(t, agent, {});
+    const createdSession = await peer.request("session/new", { cwd });
+    assert.deepEqual(Object.keys(createdSession), ["sessionId", "configOptions"]);
+    assert.ok(!createdSession.configOptions.some(({ id }: Json) => id === "mode"));
+    const { sessionId } = createdSession;
     assert.deepEqual(await peer.request("session/set_mode", { sessionId, modeId: "plan" }), {});
     assert.equal((await agent.sessions.get(sessionId))?.mode, "plan");
     assert.equal(await peer.request("session/load", { sessionId, cwd }), null);
     await agent.sessions.update(sessionId, { mode: "auto" });
     await peer.request("session/list", {});
-    assert.deepEqual(modesTold(peer), []);
+    assert.deepEqual(receivedModes(peer), []);
     peer.assertClean();
   });
 
-  it("hold for the next prompt, and within one", async (t) => {
+  it("apply to the next prompt and to later calls of a running prompt", async (t) => {
     const { path: cwd } = await tempDir(t);
     const call = callTools(["risky", {}]);
     const { agent, ran } = processOn(t, new MemoryDocuments(), [call, "a", call, "b", call, call, call, "c"]);
-    const peer = await connected(t, agent);
+    const peer = await connectPeer(t, agent);
     const requests: Json[] = [];
     const sessionId = await peer.newSession(cwd);
     const answers = ["reject_once", "allow_once"];

@@ -12,8 +12,8 @@ type Call = [name: string, input: Json];
 /** The client's answer to a permission request: an option, an outcome, or an error. */
 type Reply = string | { outcome: Json } | { error: Json };
 
-/** Sends one prompt per call. Returns the requests to the client and what the model read of each. */
-async function asking(
+/** Sends one prompt per call. Returns the requests to the client and the tool results that the model read. */
+async function promptCalls(
   t: Hooks,
   tools: readonly Tool[],
   calls: readonly Call[],
@@ -38,23 +38,19 @@ async function asking(
   };
   for (const _ of calls) await peer.prompt(session, "go");
   const messages = await agent.sessions.messages(session);
-  const read = messages
+  const results = messages
     .filter(({ role }) => role === "tool")
     .map(({ parts, failed }) => ({ failed, text: parts.map((part) => ("text" in part ? part.text : "")).join("") }));
   peer.assertClean();
-  return { asked: requests, read, peer, session };
+  return { requests, results, peer, session };
 }
 
 const risky = () => testTool("risky", () => ({ text: "ran" }), { needsPermission: true, kind: "execute" });
 
 describe("session/request_permission", () => {
-  it("comes behind the call, once each, and takes no for no", async (t) => {
+  it("is sent once per call, after its tool_call update; a rejected call fails and never starts", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const {
-      asked: requests,
-      read,
-      peer,
-    } = await asking(
+    const { requests, results, peer } = await promptCalls(
       t,
       [risky()],
       [
@@ -64,8 +60,8 @@ describe("session/request_permission", () => {
       ["reject_once", "allow_once"],
       cwd,
     );
-    assert.deepEqual(read[0], { failed: true, text: "The user refused this call. Ask what to do instead." });
-    assert.deepEqual(read[1], { failed: false, text: "ran" });
+    assert.deepEqual(results[0], { failed: true, text: "The user refused this call. Ask what to do instead." });
+    assert.deepEqual(results[1], { failed: false, text: "ran" });
     assert.equal(requests.length, 2);
     const question = peer.received.findIndex((message) => message.method === "session/request_permission");
     const call = peer.received[question - 1].params.update;
@@ -75,15 +71,15 @@ describe("session/request_permission", () => {
       requests[0].options.map((option: Json) => option.kind),
       ["allow_once", "allow_always", "reject_once"],
     );
-    const begun = peer.updates().filter(({ status }) => status === "in_progress");
+    const startedUpdates = peer.updates().filter(({ status }) => status === "in_progress");
     assert.deepEqual(
-      begun.map(({ toolCallId }) => toolCallId),
+      startedUpdates.map(({ toolCallId }) => toolCallId),
       [requests[1].toolCall.toolCallId],
       "what is refused does not begin",
     );
   });
 
-  it("always is for the very same command, and for edits of the same file", async (t) => {
+  it("allow_always covers the same bash command, or further edits (not writes) of the same file", async (t) => {
     const { path: cwd } = await tempDir(t, { "a.txt": "1\n", "b.txt": "1\n" });
     const tools = builtinTools({ bash: { sandbox: "off" } });
     const bash = (command: string): Call => ["bash", { command }];
@@ -91,7 +87,7 @@ describe("session/request_permission", () => {
       "edit",
       { path, old_string, new_string },
     ];
-    const { asked: requests } = await asking(
+    const { requests } = await promptCalls(
       t,
       tools,
       [
@@ -122,7 +118,7 @@ describe("session/request_permission", () => {
     );
   });
 
-  it("carries the diff of what would be written, the places, and the whole command", async (t) => {
+  it("carries the diff of a file change, its location and the whole bash command", async (t) => {
     const { path: cwd } = await tempDir(t, { "a.txt": "one\ntwo\n" });
     const command = `echo ${"x".repeat(5_000)}\nrm -rf something`;
     const edits = [
@@ -130,7 +126,7 @@ describe("session/request_permission", () => {
       { old_string: "two", new_string: "2" },
     ];
     const tools = builtinTools();
-    const { asked: requests } = await asking(
+    const { requests } = await promptCalls(
       t,
       tools,
       [
@@ -163,7 +159,7 @@ describe("session/request_permission", () => {
     assert.equal(requests[3].toolCall.rawInput.command, command);
   });
 
-  it("a client that gives no answer is told to the model as such, and nothing runs", async (t) => {
+  it("an error, a cancelled outcome or an invalid option denies the call as unanswered, not as refused", async (t) => {
     const { path: cwd } = await tempDir(t);
     const replies: Reply[] = [
       { error: { code: -32601, message: "method not found" } },
@@ -173,17 +169,17 @@ describe("session/request_permission", () => {
       { outcome: "allow_once" },
     ];
     const calls = replies.map((_, i): Call => ["risky", { i }]);
-    const { asked: requests, read } = await asking(t, [risky()], calls, replies, cwd);
+    const { requests, results } = await promptCalls(t, [risky()], calls, replies, cwd);
     assert.equal(requests.length, replies.length);
-    for (const { failed, text } of read) {
+    for (const { failed, text } of results) {
       assert.ok(failed);
       assert.match(text, /nobody could be asked, so it did not run\. It was not refused/);
     }
   });
 });
 
-describe("titles", () => {
-  it("of calls, questions and sessions show what would deceive the eye", async (t) => {
+describe("titles of tool calls", () => {
+  it("escape control and invisible characters in updates, permission requests and replays; locations stay raw", async (t) => {
     const evil = "safe\r\u001b[2Krm -rf ~\u202egnp\u2028\u0007\ud800 \u200b\u{e0041}";
     const shown = "safe\\r\\e[2Krm -rf ~\\u202egnp\\u2028\\u0007\\ud800 \\u200b\\u{e0041}";
     const { path: cwd } = await tempDir(t);
@@ -193,11 +189,7 @@ describe("titles", () => {
       describe: () => ({ title: evil, locations: [{ path: "/tmp/\u001b[31mred" }] }),
     });
     const tools = [tool, ...builtinTools()];
-    const {
-      asked: requests,
-      peer,
-      session,
-    } = await asking(
+    const { requests, peer, session } = await promptCalls(
       t,
       tools,
       [
@@ -227,7 +219,7 @@ describe("titles", () => {
     );
   });
 
-  it("emoji, scripts that join and quotes are left as they are", async (t) => {
+  it("keep emoji, joining scripts and quotes unchanged", async (t) => {
     const title = "Grüße 👩‍💻 نامه‌ای “x” \\n 🇩🇪";
     const { path: cwd } = await tempDir(t);
     const tool = testTool("plain", () => ({ text: "" }), { describe: () => ({ title, locations: [] }) });

@@ -26,7 +26,7 @@ const MODES = {
 };
 
 describe("acp.profile", () => {
-  /** Profile, the client's parameters, the result of `session/load`, what the model reads of two text blocks. */
+  /** Profile, the client's parameters, the result of `session/load`, the text that the model reads of two blocks. */
   const cases: [ProfileChoice, Json, Json, string][] = [
     ["auto", {}, null, "first"],
     ["auto", { clientInfo: { name: "mine", version: "1" } }, null, "first"],
@@ -49,28 +49,28 @@ describe("acp.profile", () => {
     ["spec", { clientInfo: { name: "zed", version: "1" }, clientCapabilities: FS }, null, "first"],
     ["official", {}, MODES, "first\nsecond"],
   ];
-  for (const [profile, params, loaded, read] of cases) {
-    it(`${profile}: ${JSON.stringify(params)}`, async (t) => {
+  for (const [profile, params, loadResult, modelText] of cases) {
+    it(`${profile} with ${JSON.stringify(params)} reads ${JSON.stringify(modelText)}; load returns ${loadResult === null ? "null" : "modes"}`, async (t) => {
       const { path: cwd } = await tempDir(t);
       const { agent } = scriptedAgent(t);
       const peer = new MemoryAcp(t, agent, { profile }).connect();
       await peer.initialize(params);
       const sessionId = await peer.newSession(cwd);
       await peer.request("session/prompt", { sessionId, prompt: TWO });
-      assert.deepEqual(await peer.request("session/load", { sessionId, cwd }), loaded);
+      assert.deepEqual(await peer.request("session/load", { sessionId, cwd }), loadResult);
       const [user] = await agent.sessions.messages(sessionId, { limit: 1 });
-      assert.deepEqual(user?.parts, [{ type: "text", text: read }]);
+      assert.deepEqual(user?.parts, [{ type: "text", text: modelText }]);
     });
   }
 
-  it("what was left out is told once a session, with the types and the way out", async (t) => {
+  it("warns once per session about omitted content blocks, with their types and the setting that includes them", async (t) => {
     const { path: cwd } = await tempDir(t);
     const warnings: [string, Json][] = [];
-    const quiet = () => undefined;
+    const ignore = () => undefined;
     const logger: Logger = {
-      debug: quiet,
-      info: quiet,
-      error: quiet,
+      debug: ignore,
+      info: ignore,
+      error: ignore,
       warn: (...entry) => void warnings.push(entry as never),
     };
     const agent = new Agent({ providers: [new ScriptedProvider()] });
@@ -99,7 +99,7 @@ describe("acp.profile", () => {
   });
 });
 
-describe("a prompt without a text", () => {
+describe("prompts without a text block", () => {
   const image = { type: "image", data: "aGk=", mimeType: "image/png" };
   const file = { type: "resource", resource: { uri: "file:///x/a.bin", blob: "aGk=", mimeType: "application/zip" } };
   const note = { type: "resource", resource: { uri: "file:///x/a.md", text: "a note" } };
@@ -117,7 +117,7 @@ describe("a prompt without a text", () => {
     ],
   ];
   for (const [name, prompt, parts] of cases) {
-    it(`${name} is taken where all blocks are read`, async (t) => {
+    it(`${name} is accepted in profile official`, async (t) => {
       const { path: cwd } = await tempDir(t);
       const { agent, provider } = scriptedAgent(t, ["seen"]);
       const peer = new MemoryAcp(t, agent, { profile: "official" }).connect();
@@ -131,7 +131,7 @@ describe("a prompt without a text", () => {
     });
   }
 
-  it("nothing that can be read, and whatever has no text to the letter, is -32602", async (t) => {
+  it("are rejected with -32602 if they have no readable block, and in profile spec if they have no text", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t);
     for (const [profile, prompt] of [

@@ -11,16 +11,16 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 const PROFILES: readonly Profile[] = ["spec", "official"];
 
-/** An agent whose model first hangs. `asked` resolves when the model has been called. */
+/** An agent whose model first hangs. `modelCalled` resolves when the model has been called. */
 function hanging(t: Hooks, ...laterSteps: string[]) {
-  let called: () => void = () => undefined;
-  const modelCalled = new Promise<void>((resolve) => (called = resolve));
-  return { ...scriptedAgent(t, [() => (called(), { hang: true }), ...laterSteps]), asked: modelCalled };
+  let signalModelCalled: () => void = () => undefined;
+  const modelCalled = new Promise<void>((resolve) => (signalModelCalled = resolve));
+  return { ...scriptedAgent(t, [() => (signalModelCalled(), { hang: true }), ...laterSteps]), modelCalled };
 }
 
 for (const profile of PROFILES) {
-  describe(`session/prompt (${profile})`, () => {
-    it("streams text, thoughts and tools, then usage, then the result, and nothing behind it", async (t) => {
+  describe(`session/prompt (profile ${profile})`, () => {
+    it("streams text, thoughts and tool calls, then usage, then the result as the last message", async (t) => {
       const { path: cwd } = await tempDir(t);
       const edit = testTool(
         "edit",
@@ -65,8 +65,10 @@ for (const profile of PROFILES) {
         rawInput: { a: 1 },
       });
       const states = updates.filter((update) => update.sessionUpdate === "tool_call_update");
-      const begun = states.filter(({ status }) => status === "in_progress").map(({ toolCallId }) => toolCallId);
-      assert.deepEqual(begun, profile === "spec" ? [] : calls.map(({ toolCallId }) => toolCallId));
+      const startedCallIds = states
+        .filter(({ status }) => status === "in_progress")
+        .map(({ toolCallId }) => toolCallId);
+      assert.deepEqual(startedCallIds, profile === "spec" ? [] : calls.map(({ toolCallId }) => toolCallId));
       const ends = states.filter(({ status }) => status !== "in_progress");
       assert.deepEqual(ends[0], {
         sessionUpdate: "tool_call_update",
@@ -96,7 +98,7 @@ for (const profile of PROFILES) {
       peer.assertClean();
     });
 
-    it("history of one session reaches the model", async (t) => {
+    it("sends the session's earlier messages to the model", async (t) => {
       const { path: cwd } = await tempDir(t);
       const { agent, provider } = scriptedAgent(t, ["one", "two"]);
       const peer = new MemoryAcp(t, agent, { profile }).connect();
@@ -111,7 +113,7 @@ for (const profile of PROFILES) {
       peer.assertClean();
     });
 
-    it("a failed run says why", async (t) => {
+    it("reports why a run failed, and the session stays usable", async (t) => {
       const { path: cwd } = await tempDir(t);
       const { agent } = scriptedAgent(t, [new ProviderError("scripted", "authentication", "bad key", { status: 401 })]);
       const peer = new MemoryAcp(t, agent, { profile }).connect();
@@ -130,7 +132,7 @@ for (const profile of PROFILES) {
       peer.assertClean();
     });
 
-    it("stop reasons", async (t) => {
+    it("maps length, content filter and iteration limit to stop reasons, or to end_turn in profile spec", async (t) => {
       const { path: cwd } = await tempDir(t);
       const loop = testTool("again", () => ({ text: "more" }));
       const cases: [Json, string][] = [
@@ -148,7 +150,7 @@ for (const profile of PROFILES) {
       }
     });
 
-    it("text and image together do not fail; official takes every block", async (t) => {
+    it("accepts mixed blocks: official reads text, image, link and resource, spec reads the first text", async (t) => {
       const { path: cwd } = await tempDir(t);
       const { agent, provider } = scriptedAgent(t, [], {});
       const peer = new MemoryAcp(t, agent, { profile }).connect();
@@ -184,8 +186,8 @@ for (const profile of PROFILES) {
   });
 }
 
-describe("cancel", () => {
-  it("session/cancel gives the result cancelled, whatever the tool does, and ends the call", async (t) => {
+describe("cancellation over ACP", () => {
+  it("session/cancel resolves the prompt as cancelled while a tool still runs, and reports its call as failed", async (t) => {
     const { path: cwd } = await tempDir(t);
     let ended: () => void = () => undefined;
     const stubborn = testTool("stubborn", () => new Promise((resolve) => (ended = () => resolve({ text: "late" }))));
@@ -205,7 +207,7 @@ describe("cancel", () => {
     peer.assertClean();
   });
 
-  it("a cancel right behind the prompt overtakes it", async (t) => {
+  it("session/cancel right after the prompt cancels it before the model is called", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent, provider } = scriptedAgent(t);
     const peer = new MemoryAcp(t, agent).connect();
@@ -217,7 +219,7 @@ describe("cancel", () => {
     assert.equal(provider.requests.length, 0);
   });
 
-  it("$/cancel_request cancels the request that it names; $/cancelRequest does nothing", async (t) => {
+  it("$/cancel_request cancels the request that it names; $/cancelRequest has no effect", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, [{ chunks: [{ type: "text", block: "t", text: "hm" }], hang: true }]);
     const peer = new MemoryAcp(t, agent).connect();
@@ -236,9 +238,9 @@ describe("cancel", () => {
     peer.assertClean();
   });
 
-  it("a second prompt while one runs is -32600, one behind a cancel waits", async (t) => {
+  it("a second prompt fails with -32600 while one runs; a prompt sent after a cancel waits for its end", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const { agent, asked: modelCalled } = hanging(t, "second");
+    const { agent, modelCalled } = hanging(t, "second");
     const acp = new MemoryAcp(t, agent);
     const peer = acp.connect();
     await peer.initialize();
@@ -250,9 +252,12 @@ describe("cancel", () => {
     const secondPeer = acp.connect();
     await secondPeer.initialize();
     const { id } = (await agent.sessions.get(session))!;
-    const crossed = await secondPeer.call("session/prompt", { sessionId: id, prompt: [{ type: "text", text: "two" }] });
-    assert.equal(crossed.error?.code, -32600);
-    assert.equal(crossed.error?.message, "session is busy");
+    const otherClientAnswer = await secondPeer.call("session/prompt", {
+      sessionId: id,
+      prompt: [{ type: "text", text: "two" }],
+    });
+    assert.equal(otherClientAnswer.error?.code, -32600);
+    assert.equal(otherClientAnswer.error?.message, "session is busy");
     peer.notify("session/cancel", { sessionId: session });
     const second = peer.prompt(session, "three");
     assert.deepEqual(await first, { stopReason: "cancelled" });
@@ -260,10 +265,10 @@ describe("cancel", () => {
     peer.assertClean();
   });
 
-  it("session/close and session/delete during a prompt resolve it as cancelled first", async (t) => {
+  it("session/close and session/delete resolve a running prompt as cancelled before they answer", async (t) => {
     const { path: cwd } = await tempDir(t);
     for (const method of ["session/close", "session/delete"]) {
-      const { agent, asked: modelCalled } = hanging(t);
+      const { agent, modelCalled } = hanging(t);
       const peer = new MemoryAcp(t, agent).connect();
       await peer.initialize();
       const session = await peer.newSession(cwd);
@@ -274,13 +279,16 @@ describe("cancel", () => {
       assert.deepEqual(await result, { stopReason: "cancelled" });
       const order = peer.received.flatMap((message) => ("result" in message ? [message.result] : []));
       assert.equal(order.at(-2)?.stopReason, "cancelled", "the prompt is answered before the close");
-      const gone = await peer.call("session/prompt", { sessionId: session, prompt: [{ type: "text", text: "x" }] });
-      assert.equal(gone.error === undefined, method === "session/close");
+      const laterAnswer = await peer.call("session/prompt", {
+        sessionId: session,
+        prompt: [{ type: "text", text: "x" }],
+      });
+      assert.equal(laterAnswer.error === undefined, method === "session/close");
       peer.assertClean();
     }
   });
 
-  it("a connection that is lost cancels its prompts and keeps what was said", async (t) => {
+  it("a lost connection cancels its prompts and keeps the partial answer", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, [{ chunks: [{ type: "text", block: "t", text: "half a" }], hang: true }]);
     const acp = new MemoryAcp(t, agent);
@@ -299,10 +307,10 @@ describe("cancel", () => {
   });
 });
 
-describe("compaction", () => {
+describe("compaction updates", () => {
   const event = { type: "compaction", strategy: "sliding-window", messages: 7, tokens: 900 } as const;
 
-  it("is a text, and an update of its own where the client shows compactions", () => {
+  it("are a text chunk, after a compaction_update if the client supports compactions", () => {
     const text = "[Context compacted (sliding-window) — 7 messages, 900 tokens]";
     const [chunk, ...otherUpdates] = updatesOf(event, "spec", false) as Json[];
     assert.deepEqual(otherUpdates, []);
@@ -320,8 +328,8 @@ describe("compaction", () => {
   });
 });
 
-describe("requests to the client", () => {
-  it("a cancel takes a question back", async (t) => {
+describe("requests to the ACP client", () => {
+  it("session/cancel withdraws an open permission request with $/cancel_request", async (t) => {
     const { path: cwd } = await tempDir(t);
     const risky = testTool("risky", () => ({ text: "ran" }), { needsPermission: true });
     const { agent } = scriptedAgent(t, [callTools(["risky", {}])], { tools: [risky] });
@@ -333,8 +341,8 @@ describe("requests to the client", () => {
     const question = await peer.seen((message) => message.method === "session/request_permission");
     peer.notify("session/cancel", { sessionId: session });
     assert.deepEqual(await result, { stopReason: "cancelled" });
-    const taken = await peer.seen((message) => message.method === "$/cancel_request");
-    assert.equal(taken.params.requestId, question.id);
+    const cancelRequest = await peer.seen((message) => message.method === "$/cancel_request");
+    assert.equal(cancelRequest.params.requestId, question.id);
     const stored = (await agent.sessions.messages(session)).at(-1);
     assert.deepEqual(
       stored?.parts,
@@ -344,7 +352,7 @@ describe("requests to the client", () => {
     peer.assertClean();
   });
 
-  it("without acp.request_permission nobody is asked", async (t) => {
+  it("no permission is requested without acp.request_permission", async (t) => {
     const { path: cwd } = await tempDir(t);
     const risky = testTool("risky", () => ({ text: "ran" }), { needsPermission: true });
     const { agent } = scriptedAgent(t, [callTools(["risky", {}]), "done"], { tools: [risky] });
@@ -355,7 +363,7 @@ describe("requests to the client", () => {
     assert.ok(!peer.received.some((message) => message.method === "session/request_permission"));
   });
 
-  it("a plugin's tool reads and writes files at the client", async (t) => {
+  it("a plugin's tool reads and writes files of the client through acpClient, only while a prompt runs", async (t) => {
     const { path: cwd } = await tempDir(t);
     const tool = testTool("client", async (_args, { sessionId, signal }) => {
       const client = acpClient(sessionId);

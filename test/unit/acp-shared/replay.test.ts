@@ -11,11 +11,11 @@ const EDITOR = { clientCapabilities: { fs: { readTextFile: true } } };
 
 /** An agent on a store that acts like a separate process. One of its tools waits until it is released. */
 function processOn(t: Hooks, store: MemoryDocuments, steps: readonly ScriptedStep[] = []) {
-  let begun: () => void = () => undefined;
+  let signalStarted: () => void = () => undefined;
   let end: () => void = () => undefined;
-  const running = new Promise<void>((resolve) => (begun = resolve));
+  const running = new Promise<void>((resolve) => (signalStarted = resolve));
   const work = new Promise<void>((resolve) => (end = resolve));
-  const slow = testTool("slow", async () => (begun(), await work, { text: "done" }));
+  const slow = testTool("slow", async () => (signalStarted(), await work, { text: "done" }));
   const where = testTool("where", (_args, { projectDir }) => ({ text: projectDir }));
   const agent = new Agent({
     providers: [new ScriptedProvider(steps)],
@@ -30,7 +30,7 @@ function processOn(t: Hooks, store: MemoryDocuments, steps: readonly ScriptedSte
   return { agent, running, end };
 }
 
-async function connected(t: Hooks, agent: Agent, params: Json = {}): Promise<AcpPeer> {
+async function connectPeer(t: Hooks, agent: Agent, params: Json = {}): Promise<AcpPeer> {
   const peer = new MemoryAcp(t, agent).connect();
   await peer.initialize(params);
   return peer;
@@ -39,37 +39,37 @@ async function connected(t: Hooks, agent: Agent, params: Json = {}): Promise<Acp
 const states = (peer: AcpPeer) =>
   peer.updates().flatMap(({ sessionUpdate, status }) => (status === undefined ? [] : [[sessionUpdate, status]]));
 
-describe("session/load of a session that runs", () => {
-  for (const [door, isOtherProcess] of [
+describe("session/load of a running session", () => {
+  for (const [location, isOtherProcess] of [
     ["another door of this process", false],
     ["another process", true],
   ] as const) {
-    it(`through ${door}: its call is not told as failed`, async (t) => {
+    it(`in ${location} replays the running tool call as pending or in_progress, never as failed`, async (t) => {
       const { path: cwd } = await tempDir(t);
       const store = new MemoryDocuments();
       const first = processOn(t, store, [callTools(["slow", {}]), "done"]);
       const run = await first.agent.run({ message: "over HTTP", projectDir: cwd });
       await first.running;
       const { agent } = isOtherProcess ? processOn(t, store) : first;
-      for (const [params, last] of [
+      for (const [params, expectedState] of [
         [{}, ["tool_call", "pending"]],
         [EDITOR, ["tool_call_update", "in_progress"]],
       ]) {
-        const peer = await connected(t, agent, params);
+        const peer = await connectPeer(t, agent, params);
         await peer.request("session/load", { sessionId: run.sessionId, cwd });
-        assert.deepEqual(states(peer).at(-1), last);
+        assert.deepEqual(states(peer).at(-1), expectedState);
         assert.ok(states(peer).every(([, status]) => status !== "failed"));
         peer.assertClean();
       }
       first.end();
       assert.equal((await run.result).output, "done", "and the run was not disturbed");
-      const peer = await connected(t, agent);
+      const peer = await connectPeer(t, agent);
       await peer.request("session/load", { sessionId: run.sessionId, cwd });
       assert.deepEqual(states(peer).at(-1), ["tool_call_update", "completed"]);
     });
   }
 
-  it("what a crash left is failed, and the session can be used at once", async (t) => {
+  it("replays a tool call that a crash interrupted as failed, and the session accepts a prompt", async (t) => {
     const { path: cwd } = await tempDir(t);
     const store = new MemoryDocuments();
     const first = processOn(t, store, [callTools(["slow", {}]), "done"]);
@@ -83,7 +83,7 @@ describe("session/load of a session that runs", () => {
     const session = (await first.agent.sessions.get(run.sessionId))!;
     await driver.create({ session, messages });
     const second = processOn(t, copy, ["again"]);
-    const peer = await connected(t, second.agent);
+    const peer = await connectPeer(t, second.agent);
     await peer.request("session/load", { sessionId: run.sessionId, cwd });
     assert.deepEqual(states(peer).at(-1), ["tool_call_update", "failed"]);
     assert.deepEqual(await peer.prompt(run.sessionId, "go on"), { stopReason: "end_turn" });
@@ -91,7 +91,7 @@ describe("session/load of a session that runs", () => {
 });
 
 describe("session/load of edits", () => {
-  it("brings their diff and their places", async (t) => {
+  it("replays the diffs and locations of edits, and no diff for a failed edit", async (t) => {
     const { path: cwd } = await tempDir(t, { "a.txt": "one\ntwo\n" });
     const edits = [
       { old_string: "1", new_string: "I" },
@@ -106,7 +106,7 @@ describe("session/load of edits", () => {
       "done",
     ];
     const { agent } = processOn(t, new MemoryDocuments(), steps);
-    const peer = await connected(t, agent);
+    const peer = await connectPeer(t, agent);
     const session = await peer.newSession(cwd);
     const results = () =>
       peer
@@ -138,13 +138,13 @@ describe("session/load of edits", () => {
   });
 });
 
-describe("the cwd of load and resume", () => {
-  it("is where the tools run; the session's own folder stays what it was, and lists by it find it", async (t) => {
+describe("cwd of session/load and session/resume", () => {
+  it("is where the client's tools run; the session keeps its own folder and is listed by it", async (t) => {
     const [a, b] = [(await tempDir(t)).path, (await tempDir(t)).path];
     const store = new MemoryDocuments();
     const call = callTools(["where", {}]);
     const { agent } = processOn(t, store, [call, "a", call, "b", call, "c"]);
-    const peer = await connected(t, agent);
+    const peer = await connectPeer(t, agent);
     const session = await peer.newSession(a);
     await peer.prompt(session, "x");
     for (const method of ["session/load", "session/resume"]) {
@@ -160,7 +160,7 @@ describe("the cwd of load and resume", () => {
     const next = processOn(t, store, [call, "d"]);
     const run = await next.agent.run({ message: "z", sessionId: session });
     await run.result;
-    const last = (await agent.sessions.messages(session)).filter(({ role }) => role === "tool").at(-1);
-    assert.deepEqual(last?.parts, [{ type: "text", text: a }]);
+    const lastToolMessage = (await agent.sessions.messages(session)).filter(({ role }) => role === "tool").at(-1);
+    assert.deepEqual(lastToolMessage?.parts, [{ type: "text", text: a }]);
   });
 });

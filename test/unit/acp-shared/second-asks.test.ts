@@ -43,7 +43,7 @@ function processOn(t: Hooks, driver: SessionDriver, unattended: "reject" | "wait
     tools: [risky, inquire, open],
     logger: silentLogger,
     unattended,
-    clientGrace: 0,
+    clientGraceSeconds: 0,
   });
   t.after(() => agent.close());
   return { agent, ran };
@@ -76,23 +76,25 @@ const outputs = (peer: AcpPeer): string[] =>
  * Waits until the client watches the session. Only then does it receive changes of another process, and only then can
  * its user be asked.
  */
-async function watches(peer: AcpPeer, session: string, elsewhere: Agent): Promise<void> {
-  await elsewhere.sessions.update(session, { title: "watched" });
+async function watches(peer: AcpPeer, session: string, otherProcess: Agent): Promise<void> {
+  await otherProcess.sessions.update(session, { title: "watched" });
   await peer.seen(({ params }) => params?.update?.title === "watched");
 }
 
 const choose = ({ toolCall }: Json) => (toolCall.title === "Change a" ? "allow_once" : "2");
 
 for (const [name, make] of STORES)
-  describe(`what a run asks, with several clients (${name})`, { concurrency: 4 }, () => {
-    for (const where of ["this process", "another process"] as const)
-      it(`the first answer counts, from ${where}; the others are told that it is over`, async (t) => {
+  describe(`asks with several ACP clients (${name})`, { concurrency: 4 }, () => {
+    for (const location of ["this process", "another process"] as const)
+      it(`the first answer (from ${location}) counts, and the other client receives $/cancel_request`, async (t) => {
         const { path: cwd } = await tempDir(t);
         const driver = await make(t);
         const first = processOn(t, driver());
-        const there = where === "this process" ? first : processOn(t, driver());
+        const secondProcess = location === "this process" ? first : processOn(t, driver());
         const firstPeer = await client(t, first.agent, "zed", () => undefined, { requestPermission: true });
-        const secondPeer = await client(t, there.agent, "JetBrains.\u001b[0m", choose, { requestPermission: true });
+        const secondPeer = await client(t, secondProcess.agent, "JetBrains.\u001b[0m", choose, {
+          requestPermission: true,
+        });
         const session = await firstPeer.newSession(cwd);
         await secondPeer.request("session/load", { sessionId: session, cwd });
         const result = firstPeer.prompt(session, "x");
@@ -139,15 +141,15 @@ for (const [name, make] of STORES)
         );
       });
 
-    it("a run of another door in mode ask asks whoever has the session open; who does not answer is not waited for", async (t) => {
+    it("a run started elsewhere in mode ask asks the client that loaded the session, or is denied if it cannot answer", async (t) => {
       const { path: cwd } = await tempDir(t);
       const driver = await make(t);
       const { agent, ran } = processOn(t, driver());
-      const elsewhere = processOn(t, driver());
+      const otherProcess = processOn(t, driver());
       const peer = await client(t, agent, "zed", choose);
       const session = await peer.newSession(cwd);
       await peer.request("session/load", { sessionId: session, cwd });
-      await watches(peer, session, elsewhere.agent);
+      await watches(peer, session, otherProcess.agent);
       await (
         await agent.run({ message: "x", sessionId: session, mode: "ask" })
       ).result;
@@ -166,7 +168,7 @@ for (const [name, make] of STORES)
       peer.assertClean();
     });
 
-    it("waits for a client that shows another session, asks it once it has loaded this one, and does not wait for one that cannot be asked", async (t) => {
+    it("a permission request waits for a client that loads the session later, but not for one that cannot answer", async (t) => {
       const { path: cwd } = await tempDir(t);
       const driver = await make(t);
       const { agent, ran } = processOn(t, driver());
@@ -192,17 +194,17 @@ for (const [name, make] of STORES)
       assert.equal(ran.length, 1);
     });
 
-    it("lets nothing run on an answer that is none of the options", async (t) => {
+    it("a reply with an option that the permission request did not offer runs no tool", async (t) => {
       const { path: cwd } = await tempDir(t);
       const driver = await make(t);
       const { agent, ran } = processOn(t, driver());
-      const elsewhere = processOn(t, driver());
-      const odd = name === "sqlite" ? ["allow", "yes", "", "no_answer"] : ["allow"];
-      for (const optionId of odd) {
+      const otherProcess = processOn(t, driver());
+      const optionIds = name === "sqlite" ? ["allow", "yes", "", "no_answer"] : ["allow"];
+      for (const optionId of optionIds) {
         const peer = await client(t, agent, "zed", () => optionId);
         const session = await peer.newSession(cwd);
         await peer.request("session/load", { sessionId: session, cwd });
-        await watches(peer, session, elsewhere.agent);
+        await watches(peer, session, otherProcess.agent);
         await (
           await agent.run({ message: "x", sessionId: session, mode: "ask" })
         ).result;

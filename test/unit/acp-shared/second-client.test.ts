@@ -22,22 +22,22 @@ function halves(until: Promise<void>): ScriptedStep {
 
 /** An agent on a store that acts like a separate process. */
 function processOn(t: Hooks, driver: SessionDriver, steps: readonly ScriptedStep[] = []) {
-  const held = gate();
+  const toolGate = gate();
   const risky = testTool("risky", () => ({ text: "ran" }), { needsPermission: true, kind: "execute" });
   const agent = new Agent({
     providers: [new ScriptedProvider(steps)],
     driver,
-    tools: [waitTool(held), risky],
+    tools: [waitTool(toolGate), risky],
     logger: silentLogger,
   });
   t.after(async () => {
-    held.open();
+    toolGate.open();
     await agent.close();
   });
-  return { agent, held };
+  return { agent, toolGate };
 }
 
-async function connected(t: Hooks, agent: Agent, params: Json = EDITOR, options = {}): Promise<AcpPeer> {
+async function connectPeer(t: Hooks, agent: Agent, params: Json = EDITOR, options = {}): Promise<AcpPeer> {
   const peer = new MemoryAcp(t, agent, options).connect();
   await peer.initialize(params);
   if (params === EDITOR) peer.profile = "official";
@@ -69,44 +69,44 @@ function story(peer: AcpPeer, from = 0): string[] {
 const ended = ({ params }: Json) => params?.update?.sessionUpdate === "usage_update";
 
 for (const [name, make] of STORES)
-  describe(`a second client (${name})`, { concurrency: 4 }, () => {
-    for (const door of ["this process", "another process"] as const)
-      it(`loads a session that runs in ${door} and goes on with it, without a gap or a repeat`, async (t) => {
+  describe(`a second ACP client (${name})`, { concurrency: 4 }, () => {
+    for (const location of ["this process", "another process"] as const)
+      it(`loads a session that runs in ${location} and follows it without a gap or a repeat`, async (t) => {
         const { path: cwd } = await tempDir(t);
         const open = await make(t);
         let go = (): void => undefined;
         const half = new Promise<void>((resolve) => (go = resolve));
         const first = processOn(t, open(), [callTools(["wait", {}]), halves(half), "again"]);
         const run = await first.agent.run({ message: "over HTTP", projectDir: cwd });
-        await first.held.reached;
-        const { agent } = door === "this process" ? first : processOn(t, open());
-        const peer = await connected(t, agent);
-        const letter = await connected(t, agent, {});
-        for (const client of [peer, letter]) await client.request("session/load", { sessionId: run.sessionId, cwd });
-        const loaded = ["user_message_chunk over HTTP", "tool_call pending"];
-        assert.deepEqual(story(peer), [...loaded, "tool_call_update in_progress"]);
-        assert.deepEqual(story(letter), loaded);
-        first.held.open();
+        await first.toolGate.reached;
+        const { agent } = location === "this process" ? first : processOn(t, open());
+        const peer = await connectPeer(t, agent);
+        const specPeer = await connectPeer(t, agent, {});
+        for (const client of [peer, specPeer]) await client.request("session/load", { sessionId: run.sessionId, cwd });
+        const loadedLines = ["user_message_chunk over HTTP", "tool_call pending"];
+        assert.deepEqual(story(peer), [...loadedLines, "tool_call_update in_progress"]);
+        assert.deepEqual(story(specPeer), loadedLines);
+        first.toolGate.open();
         await peer.seen(({ params }) => params?.update?.content?.text?.startsWith("first half"));
         // A client that joins in the middle of an answer.
-        const late = await connected(t, agent);
-        await late.request("session/load", { sessionId: run.sessionId, cwd });
+        const lateClient = await connectPeer(t, agent);
+        await lateClient.request("session/load", { sessionId: run.sessionId, cwd });
         go();
-        for (const client of [peer, letter, late]) await client.seen(ended);
+        for (const client of [peer, specPeer, lateClient]) await client.seen(ended);
         await run.result;
         const laterLines = [
           "tool_call_update completed",
           "agent_message_chunk first half, second half",
           "usage_update",
         ];
-        assert.deepEqual(story(peer), [...loaded, "tool_call_update in_progress", ...laterLines]);
-        assert.deepEqual(story(letter), [...loaded, ...laterLines]);
-        assert.deepEqual(story(late), [...loaded, ...laterLines]);
+        assert.deepEqual(story(peer), [...loadedLines, "tool_call_update in_progress", ...laterLines]);
+        assert.deepEqual(story(specPeer), [...loadedLines, ...laterLines]);
+        assert.deepEqual(story(lateClient), [...loadedLines, ...laterLines]);
         // The clients see the next run from its start.
-        const before = [peer, letter, late].map(({ received }) => received.length);
+        const before = [peer, specPeer, lateClient].map(({ received }) => received.length);
         const next = await first.agent.run({ message: "more", sessionId: run.sessionId });
         await next.result;
-        for (const [at, client] of [peer, letter, late].entries()) {
+        for (const [at, client] of [peer, specPeer, lateClient].entries()) {
           await client.seen((message) => client.received.indexOf(message) >= before[at]! && ended(message));
           assert.deepEqual(story(client, before[at]), [
             "user_message_chunk more",
@@ -117,11 +117,11 @@ for (const [name, make] of STORES)
         }
       });
 
-    it("is told its own prompts once, and those of others beside them", async (t) => {
+    it("receives each answer once and the prompts of other clients, but no echo of its own prompts", async (t) => {
       const { path: cwd } = await tempDir(t);
       const open = await make(t);
       const { agent } = processOn(t, open(), ["one", "two", "three", "four"]);
-      const peer = await connected(t, agent);
+      const peer = await connectPeer(t, agent);
       const session = await peer.newSession(cwd);
       await peer.prompt(session, "mine");
       const run = async (message: string, of: Agent) => {
@@ -150,11 +150,11 @@ for (const [name, make] of STORES)
       peer.assertClean();
     });
 
-    it("sees what runs in a session that it made and never prompted, and one that it resumed", async (t) => {
+    it("receives runs of a session that it created but never prompted, and of one that it resumed, without history", async (t) => {
       const { path: cwd } = await tempDir(t);
       const open = await make(t);
-      const { agent, held } = processOn(t, open(), ["one", callTools(["wait", {}]), "two"]);
-      const peer = await connected(t, agent);
+      const { agent, toolGate } = processOn(t, open(), ["one", callTools(["wait", {}]), "two"]);
+      const peer = await connectPeer(t, agent);
       const session = await peer.newSession(cwd);
       await (
         await agent.run({ message: "theirs", sessionId: session })
@@ -162,11 +162,11 @@ for (const [name, make] of STORES)
       await peer.seen(ended);
       assert.deepEqual(story(peer), ["user_message_chunk theirs", "agent_message_chunk one", "usage_update"]);
       const run = await agent.run({ message: "more", sessionId: session });
-      await held.reached;
-      const resumed = await connected(t, processOn(t, open()).agent);
+      await toolGate.reached;
+      const resumed = await connectPeer(t, processOn(t, open()).agent);
       await resumed.request("session/resume", { sessionId: session, cwd });
       assert.deepEqual(story(resumed), [], "no history");
-      held.open();
+      toolGate.open();
       await run.result;
       await resumed.seen(ended);
       assert.deepEqual(story(resumed), [
@@ -178,10 +178,10 @@ for (const [name, make] of STORES)
       for (const client of [peer, resumed]) client.assertClean();
     });
 
-    it("is told nothing twice when another door takes back what was said, and puts it there again", async (t) => {
+    it("receives nothing twice when another client reverts messages and restores them", async (t) => {
       const { path: cwd } = await tempDir(t);
       const { agent } = processOn(t, (await make(t))(), ["one", "two", "three", "four"]);
-      const peer = await connected(t, agent);
+      const peer = await connectPeer(t, agent);
       const sessionId = await peer.newSession(cwd);
       await peer.request("session/load", { sessionId, cwd });
       // Waits for the last text of each answer: text that is removed before it was sent is never sent.
@@ -215,16 +215,16 @@ for (const [name, make] of STORES)
       peer.assertClean();
     });
 
-    it("cancels a run of any door, and nobody shows its call as running for ever", async (t) => {
+    it("cancels another client's run only after it has loaded the session, and receives the call's end and usage", async (t) => {
       const { path: cwd } = await tempDir(t);
       const open = await make(t);
       const first = processOn(t, open(), [callTools(["wait", {}])]);
       const run = await first.agent.run({ message: "x", projectDir: cwd });
-      await first.held.reached;
+      await first.toolGate.reached;
       const { agent } = processOn(t, open());
-      const stranger = await connected(t, agent);
-      stranger.notify("session/cancel", { sessionId: run.sessionId });
-      const peer = await connected(t, agent);
+      const unloadedPeer = await connectPeer(t, agent);
+      unloadedPeer.notify("session/cancel", { sessionId: run.sessionId });
+      const peer = await connectPeer(t, agent);
       await peer.request("session/load", { sessionId: run.sessionId, cwd });
       assert.equal((await agent.runs.get(run.id))?.state, "running", "who has it not open cancels nothing");
       peer.notify("session/cancel", { sessionId: run.sessionId });
@@ -235,26 +235,26 @@ for (const [name, make] of STORES)
       peer.assertClean();
     });
 
-    it("tells a run under way something with _meta.steer; else the session is busy", async (t) => {
+    it("with _meta.steer steers the running run or starts one; without it the session is busy", async (t) => {
       const { path: cwd } = await tempDir(t);
       const open = await make(t);
       const first = processOn(t, open(), [callTools(["wait", {}]), "done", "later"]);
       const run = await first.agent.run({ message: "x", projectDir: cwd });
-      await first.held.reached;
-      const peer = await connected(t, processOn(t, open(), ["prompted"]).agent);
+      await first.toolGate.reached;
+      const peer = await connectPeer(t, processOn(t, open(), ["prompted"]).agent);
       const { sessionId } = run;
       await peer.request("session/load", { sessionId, cwd });
       const prompt = [{ type: "text", text: "and mind the tests" }];
       const busy = await peer.call("session/prompt", { sessionId, prompt });
       assert.deepEqual([busy.error?.code, busy.error?.message], [-32600, "session is busy"]);
       const image = [...prompt, { type: "image", mimeType: "image/png", data: "aGk=" }];
-      const refused = await peer.call("session/prompt", { sessionId, prompt: image, _meta: { steer: true } });
-      assert.deepEqual([refused.error?.code, refused.error?.data?.field], [-32602, "prompt"]);
+      const imageAnswer = await peer.call("session/prompt", { sessionId, prompt: image, _meta: { steer: true } });
+      assert.deepEqual([imageAnswer.error?.code, imageAnswer.error?.data?.field], [-32602, "prompt"]);
       assert.deepEqual(await peer.request("session/prompt", { sessionId, prompt, _meta: { steer: true } }), {
         stopReason: "end_turn",
         _meta: { steered: { runId: run.id } },
       });
-      first.held.open();
+      first.toolGate.open();
       await run.result;
       // Arrives before the next model call, or as the next prompt if the run had already ended.
       const steered = await peer.seen(({ params }) => params?.update?.content?.text === "and mind the tests");
@@ -273,34 +273,37 @@ for (const [name, make] of STORES)
     });
   });
 
-describe("clients of one session", { concurrency: 4 }, () => {
-  it("one that closes it ends its own view and prompt, not those of the other", async (t) => {
+describe("several ACP clients of one session", { concurrency: 4 }, () => {
+  it("session/close by one client ends its own view, not the prompt of another client", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const { agent, held } = processOn(t, new MemoryDriver(new MemoryDocuments()), [callTools(["wait", {}]), "done"]);
+    const { agent, toolGate } = processOn(t, new MemoryDriver(new MemoryDocuments()), [
+      callTools(["wait", {}]),
+      "done",
+    ]);
     const server = new MemoryAcp(t, agent);
     const [firstPeer, secondPeer] = [server.connect(), server.connect()];
     for (const peer of [firstPeer, secondPeer]) await peer.initialize();
     const sessionId = await firstPeer.newSession(cwd);
     const result = firstPeer.prompt(sessionId, "x");
-    await held.reached;
+    await toolGate.reached;
     await secondPeer.request("session/load", { sessionId, cwd });
     await secondPeer.request("session/close", { sessionId });
     const mark = secondPeer.received.length;
-    held.open();
+    toolGate.open();
     assert.deepEqual(await result, { stopReason: "end_turn" });
     await secondPeer.request("session/list", {});
     assert.equal(secondPeer.received.length, mark + 1, "it is told nothing more");
   });
 
-  it("are shown what a command prints while it runs, the end of it, whoever prompts", async (t) => {
+  it("receive the latest output of a running command, whichever client prompted; a spec client receives none", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const [shown, held] = [gate(), gate()];
+    const [firstOutputSeen, toolGate] = [gate(), gate()];
     const lines = Array.from({ length: 3_000 }, (_, n) => `line ${n}\n`);
     const chatty = testTool("chatty", async (_args, { progress }) => {
       progress("begun\n");
-      await shown.wait();
+      await firstOutputSeen.wait();
       for (const line of lines) progress(line);
-      await held.wait();
+      await toolGate.wait();
       return { text: "all" };
     });
     const agent = new Agent({
@@ -310,13 +313,13 @@ describe("clients of one session", { concurrency: 4 }, () => {
     });
     t.after(() => agent.close());
     const server = new MemoryAcp(t, agent);
-    const [ownPeer, otherPeer, letter] = [server.connect(), server.connect(), server.connect()];
+    const [ownPeer, otherPeer, specPeer] = [server.connect(), server.connect(), server.connect()];
     await ownPeer.initialize(EDITOR);
     await otherPeer.initialize(EDITOR);
-    await letter.initialize();
+    await specPeer.initialize();
     for (const peer of [ownPeer, otherPeer]) peer.profile = "official";
     const sessionId = await ownPeer.newSession(cwd);
-    for (const peer of [otherPeer, letter]) await peer.request("session/load", { sessionId, cwd });
+    for (const peer of [otherPeer, specPeer]) await peer.request("session/load", { sessionId, cwd });
     const result = ownPeer.prompt(sessionId, "x");
     const last = lines.at(-1)!.trim();
     const printed = (peer: AcpPeer): string[] =>
@@ -324,9 +327,9 @@ describe("clients of one session", { concurrency: 4 }, () => {
         .updates()
         .flatMap(({ status, content }) => (status === "in_progress" && content ? [content[0].content.text] : []));
     for (const peer of [ownPeer, otherPeer]) await peer.seen(() => printed(peer).length > 0);
-    shown.open();
+    firstOutputSeen.open();
     for (const peer of [ownPeer, otherPeer]) await peer.seen(() => printed(peer).at(-1)?.includes(last) === true);
-    held.open();
+    toolGate.open();
     await result;
     for (const peer of [ownPeer, otherPeer]) {
       await peer.seen(() => story(peer).includes("agent_message_chunk done"));
@@ -338,11 +341,11 @@ describe("clients of one session", { concurrency: 4 }, () => {
       assert.equal(states.at(-1), "completed", "nothing is told behind the result");
       peer.assertClean();
     }
-    await letter.seen(() => story(letter).includes("agent_message_chunk done"));
-    assert.deepEqual(printed(letter), []);
+    await specPeer.seen(() => story(specPeer).includes("agent_message_chunk done"));
+    assert.deepEqual(printed(specPeer), []);
   });
 
-  it("are told the plan once for each change, and each wait for a provider", async (t) => {
+  it("receive the plan once per change and a provider retry once; a late client receives the current plan", async (t) => {
     const { path: cwd } = await tempDir(t);
     const todos = (status: string) => [
       { content: "look", status },
@@ -366,12 +369,12 @@ describe("clients of one session", { concurrency: 4 }, () => {
     });
     t.after(() => agent.close());
     const server = new MemoryAcp(t, agent);
-    const [ownPeer, otherPeer, letter] = [server.connect(), server.connect(), server.connect()];
+    const [ownPeer, otherPeer, specPeer] = [server.connect(), server.connect(), server.connect()];
     for (const peer of [ownPeer, otherPeer]) await peer.initialize(EDITOR);
-    await letter.initialize();
+    await specPeer.initialize();
     for (const peer of [ownPeer, otherPeer]) peer.profile = "official";
     const sessionId = await ownPeer.newSession(cwd);
-    for (const peer of [otherPeer, letter]) await peer.request("session/load", { sessionId, cwd });
+    for (const peer of [otherPeer, specPeer]) await peer.request("session/load", { sessionId, cwd });
     await ownPeer.prompt(sessionId, "x");
     const plans = (peer: AcpPeer) =>
       peer
@@ -379,7 +382,7 @@ describe("clients of one session", { concurrency: 4 }, () => {
         .flatMap(({ sessionUpdate, entries }) =>
           sessionUpdate === "plan" ? [entries.map((entry: Json) => entry.status)] : [],
         );
-    for (const peer of [otherPeer, letter]) await peer.seen(ended);
+    for (const peer of [otherPeer, specPeer]) await peer.seen(ended);
     for (const peer of [ownPeer, otherPeer]) {
       assert.deepEqual(plans(peer), [
         ["in_progress", "pending"],
@@ -388,28 +391,28 @@ describe("clients of one session", { concurrency: 4 }, () => {
       assert.match(peer.text(sessionId, "agent_thought_chunk"), /^\[scripted: 503: try later; retrying in 1 s\]\n$/);
       peer.assertClean();
     }
-    assert.deepEqual(plans(letter), []);
-    assert.equal(letter.text(sessionId, "agent_thought_chunk"), "");
+    assert.deepEqual(plans(specPeer), []);
+    assert.equal(specPeer.text(sessionId, "agent_thought_chunk"), "");
     // A client that joins later receives the current plan, and no retry notice that has ended.
-    const late = server.connect();
-    await late.initialize(EDITOR);
-    await late.request("session/load", { sessionId, cwd });
-    assert.deepEqual(plans(late).at(-1), ["completed", "pending"]);
-    assert.equal(late.text(sessionId, "agent_thought_chunk"), "");
+    const lateClient = server.connect();
+    await lateClient.initialize(EDITOR);
+    await lateClient.request("session/load", { sessionId, cwd });
+    assert.deepEqual(plans(lateClient).at(-1), ["completed", "pending"]);
+    assert.equal(lateClient.text(sessionId, "agent_thought_chunk"), "");
   });
 
-  it("a prompt of one's own is not told as another's, however late the disk has it", async (t) => {
+  it("a client's own prompt is not echoed to it, even if the store confirms the prompt late", async (t) => {
     const { path: cwd } = await tempDir(t);
     const driver = new MemoryDriver(new MemoryDocuments());
     const { agent } = processOn(t, driver, ["one"]);
-    const peer = await connected(t, agent);
+    const peer = await connectPeer(t, agent);
     const session = await peer.newSession(cwd);
     await peer.request("session/load", { sessionId: session, cwd });
-    const watcher = await connected(t, agent);
+    const watcher = await connectPeer(t, agent);
     await watcher.request("session/load", { sessionId: session, cwd });
-    const isTold = watcher.seen(({ params }) => params?.update?.sessionUpdate === "user_message_chunk");
+    const promptSeen = watcher.seen(({ params }) => params?.update?.sessionUpdate === "user_message_chunk");
     // The run is reported as started when its prompt is on disk. By then another client has already seen the prompt.
-    Object.assign(driver, { synced: () => isTold });
+    Object.assign(driver, { synced: () => promptSeen });
     await peer.prompt(session, "mine");
     assert.deepEqual(
       story(peer).filter((line) => line !== "usage_update"),
@@ -417,19 +420,19 @@ describe("clients of one session", { concurrency: 4 }, () => {
     );
   });
 
-  it("one that resumes a session in the middle of an answer is told the rest, and of runs before nothing", async (t) => {
+  it("a client that resumes during an answer receives the remaining text and nothing earlier", async (t) => {
     const { path: cwd } = await tempDir(t);
     let go = (): void => undefined;
     const half = new Promise<void>((resolve) => (go = resolve));
     const { agent } = processOn(t, new MemoryDriver(new MemoryDocuments()), ["one", halves(half)]);
     const { sessionId, result } = await agent.run({ message: "x", projectDir: cwd });
     await result;
-    const idle = await connected(t, agent);
+    const idle = await connectPeer(t, agent);
     await idle.request("session/resume", { sessionId, cwd });
     const run = await agent.run({ message: "y", sessionId });
     await idle.seen(({ params }) => params?.update?.content?.text?.startsWith("first half"));
     assert.deepEqual(story(idle), ["user_message_chunk y", "agent_message_chunk first half, "]);
-    const peer = await connected(t, agent);
+    const peer = await connectPeer(t, agent);
     await peer.request("session/resume", { sessionId, cwd });
     await peer.request("session/list", {});
     go();
@@ -439,12 +442,12 @@ describe("clients of one session", { concurrency: 4 }, () => {
     assert.equal(peer.text(sessionId, "user_message_chunk"), "");
   });
 
-  it("a store that fails for a while loses nothing", async (t) => {
+  it("a temporary store failure neither loses nor repeats an update", async (t) => {
     const { path: cwd } = await tempDir(t);
     const store = new MemoryDocuments();
     const driver = new MemoryDriver(store);
     const { agent } = processOn(t, driver, ["one", "two"]);
-    const peer = await connected(t, agent);
+    const peer = await connectPeer(t, agent);
     const session = await peer.newSession(cwd);
     await peer.prompt(session, "mine");
     const messages = driver.messages.bind(driver);

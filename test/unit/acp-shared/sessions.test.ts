@@ -25,8 +25,8 @@ function agentOn(t: Hooks, store: MemoryDocuments, steps: readonly ScriptedStep[
 }
 
 for (const profile of PROFILES) {
-  describe(`sessions (${profile})`, () => {
-    it("load replays everything before its answer, with either id, in another process; the options come behind", async (t) => {
+  describe(`ACP sessions (profile ${profile})`, () => {
+    it("session/load replays all messages before its answer, by either id, and sends the config options after it", async (t) => {
       const { path: cwd } = await tempDir(t);
       const store = new MemoryDocuments();
       const first = agentOn(t, store, [
@@ -77,7 +77,7 @@ for (const profile of PROFILES) {
       }
     });
 
-    it("resume sends no history, and the next prompt knows it", async (t) => {
+    it("session/resume sends no history, and the model receives it with the next prompt", async (t) => {
       const { path: cwd } = await tempDir(t);
       const store = new MemoryDocuments();
       const writer = new MemoryAcp(t, agentOn(t, store, ["one"]).agent, { profile }).connect();
@@ -96,7 +96,7 @@ for (const profile of PROFILES) {
       peer.assertClean();
     });
 
-    it("the cwd of load and resume is where the tools then run", async (t) => {
+    it("session/resume with another cwd runs the tools there", async (t) => {
       const [a, b] = [await tempDir(t), await tempDir(t)];
       const seen: string[] = [];
       const where = testTool("where", (_args, { projectDir }) => (seen.push(projectDir), { text: projectDir }));
@@ -112,22 +112,22 @@ for (const profile of PROFILES) {
       assert.deepEqual(seen, [a.path, b.path]);
     });
 
-    it("list: entries, cwd, pages", async (t) => {
+    it("session/list returns complete entries, filters by cwd, and pages 103 sessions without overlap", async (t) => {
       const { path: cwd } = await tempDir(t);
-      const { path: elsewhere } = await tempDir(t);
+      const { path: otherFolder } = await tempDir(t);
       const { agent } = scriptedAgent(t);
       const peer = new MemoryAcp(t, agent, { profile }).connect();
       await peer.initialize();
-      const made: string[] = [];
-      for (let i = 0; i < 103; i += 1) made.push(await peer.newSession(cwd));
-      const httpSession = await agent.sessions.create({ projectDir: elsewhere, title: "over http" });
+      const createdIds: string[] = [];
+      for (let i = 0; i < 103; i += 1) createdIds.push(await peer.newSession(cwd));
+      const httpSession = await agent.sessions.create({ projectDir: otherFolder, title: "over http" });
       const first = await peer.request("session/list", {});
       assert.equal(first.sessions.length, 50);
       const httpEntry = first.sessions.find((entry: Json) => entry.id === httpSession.id);
       assert.deepEqual(httpEntry, {
         id: httpSession.id,
         sessionId: httpSession.id,
-        cwd: elsewhere,
+        cwd: otherFolder,
         title: "over http",
         createdAt: httpSession.createdAt,
         updatedAt: httpSession.updatedAt,
@@ -155,11 +155,11 @@ for (const profile of PROFILES) {
       } while (cursor !== undefined && pages < 10);
       assert.equal(pages, 3);
       assert.equal(seen.size, 103);
-      assert.equal(new Set(made).size, 103);
+      assert.equal(new Set(createdIds).size, 103);
       peer.assertClean();
     });
 
-    it("delete removes a session; a session of HTTP can be loaded", async (t) => {
+    it("session/delete removes a session; session/load loads a session that another transport created", async (t) => {
       const { path: cwd } = await tempDir(t);
       const { agent } = scriptedAgent(t, ["hello"]);
       const peer = new MemoryAcp(t, agent, { profile }).connect();
@@ -179,13 +179,13 @@ for (const profile of PROFILES) {
   });
 }
 
-describe("what editors show", () => {
+describe("config options, titles and authentication over ACP", () => {
   const models = [
     { id: "fast", name: "Fast", ownedBy: "x", contextWindow: 10_000 },
     { id: "deep", name: "Deep", ownedBy: "x", reasoning: true },
   ];
 
-  it("config options choose model and effort", async (t) => {
+  it("session/set_config_option sets model and effort, and rejects unknown ids and values with -32602", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent, provider } = scriptedAgent(t, ["hi"], { provider: { models } });
     const peer = new MemoryAcp(t, agent).connect();
@@ -228,7 +228,7 @@ describe("what editors show", () => {
     peer.assertClean();
   });
 
-  it("a model shows the efforts that it has, and the nearest of them where another was chosen", async (t) => {
+  it("config options list the efforts of the model; a change of model selects the nearest effort", async (t) => {
     const { path: cwd } = await tempDir(t);
     const models = [
       { id: "plain", name: "Plain", ownedBy: "x", reasoning: true },
@@ -244,12 +244,12 @@ describe("what editors show", () => {
       const level = configOptions.find(({ id }: Json) => id === "thought_level");
       return level && [level.currentValue, level.options.map((choice: Json) => choice.value).join(" ")];
     };
-    const refused = async (value: string): Promise<Json> =>
+    const rejectionData = async (value: string): Promise<Json> =>
       (await peer.call("session/set_config_option", { sessionId, configId: "thought_level", value })).error?.data;
     assert.deepEqual(await set("thought_level", "medium"), ["medium", "default minimal low medium high"]);
-    assert.deepEqual(await refused("max"), { field: "value" });
+    assert.deepEqual(await rejectionData("max"), { field: "value" });
     assert.deepEqual(await set("model", "scripted/graded"), ["high", "default low high max"]);
-    assert.deepEqual(await refused("medium"), { field: "value" });
+    assert.deepEqual(await rejectionData("medium"), { field: "value" });
     assert.deepEqual(await set("thought_level", "max"), ["max", "default low high max"]);
     await peer.prompt(sessionId, "x");
     assert.equal(provider.requests[0]?.effort, "max");
@@ -258,7 +258,7 @@ describe("what editors show", () => {
     peer.assertClean();
   });
 
-  it("the configured effort holds for a session that chose none", async (t) => {
+  it("a session without an effort uses the configured one", async (t) => {
     const { path: cwd } = await tempDir(t);
     const preferred = { provider: "scripted", model: "deep", reasoningEffort: "low" } as const;
     const { agent, provider } = scriptedAgent(t, ["hi"], { provider: { models }, model: preferred });
@@ -269,7 +269,7 @@ describe("what editors show", () => {
     assert.equal(provider.requests[0]?.effort, "low");
   });
 
-  it("a set option holds for a prompt sent right behind it", async (t) => {
+  it("a config option applies to a prompt that is sent right after it", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent, provider } = scriptedAgent(t, ["hi"], { provider: { models } });
     const peer = new MemoryAcp(t, agent).connect();
@@ -280,22 +280,22 @@ describe("what editors show", () => {
     assert.equal(provider.requests[0]?.model.id, "deep");
   });
 
-  it("a title comes as session_info_update, under the client's own id", async (t) => {
+  it("a generated title is sent as session_info_update under the client's session id, to that client only", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, ["hi"], { provider: { title: "A fine title" } });
     const acp = new MemoryAcp(t, agent);
-    const [peer, stranger] = [acp.connect(), acp.connect()];
-    await Promise.all([peer.initialize(), stranger.initialize()]);
+    const [peer, otherPeer] = [acp.connect(), acp.connect()];
+    await Promise.all([peer.initialize(), otherPeer.initialize()]);
     const session = await peer.newSession(cwd);
     await peer.prompt(session, "x");
     const { params } = await peer.seen((message) => message.params?.update?.sessionUpdate === "session_info_update");
     assert.equal(params.sessionId, session);
     assert.equal(params.update.title, "A fine title");
-    assert.equal(stranger.updates().length, 0);
+    assert.equal(otherPeer.updates().length, 0);
     peer.assertClean();
   });
 
-  it("auth methods are listed, and authenticate then works", async (t) => {
+  it("authenticate accepts a listed method, rejects an unknown one, and does not exist without methods", async (t) => {
     const { agent } = scriptedAgent(t);
     const authMethods = [{ id: "env", name: "API key in the environment" }];
     const peer = new MemoryAcp(t, agent, { authMethods }).connect();
@@ -308,7 +308,7 @@ describe("what editors show", () => {
     peer.assertClean();
   });
 
-  it("two connections with equal ids, 50 sessions each: nothing crosses", async (t) => {
+  it("two connections with equal request ids and 50 sessions each receive only their own updates", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, [], { provider: { fallback: echo } });
     const acp = new MemoryAcp(t, agent);

@@ -6,7 +6,7 @@ import acpStdio, { AcpStdioTransport } from "gantry/adapters/acp-stdio";
 import { transportChecks, type TransportClient } from "gantry/testing";
 import { streamClients } from "../../helpers/transport-clients.js";
 
-describe("AcpStdioTransport keeps the contract", () => {
+describe("AcpStdioTransport (transport contract)", () => {
   const options = acpStdio.parse({}, { where: "", configDir: "/", home: "/", projectDir: "/" });
   let connect: (listening: Listening) => Promise<TransportClient>;
   const checks = transportChecks({
@@ -16,9 +16,9 @@ describe("AcpStdioTransport keeps the contract", () => {
       return Promise.resolve(new AcpStdioTransport(options, silentLogger, { input, output }));
     },
     // With stdio, a stream cannot be missing while the process runs.
-    unable: undefined,
+    createFailing: undefined,
     connect: (listening) => connect(listening),
-    onLeave: "cancel",
+    onDisconnect: "cancel",
     clean: () => Promise.resolve(),
   });
   for (const check of checks) it(check.name, () => check.run());

@@ -11,7 +11,7 @@ import { AcpPeer, type Json } from "../../helpers/acp-peer.js";
 import { tempDir } from "../../helpers/temp.js";
 
 /** A client over two pipes. */
-async function pipes(agent: Agent, options: Partial<AcpOptions> = {}) {
+async function connectPipes(agent: Agent, options: Partial<AcpOptions> = {}) {
   const [input, output] = [new PassThrough(), new PassThrough()];
   const transport = new AcpStdioTransport({ ...ACP_DEFAULTS, ...options }, silentLogger, { input, output });
   const listening = await transport.start(agent);
@@ -34,10 +34,10 @@ const isNews = ({ params }: Json) => NEWS.has(params?.update?.sessionUpdate);
 
 const initialize = '{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":1}}';
 
-describe("lines", () => {
-  it("end at LF alone; empty ones are ignored; a final one needs none", async (t) => {
+describe("line framing over stdio", () => {
+  it("ends a message at LF only, ignores empty lines, and accepts a last line without LF", async (t) => {
     const { agent } = scriptedAgent(t);
-    const { input, peer, listening } = await pipes(agent);
+    const { input, peer, listening } = await connectPipes(agent);
     input.write(`\n\r\n   \n${initialize}\r\n\n`);
     await peer.seen((message) => message.id === "i");
     input.write('{"jsonrpc":"2.0","id":"a\u2028b\u2029c\u0085d","method":"session/list"}\n');
@@ -51,10 +51,10 @@ describe("lines", () => {
     peer.assertClean();
   });
 
-  it("UTF-8 split at every byte", async (t) => {
+  it("decodes UTF-8 that arrives byte by byte", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, ["ok"]);
-    const { input, peer } = await pipes(agent);
+    const { input, peer } = await connectPipes(agent);
     await peer.initialize();
     const session = await peer.newSession(cwd);
     const prompt = { sessionId: session, prompt: [{ type: "text", text: "grüß 🌍 日本" }] };
@@ -67,9 +67,9 @@ describe("lines", () => {
     assert.deepEqual((await agent.sessions.messages(session))[0]?.parts, [{ type: "text", text: "grüß 🌍 日本" }]);
   });
 
-  it("no UTF-8 is -32700, a line over the limit -32600; both with id null, and it goes on", async (t) => {
+  it("answers invalid UTF-8 with -32700 and a line above the limit with -32600, both with id null; stays usable", async (t) => {
     const { agent } = scriptedAgent(t);
-    const { input, peer } = await pipes(agent, { frameBytes: 1024 });
+    const { input, peer } = await connectPipes(agent, { frameBytes: 1024 });
     input.write(Buffer.from([0x22, 0xff, 0x22, 0x0a]));
     assert.equal((await peer.seen((message) => message.id === null)).error.code, -32700);
     input.write(`${"x".repeat(700)}`);
@@ -79,9 +79,9 @@ describe("lines", () => {
     peer.assertClean();
   });
 
-  it("64 MiB and more are refused, and their bytes are not kept", async (t) => {
+  it("rejects a line of 66 MiB and retains less than 4 MiB of it", async (t) => {
     const { agent } = scriptedAgent(t);
-    const { input, peer } = await pipes(agent);
+    const { input, peer } = await connectPipes(agent);
     const memory: WeakRef<ArrayBufferLike>[] = [];
     for (let i = 0; i < 66; i += 1) {
       const chunk = Buffer.alloc(1024 * 1024, 0x61);
@@ -98,10 +98,10 @@ describe("lines", () => {
     assert.ok(await peer.initialize());
   });
 
-  it("a message of many megabytes is taken", async (t) => {
+  it("accepts a message of 5 MB", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t);
-    const { peer } = await pipes(agent);
+    const { peer } = await connectPipes(agent);
     await peer.initialize();
     const session = await peer.newSession(cwd);
     await peer.prompt(session, "x".repeat(5_000_000));
@@ -109,11 +109,11 @@ describe("lines", () => {
   });
 });
 
-describe("the end", () => {
-  it("stdin ends with requests in flight: they are finished and answered", async (t) => {
+describe("end of the stdio connection", () => {
+  it("requests in flight when stdin ends are finished and answered", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, [[50, { type: "text", block: "t", text: "slowly" }]]);
-    const { input, peer, listening } = await pipes(agent);
+    const { input, peer, listening } = await connectPipes(agent);
     await peer.initialize();
     const session = await peer.newSession(cwd);
     const result = peer.prompt(session, "x");
@@ -124,10 +124,10 @@ describe("the end", () => {
     peer.assertClean();
   });
 
-  it("stop cancels what does not finish, and is safe to call twice", async (t) => {
+  it("stop cancels an unfinished prompt and can be called twice", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, [{ hang: true }]);
-    const { peer, listening } = await pipes(agent);
+    const { peer, listening } = await connectPipes(agent);
     await peer.initialize();
     const result = peer.prompt(await peer.newSession(cwd), "x");
     await Promise.all([listening.stop(AbortSignal.abort()), listening.stop(AbortSignal.abort())]);
@@ -135,10 +135,10 @@ describe("the end", () => {
     await listening.ended;
   });
 
-  it("a reader that is gone ends the connection and cancels the run", async (t) => {
+  it("a closed stdout ends the connection and the run", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, [{ chunks: [{ type: "text", block: "t", text: "half" }], hang: true }]);
-    const { output, peer, listening } = await pipes(agent);
+    const { output, peer, listening } = await connectPipes(agent);
     await peer.initialize();
     const session = await peer.newSession(cwd);
     const failed = new Promise((resolve) => agent.on("run.failed", resolve));
@@ -148,12 +148,12 @@ describe("the end", () => {
     await Promise.all([failed, listening.ended]);
   });
 
-  it("a reader that is slow gets every word", async (t) => {
+  it("a slow reader receives all 3,000,000 characters, in fewer than 300 updates", async (t) => {
     const { path: cwd } = await tempDir(t);
     const piece = "x".repeat(10_000);
     const chunks = Array.from({ length: 300 }, () => ({ type: "text" as const, block: "t", text: piece }));
     const { agent } = scriptedAgent(t, [chunks]);
-    const { output, peer } = await pipes(agent);
+    const { output, peer } = await connectPipes(agent);
     await peer.initialize();
     const session = await peer.newSession(cwd);
     const finished = new Promise((resolve) => agent.on("run.finished", resolve));
@@ -168,10 +168,10 @@ describe("the end", () => {
 });
 
 for (const profile of ["spec", "official"] satisfies Profile[]) {
-  describe(`the official test kit's list (${profile})`, () => {
-    it("ids are echoed, integer and string, with exactly one of result and error; notifications never answered", async (t) => {
+  describe(`requirements of the official ACP test kit (profile ${profile})`, () => {
+    it("string and integer ids are echoed with exactly one of result and error; notifications are never answered", async (t) => {
       const { agent } = scriptedAgent(t);
-      const { peer } = await pipes(agent, { profile });
+      const { peer } = await connectPipes(agent, { profile });
       for (const id of [7, "seven"])
         assert.equal((await peer.call("initialize", { protocolVersion: 65535 }, id)).result.protocolVersion, 1);
       const count = peer.received.length;
@@ -182,14 +182,14 @@ for (const profile of ["spec", "official"] satisfies Profile[]) {
       peer.assertClean();
     });
 
-    it("distinct sessions; updates carry the prompted session; a cancel gives the result; usable after an error", async (t) => {
+    it("updates belong to the prompted session, none follow a cancelled result, and an error keeps it usable", async (t) => {
       const { path: cwd } = await tempDir(t);
       const { agent } = scriptedAgent(t, [
         "one",
         { chunks: [{ type: "text", block: "t", text: "…" }], hang: true },
         { chunks: [{ type: "text", block: "t", text: "…" }], hang: true },
       ]);
-      const { peer } = await pipes(agent, { profile });
+      const { peer } = await connectPipes(agent, { profile });
       await peer.initialize();
       const [a, b] = [await peer.newSession(cwd), await peer.newSession(cwd)];
       assert.notEqual(a, b);
@@ -216,10 +216,10 @@ for (const profile of ["spec", "official"] satisfies Profile[]) {
       peer.assertClean();
     });
 
-    it("load replays before its answer, resume sends nothing, list and delete work, and it exits when stdin closes", async (t) => {
+    it("load replays before its answer, resume sends no history, delete removes, and the end of stdin ends it", async (t) => {
       const { path: cwd } = await tempDir(t);
       const { agent } = scriptedAgent(t, ["one"]);
-      const { peer, input, listening } = await pipes(agent, { profile });
+      const { peer, input, listening } = await connectPipes(agent, { profile });
       await peer.initialize();
       const session = await peer.newSession(cwd);
       await peer.prompt(session, "hi");

@@ -6,53 +6,53 @@ import { TaskSet } from "../../../src/base/task-set.js";
 
 const never = new Promise<never>(() => undefined);
 
-it("onAbort acts once, now where the signal has aborted, and not after it was told to stop", () => {
+it("onAbort calls its function once, at once if the signal has aborted, and never after its removal", () => {
   const abort = new AbortController();
-  const acts: string[] = [];
-  const forget = onAbort(abort.signal, () => acts.push("forgotten"));
-  onAbort(abort.signal, () => acts.push("heard"));
-  forget();
+  const calls: string[] = [];
+  const removeListener = onAbort(abort.signal, () => calls.push("removed"));
+  onAbort(abort.signal, () => calls.push("called"));
+  removeListener();
   abort.abort();
   abort.abort();
-  onAbort(abort.signal, () => acts.push("late"));
-  assert.deepEqual(acts, ["heard", "late"]);
+  onAbort(abort.signal, () => calls.push("late"));
+  assert.deepEqual(calls, ["called", "late"]);
 });
 
-it("abortable takes what comes first, and lets no rejection go unheard", async () => {
+it("abortable settles like the promise, or rejects with the abort reason if the abort comes first", async () => {
   const reason = new Error("stop");
   const abort = new AbortController();
   assert.equal(await abortable(Promise.resolve(5), abort.signal), 5);
   await assert.rejects(abortable(Promise.reject(new Error("own")), abort.signal), /own/);
-  const waiting = abortable(never, abort.signal);
+  const pending = abortable(never, abort.signal);
   abort.abort(reason);
-  await assert.rejects(waiting, reason);
+  await assert.rejects(pending, reason);
   await assert.rejects(abortable(Promise.reject(new Error("own")), abort.signal), reason);
 });
 
-it("delay ends with its time or its signal", async () => {
+it("delay resolves after its time, or rejects with the reason of its signal", async () => {
   await delay(1, new AbortController().signal);
   const reason = new Error("stop");
   await assert.rejects(delay(60_000, AbortSignal.abort(reason)), reason);
 });
 
-it("settlesWithin tells whether work settled, well or not, in its time", async () => {
+it("settlesWithin returns true for work that resolves or rejects in time, and false otherwise", async () => {
   assert.equal(await settlesWithin(Promise.resolve(), 60_000), true);
   assert.equal(await settlesWithin(Promise.reject(new Error("x")), 60_000), true);
   assert.equal(await settlesWithin(never, 1), false);
 });
 
-it("deadline tells its own end from that of others", async () => {
+it("deadline reports `expired` after its own time limit, and not after the abort of another signal", async () => {
   const outerController = new AbortController();
-  const late = deadline(1, outerController.signal);
-  await new Promise<void>((resolve) => void onAbort(late.signal, resolve));
-  assert.ok(late.expired);
-  const early = deadline(60_000, outerController.signal);
+  const expiredDeadline = deadline(1, outerController.signal);
+  await new Promise<void>((resolve) => void onAbort(expiredDeadline.signal, resolve));
+  assert.ok(expiredDeadline.expired);
+  const abortedDeadline = deadline(60_000, outerController.signal);
   outerController.abort(new Error("stop"));
-  assert.ok(early.signal.aborted && !early.expired);
-  early.clear();
+  assert.ok(abortedDeadline.signal.aborted && !abortedDeadline.expired);
+  abortedDeadline.clear();
 });
 
-it("a task set waits for what is added meanwhile, and no longer than it may", async () => {
+it("TaskSet.settled waits for tasks that a task adds, but not longer than its time limit", async () => {
   const tasks = new TaskSet();
   let ended = false;
   void tasks.add(
@@ -67,7 +67,12 @@ it("a task set waits for what is added meanwhile, and no longer than it may", as
 });
 
 /** A signal that counts its listeners. */
-function counted(): { signal: AbortSignal; listening: () => number; added: () => number; abort(reason: Error): void } {
+function countingSignal(): {
+  signal: AbortSignal;
+  listening: () => number;
+  added: () => number;
+  abort(reason: Error): void;
+} {
   const controller = new AbortController();
   const { signal } = controller;
   let added = 0;
@@ -89,19 +94,19 @@ async function* upTo(count: number, last?: Promise<never>): AsyncGenerator<numbe
   if (last) await last;
 }
 
-it("takeEach hands over every value with one listener for all, and leaves none behind", async () => {
-  const { signal, added, listening } = counted();
-  const taken: number[] = [];
+it("takeEach passes on 1,000 values with one abort listener, and removes the listener at the end", async () => {
+  const { signal, added, listening } = countingSignal();
+  const takenValues: number[] = [];
   await takeEach(upTo(1000), signal, (n) => {
-    taken.push(n);
+    takenValues.push(n);
     assert.equal(listening(), 1);
     return undefined;
   });
-  assert.equal(taken.length, 1000);
+  assert.equal(takenValues.length, 1000);
   assert.deepEqual([added(), listening()], [1, 0]);
 });
 
-it("takeEach asks for the next value when what it handed over is done", async () => {
+it("takeEach requests the next value only after the promise for the current value has resolved", async () => {
   let requestCount = 0;
   const values: AsyncIterator<number> = {
     next: () =>
@@ -120,8 +125,8 @@ it("takeEach asks for the next value when what it handed over is done", async ()
   await all;
 });
 
-it("takeEach rejects as the iterator, as the taker and as what the taker waits for", async () => {
-  const { signal, listening } = counted();
+it("takeEach rejects if the iterator rejects, the callback throws or the callback's promise rejects", async () => {
+  const { signal, listening } = countingSignal();
   const iteratorFailure = Promise.reject(new Error("iterator"));
   await assert.rejects(
     takeEach(upTo(1, iteratorFailure), signal, () => undefined),
@@ -140,7 +145,7 @@ it("takeEach rejects as the iterator, as the taker and as what the taker waits f
   assert.equal(listening(), 0);
 });
 
-it("takeEach ends at once when its signal aborts: before, in the middle, and while a value is waited for", async () => {
+it("takeEach rejects on an abort before the first value, in the callback and while a value is pending", async () => {
   const reason = new Error("stop");
   let requestCount = 0;
   const values: AsyncIterator<number> = {
@@ -151,36 +156,36 @@ it("takeEach ends at once when its signal aborts: before, in the middle, and whi
     reason,
   );
   assert.equal(requestCount, 0);
-  const taken: number[] = [];
-  const middle = counted();
+  const takenValues: number[] = [];
+  const middleSignal = countingSignal();
   await assert.rejects(
-    takeEach(values, middle.signal, (n) => {
-      taken.push(n);
-      if (n === 3) middle.abort(reason);
+    takeEach(values, middleSignal.signal, (n) => {
+      takenValues.push(n);
+      if (n === 3) middleSignal.abort(reason);
       return undefined;
     }),
     reason,
   );
   await new Promise((resolve) => setImmediate(resolve));
-  assert.deepEqual([taken, requestCount, middle.listening()], [[1, 2, 3], 3, 0]);
-  const waiting = counted();
-  const silent = takeEach(upTo(1, never), waiting.signal, (n) => void taken.push(n));
+  assert.deepEqual([takenValues, requestCount, middleSignal.listening()], [[1, 2, 3], 3, 0]);
+  const waitingSignal = countingSignal();
+  const silent = takeEach(upTo(1, never), waitingSignal.signal, (n) => void takenValues.push(n));
   await new Promise((resolve) => setImmediate(resolve));
-  waiting.abort(reason);
+  waitingSignal.abort(reason);
   await assert.rejects(silent, reason);
-  assert.equal(waiting.listening(), 0);
+  assert.equal(waitingSignal.listening(), 0);
 });
 
-it("takeEach hands nothing over that comes after an abort", async () => {
+it("takeEach ignores a value that arrives after the abort", async () => {
   const reason = new Error("stop");
   const abort = new AbortController();
-  let come: (value: IteratorResult<number>) => void = () => undefined;
-  const late: AsyncIterator<number> = { next: () => new Promise((resolve) => (come = resolve)) };
-  const taken: number[] = [];
-  const all = takeEach(late, abort.signal, (n) => void taken.push(n));
+  let resolveValue: (value: IteratorResult<number>) => void = () => undefined;
+  const expiredDeadline: AsyncIterator<number> = { next: () => new Promise((resolve) => (resolveValue = resolve)) };
+  const takenValues: number[] = [];
+  const all = takeEach(expiredDeadline, abort.signal, (n) => void takenValues.push(n));
   abort.abort(reason);
   await assert.rejects(all, reason);
-  come({ value: 1, done: false });
+  resolveValue({ value: 1, done: false });
   await new Promise((resolve) => setImmediate(resolve));
-  assert.deepEqual(taken, []);
+  assert.deepEqual(takenValues, []);
 });

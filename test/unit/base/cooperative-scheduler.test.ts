@@ -12,11 +12,11 @@ async function worker(share: CooperativeScheduler, name: string, steps: string[]
   }
 }
 
-it("lets one go on at once that is alone", () => {
+it("CooperativeScheduler lets a single task continue at once", () => {
   assert.equal(new CooperativeScheduler().turn(), undefined);
 });
 
-it("shares the loop between those who would never end, and with all others", async () => {
+it("CooperativeScheduler shares the event loop between endless tasks and with other callbacks", async () => {
   const share = new CooperativeScheduler();
   const steps: string[] = [];
   let turns = 0;
@@ -32,7 +32,7 @@ it("shares the loop between those who would never end, and with all others", asy
   assert.ok(turns >= 3);
 });
 
-it("lets those who wait go on in the order in which they came", async () => {
+it("CooperativeScheduler releases waiting tasks in order of arrival", async () => {
   const share = new CooperativeScheduler();
   const order: number[] = [];
   // Uses up the time slice of this turn.
@@ -51,9 +51,9 @@ it("lets those who wait go on in the order in which they came", async () => {
   );
 });
 
-it("lets at least one go on in a turn, however long a step takes", async () => {
+it("CooperativeScheduler completes all tasks when each step is longer than the time slice", async () => {
   const share = new CooperativeScheduler();
-  const ended: number[] = [];
+  const endedTasks: number[] = [];
   const busy = (ms: number) => {
     const until = performance.now() + ms;
     while (performance.now() < until);
@@ -64,8 +64,8 @@ it("lets at least one go on in a turn, however long a step takes", async () => {
         busy(12);
         await share.turn();
       }
-      ended.push(n);
+      endedTasks.push(n);
     }),
   );
-  assert.deepEqual(ended, [1, 2, 3]);
+  assert.deepEqual(endedTasks, [1, 2, 3]);
 });

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { deepCopy } from "../../../src/base/copy.js";
 
-describe("copied", () => {
-  it("shares nothing with what it copies, however deep", () => {
+describe("deepCopy", () => {
+  it("returns a copy that shares no nested array with the original", () => {
     const data = { list: [{ deep: ["a"] }], none: null, missing: undefined, text: "x" };
     const copy = deepCopy(data);
     assert.deepEqual(copy, data);
@@ -11,7 +11,7 @@ describe("copied", () => {
     assert.deepEqual(data.list[0]?.deep, ["a"]);
   });
 
-  it("takes a field named __proto__ for a field", () => {
+  it("copies a field named __proto__ as an ordinary field", () => {
     const data = JSON.parse('{"__proto__":{"polluted":true},"a":{"__proto__":1}}') as Record<string, unknown>;
     const copy = deepCopy(data);
     assert.deepEqual(Object.keys(copy), ["__proto__", "a"]);
@@ -20,7 +20,7 @@ describe("copied", () => {
     assert.notEqual(Object.getOwnPropertyDescriptor(copy, "__proto__")?.value, data["__proto__"]);
   });
 
-  it("makes of what is no plain data what structuredClone makes of it", () => {
+  it("copies Date and Map values", () => {
     const copy = deepCopy({ at: new Date(5), names: new Map([["a", 1]]) });
     assert.equal(copy.at.getTime(), 5);
     assert.equal(copy.names.get("a"), 1);

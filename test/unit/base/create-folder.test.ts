@@ -4,7 +4,7 @@ import { it } from "node:test";
 import { createFolder } from "gantry/plugin";
 import { tempDir } from "../../helpers/temp.js";
 
-it("creates a folder and its parents for the owner alone, and tells the first that it created", async (t) => {
+it("createFolder creates missing parents with mode 0700, and returns the first folder that it created", async (t) => {
   const folder = await tempDir(t, { file: "" });
   assert.equal(createFolder(folder.at("a/b/c")), folder.at("a"));
   for (const name of ["a", "a/b", "a/b/c"]) assert.equal(statSync(folder.at(name)).mode & 0o777, 0o700, name);

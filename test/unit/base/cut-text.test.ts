@@ -3,28 +3,28 @@ import { it } from "node:test";
 import { capText, cutMiddle, HeadTail } from "../../../src/base/cut-text.js";
 import { fc } from "../../helpers/properties.js";
 
-it("leaves what fits alone", () => {
+it("capText returns a text within the limit unchanged", () => {
   assert.equal(capText("äöü", 6), "äöü");
   assert.equal(capText("", 0), "");
 });
 
-it("cuts the middle at lines and says how much", () => {
+it("cutMiddle cuts at line boundaries and reports the number of bytes cut", () => {
   const text = Array.from({ length: 1000 }, (_, i) => `line ${i}`).join("\n");
-  const cut = cutMiddle(text, 1000, "read the rest");
-  assert.match(cut, /^line 0\nline 1\n/);
-  assert.match(cut, /\nline 999$/);
-  const keptLines = cut
+  const cutText = cutMiddle(text, 1000, "read the rest");
+  assert.match(cutText, /^line 0\nline 1\n/);
+  assert.match(cutText, /\nline 999$/);
+  const keptLines = cutText
     .split("\n")
     .filter((line) => /^line \d+$/.test(line))
     .join("\n");
-  const gone = Number(
-    /\[\.\.\. ([\d,]+) bytes cut from the middle; read the rest \.\.\.\]/.exec(cut)![1]!.replaceAll(",", ""),
+  const cutBytes = Number(
+    /\[\.\.\. ([\d,]+) bytes cut from the middle; read the rest \.\.\.\]/.exec(cutText)![1]!.replaceAll(",", ""),
   );
-  assert.equal(cut.split("\n").length, keptLines.split("\n").length + 1);
-  assert.ok(Math.abs(gone + keptLines.length - text.length) <= 2);
+  assert.equal(cutText.split("\n").length, keptLines.split("\n").length + 1);
+  assert.ok(Math.abs(cutBytes + keptLines.length - text.length) <= 2);
 });
 
-it("never passes the limit and never breaks a code point", () => {
+it("capText never exceeds the limit and never splits a code point", () => {
   fc.assert(
     fc.property(
       fc.string({ unit: "binary", maxLength: 400 }),
@@ -32,16 +32,16 @@ it("never passes the limit and never breaks a code point", () => {
       fc.integer({ min: 1, max: 4 }),
       (part, bytes, times) => {
         const text = part.repeat(times).toWellFormed();
-        const cut = capText(text, bytes);
-        assert.ok(Buffer.byteLength(cut) <= bytes);
-        assert.ok(cut.isWellFormed());
-        if (!text.includes("\uFFFD")) assert.ok(!cut.includes("\uFFFD"));
+        const cutText = capText(text, bytes);
+        assert.ok(Buffer.byteLength(cutText) <= bytes);
+        assert.ok(cutText.isWellFormed());
+        if (!text.includes("\uFFFD")) assert.ok(!cutText.includes("\uFFFD"));
       },
     ),
   );
 });
 
-it("keeps head and tail of a stream in bounded memory", () => {
+it("HeadTail returns a short stream whole, and the start and end of a longer stream", () => {
   fc.assert(
     fc.property(
       fc.array(fc.uint8Array({ minLength: 1, maxLength: 300 }), { maxLength: 40 }),

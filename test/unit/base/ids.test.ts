@@ -5,35 +5,35 @@ import { newId, randomBytes } from "../../../src/base/ids.js";
 import { tempDir } from "../../helpers/temp.js";
 
 describe("newId", () => {
-  it("makes UUIDs of version 7 that tell when they were made", () => {
+  it("returns UUIDs of version 7 that contain the time of creation", () => {
     const before = Date.now();
     const id = newId();
     assert.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
-    const made = parseInt(id.replace("-", "").slice(0, 12), 16);
-    assert.ok(made >= before && made <= Date.now());
+    const createdAtMs = parseInt(id.replace("-", "").slice(0, 12), 16);
+    assert.ok(createdAtMs >= before && createdAtMs <= Date.now());
   });
 
-  it("makes them in order, however many in one millisecond, and none twice", () => {
+  it("returns 20,000 ids in ascending order and without duplicates", () => {
     const ids = Array.from({ length: 20_000 }, newId);
     assert.deepEqual([...ids].sort(), ids);
     assert.equal(new Set(ids).size, ids.length);
   });
 
-  it("makes them in order while the clock goes back", (t) => {
+  it("returns ids in ascending order after the clock is set back", (t) => {
     const first = newId();
     t.mock.timers.enable({ apis: ["Date"], now: Date.now() - 60_000 });
     const later = [newId(), newId()];
     assert.deepEqual([first, ...later].sort(), [first, ...later]);
   });
 
-  it("leaves nobody to guess one from another", () => {
+  it("returns ids that differ in their last 12 digits", () => {
     const ends = Array.from({ length: 1_000 }, () => newId().slice(-12));
     assert.equal(new Set(ends).size, ends.length);
   });
 });
 
 describe("randomBytes", () => {
-  it("are of the system, and else of Node", async (t) => {
+  it("returns 32 random bytes, also if the source is missing, too short or a folder", async (t) => {
     const folder = await tempDir(t);
     writeFileSync(folder.at("short"), "abc");
     for (const source of [undefined, folder.at("none"), folder.at("short"), folder.path]) {

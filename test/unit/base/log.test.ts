@@ -3,8 +3,8 @@ import { describe, it } from "node:test";
 import { createLogger, ProviderError } from "gantry";
 import { redact } from "../../../src/base/redact.js";
 
-describe("the log", () => {
-  it("leaves out what is below its level", () => {
+describe("the logger", () => {
+  it("omits entries below its level", () => {
     const lines: string[] = [];
     const logger = createLogger({ level: "warn", write: (line) => lines.push(line) });
     logger.info("no");
@@ -13,7 +13,7 @@ describe("the log", () => {
     assert.match(lines[0] ?? "", /^\d{4}-\d\d-\d\dT[\d:.]+Z warn yes {"a":1}$/);
   });
 
-  it("never holds a secret, in whichever field it stands, nor what looks like a key", () => {
+  it("redacts configured secrets and values that look like keys, in the message and in nested fields", () => {
     const lines: string[] = [];
     const logger = createLogger({ level: "debug", write: (line) => lines.push(line), secrets: () => ["hunter22"] });
     logger.error("oops hunter22", {
@@ -25,7 +25,7 @@ describe("the log", () => {
     assert.match(all, /\[redacted\]/);
   });
 
-  it("has stack and cause of an error, which its JSON leaves out", () => {
+  it("logs the name, stack and cause of an error", () => {
     const lines: string[] = [];
     const logger = createLogger({ level: "debug", write: (line) => lines.push(line) });
     logger.error("oops", { error: new ProviderError("p", "server", "x", { cause: new Error("connection reset") }) });
@@ -35,14 +35,14 @@ describe("the log", () => {
     );
   });
 
-  it("knows a secret also as JSON writes it", () => {
+  it("redacts a secret in the form in which JSON escapes it", () => {
     const lines: string[] = [];
     const logger = createLogger({ level: "debug", write: (line) => lines.push(line), secrets: () => ['pass"word\\1'] });
     logger.error("oops", { header: 'pass"word\\1' });
     assert.match(lines[0] ?? "", /"header":"\[redacted\]"/);
   });
 
-  it("stays one line, whatever is logged", () => {
+  it("writes one line without control characters, also for circular fields", () => {
     const lines: string[] = [];
     const logger = createLogger({ level: "debug", write: (line) => lines.push(line) });
     const circle: Record<string, unknown> = {};
@@ -53,7 +53,7 @@ describe("the log", () => {
     assert.doesNotMatch(lines[0] ?? "", /[\n\r\u2028\u001b]/);
   });
 
-  it("redacts keys of many shapes", () => {
+  it("uses redact, which hides keys of known formats and keeps ordinary hyphenated words", () => {
     for (const key of [
       "sk-proj-abcdefghijklmnop1234",
       "AIzaSyA1234567890abcdefghijklmnopqrstuv",

@@ -5,13 +5,13 @@ import { environmentSecrets, looksSecret, redact } from "../../../src/base/redac
 
 const KEY = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
 const redactor = new Redactor(new Set([KEY]));
-const hidden = (text: string): void => assert.equal(redactor.hide(text), "[redacted]", text);
+const assertHidden = (text: string): void => assert.equal(redactor.hide(text), "[redacted]", text);
 
-describe("known secrets", () => {
-  it("are hidden in base64, whatever stands before and behind, in lines too", () => {
+describe("Redactor", () => {
+  it("hides a secret in base64 with any text before and after it, on one or several lines", () => {
     for (const before of ["", "a", "ab", "abc", '{"api_key":"'])
-      for (const behind of ["", "x", '"}\n', "xyz"]) {
-        const encoded = Buffer.from(before + KEY + behind);
+      for (const after of ["", "x", '"}\n', "xyz"]) {
+        const encoded = Buffer.from(before + KEY + after);
         for (const text of [encoded.toString("base64"), encoded.toString("base64url")])
           for (const encodedText of [text, text.replace(/.{20}/g, "$&\n")]) {
             const visibleText = redactor.hide(encodedText).replace("[redacted]", "").replace(/\s/g, "");
@@ -23,24 +23,24 @@ describe("known secrets", () => {
       }
   });
 
-  it("are hidden in hex, in whatever groups and case", () => {
+  it("hides a secret in hex of any case, with any separator or prefix", () => {
     const hex = Buffer.from(KEY).toString("hex");
-    hidden(hex);
-    hidden(hex.toUpperCase());
-    hidden(hex.replace(/../g, "$& ").trim());
-    hidden(hex.replace(/../g, "$&:").slice(0, -1));
-    hidden(hex.replace(/.{60}/g, "$&\n"));
+    assertHidden(hex);
+    assertHidden(hex.toUpperCase());
+    assertHidden(hex.replace(/../g, "$& ").trim());
+    assertHidden(hex.replace(/../g, "$&:").slice(0, -1));
+    assertHidden(hex.replace(/.{60}/g, "$&\n"));
     for (const prefix of ["\\x", "\\X", "0X", "%"])
       assert.equal(redactor.hide(hex.toUpperCase().replace(/../g, `${prefix}$&`)).replace(prefix, ""), "[redacted]");
   });
 
-  it("are hidden as JSON and addresses write them", () => {
-    const odd = new Redactor(['pa"ss\\wörd 1']);
+  it("hides a secret as it is, escaped for JSON and encoded for URLs", () => {
+    const specialRedactor = new Redactor(['pa"ss\\wörd 1']);
     for (const text of ['pa"ss\\wörd 1', 'pa\\"ss\\\\wörd 1', encodeURIComponent('pa"ss\\wörd 1')])
-      assert.equal(odd.hide(text), "[redacted]");
+      assert.equal(specialRedactor.hide(text), "[redacted]");
   });
 
-  it("leave no piece of 16 characters, nor any but the smallest where a text was cut", () => {
+  it("hides pieces of at least 16 characters of a secret, and of at least 8 next to an ellipsis", () => {
     for (let cut = 16; cut < KEY.length; cut++) {
       assert.equal(redactor.hide(`a ${KEY.slice(0, cut)}`), "a [redacted]");
       assert.equal(redactor.hide(`${KEY.slice(-cut)} b`), "[redacted] b");
@@ -51,47 +51,47 @@ describe("known secrets", () => {
     }
   });
 
-  it("are hidden line by line, when they have several", () => {
+  it("hides each line of a multi-line secret", () => {
     const pem = `-----BEGIN PRIVATE KEY-----\n${"MIIEvQIBADANBgkqhkiG9w0B"}\nAQEFAASCBKcwggSjAgEAAoIB\n-----END PRIVATE KEY-----`;
-    const shown = new Redactor([pem]).hide(
+    const visibleText = new Redactor([pem]).hide(
       pem
         .split("\n")
         .map((line, i) => `${i}\t${line}`)
         .join("\n"),
     );
-    assert.ok(!shown.includes("MIIEvQ") && !shown.includes("AQEFAA"), shown);
+    assert.ok(!visibleText.includes("MIIEvQ") && !visibleText.includes("AQEFAA"), visibleText);
   });
 
-  it("are asked for with each text", () => {
+  it("requests the secrets again for each text", () => {
     const secrets = new Set<string>();
-    const live = new Redactor(() => secrets);
-    assert.equal(live.hide("later-key"), "later-key");
+    const liveRedactor = new Redactor(() => secrets);
+    assert.equal(liveRedactor.hide("later-key"), "later-key");
     secrets.add("later-key");
-    assert.equal(live.hide("later-key"), "[redacted]");
+    assert.equal(liveRedactor.hide("later-key"), "[redacted]");
   });
 
-  it("are no words that stand for no key", () => {
+  it("ignores placeholders such as `not-needed` in the list of secrets", () => {
     const text = "ollama needs no key: use not-needed";
     assert.equal(new Redactor(["ollama", "not-needed", "x", "EMPTY"]).hide(text), text);
   });
 
-  it("leave other text as it is, in time that grows with it", () => {
+  it("leaves long texts without secrets unchanged, and hides 25,000 copies of a repetitive secret", () => {
     const text = `${"import { readFile } from 'node:fs';\n".repeat(20_000)}${"a".repeat(200_000)}`;
     assert.equal(redactor.hide(text), text);
-    for (const hostile of [
+    for (const slowText of [
       "Bearer" + " ".repeat(300_000),
       "-eyJ".repeat(50_000),
       "a://b:".repeat(50_000),
       "&key=[".repeat(50_000),
     ])
-      assert.equal(redact(hostile), hostile);
-    const flat = new Redactor(["a".repeat(40), "0".repeat(64)]);
-    assert.equal(flat.hide("a".repeat(1_000_000)), "[redacted]".repeat(25_000));
+      assert.equal(redact(slowText), slowText);
+    const repetitiveRedactor = new Redactor(["a".repeat(40), "0".repeat(64)]);
+    assert.equal(repetitiveRedactor.hide("a".repeat(1_000_000)), "[redacted]".repeat(25_000));
   });
 });
 
-describe("secrets of an environment", () => {
-  it("are values of key-like names, passwords of URLs and what looks like a key", () => {
+describe("environmentSecrets", () => {
+  it("returns values of key-like names, passwords of URLs and values that look like keys", () => {
     const environment = {
       AWS_SECRET_ACCESS_KEY: "wJalrXUtnFEMIexampleKEY",
       DATABASE_URL: "postgres://app:s3cret%2Fpass@db/x",
@@ -109,7 +109,7 @@ describe("secrets of an environment", () => {
     assert.deepEqual(environmentSecrets(words), Object.values(words));
   });
 
-  it("are no paths, plain words or other values", () => {
+  it("ignores paths, placeholders, plain words, hashes and URLs without a password", () => {
     const environment = {
       GOOGLE_APPLICATION_CREDENTIALS: "/home/ada/credentials.json",
       API_KEY: "",
@@ -127,8 +127,8 @@ describe("secrets of an environment", () => {
   });
 });
 
-describe("what looks like a key", () => {
-  it("is taken out of logs and errors", () => {
+describe("the detection of secrets by format", () => {
+  it("redact hides API keys, JWTs, passwords of URLs and the `key` parameter of a URL", () => {
     for (const key of [
       "sk-proj-abcdefghijklmnop",
       "AKIAABCDEFGHIJKLMNOP",
@@ -140,7 +140,7 @@ describe("what looks like a key", () => {
     assert.equal(redact("GET /v1?key=abc&x=1"), "GET /v1?key=[redacted]&x=1");
   });
 
-  it("is no name, path, version or address", () => {
+  it("looksSecret rejects names, paths, versions and URLs, and accepts random strings and keys", () => {
     for (const value of [
       ...[
         "/home/anna/projects/shared",
@@ -156,7 +156,7 @@ describe("what looks like a key", () => {
       assert.equal(looksSecret(value), true, value);
   });
 
-  it("is picked out of headers", () => {
+  it("headerSecrets returns the values of secret headers only", () => {
     const headers = {
       ...{ "X-Title": "My Application", "HTTP-Referer": "https://example.com", "anthropic-version": "2023-06-01" },
       ...{ "X-Own": "canary.header.7f3a9", "Ocp-Apim-Subscription-Key": "short", Cookie: "a=b", "X-Team": "blue" },

@@ -19,7 +19,7 @@ async function reports(t: TestContext, module: string, flags: Parameters<typeof 
 }
 
 describe("gantry check", () => {
-  it("reports the checks of each export once, and what only a fixture lets it check", async (t) => {
+  it("reports each adapter once, and the checks that need a fixture as not_checked", async (t) => {
     const { code, adapters } = await reports(
       t,
       `${tool("")} export const strategy = { gantry: 1, kind: "compaction-strategy", name: "none", parse: () => ({}),
@@ -33,18 +33,18 @@ describe("gantry check", () => {
         ["export strategy", "compaction-strategy", "none"],
       ],
     );
-    const [odd, none] = adapters;
-    assert.deepEqual(odd?.notDeclared, ["preview", "models", "replaces", "close"]);
-    const statusOf = (name: string) => odd?.checks.find((check) => check.name.startsWith(name))?.status;
+    const [oddReport, noneReport] = adapters;
+    assert.deepEqual(oddReport?.notDeclared, ["preview", "models", "replaces", "close"]);
+    const statusOf = (name: string) => oddReport?.checks.find((check) => check.name.startsWith(name))?.status;
     assert.equal(statusOf("name:"), "passed");
     assert.equal(statusOf("parse: rejects values that are not objects"), "failed");
     assert.equal(statusOf("run: does the work"), "not_checked");
-    const failed = none?.checks.find(({ status }) => status === "failed");
+    const failed = noneReport?.checks.find(({ status }) => status === "failed");
     assert.equal(failed?.name, "compact: gives a conversation that is smaller and not empty");
     assert.equal(failed.group, "compact");
   });
 
-  it("prints a report for people, grouped by capability", async (t) => {
+  it("prints a text report grouped by capability", async (t) => {
     const folder = await tempDir(t, { "odd.mjs": tool('name: "o d d"') });
     const { code, stdout } = await checked([folder.at("odd.mjs")]);
     assert.equal(code, 1);
@@ -55,7 +55,7 @@ describe("gantry check", () => {
     );
   });
 
-  it("ends checks that hang, does not run the others after three, and removes its folders", async (t) => {
+  it("ends checks that hang, skips the remaining checks after three of them, and removes its folder", async (t) => {
     const { code, adapters, folder } = await reports(
       t,
       `export let home;
@@ -76,7 +76,7 @@ describe("gantry check", () => {
     assert.equal(existsSync(home), false);
   });
 
-  it("is interrupted at once", async (t) => {
+  it("exits with code 130 when it is interrupted", async (t) => {
     const folder = await tempDir(t, {
       "odd.mjs":
         'export default { gantry: 1, kind: "hooks", name: "slow", create: () => (globalThis.created(), new Promise(() => {})) };',
@@ -87,7 +87,7 @@ describe("gantry check", () => {
     assert.equal((await checked([folder.at("odd.mjs")], { timeout: 60 }, abort.signal)).code, 130);
   });
 
-  it("refuses a wrong command line, and a module without an adapter, with exit code 2", async (t) => {
+  it("exits with code 2 and one line on stderr for an invalid command line or a module without an adapter", async (t) => {
     const folder = await tempDir(t, {
       "none.mjs": "export const count = 5; export default class Odd {}",
       "empty.mjs": "",

@@ -39,9 +39,9 @@ describe("a command line", () => {
     ["-- --json -h", ["--json", "-h"], {}],
     ["--host a -- --host", ["--host"], { host: "a" }],
   ] as const)
-    it(`is read: ${line}`, () => assert.deepEqual(readLine(line), [input, flags]));
+    it(`is parsed: ${JSON.stringify(line)}`, () => assert.deepEqual(readLine(line), [input, flags]));
 
-  it("is read with the flags of the command that it begins with, else with those of all", () => {
+  it("is parsed with the flags of its command, or those of chat if it is empty", () => {
     assert.deepEqual(Object.keys(flagsFor(["run"])).sort(), Object.keys(run.flags).sort());
     assert.deepEqual(flagsFor([]), flagsFor(["chat"]));
     for (const { flags } of EVERY)
@@ -72,11 +72,11 @@ describe("a command line", () => {
     ["--constructor x", "unknown flag --constructor"],
     ["--\u001b[31mx", "unknown flag --\u001b[31mx"],
   ] as const)
-    it(`is refused: ${JSON.stringify(line)}`, () => assert.equal(readLine(line), fault));
+    it(`is rejected: ${JSON.stringify(line)}`, () => assert.equal(readLine(line), fault));
 });
 
-describe("what commands say of themselves", () => {
-  it("a flag is of the same type wherever it is one", () => {
+describe("the command descriptions", () => {
+  it("give a flag the same type in each command", () => {
     const types = new Map<string, string>();
     for (const { name, flags } of EVERY)
       for (const [key, { type, isMultiple = false, choices = [] }] of Object.entries(flags)) {
@@ -87,7 +87,7 @@ describe("what commands say of themselves", () => {
     assert.ok(types.size > 10);
   });
 
-  it("a flag that takes a value says what, one that takes none says nothing", () => {
+  it("name the value of each flag except boolean flags, in one line without a final full stop", () => {
     for (const { name, flags } of EVERY)
       for (const [key, { type, value, about }] of Object.entries(flags)) {
         assert.equal(value !== undefined, type !== "boolean", `${flagName(key)} of ${name}`);
@@ -96,11 +96,13 @@ describe("what commands say of themselves", () => {
   });
 });
 
-describe("why a command failed", () => {
-  it("is one line that steers no terminal, and says what a system's word means", () => {
+describe("the failure message of a command", () => {
+  it("is one line with escaped control characters, and explains a removed working directory", () => {
     assert.equal(failureLine("a\r\n b\u001b[31m\u202e"), "gantry: a b\\u001b[31m\\u202e");
     assert.equal(failureReason(new Error("no"), "models"), "models failed: no");
-    const gone = Object.assign(new Error("ENOENT: no such file or directory, uv_cwd"), { syscall: "uv_cwd" });
-    assert.equal(failureReason(gone, "run"), "the folder in which gantry was started no longer exists");
+    const missingFolderError = Object.assign(new Error("ENOENT: no such file or directory, uv_cwd"), {
+      syscall: "uv_cwd",
+    });
+    assert.equal(failureReason(missingFolderError, "run"), "the folder in which gantry was started no longer exists");
   });
 });

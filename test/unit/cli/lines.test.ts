@@ -13,13 +13,13 @@ async function collect(text: string, size: number, longest?: number): Promise<st
   return lines;
 }
 
-it("splits on LF alone, wherever what comes in is cut", async () => {
+it("readLines splits at LF only, with input in chunks of any size", async () => {
   for (const size of [1, 2, 3, 100])
     assert.deepEqual(await collect("a\u2028b\r\n\n👩‍💻 ü\nlast", size), ["a\u2028b\r", "", "👩‍💻 ü", "last"]);
   assert.deepEqual(await collect("a\n", 1), ["a"]);
 });
 
-it("names a line that is longer than can be held, before the rest of it is read", async () => {
+it("readLines rejects a line beyond the limit, with its number, before it has read the whole line", async () => {
   let read = 0;
   async function* endless(): AsyncGenerator<Uint8Array> {
     yield Buffer.from("first\nsecond\n");

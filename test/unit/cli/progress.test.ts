@@ -6,7 +6,7 @@ import { Progress, progressLine, size } from "../../../src/cli/progress.js";
 const DONE = { count: 12_345, bytes: 45_200_000, fraction: 0.12345, total: 100_000 };
 const TIMES = { seconds: 60, rate: 12_300_000 };
 
-it("says sessions, time left, bytes and rate, with a bar where there is room", () => {
+it("progressLine shows sessions, time left, bytes and rate, and a bar if the line is long enough", () => {
   assert.equal(
     progressLine(DONE, TIMES, 120),
     `[${"=".repeat(5)}${" ".repeat(35)}]  12,345/100,000 sessions  7:07 left  45.2 MB  12.3 MB/s`,
@@ -16,7 +16,7 @@ it("says sessions, time left, bytes and rate, with a bar where there is room", (
   assert.match(progressLine({ ...DONE, fraction: 0.001 }, TIMES, 120), /16:39:00 left/);
 });
 
-it("never fills a line of the terminal, however narrow it is", () => {
+it("progressLine never fills the width of the terminal", () => {
   for (let columns = 1; columns < 200; columns++)
     for (const part of [undefined, 0, 0.5, 1, 1.5]) {
       const line = progressLine({ ...DONE, fraction: part }, TIMES, columns);
@@ -24,7 +24,7 @@ it("never fills a line of the terminal, however narrow it is", () => {
     }
 });
 
-it("tells sizes in words", () => {
+it("size formats bytes with a unit from B to TB", () => {
   assert.deepEqual([0, 999, 1000, 1_234_567, 5e12, 5e15].map(size), [
     "0 B",
     "999 B",
@@ -35,7 +35,7 @@ it("tells sizes in words", () => {
   ]);
 });
 
-it("draws on a terminal alone, takes its line away before others, and at the end", () => {
+it("Progress draws only on a terminal, skips quick updates, and clears its line before a report", () => {
   const screen: string[] = [];
   const output = (columns: number | undefined): CommandOutput => ({
     columns,
@@ -45,19 +45,19 @@ it("draws on a terminal alone, takes its line away before others, and at the end
     write: async () => undefined,
     keepStdoutClean: () => undefined,
   });
-  const piped = new Progress(output(undefined));
-  piped.show(DONE);
-  piped.report("a line");
-  piped.clear();
-  const off = new Progress(output(80), false);
-  off.show(DONE);
-  off.clear();
+  const pipedProgress = new Progress(output(undefined));
+  pipedProgress.show(DONE);
+  pipedProgress.report("a line");
+  pipedProgress.clear();
+  const disabledProgress = new Progress(output(80), false);
+  disabledProgress.show(DONE);
+  disabledProgress.clear();
   assert.deepEqual(screen.splice(0), ["a line\n"]);
-  const shown = new Progress(output(80));
-  shown.show(DONE);
-  shown.show({ ...DONE, count: 12_346 });
-  shown.report("a line");
-  shown.clear();
+  const terminalProgress = new Progress(output(80));
+  terminalProgress.show(DONE);
+  terminalProgress.show({ ...DONE, count: 12_346 });
+  terminalProgress.report("a line");
+  terminalProgress.clear();
   assert.equal(screen.length, 3, "what comes at once is drawn once");
   assert.match(screen[0]?.replace("\u001b[K", "<clear>") ?? "", /^\r\[.*12,345\/100,000 sessions.*<clear>$/);
   assert.deepEqual(screen.slice(1), ["\r\u001b[K", "a line\n"]);

@@ -44,9 +44,9 @@ async function conversation(
   return { agent, provider, sessionId: sessionId ?? "" };
 }
 
-describe("a compaction that somebody asks for", () => {
+describe("a requested compaction", () => {
   for (const [name, makeStore] of STORES)
-    it(`sums up what was said, and says nothing (${name})`, async (t) => {
+    it(`summarizes the conversation and adds no message to it (${name})`, async (t) => {
       const store = (await makeStore(t))();
       const { agent, provider, sessionId } = await conversation(t, store);
       const before = await agent.sessions.messages(sessionId);
@@ -67,9 +67,9 @@ describe("a compaction that somebody asks for", () => {
         before,
         "all that was said is there, and nothing more",
       );
-      const seen = await agent.sessions.messages(sessionId, { view: "model" });
-      assert.ok(seen.some((message) => /NOTES .*the colour of the bridge$/.test(textOf(message))));
-      assert.equal(textOf(seen.at(-1)), textOf(before.at(-1)));
+      const view = await agent.sessions.messages(sessionId, { view: "model" });
+      assert.ok(view.some((message) => /NOTES .*the colour of the bridge$/.test(textOf(message))));
+      assert.equal(textOf(view.at(-1)), textOf(before.at(-1)));
 
       const [record] = await agent.runs.list({ sessionId });
       assert.deepEqual([record?.id, record?.state, record?.after], [run.id, "finished", before.at(-1)?.seq]);
@@ -77,28 +77,28 @@ describe("a compaction that somebody asks for", () => {
 
       const next = await agent.run({ message: "go on", sessionId });
       await next.result;
-      assert.equal(provider.last?.messages.length, seen.length + 1);
+      assert.equal(provider.last?.messages.length, view.length + 1);
       assert.deepEqual(provider.violations, []);
       assert.equal((await agent.sessions.messages(sessionId)).length, before.length + 2);
     });
 
-  it("is of a session, and brings nothing with it", async (t) => {
+  it("is rejected without an existing session, or with attachments or an output schema", async (t) => {
     const { agent, sessionId } = await conversation(t, undefined, { turns: 1 });
-    const refused = (input: object, field: string) =>
+    const assertRejected = (input: object, field: string) =>
       assert.rejects(agent.run({ message: "", compact: true, ...input }), { name: "InputError", field });
-    await refused({}, "sessionId");
-    await refused({ sessionId, outputSchema: {} }, "outputSchema");
-    await refused(
+    await assertRejected({}, "sessionId");
+    await assertRejected({ sessionId, outputSchema: {} }, "outputSchema");
+    await assertRejected(
       { sessionId, attachments: [{ type: "file", filename: "a", mediaType: "b", data: "" }] },
       "attachments",
     );
-    await refused({ sessionId, compact: "yes" }, "compact");
+    await assertRejected({ sessionId, compact: "yes" }, "compact");
     await assert.rejects(agent.run({ message: "", compact: true, sessionId: "none" }), {
       name: "SessionNotFoundError",
     });
   });
 
-  it("leaves alone what is not worth it, also a session without a message", async (t) => {
+  it("calls no model for a session with too little to compact or without a message", async (t) => {
     const { agent, provider, sessionId } = await conversation(t, undefined, { turns: 1 });
     const { id } = await agent.sessions.create();
     for (const targetId of [sessionId, id]) {
@@ -112,15 +112,15 @@ describe("a compaction that somebody asks for", () => {
     }
   });
 
-  it("fails and changes nothing where its model does", async (t) => {
-    let away = false;
+  it("fails and leaves the view unchanged when the model call fails", async (t) => {
+    let isModelFailing = false;
     const { agent, sessionId } = await conversation(t, undefined, {
       answer: (request, call) => {
-        if (away && isAboutNotes(request.system)) throw new Error("out of order");
+        if (isModelFailing && isAboutNotes(request.system)) throw new Error("out of order");
         return answers(request, call);
       },
     });
-    away = true;
+    isModelFailing = true;
     const before = await agent.sessions.messages(sessionId, { view: "model" });
     const run = await agent.run({ message: "", sessionId, compact: true });
     await assert.rejects(run.result, /out of order/);
@@ -128,7 +128,7 @@ describe("a compaction that somebody asks for", () => {
     assert.equal((await agent.runs.get(run.id))?.state, "failed");
   });
 
-  it("takes nothing that is in no summary", async (t) => {
+  it("does not shorten a long first prompt before a summary request has contained all of it", async (t) => {
     const requests: string[] = [];
     const { agent, provider, sessionId } = await conversation(t, undefined, {
       turns: 0,
@@ -157,7 +157,7 @@ describe("a compaction that somebody asks for", () => {
     assert.equal(sessionId, "");
   });
 
-  it("ends at its budget, and fails where its model says nothing", async (t) => {
+  it("ends at its budget, and fails when the model returns an empty summary", async (t) => {
     const { agent, sessionId } = await conversation(t, undefined, {
       answer: (request, call) => (isAboutNotes(request.system) ? " " : answers(request, call)),
     });
@@ -169,8 +169,8 @@ describe("a compaction that somebody asks for", () => {
     assert.deepEqual(await agent.sessions.messages(sessionId, { view: "model" }), before);
   });
 
-  it("is done by an own strategy where there is one, which is told what to keep, and where nothing compacts by itself", async (t) => {
-    const wishes: unknown[] = [];
+  it("passes the message as instructions to a custom strategy, also if automatic compaction is off", async (t) => {
+    const receivedInstructions: unknown[] = [];
     const strategy = {
       name: "last-two",
       compact: ({
@@ -180,7 +180,7 @@ describe("a compaction that somebody asks for", () => {
         messages: readonly ModelMessage[];
         instructions?: string | undefined;
       }) => {
-        wishes.push(instructions);
+        receivedInstructions.push(instructions);
         return Promise.resolve(messages.slice(-2));
       },
     };
@@ -190,19 +190,19 @@ describe("a compaction that somebody asks for", () => {
     await (
       await agent.run({ message: "names", sessionId, compact: true })
     ).result;
-    assert.deepEqual(wishes, ["names"]);
+    assert.deepEqual(receivedInstructions, ["names"]);
     assert.equal((await agent.sessions.messages(sessionId, { view: "model" })).length, 2);
   });
 
-  it("begins the next prompt with what it is told meanwhile, which is no compaction", async (t) => {
-    let tell = async (): Promise<unknown> => undefined;
+  it("starts a new run with a message that was sent by steer during the compaction", async (t) => {
+    let steerRun = async (): Promise<unknown> => undefined;
     const compact = async ({ messages }: { messages: readonly ModelMessage[] }) => {
-      await tell();
+      await steerRun();
       return messages.slice(-4);
     };
     const strategy = { name: "last-four", compact };
     const { agent, sessionId } = await conversation(t, undefined, { options: { compaction: { strategy } } });
-    tell = async () => {
+    steerRun = async () => {
       const [run] = await agent.runs.list({ sessionId, states: ["running"] });
       assert.equal(await agent.runs.steer(run?.id ?? "", "and now?"), true);
     };

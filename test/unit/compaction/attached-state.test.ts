@@ -22,27 +22,27 @@ function stateWith(content: string, files: readonly string[] = []): Map<string, 
 }
 
 describe("the state of a session in a compacted view", () => {
-  it("is appended to the summary, or else to the first prompt, and is removed again", () => {
+  it("is appended to the summary, or to the first prompt if there is none, and can be removed again", () => {
     const state = stateWith("paint", ["/project/a.ts", "b.ts", "b.ts", "/elsewhere/c.ts"]);
-    const summarized = attachState([user("goal"), user(`${SUMMARY_HEAD}notes`), user("now")], state, 1_000);
+    const withSummary = attachState([user("goal"), user(`${SUMMARY_HEAD}notes`), user("now")], state, 1_000);
     const text =
       "[State of this session, attached again because older messages left the context window]\n\n" +
       "Todo list:\n[ ] paint\n\nFiles changed by tools (commands may have changed others):\n- a.ts\n- b.ts\n- /elsewhere/c.ts";
-    assert.deepEqual(summarized.map(textOf), ["goal", `${SUMMARY_HEAD}notes\n${text}`, "now"]);
-    const slid = attachState([user("goal"), user("now")], state, 1_000);
-    assert.deepEqual(slid.map(textOf), [`goal\n${text}`, "now"]);
-    assert.deepEqual(slid.map(detachState), [user("goal"), user("now")]);
+    assert.deepEqual(withSummary.map(textOf), ["goal", `${SUMMARY_HEAD}notes\n${text}`, "now"]);
+    const withoutSummary = attachState([user("goal"), user("now")], state, 1_000);
+    assert.deepEqual(withoutSummary.map(textOf), [`goal\n${text}`, "now"]);
+    assert.deepEqual(withoutSummary.map(detachState), [user("goal"), user("now")]);
     // A user can paste this text as a prompt.
     assert.deepEqual(detachState(user(text)), user(text));
   });
 
-  it("is nothing where no tool kept any", () => {
+  it("leaves the messages unchanged if no tool stored valid state", () => {
     const messages = [user("goal")];
     assert.equal(attachState(messages, new Map(), 1_000), messages);
     assert.equal(attachState(messages, new Map([["todos", "damaged"]]), 1_000), messages);
   });
 
-  it("names the newest 100 files and stays within its bytes", () => {
+  it("lists the newest 100 changed files and stays within its byte limit", () => {
     const files = Array.from({ length: 250 }, (_, i) => `src/file-${i}.ts`);
     const [message] = attachState([user("goal")], stateWith("paint", files), 100_000);
     const lines = textOf(message!).split("\n");
@@ -52,7 +52,7 @@ describe("the state of a session in a compacted view", () => {
     assert.ok(Buffer.byteLength(textOf(short!)) <= 2_001);
   });
 
-  it("holds files without a diff, and none of a refused or failed call; a summary is not asked of an earlier one", async (t) => {
+  it("lists changed files but not those of failed calls, occurs once, and is not in later summary requests", async (t) => {
     const folder = await tempDir(t, { "large.txt": "x".repeat(1_500_000), "kept.txt": "kept" });
     const requests: ModelRequest[] = [];
     const long = "word ".repeat(1_500);

@@ -9,7 +9,7 @@ import { brokenRules, WindowProvider, type WindowProviderOptions } from "../../h
 
 const GOAL = "GOAL: build the bridge";
 
-let filled = 0;
+let fillCount = 0;
 
 /** Returns the requested number of bytes, each time with different content, so that the loop detection does not act. */
 const fill: Tool<{ bytes: number }> = {
@@ -22,7 +22,7 @@ const fill: Tool<{ bytes: number }> = {
   parse: (input) => input as { bytes: number },
   describe: () => ({ title: "Fill", locations: [] }),
   run: ({ bytes }) =>
-    Promise.resolve({ text: `begin ${"lorem ipsum dolor ".repeat(Math.ceil(bytes / 18))} ${++filled} end` }),
+    Promise.resolve({ text: `begin ${"lorem ipsum dolor ".repeat(Math.ceil(bytes / 18))} ${++fillCount} end` }),
 };
 
 /**
@@ -81,7 +81,7 @@ const MESSAGES = TURNS * 4;
 describe(`a conversation of ${TURNS} turns`, () => {
   for (const [name, makeStore] of QUICK_STORES) {
     for (const window of WINDOWS) {
-      it(`stays within ${window} tokens and is kept whole (${name})`, async (t) => {
+      it(`stays within ${window} tokens, is stored whole and continues in a second agent (${name})`, async (t) => {
         const store = await makeStore(t);
         const provider = new WindowProvider({
           window,
@@ -132,15 +132,15 @@ describe(`a conversation of ${TURNS} turns`, () => {
         assert.equal(sessions[0].usage.completionTokens, TURNS * 2 * 20);
         assert.ok(sessions[0].updatedAt >= all.at(-1)!.createdAt);
 
-        // Another process continues the session.
+        // A second agent continues the session with its own driver, as in another process.
         const secondAgent = make(t, provider, store());
         await ask(secondAgent, `turn ${TURNS + 1}`, compacted[1]);
         assert.deepEqual(provider.violations, []);
         assert.equal(provider.refused, 0);
         assert.equal((await secondAgent.sessions.messages(sessionId)).length, MESSAGES + 4);
-        const seen = await secondAgent.sessions.messages(sessionId, { view: "model" });
-        assert.match(text(seen[0]), new RegExp(GOAL));
-        assert.match(text(seen.at(-1)), new RegExp(`^answer ${TURNS + 1}`));
+        const view = await secondAgent.sessions.messages(sessionId, { view: "model" });
+        assert.match(text(view[0]), new RegExp(GOAL));
+        assert.match(text(view.at(-1)), new RegExp(`^answer ${TURNS + 1}`));
 
         await secondAgent.sessions.delete(compacted.at(-1)!);
         assert.equal((await secondAgent.sessions.list({ limit: 10 })).total, 0);
@@ -151,15 +151,15 @@ describe(`a conversation of ${TURNS} turns`, () => {
 });
 
 describe("compaction", () => {
-  it("happens several times in one turn, tells so, and never breaks the prefix in between", async (t) => {
+  it("runs several times in one turn, reports each time, and is the only change to the request prefix", async (t) => {
     let before: string[] = [];
     let breaks = 0;
     const provider = new WindowProvider({
       window: 4_000,
       answer: ({ system, tools, messages }, call) => {
-        const now = [system, JSON.stringify(tools), ...messages.map((message) => JSON.stringify(message))];
-        if (before.some((piece, i) => piece !== now[i])) breaks += 1;
-        before = now;
+        const prefix = [system, JSON.stringify(tools), ...messages.map((message) => JSON.stringify(message))];
+        if (before.some((piece, i) => piece !== prefix[i])) breaks += 1;
+        before = prefix;
         return call <= 60 ? [["fill", { bytes: call === 30 ? 50_000 : 500 }]] : "done";
       },
     });
@@ -181,13 +181,13 @@ describe("compaction", () => {
     assert.equal(provider.refused, 0);
     assert.equal((await run.result).iterations, 61);
     assert.equal((await agent.sessions.messages(run.sessionId)).length, 1 + 60 * 2 + 1);
-    // Later runs do not either, in this or another process.
+    // Later runs change the prefix only with a compaction.
     await ask(agent, "again", run.sessionId);
     await ask(agent, "and again", run.sessionId);
     assert.equal(breaks, compacted);
   });
 
-  it("cuts several outputs of one answer that together are larger than the window", async (t) => {
+  it("cuts each of several tool outputs of one answer that together exceed the window", async (t) => {
     const provider = new WindowProvider({
       window: 4_000,
       answer: (_request, call) =>
@@ -203,7 +203,7 @@ describe("compaction", () => {
     assert.ok((await agent.sessions.messages(run.sessionId)).every((message) => !text(message).includes("cut from")));
   });
 
-  it("cuts a prompt that is larger than the window in the middle", async (t) => {
+  it("cuts the middle of a prompt that exceeds the window, and stores the prompt whole", async (t) => {
     const provider = new WindowProvider({ window: 4_000, answer: () => "ok" });
     const agent = make(t, provider, await memory(t));
     const prompt = `${GOAL} ${"x".repeat(40_000)} and nothing else`;
@@ -213,7 +213,7 @@ describe("compaction", () => {
     assert.equal(text((await agent.sessions.messages(run.sessionId))[0]), prompt);
   });
 
-  it("keeps the first user message at 2,000 characters and the current prompt whole", async (t) => {
+  it("shortens the first prompt to 2,000 characters, and keeps the current prompt and the message ids", async (t) => {
     const provider = new WindowProvider({
       window: 8_000,
       answer: (_request, call) => (call % 2 ? [["fill", { bytes: 900 }]] : "ok"),
@@ -232,7 +232,7 @@ describe("compaction", () => {
     for (const message of view) assert.equal(all.find((candidate) => candidate.id === message.id)?.seq, message.seq);
   });
 
-  it("leaves whole answers out, oldest first, where texts fill the window; never a prompt that counts", async (t) => {
+  it("omits answers when texts fill the window, and keeps the first and the current prompt", async (t) => {
     const provider = new WindowProvider({
       window: 4_000,
       answer: ({ messages }) => {
@@ -251,7 +251,7 @@ describe("compaction", () => {
     assert.match(text(provider.last?.messages[0]), /left out to save room/);
   });
 
-  it("keeps the prompt of a long turn in sight", async (t) => {
+  it("keeps the current prompt in each request of a long turn", async (t) => {
     const provider = new WindowProvider({
       window: 4_000,
       answer: ({ messages }, call) => {
@@ -267,7 +267,7 @@ describe("compaction", () => {
     assert.deepEqual(provider.violations, []);
   });
 
-  it("retries, compacted further, when the provider says that the prompt is too long", async (t) => {
+  it("retries with a smaller conversation when the provider reports that the prompt is too long", async (t) => {
     const provider = new WindowProvider({
       window: 3_000,
       says: 128_000,
@@ -282,7 +282,7 @@ describe("compaction", () => {
     assert.equal((await run.result).output, "done");
   });
 
-  it("gives up with the provider's error when nothing helps", async (t) => {
+  it("fails with the provider's context_length error after at most 7 requests", async (t) => {
     const fault = new ProviderError("scripted", "context_length", "always too long", { status: 400 });
     const provider = new ScriptedProvider([], { fallback: fault });
     const agent = make(t, provider, await memory(t));
@@ -291,7 +291,7 @@ describe("compaction", () => {
     assert.ok(provider.requests.length <= 7, `${provider.requests.length} requests`);
   });
 
-  it("does not believe a provider that reports far too little", async (t) => {
+  it("ignores a reported token count that is far too low", async (t) => {
     const provider = new WindowProvider({
       window: 4_000,
       report: () => 10,
@@ -301,7 +301,7 @@ describe("compaction", () => {
     assert.equal(provider.refused, 0);
   });
 
-  it("goes by what the provider reports, where that is more", async (t) => {
+  it("uses the reported token count if it is higher than the estimate", async (t) => {
     const provider = new WindowProvider({
       window: 8_000,
       bytesPerToken: 2,
@@ -312,7 +312,7 @@ describe("compaction", () => {
     assert.ok(provider.largest <= 8_000 * 0.85);
   });
 
-  it("leaves room for the answer", async (t) => {
+  it("leaves at least 1,000 tokens for the answer", async (t) => {
     const provider = new WindowProvider({
       window: 8_000,
       maxOutput: 8_000,
@@ -325,7 +325,7 @@ describe("compaction", () => {
     assert.equal(provider.refused, 0);
   });
 
-  it("counts an unknown window as 128,000 tokens and says so once; the configured one wins", async (t) => {
+  it("assumes 128,000 tokens for an unknown window with one warning, and prefers the configured window", async (t) => {
     const warnings: string[] = [];
     const logger = {
       debug: () => undefined,
@@ -348,7 +348,7 @@ describe("compaction", () => {
     assert.ok(configuredProvider.largest <= 4_000);
   });
 
-  it("tells instructions and tools in short where the window is small", async (t) => {
+  it("shortens the system prompt and tool schemas for a small window, but no tool descriptions for a large one", async (t) => {
     const folder = process.cwd();
     const tools: Tool[] = Array.from({ length: 12 }, (_, i) => ({
       ...fill,
@@ -372,7 +372,7 @@ describe("compaction", () => {
     assert.equal(large.last?.tools[0]?.description, tools[0]?.description);
   });
 
-  it("can be switched off", async (t) => {
+  it("can be disabled: an oversized prompt then fails with context_length", async (t) => {
     const provider = new WindowProvider({ window: 2_000, answer: () => "ok" });
     const agent = make(t, provider, await memory(t), { compaction: { enabled: false } });
     const run = await agent.run({ message: "u".repeat(20_000) });
@@ -380,7 +380,7 @@ describe("compaction", () => {
     assert.equal(provider.refused, 1);
   });
 
-  it("refuses what makes no sense", () => {
+  it("rejects an unknown strategy, a threshold of 0 and keepMessages of 0", () => {
     const providers = [new ScriptedProvider()];
     assert.throws(() => new Agent({ providers, compaction: { strategy: "magic" } }), {
       code: "invalid_input",
@@ -390,7 +390,7 @@ describe("compaction", () => {
     assert.throws(() => new Agent({ providers, compaction: { keepMessages: 0 } }), { code: "invalid_input" });
   });
 
-  it("makes calls of a model that repeats its ids distinct, also after a compaction", async (t) => {
+  it("keeps tool call ids unique in a long run whose model repeats its ids", async (t) => {
     const steps = Array.from({ length: 30 }, () => callTools(["fill", { bytes: 600 }]));
     const provider = new ScriptedProvider([...steps, "done"], {
       models: [{ id: "m", name: "m", ownedBy: "", contextWindow: 4_000 }],
@@ -401,7 +401,7 @@ describe("compaction", () => {
     for (const { messages } of provider.requests) assert.deepEqual(brokenRules(messages), []);
   });
 
-  it("leaves a follow-up that resumes when the process dies before anything was said in it", async (t) => {
+  it("leaves a session that resumes after a crash before the first message of the follow-up", async (t) => {
     for (const [, makeStore] of STORES) {
       const store = await makeStore(t);
       const provider = new WindowProvider({ window: 4_000, answer: turns(4_000) });
@@ -419,24 +419,24 @@ describe("compaction", () => {
       const view = (await driver.dump(followUp))?.sessions.find(({ session }) => session.id === followUp)?.view ?? [];
       const before = await driver.messages(sessionId, { scope: "chain", before: newest.lastSeq });
       const { chain: _, ...fields } = newest;
-      const dead = { ...fields, id: "dead", lastSeq: newest.lastSeq, chain: { root: sessionId, index: 7 } };
-      await driver.create({ session: dead, view });
+      const emptyFollowUp = { ...fields, id: "dead", lastSeq: newest.lastSeq, chain: { root: sessionId, index: 7 } };
+      await driver.create({ session: emptyFollowUp, view });
       await driver.close();
 
       const second = make(t, provider, store());
-      const { sessionId: same } = await ask(second, "turn 77", sessionId);
-      assert.equal(same, sessionId);
-      const seen = await second.sessions.messages(sessionId, { view: "model" });
-      assert.deepEqual(brokenRules(seen), []);
-      assert.match(text(seen.at(-1)), /^answer 77/);
+      const { sessionId: resumedId } = await ask(second, "turn 77", sessionId);
+      assert.equal(resumedId, sessionId);
+      const resumedView = await second.sessions.messages(sessionId, { view: "model" });
+      assert.deepEqual(brokenRules(resumedView), []);
+      assert.match(text(resumedView.at(-1)), /^answer 77/);
       assert.equal((await second.sessions.messages(sessionId)).length, before.length + 1 + 4);
       assert.deepEqual(provider.violations, []);
     }
   });
 });
 
-describe("strategies", () => {
-  const provided = (summary: (transcript: string) => string | Error): ScriptedProvider => {
+describe("compaction strategies", () => {
+  const summaryProvider = (summary: (transcript: string) => string | Error): ScriptedProvider => {
     let calls = 0;
     return new ScriptedProvider([], {
       models: [{ id: "m", name: "m", ownedBy: "", contextWindow: 4_000, prices: { input: 1, output: 1 } }],
@@ -448,9 +448,9 @@ describe("strategies", () => {
     });
   };
 
-  it("summary: the model sums up what is left out, and what it summed up before", async (t) => {
+  it("summary: the model summarizes the removed messages and the previous summary", async (t) => {
     const transcripts: string[] = [];
-    const provider = provided((transcript) => {
+    const provider = summaryProvider((transcript) => {
       transcripts.push(transcript);
       return `SUMMARY ${transcripts.length}`;
     });
@@ -489,12 +489,12 @@ describe("strategies", () => {
     );
   });
 
-  for (const [how, reply] of [
+  for (const [outcome, reply] of [
     ["fails", () => new ProviderError("scripted", "server", "no", { status: 500 })],
-    ["is empty", () => " "],
+    ["returns only white space", () => " "],
   ] as const) {
-    it(`summary: the window slides when the call ${how}`, async (t) => {
-      const provider = provided(reply);
+    it(`summary: the sliding window replaces it when the summary request ${outcome}`, async (t) => {
+      const provider = summaryProvider(reply);
       const agent = make(t, provider, await memory(t), { compaction: { strategy: "summary" } });
       const run = await agent.run({ message: GOAL });
       const compactions = (await eventsOf(run)).filter((event) => event.type === "compaction");
@@ -504,7 +504,7 @@ describe("strategies", () => {
     });
   }
 
-  it("summary: a cancel ends it at once", async (t) => {
+  it("summary: a cancel ends a pending summary request", async (t) => {
     const cancel = new AbortController();
     let calls = 0;
     const provider = new ScriptedProvider([], {
@@ -520,7 +520,7 @@ describe("strategies", () => {
     await assert.rejects(run.result, { code: "run_cancelled" });
   });
 
-  it("of one's own: what it gives is what the model sees, mended and within the window", async (t) => {
+  it("custom: the result of the strategy becomes the view, repaired and within the window", async (t) => {
     const messageCounts: number[] = [];
     const customStrategy: CompactionStrategy = {
       name: "mine",
@@ -553,7 +553,7 @@ describe("strategies", () => {
     assert.equal(new Set(view.map((message) => message.id)).size, view.length);
   });
 
-  it("of one's own: when it throws or leaves nothing, the window slides", async (t) => {
+  it("custom: the sliding window replaces a strategy that rejects or returns no message", async (t) => {
     for (const compact of [() => Promise.reject(new Error("no")), () => Promise.resolve([])]) {
       const provider = new WindowProvider({
         window: 4_000,
@@ -568,10 +568,10 @@ describe("strategies", () => {
     }
   });
 
-  it("of one's own: one that never settles holds neither a cancelled run nor a close", async (t) => {
+  it("custom: a strategy that never settles blocks neither a cancel nor a close", async (t) => {
     const cancel = new AbortController();
     let callCount = 0;
-    const stuck = {
+    const stuckStrategy = {
       name: "stuck",
       compact: () => {
         callCount += 1;
@@ -585,7 +585,7 @@ describe("strategies", () => {
       window: 4_000,
       answer: (_request, call) => (call < 60 ? [["fill", { bytes: 500 + call }]] : "done"),
     });
-    const agent = make(t, provider, await memory(t), { compaction: { strategy: stuck } });
+    const agent = make(t, provider, await memory(t), { compaction: { strategy: stuckStrategy } });
     const first = await agent.run({ message: GOAL, signal: cancel.signal });
     await assert.rejects(first.result, { name: "RunCancelledError" });
     const second = await agent.run({ message: GOAL });

@@ -38,8 +38,8 @@ const conversation = fc.tuple(prompt, fc.array(fc.oneof(prompt, answer), { maxLe
   ];
 });
 
-describe("making messages fit", () => {
-  it("gives what fits as it is", () => {
+describe("fit", () => {
+  it("returns messages within the budget unchanged", () => {
     fc.assert(
       fc.property(conversation, (messages) => {
         assert.deepEqual(fit(messages, tokensOf(messages)), messages);
@@ -48,7 +48,7 @@ describe("making messages fit", () => {
     );
   });
 
-  it("never passes the budget, never splits a call from its result, keeps the first goal and the current prompt", () => {
+  it("never exceeds the budget or separates a call from its result, and keeps the first and current prompt", () => {
     fc.assert(
       fc.property(conversation, fc.integer({ min: 1_500, max: 20_000 }), (messages, budget) => {
         const prompts = messages.filter((message) => message.role === "user").length;
@@ -60,15 +60,15 @@ describe("making messages fit", () => {
         assert.ok(roles >= Math.min(prompts, 2), "first and current");
         // The prompt is shortened, but still the same prompt: its first letter is kept.
         assert.equal(currentPrompt(fitted)?.parts[0]?.type, "text");
-        const again = fit(fitted, budget);
-        assert.deepEqual(again, fitted, "doing it twice changes nothing");
+        const refitted = fit(fitted, budget);
+        assert.deepEqual(refitted, fitted, "doing it twice changes nothing");
         assert.equal(unitsOf(fitted).flat().length, fitted.length);
       }),
       { numRuns: 150 },
     );
   });
 
-  it("clears old outputs before it leaves anything out, and not what the model has not seen", () => {
+  it("clears old tool outputs before it omits messages, and keeps the output that the model has not seen", () => {
     const output = "o".repeat(3_000);
     const messages = [
       user("goal"),
@@ -83,7 +83,7 @@ describe("making messages fit", () => {
     assert.match(JSON.stringify(fitted[2]?.parts), /old tool output cleared/);
   });
 
-  it("keeps a summary", () => {
+  it("keeps the first prompt, the summary and the last message when it omits messages", () => {
     const messages = [user("goal"), user(`${SUMMARY_HEAD}what was done`)];
     for (let i = 0; i < 30; i++) messages.push(assistant("a".repeat(600)), user(`u${i}`));
     const fitted = fit(messages, 500);

@@ -22,8 +22,8 @@ const answer = (id: string, text = "out") => message("tool", [{ type: "text", te
 const shape = (messages: readonly ModelMessage[]) =>
   messages.map((m) => (m.role === "tool" ? `${m.toolCallId}=${textOf(m)}` : m.role));
 
-describe("the repair of a conversation", () => {
-  it("answers calls that nobody answered", () => {
+describe("repairMessages", () => {
+  it("adds an interrupted result for a call without a result", () => {
     const broken = [user("x"), calls("a", "b"), answer("b"), user("y")];
     assert.deepEqual(shape(repairMessages(broken)), ["user", "assistant", "b=out", `a=${INTERRUPTED}`, "user"]);
     assert.deepEqual(
@@ -32,19 +32,19 @@ describe("the repair of a conversation", () => {
     );
   });
 
-  it("puts a late answer behind its call and leaves out one without a call", () => {
+  it("moves a late result after its call, and removes results without a call", () => {
     const broken = [answer("zero"), calls("a"), user("y"), answer("a"), answer("a", "twice")];
     assert.deepEqual(shape(repairMessages(broken)), ["assistant", "a=out", "user"]);
   });
 
-  it("leaves out empty messages, and the second use of a call's id", () => {
+  it("removes empty messages and the second use of a call id", () => {
     assert.deepEqual(
       shape(repairMessages([message("assistant", []), calls("a"), answer("a"), calls("a"), user("x")])),
       ["assistant", "a=out", "user"],
     );
   });
 
-  it("gives what every provider takes, whatever it gets, and changes nothing the second time", () => {
+  it("returns a result directly after each call and unique call ids for any messages, and is idempotent", () => {
     const id = fc.constantFrom("a", "b", "c", "d");
     const any = fc.oneof(
       fc.constant(user("x")),
@@ -53,11 +53,11 @@ describe("the repair of a conversation", () => {
     );
     fc.assert(
       fc.property(fc.array(any, { maxLength: 12 }), (messages) => {
-        const once = repairMessages(messages);
-        assert.deepEqual(repairMessages(once), once);
+        const repaired = repairMessages(messages);
+        assert.deepEqual(repairMessages(repaired), repaired);
         let open: string[] = [];
         const seen = new Set<string>();
-        for (const m of once) {
+        for (const m of repaired) {
           if (m.role === "tool") {
             assert.ok(open.includes(m.toolCallId), "an answer stands right behind its call");
             open = open.filter((callId) => callId !== m.toolCallId);
@@ -76,15 +76,15 @@ describe("the repair of a conversation", () => {
   });
 });
 
-describe("what a model sees", () => {
-  it("has no reasoning or opaque field of another pair, and no message of reasoning alone", () => {
+describe("modelView", () => {
+  it("removes reasoning and opaque data of another model, and messages that contain only reasoning", () => {
     const opaque = { provider: "p", model: "m", data: 1 };
     const answerMessage = message("assistant", [
       { type: "reasoning", text: "r", opaque },
       { type: "text", text: "t", opaque },
     ]);
-    const thought = message("assistant", [{ type: "reasoning", text: "r", opaque }]);
-    assert.deepEqual(modelView([answerMessage, thought], { provider: "p", model: "m" }), [answerMessage]);
+    const reasoningMessage = message("assistant", [{ type: "reasoning", text: "r", opaque }]);
+    assert.deepEqual(modelView([answerMessage, reasoningMessage], { provider: "p", model: "m" }), [answerMessage]);
     assert.deepEqual(modelView([answerMessage], { provider: "p", model: "other" })[0]?.parts, [
       { type: "text", text: "t" },
     ]);

@@ -10,60 +10,60 @@ const delta = (text: string, part = 0): Omit<PartDelta, "messageId"> => ({ part,
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
 /** Returns a recorder and its writes. A write completes when the test releases it. */
-function recording() {
-  const written: SessionChange[] = [];
-  const waiting: (() => void)[] = [];
+function createRecorder() {
+  const writes: SessionChange[] = [];
+  const pendingWrites: (() => void)[] = [];
   const driver = {
     write: (_id: string, change: SessionChange) => {
-      written.push(change);
+      writes.push(change);
       const result = { instructions: [], consumedInstructions: [] };
-      return new Promise((resolve) => waiting.push(() => resolve(result)));
+      return new Promise((resolve) => pendingWrites.push(() => resolve(result)));
     },
   } as unknown as SessionDriver;
   const recorder = new Recorder(driver, "s", 1, {} as RunRecord, {} as Usage, assert.ifError, () => undefined);
-  return { recorder, written, done: () => waiting.shift()?.() };
+  return { recorder, writes, completeWrite: () => pendingWrites.shift()?.() };
 }
 
-it("ten tokens are a batch, written as one piece of text and without a sync; what comes meanwhile is the next", async () => {
-  const { recorder, written, done } = recording();
+it("Recorder writes ten tokens as one batch without sync, and later tokens in the next batch", async () => {
+  const { recorder, writes, completeWrite } = createRecorder();
   for (let i = 0; i < 9; i += 1) recorder.append(message, delta(`${i} `));
-  assert.equal(written.length, 0);
+  assert.equal(writes.length, 0);
   for (let i = 9; i < 25; i += 1) recorder.append(message, delta(`${i} `));
-  assert.equal(written.length, 1);
-  assert.deepEqual(written[0]?.append, [{ messageId: "m", ...delta("0 1 2 3 4 5 6 7 8 9 ") }]);
-  assert.equal(written[0]?.sync, false);
+  assert.equal(writes.length, 1);
+  assert.deepEqual(writes[0]?.append, [{ messageId: "m", ...delta("0 1 2 3 4 5 6 7 8 9 ") }]);
+  assert.equal(writes[0]?.sync, false);
   assert.deepEqual(
-    written[0]?.add?.map(({ id }) => id),
+    writes[0]?.add?.map(({ id }) => id),
     ["m"],
   );
-  done();
+  completeWrite();
   await turn();
-  assert.deepEqual(written[1]?.append, [
+  assert.deepEqual(writes[1]?.append, [
     { messageId: "m", ...delta(Array.from({ length: 15 }, (_, i) => `${i + 10} `).join("")) },
   ]);
-  assert.deepEqual(written[1]?.add, undefined);
-  done();
+  assert.deepEqual(writes[1]?.add, undefined);
+  completeWrite();
   await recorder.close();
 });
 
-it("one piece that holds many tokens is a batch of its own", async () => {
-  const { recorder, written, done } = recording();
+it("Recorder writes a single delta of 50 words at once", async () => {
+  const { recorder, writes, completeWrite } = createRecorder();
   recorder.append(message, delta("word ".repeat(50)));
-  assert.equal(written.length, 1);
-  done();
+  assert.equal(writes.length, 1);
+  completeWrite();
   await recorder.close();
 });
 
-it("few tokens are written all the same, soon", async () => {
-  const { recorder, written, done } = recording();
+it("Recorder writes fewer than ten tokens without waiting for a full batch, one delta per part", async () => {
+  const { recorder, writes, completeWrite } = createRecorder();
   recorder.append(message, delta("a", 0));
   recorder.append(message, delta("b", 1));
   recorder.append(message, delta("c", 1));
-  await until(() => written.length > 0);
-  assert.deepEqual(written[0]?.append, [
+  await until(() => writes.length > 0);
+  assert.deepEqual(writes[0]?.append, [
     { messageId: "m", ...delta("a", 0) },
     { messageId: "m", ...delta("bc", 1) },
   ]);
-  done();
+  completeWrite();
   await recorder.close();
 });

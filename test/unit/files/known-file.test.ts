@@ -7,7 +7,7 @@ import { pause } from "../../helpers/lab.js";
 import { tempDir } from "../../helpers/temp.js";
 
 /** A cache that stores results at once, independent of the clock. */
-const eager = (denied: readonly string[] = [], bytes = 100) => textIn(bytes, denied, -Infinity);
+const eagerCache = (denied: readonly string[] = [], bytes = 100) => textIn(bytes, denied, -Infinity);
 
 /** Reads the file of a folder through the cache. Returns `""` if reading is denied. */
 function textIn(bytes: number, denied: readonly string[], racyMs: number) {
@@ -24,10 +24,10 @@ const TICK_MS = 25;
 /** Time: a change after this wait has another modification time than a change before it. */
 const nextTick = (): Promise<void> => pause(TICK_MS);
 
-describe("a file that every run wants", () => {
-  it("is told as it is now: changed, gone, back, and in each folder its own", async (t) => {
+describe("createTextCache", () => {
+  it("returns the current text of each folder's file after it is changed, removed, restored or replaced", async (t) => {
     const project = await tempDir(t, { "a/AGENTS.md": " one\n", "b/x": "" });
-    const file = eager();
+    const file = eagerCache();
     const a = project.at("a/AGENTS.md");
     assert.equal(await file.textIn(project.at("a")), "one");
     assert.equal(await file.textIn(project.at("a")), "one");
@@ -52,7 +52,7 @@ describe("a file that every run wants", () => {
     assert.equal(await file.textIn(project.at("a")), "other");
   });
 
-  it("that has just changed is read again even where its times stayed", async (t) => {
+  it("reads a file again if it changed within the last racyMs", async (t) => {
     const project = await tempDir(t, { "AGENTS.md": "one" });
     const file = textIn(100, [], 60_000);
     for (const text of ["one", "two", "six"]) {
@@ -61,26 +61,26 @@ describe("a file that every run wants", () => {
     }
   });
 
-  it("is cut where it is too long, never within a character, and says so", async (t) => {
+  it("cuts a text at its limit, never within a character, and sets isCut", async (t) => {
     const project = await tempDir(t, { "AGENTS.md": "0123456789", "b/AGENTS.md": "abcü" });
-    assert.equal(await eager([], 4).textIn(project.path), "0123");
-    assert.equal(await eager([], 4).textIn(project.at("b")), "abc");
+    assert.equal(await eagerCache([], 4).textIn(project.path), "0123");
+    assert.equal(await eagerCache([], 4).textIn(project.at("b")), "abc");
     const place = (path: string) => ({ path: project.at(path), root: project.path });
     assert.deepEqual(await createTextCache(4, []).read(place("AGENTS.md")), { text: "0123", isCut: true });
     assert.deepEqual(await createTextCache(10, []).read(place("AGENTS.md")), { text: "0123456789", isCut: false });
   });
 
-  it("of somebody else is not read where it must be ours", { skip: process.getuid === undefined }, async (t) => {
+  it("returns no text of a file whose owner is not allowed", { skip: process.getuid === undefined }, async (t) => {
     const project = await tempDir(t, { "AGENTS.md": "theirs" });
     const ownUid = BigInt(process.getuid?.() ?? 0);
-    assert.equal(await eager().textIn(project.path, new Set([ownUid])), "theirs");
-    assert.equal(await eager().textIn(project.path, new Set([ownUid + 1n])), "");
+    assert.equal(await eagerCache().textIn(project.path, new Set([ownUid])), "theirs");
+    assert.equal(await eagerCache().textIn(project.path, new Set([ownUid + 1n])), "");
   });
 
-  it("is not read by a link out of the folder, nor where it is denied, however often it was read before", async (t) => {
+  it("returns no text of a link out of the root, a hard link to a denied file or a folder, after a cached read", async (t) => {
     const project = await tempDir(t, { "p/AGENTS.md": "fine", "secret/config.json": "key", "outside.md": "outside" });
     const folder = project.at("p");
-    const file = eager([project.at("secret")]);
+    const file = eagerCache([project.at("secret")]);
     assert.equal(await file.textIn(folder), "fine");
     await rm(project.at("p/AGENTS.md"));
     await symlink("../outside.md", project.at("p/AGENTS.md"));
@@ -94,15 +94,15 @@ describe("a file that every run wants", () => {
     assert.equal(await file.textIn(folder), "");
   });
 
-  it("that one may read is not told to another who may not", async (t) => {
+  it("returns no text of a file in a denied folder", async (t) => {
     const project = await tempDir(t, { "AGENTS.md": "mine" });
-    assert.equal(await eager().textIn(project.path), "mine");
-    assert.equal(await eager([project.path]).textIn(project.path), "");
+    assert.equal(await eagerCache().textIn(project.path), "mine");
+    assert.equal(await eagerCache([project.path]).textIn(project.path), "");
   });
 });
 
-describe("folders that every run wants to know", () => {
-  it("are told by name, as they are now, links among them and files not", async (t) => {
+describe("createFolderCache", () => {
+  it("returns the current subfolders and links by name, up to its limit, and nothing outside the root", async (t) => {
     const project = await tempDir(t, { "skills/b/x": "", "skills/a/x": "", "skills/file": "" });
     await symlink("/nowhere", project.at("skills/c"));
     const folders = createFolderCache(10, [], -Infinity);

@@ -32,10 +32,10 @@ async function instructionsOf(t: Parameters<typeof tempDir>[0], projectDir: stri
     "done",
     "done",
   ]);
-  const warned: string[] = [];
+  const warnings: string[] = [];
   const quiet = () => undefined;
   const warn = (message: string, fields: Record<string, unknown> = {}) =>
-    void warned.push(`${message}: ${String(fields["path"]).slice(projectDir.length + 1)}: ${String(fields["why"])}`);
+    void warnings.push(`${message}: ${String(fields["path"]).slice(projectDir.length + 1)}: ${String(fields["why"])}`);
   const logger = { debug: quiet, info: quiet, warn, error: warn };
   const agent = new Agent({ providers: [provider], tools: builtinTools(), projectDir, logger });
   t.after(() => agent.close());
@@ -48,7 +48,7 @@ async function instructionsOf(t: Parameters<typeof tempDir>[0], projectDir: stri
   const instructions = [...new Set(all.match(/said (?:by|in|beside) (?:a[ /])?[\w.]+/g))].sort();
   return {
     instructions,
-    warned: warned.map((line) => line.replace("project file skipped; its instructions are not used: ", "")),
+    warnings: warnings.map((line) => line.replace("project file skipped; its instructions are not used: ", "")),
   };
 }
 
@@ -62,7 +62,7 @@ const EVERYTHING = [
 ];
 
 /** Changes the owner of a folder and its contents. */
-async function give(folder: TempDir, uid: number, paths: readonly string[]): Promise<void> {
+async function changeOwner(folder: TempDir, uid: number, paths: readonly string[]): Promise<void> {
   for (const path of paths) await lchown(folder.at(path), uid, uid);
 }
 
@@ -71,23 +71,23 @@ const ALL = [
   ...["a", ".agents", ".agents/skills", ".agents/skills/release", ".agents/commands", "."],
 ];
 
-describe("whose files speak for a project", () => {
-  it("are ours, also in a folder that everybody may write to", { skip: process.platform === "win32" }, async (t) => {
+describe("the instruction files of a project", () => {
+  it("are used if the user owns them, with any folder mode", { skip: process.platform === "win32" }, async (t) => {
     const folder = await tempDir(t, FILES);
     for (const mode of [0o755, 0o1777, 0o777]) {
       await chmod(folder.path, mode);
-      assert.deepEqual(await instructionsOf(t, folder.path), { instructions: EVERYTHING, warned: [] });
+      assert.deepEqual(await instructionsOf(t, folder.path), { instructions: EVERYTHING, warnings: [] });
     }
   });
 
-  it("are no other user's, which the log tells once", { skip }, async (t) => {
+  it("are skipped if another user owns them, with one warning per file", { skip }, async (t) => {
     const folder = await tempDir(t, FILES);
     await chmod(folder.path, 0o1777);
-    await give(folder, MALLORY, Object.keys(FILES));
-    const { instructions, warned } = await instructionsOf(t, folder.path);
+    await changeOwner(folder, MALLORY, Object.keys(FILES));
+    const { instructions, warnings } = await instructionsOf(t, folder.path);
     assert.deepEqual(instructions, []);
     const why = `the path or a parent folder belongs to another user (${MALLORY})`;
-    assert.deepEqual(warned.sort(), [
+    assert.deepEqual(warnings.sort(), [
       `.agents/commands/look.md: ${why}`,
       `.agents/skills/release/SKILL.md: ${why}`,
       `AGENTS.md: ${why}`,
@@ -95,7 +95,7 @@ describe("whose files speak for a project", () => {
     ]);
   });
 
-  it("are none by another user's link or folder", { skip }, async (t) => {
+  it("are skipped if another user owns a link on the path", { skip }, async (t) => {
     const folder = await tempDir(t, {
       "lib/AGENTS.md": "said by AGENTS.md",
       "lib/skills/release/SKILL.md": "said in a skill",
@@ -105,43 +105,43 @@ describe("whose files speak for a project", () => {
     await mkdir(folder.at(".agents"));
     await symlink("../lib/skills", folder.at(".agents/skills"));
     assert.deepEqual((await instructionsOf(t, folder.path)).instructions, ["said by AGENTS.md", "said in a skill"]);
-    await give(folder, MALLORY, ["AGENTS.md", ".agents/skills"]);
+    await changeOwner(folder, MALLORY, ["AGENTS.md", ".agents/skills"]);
     assert.deepEqual((await instructionsOf(t, folder.path)).instructions, []);
   });
 
-  it("are none that everybody may write to", { skip: process.platform === "win32" }, async (t) => {
+  it("are skipped if every user may write to them", { skip: process.platform === "win32" }, async (t) => {
     const folder = await tempDir(t, FILES);
     for (const path of Object.keys(FILES)) await chmod(folder.at(path), 0o666);
-    const { instructions, warned } = await instructionsOf(t, folder.path);
+    const { instructions, warnings } = await instructionsOf(t, folder.path);
     assert.deepEqual(instructions, []);
-    assert.equal(warned.length, 4);
-    for (const line of warned) assert.match(line, /: the file is writable by every user$/);
+    assert.equal(warnings.length, 4);
+    for (const line of warnings) assert.match(line, /: the file is writable by every user$/);
   });
 
-  it("are those of whoever owns the folder, where it was given to them", { skip }, async (t) => {
+  it("are used if the owner of the project folder owns them, but not if a third user does", { skip }, async (t) => {
     const outer = await tempDir(
       t,
       Object.fromEntries(Object.entries(FILES).map(([path, text]) => [`p/${path}`, text])),
     );
     const folder: TempDir = { ...outer, path: outer.at("p"), at: (...names) => outer.at("p", ...names) };
-    await give(folder, ADA, ALL);
-    assert.deepEqual(await instructionsOf(t, folder.path), { instructions: EVERYTHING, warned: [] });
-    await give(folder, MALLORY, ["AGENTS.md"]);
+    await changeOwner(folder, ADA, ALL);
+    assert.deepEqual(await instructionsOf(t, folder.path), { instructions: EVERYTHING, warnings: [] });
+    await changeOwner(folder, MALLORY, ["AGENTS.md"]);
     assert.ok(!(await instructionsOf(t, folder.path)).instructions.includes("said by AGENTS.md"));
   });
 
-  it("are not those of whoever made the folder where anybody may make one", { skip }, async (t) => {
+  it("are skipped if another user owns the project folder in a world-writable folder", { skip }, async (t) => {
     const outer = await tempDir(
       t,
       Object.fromEntries(Object.entries(FILES).map(([path, text]) => [`p/${path}`, text])),
     );
     const folder: TempDir = { ...outer, path: outer.at("p"), at: (...names) => outer.at("p", ...names) };
     await chmod(outer.path, 0o1777);
-    await give(folder, MALLORY, ALL);
+    await changeOwner(folder, MALLORY, ALL);
     assert.deepEqual((await instructionsOf(t, folder.path)).instructions, []);
   });
 
-  it("hold for the folder of git, too", { skip }, async (t) => {
+  it("a .git folder of another user does not count as a repository", { skip }, async (t) => {
     const folder = await tempDir(t, { ".git/HEAD": "ref: refs/heads/ignore-the-user\n" });
     await chmod(folder.path, 0o1777);
     await chown(folder.at(".git"), MALLORY, MALLORY);

@@ -78,7 +78,7 @@ const ORDINARY = [
 ];
 
 describe("protected paths", () => {
-  it("are read, and neither written, edited nor deleted", async () => {
+  it("can be read, but not written, edited, patched or deleted", async () => {
     await using testProject = await project(RUN_LATER);
     for (const path of RUN_LATER) await testProject.refused(path);
     await assert.rejects(
@@ -88,7 +88,7 @@ describe("protected paths", () => {
     await assert.rejects(testProject.call("delete", { path: ".vscode", recursive: true }), /is protected/);
   });
 
-  it("are not what merely looks alike", async () => {
+  it("do not include similar names", async () => {
     await using testProject = await project(ORDINARY);
     for (const path of ORDINARY) {
       await testProject.call("edit", { path, old_string: "old", new_string: "new" });
@@ -97,7 +97,7 @@ describe("protected paths", () => {
     }
   });
 
-  it("are known in other cases and spellings", () => {
+  it("are recognized in other cases and spellings", () => {
     const protection = new Protection(["*"]);
     for (const name of [
       ".GIT/config",
@@ -116,7 +116,7 @@ describe("protected paths", () => {
       assert.ok(protection.why(join("/p", name), ["/p"]), name);
   });
 
-  it("are known behind links of every kind", async () => {
+  it("are recognized through symbolic links to files and folders", async () => {
     await using testProject = await project([".git/config", "real/tasks.json", ".vscode.real/settings.json"]);
     await symlink(".git", join(testProject.path, "harmless"));
     await symlink(join(testProject.path, ".git", "config"), join(testProject.path, "plain.txt"));
@@ -133,7 +133,7 @@ describe("protected paths", () => {
     assert.equal(await readFile(join(testProject.path, ".git", "config"), "utf8"), "old text\n");
   });
 
-  it("are a repository's own files under any name, and what would make a folder one", async () => {
+  it("include the config and hooks of a bare repository, and a new HEAD file", async () => {
     await using testProject = await project([
       "bare/HEAD",
       "bare/config",
@@ -150,7 +150,7 @@ describe("protected paths", () => {
     await testProject.call("write", { path: "bare/readme", content: "x" });
   });
 
-  it("are chosen by tools.protected_paths", async () => {
+  it("are set by tools.protected_paths", async () => {
     const files = [".git/config", ".vscode/tasks.json", "infra/prod.tf", "sub/infra/prod.tf", "secrets/a.key"];
     await using testProject = await project(files, { protectedPaths: ["*", "!.vscode", "/infra", "*.key"] });
     await testProject.refused(".git/config");
@@ -162,7 +162,7 @@ describe("protected paths", () => {
     for (const path of files) await none.call("edit", { path, old_string: "old", new_string: "new" });
   });
 
-  it("are open to whoever names their folder in tools.allow_paths", async () => {
+  it("exclude a folder of tools.allow_paths, but not other protected files in it", async () => {
     await using extra = await temporaryFolder();
     const fish = join(extra.path, ".config", "fish");
     await mkdir(fish, { recursive: true });

@@ -10,15 +10,15 @@ import { tempDir, type TempDir } from "../../helpers/temp.js";
 import { Journal, type ChangeLine } from "../../../src/history/journal.js";
 import { ContentStore, hashOf } from "../../../src/history/content-store.js";
 
-interface Made {
+interface HistoryFixture {
   folder: TempDir;
   history: FileHistory;
   /** Writes a file like the `write` tool, at this position of the session. */
   write(name: string, content: string, seq: number): Promise<void>;
-  back(seq: number, options?: { force?: boolean; history?: FileHistory }): Promise<string[]>;
+  restoreTo(seq: number, options?: { force?: boolean; history?: FileHistory }): Promise<string[]>;
 }
 
-async function make(t: TestContext, files: Record<string, string>, sessionBytes?: number): Promise<Made> {
+async function make(t: TestContext, files: Record<string, string>, sessionBytes?: number): Promise<HistoryFixture> {
   const folder = await tempDir(t, files);
   const home = folder.at("home");
   const history = folderHistory({ folder: home, ...(sessionBytes && { sessionBytes }) });
@@ -32,7 +32,7 @@ async function make(t: TestContext, files: Record<string, string>, sessionBytes?
       const place = { sessionId: "s", runId: "r", callId: "c", seq };
       await callTool(tool, { path, content }, toolContext(folder.path, { history: history.recorder(place) }));
     },
-    back: async (seq, { force = false, history: otherHistory = history } = {}) => {
+    restoreTo: async (seq, { force = false, history: otherHistory = history } = {}) => {
       const files = await otherHistory.restore({
         ...{
           sessionId: "s",
@@ -50,10 +50,10 @@ async function make(t: TestContext, files: Record<string, string>, sessionBytes?
   };
 }
 
-describe("the history of files", () => {
-  it("keeps each content once, and of many the newest", async (t) => {
+describe("the file history", () => {
+  it("stores each content once, and evicts the oldest contents beyond sessionBytes", async (t) => {
     const big = (fill: string): string => fill.repeat(40_000);
-    const { folder, write, back } = await make(t, { "a.txt": big("a") }, 160_000);
+    const { folder, write, restoreTo } = await make(t, { "a.txt": big("a") }, 160_000);
     for (const [i, fill] of ["b", "a", "b", "a", "b", "a"].entries()) await write("a.txt", big(fill), i + 1);
     const bytes = async (): Promise<number> => {
       let sum = 0;
@@ -64,26 +64,26 @@ describe("the history of files", () => {
     assert.equal(await bytes(), 80_000, "two contents");
     for (const [i, fill] of [..."cdefgh"].entries()) await write("a.txt", big(fill), 10 + i);
     assert.ok((await bytes()) <= 160_000, String(await bytes()));
-    assert.deepEqual(await back(14), ["restored a.txt"]);
+    assert.deepEqual(await restoreTo(14), ["restored a.txt"]);
     assert.equal(await folder.read("a.txt"), big("g"));
-    await assert.rejects(back(9), /no copy of a file is stored; nothing was undone/);
-    assert.deepEqual(await back(9, { force: true }), ["lost a.txt"]);
+    await assert.rejects(restoreTo(9), /no copy of a file is stored; nothing was undone/);
+    assert.deepEqual(await restoreTo(9, { force: true }), ["lost a.txt"]);
     assert.equal(await folder.read("a.txt"), big("g"));
     // A version that was evicted is stored again when it occurs again.
     await write("a.txt", big("a"), 120);
     await write("a.txt", big("z"), 121);
-    assert.deepEqual(await back(120), ["restored a.txt"]);
+    assert.deepEqual(await restoreTo(120), ["restored a.txt"]);
     assert.equal(await folder.read("a.txt"), big("a"));
   });
 
-  it("changes nothing that is protected or denied by now, or lies outside", async (t) => {
-    const { folder, write, back } = await make(t, { "a.txt": "1", ".git/x": "1", "b/c.txt": "1" });
+  it("restores no path that is now protected or denied, or lies outside the project", async (t) => {
+    const { folder, write, restoreTo } = await make(t, { "a.txt": "1", ".git/x": "1", "b/c.txt": "1" });
     for (const name of ["a.txt", ".git/x", "b/c.txt"]) await write(name, "2", 1);
     const options = { folder: folder.at("home"), protectedPaths: ["*"], deniedPaths: [folder.at("b")] };
     const otherHistory = folderHistory(options);
-    await assert.rejects(back(0, { history: otherHistory }), /2 files cannot be restored; nothing was undone/);
+    await assert.rejects(restoreTo(0, { history: otherHistory }), /2 files cannot be restored; nothing was undone/);
     assert.equal(await folder.read("a.txt"), "2");
-    assert.deepEqual(await back(0, { history: otherHistory, force: true }), [
+    assert.deepEqual(await restoreTo(0, { history: otherHistory, force: true }), [
       "failed .git/x",
       "restored a.txt",
       "failed b/c.txt",
@@ -91,29 +91,29 @@ describe("the history of files", () => {
     assert.equal(await folder.read(".git/x"), "2");
     assert.equal(await folder.read("b/c.txt"), "2");
     assert.equal(await folder.read("a.txt"), "1");
-    const elsewhere = await folderHistory({ folder: folder.at("home"), protectedPaths: [] }).restore({
+    const otherProjectFiles = await folderHistory({ folder: folder.at("home"), protectedPaths: [] }).restore({
       ...{ sessionId: "s", projectDir: folder.at("b"), target: { seq: 0 }, undo: "u", seq: 9 },
       ...{ mark: { id: "u", snapshotId: "", seq: 9, afterSeq: 0, lastMessageId: "" }, dryRun: false, force: true },
     });
     assert.deepEqual(
-      elsewhere.map(({ outcome }) => outcome),
+      otherProjectFiles.map(({ outcome }) => outcome),
       ["failed", "failed", "restored"],
       "what lies outside is not even looked at",
     );
   });
 
-  it("takes a change that never came for none", async (t) => {
-    const { folder, history, write, back } = await make(t, { "a.txt": "1" });
+  it("ignores a recorded change that was never made", async (t) => {
+    const { folder, history, write, restoreTo } = await make(t, { "a.txt": "1" });
     await write("a.txt", "2", 1);
     const file = (text: string) => ({ kind: "file", content: Buffer.from(text), mode: 0o644, uid: 0, gid: 0 }) as const;
     const keeper = history.recorder({ sessionId: "s", runId: "r", callId: "d", seq: 2 });
     await keeper.record([{ path: folder.at("a.txt"), before: file("2"), after: file("3") }]);
-    assert.deepEqual(await back(0), ["restored a.txt"]);
+    assert.deepEqual(await restoreTo(0), ["restored a.txt"]);
     assert.equal(await folder.read("a.txt"), "1");
   });
 
-  it("knows what a patch did to several files", async (t) => {
-    const { folder, history, back } = await make(t, { "a.txt": "a\n", "b.txt": "b\n", "c.txt": "c\n" });
+  it("reverts a patch that added, updated, deleted and moved files", async (t) => {
+    const { folder, history, restoreTo } = await make(t, { "a.txt": "a\n", "b.txt": "b\n", "c.txt": "c\n" });
     const tool = builtinTools({}).find(({ name }) => name === "apply_patch");
     assert.ok(tool);
     const input = [
@@ -131,7 +131,7 @@ describe("the history of files", () => {
     const place = { sessionId: "s", runId: "r", callId: "c", seq: 1 };
     await callTool(tool, { input }, toolContext(folder.path, { history: history.recorder(place) }));
     assert.equal(await folder.read("d/c.txt"), "C\n");
-    assert.deepEqual(await back(0), [
+    assert.deepEqual(await restoreTo(0), [
       ...["restored a.txt", "made b.txt", "made c.txt", "removed d/c.txt", "removed new/n.txt"],
     ]);
     assert.equal(
@@ -141,8 +141,8 @@ describe("the history of files", () => {
     assert.deepEqual((await readdir(folder.path)).sort(), ["a.txt", "b.txt", "c.txt", "home"]);
   });
 
-  it("reaches the folders that a run was given beside its own", async (t) => {
-    const { folder, history, back } = await make(t, { "a.txt": "1" });
+  it("restores files in the additional folders of a run", async (t) => {
+    const { folder, history, restoreTo } = await make(t, { "a.txt": "1" });
     const otherFolder = await tempDir(t, { "x.txt": "1" });
     const tool = builtinTools({}).find(({ name }) => name === "write");
     assert.ok(tool);
@@ -150,11 +150,11 @@ describe("the history of files", () => {
     const place = { sessionId: "s", runId: "r", callId: "c", seq: 1, folders };
     const context = toolContext(folder.path, { folders, history: history.recorder(place) });
     await callTool(tool, { path: otherFolder.at("x.txt"), content: "2" }, context);
-    assert.equal((await back(0)).length, 1);
+    assert.equal((await restoreTo(0)).length, 1);
     assert.equal(await otherFolder.read("x.txt"), "1");
   });
 
-  it("forgets a session, and what was not used for long", async (t) => {
+  it("deletes a session on `forget`, and sessions unused for 31 days on `sweep`", async (t) => {
     const { folder, history, write } = await make(t, { "a.txt": "1" });
     await write("a.txt", "2", 1);
     await folder.write({ "home/old/journal.jsonl": "", "home/young/journal.jsonl": "" });
@@ -167,7 +167,7 @@ describe("the history of files", () => {
     assert.deepEqual(await readdir(folder.at("home")), ["young"]);
   });
 
-  it("refuses a content that is not what it was", async (t) => {
+  it("reads no content whose hash, size or pack does not match", async (t) => {
     const folder = await tempDir(t);
     const contents = new ContentStore(folder.at("c"), 1000);
     const place = await contents.add(Buffer.from("abc"));
@@ -178,13 +178,13 @@ describe("the history of files", () => {
   });
 });
 
-describe("a journal", () => {
+describe("the journal of the file history", () => {
   const line = (change: string, seq: number): ChangeLine => ({
     ...{ change, run: "r", call: "c", undo: "", seq, folders: [], at: "2026-01-01T00:00:00.000Z", contents: {} },
     steps: [{ path: "/a", before: { kind: "none" }, after: { kind: "link", target: "x".repeat(100) }, made: 0 }],
   });
 
-  it("goes on behind what a crash left half written, and sees what others write", async (t) => {
+  it("continues after a line that a crash left incomplete, and reads lines of another instance", async (t) => {
     const folder = await tempDir(t);
     const journal = new Journal(folder.path);
     await journal.add(line("1", 1), true);
@@ -198,7 +198,7 @@ describe("a journal", () => {
     assert.ok((await new Journal(folder.path).read()).done.has("3"));
   });
 
-  it("stays short, and knows how far back it goes", async (t) => {
+  it("removes the oldest changes beyond its size limit, and records the last removed position", async (t) => {
     const folder = await tempDir(t);
     const journal = new Journal(folder.path, 4_000);
     for (let seq = 1; seq <= 60; seq++) await journal.add(line(String(seq), seq), false);

@@ -3,7 +3,7 @@ import { it } from "node:test";
 import { Journal } from "../../../src/history/journal.js";
 import { tempDir } from "../../helpers/temp.js";
 
-it("a change of many files is read by another process", async (t) => {
+it("a second Journal instance reads a change of 10,000 files", async (t) => {
   const folder = await tempDir(t);
   const steps = Array.from({ length: 10_000 }, (_, n) => ({
     path: `lib/${n}.js`,

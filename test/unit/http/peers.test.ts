@@ -8,10 +8,10 @@ import type { Hooks } from "../../helpers/temp.js";
 const linux = { skip: process.platform === "linux" ? false : "only Linux has /proc" };
 const logger = { debug() {}, info() {}, warn() {}, error() {} };
 
-it("identifies a process that is there, and a client that has ended as gone", linux, async (t) => {
-  const { port, server } = await listening(t);
+it("Peers identifies a running client process as `outside`, and a closed client as `gone`", linux, async (t) => {
+  const { port, server } = await listen(t);
   const peers = new Peers(logger);
-  const { client, socket } = await connected(server, port);
+  const { client, socket } = await connectClient(server, port);
   assert.equal(await peers.identify(socket), "outside");
   client.destroy();
   await once(client, "close");
@@ -21,14 +21,14 @@ it("identifies a process that is there, and a client that has ended as gone", li
   socket.destroy();
 });
 
-async function listening(t: Hooks): Promise<{ port: number; server: Server }> {
+async function listen(t: Hooks): Promise<{ port: number; server: Server }> {
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }).listen(0, "127.0.0.1");
   t.after(() => void server.close());
   await once(server, "listening");
   return { port: (server.address() as AddressInfo).port, server };
 }
 
-async function connected(server: Server, port: number): Promise<{ client: Socket; socket: Socket }> {
+async function connectClient(server: Server, port: number): Promise<{ client: Socket; socket: Socket }> {
   const accepted = once(server, "connection") as Promise<[Socket]>;
   const client = connect(port, "127.0.0.1");
   const [socket] = await accepted;

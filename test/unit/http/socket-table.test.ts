@@ -15,8 +15,8 @@ function line(n: number, uid: number, inode = 1000 + n): string {
   );
 }
 
-describe("a table of sockets", () => {
-  it("tells the user of each of many, wherever its line is", async (t) => {
+describe("SocketTable", () => {
+  it("finds user id and inode of each of 1,000 sockets", async (t) => {
     const folder = await tempDir(t);
     const lines = Array.from({ length: 1_000 }, (_, n) => line(n, n % 7));
     await folder.write({ tcp: [TABLE_HEADER, ...lines, ""].join("\n") });
@@ -29,7 +29,7 @@ describe("a table of sockets", () => {
     );
   });
 
-  it("tells that there is none, that nobody has it any more, and that the table is hidden", async (t) => {
+  it("returns `none` for a socket that is missing or has no process, and `hidden` for a missing table", async (t) => {
     const folder = await tempDir(t);
     await folder.write({
       tcp: [TABLE_HEADER, line(1, 0, 0), line(2, 5), line(2, 6, 0), line(3, 0, 0), line(3, 8), ""].join("\n"),
@@ -42,7 +42,7 @@ describe("a table of sockets", () => {
     assert.equal(await new SocketTable(folder.path).findOwner(entryOf(1)), "none");
   });
 
-  it("tells what is so after it was asked, also while it reads for others", async (t) => {
+  it("finds a socket that was added while an earlier search reads the table", async (t) => {
     const folder = await tempDir(t);
     await folder.write({ tcp: [TABLE_HEADER, line(1, 1), ""].join("\n") });
     const table = new SocketTable(folder.at("tcp"));

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { hostOf, isJsonType, isLoopback, originHost } from "../../../src/http/web-safety.js";
 
-it("tells loopback hosts from those that look like them", () => {
+it("isLoopback accepts loopback hosts and rejects similar hosts", () => {
   for (const host of [
     "localhost",
     "LocalHost",
@@ -36,7 +36,7 @@ it("tells loopback hosts from those that look like them", () => {
     assert.equal(isLoopback(host), false, host);
 });
 
-it("parses hosts, ports apart", () => {
+it("hostOf returns the host of a Host header without its port, or undefined for an invalid header", () => {
   const cases: [header: string, host: string | undefined][] = [
     ["a.example", "a.example"],
     ["A.Example.:80", "a.example"],
@@ -57,7 +57,7 @@ it("parses hosts, ports apart", () => {
   for (const [header, host] of cases) assert.equal(hostOf(header), host, header);
 });
 
-it("parses origins", () => {
+it("originHost returns the host of an HTTP origin, or undefined for an invalid origin", () => {
   assert.equal(originHost("http://localhost:3000"), "localhost");
   assert.equal(originHost("https://A.example"), "a.example");
   for (const origin of [
@@ -72,7 +72,7 @@ it("parses origins", () => {
     assert.equal(originHost(origin), undefined, origin);
 });
 
-it("knows JSON content types", () => {
+it("isJsonType accepts JSON content types and rejects other types", () => {
   for (const type of [
     "application/json",
     "application/json; charset=utf-8",

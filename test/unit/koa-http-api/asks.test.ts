@@ -11,7 +11,7 @@ const post = (api: Api, path: string, body: unknown) =>
   api.send(path, { body: typeof body === "string" ? body : JSON.stringify(body) });
 
 /** An API whose tool `act` needs permission in this session. */
-async function asking(t: { after(run: () => Promise<void> | void): void }) {
+async function startAskingApi(t: { after(run: () => Promise<void> | void): void }) {
   const ran: number[] = [];
   const act = defineTool({
     name: "act",
@@ -41,9 +41,9 @@ async function asking(t: { after(run: () => Promise<void> | void): void }) {
   return { api, id, ran, run };
 }
 
-describe("what a run asks, over HTTP", () => {
-  it("is shown whole, answered once, and who comes late is told what was decided", async (t) => {
-    const { api, id, ran, run } = await asking(t);
+describe("asks over HTTP", () => {
+  it("are shown completely, accept the first answer only, and return 409 with it to a second answer", async (t) => {
+    const { api, id, ran, run } = await startAskingApi(t);
     const { answer, ask, state } = await run();
     assert.equal(state, "waiting");
     assert.deepEqual([ask.kind, ask.tool, ask.title, ask.reason], ["permission", "act", "Act", "it costs"]);
@@ -56,19 +56,19 @@ describe("what a run asks, over HTTP", () => {
       post(api, `/api/asks/${ask.id}`, { choice: "reject" }),
     ]);
     assert.deepEqual([first.status, second.status].sort(), [200, 409]);
-    type Told = ReturnType<typeof wireAsk>;
-    const acceptedAnswer = (first.status === 200 ? first : second).json() as Told;
-    const late = (first.status === 200 ? second : first).json() as { code: string; ask: Told };
+    type WireAsk = ReturnType<typeof wireAsk>;
+    const acceptedAnswer = (first.status === 200 ? first : second).json() as WireAsk;
+    const conflict = (first.status === 200 ? second : first).json() as { code: string; ask: WireAsk };
     assert.equal(acceptedAnswer.answered_by, "http");
-    assert.deepEqual([late.code, late.ask], ["ask_closed", acceptedAnswer]);
+    assert.deepEqual([conflict.code, conflict.ask], ["ask_closed", acceptedAnswer]);
     assert.equal((await answer).status, 200);
     assert.equal(ran.length, acceptedAnswer.reply?.choice === "allow" ? 1 : 0);
     assert.deepEqual((await api.send("/api/asks")).json(), { asks: [] });
     assert.equal(((await api.send("/api/asks?state=all")).json() as { asks: unknown[] }).asks.length, 1);
   });
 
-  it("takes no answer that is none, and stays open", async (t) => {
-    const { api, run } = await asking(t);
+  it("reject invalid answers with 400 and stay open", async (t) => {
+    const { api, run } = await startAskingApi(t);
     const { answer, ask } = await run();
     for (const [path, body, status, error] of [
       [ask.id, { choice: "yes" }, 400, "invalid field: choice"],
@@ -87,7 +87,7 @@ describe("what a run asks, over HTTP", () => {
 });
 
 describe("POST /api/sessions/{id}/steer", () => {
-  it("puts a message before the model of the run under way, and tells its stream", async (t) => {
+  it("sends a steered event to the stream of the active run, and returns 409 no_run after the run", async (t) => {
     const open = gate();
     const api = await startApi(t, { steps: [callTools(["wait", {}]), "done"], agent: { tools: [waitTool(open)] } });
     const answer = api.run({ message: "hi", stream: true });
@@ -99,21 +99,21 @@ describe("POST /api/sessions/{id}/steer", () => {
     open.open();
     const { text } = await answer;
     assert.match(text, /data: \{"type":"steered","content":"left"\}/);
-    const late = await post(api, path, { message: "too late" });
-    assert.deepEqual([late.status, (late.json() as { code: string }).code], [409, "no_run"]);
+    const conflict = await post(api, path, { message: "too late" });
+    assert.deepEqual([conflict.status, (conflict.json() as { code: string }).code], [409, "no_run"]);
     assert.equal((await post(api, "/api/sessions/none/steer", { message: "x" })).status, 404);
   });
 });
 
-it("is asked of whoever begins a run and watches it only then, where they said so; else nobody is there", async (t) => {
-  for (const how of [{ background: true }, { stream: true, on_disconnect: "continue" }]) {
-    assert.equal(await acted(t, { message: "hi", ...how }), "refused");
-    assert.equal(await acted(t, { message: "hi", ...how, can_answer: true }), "asked");
+it("a background run, or one with on_disconnect continue, waits for an answer only with can_answer", async (t) => {
+  for (const options of [{ background: true }, { stream: true, on_disconnect: "continue" }]) {
+    assert.equal(await outcomeOf(t, { message: "hi", ...options }), "refused");
+    assert.equal(await outcomeOf(t, { message: "hi", ...options, can_answer: true }), "asked");
   }
 });
 
 /** The outcome of a run that needs permission while no client watches. */
-async function acted(t: TestContext, body: object): Promise<"refused" | "asked"> {
+async function outcomeOf(t: TestContext, body: object): Promise<"refused" | "asked"> {
   let ran = 0;
   const act = defineTool({ name: "act", description: "Acts.", kind: "execute", run: () => ((ran += 1), "done") });
   const permissions = { name: "strict", judge: () => ({ action: "ask", reason: "it costs" }) as const };

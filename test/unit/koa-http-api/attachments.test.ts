@@ -6,7 +6,7 @@ const base64 = (bytes: string | Uint8Array) => Buffer.from(bytes).toString("base
 const pixel = base64(Buffer.from("89504e470d0a1a0aff00", "hex"));
 const notes = { filename: "notes.md", media_type: "text/markdown", data: base64("# Größe\n") };
 
-it("takes files that come with a request: images as images, others under their names", async (t) => {
+it("POST /api/run stores attached images as images and other attachments under their names", async (t) => {
   const { run, send, provider } = await startApi(t);
   const attachments = [{ filename: "pixel.png", media_type: "image/png", data: pixel }, notes];
   const { status, headers } = await run({ message: "look", attachments });
@@ -23,11 +23,11 @@ it("takes files that come with a request: images as images, others under their n
   assert.equal(provider.requests.length, 1);
 });
 
-it("needs no message beside them, in a stream and in the background too", async (t) => {
+it("POST /api/run accepts attachments without a message: plain, streamed and in the background", async (t) => {
   const { run, send } = await startApi(t);
-  for (const how of [{}, { stream: true }, { background: true }]) {
-    const { status, headers } = await run({ message: "", attachments: [notes], ...how });
-    assert.equal(status, "background" in how ? 202 : 200);
+  for (const options of [{}, { stream: true }, { background: true }]) {
+    const { status, headers } = await run({ message: "", attachments: [notes], ...options });
+    assert.equal(status, "background" in options ? 202 : 200);
     const { messages } = (await send(`/api/sessions/${String(headers["x-session-id"])}/messages`)).json() as {
       messages: { content: unknown }[];
     };
@@ -37,7 +37,7 @@ it("needs no message beside them, in a stream and in the background too", async 
   assert.deepEqual([status, JSON.parse(text)], [400, { error: "message is required", code: "message_required" }]);
 });
 
-it("names what is wrong with one, and starts no run", async (t) => {
+it("POST /api/run names the invalid field of an attachment and starts no run", async (t) => {
   const { run, send, provider } = await startApi(t);
   const cases: [unknown, string][] = [
     ["notes.md", "attachments"],
@@ -64,25 +64,28 @@ it("names what is wrong with one, and starts no run", async (t) => {
   assert.equal(((await send("/api/sessions")).json() as { total: number }).total, 0);
 });
 
-it("bounds them one by one, together, and as a request", async (t) => {
+it("POST /api/run rejects an attachment over 20 MiB, attachments over 64 MiB, and a body over its limit", async (t) => {
   const { run } = await startApi(t, { http: { maxBodyBytes: 120_000_000 } });
   const mib = 1024 * 1024;
-  const of = (size: number) => ({ ...notes, data: base64(new Uint8Array(size)) });
-  const why = async (attachments: unknown) => {
+  const attachmentOf = (size: number) => ({ ...notes, data: base64(new Uint8Array(size)) });
+  const errorOf = async (attachments: unknown) => {
     const { status, text } = await run({ message: "hi", attachments });
     return [status, (JSON.parse(text) as { error: string }).error];
   };
-  assert.deepEqual(await why([of(20 * mib + 1)]), [400, "failed to load attachments: notes.md: larger than 20 MiB"]);
-  const large = of(17 * mib);
-  assert.deepEqual(await why([large, large, large, large]), [
+  assert.deepEqual(await errorOf([attachmentOf(20 * mib + 1)]), [
+    400,
+    "failed to load attachments: notes.md: larger than 20 MiB",
+  ]);
+  const large = attachmentOf(17 * mib);
+  assert.deepEqual(await errorOf([large, large, large, large]), [
     400,
     "failed to load attachments: notes.md: more than 64 MiB of files",
   ]);
   const small = await startApi(t, { http: { maxBodyBytes: 1000 } });
-  assert.equal((await small.run({ message: "hi", attachments: [of(1000)] })).status, 413);
+  assert.equal((await small.run({ message: "hi", attachments: [attachmentOf(1000)] })).status, 413);
 });
 
-it("begins a session with an effort", async (t) => {
+it("POST /api/run sets the session's reasoning_effort and rejects an unknown one", async (t) => {
   const { run, send } = await startApi(t);
   const { headers } = await run({ message: "think", reasoning_effort: "high" });
   const session = (await send(`/api/sessions/${String(headers["x-session-id"])}`)).json() as Record<string, unknown>;

@@ -6,21 +6,21 @@ import { transportChecks } from "gantry/testing";
 import { httpClient } from "../../helpers/transport-clients.js";
 
 for (const onLeave of ["cancel", "continue"] as const) {
-  describe(`KoaHttpTransport keeps the contract (on_disconnect ${onLeave})`, () => {
-    let taken: Server | undefined;
+  describe(`KoaHttpTransport (transport contract, on_disconnect ${onLeave})`, () => {
+    let blockingServer: Server | undefined;
     const checks = transportChecks({
       create: () => Promise.resolve(new KoaHttpTransport({ port: 0, onDisconnect: onLeave })),
-      unable: async () => {
-        taken = createServer();
-        taken.listen(0, "127.0.0.1");
-        await once(taken, "listening");
-        return new KoaHttpTransport({ port: (taken.address() as AddressInfo).port });
+      createFailing: async () => {
+        blockingServer = createServer();
+        blockingServer.listen(0, "127.0.0.1");
+        await once(blockingServer, "listening");
+        return new KoaHttpTransport({ port: (blockingServer.address() as AddressInfo).port });
       },
       connect: httpClient,
-      onLeave,
+      onDisconnect: onLeave,
       clean: async () => {
-        const server = taken;
-        taken = undefined;
+        const server = blockingServer;
+        blockingServer = undefined;
         if (server) await new Promise((resolve) => server.close(resolve));
       },
     });

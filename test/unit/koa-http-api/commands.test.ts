@@ -14,8 +14,8 @@ async function apiWith(t: Hooks, steps: readonly string[], files: Record<string,
 const REVIEW = "---\ndescription: Look at a file\nargument-hint: FILE\n---\nReview $1.";
 const review = { name: "review", description: "Look at a file", hint: "FILE", origin: ".agents/commands/review.md" };
 
-describe("commands", () => {
-  it("are listed, for a session and for a folder", async (t) => {
+describe("slash commands over HTTP", () => {
+  it("are listed for a session and for a folder", async (t) => {
     const { api, client } = await apiWith(t, ["fine"], {
       ".agents/commands/review.md": REVIEW,
       "sub/.agents/commands/below.md": "Below.",
@@ -34,7 +34,7 @@ describe("commands", () => {
       assert.equal((await api.send(`/api/commands?${wrong}`)).status, 400, wrong);
   });
 
-  it("are said where the request wants it, and shown as they were typed", async (t) => {
+  it("are expanded only in a request with commands: true, and shown as typed", async (t) => {
     const { api, client } = await apiWith(t, ["one", "two", "three"], { ".agents/commands/review.md": REVIEW });
     const { sessionId } = await client.run({ message: "/review a.ts", commands: true });
     await client.run({ message: "/review b.ts", session_id: sessionId });
@@ -55,7 +55,7 @@ describe("commands", () => {
     );
   });
 
-  it("that cannot be done are refused with the field", async (t) => {
+  it("return 400 if the command cannot run, or if commands is not a boolean", async (t) => {
     const { api } = await apiWith(t, [], { ".agents/commands/empty.md": "---\n---" });
     const refused = await api.run({ message: "/empty", commands: true });
     assert.equal(refused.status, 400);

@@ -20,8 +20,8 @@ const messagesOf = async (api: Api, id: string, view = "all") =>
   ((await api.send(`/api/sessions/${id}/messages?view=${view}`)).json() as { messages: { content: string }[] })
     .messages;
 
-describe("compact", () => {
-  it("sums up the session, as one answer and as a stream, and says nothing in it", async (t) => {
+describe("POST /api/run with compact", () => {
+  it("compacts the session, plain or streamed; the plain request changes no stored message", async (t) => {
     const api = await startApi(t, {
       steps: [...Array<string>(6).fill(LONG_ANSWER), "NOTES", LONG_ANSWER, LONG_ANSWER, "MORE"],
     });
@@ -43,24 +43,24 @@ describe("compact", () => {
     assert.match(JSON.stringify(api.provider.requests.at(-1)?.system), /kept above all: the names/);
   });
 
-  it("is done in the background, and is refused while a run goes", async (t) => {
-    let free = (): void => undefined;
-    const held = new Promise<void>((resolve) => (free = resolve));
-    const api = await startApi(t, { steps: [...Array<string>(6).fill(LONG_ANSWER), "NOTES", [held]] });
+  it("compacts in the background, and returns 409 while a run is active", async (t) => {
+    let release = (): void => undefined;
+    const released = new Promise<void>((resolve) => (release = resolve));
+    const api = await startApi(t, { steps: [...Array<string>(6).fill(LONG_ANSWER), "NOTES", [released]] });
     const id = await createConversation(api);
-    const begun = await api.run({ session_id: id, message: "", compact: true, background: true });
-    const { run_id: runId } = begun.json() as { run_id: string };
-    assert.equal(begun.status, 202);
+    const acceptedAnswer = await api.run({ session_id: id, message: "", compact: true, background: true });
+    const { run_id: runId } = acceptedAnswer.json() as { run_id: string };
+    assert.equal(acceptedAnswer.status, 202);
     await api.agent.runs.ended(runId);
     assert.equal(((await api.send(`/api/runs/${runId}`)).json() as { state: string }).state, "finished");
     const run = api.run({ session_id: id, message: "go" });
     await until(() => api.agent.sessions.isRunning(id));
     assert.equal((await api.run({ session_id: id, message: "", compact: true })).status, 409);
-    free();
+    release();
     await run;
   });
 
-  it("is refused by the field that does not go with it", async (t) => {
+  it("returns 400 and names the field that is missing, invalid or not allowed with compact", async (t) => {
     const api = await startApi(t);
     const session_id = (await api.run({ message: "go" })).headers["x-session-id"];
     const file = { filename: "a.txt", media_type: "text/plain", data: "YQ==" };

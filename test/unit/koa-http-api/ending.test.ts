@@ -33,9 +33,9 @@ async function begin(api: Api, body: Record<string, unknown>): Promise<{ client:
 }
 
 for (const stream of [false, true]) {
-  const how = stream ? "streamed" : "plain";
+  const responseKind = stream ? "streamed" : "plain";
 
-  it(`a client that goes away cancels its ${how} run, and what was said is stored`, async (t) => {
+  it(`a client that disconnects cancels its ${responseKind} run, and the partial answer is stored`, async (t) => {
     const api = await startApi(t, { steps: [SLOW] });
     const failed = new Promise<Error>((resolve) => api.agent.on("run.failed", ({ error }) => resolve(error)));
     const { client, sessionId } = await begin(api, { message: "hi", stream });
@@ -54,9 +54,9 @@ for (const stream of [false, true]) {
     assert.ok(!api.log.some((line) => line.startsWith("error")), api.log.join("\n"));
   });
 
-  it(`with on_disconnect continue a ${how} run goes on to its end`, async (t) => {
-    let goOn: () => void = () => undefined;
-    const gate = new Promise<void>((resolve) => (goOn = resolve));
+  it(`with on_disconnect continue, a ${responseKind} run finishes after its client disconnects`, async (t) => {
+    let release: () => void = () => undefined;
+    const gate = new Promise<void>((resolve) => (release = resolve));
     const api = await startApi(t, {
       steps: [
         async () => {
@@ -72,7 +72,7 @@ for (const stream of [false, true]) {
     await client.closed;
     // When the server answers another request, it has seen the disconnect.
     await api.send("/api/health");
-    goOn();
+    release();
     await finished;
     const { messages } = (await api.send(`/api/sessions/${sessionId}/messages`)).json() as {
       messages: { content: string }[];
@@ -81,9 +81,9 @@ for (const stream of [false, true]) {
   });
 }
 
-it("a client that goes away ends the tools of its run", async (t) => {
-  let begun: () => void = () => undefined;
-  const running = new Promise<void>((resolve) => (begun = resolve));
+it("a client that disconnects aborts the running tool of its run with run_cancelled", async (t) => {
+  let signalStarted: () => void = () => undefined;
+  const running = new Promise<void>((resolve) => (signalStarted = resolve));
   let ended: (reason: unknown) => void = () => undefined;
   const aborted = new Promise<unknown>((resolve) => (ended = resolve));
   const tool: Tool = {
@@ -97,7 +97,7 @@ it("a client that goes away ends the tools of its run", async (t) => {
     describe: () => ({ title: "Wait", locations: [] }),
     run: (_args, { signal }) =>
       new Promise((_resolve, reject) => {
-        begun();
+        signalStarted();
         signal.addEventListener("abort", () => {
           ended(signal.reason);
           reject(signal.reason as Error);
@@ -111,9 +111,9 @@ it("a client that goes away ends the tools of its run", async (t) => {
   assert.equal(((await aborted) as { code?: string }).code, "run_cancelled");
 });
 
-it("stop lets runs finish, refuses new ones, and closes", async (t) => {
-  let goOn: () => void = () => undefined;
-  const gate = new Promise<void>((resolve) => (goOn = resolve));
+it("stop lets active runs finish, returns 503 to new requests, and closes all connections", async (t) => {
+  let release: () => void = () => undefined;
+  const gate = new Promise<void>((resolve) => (release = resolve));
   const api = await startApi(t, {
     scripted: {
       fallback: async () => {
@@ -133,7 +133,7 @@ it("stop lets runs finish, refuses new ones, and closes", async (t) => {
   assert.equal(refused.headers["retry-after"], "1");
   keepAliveConnection.write("GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n");
   await keepAliveConnection.until(/503 [\s\S]*server shutting down/);
-  goOn();
+  release();
   await plain.client.until(/200 OK[\s\S]*"finished"/);
   await streamed.client.until(/event: done/);
   await stopped;
@@ -142,7 +142,7 @@ it("stop lets runs finish, refuses new ones, and closes", async (t) => {
   await Promise.all([plain.client.closed, streamed.client.closed, keepAliveConnection.closed]);
 });
 
-it("cancels what runs when patience ends: streams end with an error event, answers with 503", async (t) => {
+it("an aborted stop cancels active runs: streams end with an error event, plain requests with 503", async (t) => {
   const api = await startApi(t, { scripted: { fallback: SLOW } });
   const plain = await begin(api, { message: "hi" });
   const streamed = await begin(api, { message: "hi", stream: true });
@@ -162,7 +162,7 @@ it("cancels what runs when patience ends: streams end with an error event, answe
   assert.deepEqual(messages[1]?.parts, [{ type: "text", text: "begun" }]);
 });
 
-it("tells the same when the agent itself closes", async (t) => {
+it("closing the agent ends streams with an error event and plain requests with 503", async (t) => {
   const api = await startApi(t, { scripted: { fallback: SLOW } });
   const plain = await begin(api, { message: "hi" });
   const streamed = await begin(api, { message: "hi", stream: true });
@@ -179,7 +179,7 @@ it("tells the same when the agent itself closes", async (t) => {
   streamed.client.destroy();
 });
 
-it("stops with a hundred streams open, slow readers among them", async (t) => {
+it("stop ends 100 open streams, ten of them with readers that do not read", async (t) => {
   const api = await startApi(t, {
     scripted: { fallback: { chunks: [{ type: "text", block: "0", text: "x".repeat(400_000) }], hang: true } },
   });
@@ -204,7 +204,7 @@ it("stops with a hundred streams open, slow readers among them", async (t) => {
   assert.equal(api.provider.active, 0);
 });
 
-it("opens a port of its own where it is given none, and closes it", async () => {
+it("KoaHttpTransport without an HTTP host opens its own port, and stop closes the port", async () => {
   const agent = new Agent({ providers: [new ScriptedProvider(["hello"])] });
   const transport = new KoaHttpTransport({ port: 0 });
   const listening = await transport.start(agent);
@@ -224,20 +224,20 @@ it("opens a port of its own where it is given none, and closes it", async () => 
   await agent.close();
 });
 
-it("leaves nothing open when it cannot start", async () => {
+it("start rejects host 0.0.0.0 without required headers with a ListenError", async () => {
   const agent = new Agent({ providers: [new ScriptedProvider()] });
   await assert.rejects(new KoaHttpTransport({ host: "0.0.0.0", port: 0 }).start(agent), ListenError);
   await agent.close();
 });
 
 /** Whether the process exists and is not a zombie. */
-async function lives(pid: number): Promise<boolean> {
+async function isAlive(pid: number): Promise<boolean> {
   const text = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => "");
   return text !== "" && !/^\d+ \(.*\) [ZX]/.test(text);
 }
 
 it(
-  "a client that goes away takes the whole process tree of its commands with it",
+  "a client that disconnects ends the whole process tree of its run's commands",
   { skip: process.platform !== "linux" && "needs /proc" },
   async (t) => {
     const project = await tempDir(t);
@@ -261,15 +261,15 @@ it(
       pids = lines.map(Number);
       return pids.length === 3;
     });
-    for (const pid of pids) assert.equal(await lives(pid), true);
+    for (const pid of pids) assert.equal(await isAlive(pid), true);
     client.destroy();
     await failed;
     // Processes that ignore TERM receive KILL a moment later.
-    for (const pid of pids) await until(async () => !(await lives(pid)));
+    for (const pid of pids) await until(async () => !(await isAlive(pid)));
   },
 );
 
-it("whoever has left before their request is looked at gets nothing done, and stop does not wait for them", async (t) => {
+it("stop does not wait for requests whose client disconnected before they were handled", async (t) => {
   const agent = new Agent({ providers: [new ScriptedProvider(["never"])], driver: new MemoryDriver() });
   const host = openHttpHost({ port: 0 });
   t.after(async () => {

@@ -11,7 +11,7 @@ import { echoTool } from "../../helpers/http-api-tools.js";
 const USAGE = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15, cost: 0 };
 const TIMESTAMP = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 
-it("GET /api/health answers ok and the version, without store or models", async (t) => {
+it("GET /api/health returns ok and the version while no model is listed", async (t) => {
   const never = new Promise<never>(() => undefined);
   const { agent, send: ask } = await startApi(t, { scripted: { models: [], list: () => never } });
   const { status, headers, json } = await ask("/api/health");
@@ -29,7 +29,7 @@ it("GET /api/models lists provider, id, name and owner", async (t) => {
   });
 });
 
-it("GET /api/models waits for the first listing, and leaves out a provider that fails", async (t) => {
+it("GET /api/models waits for the first model listing, and omits a provider that fails", async (t) => {
   const model = { id: "late", name: "Late", ownedBy: "x" };
   const listing = gate();
   const waited = await startApi(t, {
@@ -45,7 +45,7 @@ it("GET /api/models waits for the first listing, and leaves out a provider that 
   assert.deepEqual((await failing.send("/api/models")).json(), { models: [] });
 });
 
-it("POST /api/run answers output, usage, iterations and finish_reason, and nothing else", async (t) => {
+it("POST /api/run returns exactly output, usage, iterations and finish_reason", async (t) => {
   const { run, send: ask } = await startApi(t, { steps: ["Hello."] });
   const { status, headers, json } = await run({ message: "hi" });
   assert.equal(status, 200);
@@ -56,7 +56,7 @@ it("POST /api/run answers output, usage, iterations and finish_reason, and nothi
   assert.equal((await ask(`/api/sessions/${id}`)).status, 200);
 });
 
-it("sums usage over all model calls and counts them", async (t) => {
+it("POST /api/run sums usage over all model calls and counts the calls", async (t) => {
   const { run } = await startApi(t, {
     steps: [callTools(["echo", { text: "a" }]), callTools(["echo", { text: "b" }]), say("done")],
     agent: { tools: [echoTool] },
@@ -66,7 +66,7 @@ it("sums usage over all model calls and counts them", async (t) => {
   assert.equal(iterations, 3);
 });
 
-it("ends with finish_reason length at the limit of iterations", async (t) => {
+it("POST /api/run returns finish_reason length at the iteration limit", async (t) => {
   const { run } = await startApi(t, {
     scripted: { fallback: callTools(["echo", { text: "again" }]) },
     agent: { tools: [echoTool], maxIterations: 2 },
@@ -75,7 +75,7 @@ it("ends with finish_reason length at the limit of iterations", async (t) => {
   assert.deepEqual([body["finish_reason"], body["iterations"]], ["length", 2]);
 });
 
-it("does not look at the content type, and knows a body however it is sent", async (t) => {
+it("POST /api/run ignores the content type, and accepts chunked bodies and Expect: 100-continue", async (t) => {
   const { url, run } = await startApi(t);
   for (const type of [
     "application/x-www-form-urlencoded",
@@ -94,7 +94,7 @@ it("does not look at the content type, and knows a body however it is sent", asy
   assert.equal((await run({ message: "hi" }, { expect: "100-continue" })).status, 200);
 });
 
-it("ignores unknown fields, and takes empty strings for what is not given", async (t) => {
+it("POST /api/run ignores unknown fields and treats empty strings as absent", async (t) => {
   const { run } = await startApi(t);
   const body = {
     message: "hi",
@@ -149,7 +149,7 @@ const BAD_BODIES: [body: string, status: number, error: string][] = [
   ['{"message":"hi","provider":"nope","model":"nope"}', 400, "model selection failed: "],
 ];
 
-it("answers each wrong body with its own error, streamed or not, and starts nothing", async (t) => {
+it("POST /api/run rejects each invalid body with its own error, plain and streamed, and starts no run", async (t) => {
   const { run, provider, send: ask } = await startApi(t);
   for (const [body, status, error] of BAD_BODIES) {
     for (const text of [body, body.replace(/^\{(?=")/, '{"stream":true,')]) {
@@ -168,12 +168,12 @@ it("answers each wrong body with its own error, streamed or not, and starts noth
   assert.equal(((await ask("/api/sessions")).json() as { total: number }).total, 0);
 });
 
-it("takes JSON nested as deep as allowed", async (t) => {
+it("POST /api/run accepts JSON at the nesting limit", async (t) => {
   const { run } = await startApi(t);
   assert.equal((await run(`{"message":"hi","x":${"[".repeat(63)}${"]".repeat(63)}}`)).status, 200);
 });
 
-it("refuses broken UTF-8, keeps whole UTF-8", async (t) => {
+it("POST /api/run rejects invalid UTF-8 and preserves valid UTF-8", async (t) => {
   const { url, run, provider } = await startApi(t);
   const broken = Buffer.concat([Buffer.from('{"message":"'), Buffer.from([0xc3, 0x28]), Buffer.from('"}')]);
   const answer = await send(url, "/api/run", { body: broken });
@@ -182,7 +182,7 @@ it("refuses broken UTF-8, keeps whole UTF-8", async (t) => {
   assert.deepEqual(provider.requests[0]?.messages.at(-1)?.parts, [{ type: "text", text: "grüße 🎉 𝕏" }]);
 });
 
-it("refuses bodies that are too large, told in advance or not", async (t) => {
+it("POST /api/run returns 413 for a body over the limit, with or without Content-Length", async (t) => {
   const { run, url } = await startApi(t, { http: { maxBodyBytes: 1000 } });
   const large = JSON.stringify({ message: "x".repeat(2000) });
   const answer = await run(large);
@@ -197,13 +197,13 @@ it("refuses bodies that are too large, told in advance or not", async (t) => {
   assert.equal((await run({ message: "x".repeat(1001 - length) })).status, 413);
 });
 
-it("refuses encoded bodies, for a small one may hide a huge one", async (t) => {
+it("POST /api/run returns 415 for a body with Content-Encoding gzip", async (t) => {
   const { run } = await startApi(t);
   assert.equal((await run({ message: "hi" }, { "content-encoding": "gzip" })).status, 415);
   assert.equal((await run({ message: "hi" }, { "content-encoding": "identity" })).status, 200);
 });
 
-it("a failed run is 500 with the provider's words, and keeps its session", async (t) => {
+it("POST /api/run returns 500 with the provider's message for a failed run, and keeps its session", async (t) => {
   const { run, send: ask } = await startApi(t, {
     steps: [new ProviderError("scripted", "server", "it burns", { status: 502 })],
   });
@@ -215,7 +215,7 @@ it("a failed run is 500 with the provider's words, and keeps its session", async
   assert.equal(messages[0]?.role, "user");
 });
 
-it("an unexpected failure is 500 and tells nothing; the log has it", async (t) => {
+it("an unexpected failure returns 500 without details and is logged", async (t) => {
   const api = await startApi(t);
   api.driver.list = () => Promise.reject(new Error("secret detail"));
   const { status, json } = await api.send("/api/sessions");
@@ -227,7 +227,7 @@ it("an unexpected failure is 500 and tells nothing; the log has it", async (t) =
   assert.doesNotMatch(answer.text, /TypeError|\.ts:/);
 });
 
-it("a busy session is 409 with Retry-After", async (t) => {
+it("POST /api/run returns 409 with Retry-After for a busy session", async (t) => {
   const { run, agent } = await startApi(t, { steps: [{ hang: true }] });
   const cancel = new AbortController();
   const running = await agent.run({ message: "hi", signal: cancel.signal });
@@ -240,7 +240,7 @@ it("a busy session is 409 with Retry-After", async (t) => {
   await running.result.catch(() => undefined);
 });
 
-it("too many runs are 503 with Retry-After", async (t) => {
+it("POST /api/run returns 503 with Retry-After over the limit of concurrent runs", async (t) => {
   const { run, agent } = await startApi(t, { steps: [{ hang: true }], agent: { concurrentRuns: 1 } });
   const cancel = new AbortController();
   const running = await agent.run({ message: "hi", signal: cancel.signal });
@@ -251,7 +251,7 @@ it("too many runs are 503 with Retry-After", async (t) => {
   await running.result.catch(() => undefined);
 });
 
-it("no model available within the time limit is 504", async (t) => {
+it("POST /api/run returns 504 if no model is available within the time limit", async (t) => {
   const { run } = await startApi(t, {
     scripted: { models: [], list: () => new Promise<never>(() => undefined) },
     agent: { modelTimeoutMs: 30 },
@@ -262,13 +262,13 @@ it("no model available within the time limit is 504", async (t) => {
   assert.match(String(detail), /^scripted: /);
 });
 
-it("a project folder that is gone is 400", async (t) => {
+it("POST /api/run returns 400 if the project folder does not exist", async (t) => {
   const { run } = await startApi(t, { agent: { projectDir: "/no/such/folder" } });
   const { status, json } = await run({ message: "hi" });
   assert.deepEqual([status, json()], [400, { error: "project folder not found", code: "project_folder" }]);
 });
 
-it("resumes a session with what was said before", async (t) => {
+it("POST /api/run with session_id continues the conversation of that session", async (t) => {
   const { run, provider } = await startApi(t, { steps: ["first answer", "second answer"] });
   const first = await run({ message: "one" });
   const id = String(first.headers["x-session-id"]);
@@ -278,7 +278,7 @@ it("resumes a session with what was said before", async (t) => {
   assert.deepEqual(texts, ["one", "first answer", "two"]);
 });
 
-it("chooses the pair that was asked for", async (t) => {
+it("POST /api/run uses the requested provider and model, and rejects an unknown model", async (t) => {
   const models = ["m1", "m2"].map((id) => ({ id, name: id, ownedBy: "x" }));
   const { run } = await startApi(t, { scripted: { models } });
   assert.equal((await run({ message: "hi", provider: "scripted", model: "m2" })).headers["x-model"], "scripted/m2");
@@ -288,7 +288,7 @@ it("chooses the pair that was asked for", async (t) => {
   assert.match((unknown.json() as { error: string }).error, /^model selection failed: /);
 });
 
-it("a model with an odd name breaks no header", async (t) => {
+it("X-Model encodes a model id that is not a valid header value", async (t) => {
   const { run } = await startApi(t, { scripted: { models: [{ id: "mödel\r\nX: 1 ü", name: "x", ownedBy: "x" }] } });
   const { status, headers } = await run({ message: "hi" });
   assert.equal(status, 200);
@@ -296,7 +296,7 @@ it("a model with an odd name breaks no header", async (t) => {
   assert.match(String(headers["x-model"]), /^scripted\/m%C3%B6del/);
 });
 
-it("unknown paths are 404, known ones with another method 405 with Allow", async (t) => {
+it("unknown paths return 404; known paths with another method return 405 with Allow", async (t) => {
   const { send: ask } = await startApi(t);
   for (const path of [
     "/",
@@ -346,7 +346,7 @@ it("unknown paths are 404, known ones with another method 405 with Allow", async
   }
 });
 
-it("HEAD answers like GET without the body", async (t) => {
+it("HEAD returns the headers of GET without a body", async (t) => {
   const { send: ask } = await startApi(t);
   const get = await ask("/api/models");
   const head = await ask("/api/models", { method: "HEAD" });
@@ -356,7 +356,7 @@ it("HEAD answers like GET without the body", async (t) => {
   assert.equal((await ask("/api/nope", { method: "HEAD" })).status, 404);
 });
 
-it("every response is exactly application/json", async (t) => {
+it("every JSON response has exactly the content type application/json", async (t) => {
   const { send: ask, run } = await startApi(t);
   const answers = [
     await ask("/api/health"),
@@ -373,7 +373,7 @@ it("every response is exactly application/json", async (t) => {
   for (const { headers } of answers) assert.equal(headers["content-type"], "application/json");
 });
 
-it("odd ids find nothing and break nothing", async (t) => {
+it("malformed session ids return 404, and the server stays usable", async (t) => {
   const { send: ask } = await startApi(t);
   const ids = [
     "..",
@@ -414,7 +414,7 @@ it("odd ids find nothing and break nothing", async (t) => {
   assert.equal((await ask("/api/health")).status, 200);
 });
 
-it("GET /api/sessions/{id} has every field, always", async (t) => {
+it("GET /api/sessions/{id} returns every field of an empty session", async (t) => {
   const { agent, send: ask } = await startApi(t);
   const empty = await agent.sessions.create();
   const wire = (await ask(`/api/sessions/${empty.id}`)).json() as Record<string, unknown>;
@@ -435,7 +435,7 @@ it("GET /api/sessions/{id} has every field, always", async (t) => {
   assert.match(empty.title, /^New Session /);
 });
 
-it("GET /api/sessions/{id}/messages has every field of every role", async (t) => {
+it("GET /api/sessions/{id}/messages returns every field for each role", async (t) => {
   const { run, send: ask } = await startApi(t, {
     steps: [
       [
@@ -470,7 +470,7 @@ it("GET /api/sessions/{id}/messages has every field of every role", async (t) =>
   ]);
 });
 
-it("pages messages by seq, and shows the model's view", async (t) => {
+it("GET /api/sessions/{id}/messages pages by seq, supports view=model, and rejects invalid parameters", async (t) => {
   const { run, send: ask } = await startApi(t);
   const id = String((await run({ message: "1" })).headers["x-session-id"]);
   await run({ message: "3", session_id: id });
@@ -501,7 +501,7 @@ it("pages messages by seq, and shows the model's view", async (t) => {
   }
 });
 
-it("DELETE removes a session for good, its running prompt first", async (t) => {
+it("DELETE /api/sessions/{id} removes the session and ends its active run with session_deleted", async (t) => {
   const { agent, run, send: ask } = await startApi(t, { steps: ["done", { hang: true }] });
   const id = String((await run({ message: "hi" })).headers["x-session-id"]);
   const deleted = await ask(`/api/sessions/${id}`, { method: "DELETE" });
@@ -517,14 +517,14 @@ it("DELETE removes a session for good, its running prompt first", async (t) => {
 });
 
 async function fill(api: Api, count: number): Promise<Session[]> {
-  const made: Session[] = [];
-  for (let i = 0; i < count; i++) made.push(await api.agent.sessions.create({ title: `Title ${i}` }));
-  return made;
+  const createdSessions: Session[] = [];
+  for (let i = 0; i < count; i++) createdSessions.push(await api.agent.sessions.create({ title: `Title ${i}` }));
+  return createdSessions;
 }
 
-it("GET /api/sessions pages, newest first, without overlap", async (t) => {
+it("GET /api/sessions pages newest first, without overlap", async (t) => {
   const api = await startApi(t);
-  const made = await fill(api, 45);
+  const createdSessions = await fill(api, 45);
   const list = async (query: string) =>
     (await api.send(`/api/sessions${query}`)).json() as {
       sessions: { id: string }[];
@@ -537,7 +537,7 @@ it("GET /api/sessions pages, newest first, without overlap", async (t) => {
   const ids = [first, await list("?page=2"), await list("?page=3")].flatMap(({ sessions }) =>
     sessions.map(({ id }) => id),
   );
-  assert.deepEqual(ids, made.map(({ id }) => id).reverse());
+  assert.deepEqual(ids, createdSessions.map(({ id }) => id).reverse());
   assert.equal((await list("?size=1000")).size, 100);
   assert.equal((await list("?size=1000")).sessions.length, 45);
   assert.deepEqual((await list("?page=99")).sessions, []);
@@ -561,7 +561,7 @@ it("GET /api/sessions filters by folder and title", async (t) => {
   assert.deepEqual((await titles("?project_dir=&search=")).length, 2);
 });
 
-it("GET /api/sessions refuses what is no positive integer", async (t) => {
+it("GET /api/sessions rejects a page or size that is not a positive integer", async (t) => {
   const { send: ask } = await startApi(t);
   for (const value of ["0", "-1", "1.5", "x", "", "1e3", "0x10", "%201", "NaN", "+1", "1&page=2", "9".repeat(500)]) {
     const { status, json } = await ask(`/api/sessions?page=${value}`);
@@ -573,7 +573,7 @@ it("GET /api/sessions refuses what is no positive integer", async (t) => {
   });
 });
 
-it("names fields that nothing is made of in a header, and never lets them be one", async (t) => {
+it("POST /api/run lists unknown fields, encoded and shortened, in X-Ignored-Fields", async (t) => {
   const { run } = await startApi(t);
   assert.equal((await run({ message: "hi", stream: false })).headers["x-ignored-fields"], undefined);
   const misspelt = await run({ message: "hi", sessionId: "x", "a\r\nb: c": 1 });
@@ -586,7 +586,7 @@ it("names fields that nothing is made of in a header, and never lets them be one
   assert.ok(String(many.headers["x-ignored-fields"]).length < 1000);
 });
 
-it("reads files of a run that has its place, and bounds what the files of all runs take", async (t) => {
+it("POST /api/run loads files only with a free run slot, and limits the attachment bytes of all runs together", async (t) => {
   const { path, at } = await tempDir(t, { "a.bin": Buffer.alloc(600, 255) });
   const { run, agent } = await startApi(t, {
     steps: [{ hang: true }, { hang: true }],
@@ -611,7 +611,7 @@ it("reads files of a run that has its place, and bounds what the files of all ru
   assert.equal((await run(body)).status, 200, "room again");
 });
 
-it("costs do not drift in their last digits", async (t) => {
+it("usage costs are summed without floating-point drift", async (t) => {
   const once = say("ok", { cost: 0.0002825, costReported: true });
   const { run, send: ask } = await startApi(t, { steps: Array.from({ length: 10 }, () => once) });
   let id: string | undefined;
@@ -624,7 +624,7 @@ it("costs do not drift in their last digits", async (t) => {
   assert.equal(session.usage.cost, 0.002825);
 });
 
-it("a follow-up's id leads to the session that lists show", async (t) => {
+it("GET /api/sessions/{id} of a follow-up returns the root session's id in X-Session-Id", async (t) => {
   const { driver, run, send: ask } = await startApi(t);
   const root = String((await run({ message: "hi" })).headers["x-session-id"]);
   const original = await driver.get(root);

@@ -25,14 +25,14 @@ async function messagesOf({ send }: Api, id: string): Promise<unknown[]> {
 }
 
 /** Watches like `EventSource`, which reconnects automatically. `drop` decides when a connection is dropped. */
-function watched(t: { after(run: () => unknown): void }, url: string, drop: () => boolean = () => false) {
+function watchSession(t: { after(run: () => unknown): void }, url: string, drop: () => boolean = () => false) {
   const page = new EventPage();
-  const over = new AbortController();
+  const pageAbort = new AbortController();
   const done = (async () => {
-    while (!over.signal.aborted && !page.deleted) {
+    while (!pageAbort.signal.aborted && !page.deleted) {
       const connectionAbort = new AbortController();
       const end = () => connectionAbort.abort();
-      over.signal.addEventListener("abort", end);
+      pageAbort.signal.addEventListener("abort", end);
       try {
         for await (const event of eventsOf(
           url,
@@ -43,14 +43,14 @@ function watched(t: { after(run: () => unknown): void }, url: string, drop: () =
           if (drop()) break;
         }
       } catch (error) {
-        if (!over.signal.aborted) throw error;
+        if (!pageAbort.signal.aborted) throw error;
       }
       connectionAbort.abort();
-      over.signal.removeEventListener("abort", end);
+      pageAbort.signal.removeEventListener("abort", end);
     }
   })();
   const end = async () => {
-    over.abort();
+    pageAbort.abort();
     await done;
   };
   t.after(end);
@@ -58,7 +58,7 @@ function watched(t: { after(run: () => unknown): void }, url: string, drop: () =
 }
 
 describe("GET /api/sessions/{id}/events", () => {
-  it("makes the page that the messages make, however often the connection drops", async (t) => {
+  it("yields the same messages as GET messages, however often the connection drops", async (t) => {
     for (const seed of SEEDS) {
       t.diagnostic(`seed ${seed}`);
       const random = randomOf(seed);
@@ -71,7 +71,7 @@ describe("GET /api/sessions/{id}/events", () => {
       ];
       const api = await startApi(t, { steps, agent: { tools: [echoTool] } });
       const { id } = await api.agent.sessions.create();
-      const { page, end } = watched(t, `${api.url}/api/sessions/${id}/events`, () => random() < 0.15);
+      const { page, end } = watchSession(t, `${api.url}/api/sessions/${id}/events`, () => random() < 0.15);
       for (let n = 0; n < 3; n += 1) await api.run({ message: `m${n}`, session_id: id });
       const [, , third] = (await api.agent.sessions.messages(id)).map((message) => message.id);
       await api.agent.sessions.revert(id, third!);
@@ -84,7 +84,7 @@ describe("GET /api/sessions/{id}/events", () => {
     }
   });
 
-  it("tells what there is and ends, where nobody wants to wait", async (t) => {
+  it("with follow=false sends the state and the messages, then ends", async (t) => {
     const api = await startApi(t, { steps: [words(3)] });
     const { headers } = await api.run({ message: "hi" });
     const id = String(headers["x-session-id"]);
@@ -103,7 +103,7 @@ describe("GET /api/sessions/{id}/events", () => {
     assert.deepEqual(laterTypes, ["state"]);
   });
 
-  it("refuses what never was: cursors by name, sessions, parameters", async (t) => {
+  it("rejects unknown sessions, invalid cursors and parameters, but restarts on an invalid Last-Event-ID", async (t) => {
     const api = await startApi(t, { steps: [words(3)] });
     const { headers } = await api.run({ message: "hi" });
     const id = String(headers["x-session-id"]);
@@ -131,7 +131,7 @@ describe("GET /api/sessions/{id}/events", () => {
     assert.match(lost.text, /event: rewind\nid: .*\ndata: \{"after":0\}/);
   });
 
-  it("begins behind a message, goes on from there by cursors, and hears of a revert to before it", async (t) => {
+  it("with after_seq starts after that message, resumes by cursor, and follows a revert to before it", async (t) => {
     const api = await startApi(t, { steps: ["one", "two", "three", "four"] });
     const { id } = await api.agent.sessions.create();
     for (let n = 0; n < 3; n += 1) await api.run({ message: `m${n}`, session_id: id });
@@ -159,12 +159,12 @@ describe("GET /api/sessions/{id}/events", () => {
     const at6 = (await readEvents("after_seq=6")).page.lastId;
     assert.notEqual(at6, "");
     for (const query of ["", "after_seq=0", `after=${at6}`]) {
-      for await (const { id: place } of eventsOf(`${api.url}${path}?follow=false&${query}`)) {
-        assert.equal(place, undefined, query);
+      for await (const { id: eventId } of eventsOf(`${api.url}${path}?follow=false&${query}`)) {
+        assert.equal(eventId, undefined, query);
         break;
       }
     }
-    const { page, end } = watched(t, `${api.url}${path}?after_seq=4`);
+    const { page, end } = watchSession(t, `${api.url}${path}?after_seq=4`);
     await until(() => page.messages.length === 2);
     const [, , third] = (await api.agent.sessions.messages(id)).map((message) => message.id);
     await api.agent.sessions.revert(id, third!);
@@ -183,7 +183,7 @@ describe("GET /api/sessions/{id}/events", () => {
     }
   });
 
-  it("tells of a tool's result what people are shown of it, as the messages do", async (t) => {
+  it("sends failed, diff and locations of tool results, as GET messages does", async (t) => {
     const api = await startApi(t, {
       steps: [callTools(["edit", {}, "call_1"], ["echo", { nothing: 1 }, "call_2"], ["fail", {}, "call_3"]), "done"],
       agent: { tools: [editTool, echoTool, failTool] },
@@ -213,11 +213,11 @@ describe("GET /api/sessions/{id}/events", () => {
     assert.deepEqual(page.messages, messages);
   });
 
-  it("says that a session is gone, and ends", async (t) => {
+  it("reports that the session was deleted, and ends", async (t) => {
     const api = await startApi(t, { steps: [words(3)] });
     const { headers } = await api.run({ message: "hi" });
     const id = String(headers["x-session-id"]);
-    const { page, done } = watched(t, `${api.url}/api/sessions/${id}/events`);
+    const { page, done } = watchSession(t, `${api.url}/api/sessions/${id}/events`);
     await until(() => page.state);
     await api.send(`/api/sessions/${id}`, { method: "DELETE" });
     await done;
@@ -225,21 +225,21 @@ describe("GET /api/sessions/{id}/events", () => {
   });
 });
 
-describe("runs", () => {
-  it("are listed, shown and cancelled, by their own id and by their session's", async (t) => {
+describe("runs over HTTP", () => {
+  it("are listed, read and cancelled, by run id or by session id", async (t) => {
     const open = gate();
     const api = await startApi(t, {
       steps: [callTools(["wait", {}]), callTools(["wait", {}]), "done"],
       agent: { tools: [waitTool(open)] },
     });
-    for (const by of ["run", "session"]) {
+    for (const idKind of ["run", "session"]) {
       const answer = api.run({ message: "hi" });
       let run: { id: string; session_id: string; state: string } | undefined;
       while (!run) [run] = ((await api.send("/api/runs?state=running")).json() as { runs: [typeof run] }).runs;
       assert.deepEqual((await api.send(`/api/runs/${run.id}`)).json(), run);
-      const path = by === "run" ? `/api/runs/${run.id}/cancel` : `/api/sessions/${run.session_id}/cancel`;
+      const path = idKind === "run" ? `/api/runs/${run.id}/cancel` : `/api/sessions/${run.session_id}/cancel`;
       const cancelled = (await api.send(path, { method: "POST" })).json() as { state: string; run: { state: string } };
-      assert.equal((by === "run" ? cancelled : cancelled.run).state, "cancelled");
+      assert.equal((idKind === "run" ? cancelled : cancelled.run).state, "cancelled");
       const { status, headers } = await answer;
       assert.equal(status, 500);
       assert.equal(headers["x-run-id"], run.id);
@@ -250,7 +250,7 @@ describe("runs", () => {
     assert.equal(next.runs.length, 1);
   });
 
-  it("that never were are named", async (t) => {
+  it("return 404 for unknown ids and 400 for invalid query parameters", async (t) => {
     const api = await startApi(t);
     for (const [path, method, status, error] of [
       ["/api/runs/none", "GET", 404, "run not found"],

@@ -5,12 +5,12 @@ import { gate, waitTool } from "../../helpers/gate.js";
 import { eventsOf } from "../../helpers/event-page.js";
 import { startApi, type Api } from "../../helpers/http-api.js";
 
-const wrong = (field: string) => ({ error: `invalid field: ${field}`, code: "invalid_field" });
+const invalidField = (field: string) => ({ error: `invalid field: ${field}`, code: "invalid_field" });
 const patch = (api: Api, id: string, body: unknown) =>
   api.send(`/api/sessions/${id}`, { method: "PATCH", body: typeof body === "string" ? body : JSON.stringify(body) });
 
-describe("POST /api/run, wrong fields", () => {
-  it("are named, those inside of a budget too", async (t) => {
+describe("POST /api/run with invalid fields", () => {
+  it("returns 400 and names the field, also within budget", async (t) => {
     const api = await startApi(t);
     const cases: [field: string, body: Record<string, unknown> | string][] = [
       ["queue", { queue: "yes" }],
@@ -30,24 +30,24 @@ describe("POST /api/run, wrong fields", () => {
     ];
     for (const [field, body] of cases) {
       const { status, json } = await api.run(typeof body === "string" ? body : { message: "hi", ...body });
-      assert.deepEqual([status, json()], [400, wrong(field)]);
+      assert.deepEqual([status, json()], [400, invalidField(field)]);
     }
     assert.equal((await api.agent.sessions.list()).total, 0);
     for (const budget of [{}, { tokens: 1e9, seconds: 1e6 }])
       assert.equal((await api.run({ message: "hi", budget })).status, 200);
-    // Deeper than a body may be nested.
+    // This value is nested more deeply than a body may be.
     const deep = `{"message":"hi","output_schema":${'{"a":'.repeat(80)}1${"}".repeat(80)}}`;
     assert.deepEqual((await api.run(deep)).json(), { error: "invalid request body", code: "invalid_body" });
   });
 });
 
 describe("PATCH /api/sessions/{id}", () => {
-  it("sets what the next runs use, and whoever watches sees it", async (t) => {
+  it("updates the session fields that its next runs use, and watchers receive the new state", async (t) => {
     const api = await startApi(t);
     const { id } = await api.agent.sessions.create();
-    const over = new AbortController();
-    t.after(() => over.abort());
-    const events = eventsOf(`${api.url}/api/sessions/${id}/events`, {}, over.signal);
+    const watchAbort = new AbortController();
+    t.after(() => watchAbort.abort());
+    const events = eventsOf(`${api.url}/api/sessions/${id}/events`, {}, watchAbort.signal);
     await events.next();
     const set = { title: "  Mine ", provider: "scripted", model: "scripted-1", reasoning_effort: "low", mode: "plan" };
     const { status, headers, json } = await patch(api, id, set);
@@ -68,7 +68,7 @@ describe("PATCH /api/sessions/{id}", () => {
     assert.equal((await api.agent.sessions.get(id))?.hasFinalTitle, true);
   });
 
-  it("refuses what is wrong by name, and changes nothing then", async (t) => {
+  it("rejects an invalid field by name and changes nothing", async (t) => {
     const api = await startApi(t);
     const { id, title } = await api.agent.sessions.create();
     for (const [field, body] of [
@@ -86,7 +86,7 @@ describe("PATCH /api/sessions/{id}", () => {
       ["model", { provider: "scripted" }],
       ["model", { provider: "scripted", model: 1 }],
     ] as const)
-      assert.deepEqual((await patch(api, id, body)).json(), wrong(field), JSON.stringify(body));
+      assert.deepEqual((await patch(api, id, body)).json(), invalidField(field), JSON.stringify(body));
     for (const [body, status, code] of [
       [{ provider: "scripted", model: "none" }, 400, "model_selection"],
       [{ provider: "none", model: "none" }, 400, "model_selection"],
@@ -102,27 +102,30 @@ describe("PATCH /api/sessions/{id}", () => {
   });
 });
 
-describe("a session object", () => {
-  it("tells its mode, and the run that is under way in it", async (t) => {
+describe("session objects over HTTP", () => {
+  it("include the mode, and the active run while it runs", async (t) => {
     const open = gate();
     const api = await startApi(t, { steps: [callTools(["wait", {}]), "done"], agent: { tools: [waitTool(open)] } });
     const answer = api.run({ message: "hi" });
     await open.reached;
     const [run] = await api.agent.runs.list();
     const path = `/api/sessions/${run!.sessionId}`;
-    type Told = { mode: string; run?: unknown };
-    const read = async () => {
-      const sessionState = (await api.send(path)).json() as Told;
-      const { sessions } = (await api.send("/api/sessions")).json() as { sessions: Told[] };
+    type SessionState = { mode: string; run?: unknown };
+    const readSession = async () => {
+      const sessionState = (await api.send(path)).json() as SessionState;
+      const { sessions } = (await api.send("/api/sessions")).json() as { sessions: SessionState[] };
       assert.deepEqual(sessions, [sessionState]);
       return sessionState;
     };
-    const sessionState = await read();
+    const sessionState = await readSession();
     assert.deepEqual([sessionState.mode, sessionState.run], ["auto", { id: run!.id, state: "running" }]);
-    assert.deepEqual(((await patch(api, run!.sessionId, { mode: "ask" })).json() as Told).run, sessionState.run);
+    assert.deepEqual(
+      ((await patch(api, run!.sessionId, { mode: "ask" })).json() as SessionState).run,
+      sessionState.run,
+    );
     open.open();
     await answer;
-    const after = await read();
+    const after = await readSession();
     assert.deepEqual([after.mode, "run" in after], ["ask", false]);
   });
 });

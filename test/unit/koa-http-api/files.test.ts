@@ -11,7 +11,7 @@ const fails = (path: string, why: string) => ({
   code: "attachment",
 });
 
-it("attaches files as octet-streams, whatever their name, and stores them once", async (t) => {
+it("POST /api/run attaches files as application/octet-stream under their base names", async (t) => {
   const project = await tempDir(t, {
     "notes.md": "# Größe\n",
     "sub/pixel.png": Buffer.from("89504e470d0a1a0aff00", "hex"),
@@ -44,16 +44,16 @@ it("attaches files as octet-streams, whatever their name, and stores them once",
   assert.equal(provider.requests.length, 1);
 });
 
-it("on loopback takes any regular file, through symbolic links too", async (t) => {
-  const elsewhere = await tempDir(t, { "far.txt": "far" });
+it("POST /api/run on loopback attaches any regular file, also through symbolic links", async (t) => {
+  const otherFolder = await tempDir(t, { "far.txt": "far" });
   const project = await tempDir(t);
-  await symlink(elsewhere.at("far.txt"), project.at("link.txt"));
+  await symlink(otherFolder.at("far.txt"), project.at("link.txt"));
   const { run } = await startApi(t, { agent: { projectDir: project.path } });
-  for (const file of [elsewhere.at("far.txt"), "link.txt", "/etc/hostname"])
+  for (const file of [otherFolder.at("far.txt"), "link.txt", "/etc/hostname"])
     assert.equal((await run({ message: "hi", files: [file] })).status, 200, file);
 });
 
-it("refuses what is no readable regular file, without waiting, and starts no run", async (t) => {
+it("POST /api/run rejects a file that is not a readable regular file, with the reason, and starts no run", async (t) => {
   const project = await tempDir(t, { "a.txt": "a", "empty.txt": "" });
   const home = await tempDir(t, { "config.json": "{}", "sessions.db": "x" });
   await mkdir(project.at("folder"));
@@ -73,9 +73,9 @@ it("refuses what is no readable regular file, without waiting, and starts no run
   const exact = await open(project.at("exact"), "w");
   await exact.truncate(20 * 1024 ** 2);
   await exact.close();
-  const over = await open(project.at("over"), "w");
-  await over.truncate(20 * 1024 ** 2 + 1);
-  await over.close();
+  const oversizedFile = await open(project.at("over"), "w");
+  await oversizedFile.truncate(20 * 1024 ** 2 + 1);
+  await oversizedFile.close();
 
   const { run, send, provider } = await startApi(t, {
     agent: { projectDir: project.path },
@@ -124,7 +124,7 @@ it("refuses what is no readable regular file, without waiting, and starts no run
   assert.equal((await run({ message: "hi", files: ["exact", "empty.txt"] })).status, 200);
 });
 
-it("is bounded in number and in all", async (t) => {
+it("POST /api/run rejects more than 256 files and more than 64 MiB of files", async (t) => {
   const project = await tempDir(t, { "a.txt": "a" });
   const big = await open(project.at("big"), "w");
   await big.truncate(20 * 1024 ** 2);
@@ -136,7 +136,7 @@ it("is bounded in number and in all", async (t) => {
   assert.deepEqual([heavy.status, heavy.json()], [400, fails("big", "more than 64 MiB of files")]);
 });
 
-it("beyond loopback takes only the project, the temporary folder and what is allowed", async (t) => {
+it("POST /api/run beyond loopback attaches files of the project and the temporary folder, and rejects others", async (t) => {
   const project = await tempDir(t, { "a.txt": "a" });
   const temporary = await tempDir(t, { "t.txt": "t" });
   await symlink("/etc/hostname", project.at("escape"));

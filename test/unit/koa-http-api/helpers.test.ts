@@ -10,7 +10,7 @@ interface Wire {
   spawned_by?: { session_id: string; run_id: string; call_id: string };
 }
 
-it("GET /api/sessions?spawned_by tells a session's helpers, which no other list has", async (t) => {
+it("GET /api/sessions?spawned_by lists a session's subagents, which other lists omit; DELETE removes them too", async (t) => {
   const tools = builtinTools().filter(({ name }) => name === "task");
   const { run, send: ask } = await startApi(t, {
     steps: [callTools(["task", { description: "Look", prompt: "Look there." }, "c1"]), "helped", "done"],
@@ -22,16 +22,16 @@ it("GET /api/sessions?spawned_by tells a session's helpers, which no other list 
   const all = await list("");
   assert.deepEqual([all.sessions.map((listedSession) => listedSession.id), all.total], [[id], 1]);
   assert.ok(!("spawned_by" in all.sessions[0]!), "of others nothing is said of it");
-  const helpers = await list(`spawned_by=${id}`);
-  const [helper] = helpers.sessions;
-  assert.ok(helper);
+  const subagents = await list(`spawned_by=${id}`);
+  const [subagent] = subagents.sessions;
+  assert.ok(subagent);
   const { runs } = (await ask(`/api/runs?session_id=${id}`)).json() as { runs: { id: string }[] };
-  assert.deepEqual(helper.spawned_by, { session_id: id, run_id: runs[0]!.id, call_id: "c1" });
-  assert.deepEqual([helpers.total, helper.title], [1, "Look"]);
-  const fetchedSession = (await ask(`/api/sessions/${helper.id}`)).json() as Wire;
-  assert.deepEqual(fetchedSession.spawned_by, helper.spawned_by);
+  assert.deepEqual(subagent.spawned_by, { session_id: id, run_id: runs[0]!.id, call_id: "c1" });
+  assert.deepEqual([subagents.total, subagent.title], [1, "Look"]);
+  const fetchedSession = (await ask(`/api/sessions/${subagent.id}`)).json() as Wire;
+  assert.deepEqual(fetchedSession.spawned_by, subagent.spawned_by);
   assert.deepEqual(await list("spawned_by=nobody"), { sessions: [], total: 0, page: 1, size: 20 });
   assert.equal((await ask("/api/sessions?spawned_by=a&spawned_by=b")).status, 400);
   assert.equal((await ask(`/api/sessions/${id}`, { method: "DELETE" })).status, 200);
-  assert.equal((await ask(`/api/sessions/${helper.id}`)).status, 404);
+  assert.equal((await ask(`/api/sessions/${subagent.id}`)).status, 404);
 });

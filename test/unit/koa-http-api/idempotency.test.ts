@@ -13,10 +13,10 @@ const tokens = (text: string): string =>
     .filter(({ data }) => data.type === "token")
     .map(({ data }) => data.content as string)
     .join("");
-const total = async ({ agent }: Api): Promise<number> => (await agent.sessions.list()).total;
+const sessionCount = async ({ agent }: Api): Promise<number> => (await agent.sessions.list()).total;
 
 describe("Idempotency-Key", () => {
-  it("asks once, and gives the same answer to whoever asks again, at once or later", async (t) => {
+  it("runs a request once, returns the same answer to repeats, and 422 to another body", async (t) => {
     const api = await startApi(t, { steps: ["one", "two"] });
     const ask = () => api.run({ message: "hi" }, withKey("k"));
     const [first, second] = await Promise.all([ask(), ask()]);
@@ -27,7 +27,7 @@ describe("Idempotency-Key", () => {
       for (const name of ["x-run-id", "x-session-id", "x-model"])
         assert.equal(answer.headers[name], first.headers[name]);
     }
-    assert.equal(await total(api), 1);
+    assert.equal(await sessionCount(api), 1);
     assert.equal(api.provider.requests.length, 1);
     // A different body is a different request, even if only the order of the fields differs.
     const reordered = await api.run('{"stream":false,"message":"hi"}', withKey("k"));
@@ -39,7 +39,7 @@ describe("Idempotency-Key", () => {
     assert.equal((await api.run({ message: "ho" }, withKey("k2"))).status, 200);
   });
 
-  it("joins a stream that goes on, from its first word", async (t) => {
+  it("joins a repeat to the running stream, from its first token", async (t) => {
     const open = gate();
     const steps = [
       [
@@ -71,46 +71,46 @@ describe("Idempotency-Key", () => {
       );
       assert.deepEqual(sseEvents(text).at(-1), sseEvents(third[0]!.text).at(-1));
     }
-    assert.equal(await total(api), 1);
+    assert.equal(await sessionCount(api), 1);
   });
 
-  it("joins a stream that ends where the next run of the session begins", async (t) => {
+  it("ends a repeat's stream with its run, when the next run of the session begins", async (t) => {
     const open = gate();
     const steps = [callTools(["wait", {}]), "first", "second", "third"];
     const api = await startApi(t, { steps, agent: { tools: [waitTool(open)] } });
     const ask = () => api.run({ message: "hi", stream: true }, withKey("k"));
     const first = ask();
     await open.reached;
-    const joined = ask();
+    const joinedAnswer = ask();
     const [{ sessionId } = assert.fail()] = await api.agent.runs.list();
-    const behind = ["and", "then"].map((message) => api.run({ message, session_id: sessionId, queue: true }));
+    const laterRuns = ["and", "then"].map((message) => api.run({ message, session_id: sessionId, queue: true }));
     // Waits until both runs are queued.
     await until(async () => (await api.agent.runs.list({ states: ["queued"] })).length === 2);
     open.open();
-    for (const { text } of await Promise.all([first, joined])) assert.equal(tokens(text), "first");
-    await Promise.all(behind);
+    for (const { text } of await Promise.all([first, joinedAnswer])) assert.equal(tokens(text), "first");
+    await Promise.all(laterRuns);
   });
 
-  it("keeps a run whose client goes away, who finds it again", async (t) => {
+  it("keeps a run whose client disconnects, and returns its answer to a repeat", async (t) => {
     const open = gate();
     const api = await startApi(t, { steps: [callTools(["wait", {}]), "done"], agent: { tools: [waitTool(open)] } });
-    const gone = new AbortController();
+    const disconnect = new AbortController();
     const init = {
       method: "POST",
       body: JSON.stringify({ message: "hi" }),
       headers: withKey("k"),
-      signal: gone.signal,
+      signal: disconnect.signal,
     };
     const first = fetch(`${api.url}/api/run`, init);
     await open.reached;
-    gone.abort();
+    disconnect.abort();
     await assert.rejects(first);
     open.open();
-    const again = await api.run({ message: "hi" }, withKey("k"));
-    assert.equal((again.json() as { output: string }).output, "done");
+    const repeatedAnswer = await api.run({ message: "hi" }, withKey("k"));
+    assert.equal((repeatedAnswer.json() as { output: string }).output, "done");
   });
 
-  it("tells again how a run failed", async (t) => {
+  it("returns the same failure to a repeat", async (t) => {
     const api = await startApi(t, { steps: [new Error("broken")] });
     const [first, second] = [
       await api.run({ message: "hi" }, withKey("k")),
@@ -120,7 +120,7 @@ describe("Idempotency-Key", () => {
     assert.deepEqual([second.status, second.json()], [500, first.json()]);
   });
 
-  it("begins again in its session what its store broke off", async (t) => {
+  it("restarts a run that a store failure interrupted, in the same session, on a repeat", async (t) => {
     const driver = new MemoryDriver();
     const write = driver.write.bind(driver);
     const open = gate();
@@ -134,16 +134,23 @@ describe("Idempotency-Key", () => {
       return Promise.reject(new StoreError("the store is away"));
     };
     open.open();
-    const broken = await first;
-    assert.notEqual(broken.status, 200);
-    const again = await ask();
-    assert.deepEqual([again.status, again.headers["x-session-id"]], [200, broken.headers["x-session-id"]], again.text);
-    assert.notEqual(again.headers["x-run-id"], broken.headers["x-run-id"]);
+    const failedAnswer = await first;
+    assert.notEqual(failedAnswer.status, 200);
+    const repeatedAnswer = await ask();
+    assert.deepEqual(
+      [repeatedAnswer.status, repeatedAnswer.headers["x-session-id"]],
+      [200, failedAnswer.headers["x-session-id"]],
+      repeatedAnswer.text,
+    );
+    assert.notEqual(repeatedAnswer.headers["x-run-id"], failedAnswer.headers["x-run-id"]);
     const third = await ask();
-    assert.deepEqual([third.text, third.headers["x-run-id"]], [again.text, again.headers["x-run-id"]]);
+    assert.deepEqual(
+      [third.text, third.headers["x-run-id"]],
+      [repeatedAnswer.text, repeatedAnswer.headers["x-run-id"]],
+    );
   });
 
-  it("is refused where it is none", async (t) => {
+  it("returns 400 for an invalid key and starts no run", async (t) => {
     const api = await startApi(t);
     for (const key of ["", "a b", "x".repeat(10_000), "ä"]) {
       const answer = await api.run({ message: "hi" }, withKey(key));
@@ -154,12 +161,12 @@ describe("Idempotency-Key", () => {
         key.slice(0, 20),
       );
     }
-    assert.equal(await total(api), 0);
+    assert.equal(await sessionCount(api), 0);
   });
 });
 
 describe("POST /api/run", () => {
-  it("answers at once in the background, and the run goes on without its client", async (t) => {
+  it("with background returns 202 at once, and the run finishes without its client", async (t) => {
     const open = gate();
     const api = await startApi(t, { steps: [callTools(["wait", {}]), "done"], agent: { tools: [waitTool(open)] } });
     const { status, headers, json } = await api.run({ message: "hi", background: true });
@@ -170,16 +177,16 @@ describe("POST /api/run", () => {
     assert.equal((await api.agent.runs.ended(id)).state, "finished");
   });
 
-  it("takes the mode of its session, and whether a client that leaves ends it", async (t) => {
+  it("sets the session's mode, and with on_disconnect continue the run survives its client", async (t) => {
     const open = gate();
     // No client is available to answer the request that the mode requires.
     const agent = { tools: [waitTool(open)], unattended: "allow" } as const;
     const api = await startApi(t, { steps: [callTools(["wait", {}]), "done"], agent });
-    const gone = new AbortController();
+    const disconnect = new AbortController();
     const body = JSON.stringify({ message: "hi", mode: "ask", on_disconnect: "continue" });
-    const first = fetch(`${api.url}/api/run`, { method: "POST", body, signal: gone.signal });
+    const first = fetch(`${api.url}/api/run`, { method: "POST", body, signal: disconnect.signal });
     await open.reached;
-    gone.abort();
+    disconnect.abort();
     await assert.rejects(first);
     open.open();
     const [run] = await api.agent.runs.list();
@@ -187,7 +194,7 @@ describe("POST /api/run", () => {
     assert.equal((await api.agent.sessions.get(run!.sessionId))?.mode, "ask");
   });
 
-  it("names the field that is wrong", async (t) => {
+  it("names the invalid field: background, on_disconnect or mode", async (t) => {
     const api = await startApi(t);
     for (const [field, body] of [
       ["background", { background: "yes" }],

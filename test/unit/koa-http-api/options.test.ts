@@ -5,11 +5,11 @@ import descriptor, { KoaHttpTransport } from "gantry/adapters/koa-http-api";
 
 const CONTEXT = { where: "config.json: server", configDir: "/etc/gantry", home: "/home/x/.gantry", projectDir: "/p" };
 
-it("describes a transport", () => {
+it("the koa-http-api descriptor describes a transport", () => {
   assert.deepEqual([descriptor.gantry, descriptor.kind, descriptor.name], [1, "transport", "koa-http-api"]);
 });
 
-it("fills in defaults", () => {
+it("parse fills in the defaults", () => {
   assert.deepEqual(descriptor.parse({}, CONTEXT), {
     requiredHeaders: undefined,
     headers: {},
@@ -21,7 +21,7 @@ it("fills in defaults", () => {
   });
 });
 
-it("takes what config gives", () => {
+it("parse reads every option of the configuration", () => {
   const raw = {
     required_headers: { Authorization: "Bearer x" },
     headers: { "X-A": "1" },
@@ -42,7 +42,7 @@ it("takes what config gives", () => {
   });
 });
 
-it("names the wrong key and what was expected", () => {
+it("parse names the invalid key and the expected value", () => {
   const cases: [raw: Record<string, unknown>, message: RegExp][] = [
     [{ nope: 1 }, /^config\.json: server\.nope: unknown key/],
     [{ limits: { nope: 1 } }, /server\.limits\.nope: unknown key/],
@@ -78,7 +78,7 @@ it("names the wrong key and what was expected", () => {
   }
 });
 
-it("the constructor refuses headers that cannot be sent, too", () => {
+it("the KoaHttpTransport constructor rejects headers that cannot be sent", () => {
   assert.throws(() => new KoaHttpTransport({ headers: { "X-A": "a\r\nb" } }), ConfigError);
   assert.throws(() => new KoaHttpTransport({ requiredHeaders: { "a b": "" } }), ConfigError);
 });

@@ -5,8 +5,8 @@ import { startApi } from "../../helpers/http-api.js";
 
 const SCHEMA = { type: "object", properties: { age: { type: "integer" } }, required: ["age"] };
 
-describe("output_schema", () => {
-  it("is answered with the value, as one answer, as a stream and again under its key", async (t) => {
+describe("POST /api/run with output_schema", () => {
+  it("returns the structured value in a plain answer, in a stream and to a repeat with the same key", async (t) => {
     const api = await startApi(t, { steps: ["I think 36.", '{"age":36}', '{"age":37}'] });
     const key = { "Idempotency-Key": "k" };
     const first = await api.run({ message: "x", output_schema: SCHEMA }, key);
@@ -19,7 +19,7 @@ describe("output_schema", () => {
     assert.deepEqual([done?.event, (done?.data as Record<string, unknown>)["structured"]], ["done", { age: 37 }]);
   });
 
-  it("of a run in the background is answered in its record", async (t) => {
+  it("stores the structured value in the record of a background run", async (t) => {
     const api = await startApi(t, { steps: ['{"age":36}', "no form"] });
     const recordOf = async (body: object) => {
       const { run_id: id } = (await api.run({ message: "x", background: true, ...body })).json() as { run_id: string };
@@ -31,7 +31,7 @@ describe("output_schema", () => {
     assert.equal("structured" in (await recordOf({})), false);
   });
 
-  it("that no answer fits fails, and says why", async (t) => {
+  it("returns 500 with the reason if no answer fits the schema", async (t) => {
     const api = await startApi(t);
     const answer = await api.run({ message: "x", output_schema: { not: {} } });
     const { error, code } = answer.json() as Record<string, string>;
@@ -39,7 +39,7 @@ describe("output_schema", () => {
     assert.match(error ?? "", /^the answer does not fit the output schema: /);
   });
 
-  it("that is none is refused by its name, and why", async (t) => {
+  it("returns 400 with the reason for an invalid schema, and starts no run", async (t) => {
     const api = await startApi(t);
     for (const [schema, why] of [
       [{ type: "objekt" }, /^invalid field: output_schema: expected a valid schema/],
@@ -56,12 +56,12 @@ describe("output_schema", () => {
   });
 });
 
-describe("budget", () => {
-  it("of a request bounds its run, and is told", async (t) => {
+describe("POST /api/run with budget", () => {
+  it("limits the run and reports ended_by budget", async (t) => {
     const api = await startApi(t);
     const answer = await api.run({ message: "x", budget: { tokens: 20 } });
-    const { finish_reason: reason, ended_by: by, output } = answer.json() as Record<string, unknown>;
-    assert.deepEqual([answer.status, reason, by, output], [200, "length", "budget", ""]);
+    const { finish_reason: reason, ended_by: endedBy, output } = answer.json() as Record<string, unknown>;
+    assert.deepEqual([answer.status, reason, endedBy, output], [200, "length", "budget", ""]);
     const streamed = await api.run({ message: "x", budget: { tokens: 20 }, stream: true });
     const done = sseEvents(streamed.text).at(-1)?.data as Record<string, unknown>;
     assert.deepEqual([done["finish_reason"], done["ended_by"]], ["length", "budget"]);
@@ -73,7 +73,7 @@ describe("budget", () => {
     assert.match((priced.json() as { error: string }).error, /limits\.unknown_price/);
   });
 
-  it("that is none is refused by its name", async (t) => {
+  it("returns 400 and names the invalid field of the budget", async (t) => {
     const api = await startApi(t);
     for (const [budget, field] of [
       [{ usd: 0 }, "budget.usd"],

@@ -9,7 +9,7 @@ import { ScriptedProvider } from "gantry/testing";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 /** A port with a token, and an agent that creates sessions in this mode. */
-async function served(t: Hooks, mode: SessionMode) {
+async function serveInMode(t: Hooks, mode: SessionMode) {
   const folder = await tempDir(t);
   const agent = new Agent({
     mode,
@@ -39,20 +39,24 @@ async function served(t: Hooks, mode: SessionMode) {
 const allowsMore = (mode: SessionMode, than: SessionMode): boolean =>
   SESSION_MODES.indexOf(mode) < SESSION_MODES.indexOf(than);
 
-describe("a mode that allows more", { concurrency: true }, () => {
+describe("requests that set a session mode", { concurrency: true }, () => {
   for (const current of SESSION_MODES)
-    it(`than ${current} needs the token; ${current} and stricter modes do not`, async (t) => {
-      const { agent, send, file } = await served(t, current);
+    it(`need the token for a mode that allows more than ${current}, and not for ${current} or a stricter mode`, async (t) => {
+      const { agent, send, file } = await serveInMode(t, current);
       const token = readFileSync(file, "utf8");
       for (const mode of SESSION_MODES) {
-        const refused = allowsMore(mode, current) ? "403 person_required" : "200";
+        const expectedAnswer = allowsMore(mode, current) ? "403 person_required" : "200";
         const { id } = await agent.sessions.create();
-        assert.equal(await send("POST", "/api/run", { message: "x", mode }), refused, `a new session in ${mode}`);
-        assert.equal(await send("POST", "/api/run", { message: "x", session_id: id, mode }), refused, mode);
+        assert.equal(
+          await send("POST", "/api/run", { message: "x", mode }),
+          expectedAnswer,
+          `a new session in ${mode}`,
+        );
+        assert.equal(await send("POST", "/api/run", { message: "x", session_id: id, mode }), expectedAnswer, mode);
         assert.equal(await send("POST", "/api/run", { message: "x", mode }, token), "200", mode);
         await agent.sessions.update(id, { mode: current });
-        assert.equal(await send("PATCH", `/api/sessions/${id}`, { mode }), refused, mode);
-        assert.equal(await send("PATCH", `/api/sessions/${id}`, { mode }, `${token}x`), refused, mode);
+        assert.equal(await send("PATCH", `/api/sessions/${id}`, { mode }), expectedAnswer, mode);
+        assert.equal(await send("PATCH", `/api/sessions/${id}`, { mode }, `${token}x`), expectedAnswer, mode);
         assert.equal((await agent.sessions.get(id))?.mode, allowsMore(mode, current) ? current : mode);
         assert.equal(await send("PATCH", `/api/sessions/${id}`, { mode: "auto" }, token), "200");
         assert.equal((await agent.sessions.get(id))?.mode, "auto");
@@ -60,7 +64,7 @@ describe("a mode that allows more", { concurrency: true }, () => {
     });
 });
 
-it("a file without a token is replaced, so that nobody is let in with an empty one", async (t) => {
+it("openHttpHost replaces an empty token file with a new token", async (t) => {
   const folder = await tempDir(t);
   writeFileSync(folder.at("token"), "\n");
   const host = openHttpHost({ port: 0, tokenFolder: folder.path });

@@ -17,16 +17,16 @@ const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
  */
 function watching(t: Hooks, url: string) {
   const events: WireEvent[] = [];
-  const over = new AbortController();
+  const abort = new AbortController();
   let wake = (): void => undefined;
   const done = (async () => {
-    for await (const event of eventsOf(url, {}, over.signal)) {
+    for await (const event of eventsOf(url, {}, abort.signal)) {
       events.push(event);
       wake();
     }
   })().catch(() => wake());
   t.after(async () => {
-    over.abort();
+    abort.abort();
     await done;
   });
   const seen = async (test: () => boolean): Promise<void> => {
@@ -40,8 +40,8 @@ function watching(t: Hooks, url: string) {
   return { events, progress, printed, seen, until: (end: string) => seen(() => printed().endsWith(end)) };
 }
 
-describe("tool_progress", () => {
-  it("tells watchers what a command prints as it comes, also those that come in the middle, and nobody else", async (t) => {
+describe("tool_progress events", () => {
+  it("send a command's output as it prints to watchers in this process, also late ones, and to no run stream", async (t) => {
     const folder = await tempDir(t);
     const tools = builtinTools({ env, bash: { sandbox: "off" } });
     const path = folder.at("sessions.db");
@@ -49,11 +49,11 @@ describe("tool_progress", () => {
       steps: [callTools(["bash", { command: COMMAND }, "call-1"]), "done"],
       agent: { tools, projectDir: folder.path, driver: new SqliteDriver({ path }) },
     });
-    const elsewhere = await startApi(t, { agent: { driver: new SqliteDriver({ path }) } });
+    const otherApi = await startApi(t, { agent: { driver: new SqliteDriver({ path }) } });
     const { id } = await api.agent.sessions.create();
     const events = (of: { url: string }) => `${of.url}/api/sessions/${id}/events`;
     const first = watching(t, events(api));
-    const there = watching(t, events(elsewhere));
+    const otherWatcher = watching(t, events(otherApi));
     const answer = api.run({ message: "go", session_id: id, stream: true });
 
     await first.until("é1\n");
@@ -77,9 +77,9 @@ describe("tool_progress", () => {
     const { text } = await answer;
     assert.match(text, /event: done/);
     assert.doesNotMatch(text, /tool_progress/);
-    for (const watcher of [first, late, there])
+    for (const watcher of [first, late, otherWatcher])
       await watcher.seen(() => watcher.events.some(({ data }) => data.message?.content === "done"));
-    assert.deepEqual(there.progress(), []);
-    assert.ok(there.events.some(({ data }) => data.message?.content === "é1\né2\né3\n[exit code 0]"));
+    assert.deepEqual(otherWatcher.progress(), []);
+    assert.ok(otherWatcher.events.some(({ data }) => data.message?.content === "é1\né2\né3\n[exit code 0]"));
   });
 });

@@ -8,15 +8,15 @@ import type { Hooks } from "../../helpers/temp.js";
 import { startApi, type Api } from "../../helpers/http-api.js";
 
 /** An API with a session whose run waits for the gate. */
-async function busy(t: Hooks) {
+async function startBusyApi(t: Hooks) {
   const open = gate();
   const steps = [callTools(["wait", {}]), ...Array<ScriptedStep>(8).fill("done")];
   const api = await startApi(t, { steps, agent: { tools: [waitTool(open)] } });
   t.after(() => open.open());
   const first = api.run({ message: "first" });
   await open.reached;
-  const [under] = await api.agent.runs.list();
-  const { sessionId } = under!;
+  const [activeRun] = await api.agent.runs.list();
+  const { sessionId } = activeRun!;
   const ask = (message: string, fields: object = {}, headers?: Record<string, string>) =>
     api.run({ message, session_id: sessionId, queue: true, ...fields }, headers);
   /** Waits until `count` runs are queued. */
@@ -40,8 +40,8 @@ const stateOf = async ({ send }: Api, id: string) =>
   ((await send(`/api/runs/${id}`)).json() as { state: string }).state;
 
 describe("POST /api/run with queue", () => {
-  it("waits in line where others are refused, and answers as ever", async (t) => {
-    const { api, open, first, sessionId, ask, waiting, prompts } = await busy(t);
+  it("waits in the queue where a request without it returns 409, and then answers as usual", async (t) => {
+    const { api, open, first, sessionId, ask, waiting, prompts } = await startBusyApi(t);
     const refused = await api.run({ message: "no", session_id: sessionId });
     assert.deepEqual([refused.status, refused.headers["retry-after"]], [409, "1"]);
     const second = ask("second");
@@ -58,8 +58,8 @@ describe("POST /api/run with queue", () => {
     assert.deepEqual(await prompts(), ["first", "second", "third"]);
   });
 
-  it("tells a stream how many are before it, ahead of the run's own events", async (t) => {
-    const { open, ask, waiting, sessionId } = await busy(t);
+  it("reports the number of runs ahead in a stream, before the run's own events", async (t) => {
+    const { open, ask, waiting, sessionId } = await startBusyApi(t);
     const second = ask("second");
     await waiting(1);
     const third = ask("third", { stream: true });
@@ -86,35 +86,35 @@ describe("POST /api/run with queue", () => {
     assert.equal((await second).status, 200);
   });
 
-  it("answers at once in the background, and the run is there although it has not begun", async (t) => {
-    const { api, open, ask, sessionId, prompts } = await busy(t);
+  it("with background returns 202 at once, and the queued run can be read and cancelled", async (t) => {
+    const { api, open, ask, sessionId, prompts } = await startBusyApi(t);
     const { status, headers, json } = await ask("later", { background: true });
     const { run_id: id, session_id: session } = json() as { run_id: string; session_id: string };
     assert.deepEqual([status, session], [202, sessionId]);
     assert.deepEqual([headers["x-run-id"], headers["x-session-id"]], [id, sessionId]);
     assert.equal(await stateOf(api, id), "queued");
-    const doomed = ((await ask("never", { background: true })).json() as { run_id: string }).run_id;
-    const cancelled = await api.send(`/api/runs/${doomed}/cancel`, { method: "POST" });
+    const cancelledId = ((await ask("never", { background: true })).json() as { run_id: string }).run_id;
+    const cancelled = await api.send(`/api/runs/${cancelledId}/cancel`, { method: "POST" });
     assert.equal((cancelled.json() as { state: string }).state, "cancelled");
     open.open();
     assert.equal((await api.agent.runs.ended(id)).state, "finished");
-    assert.equal(await stateOf(api, doomed), "cancelled");
+    assert.equal(await stateOf(api, cancelledId), "cancelled");
     assert.deepEqual(await prompts(), ["first", "later"]);
   });
 
-  it("leaves the line with its client, unless it was asked to stay", async (t) => {
-    const { api, open, waiting, sessionId, prompts } = await busy(t);
-    const asks = async (message: string, fields: object) => {
+  it("leaves the queue when its client disconnects, except with on_disconnect continue", async (t) => {
+    const { api, open, waiting, sessionId, prompts } = await startBusyApi(t);
+    const sendRequest = async (message: string, fields: object) => {
       const body = JSON.stringify({ message, session_id: sessionId, queue: true, ...fields });
       return (await wire(api.url)).write(
         `POST /api/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
       );
     };
-    const plain = await asks("plain", {});
+    const plain = await sendRequest("plain", {});
     const [a] = await waiting(1);
-    const streamed = await asks("streamed", { stream: true });
+    const streamed = await sendRequest("streamed", { stream: true });
     await streamed.until(/"runs_ahead":2/);
-    const stays = await asks("stays", { on_disconnect: "continue" });
+    const stays = await sendRequest("stays", { on_disconnect: "continue" });
     const [c, b] = await waiting(3);
     for (const client of [plain, streamed, stays]) client.destroy();
     assert.deepEqual(await waiting(1), [c]);
@@ -124,8 +124,8 @@ describe("POST /api/run with queue", () => {
     assert.deepEqual(await prompts(), ["first", "stays"]);
   });
 
-  it("says so where the wait comes to nothing", async (t) => {
-    const { api, ask, waiting, sessionId } = await busy(t);
+  it("reports the deletion of its session: 404 in a plain answer, an error event in a stream", async (t) => {
+    const { api, ask, waiting, sessionId } = await startBusyApi(t);
     const [plain, streamed] = [ask("plain"), ask("streamed", { stream: true })];
     await waiting(2);
     await api.send(`/api/sessions/${sessionId}`, { method: "DELETE" });
@@ -137,8 +137,8 @@ describe("POST /api/run with queue", () => {
     assert.deepEqual(last, { event: "error", data: { error: "session deleted", code: "session_deleted" } });
   });
 
-  it("is refused at once at a shutdown, before those under way have had their time", async (t) => {
-    const { api, open, first, ask, waiting } = await busy(t);
+  it("returns 503 at once on shutdown, while the active run may still finish", async (t) => {
+    const { api, open, first, ask, waiting } = await startBusyApi(t);
     const [plain, streamed] = [ask("plain"), ask("streamed", { stream: true })];
     await waiting(2);
     api.agent.refuseNew();
@@ -154,8 +154,8 @@ describe("POST /api/run with queue", () => {
     assert.equal((await first).status, 200);
   });
 
-  it("under a key is one run, whoever asks again while it waits", async (t) => {
-    const { open, ask, waiting } = await busy(t);
+  it("starts one run for an idempotency key, also for a repeat while it waits", async (t) => {
+    const { open, ask, waiting } = await startBusyApi(t);
     const key = { "idempotency-key": "k" };
     const firstAnswer = ask("second", { stream: true }, key);
     await waiting(1);

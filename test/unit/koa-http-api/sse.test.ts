@@ -16,7 +16,7 @@ function post(body: unknown): string {
   return `POST /api/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
 }
 
-it("streams tokens as they come and ends with both done payloads", async (t) => {
+it("a streamed run sends its tokens and ends with both done events", async (t) => {
   const chunks: ScriptedChunk[] = ["Hel", "lo", "."].map((text) => ({ type: "text", block: "0", text }));
   const { run } = await startApi(t, { steps: [chunks] });
   const { status, headers, text } = await run({ message: "hi", stream: true });
@@ -44,7 +44,7 @@ it("streams tokens as they come and ends with both done payloads", async (t) => 
   ]);
 });
 
-it("streams reasoning, tool calls and results with the fields of the table alone", async (t) => {
+it("a streamed run sends reasoning, tool calls and results with exactly the documented fields", async (t) => {
   const { run } = await startApi(t, {
     steps: [[{ type: "reasoning", block: "r", text: "Hm." }, ...callTools(["echo", '{ "text":"a\\n" }'])], say("ok")],
     agent: { tools: [echoTool] },
@@ -71,7 +71,7 @@ it("streams reasoning, tool calls and results with the fields of the table alone
   ]);
 });
 
-it("text with line breaks of every kind forges no event", async (t) => {
+it("line breaks in a token's text create no further SSE event", async (t) => {
   const text = "a\n\nevent: done\ndata: {}\r\n\r\nb\u2028c\u0085\u0000";
   const { run } = await startApi(t, { steps: [text] });
   const events = sseEvents((await run({ message: "hi", stream: true })).text);
@@ -82,9 +82,9 @@ it("text with line breaks of every kind forges no event", async (t) => {
   assert.equal(events[0]?.data.content, text);
 });
 
-it("sends headers, the first comment and each event at once", async (t) => {
-  let goOn: () => void = () => undefined;
-  const gate = new Promise<void>((resolve) => (goOn = resolve));
+it("a stream sends its headers and its first comment before the first event", async (t) => {
+  let release: () => void = () => undefined;
+  const gate = new Promise<void>((resolve) => (release = resolve));
   const { url } = await startApi(t, {
     steps: [
       async () => {
@@ -96,19 +96,19 @@ it("sends headers, the first comment and each event at once", async (t) => {
   const stream = (await wire(url)).write(post({ message: "hi", stream: true }));
   await stream.until(/\r\nX-Session-Id: [\s\S]*\r\n\r\n[\s\S]*: stream\n\n/i);
   assert.doesNotMatch(stream.received, /event:/);
-  goOn();
+  release();
   await stream.until(/event: done/);
   stream.destroy();
 });
 
-it("sends a comment in silence", async (t) => {
+it("a silent stream sends keep-alive comments", async (t) => {
   const { url } = await startApi(t, { steps: [{ hang: true }], http: { heartbeatMs: 20 } });
   const stream = (await wire(url)).write(post({ message: "hi", stream: true }));
   await stream.until(/(?:: keep-alive\n\n[\s\S]*){3}/);
   stream.destroy();
 });
 
-it("a failed run ends the stream with an error event and no done", async (t) => {
+it("a failed run ends its stream with an error event and no done event", async (t) => {
   const fault = new ProviderError("scripted", "server", "it burns", { status: 500 });
   const { run, log } = await startApi(t, { steps: [{ chunks: [{ type: "text", block: "0", text: "Well" }], fault }] });
   const { status, text } = await run({ message: "hi", stream: true });
@@ -120,7 +120,7 @@ it("a failed run ends the stream with an error event and no done", async (t) => 
   assert.ok(!log.some((line) => line.startsWith("error")));
 });
 
-it("keeps the connection for the next request", async (t) => {
+it("a finished stream keeps the connection open for the next request", async (t) => {
   const { url } = await startApi(t);
   const stream = (await wire(url)).write(post({ message: "hi", stream: true }));
   await stream.until(/event: done[\s\S]*\r\n0\r\n\r\n/);
@@ -137,7 +137,7 @@ async function afterGrace() {
   return say("end");
 }
 
-it("a reader that does not read slows neither its run nor another one, and loses tokens alone", async (t) => {
+it("a stream that is not read delays no run, loses only token events, and reports their number", async (t) => {
   const big = "x".repeat(20_000);
   // Split into ten answers, because one answer is limited in length.
   const flood: ScriptedChunk[] = Array.from({ length: 200 }, () => ({ type: "text", block: "0", text: big }));
@@ -168,7 +168,7 @@ it("a reader that does not read slows neither its run nor another one, and loses
   assert.ok(commentIndex > 0 && commentIndex < slow.received.indexOf('"type":"done"'), "how many, before the end");
 });
 
-it("names the call of each result, and says which failed", async (t) => {
+it("a tool_result event names its tool_call_id, and failed for a failed call", async (t) => {
   const broken = { ...echoTool, name: "broken", run: () => Promise.reject(new ToolError("it broke")) };
   const calls = callTools(["echo", { text: "a" }, "first"], ["broken", {}, "second"]);
   const { run } = await startApi(t, { steps: [calls, say("ok")], agent: { tools: [echoTool, broken] } });
@@ -181,7 +181,7 @@ it("names the call of each result, and says which failed", async (t) => {
   ]);
 });
 
-it("answers 503 over the limit of streams, and counts down when they end", async (t) => {
+it("POST /api/run returns 503 over the stream limit, and ended or rejected streams free their slot", async (t) => {
   const { url, run, agent } = await startApi(t, {
     scripted: { fallback: "ok" },
     steps: [{ hang: true }],

@@ -38,10 +38,10 @@ async function answers(t: Hooks): Promise<string> {
     // The length depends on the masked values.
     [/^Content-Length: \d+$/gm, "Content-Length: <length>"],
   ];
-  const recordAnswer = (what: string, { status, rawHeaders, text: body }: RawResponse): RawResponse => {
+  const recordAnswer = (label: string, { status, rawHeaders, text: body }: RawResponse): RawResponse => {
     const lines = rawHeaders.flatMap((name, i) => (i % 2 === 0 ? [`${name}: ${rawHeaders[i + 1]}`] : []));
-    const entry = `> ${what}\n${status}\n${lines.join("\n")}\n\n${body}\n\n`;
-    text += masks.reduce((so, [pattern, as]) => so.replace(pattern, as), entry);
+    const entry = `> ${label}\n${status}\n${lines.join("\n")}\n\n${body}\n\n`;
+    text += masks.reduce((masked, [pattern, as]) => masked.replace(pattern, as), entry);
     return { status, rawHeaders, text: body } as RawResponse;
   };
   const ask = async (path: string, options: RawRequest = {}) => {
@@ -71,12 +71,12 @@ async function answers(t: Hooks): Promise<string> {
   await run({ message: "fail", session_id });
   await run({ message: "fail", session_id, stream: true });
   await run({ message: "file", session_id, files: ["notes.txt"] });
-  const waits = api.send("/api/run", { body: JSON.stringify({ message: "wait", session_id }) });
+  const pendingAnswer = api.send("/api/run", { body: JSON.stringify({ message: "wait", session_id }) });
   await open.reached;
   await run({ message: "busy", session_id });
   await run({ message: "busy", session_id, stream: true });
   open.open();
-  recordAnswer("the run that was waited for", await waits);
+  recordAnswer("the run that was waited for", await pendingAnswer);
   await ask(`/api/sessions/${session_id}`);
   await ask("/api/sessions?size=5&page=1&search=e");
   await ask(`/api/sessions/${session_id}/messages`);
@@ -117,14 +117,14 @@ async function answers(t: Hooks): Promise<string> {
   return text;
 }
 
-/** Later additions, each at one place: headers and fields beside the old ones. */
+/** Headers and fields that were added after the recording. */
 const ADDED: readonly [pattern: RegExp, without: string][] = [
   [/^X-Run-Id: <id>\n/gm, ""],
   [/(?<=^Access-Control-Expose-Headers: X-Session-Id), X-Run-Id/gm, ""],
   [/(?<="usage":\{[^{}]*\}),"mode":"auto"\}/g, "}"],
 ];
 
-it("without what was added later, not a byte of an answer is another", async (t) => {
+it("responses equal the recorded ones byte for byte, apart from headers and fields added later", async (t) => {
   let now = await answers(t);
   for (const [pattern, without] of ADDED) {
     assert.match(now, pattern);

@@ -9,11 +9,11 @@ import { startApi } from "../../helpers/http-api.js";
 
 /** Opens `count` watchers of a session and waits for the first event of each. */
 async function watchers(t: Hooks, url: string, count: number) {
-  const over = new AbortController();
-  t.after(() => over.abort());
+  const abort = new AbortController();
+  t.after(() => abort.abort());
   return Promise.all(
     Array.from({ length: count }, async () => {
-      const events = eventsOf(url, {}, over.signal);
+      const events = eventsOf(url, {}, abort.signal);
       await events.next();
       const ended = (async () => {
         for await (const _ of events);
@@ -24,8 +24,8 @@ async function watchers(t: Hooks, url: string, count: number) {
   );
 }
 
-describe("those who watch over HTTP", () => {
-  it("go with the begin of a stop, which waits for the run under way alone", async (t) => {
+describe("watchers over HTTP", () => {
+  it("end when a stop begins, which waits only for the active run", async (t) => {
     const open = gate();
     const api = await startApi(t, { steps: [callTools(["wait", {}]), "done"], agent: { tools: [waitTool(open)] } });
     const streamed = api.run({ message: "hi", stream: true });
@@ -47,7 +47,7 @@ describe("those who watch over HTTP", () => {
     await Promise.all(last.map(({ ended }) => ended));
   });
 
-  it("leave room for the streams of runs", async (t) => {
+  it("leave the last stream slot to runs: a further watcher gets 503", async (t) => {
     const api = await startApi(t, { steps: ["one", "two"], http: { streams: 4 } });
     const { id } = await api.agent.sessions.create();
     const path = `/api/sessions/${id}/events`;
@@ -62,7 +62,7 @@ describe("those who watch over HTTP", () => {
     assert.equal((await api.run({ message: "hi", stream: true })).status, 200);
   });
 
-  it("are many at a time without a warning, and so are runs", async (t) => {
+  it("15 watchers and 30 runs cause no process warning", async (t) => {
     const warnings: string[] = [];
     const warned = (warning: Error) => warnings.push(warning.name);
     process.on("warning", warned);
@@ -77,7 +77,7 @@ describe("those who watch over HTTP", () => {
     assert.deepEqual(warnings, []);
   });
 
-  it("may ask for the headers alone", async (t) => {
+  it("a HEAD request returns the headers only", async (t) => {
     const api = await startApi(t);
     const { id } = await api.agent.sessions.create();
     const { status, headers, text } = await api.send(`/api/sessions/${id}/events`, { method: "HEAD" });
@@ -85,8 +85,8 @@ describe("those who watch over HTTP", () => {
   });
 });
 
-describe("what is asked of runs and their people, wrongly", () => {
-  it("is refused by name, and everything goes on", async (t) => {
+describe("invalid requests for asks, runs and keys", () => {
+  it("are rejected with their status and error, and leave the ask open", async (t) => {
     const open = gate();
     const tool = { ...waitTool(open), needsPermission: true };
     const steps = [callTools(["wait", {}]), "done", "more"];
@@ -140,7 +140,7 @@ describe("what is asked of runs and their people, wrongly", () => {
     assert.equal((await answer).status, 200);
   });
 
-  it("tells of an ask that was withdrawn what became of it", async (t) => {
+  it("a late answer to a withdrawn ask returns 409 with the state of the ask", async (t) => {
     const tool = { ...waitTool(gate()), needsPermission: true };
     const permissions = { name: "strict", judge: () => ({ action: "ask" }) as const };
     const agent = { tools: [tool], permissions, unattended: "wait" } as const;
@@ -156,7 +156,7 @@ describe("what is asked of runs and their people, wrongly", () => {
     assert.deepEqual((await api.send("/api/asks")).json(), { asks: [] });
   });
 
-  it("takes no key that is none", async (t) => {
+  it("an invalid Idempotency-Key returns 400 and starts no run", async (t) => {
     const api = await startApi(t);
     const body = '{"message":"hi"}';
     const post = async (key: string) => {

@@ -26,8 +26,8 @@ function bodyOf(pieces: readonly (Buffer | Error)[]): AnswerBody {
 const textOf = (parts: readonly StreamPart[]): string =>
   parts.map((part) => (part.type === "text-delta" ? part.delta : "")).join("");
 
-describe("an answer that came in one piece", () => {
-  it("is told to the character, its first words before the rest is read", async () => {
+describe("AnswerBody", () => {
+  it("returns under 500 characters first if the answer arrives in one piece, then the rest without loss", async () => {
     const body = bodyOf([Buffer.from(ANSWER)]);
     const first = textOf((await body.next())!);
     assert.ok(first.startsWith(WORDS[0]!));
@@ -38,14 +38,14 @@ describe("an answer that came in one piece", () => {
     assert.equal(laterParts.at(-1)?.type, "finish");
   });
 
-  it("is told as far as it came before it broke off", async () => {
+  it("returns the text received before a connection error, then rejects with that error", async () => {
     const body = bodyOf([Buffer.from(ANSWER.slice(0, 100_000)), new Error("reset")]);
     const receivedText = textOf((await body.next())!) + textOf((await body.next())!);
     assert.ok(receivedText.length > 10_000 && WORDS.join("").startsWith(receivedText));
     await assert.rejects(body.next(), /reset/);
   });
 
-  it("is one answer also where it is no stream", async () => {
+  it("reads a JSON completion that is not an event stream", async () => {
     const completion = { choices: [{ index: 0, message: { content: WORDS.join("") }, finish_reason: "stop" }] };
     const body = bodyOf([Buffer.from(JSON.stringify(completion))]);
     const parts: StreamPart[] = [];

@@ -16,7 +16,7 @@ import { ask as requestFor, PDF, user } from "../../helpers/model-requests.js";
 const SMALL_LIMITS = { list: 100, error: 10, event: 20, answer: 60, values: 5 };
 const never = new AbortController().signal;
 
-/** A response whose body arrives in these pieces. `left` returns whether the body was released. */
+/** A response whose body arrives in these pieces. `isReleased` returns whether the body was released. */
 function answer(pieces: Iterable<string>, status = 200): { answer: HttpResponse; isReleased: () => boolean } {
   const source = pieces[Symbol.iterator]();
   let isReleased = false;
@@ -45,25 +45,25 @@ function* endless(text: string): Generator<string> {
 const tooLarge = (message: RegExp) => (error: unknown) =>
   hasCode(error, "provider") && error.kind === "too_large" && !error.retryable && message.test(error.message);
 
-describe("the body of an answer", () => {
-  it("comes in whole events, whatever pieces they were sent in and however lines end", async () => {
+describe("a bounded response body", () => {
+  it("passes whole events on, for any size of the pieces and for LF, CRLF and CR line ends", async () => {
     for (const line of ["\n", "\r\n", "\r"]) {
       const stream = ["data: one", "data: more", "", ": hm", "", "data: two", "", "rest"].join(line);
       for (let size = 1; size <= stream.length; size++) {
         const cut = Array.from({ length: Math.ceil(stream.length / size) }, (_, i) =>
           stream.slice(i * size, (i + 1) * size),
         );
-        const came = await pieces(
+        const receivedPieces = await pieces(
           toBoundedResponse(answer(cut).answer, "p", { ...SMALL_LIMITS, event: 100, answer: 1000 }),
         );
-        assert.equal(came.join(""), stream, `${JSON.stringify(line)} in pieces of ${size}`);
+        assert.equal(receivedPieces.join(""), stream, `${JSON.stringify(line)} in pieces of ${size}`);
         // All but the last piece end with an event. The second half of a CRLF can follow in the next piece.
-        for (const piece of came.slice(0, -1)) assert.match(piece, /(\n\n|\r\n\r\n|\r\r|\r\n\r|^\n)$/);
+        for (const piece of receivedPieces.slice(0, -1)) assert.match(piece, /(\n\n|\r\n\r\n|\r\r|\r\n\r|^\n)$/);
       }
     }
   });
 
-  it("has a limit for an event, one for the whole, and lets go of the rest", async () => {
+  it("rejects an event or an answer over its limit as too_large, and releases the source", async () => {
     const long = answer(endless("x"));
     await assert.rejects(
       pieces(toBoundedResponse(long.answer, "p", SMALL_LIMITS)),
@@ -78,7 +78,7 @@ describe("the body of an answer", () => {
     assert.ok(many.isReleased());
   });
 
-  it("has a limit for the values of an event, which begins anew with each", async () => {
+  it("counts the values of each event separately, and rejects an event with more than 5", async () => {
     const limits = { ...SMALL_LIMITS, event: 1000, answer: 1000 };
     const few = "data: [1,2,{}]\n\n";
     assert.equal(
@@ -92,7 +92,7 @@ describe("the body of an answer", () => {
       );
   });
 
-  it("is let go of with its reader", async () => {
+  it("releases its source when its reader is cancelled", async () => {
     const source = answer(endless("data: 1\n\n"));
     const reader = toBoundedResponse(source.answer, "p").body!.getReader();
     await reader.read();
@@ -100,7 +100,7 @@ describe("the body of an answer", () => {
     assert.ok(source.isReleased());
   });
 
-  it("of an error is its beginning", async () => {
+  it("keeps only the first bytes of an error response, up to the error limit", async () => {
     const source = answer(endless("1234567"), 500);
     assert.deepEqual(
       [await toBoundedResponse(source.answer, "p", SMALL_LIMITS).text(), source.isReleased()],
@@ -110,7 +110,7 @@ describe("the body of an answer", () => {
     assert.deepEqual([read.ok, read.status, read.text.length], [false, 403, BODY_LIMITS.error]);
   });
 
-  it("that is read whole has a limit too", async () => {
+  it("readComplete rejects a body over its limit, and returns text and byte count of a smaller one", async () => {
     const source = answer(endless("12345"));
     await assert.rejects(readComplete(source.answer, 12, "p", "a list"), tooLarge(/a list of more than 12 bytes/));
     assert.ok(source.isReleased());
@@ -154,10 +154,10 @@ async function ask(provider: AiSdkProvider): Promise<string> {
 
 const WIRES = ["openai", "openai-responses", "anthropic", "google"] as const;
 
-describe("a redirect", () => {
-  it("to another origin carries neither key nor prompt there, on any wire, and is told with its host", async (t) => {
-    const thief = await site(t, (_request, response) => void response.end("{}"));
-    const target = `${thief.url}/v1/x`;
+describe("HTTP redirects of a model provider", () => {
+  it("a redirect to another origin is rejected with its host, which receives no request, on any wire", async (t) => {
+    const redirectTarget = await site(t, (_request, response) => void response.end("{}"));
+    const target = `${redirectTarget.url}/v1/x`;
     for (const status of [301, 302, 303, 307, 308]) {
       const lab = await site(t, (_request, response) => void response.writeHead(status, { location: target }).end());
       for (const driver of WIRES) {
@@ -171,10 +171,10 @@ describe("a redirect", () => {
         await assert.rejects(provider.models(never), refused, driver);
       }
     }
-    assert.equal(thief.seen.length, 0);
+    assert.equal(redirectTarget.seen.length, 0);
   });
 
-  it("that hides the key in its host does not tell it", async (t) => {
+  it("the error of a redirect does not contain an API key that is part of the target host", async (t) => {
     const lab = await site(
       t,
       (_request, response) => void response.writeHead(307, { location: "http://key-0123456789.example/" }).end(),
@@ -182,7 +182,7 @@ describe("a redirect", () => {
     await assert.rejects(ask(open(t, { baseUrl: lab.url })), (error: Error) => !error.message.includes("0123456789"));
   });
 
-  it("within the origin is followed with the question, but not for ever, and not where the question is lost", async (t) => {
+  it("a 307 within the origin is followed with its body; endless redirects and a 302 for a POST are rejected", async (t) => {
     const models = await startFakeModelServer({ fallback: { say: [{ text: "moved" }] } });
     t.after(() => models.close());
     const front = await site(t, (request, response, body) => {
@@ -215,8 +215,8 @@ describe("a redirect", () => {
   });
 });
 
-describe("what a package adds by itself", () => {
-  it("of Anthropic's betas goes to nobody else, unless configured", async (t) => {
+describe("parameters and headers that AI SDK packages add", () => {
+  it("another host than Anthropic's gets no anthropic-beta header, except a configured one", async (t) => {
     const models = await startFakeModelServer();
     t.after(() => models.close());
     const betas = async (options: Partial<AiSdkProviderOptions>): Promise<unknown> => {
@@ -233,7 +233,7 @@ describe("what a package adds by itself", () => {
     assert.equal(await betas({ headers: { "Anthropic-Beta": "mine-2026" } }), "mine-2026");
   });
 
-  it("is no effort for a model that does not reason, on any wire", async (t) => {
+  it("a request asks for reasoning only if the model has reasoning: true, on any wire", async (t) => {
     const models = await startFakeModelServer();
     t.after(() => models.close());
     for (const driver of WIRES) {
@@ -259,8 +259,8 @@ describe("what a package adds by itself", () => {
   });
 });
 
-describe("a body that is compressed", () => {
-  it("counts by what it holds", async (t) => {
+describe("a compressed response body", () => {
+  it("is limited by its decompressed size", async (t) => {
     const bomb = gzipSync(Buffer.alloc(BODY_LIMITS.list + 1, "x"));
     const lab = await site(
       t,

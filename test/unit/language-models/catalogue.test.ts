@@ -10,7 +10,7 @@ import { startFakeModelServer, type FakeModelServer } from "../../helpers/fake-m
 
 const never = new AbortController().signal;
 
-describe("the catalogue", () => {
+describe("the model catalogue", () => {
   let server: FakeModelServer;
   const open: AiSdkProvider[] = [];
   const make = (options: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
@@ -31,7 +31,7 @@ describe("the catalogue", () => {
   });
   after(() => server.close());
 
-  it("lists by plain fetch with the key, each wire in its way", async () => {
+  it("requests the list at each wire's path with its key header, and maps Gemini's entries", async () => {
     await list({ headers: { "x-a": "b" } });
     await list({ driver: "anthropic" });
     server.models = [
@@ -73,7 +73,7 @@ describe("the catalogue", () => {
     ]);
   });
 
-  it("takes names, windows, limits, inputs and prices from where listings have them", async () => {
+  it("reads names, context windows, limits, inputs and prices from the fields of different listings", async () => {
     server.models = [
       {
         id: "acme/one",
@@ -116,7 +116,7 @@ describe("the catalogue", () => {
     assert.equal(router!.prices, undefined);
   });
 
-  it("knows by heart what a provider had, at its own address alone", async () => {
+  it("fallbackModels returns known models of a preset, and none at another base URL, for ollama and for nvidia", async () => {
     const by = async (options: AiSdkProviderOptions): Promise<Model[]> => {
       const provider = new AiSdkProvider({ apiKey: "k", ...options });
       try {
@@ -148,7 +148,7 @@ describe("the catalogue", () => {
     assert.deepEqual(await by({ preset: "nvidia" }), []);
   });
 
-  it("knows families of models where the listing says nothing", async () => {
+  it("derives reasoning and image input from the model family if the listing has neither", async () => {
     server.models =
       "gpt-5.1 o3-mini gpt-4o gpt-4 claude-sonnet-4-5 claude-opus-4-20250514 claude-3-5-haiku-20241022 claude-3-7-sonnet deepseek-chat deepseek-reasoner acme/qwen3-32b mistral-small llava:7b kimi-k2 kimi-k2-thinking kimi-k2.6 acme/kimi-k2p6 kimi-k3 glm-5.2 kimi-k2-0905-preview"
         .split(" ")
@@ -165,7 +165,7 @@ describe("the catalogue", () => {
     );
   });
 
-  it("leaves out what does not chat, and puts a good one first", async () => {
+  it("omits models that cannot chat, and puts preferred models first", async () => {
     server.models = [
       { id: "gpt-4-0613", created: 1 },
       { id: "gpt-4o-audio-preview", created: 9 },
@@ -191,7 +191,7 @@ describe("the catalogue", () => {
     assert.equal(models[1]!.contextWindow, 400_000);
   });
 
-  it("puts configured ones first, completed by the listing, theirs before its", async () => {
+  it("puts configured models first; their values override the listing, which adds the missing ones", async () => {
     server.models = [{ id: "a" }, { id: "b", context_length: 1000, name: "Bee" }];
     assert.deepEqual(await list({ models: [{ id: "b", contextWindow: 500 }, { id: "own" }] }), [
       { id: "b", name: "Bee", ownedBy: "fake", contextWindow: 500 },
@@ -200,7 +200,7 @@ describe("the catalogue", () => {
     ]);
   });
 
-  it("reads lists of other shapes, and more pages", async () => {
+  it("accepts a list as a bare array or under `models`, without duplicates and entries without an id", async () => {
     server.listing = {
       status: 200,
       body: JSON.stringify([{ id: "x" }, { id: "x" }, { nothing: 1 }]),
@@ -211,7 +211,7 @@ describe("the catalogue", () => {
     assert.deepEqual(ids(await list()), ["y"]);
   });
 
-  it("asks Ollama and LM Studio what their models are and can", async () => {
+  it("reads model details from the native APIs of Ollama and LM Studio, and works without Ollama's", async () => {
     const answers: Record<string, unknown> = {
       "/v1/models": {
         data: [
@@ -284,7 +284,7 @@ describe("the catalogue", () => {
     }
   });
 
-  it("makes do with what is known where a provider lists nothing, or what nobody can use", async () => {
+  it("returns known or configured models without a request if the provider has no list, and after a 404", async () => {
     const before = server.listings.length;
     assert.deepEqual(ids(await list({ preset: "perplexity" })), ["sonar-pro", "sonar", "sonar-reasoning-pro"]);
     assert.deepEqual(ids(await list({ preset: "azure", models: [{ id: "mine" }] })), ["mine"]);
@@ -293,7 +293,7 @@ describe("the catalogue", () => {
     assert.deepEqual(ids(await list({ preset: "minimax" })), ["MiniMax-M2"]);
   });
 
-  it("rejects with what went wrong, without the key", async () => {
+  it("rejects with the provider's error without the key, and with the reason of an abort", async () => {
     const cases = [
       [{ status: 401, error: "bad key key-0123456789" }, /^lab: 401: bad key \[redacted\]$/],
       [

@@ -98,7 +98,7 @@ const EXTRAS: readonly Json[] = [
   { user: "u", reasoning: { effort: "low" }, provider: { order: ["a"] }, textVerbosity: "low", temperature: 1 },
 ];
 
-describe("a request for chat completions", () => {
+describe("the body of a chat completions request", () => {
   const forms = [
     { toolMedia: "behind", toolIds: "plain", toolNames: "plain", reasoningOnMessage: true },
     { toolMedia: "inside", toolIds: "short", toolNames: "letter", reasoningOnMessage: false },
@@ -131,18 +131,18 @@ describe("a request for chat completions", () => {
     inputSchema: tool.inputSchema,
   }));
 
-  it("is what the package writes, byte for byte, whatever is said and asked", async () => {
+  it("equals the AI SDK package's body byte for byte, for each listed conversation and option", async () => {
     for (const messages of CONVERSATIONS)
       for (const extra of EXTRAS)
         for (const callOptions of [{}, { tools }, { tools, temperature: 0.3, maxOutputTokens: 4096 }])
           for (const usage of [true, false]) await check(messages, extra, callOptions, usage);
   });
 
-  it("and for 500 conversations that nobody wrote", async () => {
+  it("equals the AI SDK package's body byte for byte, for 500 random conversations", async () => {
     for (const messages of anyConversations(500)) await check(messages, EXTRAS[1]!, { tools }, true);
   });
 
-  it("is the same where what was said before is kept from the last question", () => {
+  it("has the same messages with and without the prefix cache, also after a revert", () => {
     const memory = new PrefixCache();
     const texts = new ChatTexts();
     const request = { ...ask({}), system: "You are." };
@@ -166,7 +166,7 @@ describe("a request for chat completions", () => {
       }
   });
 
-  it("is for each model what that one takes, though another was told the same", () => {
+  it("the prefix cache returns a separate prompt for each model and its inputs", () => {
     const memory = new PrefixCache();
     const request = ask({ messages: [user("look", image), assistant(detailed, "y"), user("and?")] });
     const promptText = (model: string, input: readonly ("text" | "image")[]): string => {

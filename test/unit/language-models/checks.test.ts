@@ -6,7 +6,7 @@ import { ask, readTool } from "../../helpers/model-requests.js";
 import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
 
 for (const wire of WIRES) {
-  describe(`AiSdkProvider keeps the contract (${wire})`, () => {
+  describe(`contract of the model provider AiSdkProvider on the wire ${wire}`, () => {
     const model = WIRE_MODELS[wire];
     let server: FakeModelServer;
     let open = false;

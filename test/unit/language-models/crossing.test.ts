@@ -13,7 +13,7 @@ describe("a session that changes its provider", () => {
     ["openai-responses", "google", "openai-responses", "openai", "openai-responses"],
   ];
   for (const route of routes) {
-    it(`${route.join(", ")}: every request is valid, signatures go where they belong`, async () => {
+    it(`sends only valid requests, and no provider another one's reasoning: ${route.join(", ")}`, async () => {
       const server = await startFakeModelServer();
       const providers = new Map(
         WIRES.map((wire) => [

@@ -14,8 +14,8 @@ const all = ["minimal", "low", "medium", "high", "xhigh", "max"] as const;
 const efforts = (id: string, preset = "openai"): string =>
   (effortsOf({ id }, resolveSettings({ preset, apiKey: "k" })) ?? ["?"]).join(" ");
 
-describe("the efforts that a model offers", () => {
-  it("are those of its family, whoever serves it", () => {
+describe("effort levels of a model", () => {
+  it("follow the model family, even if the preset is openai and the vendor another one", () => {
     const expected: Record<string, string> = {
       "gpt-5": "minimal low medium high",
       "gpt-5-mini-2025-08-07": "minimal low medium high",
@@ -56,7 +56,7 @@ describe("the efforts that a model offers", () => {
     for (const [id, list] of Object.entries(expected)) assert.equal(efforts(id), list, id);
   });
 
-  it("are those of the provider, where thinking is a switch, a router's business, or nobody's", () => {
+  it("follow the provider for DeepSeek, Moonshot, Zhipu, Mistral and OpenRouter", () => {
     assert.equal(efforts("deepseek-v4-pro", "deepseek"), "minimal low high max");
     assert.equal(efforts("deepseek-chat", "deepseek"), "minimal high");
     assert.equal(efforts("kimi-k3", "moonshot"), "low high max");
@@ -67,13 +67,13 @@ describe("the efforts that a model offers", () => {
     assert.equal(efforts("qwen/qwen3-max-thinking", "openrouter"), "minimal low medium high xhigh");
   });
 
-  it("knows no Claude that does not think, and no other model for a Claude", () => {
+  it("claudeThinking returns undefined for Claude models without reasoning and for other models", () => {
     for (const id of ["claude-3-5-sonnet-20241022", "claude-3-opus-latest", "claude-2.1", "gpt-5", "not-claude"])
       assert.equal(claudeThinking(id), undefined, id);
   });
 });
 
-describe("how much a model is asked to think", () => {
+describe("reasoning parameters of a request", () => {
   let server: FakeModelServer;
   before(
     async () => void (server = await startFakeModelServer({ dialect: { body: ["thinking", "reasoning", "usage"] } })),
@@ -101,7 +101,7 @@ describe("how much a model is asked to think", () => {
   const claude = (id: string, changes: Partial<ModelRequest & Model> = {}) =>
     sent({ preset: "anthropic" }, id, changes).then(({ thinking, output_config }) => ({ thinking, output_config }));
 
-  it("Claude thinks unasked: as it likes where it knows how, within a budget where it does not", async () => {
+  it("Claude reasons by default: adaptively on newer models, with 12,000 tokens on older ones", async () => {
     const adaptive = { thinking: { type: "adaptive", display: "summarized" }, output_config: undefined };
     for (const id of ["claude-sonnet-4-6", "claude-opus-4-7", "claude-opus-5"])
       assert.deepEqual(await claude(id), adaptive, id);
@@ -110,7 +110,7 @@ describe("how much a model is asked to think", () => {
     assert.equal((await claude("claude-3-5-sonnet-20241022")).thinking, undefined);
   });
 
-  it("Claude does not where the call needs none, the model is said not to reason, or there is no room for it", async () => {
+  it("Claude gets no or the least reasoning if the call or model needs none or maxOutput is 1500", async () => {
     const nothing = { thinking: undefined, output_config: undefined };
     for (const id of ["claude-sonnet-4-5", "claude-opus-4-8"]) {
       assert.deepEqual(await claude(id, { needsReasoning: false, effort: "minimal" }), nothing, id);
@@ -124,7 +124,7 @@ describe("how much a model is asked to think", () => {
     assert.deepEqual(await claude("claude-opus-5-5", { needsReasoning: false, effort: "low" }), little);
   });
 
-  it("Claude's efforts are its own words, and tokens before there were any; what it has not is the nearest", async () => {
+  it("an effort for Claude becomes the nearest level, or a token budget on models without levels", async () => {
     const cases: [string, ReasoningEffort, unknown][] = [
       ["claude-opus-4-7", "xhigh", { effort: "xhigh" }],
       ["claude-opus-4-6", "xhigh", { effort: "high" }],
@@ -140,7 +140,7 @@ describe("how much a model is asked to think", () => {
       );
   });
 
-  it("a budget is not asked for in a turn whose calls have lost their thoughts, which would be refused", async () => {
+  it("Claude Sonnet 4.5 gets no budget in a turn whose tool call lost its reasoning, and one in the next turn", async () => {
     const call = { type: "tool_call" as const, id: "c1", name: "read", arguments: "{}" };
     const messages = [
       {
@@ -165,11 +165,11 @@ describe("how much a model is asked to think", () => {
     assert.equal(
       (await claude("claude-sonnet-4-5", { messages: again })).thinking.type,
       "enabled",
-      "the next turn thinks",
+      "the next turn has reasoning",
     );
   });
 
-  it("Anthropic drops thoughts behind a prompt that has changed, of models that would refuse them; others are not told so", async () => {
+  it("drop_block is sent for Claude 5.5 and Fable models at api.anthropic.com only", async () => {
     const options = async (id: string, baseUrl: string, thinks = true) => {
       const asking = {
         request: ask({ model: model({ id }), needsReasoning: thinks }),
@@ -189,7 +189,7 @@ describe("how much a model is asked to think", () => {
     assert.deepEqual(await options("claude-opus-5", anthropicUrl), { type: "adaptive", display: "summarized" });
   });
 
-  it("GPT-5 models that do not think by themselves are asked to, by the protocol that lets them use tools then", async () => {
+  it("gpt-5.2 and gpt-5.4-mini get effort medium by default on openai-responses; other GPT models get none", async () => {
     const reasoning = async (id: string, requestFields: Partial<ModelRequest> = {}) =>
       (await sent({ preset: "openai", driver: "openai-responses" }, id, requestFields)).reasoning;
     assert.deepEqual(await reasoning("gpt-5.2"), { effort: "medium", summary: "auto" });
@@ -202,7 +202,7 @@ describe("how much a model is asked to think", () => {
     assert.equal((await sent({ preset: "openai", driver: "openai" }, "gpt-5.2")).reasoning_effort, undefined);
   });
 
-  it("Gemini thinks as the question needs, the small one too, by levels or tokens", async () => {
+  it("Gemini gets its default reasoning, flash-lite a dynamic budget, and an effort as level or token budget", async () => {
     const config = async (id: string, requestFields: Partial<ModelRequest> = {}) =>
       (await sent({ preset: "google" }, id, requestFields)).generationConfig?.thinkingConfig;
     assert.deepEqual(await config("gemini-3.1-pro-preview"), { includeThoughts: true });
@@ -223,7 +223,7 @@ describe("how much a model is asked to think", () => {
     });
   });
 
-  it("a router's models that need to be asked are asked to", async () => {
+  it("OpenRouter requests enable reasoning for models that need it, unless the call needs none", async () => {
     const reasoning = async (id: string, requestFields: Partial<ModelRequest> = {}) =>
       (await sent({ preset: "openrouter" }, id, requestFields)).reasoning;
     assert.deepEqual(await reasoning("anthropic/claude-opus-4.8"), { enabled: true });
@@ -234,7 +234,7 @@ describe("how much a model is asked to think", () => {
     assert.deepEqual(await reasoning("anthropic/claude-opus-4.8", { effort: "max" }), { effort: "max" });
   });
 
-  it("where thinking is a switch it is turned, with a grade where there is one", async () => {
+  it("DeepSeek, Kimi and GLM get thinking enabled or disabled, with an effort if the model has levels", async () => {
     const sentThinking = async (preset: string, id: string, effort: ReasoningEffort) => {
       const { thinking, reasoning_effort } = await sent({ preset }, id, { effort });
       return [thinking?.type, reasoning_effort];
@@ -250,7 +250,7 @@ describe("how much a model is asked to think", () => {
     assert.deepEqual(await sentThinking("mistral", "magistral-medium-latest", "high"), [undefined, undefined]);
   });
 
-  it("what the configuration says a model offers is what is asked for", async () => {
+  it("an effort is mapped to the nearest of the model's efforts, by default to low, medium or high", async () => {
     const body = await sent({ name: "lab", driver: "openai" }, "m1", { effort: "max", efforts: ["low", "xhigh"] });
     assert.equal(body.reasoning_effort, "xhigh");
     for (const effort of all) {
@@ -259,7 +259,7 @@ describe("how much a model is asked to think", () => {
     }
   });
 
-  it("who refuses what was not asked for is asked without it", async () => {
+  it("a request is repeated without default reasoning after the model rejects it", async () => {
     const provider = new AiSdkProvider({ preset: "anthropic", apiKey: "k", baseUrl: server.baseUrl });
     server.enqueue(fail(400, "thinking: adaptive is not supported on this model"));
     server.enqueue({ say: [{ text: "OK." }] });

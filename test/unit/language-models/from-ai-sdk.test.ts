@@ -37,10 +37,10 @@ async function turn(provider: ModelProvider, server: FakeModelServer, id: string
   assert.equal(JSON.stringify(server.requests.at(-1)!.body).includes(PNG), sees);
 }
 
-describe("models of the AI SDK", () => {
+describe("AI SDK models as providers", () => {
   let server: FakeModelServer;
   const open: ModelProvider[] = [];
-  const keep = (provider: ModelProvider): ModelProvider => {
+  const closeAfterTest = (provider: ModelProvider): ModelProvider => {
     open.push(provider);
     return provider;
   };
@@ -60,22 +60,24 @@ describe("models of the AI SDK", () => {
     assert.deepEqual(server.violations, []);
   });
 
-  describe("plug in by fromAiSdk", () => {
-    it("zhipu-ai-provider, specification v2", async () => {
+  describe("fromAiSdk", () => {
+    it("runs a tool turn with zhipu-ai-provider (specification v2)", async () => {
       const zhipu = createZhipu({ baseURL: server.baseUrl, apiKey: "k" });
       const made = zhipu("glm-4.6") as unknown as AiSdkModel;
       assert.equal(made.specificationVersion, "v2");
-      await turn(keep(fromAiSdk(made, { name: "zhipu" })), server, "glm-4.6");
+      await turn(closeAfterTest(fromAiSdk(made, { name: "zhipu" })), server, "glm-4.6");
     });
-    it("qwen-ai-provider-v5, specification v3", async () => {
+    it("runs a tool turn with qwen-ai-provider-v5 (specification v3)", async () => {
       const qwen = createQwen({ baseURL: server.baseUrl, apiKey: "k" });
       const made = qwen("qwen3-coder") as unknown as AiSdkModel;
       assert.equal(made.specificationVersion, "v3");
-      await turn(keep(fromAiSdk([made], { name: "qwen" })), server, "qwen3-coder");
+      await turn(closeAfterTest(fromAiSdk([made], { name: "qwen" })), server, "qwen3-coder");
     });
-    it("vercel-minimax-ai-provider, on Anthropic's wire, by its factory", async () => {
+    it("runs a tool turn with the factory of vercel-minimax-ai-provider, and lists the configured model", async () => {
       const minimax = createMinimax({ baseURL: server.baseUrl, apiKey: "k" });
-      const provider = keep(fromAiSdk(minimax, { name: "minimax", models: [{ id: "MiniMax-M2", maxOutput: 1000 }] }));
+      const provider = closeAfterTest(
+        fromAiSdk(minimax, { name: "minimax", models: [{ id: "MiniMax-M2", maxOutput: 1000 }] }),
+      );
       assert.deepEqual(await provider.models(new AbortController().signal), [
         { id: "MiniMax-M2", name: "MiniMax-M2", ownedBy: "minimax", maxOutput: 1000, reasoning: true },
       ]);
@@ -83,13 +85,13 @@ describe("models of the AI SDK", () => {
     });
   });
 
-  describe("plug in by config", () => {
+  describe("an AI SDK package in the config", () => {
     for (const [specifier, id] of [
       ["zhipu-ai-provider", "glm-4.6"],
       ["qwen-ai-provider-v5", "qwen3-coder"],
       ["vercel-minimax-ai-provider", "MiniMax-M2"],
     ] as const) {
-      it(specifier, async () => {
+      it(`runs a tool turn with ${specifier}, and reports a 401 without the key`, async () => {
         const descriptor = await loadAdapter(
           "model-provider",
           specifier,
@@ -104,7 +106,7 @@ describe("models of the AI SDK", () => {
           models: [{ id, input: ["text", "image"], max_output: 2000 }],
         };
         const all = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
-        const provider = keep(await descriptor.create!(descriptor.parse(raw, context), all));
+        const provider = closeAfterTest(await descriptor.create!(descriptor.parse(raw, context), all));
         assert.deepEqual(
           [provider.name, provider.configuredModels.map((configuredModel) => configuredModel.id)],
           ["mine", [id]],
@@ -122,7 +124,7 @@ describe("models of the AI SDK", () => {
       });
     }
 
-    it("a file of one's own, whose default makes a provider; anything else is none", () => {
+    it("describeAiSdkModule accepts a default export that is a provider or makes one, and nothing else", () => {
       const made = { languageModel: () => fake("v3", []) };
       assert.ok(describeAiSdkModule({ default: () => made }, "./mine.js"));
       assert.ok(describeAiSdkModule({ default: made }, "./mine.js"));
@@ -131,7 +133,7 @@ describe("models of the AI SDK", () => {
       assert.equal(describeAiSdkModule(null, "./mine.js"), undefined);
     });
 
-    it("refuses what is wrong, naming the key", () => {
+    it("rejects an invalid option and names its key", () => {
       const descriptor = describeAiSdkModule({ createOne: () => ({}), createTwo: () => ({}) }, "x")!;
       const refused = (raw: Record<string, unknown>, message: RegExp): void =>
         assert.throws(() => descriptor.parse(raw, context), message);
@@ -149,8 +151,8 @@ describe("models of the AI SDK", () => {
     });
   });
 
-  describe("of every specification", () => {
-    it("v2: flat usage, a word for the finish, media in results", async () => {
+  describe("AI SDK specifications v2, v3 and v4", () => {
+    it("v2: reads flat usage and a plain finish reason, and sends the effort as a provider option", async () => {
       const requests: unknown[] = [];
       const v2 = fake(
         "v2",
@@ -178,7 +180,7 @@ describe("models of the AI SDK", () => {
       });
     });
 
-    it("v4: nested usage, tagged files, effort by its own name, parts from the future", async () => {
+    it("v4: reads nested usage, sends tagged files and the reasoning option, and ignores unknown parts", async () => {
       const requests: unknown[] = [];
       const v4 = fake(
         "v4",
@@ -219,7 +221,7 @@ describe("models of the AI SDK", () => {
       assert.deepEqual(options.prompt[1]!.content[1]!.data, { type: "data", data: PNG });
     });
 
-    it("the cost that a package passes on is the cost, wherever it puts it", async () => {
+    it("v3: reads a reported cost from each field where packages put it, despite configured prices", async () => {
       const usage = { inputTokens: { total: 1000 }, outputTokens: { total: 200 } };
       const finishes: [finish: object, cost: number][] = [
         [{ usage: { ...usage, raw: { cost: 0.00123456 } } }, 0.00123456],
@@ -244,15 +246,17 @@ describe("models of the AI SDK", () => {
               }),
             }),
         };
-        const provider = keep(fromAiSdk(fake, { models: [{ id: "gpt-5", prices: { input: 1, output: 1 } }] }));
+        const provider = closeAfterTest(
+          fromAiSdk(fake, { models: [{ id: "gpt-5", prices: { input: 1, output: 1 } }] }),
+        );
         const reportedUsage = (await take(provider, ask({ model: provider.configuredModels[0]! }))).finish.usage;
         assert.deepEqual([reportedUsage.cost, reportedUsage.costReported], [cost, true]);
       }
     });
 
-    it("an abort is heard even where the package does not listen, and a stream without a finish is a fault", async () => {
+    it("an abort ends a stream that ignores its signal, and a stream without a finish is a network error", async () => {
       const controller = new AbortController();
-      const deaf: AiSdkModel = {
+      const ignoresSignal: AiSdkModel = {
         specificationVersion: "v3",
         provider: "deaf",
         modelId: "fake-1",
@@ -261,11 +265,11 @@ describe("models of the AI SDK", () => {
           return Promise.resolve({ stream: new ReadableStream() });
         },
       };
-      const taken = take(fromAiSdk(deaf), ask({ model: model({ id: "fake-1" }) }), controller.signal);
+      const taken = take(fromAiSdk(ignoresSignal), ask({ model: model({ id: "fake-1" }) }), controller.signal);
       await assert.rejects(taken, (error) => error === "now");
       const second = new AbortController();
       const never: AiSdkModel = {
-        ...deaf,
+        ...ignoresSignal,
         doStream: () => {
           setImmediate(() => second.abort("too"));
           return new Promise(() => undefined);
@@ -279,7 +283,7 @@ describe("models of the AI SDK", () => {
       );
     });
 
-    it("what is none is refused", () => {
+    it("fromAiSdk rejects values that are not AI SDK models or providers, and missing model ids", () => {
       assert.throws(() => fromAiSdk({} as AiSdkModel), /model: expected a language model or a provider of the AI SDK/);
       assert.throws(
         () => fromAiSdk({ languageModel: () => ({}) }, { name: "x" }),

@@ -49,7 +49,7 @@ const NAMELESS: Record<WireName, FakeStep> = {
 };
 
 for (const wire of WIRES) {
-  describe(`what a model does wrongly on the wire ${wire}`, () => {
+  describe(`invalid answers on the wire ${wire}`, () => {
     const request = ask({ model: WIRE_MODELS[wire], tools: [readTool], effort: "low" });
     let server: FakeModelServer;
     let provider: AiSdkProvider;
@@ -62,34 +62,37 @@ for (const wire of WIRES) {
       await provider.close();
       await server.close();
     });
-    const slip = async (step: FakeStep, what: string): Promise<void> => {
+    const assertInvalid = async (step: FakeStep, reason: string): Promise<void> => {
       server.enqueue(step);
       const error = await fault(take(provider, request));
-      assert.deepEqual([error.kind, error.message], ["malformed_answer", `lab: malformed_answer: ${what}`]);
+      assert.deepEqual([error.kind, error.message], ["malformed_answer", `lab: malformed_answer: ${reason}`]);
       assert.match(error.hint ?? "", /^Your last /);
     };
 
-    it("is no success: an empty answer, white space, thoughts alone, a call without a name", async () => {
-      await slip({ say: [{ open: true }] }, "an empty answer");
-      await slip({ say: [{ text: "\n \n" }] }, "an empty answer");
-      await slip({ say: [{ reasoning: "Hm." }] }, "thoughts without an answer");
-      await slip(NAMELESS[wire], "a tool call without a name");
+    it("an empty answer, white space, reasoning alone and a nameless call are malformed_answer with a hint", async () => {
+      await assertInvalid({ say: [{ open: true }] }, "an empty answer");
+      await assertInvalid({ say: [{ text: "\n \n" }] }, "an empty answer");
+      await assertInvalid({ say: [{ reasoning: "Hm." }] }, "thoughts without an answer");
+      await assertInvalid(NAMELESS[wire], "a tool call without a name");
     });
 
     if (wire === "openai" || wire === "anthropic") {
-      it("is no success: to stop for a call that does not come", async () => {
-        await slip({ say: [{ text: "I read." }], finish: "tool_calls" }, "it stopped to call a tool, but called none");
+      it("a tool_calls finish without a tool call is malformed_answer", async () => {
+        await assertInvalid(
+          { say: [{ text: "I read." }], finish: "tool_calls" },
+          "it stopped to call a tool, but called none",
+        );
       });
     }
 
-    it("is left as it is where asking again would not help: cut off at its limit, filtered", async () => {
+    it("an answer cut by length or content_filter is returned, although it has only reasoning", async () => {
       for (const finish of ["length", "content_filter"] as const) {
         server.enqueue({ say: [{ reasoning: "Hm." }], finish });
         assert.equal((await take(provider, request)).finish.reason, finish);
       }
     });
 
-    it("is not what the server does wrongly amid an answer", async () => {
+    it("an error event of the server is overloaded or server, retryable, and not malformed_answer", async () => {
       for (const [error, kind] of [
         [{ message: "Overloaded", type: "overloaded_error" }, "overloaded"],
         [{ message: "The server had an error", type: "server_error" }, "server"],
@@ -103,7 +106,7 @@ for (const wire of WIRES) {
   });
 }
 
-describe("what a provider tells beside the answer", () => {
+describe("provider-specific errors and costs", () => {
   let server: FakeModelServer;
   const open: AiSdkProvider[] = [];
   const make = (preset: string): AiSdkProvider => {
@@ -119,7 +122,7 @@ describe("what a provider tells beside the answer", () => {
     await server.close();
   });
 
-  it("groq: a call that it could not read is the model's slip, before the answer and amid it", async () => {
+  it("groq: failed_generation, with status 400 or as an event, is malformed_answer with the text in the hint", async () => {
     const failed = '<function=read{"path": "a"</function>';
     const error = {
       message: "Failed to call a function. Please adjust your prompt.",
@@ -146,7 +149,7 @@ describe("what a provider tells beside the answer", () => {
     }
   });
 
-  it("llama.cpp: what stopped it amid an answer, in a field of its own", async () => {
+  it("llama.cpp: an `error:` field in the middle of an answer is a server error with its message", async () => {
     const errorEvent = JSON.stringify({ error: { message: "failed to decode, try again" } });
     const begun = JSON.stringify({ choices: [{ index: 0, delta: { content: "a" } }] });
     server.enqueue({
@@ -158,7 +161,7 @@ describe("what a provider tells beside the answer", () => {
     assert.deepEqual([thrown.kind, thrown.message], ["server", "lab: server: failed to decode, try again"]);
   });
 
-  it("openrouter: its own cost is the cost, with what a key of one's own costs elsewhere", async () => {
+  it("openrouter: the reported cost counts, plus the upstream cost with the user's own key", async () => {
     const chunk = (usage: object): FakeStep =>
       events({
         choices: [{ index: 0, delta: { content: "Hi" }, finish_reason: "stop" }],

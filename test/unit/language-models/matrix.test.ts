@@ -8,7 +8,7 @@ import { baseUrlOf, SITUATIONS, WIRE_MODELS } from "../../helpers/model-situatio
 const key = "sk-matrix-0123456789abcdef";
 
 for (const wire of WIRES) {
-  describe(`the wire ${wire} masters`, () => {
+  describe(`model situations on the wire ${wire}`, () => {
     let server: FakeModelServer;
     let provider: AiSdkProvider;
     before(async () => {
@@ -30,7 +30,7 @@ for (const wire of WIRES) {
   });
 }
 
-it("docs/models.md has the whole table, and every provider by name", async () => {
+it("docs/models.md has a table row for each situation and each preset", async () => {
   const text = (await readFile(new URL("../../../docs/models.md", import.meta.url), "utf8")).replaceAll(/ +/g, " ");
   for (const { name, except } of SITUATIONS) {
     const cells = WIRES.map((wire) => (except?.[wire] === undefined ? "yes" : `none: ${except[wire]}`));

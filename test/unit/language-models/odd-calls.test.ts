@@ -12,10 +12,10 @@ import { makeTempDir } from "../../helpers/temp.js";
 const NAMES = ["odd \u001b]0;title\u0007", "x".repeat(200), "読む", "3d", "-v", "read\u202e", "a.b"];
 const DEEP = `{"path":${"[".repeat(20_000)}${"]".repeat(20_000)}}`;
 
-describe("a session whose model called what nobody takes", { concurrency: WIRES.length }, () => {
+describe("a session with tool calls that no provider accepts in a history", { concurrency: WIRES.length }, () => {
   for (const [at, wire] of WIRES.entries()) {
     const next = WIRES[(at + 1) % WIRES.length]!;
-    it(`goes on by ${wire}, by ${next}, and after a restart; its record says what was said`, async (t) => {
+    it(`continues on ${wire}, on ${next} and after a restart, and stores the calls unchanged`, async (t) => {
       const server = await startFakeModelServer({ aside: say("A title") });
       const folder = await makeTempDir();
       const store = await makeTempDir();

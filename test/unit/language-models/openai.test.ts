@@ -36,7 +36,7 @@ describe("the wire openai", () => {
   // Index of the first request of the current test.
   let from = 0;
   const bodies = (): any[] => server.requests.slice(from).map(({ body }) => body); // eslint-disable-line @typescript-eslint/no-explicit-any
-  const caught = async (promise: Promise<unknown>): Promise<ProviderError> => {
+  const errorOf = async (promise: Promise<unknown>): Promise<ProviderError> => {
     try {
       await promise;
     } catch (error) {
@@ -58,7 +58,7 @@ describe("the wire openai", () => {
   });
   after(() => server.close());
 
-  it("streams text and reasoning as they come, in their own blocks, with usage", async () => {
+  it("streams text and reasoning in order, in separate blocks, and returns the usage", async () => {
     server.enqueue({
       say: [{ reasoning: ["Let me ", "think."] }, { text: ["Hel", "lo"] }, { reasoning: "More." }, { text: "!" }],
       usage: { input: 100, output: 40, cacheRead: 64, reasoning: 10 },
@@ -91,7 +91,7 @@ describe("the wire openai", () => {
     );
   });
 
-  it("asks with the key, the system prompt first, tools as given, and usage switched on", async () => {
+  it("sends key, configured headers, system prompt, tools and include_usage, and no unset parameter", async () => {
     await take(make({ headers: { "x-team": "blue" } }), ask({ tools: [readTool, writeTool] }));
     const { headers, body, path } = server.requests.at(-1)!;
     assert.equal(path, "/v1/chat/completions");
@@ -114,7 +114,7 @@ describe("the wire openai", () => {
     assert.equal(body.prompt_cache_key, undefined);
   });
 
-  it("gives tool calls whole, their arguments as they arrive besides, several at once too", async () => {
+  it("returns complete tool calls and streams their arguments, for two calls in one answer", async () => {
     server.enqueue({
       say: [
         { text: "Reading." },
@@ -138,7 +138,7 @@ describe("the wire openai", () => {
     assert.equal(finish.reason, "tool_calls");
   });
 
-  it("gives broken, empty and non-object arguments on as they are, and takes them back as a valid history", async () => {
+  it("returns broken and non-object arguments unchanged, empty ones as {}, and sends valid JSON back", async () => {
     server.enqueue({
       say: [
         { call: { id: "c1", name: "read", arguments: '{"path": "unterminated' } },
@@ -160,7 +160,7 @@ describe("the wire openai", () => {
     assert.deepEqual(sent, [{ invalid_arguments: '{"path": "unterminated' }, {}, { invalid_arguments: "[1]" }]);
   });
 
-  it("makes distinct calls of a model that uses one id twice, and accepts one that says stop behind a call", async () => {
+  it("makes ids unique if two calls share one, and reports tool_calls for the finish reason stop", async () => {
     server.enqueue({
       say: [
         { call: { id: "same", name: "read", arguments: { path: "a" } } },
@@ -173,7 +173,7 @@ describe("the wire openai", () => {
     assert.equal(finish.reason, "tool_calls");
   });
 
-  it("sends a history that strict servers take: odd ids, adjacent users, empty texts, results in order", async () => {
+  it("sends a history that strict servers accept: short ids, merged user messages, no empty result", async () => {
     const long = "toolu_vrtx_01" + "x".repeat(60);
     const odd = "functions.read:0";
     await take(
@@ -207,7 +207,7 @@ describe("the wire openai", () => {
     assert.equal(messages[4].content, "(no output)");
   });
 
-  it("keeps the bytes of the prefix from call to call", async () => {
+  it("sends the earlier messages and tools byte for byte as in the previous call", async () => {
     const provider = make();
     const history = [
       user("One"),
@@ -225,7 +225,7 @@ describe("the wire openai", () => {
     assert.deepEqual(bodies()[0].tools, bodies()[1].tools);
   });
 
-  it("lifts images of tool results into a user message behind all results", async () => {
+  it("moves images of tool results into a user message after all results", async () => {
     await take(
       make(),
       ask({
@@ -247,7 +247,7 @@ describe("the wire openai", () => {
     assert.equal(messages[5].content[1].image_url.url, `data:image/png;base64,${PNG}`);
   });
 
-  it("sends files as what their bytes are where the model takes them, else one line with name and size", async () => {
+  it("sends a file by its actual type if the model accepts that, otherwise a line with name and size", async () => {
     const file = (filename: string, data: string) => ({
       type: "file" as const,
       mediaType: "application/octet-stream",
@@ -270,7 +270,7 @@ describe("the wire openai", () => {
     assert.match(plain[1].text, /^\[shot\.dat \(image\/png, \d+ bytes\): this model takes no images\]$/);
   });
 
-  it("passes temperature, effort and the model's limit on, within the window", async () => {
+  it("sends temperature, effort and an output limit that fits into the context window", async () => {
     const provider = make();
     await take(
       provider,
@@ -285,7 +285,7 @@ describe("the wire openai", () => {
     assert.equal(third.max_tokens, 50);
   });
 
-  it("leaves out, once and for all, what a model refuses", async () => {
+  it("omits parameters after the model rejected them, and renames max_tokens to max_completion_tokens", async () => {
     server.enqueue(
       fail(400, {
         message:
@@ -311,13 +311,13 @@ describe("the wire openai", () => {
     }
   });
 
-  it("replaces half of a surrogate pair, and nothing else", async () => {
+  it("replaces a lone surrogate by U+FFFD and leaves other text unchanged", async () => {
     const text = "cut \ud83d | whole 😀 | literal \\ud83d";
     await take(make(), ask({ messages: [user(text)] }));
     assert.equal(bodies().at(-1).messages[1].content, "cut \ufffd | whole 😀 | literal \\ud83d");
   });
 
-  it("marks usage as estimated when none is reported", async () => {
+  it("estimates usage and marks it as estimated if none or only zeros are reported", async () => {
     server.enqueue(
       { say: [{ text: "x".repeat(300) }], usage: null },
       { say: [{ text: "hi" }], usage: { input: 0, output: 0 } },
@@ -330,7 +330,7 @@ describe("the wire openai", () => {
     assert.equal((await take(provider, ask())).finish.usage.estimated, true);
   });
 
-  it("knows why a model stopped", async () => {
+  it("returns the finish reason of the model", async () => {
     const provider = make();
     for (const [finish, reason] of [
       ["length", "length"],
@@ -342,7 +342,7 @@ describe("the wire openai", () => {
     }
   });
 
-  describe("faults", () => {
+  describe("errors", () => {
     const statuses = [
       [400, "bad_request", false],
       [401, "authentication", false],
@@ -358,16 +358,16 @@ describe("the wire openai", () => {
       [503, "overloaded", true],
       [529, "overloaded", true],
     ] as const;
-    for (const [status, kind, passing] of statuses) {
-      it(`${status} is ${kind}`, async () => {
+    for (const [status, kind, isRetryable] of statuses) {
+      it(`maps status ${status} to ${kind}, ${isRetryable ? "retryable" : "not retryable"}`, async () => {
         server.enqueue(fail(status, "Something about it."));
-        const error = await caught(take(make(), ask()));
-        assert.deepEqual([error.kind, error.status, error.retryable], [kind, status, passing]);
+        const error = await errorOf(take(make(), ask()));
+        assert.deepEqual([error.kind, error.status, error.retryable], [kind, status, isRetryable]);
         assert.equal(error.message, `lab: ${status}: Something about it.`);
       });
     }
 
-    it("tells how long to wait, in each form", async () => {
+    it("reads the wait from retry-after in seconds or as a date and from retry-after-ms, and ignores other values", async () => {
       const provider = make();
       const date = new Date(Date.now() + 30_000).toUTCString();
       server.enqueue(
@@ -376,21 +376,21 @@ describe("the wire openai", () => {
         fail(503, "slow", { "retry-after-ms": "250", "retry-after": "1" }),
         fail(429, "slow", { "retry-after": "soon" }),
       );
-      assert.equal((await caught(take(provider, ask()))).retryAfterMs, 7000);
-      const wait = (await caught(take(provider, ask()))).retryAfterMs!;
+      assert.equal((await errorOf(take(provider, ask()))).retryAfterMs, 7000);
+      const wait = (await errorOf(take(provider, ask()))).retryAfterMs!;
       assert.ok(wait > 20_000 && wait <= 30_000, String(wait));
-      assert.equal((await caught(take(provider, ask()))).retryAfterMs, 250);
-      assert.equal((await caught(take(provider, ask()))).retryAfterMs, undefined);
+      assert.equal((await errorOf(take(provider, ask()))).retryAfterMs, 250);
+      assert.equal((await errorOf(take(provider, ask()))).retryAfterMs, undefined);
     });
 
-    it("does not wait for money", async () => {
+    it("maps a 429 for insufficient quota to permission, not retryable", async () => {
       server.enqueue(
         fail(429, {
           message: "You exceeded your current quota, please check your plan and billing details.",
           code: "insufficient_quota",
         }),
       );
-      const error = await caught(take(make(), ask()));
+      const error = await errorOf(take(make(), ask()));
       assert.deepEqual([error.kind, error.retryable], ["permission", false]);
     });
 
@@ -406,39 +406,39 @@ describe("the wire openai", () => {
       "Trying to keep the first 5000 tokens when context the overflows.",
       "This endpoint's maximum context length is 131072 tokens.",
     ];
-    it("knows a prompt that is too long in every provider's words", async () => {
+    it("recognizes context_length in the message of each provider, and not in a token rate limit", async () => {
       const provider = make();
       for (const message of tooLong) {
         server.enqueue(fail(400, message));
-        assert.equal((await caught(take(provider, ask()))).kind, "context_length", message);
+        assert.equal((await errorOf(take(provider, ask()))).kind, "context_length", message);
       }
       server.enqueue(
         fail(429, "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000. Please try again in 6s."),
       );
-      assert.equal((await caught(take(provider, ask()))).kind, "rate_limit");
+      assert.equal((await errorOf(take(provider, ask()))).kind, "rate_limit");
     });
 
-    it("never shows a key, whoever echoes it", async () => {
+    it("redacts keys and secret headers that the provider returns", async () => {
       const provider = make({ apiKey: "sk-wrong-abcdefghijklmnop", headers: { "x-secret": "hunter2hunter2" } });
-      const error = await caught(take(provider, ask()));
+      const error = await errorOf(take(provider, ask()));
       assert.equal(error.kind, "authentication");
       assert.equal(error.message, "lab: 401: Incorrect API key provided: [redacted].");
       server.enqueue(
         fail(500, `bad: hunter2hunter2, ${KEY},\r\nBearer abcdefgh123 and AIzaSyA0123456789abcdefghijklmn`),
       );
-      const second = await caught(take(make({ headers: { "x-secret": "hunter2hunter2" } }), ask()));
+      const second = await errorOf(take(make({ headers: { "x-secret": "hunter2hunter2" } }), ask()));
       assert.equal(second.message, "lab: 500: bad: [redacted], [redacted], Bearer [redacted] and [redacted]");
       assert.ok(!JSON.stringify(second, Object.getOwnPropertyNames(second)).includes("hunter2"));
     });
 
-    it("cuts long messages and sums up HTML", async () => {
+    it("limits messages to 520 characters and summarizes HTML pages", async () => {
       const provider = make();
       server.enqueue(fail(400, "y".repeat(5000)), {
         status: 502,
         body: "<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>",
       });
-      assert.ok((await caught(take(provider, ask()))).message.length <= 520);
-      const error = await caught(take(provider, ask()));
+      assert.ok((await errorOf(take(provider, ask()))).message.length <= 520);
+      const error = await errorOf(take(provider, ask()));
       assert.equal(
         error.message,
         'lab: 502: an HTML page instead of an API answer ("502 Bad Gateway"); check base_url and the network',
@@ -446,7 +446,7 @@ describe("the wire openai", () => {
       assert.equal(error.kind, "server");
     });
 
-    it("reads error bodies of every shape", async () => {
+    it("reads the message from error bodies of different shapes", async () => {
       const provider = make();
       for (const [body, message] of [
         [{ detail: "no such thing" }, "no such thing"],
@@ -459,21 +459,24 @@ describe("the wire openai", () => {
         ],
       ] as const) {
         server.enqueue({ status: 400, body });
-        assert.equal((await caught(take(provider, ask()))).message, `lab: 400: ${message}`);
+        assert.equal((await errorOf(take(provider, ask()))).message, `lab: 400: ${message}`);
       }
       server.enqueue({ status: 500, body: "" }, { status: 500, body: "upstream gone" });
-      assert.match((await caught(take(provider, ask()))).message, /^lab: 500: (internal error|Internal Server Error)$/);
-      assert.equal((await caught(take(provider, ask()))).message, "lab: 500: upstream gone");
+      assert.match(
+        (await errorOf(take(provider, ask()))).message,
+        /^lab: 500: (internal error|Internal Server Error)$/,
+      );
+      assert.equal((await errorOf(take(provider, ask()))).message, "lab: 500: upstream gone");
     });
 
-    it("an HTML page with status 200 is no answer", async () => {
+    it("an HTML page with status 200 is a protocol error with the page's title", async () => {
       server.enqueue({ status: 200, body: "<!doctype html><title>Sign in</title>" });
-      const error = await caught(take(make(), ask()));
+      const error = await errorOf(take(make(), ask()));
       assert.equal(error.kind, "protocol");
       assert.match(error.message, /HTML page instead of an API answer \("Sign in"\)/);
     });
 
-    it("takes a whole answer where a stream was asked for, and an error with status 200", async () => {
+    it("reads a JSON answer instead of a stream, and an error body with status 200", async () => {
       const provider = make();
       server.enqueue(
         {
@@ -496,54 +499,54 @@ describe("the wire openai", () => {
       );
       const { text, calls, finish } = await take(provider, ask());
       assert.deepEqual([text, calls.length, finish.usage.inputTokens], ["whole", 1, 5]);
-      const error = await caught(take(provider, ask()));
+      const error = await errorOf(take(provider, ask()));
       assert.deepEqual([error.kind, error.message], ["server", "lab: 500: model crashed"]);
     });
 
-    it("a reset before and after the first token is a network fault, whatever the status", async () => {
+    it("a reset before or after the first token is a retryable network error without a status", async () => {
       const provider = make();
       server.enqueue({ say: [{ reset: true }] });
-      const early = await caught(take(provider, ask()));
+      const early = await errorOf(take(provider, ask()));
       assert.deepEqual([early.kind, early.status, early.retryable], ["network", undefined, true]);
       server.enqueue({ say: [{ text: "par" }, { reset: true }] });
-      const late = await caught(take(provider, ask()));
+      const late = await errorOf(take(provider, ask()));
       assert.deepEqual([late.kind, late.status, late.retryable], ["network", undefined, true]);
       assert.match(late.message, /^lab: network: the connection to 127\.0\.0\.1:\d+ broke/);
     });
 
-    it("a port where nobody listens is a network fault that says so", async () => {
+    it("a refused connection is a network error that asks whether the server is running", async () => {
       const gone = await startFakeModelServer();
       await gone.close();
-      const error = await caught(take(make({ baseUrl: gone.baseUrl }), ask()));
+      const error = await errorOf(take(make({ baseUrl: gone.baseUrl }), ask()));
       assert.equal(error.kind, "network");
       assert.match(error.message, /ECONNREFUSED\); is the server running\?$/);
     });
 
-    it("a malformed chunk fails the attempt, though a good finish follows", async () => {
+    it("a malformed chunk is a server error, even if valid chunks follow", async () => {
       server.enqueue({ say: [{ text: "a" }, { malformed: true }, { text: "b" }] });
-      const error = await caught(take(make(), ask()));
+      const error = await errorOf(take(make(), ask()));
       assert.deepEqual([error.kind, error.message], ["server", "lab: server: a malformed chunk in the answer"]);
     });
 
-    it("an error in mid-stream fails the attempt with its own kind and words", async () => {
+    it("an error event in the stream has its own kind and message", async () => {
       const provider = make();
       server.enqueue({
         say: [{ text: "a" }, { error: { message: "The engine is currently overloaded", type: "overloaded_error" } }],
       });
-      const error = await caught(take(provider, ask()));
+      const error = await errorOf(take(provider, ask()));
       assert.deepEqual(
         [error.kind, error.message],
         ["overloaded", "lab: overloaded: The engine is currently overloaded"],
       );
       server.enqueue({ say: [{ text: "a" }, { raw: 'data: {"error":"CUDA out of memory"}\n\n' }] });
-      assert.match((await caught(take(provider, ask()))).message, /CUDA out of memory/);
+      assert.match((await errorOf(take(provider, ask()))).message, /CUDA out of memory/);
     });
 
-    it("a stream that ends before its finish is a connection that broke; `[DONE]` alone is an end", async () => {
+    it("a stream without a finish is a retryable network error, unless it ends with [DONE]", async () => {
       const provider = make();
       server.enqueue({ say: [{ text: "half" }, { cut: true }] }, { say: [{ cut: true }] });
       for (let i = 0; i < 2; i++) {
-        const error = await caught(take(provider, ask()));
+        const error = await errorOf(take(provider, ask()));
         assert.deepEqual(
           [error.kind, error.retryable, error.message],
           ["network", true, "lab: network: the answer ended before it was finished"],
@@ -554,10 +557,10 @@ describe("the wire openai", () => {
       assert.deepEqual([text, finish.reason], ["all", null]);
     });
 
-    it("gives what came before the fault first", async () => {
+    it("yields the text that arrived before a connection reset", async () => {
       server.enqueue({ say: [{ text: "one" }, { text: "two" }, { reset: true }] });
       const seen: string[] = [];
-      await caught(
+      await errorOf(
         (async () => {
           for await (const chunk of make().stream(ask(), new AbortController().signal))
             if (chunk.type === "text") seen.push(chunk.text);
@@ -568,7 +571,7 @@ describe("the wire openai", () => {
   });
 
   describe("an abort", () => {
-    it("rejects with its reason at once, in a stalled stream, and the connection goes", async () => {
+    it("rejects a stalled stream with the abort reason and closes the connection", async () => {
       server.enqueue({ say: [{ text: "a" }, { stall: true }] });
       const controller = new AbortController();
       const reason = { why: "custom" };
@@ -581,7 +584,7 @@ describe("the wire openai", () => {
       assert.equal(await request.done, true);
     });
 
-    it("rejects with its reason before headers, and before the call", async () => {
+    it("rejects with the abort reason before the headers, and sends no request if it came earlier", async () => {
       server.enqueue({ delay: 60_000 });
       const controller = new AbortController();
       const seen = take(make(), ask(), controller.signal);
@@ -593,7 +596,7 @@ describe("the wire openai", () => {
       assert.equal(server.requests.length, before);
     });
 
-    it("by leaving the loop lets the connection go", async () => {
+    it("leaving the stream loop closes the connection", async () => {
       server.enqueue({ say: [{ text: "a" }, { stall: true }] });
       for await (const chunk of make().stream(ask(), new AbortController().signal)) {
         assert.equal(chunk.type, "text");
@@ -603,7 +606,7 @@ describe("the wire openai", () => {
     });
   });
 
-  it("takes 300 kB of arguments in 20,000 pieces", async () => {
+  it("assembles 300 kB of tool arguments from 20,000 pieces", async () => {
     const content = "x".repeat(300_000);
     server.enqueue({ say: [{ call: { name: "write", arguments: { path: "big", content }, pieces: 20_000 } }] });
     const { calls, chunks } = await take(make(), ask({ tools: [writeTool] }));
@@ -612,7 +615,7 @@ describe("the wire openai", () => {
     assert.equal(arrived.join(""), calls[0]!.arguments);
   });
 
-  it("keeps reasoning_details and signatures of calls for routers that need them back", async () => {
+  it("openrouter: sends reasoning_details with their signature back, and reads the reported cost", async () => {
     server.dialect = { message: ["reasoning_details"], body: ["usage", "reasoning"] };
     const provider = make({ preset: "openrouter", name: "openrouter" });
     const detail = (value: object): string =>

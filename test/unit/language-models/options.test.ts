@@ -16,8 +16,8 @@ const refused = (raw: Record<string, unknown>, message: RegExp): void =>
     JSON.stringify(raw),
   );
 
-describe("options", () => {
-  it("reads every key of config", async () => {
+describe("options of a language model provider", () => {
+  it("sets name, timeouts in ms, retries and models from the config", async () => {
     const provider = await made({
       name: "lab",
       driver: "openai",
@@ -57,7 +57,7 @@ describe("options", () => {
     ]);
   });
 
-  it("needs no more than a preset and a key; a server of one's own machine needs no key and has time to think", async () => {
+  it("need only a preset and a key; local servers need no key and have a timeout of 10 minutes or more", async () => {
     const remote = await made({ provider: "openai", api_key: "sk-1" });
     assert.deepEqual([remote.name, remote.idleTimeoutMs, remote.maxRetries], ["openai", 120_000, 5]);
     for (const raw of [{ provider: "ollama" }, { name: "own", base_url: "http://localhost:9000/v1" }]) {
@@ -67,7 +67,7 @@ describe("options", () => {
     assert.equal((await made({ provider: "openai", name: "work", api_key: "k" })).name, "work");
   });
 
-  it("refuses what is wrong, naming the key and what was expected", () => {
+  it("reject a wrong value with its key and the expected value", () => {
     refused({}, /^config\.json: providers\[0\]\.provider: expected a provider's name/);
     refused(
       { provider: "openai" },
@@ -122,7 +122,7 @@ describe("options", () => {
 });
 
 describe("presets", () => {
-  it("are complete, and told apart by id and address", async () => {
+  it("have a unique id, a valid URL and key variables unless local, and each creates a provider", async () => {
     assert.ok(PRESETS.length >= 35);
     assert.equal(new Set(PRESETS.map(({ id }) => id)).size, PRESETS.length);
     for (const { id, name, baseUrl, baseUrlExample, keyVariables, sharedKeyVariables = [], local } of PRESETS) {

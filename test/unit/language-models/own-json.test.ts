@@ -31,7 +31,7 @@ const CASES: Readonly<Record<string, Case>> = {
     schemaIn: ({ response_format: format }) => format,
     withTools: true,
   },
-  "chat completions of others": {
+  "chat completions of other providers": {
     options: { preset: "groq" },
     model: "m1",
     schemaIn: ({ response_format: format }) => format,
@@ -49,7 +49,7 @@ const CASES: Readonly<Record<string, Case>> = {
     schemaIn: ({ output_config: config }: { output_config?: { format?: unknown } }) => config?.format,
     withTools: true,
   },
-  "Anthropic's messages, of an older model": {
+  "Anthropic's messages with an older model": {
     options: { preset: "anthropic" },
     model: "claude-3-5-haiku-latest",
     schemaIn: ({ output_config: config, tools }: { output_config?: unknown; tools?: { name: string }[] }) =>
@@ -79,10 +79,10 @@ function agentOf(t: TestContext, model: FakeModelServer, { options, path = "/v1"
   return agent;
 }
 
-describe("the provider's own mode", () => {
+describe("the structured output mode of a provider", () => {
   for (const [name, testCase] of Object.entries(CASES))
     for (const tools of [false, true])
-      it(`of ${name}, ${tools ? "with tools" : "without tools"}`, async (t) => {
+      it(`is used if ${name} supports it ${tools ? "with tools" : "without tools"}`, async (t) => {
         const model = await startFakeModelServer({
           fallback: say(ANSWER),
           models: [testCase.model],
@@ -94,7 +94,7 @@ describe("the provider's own mode", () => {
         assert.deepEqual((await run.result).structured, { name: "Ada" });
         const body = model.requests[0]?.body as Record<string, never>;
         const sentSchema = testCase.schemaIn(body);
-        const expected = testCase.withTools || (!tools && name !== "Anthropic's messages, of an older model");
+        const expected = testCase.withTools || (!tools && name !== "Anthropic's messages with an older model");
         assert.equal(sentSchema !== undefined, expected, JSON.stringify(sentSchema));
         if (expected) assert.match(JSON.stringify(sentSchema), /"name":\{"type":"(string|STRING)"\}/);
         assert.deepEqual(model.violations, []);
@@ -105,7 +105,7 @@ describe("the provider's own mode", () => {
           assert.equal(testCase.schemaIn(body as Record<string, never>), undefined);
       });
 
-  it("is left out from then on where it is refused", async (t) => {
+  it("is not requested again after the provider rejected it", async (t) => {
     const model = await startFakeModelServer({
       fallback: ({ body }) =>
         (body as { response_format?: unknown }).response_format === undefined
@@ -114,12 +114,14 @@ describe("the provider's own mode", () => {
       dialect: { body: ["response_format"] },
     });
     t.after(() => model.close());
-    const agent = agentOf(t, model, CASES["chat completions of others"]!, false);
+    const agent = agentOf(t, model, CASES["chat completions of other providers"]!, false);
     for (let i = 0; i < 2; i += 1) {
       const run = await agent.run({ message: "x", outputSchema: SCHEMA, model: "m1", provider: "lab" });
       assert.deepEqual((await run.result).structured, { name: "Ada" });
     }
-    const held = model.requests.filter(({ body }) => (body as { response_format?: unknown }).response_format);
-    assert.equal(held.length, 1);
+    const requestsWithFormat = model.requests.filter(
+      ({ body }) => (body as { response_format?: unknown }).response_format,
+    );
+    assert.equal(requestsWithFormat.length, 1);
   });
 });

@@ -39,7 +39,7 @@ async function listServer(t: Hooks, answer: { status?: number; body: string }) {
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   t.after(() => void server.close());
   return {
-    asked: requestedPaths,
+    requestedPaths,
     answer,
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/prices.json`,
   };
@@ -73,15 +73,15 @@ async function costOf(
   }
 }
 
-describe("prices of today", () => {
-  it("are fetched behind the first answer, which does not wait for them, kept, and known from then on", async (t) => {
+describe("price updates", () => {
+  it("are fetched after the first answer and once a day, stored in a file, and used from then on", async (t) => {
     const folder = await tempDir(t);
     const file = folder.at("home/prices.json");
     const server = await listServer(t, { body: JSON.stringify(await listWith(7)) });
     const prices = { file, url: server.url };
     assert.equal(await costOf(t, prices, () => existsSync(file)), undefined);
     assert.equal(await costOf(t, prices, () => true), 7);
-    assert.deepEqual(server.asked, ["/prices.json"], "once a day");
+    assert.deepEqual(server.requestedPaths, ["/prices.json"], "once a day");
     // Another process reads the stored prices without a request.
     const { url, ...storedFields } = JSON.parse(await readFile(file, "utf8")) as Json;
     assert.equal(url, server.url);
@@ -90,18 +90,18 @@ describe("prices of today", () => {
     await again.load(await import("@pydantic/genai-prices"));
     await again.refresh(new Network({ provider: "x", redact: (text) => text }).read, new AbortController().signal);
     assert.equal(await costOf(t, undefined, () => true), 9);
-    assert.equal(server.asked.length, 1);
+    assert.equal(server.requestedPaths.length, 1);
     // The stored prices are more than a day old.
     await writeFile(file, JSON.stringify({ ...storedFields, url, fetchedAt: Date.now() - 90_000_000 }));
     const old = new CachedPrices(prices, undefined);
     const network = new Network({ provider: "x", redact: (text) => text });
     await old.refresh(network.read, new AbortController().signal);
     await network.close();
-    assert.equal(server.asked.length, 2);
+    assert.equal(server.requestedPaths.length, 2);
     assert.equal(await costOf(t, undefined, () => true), 7);
   });
 
-  it("are not fetched by who does not say where they are kept, nor for what has no prices", async (t) => {
+  it("are not fetched without a file, nor for presets without prices", async (t) => {
     const folder = await tempDir(t);
     const server = await listServer(t, { body: "[]" });
     const prices = { file: folder.at("prices.json"), url: server.url };
@@ -113,10 +113,10 @@ describe("prices of today", () => {
       await provider.close();
     }
     await models.close();
-    assert.deepEqual(server.asked, []);
+    assert.deepEqual(server.requestedPaths, []);
   });
 
-  it("are none where something else comes, and what was known stays; told at debug alone", async (t) => {
+  it("are ignored if the list or the file is invalid; the known prices stay and one debug line is logged", async (t) => {
     const folder = await tempDir(t);
     const good = await listWith(5, "brand-new-2");
     const changed = (change: (providerEntry: Json) => Json) =>
@@ -130,33 +130,33 @@ describe("prices of today", () => {
       "another list": { body: "[]" },
       "an object": { body: "{}" },
       "a provider without models": { body: changed(({ models: _, ...otherFields }) => otherFields) },
-      "without those that everyone knows": { body: JSON.stringify(good.filter(({ id }) => id !== "openai")) },
+      "a list without OpenAI": { body: JSON.stringify(good.filter(({ id }) => id !== "openai")) },
       "a negative price": { body: models({ id: "a", match: { equals: "a" }, prices: { input_mtok: -1 } }) },
-      "a price in words": { body: models({ id: "a", match: { equals: "a" }, prices: { input_mtok: "1" } }) },
-      "a match that takes for ever": { body: models({ id: "a", match: { regex: "^(a+)+$" }, prices: {} }) },
-      "one that takes long": { body: models({ id: "a", match: { regex: "a*b*c*d*$" }, prices: {} }) },
-      "a match that is none": { body: models({ id: "a", match: "a", prices: {} }) },
+      "a price as text": { body: models({ id: "a", match: { equals: "a" }, prices: { input_mtok: "1" } }) },
+      "a match with exponential time": { body: models({ id: "a", match: { regex: "^(a+)+$" }, prices: {} }) },
+      "a match with polynomial time": { body: models({ id: "a", match: { regex: "a*b*c*d*$" }, prices: {} }) },
+      "a match that is not an object": { body: models({ id: "a", match: "a", prices: {} }) },
       "an unknown kind of time": {
         body: models({ id: "a", match: { equals: "a" }, prices: [{ constraint: { type: "moon" }, prices: {} }] }),
       },
-      "more than it can be": { body: `[${" ".repeat(9 * 1024 * 1024)}]` },
+      "more than 8 MB": { body: `[${" ".repeat(9 * 1024 * 1024)}]` },
     };
-    for (const [what, answer] of Object.entries(bad)) {
+    for (const [description, answer] of Object.entries(bad)) {
       const server = await listServer(t, answer);
       const file = folder.at(`${server.url.replace(/\D/g, "")}.json`);
       const lines: string[] = [];
-      const never = (): never => assert.fail(what);
+      const never = (): never => assert.fail(description);
       const logger = { debug: (text: string) => void lines.push(text), info: never, warn: never, error: never };
       const network = new Network({ provider: "x", redact: (text) => text });
       const priceCache = new CachedPrices({ file, url: server.url }, logger);
       for (let i = 0; i < 2; i++) await priceCache.refresh(network.read, new AbortController().signal);
       await network.close();
       assert.deepEqual(
-        [existsSync(file), server.asked.length, lines.length],
+        [existsSync(file), server.requestedPaths.length, lines.length],
         [false, 1, 1],
-        `${what}: ${lines.join()}`,
+        `${description}: ${lines.join()}`,
       );
-      assert.equal(await costOf(t, undefined, () => true, "openai/gpt-oss-120b"), 0.15, what);
+      assert.equal(await costOf(t, undefined, () => true, "openai/gpt-oss-120b"), 0.15, description);
     }
     // The content of the file is validated in the same way.
     const file = folder.at("broken.json");

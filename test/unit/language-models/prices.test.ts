@@ -18,8 +18,8 @@ const near = (actual: number | undefined, expected: number): void =>
   assert.ok(actual !== undefined && Math.abs(actual - expected) < 1e-9, `${actual} is not ${expected}`);
 const at = new Date("2026-11-01T12:00:00Z");
 
-describe("cost", () => {
-  it("is what the published prices say, cached and reasoning tokens included", async () => {
+describe("the cost of an answer", () => {
+  it("follows the published prices for input, cached input, cache writes, output and long prompts", async () => {
     // Published USD per million tokens: input without cached tokens, cached input, cache writes, output with reasoning.
     const M = 1e6;
     near(await listedCost(usage, "gpt-5", settings("openai"), at), (40_000 * 1.25 + 60_000 * 0.125 + 5_000 * 10) / M);
@@ -43,7 +43,7 @@ describe("cost", () => {
     );
   });
 
-  it("is that of the same model however it is spelled, and of no other version", async () => {
+  it("is found for known spellings of a model id, and not for other versions", async () => {
     const cost = (id: string, preset: string) =>
       listedCost({ ...usage, inputTokens: 1e6, outputTokens: 0, cacheReadTokens: 0 }, id, settings(preset), at);
     near(await cost("llama3.3-70b", "cerebras"), 0.85);
@@ -60,7 +60,7 @@ describe("cost", () => {
       assert.equal(await cost(id, preset), undefined, id);
   });
 
-  it("is not nothing where the list has a model and no price, and not that of long ago where a name stands for another", async () => {
+  it("is unknown for a model listed without a price; DeepSeek's aliases cost what their model costs", async () => {
     assert.equal(await listedCost(usage, "qwen-3-coder-480b", settings("cerebras"), at), undefined);
     assert.equal(await listedPrices("qwen-3-coder-480b", 1_000, settings("cerebras")), undefined);
     for (const time of ["2026-11-01T12:00:00Z", "2026-11-01T20:00:00Z"]) {
@@ -71,13 +71,13 @@ describe("cost", () => {
     }
   });
 
-  it("is unknown for unknown models, and not listed for local providers", async () => {
+  it("is unknown for unknown models and for providers without listed prices", async () => {
     assert.equal(await listedCost(usage, "no-such-model-9", settings("openai"), at), undefined);
     assert.equal(await listedCost(usage, "gpt-5", settings("ollama"), at), undefined);
     assert.equal(await listedCost(usage, "anything", settings("nvidia"), at), undefined);
   });
 
-  it("is what the provider reports, where it does, in its own unit", () => {
+  it("is read from the provider's own field and unit, and is undefined without such a field", () => {
     const raw = { cost: 0.5, cost_in_usd_ticks: 12_500_000_000 };
     assert.equal(reportedCost({ usage, raw }, settings("openrouter")), 0.5);
     assert.equal(reportedCost({ usage, raw: { cost: { total_cost: 0.25 } } }, settings("perplexity")), 0.25);
@@ -85,7 +85,7 @@ describe("cost", () => {
     assert.equal(reportedCost({ usage, raw }, settings("groq")), undefined);
   });
 
-  it("is left to the kernel where prices are configured", async () => {
+  it("is set by the provider only if the model has no configured prices", async () => {
     const server = await startFakeModelServer({
       fallback: { say: [{ text: "x" }], usage: { input: 1000, output: 100 } },
     });
@@ -104,7 +104,7 @@ describe("cost", () => {
     }
   });
 
-  it("is told before a call, for a prompt as long as it will be", async () => {
+  it("listedPrices returns the prices for the length of the prompt, and undefined for unknown models", async () => {
     const short = await listedPrices("gemini-2.5-pro", 1_000, settings("google"));
     near(short?.input, 1.25);
     near(short?.output, 10);

@@ -25,7 +25,7 @@ const HISTORY: readonly ModelMessage[] = [
   user("And b?"),
 ];
 
-describe("the echo of reasoning on the wire openai", () => {
+describe("earlier reasoning on the wire openai", () => {
   let server: FakeModelServer;
   const providers: AiSdkProvider[] = [];
   const make = (options: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
@@ -49,13 +49,13 @@ describe("the echo of reasoning on the wire openai", () => {
         .map((message) => message.reasoning_content),
     );
   /** A host that requires reasoning in each assistant message. Kimi treats an empty text as missing. */
-  const demanding: Answer = () =>
+  const requireReasoning: Answer = () =>
     echoes()
       .at(-1)!
       .some((text) => text === undefined || text === "")
       ? fail(400, MISSING)
       : say("OK.");
-  const refusing: Answer = () =>
+  const rejectReasoning: Answer = () =>
     echoes()
       .at(-1)!
       .some((text) => text !== undefined)
@@ -87,14 +87,14 @@ describe("the echo of reasoning on the wire openai", () => {
     ["", "deepseek-v3-2-251201"],
     ["", "Kimi-K3"],
   ] as const)
-    it(`sends it with each assistant message to ${id}${host === "" ? " at an own base URL" : ` of ${host}`}`, async () => {
+    it(`is sent with each assistant message to ${id}${host === "" ? " at a custom base URL" : ` of ${host}`}`, async () => {
       server.dialect = { message: ["reasoning_content"], body: ["usage", "reasoning", "thinking"] };
-      server.fallback = demanding;
+      server.fallback = requireReasoning;
       await answers(make(host === "" ? {} : { preset: host }), id);
       assert.deepEqual(echoes(), [[" ", " "]]);
     });
 
-  it("sends the reasoning that the model made in this session, and none of another model or provider", async () => {
+  it("is sent to the model and provider that made it; others get a blank or no reasoning", async () => {
     server.enqueue({
       say: [{ reasoning: "Because." }, { call: { id: "c2", name: "read", arguments: { path: "b" } } }],
     });
@@ -113,18 +113,18 @@ describe("the echo of reasoning on the wire openai", () => {
   });
 
   for (const id of ["deepseek-v3-250324", "deepseek-v3", "deepseek-r1", "kimi-k2-0905", "kimi-k2-instruct", "m1"])
-    it(`sends none to ${id}`, async () => {
+    it(`is not sent to ${id}`, async () => {
       await answers(make(), id);
       assert.deepEqual(echoes(), [[undefined, undefined]]);
     });
 
-  it("asks again with it after a refusal that misses it, and remembers that of the model", async () => {
+  it("is sent after an error that reports it missing, and from then on for this model only", async () => {
     server.enqueue({
       say: [{ reasoning: "Because." }, { call: { id: "c2", name: "read", arguments: { path: "b" } } }],
     });
     const provider = make();
     const called = await answers(provider, "m1", [user("Hello")]);
-    server.fallback = demanding;
+    server.fallback = requireReasoning;
     const messages = [user("Hello"), called, result("c2", "read", "B")];
     await answers(provider, "m1", messages);
     await answers(provider, "m1", messages);
@@ -135,7 +135,7 @@ describe("the echo of reasoning on the wire openai", () => {
     assert.deepEqual(echoes().at(-1), [undefined]);
   });
 
-  it("understands DeepSeek's refusal too", async () => {
+  it("is sent after each of DeepSeek's two error messages", async () => {
     for (const message of [
       "The `reasoning_content` in the thinking mode must be passed back to the API.",
       "Missing `reasoning_content` field in the assistant message at message index 2",
@@ -151,8 +151,8 @@ describe("the echo of reasoning on the wire openai", () => {
     ]);
   });
 
-  it("asks again without it after a refusal of it, and remembers that of the model", async () => {
-    server.fallback = refusing;
+  it("is omitted after an error that rejects it, and in the next request", async () => {
+    server.fallback = rejectReasoning;
     const provider = make({ preset: "groq" });
     await answers(provider, "moonshotai/kimi-k2-thinking");
     await answers(provider, "moonshotai/kimi-k2-thinking");
@@ -160,9 +160,9 @@ describe("the echo of reasoning on the wire openai", () => {
     assert.deepEqual(echoes(), [[" ", " "], none, none]);
   });
 
-  it("follows a model that changes its mind, as gateways do with thinking on and off", async () => {
+  it("is sent or omitted again each time an error of the model asks for it", async () => {
     const provider = make();
-    for (const fallback of [demanding, refusing, demanding]) {
+    for (const fallback of [requireReasoning, rejectReasoning, requireReasoning]) {
       server.fallback = fallback;
       await answers(provider, "m1");
     }
@@ -171,7 +171,7 @@ describe("the echo of reasoning on the wire openai", () => {
     assert.deepEqual(echoes(), [none, field, field, none, none, field]);
   });
 
-  it("asks twice, and no more, a server that refuses a request with it and one without", async () => {
+  it("is sent and omitted once each if the server rejects both, and the request then fails", async () => {
     server.fallback = () => (echoes().at(-1)!.includes(undefined) ? fail(400, MISSING) : fail(400, UNSUPPORTED));
     const provider = make();
     for (const count of [2, 4]) {
@@ -186,18 +186,18 @@ describe("the echo of reasoning on the wire openai", () => {
     assert.equal(server.requests.length, 5);
   });
 
-  it("does what the config says, until the model refuses that", async () => {
+  it("follows the option echoReasoning until the model rejects that", async () => {
     await answers(make({ echoReasoning: true }), "m1");
     await answers(make({ echoReasoning: false }), "kimi-k2.6");
     await answers(make({ echoReasoning: false, preset: "moonshot" }), "kimi-k2.6");
     const none = [undefined, undefined];
     assert.deepEqual(echoes(), [[" ", " "], none, none]);
-    server.fallback = demanding;
+    server.fallback = requireReasoning;
     await answers(make({ echoReasoning: false }), "kimi-k2.6");
     assert.deepEqual(echoes().slice(3), [none, [" ", " "]]);
   });
 
-  it("sends both forms to a router that tells reasoning in details", async () => {
+  it("is sent as reasoning_content and reasoning_details to OpenRouter if the model sent details", async () => {
     server.dialect = { message: ["reasoning_content", "reasoning_details"], body: ["usage", "reasoning"] };
     const detail = { type: "reasoning.text", index: 0, text: "Because." };
     const delta = { content: "", reasoning: "Because.", reasoning_details: [detail] };
@@ -214,7 +214,7 @@ describe("the echo of reasoning on the wire openai", () => {
     assert.deepEqual([content, details], ["Because.", [detail]]);
   });
 
-  it("puts MiniMax's reasoning back into the text, as it came", async () => {
+  it("is put back unchanged into the text for MiniMax", async () => {
     server.enqueue(call("read", { path: "a" }, { id: "c2" }), say("<think>\nBecause.\n</think>\n\nIt is A."));
     const provider = make({ preset: "minimax" });
     const called = await answers(provider, "MiniMax-M2", [user("Hello")]);

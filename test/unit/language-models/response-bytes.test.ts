@@ -57,8 +57,8 @@ async function all(body: Bytes): Promise<string> {
   return Buffer.concat(pieces).toString();
 }
 
-describe("a connection", () => {
-  it("serves question after question, also when an answer is left before its last bytes", async (t) => {
+describe("a provider connection", () => {
+  it("is reused for later requests, also after an answer was released before its last bytes", async (t) => {
     let sendRest = () => {};
     const lab = await site(t, (request, response) => {
       response.write("told");
@@ -79,7 +79,7 @@ describe("a connection", () => {
     assert.equal(lab.sockets.length, 1);
   });
 
-  it("is closed where an answer goes on and on that nobody reads", async (t) => {
+  it("is closed if a released answer does not end", async (t) => {
     const lab = await site(t, (request, response) => {
       response.write("told");
       if (request.url !== "/flood") return;
@@ -101,7 +101,7 @@ describe("a connection", () => {
     assert.equal(lab.sockets.length, 3);
   });
 
-  it("that the server has closed meanwhile is not used again", async (t) => {
+  it("is not used again after the server closed it", async (t) => {
     const lab = await site(t, (_request, response) => void response.end("told"));
     const network = connections(t);
     for (let n = 0; n < 3; n++) {
@@ -114,7 +114,7 @@ describe("a connection", () => {
     assert.equal(lab.sockets.length, 3);
   });
 
-  it("is let go of by an abort before, amid and behind the headers, with the reason at once", async (t) => {
+  it("is closed by an abort before, during or after the headers, which rejects with its reason", async (t) => {
     const lab = await site(t, (request, response) => {
       if (request.url === "/told") response.write("told");
     });
@@ -123,11 +123,11 @@ describe("a connection", () => {
     await assert.rejects(network.ask(lab.url, GET, AbortSignal.abort(reason)), reason);
     assert.equal(lab.sockets.length, 0);
     const waiting = new AbortController();
-    const waited = network.ask(lab.url, GET, waiting.signal);
+    const waitingRequest = network.ask(lab.url, GET, waiting.signal);
     await until(() => lab.sockets.length > 0);
     let closed = once(lab.sockets[0]!, "close");
     waiting.abort(reason);
-    await assert.rejects(waited, reason);
+    await assert.rejects(waitingRequest, reason);
     await closed;
     const reading = new AbortController();
     const { body } = await network.ask(`${lab.url}told`, GET, reading.signal);
@@ -140,7 +140,7 @@ describe("a connection", () => {
     await closed;
   });
 
-  it("breaks with a close, which refuses what comes later", async (t) => {
+  it("is terminated by close(), after which new requests are rejected", async (t) => {
     const lab = await site(t, (_request, response) => void response.write("told"));
     const network = connections(t);
     const { body } = await network.ask(lab.url, GET, never);
@@ -151,7 +151,7 @@ describe("a connection", () => {
     await assert.rejects(network.ask(lab.url, GET, never), /the provider is closed/);
   });
 
-  it("that is refused is told as fetch tells it", async (t) => {
+  it("rejects with fetch's error and the cause ECONNREFUSED if the port is closed", async (t) => {
     const lab = await site(t, () => undefined);
     const { port } = new URL(lab.url);
     const free = createTcpServer().listen(0, "127.0.0.1");
@@ -167,7 +167,7 @@ describe("a connection", () => {
   });
 });
 
-it("turn after turn of a model goes over one connection", async (t) => {
+it("twenty calls of a provider use one connection", async (t) => {
   const event = { choices: [{ index: 0, delta: { content: "told" }, finish_reason: "stop" }] };
   const lab = await site(t, (_request, response) => {
     response.writeHead(200, { "content-type": "text/event-stream" });
@@ -187,10 +187,10 @@ it("turn after turn of a model goes over one connection", async (t) => {
   assert.equal(lab.sockets.length, 1);
 });
 
-describe("a body", () => {
+describe("a response body", () => {
   const text = "añ 😀 ".repeat(50_000);
 
-  it("comes whole in any form, compressed or not, also for one who is slow to read", async (t) => {
+  it("arrives completely in each content coding and framing, also if its reader is slow", async (t) => {
     const codings: Record<string, (text: string) => Buffer> = {
       identity: (plain) => Buffer.from(plain),
       gzip: gzipSync,
@@ -217,7 +217,7 @@ describe("a body", () => {
       }
   });
 
-  it("that ends before its length, or amid a chunk, has broken off", async (t) => {
+  it("rejects with `terminated` if it ends before its length or within a chunk", async (t) => {
     const answers: Record<string, string> = {
       length: "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\ntold",
       chunk: "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\ntold\r\n9\r\nmo",
@@ -240,7 +240,7 @@ describe("a body", () => {
     }
   });
 
-  it("is not gathered beyond what is held for a slow reader", async (t) => {
+  it("is not buffered without limit for a slow reader: under 64 MB sent, under 2 MB held", async (t) => {
     let sent = 0;
     const lab = await site(t, (_request, response) => {
       const sendMore = (): void => {

@@ -33,7 +33,7 @@ async function start(wire: WireName, timeout?: number) {
 
 type Lab = Awaited<ReturnType<typeof start>>;
 
-async function prove({ agent, server, run: begin }: Lab, { steps, ends, timeout }: RunFault): Promise<void> {
+async function assertRun({ agent, server, run: begin }: Lab, { steps, ends, timeout }: RunFault): Promise<void> {
   const run = await begin(...steps);
   const events: AgentEvent[] = [];
   for await (const event of run) events.push(event);
@@ -61,7 +61,7 @@ async function prove({ agent, server, run: begin }: Lab, { steps, ends, timeout 
   assert.deepEqual(server.violations, []);
 }
 
-describe("a run", { concurrency: WIRES.length }, () => {
+describe("a run with failing model calls", { concurrency: WIRES.length }, () => {
   for (const wire of WIRES) {
     describe(`on the wire ${wire}`, { concurrency: 1 }, () => {
       let lab: Lab;
@@ -72,11 +72,11 @@ describe("a run", { concurrency: WIRES.length }, () => {
 
       for (const fault of RUN_FAULTS) {
         if (fault.except?.[wire] !== undefined) continue;
-        it(`${endOf(fault, wire)} after ${fault.name}`, async () => {
-          if (fault.timeout === undefined) return prove(lab, fault);
+        it(`${fault.ends === undefined ? "continues to its answer" : `ends with the error kind ${fault.ends}`} after ${fault.name}`, async () => {
+          if (fault.timeout === undefined) return assertRun(lab, fault);
           const separateLab = await start(wire, fault.timeout);
           try {
-            await prove(separateLab, fault);
+            await assertRun(separateLab, fault);
           } finally {
             await separateLab.close();
           }
@@ -86,9 +86,9 @@ describe("a run", { concurrency: WIRES.length }, () => {
   }
 });
 
-describe("a run whose answers fail behind a tool's result", { concurrency: 2 }, () => {
+describe("a run whose model calls fail after a tool result", { concurrency: 2 }, () => {
   for (const wire of WIRES) {
-    it(`goes on, in roles that the provider takes: ${wire}`, async (t) => {
+    it(`continues with valid requests on the wire ${wire}`, async (t) => {
       const { agent, server, folder, run: begin, close } = await start(wire);
       t.after(close);
       const run = await begin(
@@ -108,7 +108,7 @@ describe("a run whose answers fail behind a tool's result", { concurrency: 2 }, 
   }
 });
 
-it("docs/models.md says so", async () => {
+it("docs/models.md has a table row for each fault of a model call", async () => {
   const text = (await readFile(new URL("../../../docs/models.md", import.meta.url), "utf8")).replaceAll(/ +/g, " ");
   for (const fault of RUN_FAULTS) {
     const row = `| ${fault.name} | ${WIRES.map((wire) => endOf(fault, wire)).join(" | ")} |`;

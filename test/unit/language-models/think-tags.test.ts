@@ -5,14 +5,14 @@ import { ThinkTags } from "../../../adapters/language-models/think-tags.js";
 import { say, startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { ask, take } from "../../helpers/model-requests.js";
 
-function tell(pieces: readonly string[]): { reasoning: string; text: string } {
+function separate(pieces: readonly string[]): { reasoning: string; text: string } {
   const tags = new ThinkTags();
   const entries = [...pieces.flatMap((piece) => tags.push(piece)), ...tags.end()];
   const of = (kind: string): string => entries.map((entry) => (entry.kind === kind ? entry.text : "")).join("");
   return { reasoning: of("reasoning"), text: of("text") };
 }
 
-describe("thoughts in tags", () => {
+describe("reasoning in think tags", () => {
   const answers: [answer: string, reasoning: string, text: string][] = [
     ["<think>hm</think>\n\nYes.", "hm", "Yes."],
     ["\n<think>\na < b </thin k> c</think>Yes <think>no</think>", "\na < b </thin k> c", "Yes <think>no</think>"],
@@ -23,16 +23,16 @@ describe("thoughts in tags", () => {
     ["  indented", "", "  indented"],
     ["", "", ""],
   ];
-  it("are told from the answer, however it is cut", () => {
+  it("is separated from the answer, wherever the text is split into pieces", () => {
     for (const [answer, reasoning, text] of answers) {
-      assert.deepEqual(tell([answer]), { reasoning, text }, answer);
-      assert.deepEqual(tell([...answer]), { reasoning, text }, answer);
+      assert.deepEqual(separate([answer]), { reasoning, text }, answer);
+      assert.deepEqual(separate([...answer]), { reasoning, text }, answer);
       for (let at = 1; at < answer.length; at++)
-        assert.deepEqual(tell([answer.slice(0, at), answer.slice(at)]), { reasoning, text }, answer);
+        assert.deepEqual(separate([answer.slice(0, at), answer.slice(at)]), { reasoning, text }, answer);
     }
   });
 
-  it("come as reasoning, in a block of their own before the text", async () => {
+  it("becomes a reasoning part before the text, unless the model already sent reasoning", async () => {
     const server = await startFakeModelServer();
     const provider = new AiSdkProvider({ name: "lab", baseUrl: server.baseUrl });
     try {

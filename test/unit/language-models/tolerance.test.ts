@@ -42,7 +42,7 @@ const load: Record<WireName, () => Promise<{ wire: BuiltInWire }>> = {
 };
 
 for (const [wire, oddities] of Object.entries(ODDITIES) as [WireName, (typeof ODDITIES)[WireName]][]) {
-  describe(`the wire ${wire} reads on over`, () => {
+  describe(`unusual answers that the wire ${wire} accepts`, () => {
     const request = ask({ model: WIRE_MODELS[wire] });
     const { signal } = new AbortController();
     let server: FakeModelServer;

@@ -19,7 +19,7 @@ import {
   writeTool,
 } from "../../helpers/model-requests.js";
 
-describe("each wire's own ways", () => {
+describe("wire-specific requests and errors", () => {
   let server: FakeModelServer;
   const open: AiSdkProvider[] = [];
   const make = (wire: WireName, options: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
@@ -53,7 +53,7 @@ describe("each wire's own ways", () => {
   });
   after(() => server.close());
 
-  it("openai-responses: nothing stored, reasoning encrypted, the cache key sent, schemas as they are", async () => {
+  it("openai-responses: sends store false, encrypted reasoning, the cache key and non-strict tools", async () => {
     const body = await sent("openai-responses", { tools: [readTool], effort: "high" });
     assert.equal(body.store, false);
     assert.deepEqual(body.include, ["reasoning.encrypted_content"]);
@@ -64,7 +64,7 @@ describe("each wire's own ways", () => {
     assert.deepEqual([plain.reasoning, plain.temperature], [undefined, 0.3]);
   });
 
-  it("openai-responses: minimal effort only where it is known, summaries only where they are allowed", async () => {
+  it("openai-responses: sends effort minimal only to models that have it, and no summary after a rejection", async () => {
     assert.equal((await sent("openai-responses", { effort: "minimal" })).reasoning.effort, "minimal");
     assert.equal(
       (await sent("openai-responses", { effort: "minimal", model: model({ id: "gpt-5.2", reasoning: true }) }))
@@ -76,7 +76,7 @@ describe("each wire's own ways", () => {
     assert.deepEqual(body.reasoning, { effort: "low" });
   });
 
-  it("anthropic: marks on system, last tool and the last two turns, and no more", async () => {
+  it("anthropic: sets cache marks on the system prompt, the last tool and the last two user turns only", async () => {
     const messages = [
       user("One"),
       assistant(toolCall("c1", "read", { path: "a" })),
@@ -104,7 +104,7 @@ describe("each wire's own ways", () => {
     );
   });
 
-  it("anthropic: thinks by budget or by itself, as the model does, within the limit of the answer", async () => {
+  it("anthropic: uses a thinking budget or adaptive thinking by model, within the output limit", async () => {
     const effort = "medium";
     const older = await sent("anthropic", { effort, temperature: 0.3 });
     assert.deepEqual(
@@ -129,13 +129,13 @@ describe("each wire's own ways", () => {
     assert.deepEqual([kimiBody.max_tokens, kimiBody.tools[0].eager_input_streaming], [8192, undefined]);
   });
 
-  it("anthropic: leaves room for the prompt in the window", async () => {
+  it("anthropic: lowers max_tokens so that the prompt fits into the context window", async () => {
     const narrow = { ...WIRE_MODELS.anthropic, contextWindow: 70_000 };
     const body = await sent("anthropic", { model: narrow, messages: [user("x".repeat(60_000))] });
     assert.ok(body.max_tokens > 40_000 && body.max_tokens < 51_000, String(body.max_tokens));
   });
 
-  it("anthropic: files and images stay within results of tools; redacted thinking goes back", async () => {
+  it("anthropic: keeps images and PDFs inside tool results, and sends redacted thinking back", async () => {
     server.enqueue({
       say: [
         { reasoning: "", redacted: true },
@@ -163,7 +163,7 @@ describe("each wire's own ways", () => {
     );
   });
 
-  it("google: levels for Gemini 3, budgets for 2.5, neither for those before", async () => {
+  it("google: sends thinkingLevel to Gemini 3, thinkingBudget to 2.5, and neither to 2.0", async () => {
     const three = await sent("google", { effort: "high" });
     assert.deepEqual(three.generationConfig.thinkingConfig, { includeThoughts: true, thinkingLevel: "high" });
     const two5 = await sent("google", { effort: "low", model: model({ id: "gemini-2.5-flash" }) });
@@ -172,7 +172,7 @@ describe("each wire's own ways", () => {
     assert.equal(two.generationConfig.thinkingConfig, undefined);
   });
 
-  it("google: images of results inside for Gemini 3, behind them for others", async () => {
+  it("google: sends result images inside the function response to Gemini 3, and after it to 2.5", async () => {
     const messages = [
       user("Look"),
       assistant(toolCall("c1", "read", { path: "a.png" })),
@@ -184,7 +184,7 @@ describe("each wire's own ways", () => {
     assert.equal(behind.contents.at(-1).parts[1].inlineData.data, PNG);
   });
 
-  it("google: a call that its model garbled is a slip, and the model's words are in the hint", async () => {
+  it("google: a malformed or unexpected call is malformed_answer, with the model's text in the hint", async () => {
     const cut = (candidate: object): string => `data: ${JSON.stringify({ candidates: [candidate] })}\n\n`;
     for (const [finishReason, why] of [
       ["MALFORMED_FUNCTION_CALL", "the model made a malformed tool call"],
@@ -207,7 +207,7 @@ describe("each wire's own ways", () => {
     }
   });
 
-  it("the preset openai speaks responses, but chat completions to whoever stands in front of it", async () => {
+  it("the preset openai uses chat completions at another base URL, with max_completion_tokens", async () => {
     const chat = await sent("openai", { model: model({ id: "gpt-5", maxOutput: 500 }) }, { preset: "openai" });
     assert.deepEqual(
       [chat.max_completion_tokens, chat.max_tokens, chat.prompt_cache_key],
@@ -219,7 +219,7 @@ describe("each wire's own ways", () => {
     assert.equal(server.requests.at(-1)!.wire, "openai");
   });
 
-  it("openai-responses: what a model refuses is left out from then on, the limit of the answer too", async () => {
+  it("openai-responses: omits a parameter from all later requests after the model rejects it", async () => {
     server.enqueue(
       fail(400, "Unsupported parameter: 'max_output_tokens' is not supported with this model."),
       fail(400, "Unsupported parameter: 'prompt_cache_key' is not supported with this model."),
@@ -238,14 +238,14 @@ describe("each wire's own ways", () => {
     ]);
   });
 
-  it("no effort is asked of a model that is said not to reason, on any wire", async () => {
+  it("no wire sends an effort if the model has reasoning: false", async () => {
     for (const wire of ["openai", "openai-responses", "anthropic", "google"] as const) {
       const body = await sent(wire, { model: { ...WIRE_MODELS[wire], reasoning: false }, effort: "high" });
       assert.doesNotMatch(JSON.stringify(body), /effort|thinking|reasoning"/, wire);
     }
   });
 
-  it("azure takes the key in its own header", async () => {
+  it("azure: uses openai-responses and sends the key in the header api-key", async () => {
     const provider = new AiSdkProvider({ preset: "azure", baseUrl: server.baseUrl, apiKey: "azure-key" });
     open.push(provider);
     await take(provider, ask({ model: model({ id: "my-deployment" }) }));
@@ -253,7 +253,7 @@ describe("each wire's own ways", () => {
     assert.deepEqual([wire, headers["api-key"]], ["openai-responses", "azure-key"]);
   });
 
-  it("mistral gets ids of nine letters and digits", async () => {
+  it("mistral: sends tool call ids of nine letters and digits, and no stream_options", async () => {
     const messages = [
       user("One"),
       assistant(toolCall("toolu_01ABC", "read", { path: "a" })),
@@ -265,7 +265,7 @@ describe("each wire's own ways", () => {
     assert.equal(body.stream_options, undefined);
   });
 
-  it("google: a wait told in the body is heard", async () => {
+  it("google: reads retryAfterMs from RetryInfo in the error body", async () => {
     const details = [{ "@type": "type.googleapis.com/google.rpc.RetryInfo", retryDelay: "34.5s" }];
     server.enqueue({
       status: 429,
@@ -277,7 +277,7 @@ describe("each wire's own ways", () => {
     );
   });
 
-  it("a provider's name is its own business: dots and capitals change nothing on the wire", async () => {
+  it("signed parts are sent back if the provider name has dots and capitals", async () => {
     for (const wire of ["openai-responses", "anthropic", "google"] as const) {
       const provider = make(wire, { name: "My.Lab_1-2" });
       server.enqueue({ say: [{ reasoning: "Hm." }, { call: { name: "read", arguments: { path: "a" } } }] });
@@ -292,7 +292,7 @@ describe("each wire's own ways", () => {
     }
   });
 
-  it("an environment with other keys changes nothing", async () => {
+  it("API keys of environment variables are not sent, on any wire", async () => {
     const names = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY"];
     const before = names.map((name) => process.env[name]);
     for (const name of names) process.env[name] = "stolen-key-0123456789";

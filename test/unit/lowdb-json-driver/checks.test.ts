@@ -5,9 +5,9 @@ import { describe, it } from "node:test";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { sessionDriverChecks } from "gantry/testing";
 
-describe("LowdbJsonDriver keeps the contract", () => {
+describe("contract of the session driver LowdbJsonDriver", () => {
   let folder = "";
-  const opened = async (): Promise<LowdbJsonDriver> => {
+  const openDriver = async (): Promise<LowdbJsonDriver> => {
     // Without syncs, so that two thousand small files take only seconds. Other tests use syncs.
     const driver = new LowdbJsonDriver({ path: join(folder, "sessions"), durability: "normal" });
     await driver.open();
@@ -16,10 +16,10 @@ describe("LowdbJsonDriver keeps the contract", () => {
   const checks = sessionDriverChecks({
     create: async () => {
       folder = await mkdtemp(join(tmpdir(), "gantry-json-"));
-      return opened();
+      return openDriver();
     },
-    second: opened,
-    reopen: opened,
+    second: openDriver,
+    reopen: openDriver,
     clean: () => rm(folder, { recursive: true, force: true }),
   });
   for (const check of checks) it(check.name, () => check.run());

@@ -28,7 +28,7 @@ import { makeTempDir } from "../../helpers/temp.js";
 describe("the files of LowdbJsonDriver", () => {
   let folder = "";
   let path = "";
-  let beside = "";
+  let dataFolder = "";
   /** Path of the log: all data that the session files do not hold yet, and the data for lists. */
   let log = "";
   let reports: string[] = [];
@@ -41,13 +41,13 @@ describe("the files of LowdbJsonDriver", () => {
   beforeEach(async () => {
     folder = await mkdtemp(join(tmpdir(), "gantry-json-"));
     path = join(folder, "sessions");
-    beside = `${path}.d`;
-    log = join(beside, "log.jsonl");
+    dataFolder = `${path}.d`;
+    log = join(dataFolder, "log.jsonl");
     reports = [];
   });
   afterEach(() => rm(folder, { recursive: true, force: true }));
 
-  async function opened(): Promise<LowdbJsonDriver> {
+  async function openDriver(): Promise<LowdbJsonDriver> {
     const driver = new LowdbJsonDriver({ path }, logger);
     await driver.open();
     return driver;
@@ -56,16 +56,16 @@ describe("the files of LowdbJsonDriver", () => {
   /**
    * Resolves when the file of a session has `count` messages. The driver writes the file after the call has returned.
    */
-  async function filed(id: string, count: number): Promise<void> {
+  async function waitForFile(id: string, count: number): Promise<void> {
     await until(async () => (await messagesIn(id).catch(() => undefined))?.length === count);
   }
   const append = (messageId: string, text: string) =>
     change({ append: [{ messageId, part: 0, type: "text" as const, text }] });
 
-  it("are one JSON file per session, for their owner alone, whatever the umask", async () => {
+  it("are one JSON file per session, with modes 600 and 700 under umask 0", async () => {
     const before = process.umask(0);
     try {
-      const driver = await opened();
+      const driver = await openDriver();
       await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
       await driver.create({ session: aSession("../b") });
       await driver.write("a", append("a-1", "x"));
@@ -85,7 +85,7 @@ describe("the files of LowdbJsonDriver", () => {
         }
       };
       await walk(path);
-      await walk(beside);
+      await walk(dataFolder);
       await driver.close();
     } finally {
       process.umask(before);
@@ -95,34 +95,34 @@ describe("the files of LowdbJsonDriver", () => {
   const long = (seq: number, length: number) =>
     aMessage("a", seq, { parts: [{ type: "text", text: "x".repeat(length) }] });
 
-  it("follow the log, which grows by what is new alone", async () => {
-    const driver = await opened();
+  it("the log grows only by new data, and the session file has all messages after the lease is released", async () => {
+    const driver = await openDriver();
     await driver.create({ session: aSession("a"), messages: [long(1, 50_000)] });
-    await filed("a", 1);
+    await waitForFile("a", 1);
     const lease = await leaseOf(driver, "a", "h");
     await driver.write("a", { ...change({ add: [growing("a", 2)] }), fence: lease.fence });
     const before = (await stat(log)).size;
     for (let n = 0; n < 10; n++) await driver.write("a", { ...append("a-2", "token "), fence: lease.fence });
     assert.ok((await stat(log)).size - before < 10 * 300);
     await release(driver, lease);
-    await filed("a", 2);
+    await waitForFile("a", 2);
     assert.equal(textOf((await driver.messages("a"))[1]), "token ".repeat(10));
     await driver.close();
   });
 
-  it("are written soon after a change, long ones too, and when the process ends", async () => {
-    const driver = await opened();
+  it("are written after a change, also with a large message, and by close()", async () => {
+    const driver = await openDriver();
     await driver.create({ session: aSession("a"), messages: [long(1, 1_000_000)] });
-    await filed("a", 1);
+    await waitForFile("a", 1);
     await driver.write("a", change({ add: [long(2, 1000)] }));
-    await filed("a", 2);
+    await waitForFile("a", 2);
     await driver.write("a", change({ add: [long(3, 1000)] }));
     await driver.close();
     assert.equal((await messagesIn("a")).length, 3);
   });
 
-  it("that a crash left without are made of the log", async () => {
-    const driver = await opened();
+  it("are restored from the log if a crash came before they were written", async () => {
+    const driver = await openDriver();
     await driver.create({ session: aSession("a", { alias: "x" }), messages: [growing("a", 1)], run: aRun("r", "a") });
     await driver.write("a", append("a-1", "one"));
     await driver.create({
@@ -134,10 +134,10 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.close();
     await rm(join(path, "a.json"));
     await writeFile(log, lines);
-    const secondDriver = await opened();
+    const secondDriver = await openDriver();
     assert.deepEqual(await listed(secondDriver), ["a"]);
     assert.deepEqual(await secondDriver.dump("a"), dump);
-    await filed("a", 2);
+    await waitForFile("a", 2);
     await assert.rejects(secondDriver.create({ session: aSession("b", { alias: "x" }) }), (error) =>
       hasCode(error, "session_exists"),
     );
@@ -145,19 +145,19 @@ describe("the files of LowdbJsonDriver", () => {
     assert.deepEqual(reports, []);
   });
 
-  it("are not read for a list", async () => {
-    const driver = await opened();
+  it("are not read to list sessions", async () => {
+    const driver = await openDriver();
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 3) });
     await driver.close();
     await writeFile(join(path, "a.json"), "nothing to see");
-    const second = await opened();
+    const second = await openDriver();
     assert.deepEqual(await listed(second), ["a"]);
     assert.equal((await second.get("a"))?.lastSeq, 3);
     await second.close();
   });
 
-  it("that are bad are reported and kept, never read as empty sessions, and their ids are not used again", async () => {
-    const driver = await opened();
+  it("an invalid session file is reported and kept, is not read as empty, and blocks its id", async () => {
+    const driver = await openDriver();
     for (const id of ["good", "bad", "empty"])
       await driver.create({ session: aSession(id), messages: [aMessage(id, 1)] });
     await driver.close();
@@ -165,7 +165,7 @@ describe("the files of LowdbJsonDriver", () => {
     await writeFile(join(path, "empty.json"), "null");
     await writeFile(join(path, "stray.json"), "[]");
     await writeFile(join(path, "newer.json"), JSON.stringify({ version: 99 }));
-    const second = await opened();
+    const second = await openDriver();
     for (const id of ["bad", "empty"])
       await assert.rejects(
         second.messages(id),
@@ -181,8 +181,8 @@ describe("the files of LowdbJsonDriver", () => {
     assert.equal(await readFile(join(path, "bad.json"), "utf8"), '{"half": ');
   });
 
-  it("make the index again when it is lost or damaged, and take in what was put there or taken away", async () => {
-    const driver = await opened();
+  it("the index is rebuilt after loss or damage, and follows added and removed session files", async () => {
+    const driver = await openDriver();
     await driver.create({ session: aSession("a", { alias: "x", updatedAt: at(3) }), messages: [aMessage("a", 1)] });
     await driver.create({ session: aSession("b") });
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }), messages: [aMessage("a1", 2)] });
@@ -193,10 +193,10 @@ describe("the files of LowdbJsonDriver", () => {
       () => appendFile(log, "{half a line"),
       () => truncate(log, 30),
       () => truncate(log, 60),
-      () => rm(beside, { recursive: true }),
+      () => rm(dataFolder, { recursive: true }),
     ]) {
       await damage();
-      const again = await opened();
+      const again = await openDriver();
       assert.deepEqual(await listed(again), ["a", "b"]);
       assert.equal((await again.get("x"))?.id, "a");
       assert.equal((await newestOf(again, "a"))?.id, "a1");
@@ -209,37 +209,37 @@ describe("the files of LowdbJsonDriver", () => {
       (await readFile(join(path, "b.json"), "utf8")).replaceAll(/(?<=["/])b(?=["/])/g, "c"),
     );
     await rm(join(path, "a.json"));
-    const last = await opened();
+    const last = await openDriver();
     assert.deepEqual(await listed(last), ["c", "b"]);
     assert.equal(await last.get("a1"), undefined);
     await last.close();
   });
 
-  it("lose no acknowledged line when the log ends in the middle of one, and keep a copy of a damaged one", async () => {
-    const driver = await opened();
+  it("the log keeps all acknowledged lines after a torn write, and a damaged log is copied", async () => {
+    const driver = await openDriver();
     await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
     await driver.write("a", append("a-1", "one "));
     await driver.write("a", append("a-1", "two"));
     await driver.close();
     await appendFile(log, '{"version":9,"set":[["a","gro');
-    const second = await opened();
+    const second = await openDriver();
     assert.equal(textOf((await second.messages("a"))[0]), "one two");
     await second.write("a", append("a-1", " three"));
     await second.close();
     assert.deepEqual(reports, []);
     for (const rubbish of ["rubbish from a power cut", "{}", "5", '{"version":9,"set":[["a"]]}'])
       await appendFile(log, `${rubbish}\n`);
-    const third = await opened();
+    const third = await openDriver();
     assert.equal(textOf((await third.messages("a"))[0]), "one two three");
-    assert.ok((await readdir(beside)).some((name) => name.startsWith("bad-")));
+    assert.ok((await readdir(dataFolder)).some((name) => name.startsWith("bad-")));
     await third.close();
   });
 
-  it("that were written when a crash came, before or after the log could say so, count nothing twice", async () => {
+  it("usage and text count once, whether a crash came before or after the file was written", async () => {
     const usage = { promptTokens: 1, completionTokens: 1, totalTokens: 2, cost: 1 };
-    const driver = await opened();
+    const driver = await openDriver();
     await driver.create({ session: aSession("a") });
-    await filed("a", 0);
+    await waitForFile("a", 0);
     const lease = await leaseOf(driver, "a", "h");
     const before = await readFile(join(path, "a.json"), "utf8");
     const follow = aSession("a.1", { chain: { root: "a", index: 1 } });
@@ -255,23 +255,23 @@ describe("the files of LowdbJsonDriver", () => {
     for (const file of [before, after]) {
       await writeFile(join(path, "a.json"), file);
       await writeFile(log, lines);
-      const again = await opened();
+      const again = await openDriver();
       assert.equal((await again.get("a"))?.usage.promptTokens, 1);
       assert.equal((await again.get("a.1"))?.usage.promptTokens, 1);
       const messages = await again.messages("a.1");
       assert.deepEqual([messages.length, textOf(messages[0])], [2, "grown"]);
       await again.write("a.1", append("a.1-1", "!"));
       await again.close();
-      const last = await opened();
+      const last = await openDriver();
       assert.equal(textOf((await last.messages("a.1"))[0]), "grown!");
       await last.close();
     }
     assert.deepEqual(reports, []);
   });
 
-  it("are written anew, and the log with them, when it has grown long, whoever works on", async () => {
-    const driver = await opened();
-    const secondDriver = await opened();
+  it("a long log is replaced by a shorter one, and two drivers continue with the same data", async () => {
+    const driver = await openDriver();
+    const secondDriver = await openDriver();
     await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
     await driver.create({ session: aSession("b") });
     const lease = await leaseOf(driver, "a", "h");
@@ -284,57 +284,57 @@ describe("the files of LowdbJsonDriver", () => {
     for (let n = 0; n < count; n++) await (n % 2 === 0 ? driver : secondDriver).write("a", append("a-1", piece));
     await until(async () => (await inode()) !== first);
     assert.ok((await stat(log)).size < 300_000);
-    for (const openDriver of [driver, secondDriver]) {
-      assert.equal(textOf((await openDriver.messages("a"))[0]).length, count * piece.length);
-      assert.deepEqual(await listed(openDriver), ["b", "a"]);
-      assert.deepEqual(await runOf(openDriver, "r"), { run, holder: lease.holder });
+    for (const eachDriver of [driver, secondDriver]) {
+      assert.equal(textOf((await eachDriver.messages("a"))[0]).length, count * piece.length);
+      assert.deepEqual(await listed(eachDriver), ["b", "a"]);
+      assert.deepEqual(await runOf(eachDriver, "r"), { run, holder: lease.holder });
       await assert.rejects(
-        openDriver.write("b", change({ runs: [aRun("s", "b", { idempotencyKey: "k" })] })),
+        eachDriver.write("b", change({ runs: [aRun("s", "b", { idempotencyKey: "k" })] })),
         (error) => hasCode(error, "run_key_taken"),
       );
     }
     await secondDriver.write("a", { ...append("a-1", "end"), fence: lease.fence });
     assert.ok(textOf((await driver.messages("a"))[0]).endsWith("xend"));
-    for (const openDriver of [driver, secondDriver]) await openDriver.close();
+    for (const eachDriver of [driver, secondDriver]) await eachDriver.close();
     assert.deepEqual(reports, []);
   });
 
-  it("of more chains than are kept in memory are read again, with what the log has of them", async () => {
-    const driver = await opened();
+  it("70 chains, more than the cache holds, are read again with their data in the log", async () => {
+    const driver = await openDriver();
     for (let n = 0; n < 70; n++) await driver.create({ session: aSession(`s${n}`), messages: [growing(`s${n}`, 1)] });
-    const secondDriver = await opened();
+    const secondDriver = await openDriver();
     for (let n = 0; n < 70; n++) await driver.write(`s${n}`, append(`s${n}-1`, `grown ${n}`));
     for (let n = 0; n < 70; n++) {
-      for (const openDriver of [driver, secondDriver])
-        assert.equal(textOf((await openDriver.messages(`s${n}`))[0]), `grown ${n}`);
+      for (const eachDriver of [driver, secondDriver])
+        assert.equal(textOf((await eachDriver.messages(`s${n}`))[0]), `grown ${n}`);
     }
-    for (const openDriver of [driver, secondDriver]) await openDriver.close();
+    for (const eachDriver of [driver, secondDriver]) await eachDriver.close();
   });
 
-  it("whose removal a crash cut short are no sessions", async () => {
-    const driver = await opened();
+  it("a session whose removal was interrupted by a crash does not exist", async () => {
+    const driver = await openDriver();
     await driver.create({ session: aSession("a", { alias: "x" }) });
     await driver.write("a", change({ add: [aMessage("a", 1)] }));
-    await filed("a", 1);
+    await waitForFile("a", 1);
     // The log records the write after the file exists.
     await until(async () => /"filed":\[\["a",\d+\]\].*\n$/.test(await readFile(log, "utf8")));
     const lines = await readFile(log, "utf8");
     await driver.close();
     await rm(join(path, "a.json"));
     await writeFile(log, lines);
-    const again = await opened();
+    const again = await openDriver();
     assert.equal(await again.get("a"), undefined);
     await again.create({ session: aSession("a", { alias: "x" }) });
     assert.deepEqual(await again.messages("a"), []);
     await again.close();
     assert.deepEqual(
-      (await readdir(beside)).filter((name) => name.startsWith("bad-")),
+      (await readdir(dataFolder)).filter((name) => name.startsWith("bad-")),
       [],
     );
     assert.deepEqual(reports, []);
   });
 
-  it("of another layout are left untouched, and named by it", async () => {
+  it("a store with another layout is rejected with its layout, and stays unchanged", async () => {
     const stores: [layout: string, files: Record<string, string>][] = [
       ["1", { "sessions.d/index.jsonl": "", "sessions/a.json": '{"version":1}' }],
       ["4", { "sessions.d/version.json": '{"version":4}', "sessions.d/log.jsonl": "", "sessions/a.json": "{}" }],
@@ -361,10 +361,10 @@ describe("the files of LowdbJsonDriver", () => {
     }
   });
 
-  it("that are older or newer than the log are damaged", async () => {
-    const driver = await opened();
+  it("reading a session file that is older or newer than the log is rejected", async () => {
+    const driver = await openDriver();
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
-    await filed("a", 1);
+    await waitForFile("a", 1);
     const [file, lines] = [await readFile(join(path, "a.json"), "utf8"), await readFile(log, "utf8")];
     await driver.write("a", change({ add: [aMessage("a", 2)] }));
     await driver.close();
@@ -375,14 +375,14 @@ describe("the files of LowdbJsonDriver", () => {
     ] as const) {
       await writeFile(join(path, "a.json"), old);
       await writeFile(log, text);
-      const again = await opened();
+      const again = await openDriver();
       await assert.rejects(again.messages("a"), why);
       await again.close();
     }
   });
 
-  it("are the same for drivers of one process on one folder, by whatever path, until the last one closes", async () => {
-    const firstDriver = await opened();
+  it("two drivers of one process share a folder, also through a symlink, until the last one closes", async () => {
+    const firstDriver = await openDriver();
     await symlink(path, join(folder, "link"));
     const secondDriver = new LowdbJsonDriver({ path: join(folder, "link") }, logger);
     await secondDriver.open();
@@ -391,9 +391,9 @@ describe("the files of LowdbJsonDriver", () => {
     await firstDriver.close();
     await secondDriver.write("a", change({ add: [aMessage("a", 2)] }));
     // A driver that opens while the last one closes waits for the close.
-    const [, thirdDriver] = await Promise.all([secondDriver.close(), opened()]);
+    const [, thirdDriver] = await Promise.all([secondDriver.close(), openDriver()]);
     assert.equal((await thirdDriver.messages("a")).length, 2);
     await thirdDriver.close();
-    assert.deepEqual(await readdir(join(beside, "lock")), ["free"]);
+    assert.deepEqual(await readdir(join(dataFolder, "lock")), ["free"]);
   });
 });

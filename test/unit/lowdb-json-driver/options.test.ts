@@ -13,7 +13,7 @@ describe("options of lowdb-json-driver", () => {
     assert.deepEqual(parse({}), { path: "", durability: "full" });
   });
 
-  it("lead to a store in gantry's home, or from the config file's folder", async (t) => {
+  it("put the store into gantry's home by default, and a relative path into the config file's folder", async (t) => {
     const folder = await tempDir(t, { "home/.keep": "", "conf/.keep": "" });
     const places = { home: folder.at("home"), configDir: folder.at("conf") };
     for (const [path, at] of [
@@ -29,7 +29,7 @@ describe("options of lowdb-json-driver", () => {
     }
   });
 
-  it("are refused with the key and what was expected", () => {
+  it("reject a wrong value with its key and the expected value", () => {
     const wrong: [Record<string, unknown>, RegExp][] = [
       [{ durabilty: "full" }, /^\/c\/config\.json: session\.durabilty: unknown key/],
       [{ path: 7 }, /^\/c\/config\.json: session\.path: expected a path/],

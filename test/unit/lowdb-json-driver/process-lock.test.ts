@@ -23,7 +23,7 @@ async function heldBy(t: Hooks, holder: Partial<LeaseHolder>): Promise<{ folder:
 
 const DEAD: Partial<LeaseHolder>[] = [{ pid: 2 ** 22 + 1 }, { started: "1" }, { boot: "an earlier one" }];
 
-it("a lock of a process that died, or whose pid is another's now, is free at once, for one of several", async (t) => {
+it("a lock of a process that died, or whose pid was reused, goes to exactly one of eight takers", async (t) => {
   for (const holder of DEAD) {
     const { folder } = await heldBy(t, holder);
     const taken = await Promise.allSettled(Array.from({ length: 8 }, () => ProcessLock.take(folder, "/store")));
@@ -35,7 +35,7 @@ it("a lock of a process that died, or whose pid is another's now, is free at onc
   }
 });
 
-it("a lock of a process that lives is refused with the process and the remedy, and free when it is released", async (t) => {
+it("a lock of a live process is refused with its pid and a remedy, and is free after release", async (t) => {
   const folder = (await tempDir(t)).at("lock");
   const lock = await ProcessLock.take(folder, "/store");
   await assert.rejects(
@@ -49,7 +49,7 @@ it("a lock of a process that lives is refused with the process and the remedy, a
   (await ProcessLock.take(folder, "/store")).release();
 });
 
-it("a lock of another host is refused while its holder shows that it lives, and free when it does not", async (t) => {
+it("a lock of another host is refused while its token's time changes, and can be taken after that", async (t) => {
   const { folder, token } = await heldBy(t, { host: "elsewhere x" });
   let isAlive = true;
   const life = (async () => {
@@ -62,7 +62,7 @@ it("a lock of another host is refused while its holder shows that it lives, and 
   lock.release();
 });
 
-it("a holder that lost its lock finds out", async (t) => {
+it("a holder that lost its lock gets a store error from check()", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const folder = (await tempDir(t)).at("lock");
   const lock = await ProcessLock.take(folder, "/store");

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { CallTimeout } from "../../../adapters/mcp-tools/call-timeout.js";
 
-it("a call that tells of progress for ever ends all the same", (t) => {
+it("CallTimeout aborts a call that reports progress without end, after 30 times its timeout", (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   let now = 0;
   t.mock.method(performance, "now", () => now);
@@ -19,7 +19,7 @@ it("a call that tells of progress for ever ends all the same", (t) => {
   time.end();
 });
 
-it("a person's time does not count", (t) => {
+it("CallTimeout does not count the time in which it is paused", (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   let now = 0;
   t.mock.method(performance, "now", () => now);

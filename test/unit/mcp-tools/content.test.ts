@@ -5,8 +5,8 @@ import { contentOf, resultContent } from "../../../adapters/mcp-tools/content.js
 const PNG = Buffer.from("\x89PNG\r\n\x1a\n and more", "latin1").toString("base64");
 const image = (data: unknown, mimeType: unknown = "image/png") => contentOf([{ type: "image", mimeType, data }]);
 
-describe("what a server of tools brings", () => {
-  it("is an image only where it is one, since a provider would refuse each later question of the session", () => {
+describe("the content of an MCP tool result", () => {
+  it("has an image part only for valid image data", () => {
     assert.deepEqual(image(PNG), { text: "", parts: [{ type: "image", mediaType: "image/png", data: PNG }] });
     for (const data of ["aGFsbG8=", "AAAA", "!!!!", `${PNG}<script>`, `${PNG.slice(0, -1)}é`, "", 5, null])
       assert.deepEqual(image(data), { text: "[an invalid image]", parts: [] });
@@ -16,12 +16,12 @@ describe("what a server of tools brings", () => {
     assert.equal(part, undefined);
   });
 
-  it("is the kind of image that it is, whatever it is called", () => {
+  it("has the media type of the image data, not the declared one", () => {
     const jpeg = Buffer.from("\xff\xd8\xff\xe0 and more", "latin1").toString("base64");
     assert.deepEqual(image(jpeg).parts, [{ type: "image", mediaType: "image/jpeg", data: jpeg }]);
   });
 
-  it("is bounded before it is put together", () => {
+  it("is limited to 1000 blocks, and structured content to less than 31,000 characters", () => {
     const { text } = contentOf(Array.from({ length: 1_002 }, () => ({ type: "text", text: "a" })));
     assert.match(text, /^(a\n){1000}\[2 more content blocks omitted\]$/);
     let nested: unknown = Array.from({ length: 1_000_000 }, () => 1);

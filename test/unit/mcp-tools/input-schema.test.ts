@@ -5,8 +5,8 @@ import { argumentsSchema } from "../../../adapters/mcp-tools/input-schema.js";
 const of = (a: unknown, keywords = {}) => argumentsSchema({ type: "object", properties: { a }, ...keywords });
 const propertySchema = (a: unknown) => (of(a)["properties"] as Record<string, unknown>)["a"];
 
-describe("the arguments of a server's tool", () => {
-  it("are told without keys that hold what JSON Schema does not know there: a provider would refuse each question", () => {
+describe("the input schema of an MCP tool", () => {
+  it("drops keywords with invalid values, and is rejected if a subschema is not a schema", () => {
     assert.deepEqual(propertySchema({ type: "integer", minimum: 1, exclusiveMinimum: true }), {
       type: "integer",
       minimum: 1,
@@ -38,7 +38,7 @@ describe("the arguments of a server's tool", () => {
     assert.throws(() => of({ unevaluatedProperties: "no" }), /a part of the input schema is not a schema/);
   });
 
-  it("refer to what is there, also in a circle", () => {
+  it("keeps internal references, also circular ones, and is rejected with unresolved or external ones", () => {
     const node = { type: "object", properties: { next: { $ref: "#/$defs/a~1b" } } };
     const inputSchema = { type: "object", properties: { a: { $ref: "#/$defs/a~1b" } }, $defs: { "a/b": node } };
     assert.deepEqual(argumentsSchema(inputSchema), inputSchema);
@@ -48,7 +48,7 @@ describe("the arguments of a server's tool", () => {
     assert.throws(() => of({ $ref: "https://example.invalid/a" }), /the input schema refers to another document/);
   });
 
-  it("describe themselves in what a person can see", () => {
+  it("has descriptions without invisible and control characters", () => {
     assert.deepEqual(propertySchema({ description: "a\u{E0041}\u202e\u001b[8mb" }), { description: "a[8mb" });
   });
 });

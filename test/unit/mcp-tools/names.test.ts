@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { toolName } from "../../../adapters/mcp-tools/names.js";
 
-it("a tool of a server is called by its own name, where models take that", () => {
+it("toolName keeps a valid MCP tool name, and turns other names into distinct valid ones", () => {
   assert.equal(toolName("files", "read_file"), "files__read_file");
   assert.equal(toolName("files", "x".repeat(57)), `files__${"x".repeat(57)}`);
   // Models accept 64 characters of few kinds. A hash separates names that would become equal.

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { secretsOf } from "../../../adapters/mcp-tools/mcp-servers.js";
 
-it("what of an address is a key is not told, wherever it stands in it", () => {
+it("secretsOf returns the keys in the path, the query and the credentials of a server URL", () => {
   const key = "k3y9fQ2xLw7Zr4TbVn8M";
   const of = (url: string) => secretsOf({ name: "a", url, headers: {} });
   assert.deepEqual(of(`https://a.example/s/${key}/mcp`), [key]);

@@ -6,20 +6,20 @@ import { sessionDriverChecks } from "gantry/testing";
 /** The store of the current check. */
 let store = new MemoryDocuments();
 
-async function opened(): Promise<MemoryDriver> {
+async function openDriver(): Promise<MemoryDriver> {
   const driver = new MemoryDriver(store);
   await driver.open();
   return driver;
 }
 
-describe("MemoryDriver keeps the contract", () => {
+describe("the session driver contract of MemoryDriver", () => {
   const checks = sessionDriverChecks({
     create: () => {
       store = new MemoryDocuments();
-      return opened();
+      return openDriver();
     },
-    second: opened,
-    reopen: opened,
+    second: openDriver,
+    reopen: openDriver,
     clean: () => Promise.resolve(),
   });
   for (const check of checks) it(check.name, () => check.run());

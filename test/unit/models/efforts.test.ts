@@ -10,20 +10,20 @@ type Efforts = NonNullable<Model["efforts"]>;
 
 const MODELS: Model[] = [{ id: "m", name: "M", ownedBy: "x", reasoning: true, efforts: ["low", "high"] }];
 
-describe("the nearest effort", () => {
-  it("is the one asked for where the model has it, or where nobody knows what it has", () => {
+describe("the reasoning effort of a request", () => {
+  it("is the requested effort if the model supports it, or if its efforts are unknown", () => {
     for (const effort of EFFORTS) {
       assert.equal(nearestEffort(effort, undefined), effort);
       assert.equal(nearestEffort(effort, ["minimal", "low", "medium", "high", "xhigh", "max"]), effort);
     }
   });
 
-  it("is none where the model takes none, and the model's own where that was asked for", () => {
+  it("is empty if the model has no efforts or none was requested", () => {
     for (const effort of EFFORTS) assert.equal(nearestEffort(effort, []), "");
     assert.equal(nearestEffort("", ["low"]), "");
   });
 
-  it("is the nearest else, and of two the more usual one", () => {
+  it("is otherwise the nearest effort, and of two equally near efforts the one closer to `high`", () => {
     const cases: [ReasoningEffort, Efforts, ReasoningEffort][] = [
       ["max", ["low", "medium", "high"], "high"],
       ["xhigh", ["low", "medium", "high"], "high"],
@@ -37,7 +37,7 @@ describe("the nearest effort", () => {
       assert.equal(nearestEffort(requested, offered), expected, `${requested} of ${offered.join()}`);
   });
 
-  it("is what a provider is asked for, told in the log; the session keeps what was wished, for its next model", async (t) => {
+  it("is the nearest effort, with a log line, while the session stores the requested effort", async (t) => {
     const folder = await tempDir(t);
     const provider = new ScriptedProvider([say("1"), say("2")], { models: MODELS });
     const lines: string[] = [];
@@ -58,7 +58,7 @@ describe("the nearest effort", () => {
     assert.doesNotMatch(lines.join("\n"), /model does not support the reasoning effort/);
   });
 
-  it("is small for titles, which are not worth a thought", async (t) => {
+  it("is `low` and without reasoning for a title request", async (t) => {
     const folder = await tempDir(t);
     const provider = new ScriptedProvider([say("1")], { models: MODELS });
     const agent = new Agent({ providers: [provider], tools: [], projectDir: folder.path });

@@ -29,8 +29,8 @@ function spec(fields: Partial<ToolSpec> = {}): ToolSpec {
   };
 }
 
-describe("a prompt's tokens", () => {
-  it("are estimated at a token for three bytes of instructions, messages and tools", () => {
+describe("the token estimate of a prompt", () => {
+  it("counts about one token for three bytes of instructions, messages or tools", () => {
     const base = estimatePrompt(request());
     assert.ok(base < 10);
     const tool = { name: "t", description: "d".repeat(300), inputSchema: {} };
@@ -45,15 +45,15 @@ describe("a prompt's tokens", () => {
     }
   });
 
-  it("count 1,500 for an image, whatever its bytes", () => {
+  it("counts about 1,500 tokens for an image with 100,000 characters of data", () => {
     const image = user({ type: "image", mediaType: "image/png", data: "A".repeat(100_000) });
     const tokens = tokensOf([image]);
     assert.ok(tokens >= 1500 && tokens < 1520, `${tokens}`);
   });
 });
 
-describe("the size of a tool", () => {
-  it("is that of what is told of it, each time and for each tool its own", () => {
+describe("toolBytes", () => {
+  it("returns the same size at each call, and prefixBytes adds up the sizes of all tools", () => {
     const [firstSpec, secondSpec] = [spec(), spec({ name: "b", description: "Does much more." })];
     const extraBytes = Buffer.byteLength("Does much more.") - Buffer.byteLength("Does.");
     for (let round = 0; round < 2; round++) {
@@ -66,17 +66,17 @@ describe("the size of a tool", () => {
     assert.equal(toolBytes(spec()), toolBytes(firstSpec), "the same of another that tells the same");
   });
 
-  it("is another once it tells something else, as a copy and in its own place", () => {
+  it("returns a new size after a change of the definition, in a copy and in place", () => {
     const tool = spec();
     const before = toolBytes(tool);
     assert.equal(toolBytes({ ...tool, description: "Does.x" }), before + 1);
     assert.equal(toolBytes(tool), before);
-    const changing = tool as { -readonly [key in keyof ToolSpec]: ToolSpec[key] };
-    changing.description = "Does.xyz";
+    const mutableTool = tool as { -readonly [key in keyof ToolSpec]: ToolSpec[key] };
+    mutableTool.description = "Does.xyz";
     assert.equal(toolBytes(tool), before + 3);
-    changing.inputSchema = { type: "object", properties: { abc: { type: "string" } } };
+    mutableTool.inputSchema = { type: "object", properties: { abc: { type: "string" } } };
     assert.equal(toolBytes(tool), before + 5);
-    changing.name = "aa";
+    mutableTool.name = "aa";
     assert.equal(toolBytes(tool), before + 6);
   });
 });

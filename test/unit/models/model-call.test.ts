@@ -32,11 +32,11 @@ function ask(chunks: () => Iterable<ModelChunk>, hooks: ModelCallHooks, signal =
 
 const text = (content: string): ModelChunk => ({ type: "text", block: "0", text: content });
 
-it("two answers without end share the event loop, with each other and with all else", async () => {
-  const heard = { first: 0, two: 0 };
+it("two model answers without pauses share the event loop with each other and with other callbacks", async () => {
+  const received = { first: 0, second: 0 };
   let turns = 0;
   // Each call ends after all calls had their turns. None would end if the first call blocked the event loop.
-  const shared = () => turns >= 3 && heard.first > 0 && heard.two > 0;
+  const shared = () => turns >= 3 && received.first > 0 && received.second > 0;
   const chunks = function* () {
     while (!shared()) yield text("word ");
     yield finish("stop");
@@ -47,13 +47,13 @@ it("two answers without end share the event loop, with each other and with all e
   };
   setImmediate(count);
   const answers = await Promise.all([
-    ask(chunks, { onText: () => void (heard.first += 1) }),
-    ask(chunks, { onText: () => void (heard.two += 1) }),
+    ask(chunks, { onText: () => void (received.first += 1) }),
+    ask(chunks, { onText: () => void (received.second += 1) }),
   ]);
   for (const answer of answers) assert.ok(!("error" in answer));
 });
 
-it("the first words of an answer wait for no other answer", async () => {
+it("the first text of an answer does not wait until 20 other answers end", async () => {
   let first = "";
   const endless = function* () {
     while (first === "") yield text("word ");
@@ -67,7 +67,7 @@ it("the first words of an answer wait for no other answer", async () => {
   await Promise.all(endlessCalls);
 });
 
-it("a cancel comes through to an answer that never pauses", async () => {
+it("a cancel ends a model answer that never pauses", async () => {
   const reason = new Error("stop");
   const abort = new AbortController();
   setImmediate(() => abort.abort(reason));
@@ -78,7 +78,7 @@ it("a cancel comes through to an answer that never pauses", async () => {
   assert.equal("error" in answer && answer.error, reason);
 });
 
-it("nothing of a call stays on the run's signal, however it ended", async () => {
+it("callModel leaves no listener on the run's signal after success or failure", async () => {
   const { signal } = new AbortController();
   const broken = function* () {
     yield text("half");
@@ -90,12 +90,12 @@ it("nothing of a call stays on the run's signal, however it ended", async () => 
   assert.equal(getEventListeners(signal, "abort").length, 0);
 });
 
-it("a provider hears that the run was cancelled, and why, and of an answer that was left", async () => {
+it("callModel aborts the provider's signal once, with the reason of the cancel", async () => {
   const provider = new ScriptedProvider();
-  const heard: unknown[] = [];
+  const received: unknown[] = [];
   const abort = new AbortController();
   provider.stream = async function* (_request, signal) {
-    signal.addEventListener("abort", () => heard.push(signal.reason));
+    signal.addEventListener("abort", () => received.push(signal.reason));
     yield text("half");
     abort.abort("enough");
     await new Promise(() => undefined);
@@ -104,5 +104,5 @@ it("a provider hears that the run was cancelled, and why, and of an answer that 
   const caller = { ...names, bus: new Bus<BusEvents>(assert.ifError), recorder: { onDisk: Promise.resolve() } };
   const answer = await callModel({ ...caller, logger: silentLogger, hooks: {} }, "answer", request, abort.signal);
   assert.equal("error" in answer && answer.error, "enough");
-  assert.deepEqual(heard, ["enough"]);
+  assert.deepEqual(received, ["enough"]);
 });

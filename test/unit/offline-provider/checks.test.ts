@@ -5,7 +5,7 @@ import type { ModelRequest } from "gantry/plugin";
 import { modelProviderChecks } from "gantry/testing";
 import { ask, user } from "../../helpers/model-requests.js";
 
-describe("OfflineProvider keeps the contract", () => {
+describe("contract of the model provider OfflineProvider", () => {
   const provider = new OfflineProvider({ servers: [] });
   const model = provider.configuredModels[0];
   const request = (message: string): Promise<ModelRequest> =>

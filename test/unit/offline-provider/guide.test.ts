@@ -18,8 +18,8 @@ async function project(files: Record<string, string> = {}): Promise<string> {
   return folder.path;
 }
 
-describe("OfflineProvider: calls what a prompt names and quotes what came back", () => {
-  it("lists the folder and quotes the manifest's main entry", async () => {
+describe("the guide of OfflineProvider", () => {
+  it("lists the folder and quotes the main entry of package.json", async () => {
     const { calls, answer, rounds } = await converse(
       await project(),
       "Which files are here, and what does package.json say the main entry is?",
@@ -34,13 +34,13 @@ describe("OfflineProvider: calls what a prompt names and quotes what came back",
     assert.match(answer, /~\/\.gantry\/config\.json/);
   });
 
-  it("says so when there is no main field", async () => {
+  it("reports that package.json has no main field", async () => {
     const folder = await project({ "package.json": '{ "name": "x", "bin": { "x": "cli.js" } }' });
     const { answer } = await converse(folder, "What does package.json say the main entry is?");
     assert.match(answer, /`package\.json` has no `main` field\./);
   });
 
-  it("looks for another manifest where there is no package.json", async () => {
+  it("reads Cargo.toml if there is no package.json", async () => {
     const folder = await tempDir(hooks, { "Cargo.toml": '[dependencies]\nserde = "1"\n' });
     const { calls, answer } = await converse(folder.path, "Which dependencies does it have?");
     assert.deepEqual(calls, ['read {"path":"package.json"}', "list {}", 'read {"path":"Cargo.toml"}']);
@@ -81,7 +81,7 @@ describe("OfflineProvider: calls what a prompt names and quotes what came back",
     ["Show me src", ['list {"path":"src"}'], /`list` failed for `src`/],
   ];
   for (const [prompt, expected, shows] of prompts) {
-    it(`"${prompt}"`, async () => {
+    it(`calls the matching tools for "${prompt}"`, async () => {
       const { calls, answer } = await converse(await project(), prompt);
       assert.deepEqual(calls, expected);
       assert.match(answer, shows);
@@ -89,13 +89,13 @@ describe("OfflineProvider: calls what a prompt names and quotes what came back",
     });
   }
 
-  it("quotes a failure as what it is", async () => {
+  it("reports a failed read as a failure", async () => {
     const { answer } = await converse(await project(), "Read ../../etc/hosts.txt and nothere.json");
     assert.match(answer, /`read` failed for `\.\.\/\.\.\/etc\/hosts\.txt`/);
     assert.match(answer, /`read` failed for `nothere\.json`/);
   });
 
-  it("calls nothing for what names nothing, and pretends nothing", async () => {
+  it("calls no tool if the prompt names nothing, and answers that", async () => {
     for (const prompt of [
       "Hello",
       "Warum ist der Himmel blau?",
@@ -110,13 +110,13 @@ describe("OfflineProvider: calls what a prompt names and quotes what came back",
     }
   });
 
-  it("says that a change takes a model", async () => {
+  it("answers that a change needs a model, and only reads the named file", async () => {
     const { calls, answer } = await converse(await project(), "Fix the bug in lib/start.js");
     assert.deepEqual(calls, ['read {"path":"lib/start.js"}']);
     assert.match(answer, /take a model; I did none of it/);
   });
 
-  it("looks at the last prompt alone, after many turns", async () => {
+  it("uses only the last prompt after many turns, with unique tool call ids", async () => {
     const folder = await project();
     let history = (await converse(folder, "Which files are here?")).messages;
     for (let turn = 0; turn < 20; turn++) history = (await converse(folder, "Read README.md", { history })).messages;
@@ -129,39 +129,39 @@ describe("OfflineProvider: calls what a prompt names and quotes what came back",
     assert.equal(new Set(ids).size, ids.length, "ids of calls are unique within the conversation");
   });
 
-  it("gives the same answer to the same question", async () => {
+  it("gives the same answer to the same prompt", async () => {
     const folder = await project();
     const ask = async (): Promise<string> =>
       (await converse(folder, "Find launchRocket and list the files here")).answer;
     assert.equal(await ask(), await ask());
   });
 
-  it("names the tools that are switched off", async () => {
+  it("names the disabled tools that a prompt needs", async () => {
     const without = tools.filter(({ name }) => name !== "read");
     const { calls, answer } = await converse(await project(), "Read README.md", { tools: without });
     assert.deepEqual(calls, []);
     assert.match(answer, /takes the tools `read`, which are not switched on/);
   });
 
-  it("ends after a few rounds whatever the tools say", async () => {
+  it("stops after at most 6 rounds and 12 calls", async () => {
     const names = Array.from({ length: 60 }, (_, n) => `missing-${n}.ts`).join(" ");
     const { calls, rounds } = await converse(await project(), `Read ${names}`);
     assert.ok(rounds <= 6 && calls.length <= 12, `${rounds} rounds, ${calls.length} calls`);
   });
 
-  it("quotes a file that holds code fences without ending its own", async () => {
+  it("quotes a file with code fences in a longer fence", async () => {
     const folder = await project({ "odd.md": "````\n```js\n1\n```\n````\n" });
     const { answer } = await converse(folder, "Read odd.md");
     assert.match(answer, /^`{5}\n/m);
   });
 
-  it("cuts a long result and says so", async () => {
+  it("limits a long result to 60 lines and reports that", async () => {
     const folder = await project({ "long.txt": Array.from({ length: 500 }, (_, n) => `line ${n}`).join("\n") });
     const { answer } = await converse(folder, "Read long.txt");
     assert.match(answer, /\(the first 60 of 50\d lines\)|\(the first 60 of 500 lines\)/);
   });
 
-  it("mentions attachments without pretending to read them", async () => {
+  it("answers that reading an attachment needs a model", async () => {
     const folder = await project();
     const attached = message("user", "What is this?");
     attached.parts.push({ type: "file", mediaType: "application/octet-stream", filename: "x.bin", data: "AAAA" });

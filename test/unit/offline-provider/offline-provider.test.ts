@@ -13,7 +13,7 @@ const TITLE_SYSTEM =
 const never = new AbortController().signal;
 
 describe("OfflineProvider", () => {
-  it("offers one model, for nothing", async () => {
+  it("offers one model with the price 0", async () => {
     const [model, ...otherModels] = await provider().models(never);
     assert.equal(provider().name, "offline");
     assert.equal(model?.id, "guide");
@@ -21,7 +21,7 @@ describe("OfflineProvider", () => {
     assert.deepEqual(otherModels, []);
   });
 
-  it("ends a stream with exactly one finish, with tokens counted and no cost", async () => {
+  it("ends a stream with one finish, with token counts and cost 0", async () => {
     const chunks = await collect(provider().stream(request([message("user", "List the files")]), never));
     const finishes = chunks.filter(({ type }) => type === "finish");
     assert.equal(finishes.length, 1);
@@ -36,13 +36,13 @@ describe("OfflineProvider", () => {
     assert.equal(finish.reason, "stop");
   });
 
-  it("streams in pieces that never break a character", async () => {
+  it("streams pieces that never split a surrogate pair", async () => {
     const name = `${"😀".repeat(200)}.ts`;
     const chunks = await collect(provider().stream(request([message("user", `Read \`${name}\``)]), never));
     for (const chunk of chunks) if (chunk.type === "text") assert.ok(chunk.text.isWellFormed(), chunk.text);
   });
 
-  it("stops with the signal's reason", async () => {
+  it("rejects with the signal's reason, during a stream and before it", async () => {
     const abort = new AbortController();
     const reason = new Error("enough");
     const stream = provider().stream(request([message("user", "Hello")]), abort.signal);
@@ -66,7 +66,7 @@ describe("OfflineProvider", () => {
     ["日本語のタイトルを作ってください。", "日本語のタイトルを作ってください。"],
   ];
   for (const [prompt, expected] of titles) {
-    it(`titles "${prompt}"`, async () => {
+    it(`makes a title of "${prompt}"`, async () => {
       const chunks = await collect(
         provider().stream(
           request([message("user", prompt)], { system: TITLE_SYSTEM, tools: [], temperature: 0.3 }),
@@ -80,7 +80,7 @@ describe("OfflineProvider", () => {
     });
   }
 
-  it("sums up by quoting what was asked, also of what was summed up before", async () => {
+  it("summarizes by quoting the prompts, also those in an earlier summary", async () => {
     const ask: CompactionInput["ask"] = async ({ system, message: transcript }) =>
       textIn(await collect(provider().stream(request([message("user", transcript)], { system, tools: [] }), never)));
     const sumUp = async (messages: readonly ModelMessage[]): Promise<ModelMessage[]> => {
@@ -100,7 +100,7 @@ describe("OfflineProvider", () => {
     assert.doesNotMatch(all, /No language model/);
   });
 
-  it("names a local model server that answers, and never one that does not", async () => {
+  it("names a local model server that is running, with its config entry and the hints", async () => {
     const server = createServer((_request, response) => {
       response.setHeader("content-type", "application/json");
       response.end(JSON.stringify({ data: [{ id: "nomic-embed-text" }, { id: "llama3.2:3b" }] }));
@@ -126,10 +126,10 @@ describe("OfflineProvider", () => {
   });
 });
 
-describe("offline-provider's options", () => {
+describe("options of offline-provider", () => {
   const context = { where: "config.json: providers[0]", configDir: "/c", home: "/h/.gantry", projectDir: "/p" };
 
-  it("completes what is left out", () => {
+  it("have defaults", () => {
     assert.deepEqual(descriptor.parse({ provider: "offline" }, context), {
       provider: "offline",
       name: undefined,
@@ -139,7 +139,7 @@ describe("offline-provider's options", () => {
     });
   });
 
-  it("says where and what was expected", () => {
+  it("reject a wrong value with its key and the expected value", () => {
     assert.throws(() => descriptor.parse({ hints: "x" }, context), {
       code: "config",
       message: 'config.json: providers[0].hints: expected a list of strings, got "x"',
@@ -152,7 +152,7 @@ describe("offline-provider's options", () => {
     });
   });
 
-  it("names the config in gantry's home, and looks for no server where that is said", async () => {
+  it("put the config path in gantry's home and the hints into an answer", async () => {
     const all = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
     const built = await descriptor.create!(descriptor.parse({ detect: false, hints: ["a hint"] }, context), all);
     assert.ok(built instanceof OfflineProvider);

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { hasCode } from "gantry";
 import { ListeningBase } from "gantry/plugin";
 
-class Odd extends ListeningBase {
+class TestTransport extends ListeningBase {
   readonly address = "odd://here";
   ends = 0;
   constructor(readonly work: () => Promise<void>) {
@@ -15,31 +15,33 @@ class Odd extends ListeningBase {
   }
 }
 
-describe("the life of a transport", () => {
-  it("ends once, however often it is stopped, and says so", async () => {
-    const odd = new Odd(() => Promise.resolve());
-    assert.equal(odd.stopping, false);
-    const patience = new AbortController().signal;
-    await Promise.all([odd.stop(patience), odd.stop(patience)]);
-    await odd.ended;
-    assert.deepEqual([odd.ends, odd.stopping, odd.shutdown.aborted], [1, true, false]);
+describe("ListeningBase", () => {
+  it("calls end() once for two stops, and resolves `ended`", async () => {
+    const transport = new TestTransport(() => Promise.resolve());
+    assert.equal(transport.stopping, false);
+    const stopSignal = new AbortController().signal;
+    await Promise.all([transport.stop(stopSignal), transport.stop(stopSignal)]);
+    await transport.ended;
+    assert.deepEqual([transport.ends, transport.stopping, transport.shutdown.aborted], [1, true, false]);
   });
 
-  it("lets work finish until one who stops it is out of patience", async () => {
-    const odd = new Odd(() => new Promise((resolve) => odd.shutdown.addEventListener("abort", () => resolve())));
-    const first = odd.stop(new AbortController().signal);
-    const hasty = new AbortController();
-    const second = odd.stop(hasty.signal);
-    assert.equal(odd.shutdown.aborted, false);
-    hasty.abort();
-    await Promise.all([first, second, odd.ended]);
-    assert.ok(hasCode(odd.shutdown.reason, "shutting_down"));
-    await odd.stop(AbortSignal.abort());
+  it("aborts `shutdown` when the signal of one stop aborts, and not before", async () => {
+    const transport = new TestTransport(
+      () => new Promise((resolve) => transport.shutdown.addEventListener("abort", () => resolve())),
+    );
+    const first = transport.stop(new AbortController().signal);
+    const impatientStop = new AbortController();
+    const second = transport.stop(impatientStop.signal);
+    assert.equal(transport.shutdown.aborted, false);
+    impatientStop.abort();
+    await Promise.all([first, second, transport.ended]);
+    assert.ok(hasCode(transport.shutdown.reason, "shutting_down"));
+    await transport.stop(AbortSignal.abort());
   });
 
-  it("has ended, too, where the end went wrong", async () => {
-    const odd = new Odd(() => Promise.reject(new Error("stuck")));
-    await assert.rejects(odd.stop(AbortSignal.abort()), /stuck/);
-    await odd.ended;
+  it("resolves `ended` also when end() rejects", async () => {
+    const transport = new TestTransport(() => Promise.reject(new Error("stuck")));
+    await assert.rejects(transport.stop(AbortSignal.abort()), /stuck/);
+    await transport.ended;
   });
 });

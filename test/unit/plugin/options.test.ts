@@ -4,7 +4,7 @@ import * as v from "valibot";
 import { z } from "zod";
 import { defineAdapter, option } from "gantry/plugin";
 
-const refused = (
+const assertRejected = (
   schema: Parameters<typeof option.read>[0],
   raw: unknown,
   message: string | RegExp,
@@ -20,7 +20,7 @@ const port = option.section({
 });
 
 describe("options", () => {
-  it("are read with defaults, in camelCase", () => {
+  it("are returned with defaults and camelCase names", () => {
     const read: { port: number; onClose: "wait" | "cut"; apiKey: string | undefined } = option.read(port, {}, "");
     assert.deepEqual(read, { port: 80, onClose: "wait", names: [], apiKey: undefined, deep: { atMost: undefined } });
     const values = { port: 0, on_close: "cut", names: ["a"], api_key: "k", deep: { at_most: 1 } };
@@ -33,48 +33,56 @@ describe("options", () => {
     });
   });
 
-  it("say where, what was expected, and what was found", () => {
-    refused(port, { port: "x" }, 'f: a.port: expected a whole number from 0 to 65535, got "x"');
-    refused(port, { port: 1.5 }, "f: a.port: expected a whole number from 0 to 65535, got 1.5");
-    refused(port, { on_close: null }, 'f: a.on_close: expected one of "wait", "cut", got null');
-    refused(port, { names: "a" }, 'f: a.names: expected a list of strings, got "a"');
-    refused(port, { names: ["a", 5] }, "f: a.names[1]: expected a string, got 5");
-    refused(port, { deep: { at_most: 2 } }, "f: a.deep.at_most: expected a number above 0, at most 1, got 2");
-    refused(port, { deep: { most: 2 } }, "f: a.deep.most: unknown key; expected one of at_most");
-    refused(
+  it("name the path, the expected value and the actual value in an error", () => {
+    assertRejected(port, { port: "x" }, 'f: a.port: expected a whole number from 0 to 65535, got "x"');
+    assertRejected(port, { port: 1.5 }, "f: a.port: expected a whole number from 0 to 65535, got 1.5");
+    assertRejected(port, { on_close: null }, 'f: a.on_close: expected one of "wait", "cut", got null');
+    assertRejected(port, { names: "a" }, 'f: a.names: expected a list of strings, got "a"');
+    assertRejected(port, { names: ["a", 5] }, "f: a.names[1]: expected a string, got 5");
+    assertRejected(port, { deep: { at_most: 2 } }, "f: a.deep.at_most: expected a number above 0, at most 1, got 2");
+    assertRejected(port, { deep: { most: 2 } }, "f: a.deep.most: unknown key; expected one of at_most");
+    assertRejected(
       port,
       { prot: 1, port: "x" },
       "f: a.prot: unknown key; expected one of port, on_close, names, api_key, deep",
     );
-    refused(port, [], "f: a: expected an object with the keys port, on_close, names, api_key, deep, got Array");
-    refused(port, { names: ["x".repeat(500), 5] }, /^.{0,200}$/);
-    refused(port, JSON.parse('{"__proto__":{"port":1}}'), /^f: a\.__proto__: unknown key/);
-    refused(port, { port: "x" }, 'port: expected a whole number from 0 to 65535, got "x"', "");
-    refused(port, [], /^f: expected an object/, "f: ");
-    refused(port, { "a\nb": 1 }, 'f: a."a\\nb": unknown key; expected one of port, on_close, names, api_key, deep');
+    assertRejected(port, [], "f: a: expected an object with the keys port, on_close, names, api_key, deep, got Array");
+    assertRejected(port, { names: ["x".repeat(500), 5] }, /^.{0,200}$/);
+    assertRejected(port, JSON.parse('{"__proto__":{"port":1}}'), /^f: a\.__proto__: unknown key/);
+    assertRejected(port, { port: "x" }, 'port: expected a whole number from 0 to 65535, got "x"', "");
+    assertRejected(port, [], /^f: expected an object/, "f: ");
+    assertRejected(
+      port,
+      { "a\nb": 1 },
+      'f: a."a\\nb": unknown key; expected one of port, on_close, names, api_key, deep',
+    );
   });
 
-  it("never repeat what may be a secret", () => {
+  it("do not repeat a value that may be secret in an error", () => {
     for (const invalidKey of ["", 5, ["s3cret"], { k: "s3cret" }, null])
-      refused(port, { api_key: invalidKey }, /^f: a\.api_key: expected a key, got (string|number|Array|object|null)$/);
+      assertRejected(
+        port,
+        { api_key: invalidKey },
+        /^f: a\.api_key: expected a key, got (string|number|Array|object|null)$/,
+      );
     const headers = option.section({
       headers: option.headers("Headers.", { sent: true, reserved: new Set(["date"]) }),
     });
-    refused(
+    assertRejected(
       headers,
       { headers: { "X-Key": "s3cret\n" } },
       "f: a.headers.X-Key: expected one line of Latin-1 text, got string",
     );
-    refused(headers, { headers: { Date: "s3cret" } }, /headers\.Date: expected another header: .*, got Date$/);
+    assertRejected(headers, { headers: { Date: "s3cret" } }, /headers\.Date: expected another header: .*, got Date$/);
     const rule = () => ({ key: "api_key", expected: "another" });
-    refused(
+    assertRejected(
       option.section({ ...port.entries }, { rule }),
       { api_key: "s3cret" },
       "f: a.api_key: expected another, got string",
     );
   });
 
-  it("may be named by the user", () => {
+  it("can have names that the user chooses", () => {
     const entry = option.section({ first_size: option.integer("Its size.", { required: true }) });
     const names = { fits: (name: string) => /^[a-z_]+$/.test(name), expected: "small letters" };
     const all = option.section({ all: option.map(entry, "All.", names) });
@@ -82,14 +90,14 @@ describe("options", () => {
     assert.deepEqual({ ...read.all }, { my_own: { firstSize: 1 }, constructor: { firstSize: 2 } });
     assert.deepEqual({ ...option.read(all, {}, "").all }, {});
     assert.equal(option.read(all, { all: {} }, "").all["toString"], undefined);
-    refused(all, { all: { a: { first_size: "x" } } }, 'f: a.all.a.first_size: expected a whole number, got "x"');
-    refused(all, { all: { A: {} } }, 'f: a.all.A: expected small letters, got "A"');
-    refused(all, { all: [] }, "f: a.all: expected an object, got Array");
+    assertRejected(all, { all: { a: { first_size: "x" } } }, 'f: a.all.a.first_size: expected a whole number, got "x"');
+    assertRejected(all, { all: { A: {} } }, 'f: a.all.A: expected small letters, got "A"');
+    assertRejected(all, { all: [] }, "f: a.all: expected an object, got Array");
     const polluted = JSON.parse('{"all":{"__proto__":{"first_size":1}}}') as unknown;
     assert.deepEqual(Object.keys(option.read(all, polluted, "").all), ["__proto__"]);
   });
 
-  it("may be required, open, or short", () => {
+  it("can be required, optional, open to unknown keys or written as a short text", () => {
     const entry = option.textOr(
       "id",
       option.section({ id: option.text("Its id.", { required: true }), size: option.integer("Its size.") }),
@@ -101,19 +109,19 @@ describe("options", () => {
         { id: "b", size: 2 },
       ],
     });
-    refused(all, { all: [{ size: 2 }] }, "f: a.all[0].id: expected a string, got nothing");
-    refused(all, { all: [] }, "f: a.all: expected at least one entry, got 0");
+    assertRejected(all, { all: [{ size: 2 }] }, "f: a.all[0].id: expected a string, got nothing");
+    assertRejected(all, { all: [] }, "f: a.all: expected at least one entry, got 0");
     const open = option.section({ kind: option.text("A kind.", { default: "x" }) }, { open: true });
     assert.deepEqual(option.read(open, { other_key: 1 }, ""), { kind: "x", other_key: 1 });
     const optionalSection = option.section({ inner: option.section({ a: option.flag("A.") }, { optional: true }) });
     assert.deepEqual(option.read(optionalSection, {}, ""), { inner: undefined });
   });
 
-  it("by zod or plain valibot, whole or one of them", () => {
+  it("accept zod and plain valibot schemas, for a whole section or a single option", () => {
     const zod = z.strictObject({ sides: z.number().min(2).default(6) });
     assert.deepEqual(option.read(zod, {}, ""), { sides: 6 });
-    refused(zod, { sides: "six" }, /^f: a\.sides: Invalid input: expected number, received string$/);
-    refused(
+    assertRejected(zod, { sides: "six" }, /^f: a\.sides: Invalid input: expected number, received string$/);
+    assertRejected(
       v.object({ list: v.array(v.number()) }),
       { list: ["x"] },
       /^f: a\.list\[0\]: Invalid type: Expected number/,
@@ -121,8 +129,8 @@ describe("options", () => {
     const mixed = option.section({ when: z.iso.date(), sides: option.integer("Sides.", { default: 6 }) });
     const read: { when: string; sides: number } = option.read(mixed, { when: "2026-01-01" }, "");
     assert.deepEqual(read, { when: "2026-01-01", sides: 6 });
-    refused(mixed, { when: "never" }, /^f: a\.when: Invalid ISO date/);
-    refused(
+    assertRejected(mixed, { when: "never" }, /^f: a\.when: Invalid ISO date/);
+    assertRejected(
       z.string().refine(async () => true),
       "x",
       /expected a synchronous schema, got an asynchronous one/,
@@ -134,7 +142,7 @@ describe("defineAdapter", () => {
   const context = { where: "f: x", configDir: "/", home: "/", projectDir: "/" };
   const start = () => Promise.reject(new Error("not today"));
 
-  it("knows the type of what its schema reads, and reads by it", () => {
+  it("infers the option types from the schema, and parses options with the schema", () => {
     const described = defineAdapter({
       kind: "transport",
       name: "x",
@@ -145,7 +153,7 @@ describe("defineAdapter", () => {
     assert.throws(() => described.parse({ port: -1 }, context), /^ConfigError: f: x\.port: expected/);
   });
 
-  it("takes no options where none are described", () => {
+  it("accepts no options without a schema", () => {
     const described = defineAdapter({ kind: "transport", name: "x", create: () => ({ name: "x", start }) });
     assert.deepEqual(described.parse({}, context), {});
     assert.throws(() => described.parse({ port: 1 }, context), /f: x\.port: unknown key; there are no options$/);

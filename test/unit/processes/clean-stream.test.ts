@@ -2,18 +2,18 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { settledBytes } from "../../../src/processes/clean-stream.js";
 
-describe("what stands by itself of an output that goes on", () => {
-  it("is all but a character or an escape sequence that is not whole", () => {
-    const open = (text: string | Buffer): number => Buffer.byteLength(text) - settledBytes(Buffer.from(text));
+describe("settledBytes", () => {
+  it("excludes only an incomplete character or escape sequence at the end of the output", () => {
+    const openBytes = (text: string | Buffer): number => Buffer.byteLength(text) - settledBytes(Buffer.from(text));
     for (const settledText of ["", "a\n", "é", "日本", "😀", "\u001b[31mred", "\u001b[0m", "\u001b]0;title\u0007"])
-      assert.equal(open(settledText), 0, JSON.stringify(settledText));
+      assert.equal(openBytes(settledText), 0, JSON.stringify(settledText));
     for (const [text, bytes] of [
       ["a\u001b", 1],
       ["a\u001b[3", 3],
       ["a\u001b]0;tit", 7],
       ["50 %\r", 1],
     ] as const)
-      assert.equal(open(text), bytes, JSON.stringify(text));
+      assert.equal(openBytes(text), bytes, JSON.stringify(text));
     for (const character of ["é", "日", "😀"]) {
       const bytes = Buffer.from(`a${character}`);
       for (let length = 2; length < bytes.length; length++)

@@ -7,82 +7,82 @@ import { OutputFile } from "../../../src/processes/output-file.js";
 import { tempDir } from "../../helpers/temp.js";
 
 const SECRET = "Hq7vTz31LmWx90RsKd";
-const none = new Redactor([]);
+const noSecrets = new Redactor([]);
 const sizes = { head: 4_000, tail: 2_000 };
 
 /** Lines of 10 bytes. */
 const lines = (from: number, to: number): string =>
   Array.from({ length: to - from }, (_, i) => `line ${String(from + i).padStart(4, "0")}\n`).join("");
 
-function pushed(file: OutputFile, text: string, size = 333): void {
+function pushInChunks(file: OutputFile, text: string, size = 333): void {
   const bytes = Buffer.from(text);
   for (let at = 0; at < bytes.length; at += size) file.push(bytes.subarray(at, at + size));
 }
 
-describe("the file of an output", () => {
-  it("begins when the output is longer than what is shown, with all of it, and is its user's alone", async (t) => {
+describe("OutputFile", () => {
+  it("creates a file with mode 0600 and the whole output once the output exceeds the limit", async (t) => {
     const path = (await tempDir(t)).at("a", "b.txt");
-    const file = new OutputFile(() => path, none, 1_000, sizes);
-    pushed(file, lines(0, 100));
+    const file = new OutputFile(() => path, noSecrets, 1_000, sizes);
+    pushInChunks(file, lines(0, 100));
     assert.equal(file.file, undefined);
     assert.ok(!existsSync(path));
-    pushed(file, lines(100, 101));
+    pushInChunks(file, lines(100, 101));
     assert.deepEqual(file.file, { path, holds: "whole" });
     file.end();
     assert.equal(await readFile(path, "utf8"), lines(0, 101));
     assert.equal((await stat(path)).mode & 0o777, 0o600);
   });
 
-  it("holds all while nothing had to be left out, in whatever pieces it came", async (t) => {
+  it("contains the whole output with secrets redacted if it fits head and tail, for small chunks", async (t) => {
     const path = (await tempDir(t)).at("b.txt");
     const file = new OutputFile(() => path, new Redactor([SECRET]), 0, sizes);
     // The secret crosses the end of the first part.
     const text = `${lines(0, 399)}${"é".repeat(4)}${SECRET}${lines(400, 520)}`;
-    pushed(file, text, 7);
+    pushInChunks(file, text, 7);
     assert.equal(file.file?.holds, "begin");
     file.end();
     assert.equal(file.file?.holds, "whole");
     assert.equal(await readFile(path, "utf8"), text.replace(SECRET, "[redacted]"));
   });
 
-  it("of more holds beginning and end, and says how much is left out", async (t) => {
+  it("contains start and end of a longer output, and the number of bytes left out", async (t) => {
     const path = (await tempDir(t)).at("b.txt");
-    const file = new OutputFile(() => path, none, 0, sizes);
-    pushed(file, lines(0, 5_000));
+    const file = new OutputFile(() => path, noSecrets, 0, sizes);
+    pushInChunks(file, lines(0, 5_000));
     assert.equal(file.file?.holds, "begin");
     file.end();
     assert.equal(file.file?.holds, "ends");
-    const [, before, gone, after] =
+    const [, before, omittedBytes, after] =
       /^([^[]*)\n\[\.\.\. ([\d,]+) bytes left out \.\.\.\]\n([^[]*)$/.exec(await readFile(path, "utf8")) ??
       assert.fail();
     assert.ok(lines(0, 5_000).startsWith(before!) && lines(0, 5_000).endsWith(after!));
     assert.ok(before!.length >= sizes.head && after!.length > sizes.tail / 2);
-    assert.equal(before!.length + Number(gone!.replaceAll(",", "")) + after!.length, 50_000);
+    assert.equal(before!.length + Number(omittedBytes!.replaceAll(",", "")) + after!.length, 50_000);
   });
 
-  it("shows no part of a secret on a cut, and no half of a character", async (t) => {
+  it("contains no part of a secret and no partial character at a cut", async (t) => {
     const path = (await tempDir(t)).at("b.txt");
     for (let shift = 0; shift < SECRET.length; shift += 1) {
       const at = `${path}${shift}`;
       const file = new OutputFile(() => at, new Redactor([SECRET]), 0, sizes);
-      pushed(file, `${"x".repeat(shift)}${`${SECRET}é`.repeat(2_000)}`, 5);
+      pushInChunks(file, `${"x".repeat(shift)}${`${SECRET}é`.repeat(2_000)}`, 5);
       file.end();
-      const [before, behind] = (await readFile(at, "utf8")).split(/\n\[\.\.\. .* \.\.\.\]\n/);
+      const [before, after] = (await readFile(at, "utf8")).split(/\n\[\.\.\. .* \.\.\.\]\n/);
       assert.ok(/^x*(\[redacted\]é?)*$/.test(before!), before!.slice(-30));
       // The redaction mark itself may be cut.
-      assert.ok(/^[^\uFFFD]{0,11}(\[redacted\]é)*$/.test(behind!), behind!.slice(0, 30));
-      assert.ok(!/[A-Z]/.test(behind!), behind!.slice(0, 30));
+      assert.ok(/^[^\uFFFD]{0,11}(\[redacted\]é)*$/.test(after!), after!.slice(0, 30));
+      assert.ok(!/[A-Z]/.test(after!), after!.slice(0, 30));
     }
   });
 
-  it("that the disk does not take says so, and stays what it is", async () => {
-    const full = new OutputFile(() => "/dev/full", none, 0, sizes);
-    pushed(full, lines(0, 500));
-    full.end();
-    assert.equal(full.file, undefined);
-    const nowhere = new OutputFile(() => "/dev/null/a", none, 0, sizes);
-    pushed(nowhere, lines(0, 500));
-    nowhere.end();
-    assert.equal(nowhere.file, undefined);
+  it("has no file if the disk is full or the path is invalid", async () => {
+    const fullDisk = new OutputFile(() => "/dev/full", noSecrets, 0, sizes);
+    pushInChunks(fullDisk, lines(0, 500));
+    fullDisk.end();
+    assert.equal(fullDisk.file, undefined);
+    const invalidPath = new OutputFile(() => "/dev/null/a", noSecrets, 0, sizes);
+    pushInChunks(invalidPath, lines(0, 500));
+    invalidPath.end();
+    assert.equal(invalidPath.file, undefined);
   });
 });

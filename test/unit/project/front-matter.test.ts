@@ -4,8 +4,8 @@ import { frontMatter } from "../../../src/project/front-matter.js";
 
 const fields = (head: string) => Object.fromEntries(frontMatter(`---\n${head}\n---\nbody`).fields);
 
-describe("the head of a Markdown file", () => {
-  it("is plain texts: bare, quoted, over several lines, without comments", () => {
+describe("frontMatter()", () => {
+  it("reads bare, quoted and multi-line strings, and drops comments", () => {
     assert.deepEqual(fields("name: a b\ndescription: it's good # aside"), { name: "a b", description: "it's good" });
     assert.deepEqual(fields(`a: "x: \\"y\\" # no"\nb: 'it''s'`), { a: 'x: "y" # no', b: "it's" });
     assert.deepEqual(fields("a: |\n  one\n  two\nb: >-\n  three\n  four\nc: five\n  six"), {
@@ -16,12 +16,12 @@ describe("the head of a Markdown file", () => {
     assert.deepEqual(fields("a: http://x.y/#z\r\nb:\r\nc: 1"), { a: "http://x.y/#z", b: "", c: "1" });
   });
 
-  it("is nothing else: no lists, no maps, no references, the first of two", () => {
+  it("ignores lists, maps, anchors, aliases and `__proto__`, and keeps the first of duplicate keys", () => {
     assert.deepEqual(fields("a: [x]\nb: {c: d}\ne: &f g\nh: *i\nj:\n  - k\nl: m\nl: n"), { l: "m" });
     assert.deepEqual(fields("__proto__: x\nconstructor: y"), { constructor: "y" });
   });
 
-  it("is apart from the body, which is whole where there is no head", () => {
+  it("separates the fields from the body, and returns the text unchanged if there is no front matter", () => {
     assert.equal(frontMatter("\uFEFF---\nname: x\n---\n\n# Title\n").body, "# Title");
     for (const text of ["# Title", "---\nname: x", "text\n---\nname: x\n---"]) {
       assert.equal(frontMatter(text).body, text);
@@ -29,7 +29,7 @@ describe("the head of a Markdown file", () => {
     }
   });
 
-  it("takes no longer for what is made to take for ever", () => {
+  it("keeps at most 32 of 100,000 fields, and drops a quoted value that never closes", () => {
     const many = Array.from({ length: 100_000 }, (_, i) => `k${i}: ${'"'.repeat(i % 7)}\\`).join("\n");
     assert.ok(frontMatter(`---\n${many}\n---\n`).fields.size <= 32);
     assert.equal(frontMatter(`---\na: "${"\\".repeat(50_001)}\n---`).fields.get("a"), undefined);

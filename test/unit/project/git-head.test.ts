@@ -10,8 +10,8 @@ import { tempDir } from "../../helpers/temp.js";
 const run = promisify(execFile);
 const COMMIT = "0123456789abcdef0123456789abcdef01234567";
 
-describe("where a repository is", () => {
-  it("is its branch or its commit, and what is under way", async (t) => {
+describe("gitHead()", () => {
+  it("returns the branch or the commit, and a rebase or merge in progress", async (t) => {
     const folder = await tempDir(t, { ".git/HEAD": "ref: refs/heads/feature/x-y\n" });
     const head = () => gitHead(folder.path, []);
     assert.equal(await head(), "branch feature/x-y");
@@ -24,7 +24,7 @@ describe("where a repository is", () => {
     assert.equal(await head(), "no branch, at commit 0123456789ab, in the middle of a merge");
   });
 
-  it("is told of worktrees as git makes them", async (t) => {
+  it("returns the branch of a worktree that git created", async (t) => {
     const folder = await tempDir(t);
     const git = (...args: string[]) =>
       run("git", ["-C", folder.path, "-c", "user.name=x", "-c", "user.email=x@example.com", ...args]);
@@ -35,7 +35,7 @@ describe("where a repository is", () => {
     assert.equal(await gitHead(folder.at("side"), []), "branch side");
   });
 
-  it("is nothing where it could be anything: other files, long names, what is denied, what is none", async (t) => {
+  it("returns an empty string for invalid or too long refs, denied paths, and folders without a repository", async (t) => {
     const folder = await tempDir(t, {
       "secret/HEAD": "sk-secret\n",
       "denied/HEAD": "ref: refs/heads/denied\n",
@@ -73,24 +73,28 @@ describe("where a repository is", () => {
   });
 });
 
-describe("a repository", () => {
-  it("of another user's above a folder is none", { skip: process.getuid?.() !== 0 && "takes root" }, async (t) => {
-    const folder = await tempDir(t, { ".git/HEAD": "", "a/b/x": "" });
-    await chown(folder.at(".git"), 12345, 12345);
-    assert.deepEqual(await repositoryOf(folder.at("a/b")), {
-      root: folder.at("a/b"),
-      folders: [folder.at("a/b")],
-      hasGit: false,
-      owners: new Set([0n]),
-    });
-    // The folder belongs to this user, but its parent with the repository belongs to another user.
-    const outer = await tempDir(t, { "p/.git/HEAD": "", "p/a/x": "" });
-    const foreignPath = (...names: string[]) => outer.at("p", ...names);
-    await chown(foreignPath(), 12345, 12345);
-    assert.equal((await repositoryOf(foreignPath("a"))).hasGit, false);
-    // A repository above is accepted if it belongs to the owner of the given folder.
-    await mkdir(foreignPath("a/c"));
-    for (const path of ["a", ".git", "a/c"]) await chown(foreignPath(path), 12345, 12345);
-    assert.equal((await repositoryOf(foreignPath("a/c"))).root, foreignPath());
-  });
+describe("repositoryOf()", () => {
+  it(
+    "accepts a repository above a folder only if it belongs to the owner of the folder",
+    { skip: process.getuid?.() !== 0 && "needs root" },
+    async (t) => {
+      const folder = await tempDir(t, { ".git/HEAD": "", "a/b/x": "" });
+      await chown(folder.at(".git"), 12345, 12345);
+      assert.deepEqual(await repositoryOf(folder.at("a/b")), {
+        root: folder.at("a/b"),
+        folders: [folder.at("a/b")],
+        hasGit: false,
+        owners: new Set([0n]),
+      });
+      // The folder belongs to this user, but its parent with the repository belongs to another user.
+      const outer = await tempDir(t, { "p/.git/HEAD": "", "p/a/x": "" });
+      const foreignPath = (...names: string[]) => outer.at("p", ...names);
+      await chown(foreignPath(), 12345, 12345);
+      assert.equal((await repositoryOf(foreignPath("a"))).hasGit, false);
+      // A repository above is accepted if it belongs to the owner of the given folder.
+      await mkdir(foreignPath("a/c"));
+      for (const path of ["a", ".git", "a/c"]) await chown(foreignPath(path), 12345, 12345);
+      assert.equal((await repositoryOf(foreignPath("a/c"))).root, foreignPath());
+    },
+  );
 });

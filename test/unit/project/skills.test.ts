@@ -15,7 +15,7 @@ const describeSkills = (skills: readonly Skill[]) =>
   skills.map(({ name, description, origin }) => `${name} ${origin} ${description}`);
 
 describe("skills", () => {
-  it("are those of the project, of its repository and the user's own, who comes first where names are the same", async (t) => {
+  it("come from the user, the project folder and the repository; of one name, the first in this order wins", async (t) => {
     const all = await tempDir(t, {
       "repo/.agents/skills/release/SKILL.md": skill("release", "of the top"),
       "repo/.agents/skills/top/SKILL.md": skill("top"),
@@ -34,7 +34,7 @@ describe("skills", () => {
     assert.deepEqual(describeSkills(await new Skills([]).of(undefined, all.at("home"))), ["review user of the user"]);
   });
 
-  it("are bounded: 64 of them, a line of 200 characters each, names that can be called", async (t) => {
+  it("are limited to 64, with one-line descriptions of at most 200 characters and valid names", async (t) => {
     const files = Object.fromEntries(
       Array.from({ length: 80 }, (_, i) => [
         `.agents/skills/s${i}/SKILL.md`,
@@ -51,17 +51,17 @@ describe("skills", () => {
     ]);
   });
 
-  it("are not read by a link out of the repository", async (t) => {
+  it("are not read through a link out of the repository", async (t) => {
     const all = await tempDir(t, { "out/s/SKILL.md": skill("s"), "repo/.agents/x": "" });
     await symlink("../../out", all.at("repo/.agents/skills"));
     assert.deepEqual(await new Skills([]).of(await repositoryOf(all.at("repo")), undefined), []);
   });
 });
 
-describe("the tool skill", () => {
+describe("the skill tool", () => {
   const tool = builtinTools().find(({ name }) => name === "skill")!;
 
-  it("gives what a skill says, whose it is, where it lies and what is beside it", async (t) => {
+  it("returns a skill with its origin, folder and files, and reads no file outside its folder", async (t) => {
     const all = await tempDir(t, {
       ".agents/skills/release/SKILL.md": skill("release"),
       ".agents/skills/release/scripts/go.sh": "echo go",
@@ -83,7 +83,7 @@ describe("the tool skill", () => {
       await assert.rejects(callTool(tool, input, context), refused);
   });
 
-  it("names 50 of its files at most, of the first 1,000 that lie there, and says that there are more", async (t) => {
+  it("reports if the skill's folder has more files or deeper folders than it lists", async (t) => {
     const folder = ".agents/skills/wide";
     const all = await tempDir(t, { [`${folder}/SKILL.md`]: skill("wide"), [`${folder}/.git/x`]: "" });
     const skillText = async () => {
@@ -104,14 +104,14 @@ describe("the tool skill", () => {
     assert.ok((text.match(/\bf\d+/g) ?? []).length >= 49);
   });
 
-  it("ends with its call, whatever it looks at", async (t) => {
+  it("rejects with the reason of an aborted signal", async (t) => {
     const all = await tempDir(t, { ".agents/skills/x/SKILL.md": skill("x") });
     const skills = await new Skills([]).of(await repositoryOf(all.path), undefined);
     const signal = AbortSignal.abort(new Error("enough"));
     await assert.rejects(callTool(tool, { name: "x" }, toolContext(all.path, { skills, signal })), /enough/);
   });
 
-  it("reads the user's own out of a home that nothing else may read", async (t) => {
+  it("reads the user's skills in a denied home folder, but follows no link out of the skill", async (t) => {
     const all = await tempDir(t, { "home/skills/mine/SKILL.md": skill("mine"), "home/config.json": "key", "p/x": "" });
     await symlink("../../config.json", all.at("home/skills/mine/config"));
     const home = all.at("home");

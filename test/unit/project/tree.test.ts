@@ -8,8 +8,8 @@ import { tempDir } from "../../helpers/temp.js";
 /** In ms. Long enough for a busy machine. */
 const TIMEOUT_MS = 60_000;
 
-describe("the top of a tree", () => {
-  it("is two levels, without what git ignores, what is denied and what links lead to", async (t) => {
+describe("the project tree", () => {
+  it("lists two levels without ignored files, denied paths and the targets of links", async (t) => {
     const folder = await tempDir(t, {
       ".gitignore": "node_modules/\n*.log\n",
       ".git/config": "",
@@ -28,7 +28,7 @@ describe("the top of a tree", () => {
     );
   });
 
-  it("is bounded, whatever lies there, and every name is in one line", async (t) => {
+  it("has at most 2,000 bytes, quotes names with control characters, and is empty after its timeout", async (t) => {
     const many = Object.fromEntries(
       Array.from({ length: 300 }, (_, i) => [`folder-${i}-${"x".repeat(100)}/${"y".repeat(100)}`, ""]),
     );
@@ -42,7 +42,7 @@ describe("the top of a tree", () => {
     assert.equal(await topOfTree(few.path, [], 0), "");
   });
 
-  it("is told with the branch, once for sessions that begin together, and not where the project has no say", async (t) => {
+  it("is part of the environment with the branch, unless projectInstructions is false", async (t) => {
     const folder = await tempDir(t, { ".git/HEAD": "ref: refs/heads/main\n", "src/a.ts": "" });
     const project = new Project({}, TIMEOUT_MS);
     const [firstEnvironment, secondEnvironment] = await Promise.all([

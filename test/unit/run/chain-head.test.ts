@@ -6,13 +6,13 @@ import { aMessage, aRun, aSession, change, release, someMessages } from "../../.
 import { STORES } from "../../helpers/stores.js";
 
 for (const [name, makeStore] of STORES) {
-  describe(`what a run goes on from (${name})`, () => {
-    it("is the head of the chain, however long, with what a cut hides left out", async (t) => {
+  describe(`the conversation at the start of a run (${name})`, () => {
+    it("is the head of the chain without reverted messages, whichever messages the process already has", async (t) => {
       const driver = (await makeStore(t))();
       await driver.open();
       await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 2_500), run: aRun("r", "a") });
-      /** Takes the lease like a run that knows the messages written under the lease `known`. */
-      const take = async (knownFence: number | undefined) => {
+      /** Takes the lease like a run that knows the messages written under the fence `knownFence`. */
+      const takeLease = async (knownFence: number | undefined) => {
         const original = await driver.get("a");
         assert.ok(original);
         const headRequest = headOptions(original, knownFence);
@@ -28,41 +28,49 @@ for (const [name, makeStore] of STORES) {
        * Asserts that the messages are the same, whether all, no or only earlier messages are known. Returns their
        * count.
        */
-      const same = async (work?: (fence: number) => Promise<void>): Promise<number> => {
+      const assertSameMessages = async (work?: (fence: number) => Promise<void>): Promise<number> => {
         const messageCounts: number[] = [];
         for (const fence of [knownFence, undefined, -1]) {
-          const taken = await take(fence);
-          messageCounts.push(taken.messageCount);
-          if (fence === -1) await work?.(taken.lease.fence);
-          await release(driver, taken.lease);
-          knownFence = taken.lease.fence;
+          const result = await takeLease(fence);
+          messageCounts.push(result.messageCount);
+          if (fence === -1) await work?.(result.lease.fence);
+          await release(driver, result.lease);
+          knownFence = result.lease.fence;
         }
         assert.equal(new Set(messageCounts).size, 1);
         return messageCounts[0] ?? -1;
       };
-      const cut = { id: "s", after: 2_000, createdAt: "2026-01-01T00:00:00.000Z" };
+      const snapshot = { id: "s", after: 2_000, createdAt: "2026-01-01T00:00:00.000Z" };
       assert.equal(
-        await same((fence) => driver.write("a", change({ fence, revert: cut })).then(() => undefined)),
+        await assertSameMessages((fence) =>
+          driver.write("a", change({ fence, revert: snapshot })).then(() => undefined),
+        ),
         2_500,
       );
       const add = [aMessage("a", 2_501)];
-      assert.equal(await same((fence) => driver.write("a", change({ fence, add })).then(() => undefined)), 2_000);
+      assert.equal(
+        await assertSameMessages((fence) => driver.write("a", change({ fence, add })).then(() => undefined)),
+        2_000,
+      );
       const session = aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 2_501 });
       const [view, messages] = [someMessages("a1", 1, 2), [aMessage("a1", 2_502)]];
-      assert.equal(await same((fence) => driver.create({ session, view, messages, fence })), 2_001);
-      assert.equal(await same(), 3);
-      const few = { session: aSession("b"), messages: someMessages("b", 1, 3) };
-      await driver.create(few);
-      const headRequest = headOptions(few.session, undefined);
-      const short = await driver.lease("b", currentHolder(), 30_000, { head: headRequest });
-      assert.ok(!("heldBy" in short));
-      assert.deepEqual(short.head?.messages, few.messages, "told with the lease");
-      await release(driver, short);
-      // The known messages are lost before their use, so that they must be read.
-      const knowing = headOptions(few.session, short.fence);
-      const next = await driver.lease("b", currentHolder(), 30_000, { head: knowing });
-      assert.ok(!("heldBy" in next) && next.head);
-      assert.deepEqual(await messagesOf(driver, next.head, knowing, next.previous), few.messages);
+      assert.equal(await assertSameMessages((fence) => driver.create({ session, view, messages, fence })), 2_001);
+      assert.equal(await assertSameMessages(), 3);
+      const smallSession = { session: aSession("b"), messages: someMessages("b", 1, 3) };
+      await driver.create(smallSession);
+      const headRequest = headOptions(smallSession.session, undefined);
+      const firstLease = await driver.lease("b", currentHolder(), 30_000, { head: headRequest });
+      assert.ok(!("heldBy" in firstLease));
+      assert.deepEqual(firstLease.head?.messages, smallSession.messages, "told with the lease");
+      await release(driver, firstLease);
+      // The process loses the known messages before their use, so they must be read.
+      const knownHead = headOptions(smallSession.session, firstLease.fence);
+      const secondLease = await driver.lease("b", currentHolder(), 30_000, { head: knownHead });
+      assert.ok(!("heldBy" in secondLease) && secondLease.head);
+      assert.deepEqual(
+        await messagesOf(driver, secondLease.head, knownHead, secondLease.previous),
+        smallSession.messages,
+      );
     });
   });
 }

@@ -16,21 +16,21 @@ function isLiving(pid: number): boolean {
 }
 
 describe(
-  "a session that another process deletes",
+  "the background command of a session that another process deletes",
   { skip: process.platform === "linux" ? false : "needs /proc" },
   () => {
     for (const [name, make] of STORES)
-      it(`ends here what it left running, although nobody watches it (${name})`, async (t) => {
+      it(`ends without a watcher, and that of another session continues (${name})`, async (t) => {
         const folder = await tempDir(t);
         const open = await make(t);
         const tools = builtinTools({ bash: { sandbox: "off" } });
         const start = (file: string) =>
           callTools(["bash", { command: `echo $$ > ${file}; exec sleep 1000`, background: true }]);
         const provider = new ScriptedProvider([start("one"), "begun", start("two"), "begun"]);
-        const same = { projectDir: folder.path, projectInstructions: false };
-        const agent = new Agent({ ...same, providers: [provider], driver: open(), tools });
+        const commonOptions = { projectDir: folder.path, projectInstructions: false };
+        const agent = new Agent({ ...commonOptions, providers: [provider], driver: open(), tools });
         t.after(() => agent.close());
-        const secondAgent = new Agent({ ...same, providers: [new ScriptedProvider([])], driver: open() });
+        const secondAgent = new Agent({ ...commonOptions, providers: [new ScriptedProvider([])], driver: open() });
         t.after(() => secondAgent.close());
         const deleted = await agent.run({ message: "go" });
         await deleted.result;

@@ -6,8 +6,8 @@ import { STORES } from "../../helpers/stores.js";
 import { tempDir } from "../../helpers/temp.js";
 
 for (const [name, make] of STORES)
-  describe(`a run with a key (${name})`, () => {
-    it("is there once, whoever asks at the same moment, and has its answer for those who come later", async (t) => {
+  describe(`a run with an idempotency key (${name})`, () => {
+    it("starts once for concurrent requests, rejects the others with run_key_taken, and stores its answer", async (t) => {
       const driver = await make(t);
       const folder = await tempDir(t);
       const agents = [0, 1].map(
@@ -44,7 +44,7 @@ for (const [name, make] of STORES)
       }
     });
 
-    it("knows where in its session it began, and keeps no answer without a key", async (t) => {
+    it("stores the position where it began in its session, and stores no answer if it has no key", async (t) => {
       const folder = await tempDir(t);
       const driver = (await make(t))();
       const agent = new Agent({ driver, providers: [new ScriptedProvider([])], projectDir: folder.path });
@@ -63,7 +63,7 @@ for (const [name, make] of STORES)
       );
     });
 
-    it("has its key from one of its session that broke off, and the key is never free in between", async (t) => {
+    it("takes over the key of a failed run of its session, and the key is never free in between", async (t) => {
       const folder = await tempDir(t);
       const open = await make(t);
       const driver = open();
@@ -97,7 +97,7 @@ for (const [name, make] of STORES)
       );
     });
 
-    it("gives its key free a day after", async (t) => {
+    it("releases its key 25 hours after its start", async (t) => {
       const folder = await tempDir(t);
       const driver = (await make(t))();
       const agent = new Agent({ driver, providers: [new ScriptedProvider([])], projectDir: folder.path });

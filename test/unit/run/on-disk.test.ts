@@ -9,7 +9,7 @@ import { startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { turns } from "../../helpers/fake-time.js";
 import { until } from "../../helpers/lab.js";
 
-/** A store whose `synced` resolves when the test calls `has`. */
+/** A store whose `synced` resolves when the test calls `completeSync`. */
 class SlowDisk extends MemoryDriver {
   readonly waiting: { resolve: () => void; reject: (error: Error) => void }[] = [];
 
@@ -25,7 +25,7 @@ class SlowDisk extends MemoryDriver {
   }
 
   /** Completes the pending sync. */
-  has(): void {
+  completeSync(): void {
     this.waiting.shift()?.resolve();
   }
 }
@@ -40,38 +40,38 @@ interface Model {
 
 /** A model that calls `look` and then ends, for each kind of provider. */
 const PROVIDERS: Record<string, (t: TestContext) => Promise<Model>> = {
-  "one that knows nothing of stores": async () => {
+  "a scripted provider": async () => {
     const provider = new ScriptedProvider([callTools(["look", {}]), "done"]);
     return { provider, countRequests: () => provider.requests.length, settle: turns };
   },
-  "one with a wire of our own": async (t) => {
-    const server = await served(t);
+  AiSdkProvider: async (t) => {
+    const server = await startModelServer(t);
     const models = [{ id: "m" }];
     const provider = new AiSdkProvider({ name: "lab", driver: "openai", baseUrl: server.baseUrl, apiKey: "k", models });
     return { provider, countRequests: server.countRequests, settle: server.settle };
   },
-  "one of a package": async (t) => {
-    const server = await served(t);
+  "fromAiSdk with a third-party package": async (t) => {
+    const server = await startModelServer(t);
     const provider = fromAiSdk(createQwen({ baseURL: server.baseUrl, apiKey: "k" }), { name: "lab", models: ["m"] });
     return { provider, countRequests: server.countRequests, settle: server.settle };
   },
 };
 
-async function served(t: TestContext) {
+async function startModelServer(t: TestContext) {
   const server = await startFakeModelServer({ dialect: { body: ["extra_body"] } });
   t.after(() => server.close());
   server.enqueue({ say: [{ call: { name: "look", arguments: {} } }] }, { say: [{ text: ["done"] }] });
-  const questions = () => server.requests.filter(({ body }) => "tools" in (body as object));
+  const requestsWithTools = () => server.requests.filter(({ body }) => "tools" in (body as object));
   // Sequential requests that start later also arrive later.
   const settle = async () => {
     for (let n = 0; n < 5; n += 1) await (await fetch(`${server.baseUrl}/models`)).text();
   };
-  return { baseUrl: server.baseUrl, countRequests: () => questions().length, settle };
+  return { baseUrl: server.baseUrl, countRequests: () => requestsWithTools().length, settle };
 }
 
-describe("what must be on the disk before", () => {
+describe("a run whose store syncs to disk", () => {
   for (const [name, open] of Object.entries(PROVIDERS))
-    it(`a prompt before the model is asked, a call before its tool runs, a result before the next question, the answer before the end: ${name}`, async (t) => {
+    it(`waits for the sync before its model call, its tool, the next model call and its end (${name})`, async (t) => {
       const { provider, countRequests, settle } = await open(t);
       let ran = 0;
       const look = defineTool({
@@ -87,22 +87,22 @@ describe("what must be on the disk before", () => {
       const running = agent.run({ message: "x" });
       await driver.waitForSync(settle);
       assert.deepEqual([countRequests(), ran], [0, 0], "the prompt is not on the disk");
-      driver.has();
+      driver.completeSync();
       const run = await running;
       const result = run.result.finally(() => (ended = true));
       await driver.waitForSync(settle);
       assert.deepEqual([countRequests(), ran], [1, 0], "the call is not on the disk");
-      driver.has();
+      driver.completeSync();
       await driver.waitForSync(settle);
       assert.deepEqual([countRequests(), ran], [1, 1], "the result is not on the disk");
-      driver.has();
+      driver.completeSync();
       await driver.waitForSync(settle);
       assert.deepEqual([countRequests(), ran, ended], [2, 1, false], "the answer is not on the disk");
-      driver.has();
+      driver.completeSync();
       assert.notEqual((await result).output, "");
     });
 
-  it("of a disk that fails the run hears, and the model nothing", async (t) => {
+  it("fails without a model call if the sync of the prompt fails", async (t) => {
     const provider = new ScriptedProvider(["never"]);
     const driver = new SlowDisk();
     const agent = new Agent({ providers: [provider], driver });

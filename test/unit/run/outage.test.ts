@@ -11,14 +11,14 @@ import { pause, until } from "../../helpers/lab.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 /**
- * Result of a call to the store: `up` succeeds, `cut` fails, `hangs` waits and fails, `heals` waits until the store is
- * back.
+ * Result of a call to the store: `up` succeeds, `fails` throws at once, `hangs` throws after a delay, `heals` waits
+ * until the store is back.
  */
-type Line = "up" | "cut" | "hangs" | "heals";
+type Connection = "up" | "fails" | "hangs" | "heals";
 
 /** A driver whose store can become unreachable. */
 class FarDriver {
-  line: Line = "up";
+  connection: Connection = "up";
   /** Number of calls while the store was unreachable. */
   refused = 0;
   /** Whether the response to this change is lost, although the change is stored. */
@@ -33,12 +33,13 @@ class FarDriver {
         if (typeof value !== "function") return value;
         if (name === "open" || name === "close") return value.bind(target) as unknown;
         return async (...args: unknown[]): Promise<unknown> => {
-          const { line } = this;
-          if (line !== "up") this.refused += 1;
+          const { connection } = this;
+          if (connection !== "up") this.refused += 1;
           // Time: a call on a dead connection fails after a delay.
-          if (line === "hangs") await pause(20);
-          if (line === "cut" || line === "hangs") throw new StoreError("no connection", { unavailable: true });
-          if (line === "heals") await until(() => this.line !== "heals");
+          if (connection === "hangs") await pause(20);
+          if (connection === "fails" || connection === "hangs")
+            throw new StoreError("no connection", { unavailable: true });
+          if (connection === "heals") await until(() => this.connection !== "heals");
           const done: unknown = await Reflect.apply(value, target, args);
           if (name === "write" && this.isLost(args[1] as SessionChange))
             throw new StoreError("connection lost", { unavailable: true });
@@ -57,81 +58,85 @@ const textOf = ({ role, parts }: Message): string =>
  * An agent whose store can become unreachable, an agent with direct access to the same store, and a session with one
  * turn.
  */
-async function far(t: Hooks, script: readonly ScriptedStep[]) {
+async function startAgents(t: Hooks, script: readonly ScriptedStep[]) {
   const { path: projectDir } = await tempDir(t);
   const store = new MemoryDocuments();
-  const line = new FarDriver(store);
+  const farDriver = new FarDriver(store);
   const open = gate();
   const provider = new ScriptedProvider([say("one"), ...script]);
   const make = (driver: SessionDriver) =>
     new Agent({ driver, providers: [provider], tools: [waitTool(open)], projectDir, concurrentRuns: 1 });
-  const [agent, near] = [make(line.driver), make(new MemoryDriver(store))];
+  const [agent, directAgent] = [make(farDriver.driver), make(new MemoryDriver(store))];
   t.after(async () => {
-    line.line = "up";
+    farDriver.connection = "up";
     open.open();
-    await Promise.all([agent.close(), near.close()]);
+    await Promise.all([agent.close(), directAgent.close()]);
   });
   const first = await agent.run({ message: "first" });
   await first.result;
   const { sessionId } = first;
-  await until(async () => (await near.sessions.get(sessionId))?.hasFinalTitle === true);
+  await until(async () => (await directAgent.sessions.get(sessionId))?.hasFinalTitle === true);
   const run = (message: string) => agent.run({ message, sessionId });
-  const texts = async () => (await near.sessions.messages(sessionId)).map(textOf);
-  const stateOf = async (id: string) => (await near.runs.get(id))?.state;
-  return { agent, near, line, open, provider, run, said: texts, stateOf };
+  const texts = async () => (await directAgent.sessions.messages(sessionId)).map(textOf);
+  const stateOf = async (id: string) => (await directAgent.runs.get(id))?.state;
+  return { agent, directAgent, farDriver, open, provider, run, texts, stateOf };
 }
 
-describe("a run whose store goes away", { concurrency: 4 }, () => {
-  it("goes on when it is back before anything is to be stored", async (t) => {
-    const { line, open, run, said: texts } = await far(t, [waits, "done"]);
-    const going = await run("hi");
+describe("a run whose store becomes unavailable", { concurrency: 4 }, () => {
+  it("continues if the store is back before the next write", async (t) => {
+    const { farDriver, open, run, texts } = await startAgents(t, [waits, "done"]);
+    const activeRun = await run("hi");
     await open.reached;
-    line.line = "cut";
-    // The run reads its instructions in vain, and again after the next notification.
-    notifierOf(line.driver).publish(going.sessionId);
-    await until(() => line.refused > 0);
-    line.line = "up";
+    farDriver.connection = "fails";
+    // The run fails to read its instructions, and reads them again after the next notification.
+    notifierOf(farDriver.driver).publish(activeRun.sessionId);
+    await until(() => farDriver.refused > 0);
+    farDriver.connection = "up";
     open.open();
-    assert.equal((await going.result).output, "done");
+    assert.equal((await activeRun.result).output, "done");
     assert.deepEqual((await texts()).slice(2), ["user: hi", "assistant: tool_call", "tool: waited", "assistant: done"]);
   });
 
-  it("goes on where its driver waits until the store is back, and loses no token", async (t) => {
+  it("continues without losing a token if the driver waits until the store is back", async (t) => {
     const text = Array.from({ length: 200 }, (_, n) => `${n} `);
     const pieces = text.map((piece) => ({ type: "text" as const, block: "0", text: piece }));
     const half = gate();
     const chunks = [...pieces.slice(0, 100), half.wait(), ...pieces.slice(100)];
-    const { line, run, said: texts } = await far(t, [{ chunks }, "next"]);
-    line.line = "heals";
-    const going = run("hi");
-    await until(() => line.refused > 0);
-    line.line = "up";
-    const begun = await going;
+    const { farDriver, run, texts } = await startAgents(t, [{ chunks }, "next"]);
+    farDriver.connection = "heals";
+    const runPromise = run("hi");
+    await until(() => farDriver.refused > 0);
+    farDriver.connection = "up";
+    const startedRun = await runPromise;
     await until(async () => (await texts()).length === 4);
-    line.refused = 0;
-    line.line = "heals";
+    farDriver.refused = 0;
+    farDriver.connection = "heals";
     half.open();
-    await until(() => line.refused > 0);
-    line.line = "up";
-    assert.equal((await begun.result).output, text.join(""));
+    await until(() => farDriver.refused > 0);
+    farDriver.connection = "up";
+    assert.equal((await startedRun.result).output, text.join(""));
     assert.equal((await texts()).at(-1), `assistant: ${text.join("")}`);
   });
 
-  for (const how of ["cut", "hangs"] as const)
-    it(`fails when it must store something, keeps what was stored, and is told as interrupted (${how})`, async (t) => {
-      const { agent, near, line, open, provider, run, said: texts, stateOf } = await far(t, [waits, "again", "more"]);
+  for (const how of ["fails", "hangs"] as const)
+    it(`fails at the next write, keeps the stored messages, and is then listed as interrupted (${how})`, async (t) => {
+      const { agent, directAgent, farDriver, open, provider, run, texts, stateOf } = await startAgents(t, [
+        waits,
+        "again",
+        "more",
+      ]);
       const failed: string[] = [];
       agent.on("run.failed", ({ error }) => void failed.push(error.name));
-      const going = await run("hi");
+      const activeRun = await run("hi");
       await open.reached;
-      line.line = how;
+      farDriver.connection = how;
       open.open();
-      await assert.rejects(going.result, { code: "store", unavailable: true });
+      await assert.rejects(activeRun.result, { code: "store", unavailable: true });
       assert.deepEqual(failed, ["StoreError"]);
       await assert.rejects(run("while it is away"), { code: "store" });
-      line.line = "up";
+      farDriver.connection = "up";
       assert.deepEqual((await texts()).slice(2), ["user: hi", "assistant: tool_call"]);
-      assert.equal(await stateOf(going.id), "interrupted");
+      assert.equal(await stateOf(activeRun.id), "interrupted");
       // The failed run blocks neither its slot nor the session in this process.
       const next = await run("again");
       assert.equal((await next.result).output, "again");
@@ -141,20 +146,20 @@ describe("a run whose store goes away", { concurrency: 4 }, () => {
         ["user", "assistant", "user", "assistant", "tool", "user"],
         "a history that a model takes",
       );
-      const stored = await near.runs.list({ states: ["interrupted"] });
+      const stored = await directAgent.runs.list({ states: ["interrupted"] });
       assert.deepEqual(
         stored.map(({ id }) => id),
-        [going.id],
+        [activeRun.id],
       );
     });
 
-  it("is over where its end was stored, though the answer was lost, and the next begins at once", async (t) => {
-    const { line, run, said: texts, stateOf } = await far(t, ["done", "next"]);
-    line.isLost = ({ release }) => release === true;
-    const going = await run("hi");
-    await assert.rejects(going.result, { code: "store" });
-    line.isLost = () => false;
-    assert.equal(await stateOf(going.id), "finished");
+  it("is finished if only the response to its last write is lost, and the next run starts at once", async (t) => {
+    const { farDriver, run, texts, stateOf } = await startAgents(t, ["done", "next"]);
+    farDriver.isLost = ({ release }) => release === true;
+    const activeRun = await run("hi");
+    await assert.rejects(activeRun.result, { code: "store" });
+    farDriver.isLost = () => false;
+    assert.equal(await stateOf(activeRun.id), "finished");
     assert.equal((await (await run("again")).result).output, "next");
     assert.deepEqual((await texts()).slice(2), ["user: hi", "assistant: done", "user: again", "assistant: next"]);
   });

@@ -9,7 +9,11 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 type Progress = Extract<AgentEvent | WatchEvent, { type: "tool_progress" }>;
 
 /** Returns an agent with a tool `print` that runs `work`. */
-async function made(t: Hooks, work: (context: ToolContext) => Promise<string>, options: Partial<AgentOptions> = {}) {
+async function agentWith(
+  t: Hooks,
+  work: (context: ToolContext) => Promise<string>,
+  options: Partial<AgentOptions> = {},
+) {
   const print = defineTool({
     name: "print",
     description: "Prints.",
@@ -23,7 +27,7 @@ async function made(t: Hooks, work: (context: ToolContext) => Promise<string>, o
 }
 
 /** The progress events that a watcher receives until the run of the session has ended. */
-async function watched(agent: Agent, id: string, each: (all: Progress[]) => void = () => undefined) {
+async function watchProgress(agent: Agent, id: string, each: (all: Progress[]) => void = () => undefined) {
   const progress: Progress[] = [];
   for await (const event of agent.sessions.watch(id)) {
     if (event.type === "tool_progress") each((progress.push(event), progress));
@@ -34,10 +38,10 @@ async function watched(agent: Agent, id: string, each: (all: Progress[]) => void
 
 const textOf = (events: readonly Progress[]): string => events.map(({ text }) => text).join("");
 
-describe("what a running tool prints", () => {
-  it("is told to who reads the run and who watches the session, and is no part of what is said", async (t) => {
+describe("the progress of a running tool", () => {
+  it("reaches the reader of the run and a watcher of the session, and is not stored in the messages", async (t) => {
     const seen = gate();
-    const agent = await made(t, async ({ progress }) => {
+    const agent = await agentWith(t, async ({ progress }) => {
       // `progress` also works as a detached function.
       progress("one 🙂 ");
       progress("two ");
@@ -45,19 +49,19 @@ describe("what a running tool prints", () => {
       return "printed";
     });
     const run = await agent.run({ message: "go" });
-    const both = new Set<string>();
-    const enough = (who: string) => (all: Progress[]) => {
-      if (textOf(all) === "one 🙂 two ") both.add(who);
-      if (both.size === 2) seen.open();
+    const recipients = new Set<string>();
+    const receivedBy = (who: string) => (all: Progress[]) => {
+      if (textOf(all) === "one 🙂 two ") recipients.add(who);
+      if (recipients.size === 2) seen.open();
     };
-    const watching = watched(agent, run.sessionId, enough("watcher"));
+    const watching = watchProgress(agent, run.sessionId, receivedBy("watcher"));
     const read: Progress[] = [];
     const types: string[] = [];
     for await (const event of run) {
       types.push(event.type);
       if (event.type !== "tool_progress") continue;
       read.push(event);
-      enough("reader")(read);
+      receivedBy("reader")(read);
     }
     await run.result;
     assert.equal(textOf(read), "one 🙂 two ");
@@ -68,15 +72,15 @@ describe("what a running tool prints", () => {
     assert.doesNotMatch(JSON.stringify(await agent.sessions.messages(run.sessionId)), /two/);
   });
 
-  it("is joined and bounded, however much it is, and gone when nobody has read it", async (t) => {
+  it("is merged into fewer than 10 events and 128 KiB, and dropped for a reader that starts after the result", async (t) => {
     const seen = gate();
-    const agent = await made(t, async ({ progress }) => {
+    const agent = await agentWith(t, async ({ progress }) => {
       for (let i = 0; i < 300_000; i += 1) progress(`line ${i}\n`);
       await seen.wait();
       return "printed";
     });
     const run = await agent.run({ message: "go" });
-    const watching = watched(agent, run.sessionId, (all) => {
+    const watching = watchProgress(agent, run.sessionId, (all) => {
       if (all.at(-1)?.text.endsWith("line 299999\n")) seen.open();
     });
     // The reader starts after everything has ended.
@@ -89,9 +93,9 @@ describe("what a running tool prints", () => {
     assert.ok(textOf(progress).length <= 2 * 64 * 1024);
   });
 
-  it("is told from its last 64 kB on to who comes in the middle", async (t) => {
+  it("is sent to a late watcher from its last 64 KiB on", async (t) => {
     const [half, seen] = [gate(), gate()];
-    const agent = await made(t, async ({ progress }) => {
+    const agent = await agentWith(t, async ({ progress }) => {
       progress("begin\n");
       progress(`${"x".repeat(100_000)}\nend\n`);
       await half.wait();
@@ -100,8 +104,8 @@ describe("what a running tool prints", () => {
       return "printed";
     });
     const run = await agent.run({ message: "go" });
-    const first = watched(agent, run.sessionId, (all) => {
-      if (textOf(all).endsWith("end\n")) late ??= watched(agent, run.sessionId, openGates);
+    const first = watchProgress(agent, run.sessionId, (all) => {
+      if (textOf(all).endsWith("end\n")) late ??= watchProgress(agent, run.sessionId, openGates);
     });
     let late: Promise<Progress[]> | undefined;
     const openGates = (all: Progress[]) => {
@@ -109,25 +113,25 @@ describe("what a running tool prints", () => {
       if (textOf(all).endsWith("after\n")) seen.open();
     };
     await run.result;
-    const [came] = [await first, await late!].slice(1);
-    assert.equal(came![0]!.text.length, 64 * 1024);
-    assert.equal(textOf(came!).slice(64 * 1024), "after\n");
+    const [lateProgress] = [await first, await late!].slice(1);
+    assert.equal(lateProgress![0]!.text.length, 64 * 1024);
+    assert.equal(textOf(lateProgress!).slice(64 * 1024), "after\n");
   });
 
-  it("is void when it is no text, comes behind the end of the call, or a hook has the last word on output", async (t) => {
+  it("is ignored if it is no text, arrives after the end of the call, or an afterToolCall hook exists", async (t) => {
     const contexts: ToolContext[] = [];
     const work = async (context: ToolContext) => {
       contexts.push(context);
       for (const wrong of [undefined, null, 5, {}, "", Symbol("x")]) context.progress(wrong as string);
       return "printed";
     };
-    const agent = await made(t, work);
+    const agent = await agentWith(t, work);
     const run = await agent.run({ message: "go" });
     for await (const event of run) {
       assert.notEqual(event.type, "tool_progress");
       contexts[0]?.progress("late");
     }
-    const hooked = await made(
+    const hooked = await agentWith(
       t,
       async (context) => {
         context.progress("secret");
@@ -136,15 +140,15 @@ describe("what a running tool prints", () => {
       { hooks: { afterToolCall: () => ({ text: "[hidden]" }) } },
     );
     const hookedRun = await hooked.run({ message: "go" });
-    const watching = watched(hooked, hookedRun.sessionId);
+    const watching = watchProgress(hooked, hookedRun.sessionId);
     for await (const event of hookedRun) assert.notEqual(event.type, "tool_progress");
     assert.deepEqual(await watching, []);
   });
 
-  it("is told of a call that a cancel left behind no more", async (t) => {
+  it("is ignored if the tool still runs after a cancel", async (t) => {
     const [begun, over] = [gate(), gate()];
     let context: ToolContext | undefined;
-    const agent = await made(t, async (toolContext) => {
+    const agent = await agentWith(t, async (toolContext) => {
       context = toolContext;
       void begun.wait();
       // This tool ignores its signal.
@@ -170,10 +174,10 @@ describe("what a running tool prints", () => {
   });
 
   for (const [name, make] of STORES)
-    it(`is told in the process that runs it alone (${name})`, async (t) => {
+    it(`reaches watchers in the process of the run only (${name})`, async (t) => {
       const driver = await make(t);
       const seen = gate();
-      const agent = await made(
+      const agent = await agentWith(
         t,
         async ({ progress }) => {
           progress("here");
@@ -182,12 +186,12 @@ describe("what a running tool prints", () => {
         },
         { driver: driver() },
       );
-      const there = await made(t, async () => "", { driver: driver() });
+      const remoteAgent = await agentWith(t, async () => "", { driver: driver() });
       const run = await agent.run({ message: "go" });
-      const elsewhere = watched(there, run.sessionId);
-      const progress = await watched(agent, run.sessionId, () => seen.open());
+      const remoteProgress = watchProgress(remoteAgent, run.sessionId);
+      const progress = await watchProgress(agent, run.sessionId, () => seen.open());
       assert.equal(textOf(progress), "here");
-      assert.deepEqual(await elsewhere, []);
+      assert.deepEqual(await remoteProgress, []);
       await run.result;
     });
 });

@@ -59,7 +59,7 @@ async function two(t: Hooks, driver: () => SessionDriver, script: readonly Scrip
     open.open();
     await Promise.all([localAgent.close(), remoteAgent.close()]);
   });
-  return { here: localAgent, there: remoteAgent, open, provider, answered };
+  return { localAgent, remoteAgent, open, provider, answered };
 }
 
 const waits: ScriptedStep = callTools(["wait", {}]);
@@ -67,7 +67,7 @@ const waits: ScriptedStep = callTools(["wait", {}]);
 for (const [name, make] of STORES)
   for (const lossy of [false, true])
     describe(
-      `what reaches a run from another process (${name}${lossy ? ", its hints lost" : ""})`,
+      `a run controlled from another process (${name}${lossy ? ", notifications lost" : ""})`,
       { concurrency: true },
       () => {
         const stores = async (t: Hooks) => {
@@ -75,9 +75,9 @@ for (const [name, make] of STORES)
           return () => withoutRenewals(open(), ...(lossy ? [lossyNotifier] : []));
         };
 
-        it("a delete: the run ends, and with it what its tool began", async (t) => {
+        it("ends with the command that its tool started when its session is deleted", async (t) => {
           const seconds = String(uniqueSeconds());
-          const { here: localAgent, there: remoteAgent } = await two(t, await stores(t), [
+          const { localAgent, remoteAgent } = await two(t, await stores(t), [
             callTools(["bash", { command: `sleep ${seconds}` }]),
           ]);
           const run = await localAgent.run({ message: "hi" });
@@ -89,21 +89,15 @@ for (const [name, make] of STORES)
           assert.equal(await localAgent.runs.get(run.id), undefined);
         });
 
-        it("a cancel", async (t) => {
-          const { here: localAgent, there: remoteAgent } = await two(t, await stores(t), [waits]);
+        it("ends with run_cancelled after a cancel", async (t) => {
+          const { localAgent, remoteAgent } = await two(t, await stores(t), [waits]);
           const run = await localAgent.run({ message: "hi" });
           assert.equal((await cancelled(remoteAgent, run.id)).state, "cancelled");
           await assert.rejects(run.result, { code: "run_cancelled" });
         });
 
-        it("a word, before its model is asked again", async (t) => {
-          const {
-            here: localAgent,
-            there: remoteAgent,
-            open,
-            provider,
-            answered,
-          } = await two(t, await stores(t), [waits, "done"]);
+        it("sends a steering message to its model with the next request", async (t) => {
+          const { localAgent, remoteAgent, open, provider, answered } = await two(t, await stores(t), [waits, "done"]);
           const run = await localAgent.run({ message: "hi" });
           await open.reached;
           const read = answered("instructions", (all) => all.some(({ text }) => text === "not that way"));
@@ -115,18 +109,18 @@ for (const [name, make] of STORES)
           assert.deepEqual(instruction?.parts, [{ type: "text", text: "not that way" }]);
         });
 
-        it("an answer to what it asks, which whoever watches there is told", async (t) => {
-          const { here: localAgent, there: remoteAgent } = await two(t, await stores(t), [
+        it('continues after an answer to its ask, and a watcher receives the state "waiting"', async (t) => {
+          const { localAgent, remoteAgent } = await two(t, await stores(t), [
             callTools(["bash", { command: "true" }]),
             "done",
           ]);
           const { id: sessionId } = await localAgent.sessions.create();
           await localAgent.sessions.update(sessionId, { mode: "ask" });
-          const gone = new AbortController();
-          t.after(() => gone.abort());
+          const stopWatching = new AbortController();
+          t.after(() => stopWatching.abort());
           const events: WatchEvent[] = [];
           const watching = (async () => {
-            for await (const event of remoteAgent.sessions.watch(sessionId, { signal: gone.signal })) {
+            for await (const event of remoteAgent.sessions.watch(sessionId, { signal: stopWatching.signal })) {
               events.push(event);
               if (event.type !== "state") continue;
               const [ask] = event.state.asks;
@@ -141,12 +135,8 @@ for (const [name, make] of STORES)
           assert.ok(events.some((event) => event.type === "state" && event.state.run?.state === "waiting"));
         });
 
-        it("its turn in line, and the end of one in line", async (t) => {
-          const {
-            here: localAgent,
-            there: remoteAgent,
-            open,
-          } = await two(t, await stores(t), [waits, "first", "second"]);
+        it("starts the next queued run of the other process, and a queued run can be cancelled", async (t) => {
+          const { localAgent, remoteAgent, open } = await two(t, await stores(t), [waits, "first", "second"]);
           const first = await localAgent.run({ message: "hi" });
           const { sessionId } = first;
           await open.reached;
@@ -161,10 +151,10 @@ for (const [name, make] of STORES)
           await until(() => queued.length === 2);
           await localAgent.runs.cancel(queued[1] ?? "");
           await third;
-          const begun = localAgent.runs.begun(queued[0] ?? "");
+          const startedRun = localAgent.runs.started(queued[0] ?? "");
           open.open();
           await first.result;
-          assert.notEqual((await begun).state, "queued");
+          assert.notEqual((await startedRun).state, "queued");
           assert.equal((await (await second).result).output, "second");
         });
       },

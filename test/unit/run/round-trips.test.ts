@@ -15,14 +15,17 @@ import { STORES } from "../../helpers/stores.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 /**
- * A driver that records its calls, except opening, closing and syncs. Notifications pass only while `hears` returns
- * true, because they can arrive at any time and cause a read.
+ * A driver that records its calls, except opening, closing and syncs. Notifications pass only while
+ * `passesNotifications` returns true, because they can arrive at any time and cause a read.
  */
-function noted(driver: SessionDriver, hears: () => boolean): { driver: SessionDriver; calls: string[] } {
+function recordCalls(
+  driver: SessionDriver,
+  passesNotifications: () => boolean,
+): { driver: SessionDriver; calls: string[] } {
   const calls: string[] = [];
   const notifier: Notifier = {
     publish: (root) => notifierOf(driver).publish(root),
-    subscribe: (root, hint) => notifierOf(driver).subscribe(root, () => hears() && hint()),
+    subscribe: (root, hint) => notifierOf(driver).subscribe(root, () => passesNotifications() && hint()),
   };
   const note = (name: string, args: readonly unknown[]): void => {
     if (["open", "close", "synced"].includes(name)) return;
@@ -45,20 +48,25 @@ function noted(driver: SessionDriver, hears: () => boolean): { driver: SessionDr
 }
 
 /** An agent, and a session that already has its title. */
-async function warm(t: Hooks, store: () => SessionDriver, script: readonly ScriptedStep[], maxIterations = 10) {
+async function agentWithSession(
+  t: Hooks,
+  store: () => SessionDriver,
+  script: readonly ScriptedStep[],
+  maxIterations = 10,
+) {
   const folder = await tempDir(t);
-  let hears = false;
-  const { driver, calls } = noted(store(), () => hears);
+  let passesNotifications = false;
+  const { driver, calls } = recordCalls(store(), () => passesNotifications);
   const provider = new ScriptedProvider([say("warm"), ...script], { title: async () => "A title" });
   const agent = new Agent({ driver, providers: [provider], tools: [noop], projectDir: folder.path, maxIterations });
   t.after(() => agent.close());
   const [model] = await provider.models(new AbortController().signal);
   const pair = { provider: provider.name, model: model?.id ?? "" };
   /** The calls of a turn, until the turn and its background work have ended. */
-  const turn = async (sessionId?: string, input: Partial<RunInput> = {}, hear?: () => Promise<unknown>) => {
+  const turn = async (sessionId?: string, input: Partial<RunInput> = {}, duringTurn?: () => Promise<unknown>) => {
     calls.length = 0;
     const run = await agent.run({ message: "hi", ...pair, ...(sessionId !== undefined && { sessionId }), ...input });
-    await hear?.();
+    await duringTurn?.();
     await run.result.catch(() => undefined);
     await turns();
     return { calls: [...calls], id: run.sessionId };
@@ -67,7 +75,7 @@ async function warm(t: Hooks, store: () => SessionDriver, script: readonly Scrip
   const titled = new Promise((resolve) => agent.on("session.updated", resolve));
   const { id } = await turn();
   await titled;
-  const listen = () => void (hears = true);
+  const listen = () => void (passesNotifications = true);
   return { agent, provider, turn, listen, first: [...calls], id };
 }
 
@@ -75,17 +83,17 @@ const BEGIN = ["get", "lease head", "write add runs set"];
 const END = "write add release runs set usage";
 
 for (const [name, make] of STORES)
-  describe(`what a turn asks of a store (${name})`, () => {
-    it("a fresh one: its lease, its session with the prompt, its answer with its end; and its title, not waited for", async (t) => {
-      const { first } = await warm(t, await make(t), []);
+  describe(`the store calls of a turn (${name})`, () => {
+    it("are lease, create and a final write for a new session, then a read and a write of the title", async (t) => {
+      const { first } = await agentWithSession(t, await make(t), []);
       assert.deepEqual(first, ["lease", "create", END, "get", "write set"]);
     });
 
-    it("a resumed one: the session, its lease with what was said, the prompt, the answer with the end", async (t) => {
+    it("are a read, a lease with the head, a write of the prompt and a final write for a resumed session", async (t) => {
       const open = await make(t);
-      const { turn, id } = await warm(t, open, [say("1"), say("2")]);
+      const { turn, id } = await agentWithSession(t, open, [say("1"), say("2")]);
       for (let n = 0; n < 2; n += 1) assert.deepEqual((await turn(id)).calls, [...BEGIN, END]);
-      const secondProcess = await warm(t, open, [say("3")]);
+      const secondProcess = await agentWithSession(t, open, [say("3")]);
       assert.deepEqual(
         (await secondProcess.turn(id)).calls,
         [...BEGIN, END],
@@ -94,22 +102,22 @@ for (const [name, make] of STORES)
       assert.equal(secondProcess.provider.requests.at(-1)?.messages.length, 7);
     });
 
-    it("a resumed one with a tool: the call before it runs, the mode as it is then, the result", async (t) => {
-      const { turn, id } = await warm(t, await make(t), [callTools(["noop", {}]), say("done")]);
+    it("are a write before a tool runs, a read of the mode and a write of the result for a tool call", async (t) => {
+      const { turn, id } = await agentWithSession(t, await make(t), [callTools(["noop", {}]), say("done")]);
       const { calls } = await turn(id);
       assert.deepEqual(calls, [...BEGIN, "write add runs set usage", "get", "write add set", END]);
     });
 
-    it("one that is cancelled, fails or comes to a limit: its end", async (t) => {
+    it("end with one write if the run is cancelled, fails or reaches a limit", async (t) => {
       const script = [{ hang: true }, new Error("broken"), callTools(["noop", {}]), say("never")];
-      const { agent, turn, id, provider } = await warm(t, await make(t), script, 1);
+      const { agent, turn, id, provider } = await agentWithSession(t, await make(t), script, 1);
       const end = "write release runs";
-      const gone = new AbortController();
+      const abort = new AbortController();
       const abortAfterRequest = async () => {
         await until(() => provider.requests.some(({ messages }) => messages.length === 3));
-        gone.abort();
+        abort.abort();
       };
-      assert.deepEqual((await turn(id, { signal: gone.signal }, abortAfterRequest)).calls, [...BEGIN, end]);
+      assert.deepEqual((await turn(id, { signal: abort.signal }, abortAfterRequest)).calls, [...BEGIN, end]);
       assert.deepEqual((await turn(id)).calls, [...BEGIN, end]);
       const tool = ["write add runs set usage", "get", "write add set"];
       assert.deepEqual((await turn(id)).calls, [...BEGIN, ...tool, end]);
@@ -117,11 +125,11 @@ for (const [name, make] of STORES)
       assert.deepEqual(states, ["finished", "failed", "cancelled", "finished"]);
     });
 
-    it("one that another process cancels: a look, and the instruction goes with its end", async (t) => {
+    it("are reads of instructions for a cancel from another process, which the final write consumes", async (t) => {
       const open = await make(t);
-      const { turn, id, provider, listen } = await warm(t, open, [{ hang: true }]);
+      const { turn, id, provider, listen } = await agentWithSession(t, open, [{ hang: true }]);
       listen();
-      const secondProcess = await warm(t, open, []);
+      const secondProcess = await agentWithSession(t, open, []);
       const cancel = async () => {
         await until(() => provider.requests.some(({ messages }) => messages.length === 3));
         const [run] = await secondProcess.agent.runs.list({ sessionId: id });
@@ -129,15 +137,15 @@ for (const [name, make] of STORES)
       };
       const { calls } = await turn(id, {}, cancel);
       // A notifier may notify without a change.
-      const looks = calls.filter((call) => call === "instructions").length;
-      assert.ok(looks > 0);
+      const instructionReads = calls.filter((call) => call === "instructions").length;
+      assert.ok(instructionReads > 0);
       const otherCalls = calls.filter((call) => call !== "instructions");
       assert.deepEqual(otherCalls, [...BEGIN, "write consumedInstructions release runs"]);
     });
 
-    it("one of a long conversation: that comes in pages, once", async (t) => {
+    it("read a long conversation in three pages once, and not again for the next turn", async (t) => {
       const open = await make(t);
-      const { turn } = await warm(t, open, [say("1"), say("2")]);
+      const { turn } = await agentWithSession(t, open, [say("1"), say("2")]);
       const driver = open();
       await driver.open();
       t.after(() => driver.close());

@@ -24,33 +24,33 @@ function make(t: Hooks, driver: SessionDriver, steps: ConstructorParameters<type
 }
 
 /** The fields that are the same in each test run. */
-function seen(run: RunRecord | undefined): unknown {
+function comparableFields(run: RunRecord | undefined): unknown {
   if (!run) return undefined;
   const { startedAt, endedAt, usage, id: _, ...otherFields } = run;
   return { ...otherFields, ended: endedAt !== "" && endedAt >= startedAt, tokens: usage.totalTokens };
 }
 
 for (const [name, makeStore] of STORES) {
-  describe(`a run's record (${name})`, () => {
-    it("is there with its prompt, counts each answer, and ends with the last one", async (t) => {
+  describe(`the record of a run (${name})`, () => {
+    it("exists when the model is called, counts each answer, and is finished with the last one", async (t) => {
       const open = await makeStore(t);
       const secondAgent = make(t, open(), []);
       const states: unknown[] = [];
       let sessionId = "";
-      const look = async () => {
+      const recordState = async () => {
         const [run] = await secondAgent.runs.list({ sessionId });
-        states.push(seen(run));
+        states.push(comparableFields(run));
       };
       let began = (): void => undefined;
       const first = new Promise<void>((resolve) => (began = resolve));
       const agent = make(t, open(), [
         async () => {
           await first;
-          await look();
+          await recordState();
           return callTools(["noop", {}]);
         },
         async () => {
-          await look();
+          await recordState();
           return say("done");
         },
       ]);
@@ -58,7 +58,7 @@ for (const [name, makeStore] of STORES) {
       ({ sessionId } = run);
       began();
       const { usage } = await run.result;
-      await look();
+      await recordState();
       const common = {
         sessionId,
         idempotencyKey: "",
@@ -80,7 +80,7 @@ for (const [name, makeStore] of STORES) {
       assert.deepEqual(stored?.usage, usage);
     });
 
-    it("says which messages are its own, also when others follow", async (t) => {
+    it("after and lastSeq of a run delimit its messages, without gap or overlap", async (t) => {
       const open = await makeStore(t);
       const agent = make(t, open(), [callTools(["noop", {}]), "done", callTools(["noop", {}]), hangs, "again"]);
       const first = await agent.run({ message: "x" });
@@ -100,7 +100,7 @@ for (const [name, makeStore] of STORES) {
       assert.deepEqual([first.after, second.after, third.after], [0, first.lastSeq, second.lastSeq]);
     });
 
-    it("says how a run ended that came to no answer", async (t) => {
+    it("has the state and error of a run that failed, was cancelled or was ended by a shutdown", async (t) => {
       const open = await makeStore(t);
       const fault = new ProviderError("scripted", "authentication", "the key is wrong");
       const agent = make(t, open(), [{ fault }, callTools(["noop", {}]), hangs, hangs]);
@@ -111,16 +111,16 @@ for (const [name, makeStore] of STORES) {
       const cancelled = await agent.run({ message: "x", sessionId, signal: cancel.signal });
       for await (const event of cancelled) if (event.type === "token") cancel.abort();
       await assert.rejects(cancelled.result, { code: "run_cancelled" });
-      const closed = await agent.run({ message: "x", sessionId });
+      const shutdownRun = await agent.run({ message: "x", sessionId });
       await agent.close();
-      await assert.rejects(closed.result, { code: "shutting_down" });
+      await assert.rejects(shutdownRun.result, { code: "shutting_down" });
       const secondAgent = make(t, open(), []);
       const runs = await secondAgent.runs.list();
       assert.deepEqual(
         runs.map(({ id, state, error, iterations, endedBy }) => ({ id, state, error, iterations, endedBy })),
         [
           {
-            id: closed.id,
+            id: shutdownRun.id,
             state: "cancelled",
             error: { code: "shutting_down", message: "server shutting down" },
             iterations: 0,
@@ -145,7 +145,7 @@ for (const [name, makeStore] of STORES) {
       for (const { startedAt, endedAt } of runs) assert.ok(endedAt >= startedAt);
     });
 
-    it("says that a run came to its limit", async (t) => {
+    it('has endedBy "max_iterations" after a run that reached its limit', async (t) => {
       const open = await makeStore(t);
       const driver = open();
       const provider: ModelProvider = new ScriptedProvider([callTools(["noop", {}])]);
@@ -158,7 +158,7 @@ for (const [name, makeStore] of STORES) {
       assert.deepEqual([state, endedBy, endedAt !== ""], ["finished", "max_iterations", true]);
     });
 
-    it("counts what a summary and a useless answer cost, as the run's result does", async (t) => {
+    it("includes the usage of an invalid answer, like the result of the run", async (t) => {
       const open = await makeStore(t);
       // The first answer is empty, so the model is called again.
       const agent = make(t, open(), [say(""), say("now")]);
@@ -169,7 +169,7 @@ for (const [name, makeStore] of STORES) {
       assert.equal(usage.totalTokens, 30);
     });
 
-    it("tells whether a session runs, in another process too; nobody who looks holds a prompt up", async (t) => {
+    it("shows another process whether a session runs, without a lease", async (t) => {
       const open = await makeStore(t);
       const agent = make(t, open(), [hangs]);
       const driver = open();
@@ -184,15 +184,15 @@ for (const [name, makeStore] of STORES) {
       await assert.rejects(secondAgent.sessions.isRunning("nobody"), { code: "session_not_found" });
     });
 
-    it("goes with its session", async (t) => {
+    it("is deleted with its session", async (t) => {
       const open = await makeStore(t);
       const agent = make(t, open(), ["a", "b"]);
       const remainingRun = await agent.run({ message: "x" });
       await remainingRun.result;
-      const gone = await agent.run({ message: "x" });
-      await gone.result;
-      await agent.sessions.delete(gone.sessionId);
-      assert.equal(await agent.runs.get(gone.id), undefined);
+      const deletedRun = await agent.run({ message: "x" });
+      await deletedRun.result;
+      await agent.sessions.delete(deletedRun.sessionId);
+      assert.equal(await agent.runs.get(deletedRun.id), undefined);
       assert.deepEqual(
         (await agent.runs.list()).map(({ id }) => id),
         [remainingRun.id],
@@ -200,8 +200,8 @@ for (const [name, makeStore] of STORES) {
     });
   });
 
-  describe(`a list of runs (${name})`, () => {
-    it("is newest first, by chain and by state, page by page", async (t) => {
+  describe(`the list of runs (${name})`, () => {
+    it("is sorted by newest first, filtered by session and state, and paged", async (t) => {
       const open = await makeStore(t);
       const fault = new ProviderError("scripted", "authentication", "no");
       const steps = ["a", { fault }, "b"];
@@ -228,7 +228,7 @@ for (const [name, makeStore] of STORES) {
   });
 }
 
-it("a run is written in the same changes as what it says", async (t) => {
+it("the record of a run is written in the same change as its messages", async (t) => {
   const driver = new MemoryDriver();
   const changes: string[] = [];
   const note = (messages: readonly Message[] | undefined, runs: readonly RunRecord[] | undefined) => {
@@ -259,7 +259,7 @@ it("a run is written in the same changes as what it says", async (t) => {
   ]);
 });
 
-it("a run whose end could not be written is told as interrupted, and its own error is not hidden", async (t) => {
+it("a run whose end cannot be stored rejects with the store error, and is listed as interrupted", async (t) => {
   const driver = new MemoryDriver();
   const { write } = driver;
   const agent = make(t, driver, ["never stored"]);
@@ -272,7 +272,7 @@ it("a run whose end could not be written is told as interrupted, and its own err
 });
 
 describe("agent.runs", () => {
-  it("refuses what is no query, and what is not there", async (t) => {
+  it("rejects an invalid query and an unknown session, and returns undefined for an unknown run", async (t) => {
     const agent = make(t, (await memoryStore[1](t))(), []);
     const wrong: [unknown, string, RegExp][] = [
       [{ state: "running" }, "state", /one of id, sessionId, states, idempotencyKey, limit, before/],
@@ -290,7 +290,7 @@ describe("agent.runs", () => {
     assert.equal(await agent.runs.get("nobody"), undefined);
   });
 
-  it("tells of an error that is no client's business only that there was one", async (t) => {
+  it("stores an internal error without its details", async (t) => {
     const agent = make(t, new MemoryDriver(), []);
     // An internal error, caused by a tool that cannot be serialized.
     const broken = {
@@ -306,7 +306,7 @@ describe("agent.runs", () => {
     assert.deepEqual((await agent.runs.get(run.id))?.error, { code: "internal", message: "internal error" });
   });
 
-  it("keeps no key that a provider's words have", async (t) => {
+  it("stores a provider error without the API key in its message", async (t) => {
     const key = "sk-proj-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
     const fault = new ProviderError("scripted", "authentication", `wrong key: ${key}`);
     const agent = make(t, new MemoryDriver(), [{ fault }]);

@@ -14,7 +14,7 @@ function make(t: TestContext, provider: ScriptedProvider, options: Partial<Agent
 }
 
 const text = (content: string): ModelChunk => ({ type: "text", block: "t", text: content });
-const thought = (content: string): ModelChunk => ({ type: "reasoning", block: "r", text: content });
+const reasoning = (content: string): ModelChunk => ({ type: "reasoning", block: "r", text: content });
 /** A fault with a retry delay of 1 ms. */
 const fault = (kind: ProviderErrorKind = "network", details: { status?: number; hint?: string } = {}) =>
   new ProviderError("scripted", kind, "it broke", { retryAfterMs: 1, ...details });
@@ -29,17 +29,20 @@ async function eventsOf(run: Run): Promise<AgentEvent[]> {
   return events;
 }
 
-const shown = (messages: readonly ModelMessage[] | undefined) =>
+const textsOf = (messages: readonly ModelMessage[] | undefined) =>
   (messages ?? []).map(
     ({ role, parts }) => `${role}: ${parts.map((part) => ("text" in part ? part.text : part.type)).join(" | ")}`,
   );
 
-describe("an answer that breaks off", () => {
+describe("an interrupted answer", () => {
   for (const [name, makeStore] of STORES) {
-    it(`in its text is kept as broken off, and gone on with (${name})`, async (t) => {
-      const provider = new ScriptedProvider([broken([thought("hm"), text("Half an")], "overloaded"), say(" answer.")], {
-        maxRetries: 1,
-      });
+    it(`with text is stored as unfinished, and the retry continues it (${name})`, async (t) => {
+      const provider = new ScriptedProvider(
+        [broken([reasoning("hm"), text("Half an")], "overloaded"), say(" answer.")],
+        {
+          maxRetries: 1,
+        },
+      );
       const agent = make(t, provider, { driver: (await makeStore(t))() });
       const retried: unknown[] = [];
       agent.on("model.retried", (event) => retried.push(event));
@@ -51,16 +54,16 @@ describe("an answer that breaks off", () => {
         events.map((event) => (event.type === "token" ? (event.text ?? "") : "")).join(""),
         "Half an answer.",
       );
-      const [, half, secondHalf] = await agent.sessions.messages(run.sessionId);
+      const [, partial, secondHalf] = await agent.sessions.messages(run.sessionId);
       assert.deepEqual(
-        half?.parts.map((part) => ("text" in part ? `${part.type}: ${part.text}` : part.type)),
+        partial?.parts.map((part) => ("text" in part ? `${part.type}: ${part.text}` : part.type)),
         ["reasoning: hm", "text: Half an"],
       );
-      assert.deepEqual([half?.finished, secondHalf?.finished], [false, true]);
+      assert.deepEqual([partial?.finished, secondHalf?.finished], [false, true]);
       // Partial reasoning is not sent back. The partial answer is, followed by a user message so that roles alternate.
-      assert.deepEqual(shown(provider.requests[1]?.messages), ["user: x", "assistant: Half an", `user: ${CUT_OFF}`]);
+      assert.deepEqual(textsOf(provider.requests[1]?.messages), ["user: x", "assistant: Half an", `user: ${CUT_OFF}`]);
       const retry = events.find((event) => event.type === "retry");
-      assert.equal(retry?.messageId, half?.id);
+      assert.equal(retry?.messageId, partial?.id);
       assert.equal(retry?.attempt, 1);
       assert.equal(retry?.error.message, "scripted: overloaded: it broke");
       assert.equal(retried.length, 1);
@@ -69,7 +72,7 @@ describe("an answer that breaks off", () => {
       await (
         await agent.run({ message: "more", sessionId: run.sessionId })
       ).result;
-      assert.deepEqual(shown(provider.requests[2]?.messages), [
+      assert.deepEqual(textsOf(provider.requests[2]?.messages), [
         "user: x",
         "assistant: Half an",
         `user: ${CUT_OFF}`,
@@ -79,21 +82,21 @@ describe("an answer that breaks off", () => {
     });
   }
 
-  it("in its thoughts is asked for again; what was thought is kept", async (t) => {
-    const provider = new ScriptedProvider([broken([thought("let me")]), say("yes")], { maxRetries: 1 });
+  it("with reasoning only is requested again, and the reasoning is stored as unfinished", async (t) => {
+    const provider = new ScriptedProvider([broken([reasoning("let me")]), say("yes")], { maxRetries: 1 });
     const agent = make(t, provider);
     const run = await agent.run({ message: "x" });
     assert.equal((await run.result).output, "yes");
-    assert.deepEqual(shown(provider.requests[1]?.messages), ["user: x"]);
+    assert.deepEqual(textsOf(provider.requests[1]?.messages), ["user: x"]);
     const stored = await agent.sessions.messages(run.sessionId);
-    assert.deepEqual(shown(stored), ["user: x", "assistant: let me", "assistant: yes"]);
+    assert.deepEqual(textsOf(stored), ["user: x", "assistant: let me", "assistant: yes"]);
     assert.deepEqual(
       stored.map((message) => message.finished),
       [true, false, true],
     );
   });
 
-  it("in a tool call is asked for again, with the text before it; the call did not run", async (t) => {
+  it("with a tool call is requested again with the text before it, and the incomplete call does not run", async (t) => {
     const [call] = callTools(["noop", { n: 1 }]);
     const provider = new ScriptedProvider(
       [
@@ -109,11 +112,11 @@ describe("an answer that breaks off", () => {
     const agent = make(t, provider, { tools: [counted] });
     const { output, iterations } = await (await agent.run({ message: "x" })).result;
     assert.deepEqual([output, iterations, ran], ["Done.", 2, 1]);
-    assert.deepEqual(shown(provider.requests[1]?.messages), ["user: x"]);
-    assert.deepEqual(shown(provider.requests[2]?.messages), ["user: x", "assistant: I do it.", `user: ${CUT_OFF}`]);
+    assert.deepEqual(textsOf(provider.requests[1]?.messages), ["user: x"]);
+    assert.deepEqual(textsOf(provider.requests[2]?.messages), ["user: x", "assistant: I do it.", `user: ${CUT_OFF}`]);
   });
 
-  it("without an end, or beyond what can be read, is one", async (t) => {
+  it("without a finish chunk or with a protocol error is continued", async (t) => {
     const provider = new ScriptedProvider(
       [{ chunks: [text("a")], finish: false }, broken([text("b")], "protocol"), say("c")],
       { maxRetries: 2 },
@@ -123,7 +126,7 @@ describe("an answer that breaks off", () => {
     assert.equal((await run.result).output, "abc");
   });
 
-  it("again and again ends the run when the tries are used up; all that was said is kept", async (t) => {
+  it("ends the run when the retries are used up, and all partial answers are stored", async (t) => {
     const provider = new ScriptedProvider([broken([text("a")]), broken([text("b")]), broken([text("c")])], {
       maxRetries: 2,
     });
@@ -133,7 +136,7 @@ describe("an answer that breaks off", () => {
     await assert.rejects(run.result, { code: "provider", kind: "network" });
     assert.equal(events.filter(({ type }) => type === "retry").length, 2);
     assert.deepEqual(events.at(-1)?.type, "error");
-    assert.deepEqual(shown(await agent.sessions.messages(run.sessionId)), [
+    assert.deepEqual(textsOf(await agent.sessions.messages(run.sessionId)), [
       "user: x",
       "assistant: a",
       "assistant: b",
@@ -141,28 +144,28 @@ describe("an answer that breaks off", () => {
     ]);
   });
 
-  it("by a cancel is marked too", async (t) => {
+  it("is stored as unfinished if a cancel interrupted it", async (t) => {
     const agent = make(t, new ScriptedProvider([{ chunks: [text("Half")], hang: true }]));
     const cancel = new AbortController();
     const run = await agent.run({ message: "x", signal: cancel.signal });
     for await (const event of run) if (event.type === "token") cancel.abort();
     await assert.rejects(run.result, { code: "run_cancelled" });
-    const [, half] = await agent.sessions.messages(run.sessionId);
-    assert.deepEqual([half?.finished, shown([half!])], [false, ["assistant: Half"]]);
+    const [, partial] = await agent.sessions.messages(run.sessionId);
+    assert.deepEqual([partial?.finished, textsOf([partial!])], [false, ["assistant: Half"]]);
   });
 
-  it("is marked in a fork, too", async (t) => {
+  it("is unfinished in a fork, too", async (t) => {
     const agent = make(t, new ScriptedProvider([broken([text("Half")])]));
     const run = await agent.run({ message: "x" });
     await assert.rejects(run.result);
-    const [, half] = await agent.sessions.messages(run.sessionId);
-    const copy = await agent.sessions.fork(run.sessionId, half!.id);
+    const [, partial] = await agent.sessions.messages(run.sessionId);
+    const copy = await agent.sessions.fork(run.sessionId, partial!.id);
     assert.equal((await agent.sessions.messages(copy.id))[1]?.finished, false);
   });
 });
 
-describe("a wait that a provider asks for", () => {
-  it("is kept to where it is short, and ends the run at once with the reason where it is long", async (t) => {
+describe("a retry delay requested by the provider", () => {
+  it("is kept if it is short, and ends the run at once with the reason if it exceeds 60 s", async (t) => {
     const limited = (retryAfterMs: number) =>
       new ProviderError("scripted", "rate_limit", "Slow down.", { status: 429, retryAfterMs });
     const provider = new ScriptedProvider([limited(1), limited(3_600_000), say("never")], { maxRetries: 5 });
@@ -175,25 +178,29 @@ describe("a wait that a provider asks for", () => {
     assert.equal(provider.requests.length, 2);
   });
 
-  it("may be as long as the provider's configuration says", async (t) => {
+  it("is limited by the provider's maxWaitMs", async (t) => {
     const limited = new ProviderError("scripted", "rate_limit", "Slow down.", { status: 429, retryAfterMs: 20 });
     const provider = new ScriptedProvider([limited], { maxRetries: 5, maxWaitMs: 10 });
     await assert.rejects((await make(t, provider).run({ message: "x" })).result, /exceeds max_wait \(1 s\)/);
   });
 });
 
-describe("a slip of the model", () => {
-  const slips: readonly (readonly [name: string, step: ScriptedStep, reason: RegExp])[] = [
+describe("an invalid answer of the model", () => {
+  const invalidAnswers: readonly (readonly [name: string, step: ScriptedStep, reason: RegExp])[] = [
     ["an empty answer", { chunks: [] }, /the model's answer was empty/],
-    ["white space alone", [text(" \n")], /the model's answer was empty/],
-    ["thoughts alone", [thought("hm")], /the model thought and said nothing/],
-    ["thoughts up to the limit", [thought("hm"), finish("length")], /limit of an answer before it had done thinking/],
-    ["tool_calls without a call", [finish("tool_calls")], /announced a tool call and made none/],
-    ["a call without a name", callTools(["", {}]), /called a tool without naming it/],
-    ["what the adapter could not read", fault("malformed_answer"), /it broke/],
+    ["only white space", [text(" \n")], /the model's answer was empty/],
+    ["only reasoning", [reasoning("hm")], /the model thought and said nothing/],
+    [
+      "reasoning up to the token limit",
+      [reasoning("hm"), finish("length")],
+      /limit of an answer before it had done thinking/,
+    ],
+    ["finish reason tool_calls without a call", [finish("tool_calls")], /announced a tool call and made none/],
+    ["a tool call without a name", callTools(["", {}]), /called a tool without naming it/],
+    ["an answer that the adapter cannot parse", fault("malformed_answer"), /it broke/],
   ];
-  for (const [name, step, reason] of slips) {
-    it(`is asked again with a word: ${name}`, async (t) => {
+  for (const [name, step, reason] of invalidAnswers) {
+    it(`is retried three times with a correction: ${name}`, async (t) => {
       const provider = new ScriptedProvider([step, step, step, say("There.")]);
       const agent = make(t, provider);
       const run = await agent.run({ message: "x" });
@@ -205,16 +212,16 @@ describe("a slip of the model", () => {
         [1, 2, 3],
       );
       for (const { error } of retries) assert.match(error.message, reason);
-      const word = provider.requests[1]?.messages.at(-1);
-      assert.equal(word?.role, "user");
-      assert.match(shown([word])[0]!, reason);
+      const correction = provider.requests[1]?.messages.at(-1);
+      assert.equal(correction?.role, "user");
+      assert.match(textsOf([correction])[0]!, reason);
       // The correction is only in the request. The stored messages are unchanged.
-      const stored = shown(await agent.sessions.messages(run.sessionId));
+      const stored = textsOf(await agent.sessions.messages(run.sessionId));
       assert.ok(!stored.some((line) => line.includes("could not be used")));
       assert.equal(stored.at(-1), "assistant: There.");
     });
 
-    it(`ends the run with the reason the fourth time: ${name}`, async (t) => {
+    it(`ends the run with the reason at the fourth time: ${name}`, async (t) => {
       const provider = new ScriptedProvider([], { fallback: step });
       const run = await make(t, provider).run({ message: "x" });
       await assert.rejects(run.result, (error) => {
@@ -225,7 +232,7 @@ describe("a slip of the model", () => {
     });
   }
 
-  it("behind a tool's result keeps roles in order, and its tokens count", async (t) => {
+  it("after a tool result is retried in alternating roles, and its tokens are counted", async (t) => {
     const provider = new ScriptedProvider([callTools(["noop", {}]), [finish("stop")], say("Done.")]);
     const agent = make(t, provider);
     const run = await agent.run({ message: "x" });
@@ -237,7 +244,7 @@ describe("a slip of the model", () => {
     );
   });
 
-  it("behind text that was told goes on from there", async (t) => {
+  it("with text is continued from that text", async (t) => {
     const provider = new ScriptedProvider([
       { chunks: [text("I write.")], fault: fault("malformed_answer", { hint: "Mend it." }) },
       callTools(["noop", {}]),
@@ -246,20 +253,20 @@ describe("a slip of the model", () => {
     const agent = make(t, provider);
     const run = await agent.run({ message: "x" });
     assert.equal((await run.result).output, "Done.");
-    const sentMessages = shown(provider.requests[1]?.messages);
+    const sentMessages = textsOf(provider.requests[1]?.messages);
     assert.equal(sentMessages.length, 3);
     assert.equal(sentMessages[2], `user: ${CUT_OFF} | [Mend it.]`);
   });
 
-  it("is none where the provider withheld the answer, and says so", async (t) => {
+  it('does not include a withheld answer, which ends with finishReason "content_filter"', async (t) => {
     const provider = new ScriptedProvider([[finish("content_filter")]]);
     const { output, finishReason } = await (await make(t, provider).run({ message: "x" })).result;
     assert.deepEqual([output, finishReason], ["", "content_filter"]);
   });
 });
 
-describe("a model that goes round in circles", () => {
-  it("is told, and then ends its run with the reason", async (t) => {
+describe("a model that repeats its tool calls", () => {
+  it("is warned from the fourth call on, and its run fails with repeated_calls at the 16th", async (t) => {
     const provider = new ScriptedProvider([], { fallback: callTools(["noop", { a: 1 }]) });
     const agent = make(t, provider);
     const run = await agent.run({ message: "x" });
@@ -270,19 +277,19 @@ describe("a model that goes round in circles", () => {
     assert.equal(provider.requests.length, 16);
     const results = (await agent.sessions.messages(run.sessionId)).filter(({ role }) => role === "tool");
     assert.deepEqual(
-      results.map((message) => /made (\d+) times/.exec(shown([message])[0]!)?.[1]),
+      results.map((message) => /made (\d+) times/.exec(textsOf([message])[0]!)?.[1]),
       [undefined, undefined, undefined, ...Array.from({ length: 13 }, (_, i) => String(i + 4))],
     );
   });
 
-  it("of several calls is noticed too", async (t) => {
+  it("is detected if it repeats a cycle of three calls", async (t) => {
     let call = 0;
     const provider = new ScriptedProvider([], { fallback: () => callTools(["noop", { step: ++call % 3 }]) });
     await assert.rejects((await make(t, provider).run({ message: "x" })).result, { code: "repeated_calls" });
     assert.equal(provider.requests.length, 48);
   });
 
-  it("is not one that polls what changes, or that tests between edits", async (t) => {
+  it("is not assumed if results change, or if calls alternate with different ones", async (t) => {
     let ticks = 0;
     const clock = { ...noop, run: () => Promise.resolve({ text: `tick ${Math.floor(++ticks / 3)}` }) };
     const polling = new ScriptedProvider([], { fallback: callTools(["noop", {}]) });
@@ -296,14 +303,14 @@ describe("a model that goes round in circles", () => {
     assert.equal((await tested.result).endedBy, "max_iterations");
   });
 
-  it("is not one that makes the same call many times in one answer", async (t) => {
+  it("is not assumed for 40 identical calls in one answer", async (t) => {
     const calls = Array.from({ length: 40 }, () => ["noop", {}] as const);
     const provider = new ScriptedProvider([callTools(...calls), say("Done.")]);
     assert.equal((await (await make(t, provider).run({ message: "x" })).result).output, "Done.");
   });
 });
 
-it("an answer that broke off goes through a compaction, in roles that every provider takes", async (t) => {
+it("an interrupted answer keeps the roles valid through a compaction", async (t) => {
   let n = 0;
   const provider = new ScriptedProvider([], {
     maxRetries: 1,

@@ -6,8 +6,8 @@ import { tempDir } from "../../helpers/temp.js";
 
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 
-describe("what goes on for sessions", () => {
-  it("is known from the first run on, whether anybody watches or not", async (t) => {
+describe("the listener for background commands", () => {
+  it("is registered once by the first run, without a watcher", async (t) => {
     const folder = await tempDir(t);
     const tools = builtinTools({ env, bash: { sandbox: "off" } });
     const { background } = tools.find(({ name }) => name === "bash")!;

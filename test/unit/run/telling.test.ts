@@ -5,7 +5,7 @@ import type { LogFields } from "gantry/plugin";
 import { callTools, finish, say, ScriptedProvider } from "gantry/testing";
 import { noop } from "../../helpers/noop-tool.js";
 
-const OF_A_RUN = [
+const RUN_EVENTS = [
   "session.resume",
   "session.compacted",
   "run.started",
@@ -19,7 +19,7 @@ const OF_A_RUN = [
   "tool.finished",
 ] as const satisfies (keyof BusEvents)[];
 
-type Told = { [E in (typeof OF_A_RUN)[number]]: { event: E } & BusEvents[E] }[(typeof OF_A_RUN)[number]];
+type RunBusEvent = { [E in (typeof RUN_EVENTS)[number]]: { event: E } & BusEvents[E] }[(typeof RUN_EVENTS)[number]];
 
 function make(t: TestContext, provider: ScriptedProvider, options: Partial<AgentOptions> = {}): Agent {
   const agent = new Agent({ providers: [provider], tools: [noop], ...options });
@@ -28,9 +28,9 @@ function make(t: TestContext, provider: ScriptedProvider, options: Partial<Agent
 }
 
 /** All bus events of runs, in order. */
-function listen(agent: Agent): Told[] {
-  const events: Told[] = [];
-  for (const event of OF_A_RUN) agent.on(event, (payload) => void events.push({ event, ...payload } as Told));
+function listen(agent: Agent): RunBusEvent[] {
+  const events: RunBusEvent[] = [];
+  for (const event of RUN_EVENTS) agent.on(event, (payload) => void events.push({ event, ...payload } as RunBusEvent));
   return events;
 }
 
@@ -44,7 +44,7 @@ async function eventsOf(run: Run): Promise<AgentEvent[]> {
 }
 
 /** Each start event with the end event of the same ids. */
-function pairs(events: readonly Told[]): string[] {
+function pairs(events: readonly RunBusEvent[]): string[] {
   return events.flatMap((start) => {
     const [thing, what] = start.event.split(".") as [string, string];
     if (what !== "started") return [];
@@ -56,8 +56,8 @@ function pairs(events: readonly Told[]): string[] {
   });
 }
 
-describe("the bus", () => {
-  it("tells of each run, model call and tool call when it starts and when it ends, with the run's id", async (t) => {
+describe("the event bus", () => {
+  it("reports start and end of each run, model call and tool call, with the run's id", async (t) => {
     const provider = new ScriptedProvider([callTools(["noop", {}]), say("done")]);
     const agent = make(t, provider);
     const events = listen(agent);
@@ -80,7 +80,7 @@ describe("the bus", () => {
     assert.ok(events.some(({ event, runId }) => event === "session.resume" && runId === again.id));
   });
 
-  it("tells what a model is asked for, how long it took, and when the first of the answer came", async (t) => {
+  it("reports the duration, the usage and the time to the first token of a model call", async (t) => {
     const agent = make(t, new ScriptedProvider([say("one"), { chunks: [finish("stop", {})] }]));
     const events = listen(agent);
     const run = await agent.run({ message: "x" });
@@ -95,7 +95,7 @@ describe("the bus", () => {
     assert.equal(usage.totalTokens, 15);
   });
 
-  it("tells of a call that failed why, and of no first token where none came", async (t) => {
+  it("reports the error of a failed model call, without a time to the first token", async (t) => {
     const agent = make(t, new ScriptedProvider([{ fault: fault("authentication") }]));
     const events = listen(agent);
     const run = await agent.run({ message: "x" });
@@ -106,7 +106,7 @@ describe("the bus", () => {
     assert.match(failed?.error.message ?? "", /it broke/);
   });
 
-  it("tells of what is tried again as one call", async (t) => {
+  it("reports a retried model call as one call", async (t) => {
     const provider = new ScriptedProvider([{ fault: fault("network") }, say("done")], { maxRetries: 1 });
     const agent = make(t, provider);
     const events = listen(agent);
@@ -117,7 +117,7 @@ describe("the bus", () => {
     assert.equal(answers.length, 1);
   });
 
-  it("tells the end of each tool call of a run that is cancelled", async (t) => {
+  it("reports the end of each tool call of a cancelled run", async (t) => {
     const cancel = new AbortController();
     const provider = new ScriptedProvider([callTools(["noop", {}], ["noop", {}])]);
     const agent = make(t, provider);
@@ -133,8 +133,8 @@ describe("the bus", () => {
   });
 });
 
-describe("the log", () => {
-  it("names the run in each line of it", async (t) => {
+describe("the log lines of a run", () => {
+  it("contain the id of the run", async (t) => {
     const lines: { message: string; fields: LogFields | undefined }[] = [];
     const log = (message: string, fields?: LogFields) => void lines.push({ message, fields });
     const logger = { debug: log, info: log, warn: log, error: log };
@@ -149,8 +149,8 @@ describe("the log", () => {
   });
 });
 
-describe("who only iterates a run", () => {
-  it("gets its error last when it failed", async (t) => {
+describe("the iterator of a run", () => {
+  it("ends with the error event if the run failed", async (t) => {
     const agent = make(t, new ScriptedProvider([{ fault: fault("authentication") }]));
     const run = await agent.run({ message: "x" });
     const events = await eventsOf(run);
@@ -163,7 +163,7 @@ describe("who only iterates a run", () => {
     );
   });
 
-  it("gets its error last when it was cancelled", async (t) => {
+  it("ends with the error event if the run was cancelled", async (t) => {
     const cancel = new AbortController();
     const agent = make(t, new ScriptedProvider([{ chunks: [{ type: "text", block: "0", text: "x" }], hang: true }]));
     const run = await agent.run({ message: "x", signal: cancel.signal });

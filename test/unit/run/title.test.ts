@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { cleanTitle } from "../../../src/run/title.js";
 
-describe("a title", () => {
-  it("is folded, stripped and cut", () => {
+describe("cleanTitle", () => {
+  it("removes quotes, markup, reasoning and extra white space, and cuts a title at 50 characters", () => {
     assert.equal(cleanTitle('  "Fix   the\n parser." '), "Fix the parser");
     assert.equal(cleanTitle("“Über uns”"), "Über uns");
     assert.equal(cleanTitle("<think>what to call it</think>Name it"), "Name it");
@@ -13,7 +13,7 @@ describe("a title", () => {
     assert.equal(cleanTitle("a".repeat(80)), "a".repeat(50));
   });
 
-  it("keeps quotes and marks that belong to a word", () => {
+  it("keeps quotes and marks that belong to the title, and removes those around it", () => {
     const unchangedTitles = [
       'Fix "parser" and "lexer"',
       'Say "hello"',
@@ -42,7 +42,7 @@ describe("a title", () => {
       assert.equal(cleanTitle(answer), title);
   });
 
-  it("is never cut within a character", () => {
+  it("does not cut a title within a grapheme", () => {
     const family = "👨‍👩‍👧‍👦";
     const title = cleanTitle(family.repeat(10));
     assert.ok(title.length <= 50);

@@ -40,7 +40,7 @@ async function start(t: TestContext, strategy: string) {
   return compose({ loaded, home: folder.path, projectDir: folder.path, logger: silentLogger });
 }
 
-it("compaction is configured: window, and a strategy by path", async (t) => {
+it("the compaction config sets the context window and selects a strategy module by its path", async (t) => {
   const { agent, stop } = await start(t, "./strategy.mjs");
   t.after(stop);
   const strategies: string[] = [];
@@ -55,7 +55,7 @@ it("compaction is configured: window, and a strategy by path", async (t) => {
   assert.deepEqual(new Set(strategies), new Set(["last-one"]));
 });
 
-it("a strategy that nobody knows is named, with those that are", async (t) => {
+it("an unknown compaction strategy fails the start with an error that lists the known strategies", async (t) => {
   await assert.rejects(start(t, "magic"), {
     code: "adapter",
     message:

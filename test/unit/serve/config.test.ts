@@ -11,7 +11,7 @@ async function load(t: TestContext, content: string, overrides: Overrides = {}) 
 }
 
 /** The error message without the file path with which it must begin. */
-async function refused(t: TestContext, content: string, overrides: Overrides = {}): Promise<string> {
+async function configError(t: TestContext, content: string, overrides: Overrides = {}): Promise<string> {
   const home = await tempDir(t, { "config.json": content });
   const file = home.at("config.json");
   try {
@@ -22,11 +22,11 @@ async function refused(t: TestContext, content: string, overrides: Overrides = {
     assert.ok(!error.message.includes("\n"));
     return error.message.slice(file.length);
   }
-  assert.fail("the config was taken");
+  assert.fail("the config was accepted");
 }
 
 describe("the config file", () => {
-  it("may be missing, empty, or hold comments and trailing commas", async (t) => {
+  it("can be missing or empty, and can contain comments and trailing commas", async (t) => {
     const home = await tempDir(t);
     const { config } = await loadConfig({ home: home.path });
     assert.equal(config.server.host, "127.0.0.1");
@@ -39,14 +39,14 @@ describe("the config file", () => {
     assert.equal((await load(t, commented)).loaded.config.server.port, 9);
   });
 
-  it("named by a flag must exist", async (t) => {
+  it("must exist if a flag names it", async (t) => {
     const home = await tempDir(t);
     await assert.rejects(loadConfig({ home: home.path, path: home.at("nope.json") }), {
       message: `${home.at("nope.json")}: cannot be read (ENOENT)`,
     });
   });
 
-  it("gives way to flags", async (t) => {
+  it("is overridden by flags", async (t) => {
     const { loaded } = await load(t, '{"server":{"port":9,"host":"::1"}}', {
       "server.port": 10,
       "server.host": undefined,
@@ -55,59 +55,68 @@ describe("the config file", () => {
     assert.equal(loaded.config.server.host, "::1");
   });
 
-  it("is refused with file, key path and what was expected", async (t) => {
+  it("is rejected with the file, the key path and the expected value", async (t) => {
     assert.match(
-      await refused(t, '{"server": {\n "port": }'),
+      await configError(t, '{"server": {\n "port": }'),
       /^:2:10: expected JSON \(comments and trailing commas allowed\)/,
     );
     assert.equal(
-      await refused(t, '{"server":{"port":"80"}}'),
+      await configError(t, '{"server":{"port":"80"}}'),
       ': server.port: expected a whole number from 0 to 65535, got "80"',
     );
     assert.equal(
-      await refused(t, '{"server":{"port":65536}}'),
+      await configError(t, '{"server":{"port":65536}}'),
       ": server.port: expected a whole number from 0 to 65535, got 65536",
     );
-    assert.match(await refused(t, '{"serve":{}}'), /^: serve: unknown key; expected one of server, acp, session, /);
-    assert.match(await refused(t, '{"server":{"prot":1}}'), /^: server.prot: unknown key; expected one of host, port,/);
+    assert.match(await configError(t, '{"serve":{}}'), /^: serve: unknown key; expected one of server, acp, session, /);
+    assert.match(
+      await configError(t, '{"server":{"prot":1}}'),
+      /^: server.prot: unknown key; expected one of host, port,/,
+    );
     assert.equal(
-      await refused(t, '{"tools":{"bash":{"timeout":0}}}'),
+      await configError(t, '{"tools":{"bash":{"timeout":0}}}'),
       ": tools.bash.timeout: expected a number above 0, got 0",
     );
     assert.equal(
-      await refused(t, '{"server":{"on_disconnect":"x"}}'),
+      await configError(t, '{"server":{"on_disconnect":"x"}}'),
       ': server.on_disconnect: expected one of "cancel", "continue", got "x"',
     );
     assert.equal(
-      await refused(t, '{"agent":{"tools":["a",5]}}'),
+      await configError(t, '{"agent":{"tools":["a",5]}}'),
       ': agent.tools[1]: expected a tool\'s name, or an object with the key "tool" and its options, got 5',
     );
-    assert.match(await refused(t, "[]"), /expected an object, got Array$/);
-    assert.match(await refused(t, '{"server":5}'), /^: server: expected an object with the keys host, port,.*got 5$/);
+    assert.match(await configError(t, "[]"), /expected an object, got Array$/);
+    assert.match(
+      await configError(t, '{"server":5}'),
+      /^: server: expected an object with the keys host, port,.*got 5$/,
+    );
     assert.equal(
-      await refused(t, '{"server":{"transports":[]}}'),
+      await configError(t, '{"server":{"transports":[]}}'),
       ": server.transports: expected at least one transport, got 0",
     );
     assert.equal(
-      await refused(t, "{}", { "server.port": NaN }),
+      await configError(t, "{}", { "server.port": NaN }),
       ": server.port: expected a whole number from 0 to 65535, got NaN",
     );
   });
 
-  it("is refused for what is wrong in it although a flag says otherwise", async (t) => {
+  it("is rejected for an invalid value even if a flag overrides that value", async (t) => {
     const port = ': server.port: expected a whole number from 0 to 65535, got "9"';
-    assert.equal(await refused(t, '{"server":{"port":"9"}}', { "server.port": 0 }), port);
-    assert.match(await refused(t, '{"server":null}', { "server.port": 0 }), /^: server: expected an object.*got null$/);
+    assert.equal(await configError(t, '{"server":{"port":"9"}}', { "server.port": 0 }), port);
+    assert.match(
+      await configError(t, '{"server":null}', { "server.port": 0 }),
+      /^: server: expected an object.*got null$/,
+    );
   });
 
-  it("may begin with a byte order mark", async (t) => {
+  it("can start with a byte order mark", async (t) => {
     assert.equal((await load(t, '\uFEFF{"server":{"port":9}}')).loaded.config.server.port, 9);
   });
 
-  it("takes for headers what can be sent, and nothing else", async (t) => {
+  it("accepts only valid header names and values as headers", async (t) => {
     for (const key of ["server.required_headers", "server.headers", "acp.required_headers"]) {
       const [section = "", name = ""] = key.split(".");
-      const wrong = (value: string) => refused(t, `{"${section}":{"${name}":${value}}}`);
+      const wrong = (value: string) => configError(t, `{"${section}":{"${name}":${value}}}`);
       assert.equal(await wrong("[]"), `: ${key}: expected an object of header names and values, got Array`);
       assert.equal(await wrong('{"X Y":"1"}'), `: ${key}."X Y": expected a header name, got "X Y"`);
       assert.equal(await wrong('{"":"1"}'), `: ${key}."": expected a header name, got ""`);
@@ -119,19 +128,19 @@ describe("the config file", () => {
     assert.deepEqual(Object.entries(config.server.requiredHeaders), [["constructor", "x"]]);
   });
 
-  it("takes environment variables in strings, and names one that is not set", async (t) => {
+  it("expands environment variables in strings, and names a variable that is not set", async (t) => {
     process.env["GANTRY_TEST_KEY"] = "s3cret-value";
     t.after(() => delete process.env["GANTRY_TEST_KEY"]);
     const { loaded } = await load(t, '{"providers":[{"provider":"openai","api_key":"${GANTRY_TEST_KEY}"}]}');
     assert.equal(loaded.config.providers[0]?.["api_key"], "s3cret-value");
     assert.ok(loaded.secrets.has("s3cret-value"));
     assert.equal(
-      await refused(t, '{"providers":[{"api_key":"${GANTRY_TEST_UNSET}"}]}'),
+      await configError(t, '{"providers":[{"api_key":"${GANTRY_TEST_UNSET}"}]}'),
       ": providers[0].api_key: expected the environment variable GANTRY_TEST_UNSET to be set",
     );
   });
 
-  it("knows its secrets: keys and values of headers, the token of a Bearer too", async (t) => {
+  it("treats API keys and header values as secrets, including the token of a Bearer header", async (t) => {
     const { loaded } = await load(
       t,
       '{"server":{"required_headers":{"Authorization":"Bearer abcdefgh1"}},"providers":[{"api_key":"key-value","headers":{"X-Key":"other-key"}}]}',
@@ -140,7 +149,7 @@ describe("the config file", () => {
       assert.ok(loaded.secrets.has(secret), secret);
   });
 
-  it("takes no path, no name and no header of its answers for a secret", async (t) => {
+  it("treats no path, name or response header as a secret", async (t) => {
     const variables = {
       GANTRY_TEST_DIR: "/home/somebody/else",
       GANTRY_TEST_TOKEN: "tok-1",
@@ -177,12 +186,12 @@ describe("the config file", () => {
     ]);
   });
 
-  it("can hold what looks like a variable", async (t) => {
+  it("keeps `$${NAME}` as the literal text `${NAME}`", async (t) => {
     const { loaded } = await load(t, '{"agent":{"system_prompt":"write $${HOME} and $$${X}, $HOME, ${}"}}');
     assert.equal(loaded.config.agent.systemPrompt, "write ${HOME} and $${X}, $HOME, ${}");
   });
 
-  it("says nothing of a variable that stands in the wrong place", async (t) => {
+  it("redacts secrets and the values of environment variables in error messages", async (t) => {
     process.env["GANTRY_TEST_KEY"] = "s3cret-value";
     process.env["GANTRY_TEST_PLAIN"] = "wherever";
     t.after(() => ["GANTRY_TEST_KEY", "GANTRY_TEST_PLAIN"].forEach((name) => delete process.env[name]));
@@ -191,7 +200,7 @@ describe("the config file", () => {
       '{"tools":{"bash":{"sandbox":"${GANTRY_TEST_PLAIN}"}}}',
       '{"server":{"port":"sk-abcdefghijklmnopqrst"}}',
     ]) {
-      const message = await refused(t, text);
+      const message = await configError(t, text);
       assert.ok(!/s3cret|wherever|sk-abc/.test(message), message);
       assert.match(message, /expected .*, got "\[redacted\]"/);
     }
@@ -199,7 +208,7 @@ describe("the config file", () => {
     assert.equal(loaded.hide("an adapter says wherever"), "an adapter says [redacted]");
   });
 
-  it("tells the place of a store, and never who comes there", async (t) => {
+  it("keeps the address of the session store in messages and hides its password", async (t) => {
     const place = "db-primary-1.example.internal:54321/gantry_production";
     const variables = {
       GANTRY_TEST_URL: `postgres://ada:correct-horse-1@${place}?sslmode=require&password=other-horse-22`,
@@ -239,15 +248,15 @@ describe("the config file", () => {
     assert.equal(loaded.hide(variables.GANTRY_TEST_BROKEN), "[redacted]");
   });
 
-  it("cannot reach the prototype", async (t) => {
-    assert.match(await refused(t, '{"__proto__":{"polluted":true}}'), /^: __proto__: unknown key/);
-    assert.match(await refused(t, '{"server":{"__proto__":{"port":1}}}'), /^: server.__proto__: unknown key/);
+  it("rejects `__proto__` as an unknown key", async (t) => {
+    assert.match(await configError(t, '{"__proto__":{"polluted":true}}'), /^: __proto__: unknown key/);
+    assert.match(await configError(t, '{"server":{"__proto__":{"port":1}}}'), /^: server.__proto__: unknown key/);
     assert.equal(({} as { polluted?: boolean }).polluted, undefined);
   });
 });
 
-describe("the environment of children", () => {
-  it("has what is on the list, and what the config adds, and nothing else", (t) => {
+describe("the environment of child processes", () => {
+  it("contains the allowed variables and those that the config adds, and no others", (t) => {
     process.env["GANTRY_TEST_CANARY"] = "canary";
     process.env["LC_GANTRY"] = "C";
     t.after(() => {
@@ -261,7 +270,7 @@ describe("the environment of children", () => {
     assert.equal(childEnvironment(["GANTRY_TEST_CANARY"])["GANTRY_TEST_CANARY"], "canary");
   });
 
-  it("has git open no editor, unless the config names another", (t) => {
+  it("sets GIT_EDITOR to `:`, unless the config passes the variable on", (t) => {
     const before = process.env["GIT_EDITOR"];
     process.env["GIT_EDITOR"] = "theirs";
     t.after(() => {

@@ -45,7 +45,7 @@ function noted(t: TestContext): string[] {
   return list;
 }
 
-it("calls the hooks of the config in their order, and closes them in reverse after the last run", async (t) => {
+it("hooks of the config are called in their order, and closed in reverse order after the last run", async (t) => {
   const list = noted(t);
   const entries = ["a", "b"].map((as) => ({ hook: "./noted.mjs", as }));
   const composition = await composed(t, { "noted.mjs": NOTED }, entries);
@@ -71,7 +71,7 @@ it("calls the hooks of the config in their order, and closes them in reverse aft
   ]);
 });
 
-it("a throw keeps closed what the hook guards, and skips the hooks after it", async (t) => {
+it("a hook that fails blocks the call or withholds its output, and later hooks are not called", async (t) => {
   for (const [member, expected] of [
     ["beforeToolCall() { throw new Error('not today'); }", /^This call was refused: not today$/],
     ["afterToolCall() { throw new Error('secret'); }", /^read did its work, but its output is withheld/],
@@ -91,7 +91,7 @@ it("a throw keeps closed what the hook guards, and skips the hooks after it", as
   }
 });
 
-it("without a hook after tool calls, outputs are passed on as they are", async (t) => {
+it("tool outputs stay unchanged without an afterToolCall hook", async (t) => {
   noted(t);
   const composition = await composed(t, { "noted.mjs": hooks("beforeToolCall() {}") }, [
     { hook: "./noted.mjs", as: "a" },
@@ -100,7 +100,7 @@ it("without a hook after tool calls, outputs are passed on as they are", async (
   await composition.stop();
 });
 
-it("modules of hooks may be read by tools, and not changed", async (t) => {
+it("the modules of hooks are read-only for tools", async (t) => {
   const folder = await tempDir(t, { "config.json": '{ "hooks": ["./a.mjs", { "hook": "some-hooks" }] }' });
   const readOnly = new Selection(await loadConfig({ home: folder.path }), folder.path).readOnly([]);
   assert.ok(readOnly.includes(folder.at("a.mjs")));

@@ -10,7 +10,7 @@ async function transports(t: TestContext, config: object) {
   return new Selection(await loadConfig({ home: home.path }), home.path).transports();
 }
 
-const refused = (t: TestContext, config: object, message: RegExp) =>
+const assertRejected = (t: TestContext, config: object, message: RegExp) =>
   assert.rejects(transports(t, config), (error: Error & { code?: string }) => {
     assert.equal(error.code, "config");
     assert.match(error.message, message);
@@ -18,7 +18,7 @@ const refused = (t: TestContext, config: object, message: RegExp) =>
     return true;
   });
 
-it("refuses in a transport's entry what holds for the port, and what nobody may lift", async (t) => {
+it("a transport entry rejects the options of the HTTP port, and `denied_paths` and `allow_paths`", async (t) => {
   for (const transport of ["koa-http-api", "acp-http-sse-ws"]) {
     for (const [key, value] of [
       ["host", "0.0.0.0"],
@@ -27,7 +27,7 @@ it("refuses in a transport's entry what holds for the port, and what nobody may 
       ["allowed_hosts", []],
       ["allow_cross_site", true],
     ] as const)
-      await refused(
+      await assertRejected(
         t,
         { server: { transports: [{ transport, [key]: value }] } },
         new RegExp(`server\\.transports\\[0\\]\\.${key}: unknown key; .* server\\.${key}$`),
@@ -50,11 +50,11 @@ it("refuses in a transport's entry what holds for the port, and what nobody may 
   }
 });
 
-it("does not start ACP unguarded where only the HTTP API is guarded, unless it is said", async (t) => {
+it("ACP over HTTP needs required headers, or an explicit `{}`, if `server.required_headers` is set", async (t) => {
   const guarded = { required_headers: { Authorization: "Bearer key" } };
   const both = { ...guarded, transports: ["koa-http-api", "acp-http-sse-ws"] };
-  await refused(t, { server: both }, /acp\.required_headers: .* the same headers, or \{\} /);
-  await refused(t, { server: { ...guarded, transports: ["acp-http-sse-ws"] } }, /acp\.required_headers/);
+  await assertRejected(t, { server: both }, /acp\.required_headers: .* the same headers, or \{\} /);
+  await assertRejected(t, { server: { ...guarded, transports: ["acp-http-sse-ws"] } }, /acp\.required_headers/);
   for (const config of [
     { server: both, acp: guarded },
     { server: both, acp: { required_headers: {} } },
@@ -65,7 +65,7 @@ it("does not start ACP unguarded where only the HTTP API is guarded, unless it i
     assert.ok((await transports(t, config)).length > 0);
 });
 
-it("takes only what can be headers for headers", async (t) => {
+it("`required_headers` rejects invalid header names and values", async (t) => {
   const odd = ["[]", '["X-Key"]', '{"__proto__": "x"}', '{"bad name": "x"}', '{"X": 1}', '{"X": "a\\nb"}', '"x"'];
   for (const headers of odd) {
     for (const section of ["server", "acp"]) {

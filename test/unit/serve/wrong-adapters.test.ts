@@ -49,9 +49,9 @@ const tool = (members: string) =>
   );
 
 /** Name of the fault, kind of the adapter, its module, and the message after file, key and module. */
-const WRONG: readonly (readonly [what: string, kind: Kind, module: string, line: string])[] = [
+const WRONG: readonly (readonly [fault: string, kind: Kind, module: string, line: string])[] = [
   ["throws while it is imported", "tool", "throw new Error('no luck');", " could not be loaded: no luck"],
-  ["is no JavaScript", "tool", "export default {", " could not be loaded: Unexpected end of input"],
+  ["is not JavaScript", "tool", "export default {", " could not be loaded: Unexpected end of input"],
   [
     "imports a package that is not installed",
     "tool",
@@ -72,39 +72,44 @@ const WRONG: readonly (readonly [what: string, kind: Kind, module: string, line:
     " is not a gantry adapter: expected a default export made by defineAdapter",
   ],
   [
-    "is of a kind that does not exist",
+    "has an unknown kind",
     "tool",
     'export default { gantry: 1, kind: "tol", name: "odd", create: () => ({}) };',
     ' is not a gantry adapter: kind: expected one of transport, session-driver, model-provider, tool, tool-source, compaction-strategy, permission-policy, hooks, got "tol"',
   ],
-  ["is of another kind", "session-driver", transport("async () => {}"), " is a transport, expected a session-driver"],
+  [
+    "has another kind than the config expects",
+    "session-driver",
+    transport("async () => {}"),
+    " is a transport, expected a session-driver",
+  ],
   [
     "has no name",
     "tool",
     'export default { gantry: 1, kind: "tool", create: () => ({}) };',
     " is not a gantry adapter: name: expected a string, got nothing",
   ],
-  ["makes nothing", "tool", descriptor("tool", ""), " is not a gantry adapter: expected create or use"],
+  ["has neither create nor use", "tool", descriptor("tool", ""), " is not a gantry adapter: expected create or use"],
   [
-    "has a create that is no function",
+    "has a create that is not a function",
     "tool",
     descriptor("tool", "create: {}"),
     " is not a gantry adapter: create: expected a function, got Object",
   ],
   [
-    "has a use that is no class",
+    "has a use that is not a class",
     "tool",
     descriptor("tool", 'use: "Odd"'),
     ' is not a gantry adapter: use: expected a class, got "Odd"',
   ],
   [
-    "has needs that are no list",
+    "has needs that are not a list",
     "tool",
     descriptor("tool", "use: class Odd {}, needs: {}"),
     " is not a gantry adapter: needs: expected a list of tokens, got Object",
   ],
   [
-    "has a parse that is no function",
+    "has a parse that is not a function",
     "tool",
     descriptor("tool", "parse: true, create: () => ({})"),
     " is not a gantry adapter: parse: expected a function, got true",
@@ -116,7 +121,7 @@ const WRONG: readonly (readonly [what: string, kind: Kind, module: string, line:
     " is not a gantry adapter: schema: expected a Standard Schema, as option.section, zod and valibot make, got Object",
   ],
   [
-    "has a schema that checks later",
+    "has an asynchronous schema",
     "tool",
     descriptor(
       "tool",
@@ -134,7 +139,7 @@ const WRONG: readonly (readonly [what: string, kind: Kind, module: string, line:
     ": no luck (an option of ./odd.mjs)",
   ],
   [
-    "refuses its options in two lines",
+    "rejects its options with a message of two lines",
     "tool",
     descriptor("tool", 'parse() { throw new Error("no\\nluck"); }, create: () => ({})'),
     ": no luck (an option of ./odd.mjs)",
@@ -146,7 +151,7 @@ const WRONG: readonly (readonly [what: string, kind: Kind, module: string, line:
     " could not be built: no luck",
   ],
   [
-    "throws a text in create",
+    "throws a string in create",
     "tool",
     descriptor("tool", "create() { throw 'no luck'; }"),
     " could not be built: no luck",
@@ -185,19 +190,19 @@ const WRONG: readonly (readonly [what: string, kind: Kind, module: string, line:
     " is not a valid model-provider: idleTimeoutMs: expected a number, got string",
   ],
   [
-    "has a misspelt hook alone",
+    "has only a misspelt hook",
     "hooks",
     descriptor("hooks", "create: () => ({ beforeToolcall() {} })"),
     " is not a valid hooks: expected one of beforeToolCall, afterToolCall, beforeModelCall, listeners",
   ],
   [
-    "has a hook that is no function",
+    "has a hook that is not a function",
     "hooks",
     descriptor("hooks", "create: () => ({ beforeToolCall: true })"),
     " is not a valid hooks: beforeToolCall: expected a function, got boolean",
   ],
   [
-    "listens to an event that does not exist",
+    "listens to an unknown event",
     "hooks",
     descriptor("hooks", 'create: () => ({ listeners: { "run.finnished"() {} } })'),
     ` is not a valid hooks: listeners: expected events of ${BUS_EVENTS.join(", ")}, got run.finnished`,
@@ -210,13 +215,13 @@ const WRONG: readonly (readonly [what: string, kind: Kind, module: string, line:
     " could not be built: every parameter of the constructor of Odd needs @inject(TOKEN), or a token in `needs` of its descriptor",
   ],
   [
-    "needs a token that does not exist",
+    "needs an unregistered token",
     "tool",
     descriptor("tool", 'use: class Odd { constructor(store) {} }, needs: [Symbol.for("odd.store")]'),
     ' could not be built: Attempted to resolve unregistered dependency token: "Symbol(odd.store)"',
   ],
   [
-    "needs the HTTP port and is no transport",
+    "needs the HTTP port but is not a transport",
     "tool",
     descriptor("tool", 'use: class Odd { constructor(http) {} }, needs: [Symbol.for("gantry.http-host")]'),
     " could not be built: only transports get HTTP_HOST",
@@ -241,7 +246,7 @@ const WRONG: readonly (readonly [what: string, kind: Kind, module: string, line:
     ": start resolved with no Listening: expected an object, got nothing",
   ],
   [
-    "resolves with half of a Listening in start",
+    "resolves with an incomplete Listening in start",
     "transport",
     transport('async () => ({ address: "odd://here" })'),
     ": start resolved with no Listening: ended, stop is missing",
@@ -275,9 +280,9 @@ async function composed(t: TestContext, module: string, config: object): Promise
   return { line: failureLine(failureReason(composition.error, "serve")), folder: folder.path };
 }
 
-describe("a wrong adapter ends the start with one line that names the file, the key and the module", () => {
-  for (const [what, kind, module, expected] of WRONG)
-    it(`${kind}: ${what}`, async (t) => {
+describe("the one-line start error of an invalid adapter", () => {
+  for (const [fault, kind, module, expected] of WRONG)
+    it(`names file, key and module of a ${kind} adapter that ${fault}`, async (t) => {
       const [config, key] = SELECTS[kind];
       const { line, folder } = await composed(t, module, config);
       // An error in the options is not a fault of the module: its message begins with its key.
@@ -285,9 +290,9 @@ describe("a wrong adapter ends the start with one line that names the file, the 
       assert.equal(line, `gantry: ${folder}/config.json: ${place}${expected.replace("FOLDER", folder)}`);
     });
 
-  it("there are at least 26 of them", () => assert.ok(WRONG.length >= 26));
+  it("is tested with at least 26 invalid adapters", () => assert.ok(WRONG.length >= 26));
 
-  it("the parts that they are made of are right", async (t) => {
+  it("does not occur for the valid modules that the invalid ones are built from", async (t) => {
     for (const [module, kind] of [
       [QUIET_TRANSPORT, "transport"],
       [driver("async () => {}"), "session-driver"],
@@ -308,12 +313,12 @@ function lineOfCheck(expected: string): string | RegExp {
   return `odd.mjs: default export: odd${expected.replace("5 ms", "1000 ms")}`;
 }
 
-describe("gantry check says the same of a wrong adapter, in one line", () => {
+describe("the one-line error of `gantry check` for an invalid adapter", () => {
   // In a config, a transport in the place of a driver is an error. Alone it is a valid transport.
-  for (const [what, kind, module, expected] of WRONG.filter(([, , , line]) => !line.startsWith(" is a ")))
-    it(`${kind}: ${what}`, async (t) => {
+  for (const [fault, kind, module, expected] of WRONG.filter(([, , , line]) => !line.startsWith(" is a ")))
+    it(`reports a ${kind} adapter that ${fault}`, async (t) => {
       const folder = await tempDir(t, { "odd.mjs": module });
-      const seconds = what === "never settles in start" ? 1 : 60;
+      const seconds = fault === "never settles in start" ? 1 : 60;
       const { code, line } = await checked([folder.at("odd.mjs")], { json: true, timeout: seconds }).then(
         ({ code, stdout, stderr }) => {
           if (stderr !== "") return { code, line: stderr.trimEnd() };

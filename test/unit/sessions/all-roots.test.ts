@@ -8,7 +8,7 @@ import { allRoots } from "../../../src/sessions/all-roots.js";
 const SESSIONS = 1_700;
 const never = new AbortController().signal;
 
-async function filled(driver: SessionDriver): Promise<string[]> {
+async function createSessions(driver: SessionDriver): Promise<string[]> {
   const agent = new Agent({ providers: [new ScriptedProvider([])], driver });
   const ids: string[] = [];
   for (let n = 0; n < SESSIONS; n++) ids.push((await agent.sessions.create()).id);
@@ -16,7 +16,7 @@ async function filled(driver: SessionDriver): Promise<string[]> {
 }
 
 /** The same driver, with an action before each page of a list. */
-function between(
+function withPageHook(
   driver: SessionDriver,
   act: (page: number) => Promise<void>,
 ): { store: SessionDriver; largest: () => number } {
@@ -34,20 +34,20 @@ function between(
   return { store, largest: () => largest };
 }
 
-it("finds every session once, in pages", async () => {
+it("allRoots finds every session once, in pages of at most 500", async () => {
   const driver = new MemoryDriver();
-  const ids = await filled(driver);
-  const { store, largest } = between(driver, async () => undefined);
+  const ids = await createSessions(driver);
+  const { store, largest } = withPageHook(driver, async () => undefined);
   assert.deepEqual([...(await allRoots(store, never))].sort(), ids.sort());
   assert.ok(largest() <= 500);
 });
 
-it("a session that changes while it is looked for is found all the same, and one that is deleted is no fault", async () => {
+it("allRoots finds sessions that change while it reads, and tolerates a deleted session", async () => {
   const driver = new MemoryDriver();
-  const ids = await filled(driver);
+  const ids = await createSessions(driver);
   const [gone = ""] = ids.splice(100, 1);
   // The oldest sessions move to the front, which has already been read.
-  const { store } = between(driver, async (page) => {
+  const { store } = withPageHook(driver, async (page) => {
     if (page === 2) await driver.delete([gone]);
     if (page === 2 || page === 5)
       for (const id of ids.slice(page * 10, page * 10 + 10))
@@ -57,10 +57,10 @@ it("a session that changes while it is looked for is found all the same, and one
   for (const id of ids) assert.ok(rootIds.has(id));
 });
 
-it("ends with its signal", async () => {
+it("allRoots rejects with the reason of an aborted signal", async () => {
   const driver = new MemoryDriver();
-  await filled(driver);
+  await createSessions(driver);
   const stop = new AbortController();
-  const { store } = between(driver, async (page) => void (page === 2 && stop.abort(new Error("enough"))));
+  const { store } = withPageHook(driver, async (page) => void (page === 2 && stop.abort(new Error("enough"))));
   await assert.rejects(allRoots(store, stop.signal), /enough/);
 });

@@ -3,7 +3,7 @@ import { sessionDriverChecks } from "gantry/testing";
 import { RedisDriver } from "../../../examples/10-document-store.js";
 import { FakeRedis } from "../../helpers/fake-redis.js";
 
-describe("the example of a document store keeps the contract", () => {
+describe("the driver of the document store example", () => {
   let server = new FakeRedis();
   let address = "";
   const opened = async (): Promise<RedisDriver> => {

@@ -24,8 +24,8 @@ function lifeOf(parts: Partial<DriverLifecycleOptions<number>> = {}): {
 
 const failing = (code: string) => () => Promise.reject(Object.assign(new Error("it failed"), { code }));
 
-describe("a driver's life", () => {
-  it("opens once however often it is asked, closes once, and can be opened again", async () => {
+describe("DriverLifecycle", () => {
+  it("opens once for concurrent calls, closes once, and can be reopened", async () => {
     const { life, calls } = lifeOf();
     await Promise.all([life.open(), life.open()]);
     await life.open();
@@ -40,7 +40,7 @@ describe("a driver's life", () => {
     assert.deepEqual(calls, ["open 1", "close 1", "open 2", "close 2", "open 3", "close 3"]);
   });
 
-  it("closes when nothing is under way, also what is still opening, and takes nothing new meanwhile", async () => {
+  it("closes after a pending open and active calls, and rejects new calls meanwhile", async () => {
     const { life, calls } = lifeOf();
     const opening = life.open();
     await life.close();
@@ -60,7 +60,7 @@ describe("a driver's life", () => {
     assert.deepEqual(calls.slice(3), ["done", "close 2"]);
   });
 
-  it("can be opened again when it could not be opened", async () => {
+  it("can be opened again after a failed open", async () => {
     let full = true;
     const { life } = lifeOf({ open: () => (full ? failing("ENOSPC")() : Promise.resolve(7)) });
     await assert.rejects(life.open(), (error) => hasCode(error, "store") && error.full);
@@ -74,9 +74,9 @@ describe("a driver's life", () => {
     await life.close();
   });
 
-  it("tells where and why of every failure, and lets our own errors through", async () => {
+  it("adds the store and the reason to each failure, and passes gantry's own errors on", async () => {
     const { life } = lifeOf({
-      explain: (error) => ((error as { code?: string }).code === "MINE" ? { why: "mine", full: true } : undefined),
+      explain: (error) => ((error as { code?: string }).code === "MINE" ? { reason: "mine", full: true } : undefined),
     });
     await life.open();
     for (const [code, expected, full] of [

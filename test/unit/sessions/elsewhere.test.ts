@@ -9,7 +9,7 @@ import { STORES } from "../../helpers/stores.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 /** A process of another host: its liveness cannot be checked here. */
-const stranger = () => ({ ...currentHolder(), host: "another host", boot: "its boot", pid: 1, started: "1" });
+const foreignHolder = () => ({ ...currentHolder(), host: "another host", boot: "its boot", pid: 1, started: "1" });
 
 /** An agent on a store in which a process of another host runs a session and holds its lease for `ttlMs`. */
 async function run(t: Hooks, driver: SessionDriver, ttlMs: number) {
@@ -18,7 +18,7 @@ async function run(t: Hooks, driver: SessionDriver, ttlMs: number) {
   t.after(() => agent.close());
   await agent.open();
   await driver.create({ session: aSession("a", { hasFinalTitle: true, projectDir }) });
-  const lease = await driver.lease("a", stranger(), ttlMs);
+  const lease = await driver.lease("a", foreignHolder(), ttlMs);
   assert.ok(!("heldBy" in lease));
   const { fence } = lease;
   const add = [aMessage("a", 1), growing("a", 2)];
@@ -29,8 +29,8 @@ async function run(t: Hooks, driver: SessionDriver, ttlMs: number) {
 }
 
 for (const [name, make] of STORES)
-  describe(`a session that a process of another host has (${name})`, () => {
-    it("is busy as long as that renews its lease, whatever it is called here", async (t) => {
+  describe(`a session that another host runs (${name})`, () => {
+    it("is busy, and its run is reported as running elsewhere, while the lease is valid", async (t) => {
       const driver = (await make(t))();
       const { agent, stateOf } = await run(t, driver, 600_000);
       await assert.rejects(agent.run({ message: "hi", sessionId: "a" }), { code: "session_busy" });
@@ -42,7 +42,7 @@ for (const [name, make] of STORES)
           assert.deepEqual([event.state.runningElsewhere, event.state.run?.state], [true, "running"]);
     });
 
-    it("is gone on with when its lease has run out, with all that was acknowledged, and the late one is refused", async (t) => {
+    it("continues after the lease expires, with all stored text, and rejects late writes of the old holder", async (t) => {
       const driver = (await make(t))();
       const { agent, fence, stateOf } = await run(t, driver, 400);
       const next = agent.run({ message: "hi", sessionId: "a", queue: true });
@@ -56,26 +56,31 @@ for (const [name, make] of STORES)
       assert.equal((await runOf(driver, "r"))?.run.state, "interrupted", "stored by the run that came behind it");
     });
 
-    it("has a line in which whoever waits there is believed as long as it says so, and not when it says so no more", async (t) => {
+    it("keeps the position of a run that is queued on another host until its queue lease expires", async (t) => {
       const driver = (await make(t))();
       const { path: projectDir } = await tempDir(t);
       const agent = new Agent({ driver, providers: [new ScriptedProvider(["done"])], tools: [], projectDir });
       t.after(() => agent.close());
       await agent.open();
       await driver.create({ session: aSession("a", { hasFinalTitle: true, projectDir }) });
-      const holder = stranger();
-      const say = (ms: number) => {
-        const line = { holder, expiresAt: new Date(Date.now() + ms).toISOString() };
-        return driver.write("a", change({ runs: [aRun("r", "a", { state: "queued", queueLease: line })] }));
+      const holder = foreignHolder();
+      const writeQueueLease = (ms: number) => {
+        const queueLease = { holder, expiresAt: new Date(Date.now() + ms).toISOString() };
+        return driver.write("a", change({ runs: [aRun("r", "a", { state: "queued", queueLease })] }));
       };
-      await say(600_000);
+      await writeQueueLease(600_000);
       await assert.rejects(agent.run({ message: "hi", sessionId: "a" }), { code: "session_busy" });
-      const heard: number[] = [];
-      const next = agent.run({ message: "hi", sessionId: "a", queue: true, onQueued: (ahead) => heard.push(ahead) });
-      await until(() => heard.length > 0);
-      assert.equal(heard[0], 1);
+      const positions: number[] = [];
+      const next = agent.run({
+        message: "hi",
+        sessionId: "a",
+        queue: true,
+        onQueued: (ahead) => positions.push(ahead),
+      });
+      await until(() => positions.length > 0);
+      assert.equal(positions[0], 1);
       assert.equal(await agent.sessions.isRunning("a"), false);
-      await say(-1);
+      await writeQueueLease(-1);
       assert.equal((await (await next).result).output, "done");
     });
   });

@@ -29,11 +29,11 @@ function read(lines: readonly string[]): ChainData[] {
 }
 
 describe("an export", () => {
-  it("is read as it was written, runs too", () => {
+  it("is read back as it was written, including runs", () => {
     assert.deepEqual(read([...chainLines(chain)]), [chain]);
   });
 
-  it("of before there were runs is read, with what it says of growing parts left out", () => {
+  it("in the format without runs is read, and its `grown` fields are ignored", () => {
     const old = [...chainLines({ ...chain, runs: [] })].map((line) =>
       line.includes('"finished":false') ? line.replace(/\}\n$/, ',"grown":[1,3]}\n') : line,
     );
@@ -41,7 +41,7 @@ describe("an export", () => {
     assert.deepEqual(read(old), [{ ...chain, runs: [] }]);
   });
 
-  it("with a run that cannot be is refused by its line", () => {
+  it("with invalid data is rejected with the line and the field", () => {
     const refused = (from: string, to: string, reason: RegExp): void => {
       const lines = [...chainLines(chain)].map((line) => (line.includes('"r1"') ? line.replace(from, to) : line));
       assert.throws(() => read(lines), reason);

@@ -6,7 +6,7 @@ import { fakeTime } from "../../helpers/fake-time.js";
 
 const UNAVAILABLE = new StoreError("away", { unavailable: true });
 
-function logged(): { logger: Logger; lines: string[] } {
+function throttledLogger(): { logger: Logger; lines: string[] } {
   const lines: string[] = [];
   const write =
     (level: string) =>
@@ -16,8 +16,8 @@ function logged(): { logger: Logger; lines: string[] } {
   return { logger: throttleOutageLogs(plainLogger), lines };
 }
 
-it("what fails because the store is away is said once in the same words, everything else as ever", () => {
-  const { logger, lines } = logged();
+it("throttleOutageLogs logs each message of a store outage once, and all other errors every time", () => {
+  const { logger, lines } = throttledLogger();
   for (let n = 0; n < 1000; n++) {
     logger.error("a request failed", { error: UNAVAILABLE, path: `/api/${n}` });
     logger.warn("lease not renewed", { error: UNAVAILABLE });
@@ -38,9 +38,9 @@ it("what fails because the store is away is said once in the same words, everyth
   ]);
 });
 
-it("after a while it is said again, with how often it was so", (t) => {
+it("throttleOutageLogs repeats a message after 60 s with the number of occurrences", (t) => {
   const { pass } = fakeTime(t);
-  const { logger, lines } = logged();
+  const { logger, lines } = throttledLogger();
   for (let n = 0; n < 4; n++) logger.error("a request failed", { error: UNAVAILABLE });
   pass(59_999);
   logger.error("a request failed", { error: UNAVAILABLE });
@@ -51,7 +51,7 @@ it("after a while it is said again, with how often it was so", (t) => {
   assert.deepEqual(lines, ["error a request failed 1", "error a request failed 5", "error a request failed 1"]);
 });
 
-it("a store is away when it says so, whichever copy of the package the error is of", () => {
+it("isUnavailable checks the fields of an error, not its class", () => {
   assert.ok(isUnavailable(UNAVAILABLE));
   assert.ok(isUnavailable(Object.assign(new Error("x"), { code: "store", unavailable: true })));
   for (const otherError of [

@@ -17,66 +17,66 @@ async function isDue(next: Promise<void>): Promise<boolean> {
   return Promise.race([next.then(() => true), turns().then(() => false)]);
 }
 
-describe("whoever waits for what others do", () => {
-  it("looks after a hint, also after one that came while they looked, and without one in time", async (t) => {
+describe("PollSchedule", () => {
+  it("polls once after each notification, also one during a poll, and otherwise after the maximum wait", async (t) => {
     const { pass } = fakeTime(t);
     const { notifier, hint } = hinted();
-    const looks = new PollSchedule(notifier, "root", 0);
-    const next = looks.next(LONG_MS);
+    const schedule = new PollSchedule(notifier, "root", 0);
+    const next = schedule.next(LONG_MS);
     hint();
     pass(0);
     await next;
     hint();
-    const again = looks.next(LONG_MS);
+    const again = schedule.next(LONG_MS);
     pass(0);
     await again;
-    const idle = looks.next(LONG_MS);
+    const idle = schedule.next(LONG_MS);
     pass(LONG_MS - 1);
     assert.equal(await isDue(idle), false, "each hint is one look");
-    looks.now();
+    schedule.now();
     await idle;
-    const late = looks.next(LONG_MS);
+    const late = schedule.next(LONG_MS);
     pass(LONG_MS);
     await late;
-    looks.end();
+    schedule.end();
   });
 
-  it("waits a while between two looks, however many hints come, and not for news of its own", async (t) => {
+  it("keeps the minimum interval between polls despite 100 notifications, unless now() is called", async (t) => {
     const { pass } = fakeTime(t);
     const { notifier, hint } = hinted();
-    const looks = new PollSchedule(notifier, "root", LONG_MS);
-    const first = looks.next(LONG_MS);
+    const schedule = new PollSchedule(notifier, "root", LONG_MS);
+    const first = schedule.next(LONG_MS);
     hint();
     pass(0);
     await first;
-    const next = looks.next(2 * LONG_MS);
+    const next = schedule.next(2 * LONG_MS);
     for (let n = 0; n < 100; n += 1) hint();
     pass(LONG_MS - 1);
     assert.equal(await isDue(next), false);
     pass(1);
     await next;
-    const early = looks.next(2 * LONG_MS);
+    const early = schedule.next(2 * LONG_MS);
     hint();
     assert.equal(await isDue(early), false);
-    looks.now();
+    schedule.now();
     await early;
     hint();
-    looks.now();
+    schedule.now();
     hint();
-    await looks.next(LONG_MS);
-    looks.end();
+    await schedule.next(LONG_MS);
+    schedule.end();
   });
 
-  it("ends with its signal, and leaves nothing that listens", async () => {
+  it("rejects with the reason of its signal, and unsubscribes when it ends", async () => {
     const { notifier, listeners } = hinted();
-    const looks = new PollSchedule(notifier, "root", 0);
-    const gone = new AbortController();
-    const next = looks.next(LONG_MS, gone.signal);
-    gone.abort(new Error("gone"));
+    const schedule = new PollSchedule(notifier, "root", 0);
+    const abort = new AbortController();
+    const next = schedule.next(LONG_MS, abort.signal);
+    abort.abort(new Error("gone"));
     await assert.rejects(next, { message: "gone" });
-    await assert.rejects(looks.next(LONG_MS, gone.signal), { message: "gone" });
+    await assert.rejects(schedule.next(LONG_MS, abort.signal), { message: "gone" });
     assert.equal(listeners(), 1);
-    looks.end();
+    schedule.end();
     assert.equal(listeners(), 0);
   });
 });

@@ -8,7 +8,7 @@ import { notifierOf } from "../../../src/sessions/polling-notifier.js";
 import { tempDir } from "../../helpers/temp.js";
 
 /** Resolves with the next notification. A subscription alone does not keep the process alive. */
-async function hint(notifier: Notifier, root: string): Promise<void> {
+async function nextNotification(notifier: Notifier, root: string): Promise<void> {
   const awake = setInterval(() => {}, 1000);
   let end = () => {};
   await new Promise<void>((resolve) => (end = notifier.subscribe(root, resolve)));
@@ -16,19 +16,19 @@ async function hint(notifier: Notifier, root: string): Promise<void> {
   clearInterval(awake);
 }
 
-it("a look that fails is a hint to all, and the process goes on", async () => {
-  let looks = 0;
+it("PollingNotifier notifies all subscribers after a failed poll, and continues to poll", async () => {
+  let polls = 0;
   const notifier = new PollingNotifier(() => {
-    looks += 1;
-    if (looks === 1) throw new Error("the file is not there");
+    polls += 1;
+    if (polls === 1) throw new Error("the file is not there");
     return ["b"];
   });
-  await Promise.all([hint(notifier, "a"), hint(notifier, "b")]);
-  await hint(notifier, "b");
-  assert.equal(looks, 2);
+  await Promise.all([nextNotification(notifier, "a"), nextNotification(notifier, "b")]);
+  await nextNotification(notifier, "b");
+  assert.equal(polls, 2);
 });
 
-it("json: a driver hears of what another one of its process published, not of its own", async (t) => {
+it("the JSON driver notifies of changes by another driver in its process, not of its own changes", async (t) => {
   const folder = await tempDir(t);
   const [firstDriver, secondDriver] = [0, 1].map(() => new LowdbJsonDriver({ path: folder.at("sessions") }));
   assert.ok(firstDriver && secondDriver);
@@ -37,12 +37,12 @@ it("json: a driver hears of what another one of its process published, not of it
   await secondDriver.open();
   t.after(() => secondDriver.close());
   const { id } = await agent.sessions.create();
-  let ownHints = 0;
-  const end = notifierOf(firstDriver).subscribe(id, () => (ownHints += 1));
-  const foreignHint = hint(notifierOf(secondDriver), id);
+  let ownNotifications = 0;
+  const end = notifierOf(firstDriver).subscribe(id, () => (ownNotifications += 1));
+  const foreignNotification = nextNotification(notifierOf(secondDriver), id);
   await agent.sessions.delete(id);
-  await foreignHint;
+  await foreignNotification;
   end();
-  assert.equal(ownHints, 0);
+  assert.equal(ownNotifications, 0);
   assert.equal(await secondDriver.get(id), undefined);
 });

@@ -32,7 +32,7 @@ function requiredOf(documents: MemoryDocuments): SessionDriver {
   return { name: "required", ...(methods as Pick<SessionDriver, (typeof METHODS)[number]>) };
 }
 
-describe("a driver with the required members alone keeps the contract", () => {
+describe("a driver with only the required members", () => {
   let documents = new MemoryDocuments();
   const opened = async (): Promise<SessionDriver> => {
     const driver = requiredOf(documents);
@@ -47,7 +47,7 @@ describe("a driver with the required members alone keeps the contract", () => {
   for (const check of checks) it(check.name, () => check.run());
 });
 
-describe("two agents on drivers with the required members alone", () => {
+describe("two agents on drivers with only the required members", () => {
   const two = async (t: Hooks, script: ConstructorParameters<typeof ScriptedProvider>[0]) => {
     const { path: projectDir } = await tempDir(t);
     const documents = new MemoryDocuments();
@@ -64,7 +64,7 @@ describe("two agents on drivers with the required members alone", () => {
     return { here: localAgent, there: remoteAgent, provider };
   };
 
-  it("cancel a run of each other, and see what the other says", async (t) => {
+  it("watch and cancel each other's runs", async (t) => {
     const { here: localAgent, there: remoteAgent, provider } = await two(t, [{ hang: true }]);
     const run = await localAgent.run({ message: "hi" });
     const ended = run.result.catch((error: unknown) => error);
@@ -82,7 +82,7 @@ describe("two agents on drivers with the required members alone", () => {
     await Promise.all([watched, ended]);
   });
 
-  it("share one timer for all that listen on a driver", async (t) => {
+  it("notifierOf() returns one notifier per driver, which notifies its subscribers periodically", async (t) => {
     const driver = requiredOf(new MemoryDocuments());
     const notifier = notifierOf(driver);
     assert.equal(notifierOf(driver), notifier);

@@ -361,9 +361,9 @@ function comparable(value: unknown): unknown {
   return JSON.parse(JSON.stringify(value ?? null).replace(/\\ud[89a-f][0-9a-f]{2}/gi, "\ufffd"));
 }
 
-describe("random operations give the same on every driver", () => {
+describe("random sequences of operations", () => {
   for (const [name, makeStore] of ALL_STORES.filter(([kind]) => kind !== "memory")) {
-    it(`${name} and memory (SEED=${SEED} RUNS=${RUNS} STEPS=${STEPS})`, async () => {
+    it(`have the same results in ${name} and in memory (SEED=${SEED} RUNS=${RUNS} STEPS=${STEPS})`, async () => {
       const property = fc.asyncProperty(
         fc.array(step, { minLength: IS_LONG ? STEPS : 1, maxLength: STEPS, size: "max" }),
         async (steps) => {

@@ -66,7 +66,7 @@ async function chain(agent: Agent, turns: number): Promise<{ sessionId: string; 
 
 for (const [name, makeStore] of STORES) {
   describe(`fork (${name})`, () => {
-    it("copies the conversation up to a message into a session of its own", async (t) => {
+    it("copies the conversation up to a message into a new session", async (t) => {
       const store = await makeStore(t);
       const agent = make(t, echo(), store());
       const { sessionId } = await ask(agent, "one");
@@ -107,7 +107,7 @@ for (const [name, makeStore] of STORES) {
       assert.equal((await agent.sessions.list({ limit: 9 })).total, 1);
     });
 
-    it("of a chain is one session with all that was said, compacted again when it is used", async (t) => {
+    it("copies a chain into a single session, which its next run compacts", async (t) => {
       const store = await makeStore(t);
       const provider = echo(4_000);
       const agent = make(t, provider, store());
@@ -127,7 +127,7 @@ for (const [name, makeStore] of STORES) {
       assert.deepEqual(await textsOf(agent, sessionId), allTexts);
     });
 
-    it("tells calls apart that a model named alike, and mends a call without its result", async (t) => {
+    it("makes reused tool call ids unique, and completes a call without a result", async (t) => {
       const store = await makeStore(t);
       const provider = new ScriptedProvider([
         callTools(["note", { text: "a" }]),
@@ -161,7 +161,7 @@ for (const [name, makeStore] of STORES) {
   });
 
   describe(`revert and restore (${name})`, () => {
-    it("puts aside what came after a message, and brings it back", async (t) => {
+    it("hide the messages after a point, and show them again", async (t) => {
       const store = await makeStore(t);
       const provider = echo();
       const agent = make(t, provider, store());
@@ -201,7 +201,7 @@ for (const [name, makeStore] of STORES) {
       assert.equal((await textsOf(agent, sessionId)).length, 8);
     });
 
-    it("restores a branch that a later revert cut short", async (t) => {
+    it("restore a branch that a later revert shortened", async (t) => {
       const store = await makeStore(t);
       const agent = make(t, echo(), store());
       const { sessionId } = await ask(agent, "one");
@@ -217,7 +217,7 @@ for (const [name, makeStore] of STORES) {
       assert.deepEqual(await textsOf(agent, sessionId), ["one", "re one", "second way", "re second way"]);
     });
 
-    it("goes back into an earlier session of a chain, and forth", async (t) => {
+    it("revert into an earlier session of a chain, and restore the later sessions", async (t) => {
       const store = await makeStore(t);
       const provider = echo(4_000);
       const agent = make(t, provider, store());
@@ -258,7 +258,7 @@ for (const [name, makeStore] of STORES) {
       assert.equal((await agent.sessions.list({ limit: 5 })).total, 0);
     });
 
-    it("uses the chain's model and title after a revert into an older follow-up", async (t) => {
+    it("keep the chain's title and reasoning effort after a revert into an older follow-up", async (t) => {
       const store = await makeStore(t);
       const agent = make(t, echo(4_000), store());
       const { sessionId, followUps } = await chain(agent, 24);
@@ -273,7 +273,7 @@ for (const [name, makeStore] of STORES) {
       assert.equal((await agent.sessions.get(followUps[0]!))?.reasoningEffort, "high");
     });
 
-    it("refuses what is not there, and a session that is running", async (t) => {
+    it("reject unknown ids, and a session with an active run", async (t) => {
       const store = await makeStore(t);
       const driver = store();
       let go = () => undefined as void;
@@ -302,7 +302,7 @@ for (const [name, makeStore] of STORES) {
       assert.deepEqual(await textsOf(agent, sessionId), ["one", "ok"]);
     });
 
-    it("any order of runs, reverts and restores loses nothing and shows one branch that was seen before", async (t) => {
+    it("lose no message and show only known branches in a random sequence of runs, reverts and restores", async (t) => {
       const store = await makeStore(t);
       const provider = echo(4_000);
       const agent = make(t, provider, store());
@@ -356,8 +356,8 @@ for (const [name, makeStore] of STORES) {
     });
   });
 
-  describe(`sessions that were opened and never used (${name})`, () => {
-    it("go after seven days, others stay", async (t) => {
+  describe(`empty sessions (${name})`, () => {
+    it("are deleted after seven days if they have an alias and no lease", async (t) => {
       const store = await makeStore(t);
       const driver = store();
       await driver.open();
@@ -386,7 +386,7 @@ for (const [name, makeStore] of STORES) {
       assert.deepEqual(remainingIds.sort(), ["busy", "by hand", used, "young"].sort());
     });
 
-    it("are looked for in the background, until the store closes", async (t) => {
+    it("are deleted by the background housekeeping", async (t) => {
       const store = await makeStore(t);
       const driver = store();
       await driver.open();

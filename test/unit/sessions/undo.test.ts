@@ -29,7 +29,7 @@ interface Made {
   /** Like `run`, with all calls in one answer. */
   together(...calls: Call[]): Promise<string>;
   /** Like `run`, with a first call whose subagent makes the other calls. */
-  helper(asks: Call, ...calls: Call[]): Promise<string>;
+  subagent(taskCall: Call, ...calls: Call[]): Promise<string>;
   id(): string;
 }
 
@@ -46,7 +46,7 @@ async function make(
 }
 
 /** The error with which a promise rejects. */
-async function caught(work: Promise<unknown>): Promise<unknown> {
+async function rejectionOf(work: Promise<unknown>): Promise<unknown> {
   return work.then(
     () => undefined,
     (error: unknown) => error,
@@ -79,7 +79,7 @@ function resume(
   });
   t.after(() => agent.close());
   let id = sessionId ?? "";
-  const says = async (message: string): Promise<string> => {
+  const sendMessage = async (message: string): Promise<string> => {
     script.push("done");
     const run = await agent.run({ message, ...(id === "" ? {} : { sessionId: id }) });
     await run.result;
@@ -91,15 +91,15 @@ function resume(
     id: () => id,
     run: async (...calls) => {
       for (const [name, args] of calls) script.push(callTools([name, args]));
-      return says(`do ${calls.length}`);
+      return sendMessage(`do ${calls.length}`);
     },
-    helper: async (asks, ...calls) => {
-      script.push(...[asks, ...calls].map((childCall) => callTools(childCall)), "helped");
-      return says("have it done");
+    subagent: async (taskCall, ...calls) => {
+      script.push(...[taskCall, ...calls].map((childCall) => callTools(childCall)), "helped");
+      return sendMessage("have it done");
     },
     together: async (...calls) => {
       script.push(callTools(...calls));
-      return says("do all");
+      return sendMessage("do all");
     },
   };
 }
@@ -117,7 +117,7 @@ async function texts(agent: Agent, id: string): Promise<string[]> {
 
 describe("undo", () => {
   for (const [store, open] of STORES)
-    it(`takes back the last run and then the one before, files and words, and brings them again: ${store}`, async (t) => {
+    it(`reverts files and messages of one run after the other, and redo restores them: ${store}`, async (t) => {
       const driver = (await open(t))();
       const { agent, folder, run, id } = await make(t, { "a.txt": "one\n" }, { driver });
       await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "new/deep/b.txt", content: "b\n" }]);
@@ -144,7 +144,7 @@ describe("undo", () => {
       assert.equal(existsSync(folder.at("project/new")), false, "folders that were made go, too");
       assert.deepEqual(await texts(agent, id()), []);
       assert.equal(second.to, "");
-      assert.ok(hasCode(await caught(agent.sessions.undo(id())), "nothing_to_undo"));
+      assert.ok(hasCode(await rejectionOf(agent.sessions.undo(id())), "nothing_to_undo"));
 
       assert.deepEqual(describeFiles(await agent.sessions.redo(id()), folder), [
         "restored a.txt",
@@ -159,22 +159,22 @@ describe("undo", () => {
       ]);
       assert.equal(await folder.read("project/a.txt"), "three\n");
       assert.equal((await texts(agent, id())).filter((text) => text.startsWith("user:")).length, 2);
-      assert.ok(hasCode(await caught(agent.sessions.redo(id())), "nothing_to_undo"));
+      assert.ok(hasCode(await rejectionOf(agent.sessions.redo(id())), "nothing_to_undo"));
 
       // A redone change can be undone again.
       await agent.sessions.undo(id());
       assert.equal(await folder.read("project/a.txt"), "two\n");
       await run(["write", { path: "a.txt", content: "four\n" }]);
-      assert.ok(hasCode(await caught(agent.sessions.redo(id())), "nothing_to_undo"), "something was said since");
+      assert.ok(hasCode(await rejectionOf(agent.sessions.redo(id())), "nothing_to_undo"), "something was said since");
       await agent.sessions.undo(id());
       assert.equal(await folder.read("project/a.txt"), "two\n");
     });
 
-  it("overwrites nothing that somebody else changed, unless that is forced, and what it overwrote comes back", async (t) => {
+  it("overwrites foreign changes only with `force`, and redo restores what it overwrote", async (t) => {
     const { agent, folder, run, id } = await make(t, { "a.txt": "one\n", "b.txt": "b\n" });
     await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "b.txt", content: "c\n" }]);
     await folder.write({ "project/a.txt": "a person's\n" });
-    const error = await caught(agent.sessions.undo(id()));
+    const error = await rejectionOf(agent.sessions.undo(id()));
     assert.ok(hasCode(error, "undo_conflict"));
     assert.deepEqual(describeFiles(error, folder), ["conflict a.txt", "restored b.txt"]);
     assert.equal(await folder.read("project/a.txt"), "a person's\n");
@@ -191,7 +191,7 @@ describe("undo", () => {
     assert.equal(await folder.read("project/b.txt"), "c\n");
   });
 
-  it("knows what somebody else changed between two changes of the session", async (t) => {
+  it("detects a foreign change between two changes of the session", async (t) => {
     const { agent, folder, run, id } = await make(t, { "a.txt": "one\n" });
     await run(
       ["write", { path: "a.txt", content: "two\n" }],
@@ -200,14 +200,14 @@ describe("undo", () => {
       ["edit", { path: "a.txt", old_string: "two", new_string: "three" }],
     );
     assert.equal(await folder.read("project/a.txt"), "three\nmore\n");
-    const error = await caught(agent.sessions.undo(id()));
+    const error = await rejectionOf(agent.sessions.undo(id()));
     assert.ok(hasCode(error, "undo_conflict"));
-    assert.match(error.files[0]?.why ?? "", /in between/);
+    assert.match(error.files[0]?.reason ?? "", /in between/);
     await agent.sessions.undo(id(), { force: true });
     assert.equal(await folder.read("project/a.txt"), "one\n");
   });
 
-  it("goes back to any message, and leaves what was said where only files are wanted", async (t) => {
+  it("reverts to any message, and with `filesOnly` keeps the messages", async (t) => {
     const { agent, folder, run, id } = await make(t, { "a.txt": "0" });
     await run(["write", { path: "a.txt", content: "1" }], ["write", { path: "a.txt", content: "2" }]);
     await run(["write", { path: "a.txt", content: "3" }]);
@@ -226,13 +226,13 @@ describe("undo", () => {
     const calls = messages.filter(({ role }) => role === "assistant");
     await agent.sessions.undo(id(), { to: calls[0]?.id ?? "", filesOnly: true });
     await run();
-    assert.ok(hasCode(await caught(agent.sessions.redo(id())), "nothing_to_undo"), "words alone count, too");
+    assert.ok(hasCode(await rejectionOf(agent.sessions.redo(id())), "nothing_to_undo"), "words alone count, too");
     assert.equal(await folder.read("project/a.txt"), "0", "a call that is answered behind the message is behind it");
-    assert.ok(hasCode(await caught(agent.sessions.undo(id(), { to: "none" })), "point_not_found"));
-    assert.ok(hasCode(await caught(agent.sessions.undo(id(), { to: "" })), "point_not_found"));
+    assert.ok(hasCode(await rejectionOf(agent.sessions.undo(id(), { to: "none" })), "point_not_found"));
+    assert.ok(hasCode(await rejectionOf(agent.sessions.undo(id(), { to: "" })), "point_not_found"));
   });
 
-  it("goes back to between the results of calls that were made together", async (t) => {
+  it("reverts to a point between the results of calls in one answer", async (t) => {
     const { agent, folder, id, together } = await make(t, { "a.txt": "0", "b.txt": "0" });
     await together(["write", { path: "a.txt", content: "1" }], ["write", { path: "b.txt", content: "1" }]);
     const results = (await agent.sessions.messages(id())).filter(({ role }) => role === "tool");
@@ -243,7 +243,7 @@ describe("undo", () => {
     assert.equal(await folder.read("project/b.txt"), "1");
   });
 
-  it("is what a revert does that is asked for files, and no other", async (t) => {
+  it("is part of a revert only with `files: true`", async (t) => {
     const { agent, folder, run, id } = await make(t, { "a.txt": "0" });
     await run(["write", { path: "a.txt", content: "1" }]);
     const end = (await agent.sessions.messages(id())).at(-1)?.id ?? "";
@@ -261,7 +261,7 @@ describe("undo", () => {
     );
   });
 
-  it("brings back modes, links, folders and all that was in one", async (t) => {
+  it("restores file modes, links, and deleted folders with their content", async (t) => {
     const { agent, folder, run, id } = await make(t, {
       "run.sh": "#!/bin/sh\n",
       "tree/a/b.txt": "b",
@@ -288,7 +288,7 @@ describe("undo", () => {
     assert.equal(existsSync(folder.at("project/run.sh")), false);
   });
 
-  it("writes nowhere else where a link takes the place of a folder, and changes nothing that is protected", async (t) => {
+  it("writes through no link that replaced a folder; with `force` it reverts the other files", async (t) => {
     const { agent, folder, run, id } = await make(t, { "src/a.txt": "1", "src/b.txt": "b", "sub/c.txt": "c" });
     await folder.write({ "outside/a.txt": "2", "project/other/a.txt": "2" });
     await run(
@@ -314,7 +314,7 @@ describe("undo", () => {
     assert.equal(existsSync(folder.at("project/sub/made.txt")), false);
   });
 
-  it("works in another process, after a crash in the middle of a change too", async (t) => {
+  it("works in another process, also after a crash in the middle of a change", async (t) => {
     const open = await sqliteStore[1](t);
     const { agent, folder, run, id } = await make(t, { "a.txt": "one\n", "b.txt": "b\n" }, { driver: open() });
     await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "b.txt", content: "c\n" }]);
@@ -334,7 +334,7 @@ describe("undo", () => {
     assert.equal(await folder.read("project/a.txt"), "one\n");
   });
 
-  it("goes on from, and takes back, what was killed between taking one thing away and putting another there", async (t) => {
+  it("resumes or reverts an undo that was killed between removing one entry and creating another", async (t) => {
     for (const verb of ["undo", "redo"] as const) {
       const open = await sqliteStore[1](t);
       const { agent, folder, run, id } = await make(t, { place: "a file", "old/a.txt": "a" }, { driver: open() });
@@ -363,7 +363,7 @@ describe("undo", () => {
     }
   });
 
-  it("keeps copies for nobody else, which go with the session", async (t) => {
+  it("stores copies that only the owner can read, and deletes them with the session", async (t) => {
     const { agent, folder, run, id } = await make(t, { "a.txt": "one\n" });
     await run(["write", { path: "a.txt", content: "two\n" }]);
     const historyFolder = folder.at("home/files", id());
@@ -374,13 +374,13 @@ describe("undo", () => {
     assert.equal(existsSync(historyFolder), false);
   });
 
-  it("says what it cannot bring back, and does the rest where that is forced", async (t) => {
+  it("reports files that it cannot restore, and with `force` restores the others", async (t) => {
     const { agent, folder, run, id } = await make(t, { "a.txt": "one\n", "b.txt": "b\n" });
     await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "b.txt", content: "c\n" }]);
     const pack = folder.at("home/files", id(), "0.pack");
     // Damages the first copy.
     await writeFile(pack, (await folder.read(`home/files/${id()}/0.pack`)).replace("one", "xxx"));
-    const error = await caught(agent.sessions.undo(id()));
+    const error = await rejectionOf(agent.sessions.undo(id()));
     assert.ok(hasCode(error, "undo_conflict"));
     assert.match(error.message, /^no copy of a file is stored; nothing was undone$/);
     assert.deepEqual(describeFiles(error, folder), ["lost a.txt", "restored b.txt"]);
@@ -390,13 +390,13 @@ describe("undo", () => {
     assert.equal(await folder.read("project/b.txt"), "b\n");
   });
 
-  it("works on where nothing can be kept, and does not put words aside as if the files came back", async (t) => {
+  it("reports lost files if no copy is stored; only `force` and `messagesOnly` revert the messages", async (t) => {
     const { agent, folder, run, id } = await make(t, { "a.txt": "one\n" });
     await folder.write({ "home/files": "no folder" });
     await run(["write", { path: "a.txt", content: "two\n" }]);
     assert.equal(await folder.read("project/a.txt"), "two\n");
     await rm(folder.at("home/files"));
-    const error = await caught(agent.sessions.undo(id()));
+    const error = await rejectionOf(agent.sessions.undo(id()));
     assert.ok(hasCode(error, "undo_conflict"));
     assert.deepEqual(describeFiles(error, folder), ["lost a.txt"]);
     assert.equal((await texts(agent, id())).length, 4);
@@ -406,7 +406,7 @@ describe("undo", () => {
 
     const plain = await make(t, { "a.txt": "one\n" }, { history: false });
     await plain.run(["write", { path: "a.txt", content: "two\n" }]);
-    const refused = await caught(plain.agent.sessions.undo(plain.id()));
+    const refused = await rejectionOf(plain.agent.sessions.undo(plain.id()));
     assert.ok(hasCode(refused, "undo_conflict"), String(refused));
     const dry = await plain.agent.sessions.undo(plain.id(), { dryRun: true });
     assert.deepEqual(describeFiles(dry, plain.folder), ["lost a.txt"]);
@@ -420,7 +420,7 @@ describe("undo", () => {
     assert.equal((await texts(plain.agent, plain.id())).length, 2);
   });
 
-  it("brings a folder back that a file replaced, a file that a link replaced, and what is no text", async (t) => {
+  it("restores folders, files and links that another type of entry replaced, and binary files", async (t) => {
     const { agent, folder, run, id } = await make(t, {
       "d/x/y": "y",
       "case.txt": "c",
@@ -487,14 +487,14 @@ describe("undo", () => {
     }
   });
 
-  it("takes back what a helper changed with the session that asked for it, and with no other", async (t) => {
-    const { agent, folder, id, run, helper } = await make(t, { "a.txt": "one\n" });
-    await helper(["task", { description: "d", prompt: "p" }], ["write", { path: "a.txt", content: "two\n" }]);
+  it("reverts a subagent's changes with the parent session, and rejects an undo of the subagent's session", async (t) => {
+    const { agent, folder, id, run, subagent } = await make(t, { "a.txt": "one\n" });
+    await subagent(["task", { description: "d", prompt: "p" }], ["write", { path: "a.txt", content: "two\n" }]);
     assert.equal(await folder.read("project/a.txt"), "two\n");
     const [subagentSession] = (await agent.sessions.list({ spawnedBy: id() })).sessions;
-    const error = await caught(agent.sessions.undo(subagentSession?.id ?? ""));
+    const error = await rejectionOf(agent.sessions.undo(subagentSession?.id ?? ""));
     assert.ok(hasCode(error, "undo_conflict"), String(error));
-    assert.equal(error.files[0]?.why, `undo it with session ${id()}`);
+    assert.equal(error.files[0]?.reason, `undo it with session ${id()}`);
     assert.deepEqual(describeFiles(await agent.sessions.undo(id()), folder), ["restored a.txt"]);
     assert.equal(await folder.read("project/a.txt"), "one\n");
     await agent.sessions.redo(id());
@@ -502,7 +502,7 @@ describe("undo", () => {
     await run();
   });
 
-  it("tells the model once where no copy was kept", async (t) => {
+  it("a tool result says once for each file that no copy was stored", async (t) => {
     const { agent, folder, run, id } = await make(t, { "a.txt": "one\n" });
     await folder.write({ "project/large.txt": "x".repeat(21 * 1024 * 1024), "home/files": "no folder" });
     const results = async (): Promise<string[]> => {
@@ -518,20 +518,20 @@ describe("undo", () => {
     const [, , third, fourth] = await results();
     assert.match(third ?? "", /No copy was kept of large\.txt: undo cannot bring it back\.$/);
     assert.doesNotMatch(fourth ?? "", /No copy/);
-    const error = await caught(agent.sessions.undo(id()));
+    const error = await rejectionOf(agent.sessions.undo(id()));
     assert.ok(hasCode(error, "undo_conflict"));
     assert.deepEqual(describeFiles(error, folder), ["lost large.txt"]);
   });
 
-  it("keeps what it overwrites by force, or changes nothing at all", async (t) => {
+  it("stores the content that `force` overwrites, and changes nothing if it cannot", async (t) => {
     const { agent, folder, run, id } = await make(t, { "a.txt": "one\n", "b.txt": "b\n" });
     await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "b.txt", content: "c\n" }]);
     const large = "x".repeat(21 * 1024 * 1024);
     await folder.write({ "project/b.txt": large });
-    const error = await caught(agent.sessions.undo(id(), { force: true }));
+    const error = await rejectionOf(agent.sessions.undo(id(), { force: true }));
     assert.ok(hasCode(error, "undo_conflict"));
     assert.deepEqual(describeFiles(error, folder), ["restored a.txt", "conflict b.txt"]);
-    assert.match(error.files[1]?.why ?? "", /too large/);
+    assert.match(error.files[1]?.reason ?? "", /too large/);
     assert.equal(await folder.read("project/a.txt"), "two\n");
     assert.equal((await texts(agent, id())).length, 6);
     await rename(folder.at("project/b.txt"), folder.at("project/large"));
@@ -539,10 +539,10 @@ describe("undo", () => {
     await folder.write({ "project/b.txt": "a person's\n" });
     // The history cannot store a copy.
     await mkdir(folder.at("home/files", id(), "1.pack"));
-    const full = await caught(agent.sessions.undo(id(), { force: true }));
+    const full = await rejectionOf(agent.sessions.undo(id(), { force: true }));
     assert.ok(hasCode(full, "undo_conflict"));
     assert.deepEqual(describeFiles(full, folder), ["failed a.txt", "restored b.txt"]);
-    assert.match(full.files[0]?.why ?? "", /^the current content could not be saved: EISDIR/);
+    assert.match(full.files[0]?.reason ?? "", /^the current content could not be saved: EISDIR/);
     assert.equal(await folder.read("project/a.txt"), "two\n");
     await rm(folder.at("home/files", id(), "1.pack"), { recursive: true });
     assert.equal(await folder.read("project/b.txt"), "a person's\n");
@@ -551,7 +551,7 @@ describe("undo", () => {
     assert.equal(await folder.read("project/b.txt"), "a person's\n");
   });
 
-  it("takes folders along that were made on the way, unless somebody else uses them", async (t) => {
+  it("removes folders that were created for a file, unless they contain foreign files", async (t) => {
     const { agent, folder, run, id } = await make(t, { "f.txt": "f", place: "a file" });
     await run(["delete", { path: "place" }], ["write", { path: "ways/a/x", content: "1" }]);
     await run(
@@ -576,13 +576,13 @@ describe("undo", () => {
     await folder.write({ "project/place": "mine" });
     await agent.sessions.undo(id());
     assert.equal(await folder.read("project/place"), "mine");
-    assert.ok(hasCode(await caught(agent.sessions.undo(id())), "undo_conflict"));
+    assert.ok(hasCode(await rejectionOf(agent.sessions.undo(id())), "undo_conflict"));
     await agent.sessions.undo(id(), { force: true });
     assert.equal(await folder.read("project/place"), "a file");
     assert.deepEqual(await there(), ["f.txt", "place", "ways", "ways/own.txt"]);
   });
 
-  it("gives back the mode of a file that was deleted and made anew, and leaves a folder with something in it", async (t) => {
+  it("restores the mode of a file that was deleted and created again, and keeps a folder with content", async (t) => {
     const { agent, folder, run, id } = await make(t, { "run.sh": "one\n", "same.sh": "same\n", "c.txt": "c" });
     for (const name of ["run.sh", "same.sh"]) await chmod(folder.at("project", name), 0o755);
     await run(
@@ -594,9 +594,9 @@ describe("undo", () => {
     );
     assert.equal((await stat(folder.at("project/run.sh"))).mode & 0o111, 0);
     await folder.write({ "project/c.txt/theirs": "1" });
-    const error = await caught(agent.sessions.undo(id(), { force: true }));
+    const error = await rejectionOf(agent.sessions.undo(id(), { force: true }));
     assert.ok(hasCode(error, "undo_conflict"));
-    assert.match(error.files.find(({ outcome }) => outcome === "conflict")?.why ?? "", /now a folder/);
+    assert.match(error.files.find(({ outcome }) => outcome === "conflict")?.reason ?? "", /now a folder/);
     assert.equal(await folder.read("project/run.sh"), "two\n");
     await rm(folder.at("project/c.txt"), { recursive: true });
     await agent.sessions.undo(id());
@@ -607,14 +607,14 @@ describe("undo", () => {
     assert.equal((await stat(folder.at("project/run.sh"))).mode & 0o111, 0);
   });
 
-  it("takes back what it did where a path fails in the middle", async (t) => {
+  it("rolls back its changes if writing one path fails", async (t) => {
     const { agent, folder, run, id } = await make(t, { "a.txt": "a", "z/b.txt": "b" });
     await run(["write", { path: "a.txt", content: "A" }], ["write", { path: "z/b.txt", content: "B" }]);
     const full = folder.at("project/z");
     if (process.getuid?.() === 0) return t.skip("root may write everywhere");
     await chmod(full, 0o555);
-    const error = await caught(agent.sessions.undo(id()));
-    const redone = await caught(agent.sessions.redo(id()));
+    const error = await rejectionOf(agent.sessions.undo(id()));
+    const redone = await rejectionOf(agent.sessions.redo(id()));
     await chmod(full, 0o755);
     assert.ok(hasCode(error, "undo_conflict"));
     assert.ok(hasCode(redone, "nothing_to_undo"));

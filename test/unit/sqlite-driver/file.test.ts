@@ -32,14 +32,14 @@ describe("the file of SqliteDriver", () => {
   });
   afterEach(() => rm(folder, { recursive: true, force: true }));
 
-  async function opened(options: { maxPages?: number } = {}): Promise<SqliteDriver> {
+  async function openDriver(options: { maxPages?: number } = {}): Promise<SqliteDriver> {
     const driver = new SqliteDriver({ path, ...options });
     await driver.open();
     return driver;
   }
 
   /** Asserts that the file is rejected with this reason and stays unchanged, byte by byte. */
-  async function refused(reason: RegExp): Promise<void> {
+  async function assertRefused(reason: RegExp): Promise<void> {
     const before = await readFile(path);
     const driver = new SqliteDriver({ path });
     await assert.rejects(driver.open(), (error) => hasCode(error, "store") && reason.test(error.message));
@@ -47,41 +47,41 @@ describe("the file of SqliteDriver", () => {
     assert.deepEqual(await readFile(path), before);
   }
 
-  it("is for its owner alone, with what lies beside it and its folder, whatever the umask", async () => {
+  it("has mode 600, with its log files, in a folder of mode 700, under umask 0", async () => {
     const before = process.umask(0);
     try {
-      const driver = await opened();
+      const driver = await openDriver();
       await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
       const files = await readdir(join(folder, "home"));
       assert.deepEqual(files.sort(), ["sessions.db", "sessions.db-shm", "sessions.db-wal"]);
       for (const file of files) assert.equal((await stat(join(folder, "home", file))).mode & 0o777, 0o600, file);
       assert.equal((await stat(join(folder, "home"))).mode & 0o777, 0o700);
       await driver.close();
-      assert.deepEqual(await readdir(join(folder, "home")), ["sessions.db"], "folded in at close");
+      assert.deepEqual(await readdir(join(folder, "home")), ["sessions.db"], "close() merges the log into the file");
     } finally {
       process.umask(before);
     }
   });
 
-  it("that others could read is closed to them", async () => {
-    await (await opened()).close();
+  it("gets mode 600 when it is opened with mode 644", async () => {
+    await (await openDriver()).close();
     const handle = await open(path);
     await handle.chmod(0o644);
     await handle.close();
-    await (await opened()).close();
+    await (await openDriver()).close();
     assert.equal((await stat(path)).mode & 0o777, 0o600);
   });
 
-  it("of a newer version is refused, untouched", async () => {
-    await (await opened()).close();
+  it("is rejected unchanged if a newer version wrote it", async () => {
+    await (await openDriver()).close();
     const db = retain(new Sqlite(path));
     setPragma(db, `user_version = ${VERSION + 1}`);
     db.close();
-    await refused(/newer gantry/);
+    await assertRefused(/newer gantry/);
   });
 
-  it("of a newer version whose version is still in the log is refused too", async () => {
-    const driver = await opened();
+  it("is rejected if its newer version is only in the write-ahead log", async () => {
+    const driver = await openDriver();
     await driver.close();
     const db = retain(new Sqlite(path));
     setPragma(db, `user_version = ${VERSION + 1}`);
@@ -90,7 +90,7 @@ describe("the file of SqliteDriver", () => {
     db.close();
   });
 
-  it("of version 1 is brought to this one, with all that was in it, and runs can be stored", async () => {
+  it("is migrated from version 1 with all its data, and can then store runs", async () => {
     await mkdir(join(folder, "home"));
     const old = retain(new Sqlite(path));
     old.exec(MIGRATIONS[0] ?? "");
@@ -129,12 +129,12 @@ describe("the file of SqliteDriver", () => {
     old.exec("UPDATE fence SET last = 7");
     old.close();
 
-    const driver = await opened();
+    const driver = await openDriver();
     assert.deepEqual(await driver.get("x"), session);
     assert.deepEqual((await driver.messages("a")).map(textOf), ["text 1", "hm|so far"]);
     assert.equal((await driver.list({ limit: 1 })).total, 1);
     const lease = await leaseOf(driver, "a", "h2");
-    assert.equal(lease.fence, 8, "fences go on");
+    assert.equal(lease.fence, 8, "fences continue");
     const run = aRun("r1", "a", { idempotencyKey: "k" });
     await driver.write("a", change({ add: [aMessage("a", 3)], runs: [run], fence: lease.fence }));
     assert.deepEqual(await runOf(driver, "r1"), { run, holder: aHolder("h2") });
@@ -145,31 +145,31 @@ describe("the file of SqliteDriver", () => {
     db.close();
   });
 
-  it("of another program is refused, untouched", async () => {
-    await (await opened()).close();
+  it("is rejected unchanged if another program made it", async () => {
+    await (await openDriver()).close();
     await rm(path);
     const db = retain(new Sqlite(path));
     db.exec("CREATE TABLE bookmarks (url TEXT)");
     db.close();
-    await refused(/another program/);
+    await assertRefused(/another program/);
   });
 
-  it("that is no database is refused, untouched", async () => {
-    await (await opened()).close();
+  it("is rejected unchanged if it is not a database", async () => {
+    await (await openDriver()).close();
     await writeFile(path, "these are my notes, not sessions. ".repeat(40));
-    await refused(/damaged or not a database/);
+    await assertRefused(/damaged or not a database/);
     await writeFile(path, "short");
-    await refused(/damaged or not a database/);
+    await assertRefused(/damaged or not a database/);
   });
 
-  it("that is damaged rejects with StoreError and is left as it is", async () => {
-    const driver = await opened();
+  it("is rejected with a store error and left unchanged if it is damaged", async () => {
+    const driver = await openDriver();
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 200) });
     await driver.close();
     const fullFile = await readFile(path);
     const cut = Buffer.from(fullFile.subarray(0, 100));
     await writeFile(path, cut);
-    await refused(/./);
+    await assertRefused(/./);
     const garbled = Buffer.from(fullFile);
     garbled.fill(0x5a, 4096);
     await writeFile(path, garbled);
@@ -183,15 +183,15 @@ describe("the file of SqliteDriver", () => {
     assert.equal(Buffer.compare(await readFile(path), garbled), 0);
   });
 
-  it("that cannot be made is told with a reason", async () => {
+  it("is named in the error if it cannot be created", async () => {
     await writeFile(join(folder, "home"), "a file where a folder should be");
     const driver = new SqliteDriver({ path });
     await assert.rejects(driver.open(), (error) => hasCode(error, "store") && error.message.includes(path));
     await driver.close();
   });
 
-  it("that is full refuses writes and stays as it was; with room again it goes on", async () => {
-    const driver = await opened({ maxPages: 60 });
+  it("rejects only the write that does not fit while it is full, and accepts it with more room", async () => {
+    const driver = await openDriver({ maxPages: 60 });
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), growing("a", 2)] });
     await driver.create({ session: aSession("b"), messages: someMessages("b", 1, 40) });
     const large = aMessage("a", 3, { parts: [{ type: "text", text: "x".repeat(500_000) }] });
@@ -212,14 +212,14 @@ describe("the file of SqliteDriver", () => {
     assert.deepEqual([(await driver.get("b"))?.title, (await driver.get("b"))?.model], ["fits", "fits too"]);
     await driver.close();
 
-    const roomy = await opened();
+    const roomy = await openDriver();
     await roomy.write("a", change({ add: [large], set: { title: "whole" } }));
     assert.equal((await roomy.get("a"))?.title, "whole");
     await roomy.close();
   });
 
-  it("holds nothing of a session that was deleted", async () => {
-    const driver = await opened();
+  it("contains no text of a deleted session", async () => {
+    const driver = await openDriver();
     const secret = "correct horse battery staple";
     const parts = [{ type: "text" as const, text: `${secret} `.repeat(400) }];
     await driver.create({
@@ -232,8 +232,8 @@ describe("the file of SqliteDriver", () => {
     assert.equal((await readFile(path)).includes(secret), false);
   });
 
-  it("keeps the log short by itself, in a pause", async () => {
-    const driver = await opened();
+  it("the write-ahead log is emptied automatically while the driver is idle", async () => {
+    const driver = await openDriver();
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 300) });
     const log = async (): Promise<number> => (await stat(`${path}-wal`)).size;
     assert.ok((await log()) > 0);
@@ -241,7 +241,7 @@ describe("the file of SqliteDriver", () => {
     await driver.close();
   });
 
-  it("is worked on with statements that are kept: since Node 24.19 a collected one aborts the process", async () => {
+  it("the adapter calls prepare and pragma only in retained-objects.ts", async () => {
     const adapter = new URL("../../../adapters/sqlite-driver/", import.meta.url);
     for (const name of await readdir(adapter)) {
       const text = await readFile(new URL(name, adapter), "utf8");
@@ -250,12 +250,12 @@ describe("the file of SqliteDriver", () => {
     }
   });
 
-  it("can be opened twice at once, closed and opened again", async () => {
+  it("can be opened twice at the same time, by two drivers, and again after close", async () => {
     const driver = new SqliteDriver({ path });
     await Promise.all([driver.open(), driver.open()]);
     await driver.open();
     await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
-    const secondDriver = await opened();
+    const secondDriver = await openDriver();
     await secondDriver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "x" }] }));
     await driver.close();
     await driver.open();
@@ -263,8 +263,8 @@ describe("the file of SqliteDriver", () => {
     await Promise.all([driver.close(), secondDriver.close()]);
   });
 
-  it("says that it is ours, and every connection has its pragmas", async () => {
-    await (await opened()).close();
+  it("has the application id, the schema version and journal mode WAL", async () => {
+    await (await openDriver()).close();
     const db = retain(new Sqlite(path));
     assert.equal(readPragma(db, "application_id"), APPLICATION_ID);
     assert.equal(readPragma(db, "user_version"), VERSION);
@@ -272,8 +272,8 @@ describe("the file of SqliteDriver", () => {
     db.close();
   });
 
-  it("answers lists, pages and the newest of a chain from indexes, without sorting", async () => {
-    await (await opened()).close();
+  it("the queries for lists, pages and lookups use an index and do not sort", async () => {
+    await (await openDriver()).close();
     const db = retain(new Sqlite(path));
     const plan = (sql: string): string => {
       const values = Array.from({ length: (sql.match(/\?/g) ?? []).length }, () => 1);

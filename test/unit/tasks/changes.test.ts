@@ -4,8 +4,8 @@ import { matchIn, textOf, turn, use, work } from "../../helpers/task-worker.js";
 
 const PACKAGE = JSON.stringify({ name: "wares", version: "1.0.0", type: "module", private: true });
 
-describe("small tasks in a repository, judged by its own tests", () => {
-  it("mends a failing test at its cause", async (t) => {
+describe("small tasks in a repository with tests", () => {
+  it("fixes a failing test in the code, not in the test", async (t) => {
     const total = [
       "/** Price of a basket in cents, with the discount of its size. */",
       "export function total(items) {",
@@ -59,7 +59,7 @@ describe("small tasks in a repository, judged by its own tests", () => {
     assert.equal((await done.git("diff", "--stat", "--", "test")).trim(), "", "the test is as it was");
   });
 
-  it("renames a function across files, and nothing that only sounds like it", async (t) => {
+  it("renames a function in five files, and keeps a function with a similar name", async (t) => {
     const users = Object.fromEntries(
       ["a", "b", "c", "d"].map((name) => [
         `src/${name}.js`,
@@ -127,7 +127,7 @@ describe("small tasks in a repository, judged by its own tests", () => {
     assert.match(await textOf(done.folder, "src/users.js"), /export function getUserName/);
   });
 
-  it("works beside what somebody else has not committed, and leaves that alone", async (t) => {
+  it("keeps uncommitted changes of the user", async (t) => {
     const done = await work(t, {
       files: {
         "package.json": PACKAGE,

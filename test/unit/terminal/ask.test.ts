@@ -33,7 +33,7 @@ function createAsk(fields: Partial<ApiAsk> = {}): ApiAsk {
 }
 
 /** A store with a stopped clock. Records the answers that it sends. */
-function deskOf(hooks: Hooks, columns = 80, rows = 24) {
+function openStore(hooks: Hooks, columns = 80, rows = 24) {
   const clock = { now: 0 };
   const sent: string[] = [];
   const client = new GantryClient({
@@ -53,28 +53,28 @@ function deskOf(hooks: Hooks, columns = 80, rows = 24) {
     requestExit: nothing,
     suspend: nothing,
   };
-  const desk = new TerminalStore({ ...storeOptions, wheel: nothing, now: () => clock.now });
-  hooks.after(() => desk.close());
-  const keyboard = new Keyboard((input) => desk.press(input));
+  const store = new TerminalStore({ ...storeOptions, wheel: nothing, now: () => clock.now });
+  hooks.after(() => store.close());
+  const keyboard = new Keyboard((input) => store.press(input));
   const transcript = new Transcript();
   return {
-    desk,
+    store,
     clock,
     sent,
     type: (text: string) => keyboard.feed(text),
     ask: (...asks: ApiAsk[]) => {
       const session = { id: "s", title: "", provider: "", model: "", mode: "ask", reasoning_effort: "" };
       const state = { type: "state", session, run: { id: "r", state: "waiting" }, plan: [], asks };
-      desk.conversation.mirror.apply(state as unknown as Parameters<typeof desk.conversation.mirror.apply>[0]);
-      desk.changed();
+      store.conversation.mirror.apply(state as unknown as Parameters<typeof store.conversation.mirror.apply>[0]);
+      store.changed();
     },
-    screen: () => renderFrame(desk, transcript, columns, rows, 0).rows.map(textOf),
+    screen: () => renderFrame(store, transcript, columns, rows, 0).rows.map(textOf),
   };
 }
 
-describe("a question that comes while somebody is at the keyboard", () => {
-  it("is not answered by keys that were on their way", (t) => {
-    const { clock, sent, type, ask, screen } = deskOf(t);
+describe("a permission request while the user types", () => {
+  it("ignores keys within its delay and Enter without a selection, and is answered once", (t) => {
+    const { clock, sent, type, ask, screen } = openStore(t);
     ask(createAsk());
     // Held keys and a hasty user: each key within the delay restarts the delay.
     for (const keys of ["\r", "\u001b[B", "\r", "\u001b[A\r"]) {
@@ -92,8 +92,8 @@ describe("a question that comes while somebody is at the keyboard", () => {
     assert.deepEqual(sent, ['/api/asks/first {"choice":"Allow"}']);
   });
 
-  it("is not answered by a text that begins like an answer, which is not lost either", (t) => {
-    const { desk, clock, sent, type, ask } = deskOf(t);
+  it("is not answered by text that begins with a choice number; the text goes to the prompt", (t) => {
+    const { store, clock, sent, type, ask } = openStore(t);
     ask(createAsk());
     type("1. first\r");
     assert.deepEqual(
@@ -105,7 +105,7 @@ describe("a question that comes while somebody is at the keyboard", () => {
     ask(createAsk({ id: "second" }));
     clock.now += 10_000;
     for (const character of "1 more") type(character);
-    assert.equal(desk.editor.text, " more");
+    assert.equal(store.editor.text, " more");
     type("\r");
     assert.deepEqual(
       sent.filter((path) => path.startsWith("/api/asks")),
@@ -113,8 +113,8 @@ describe("a question that comes while somebody is at the keyboard", () => {
     );
   });
 
-  it("is not answered by what answered the one before", (t) => {
-    const { desk, clock, sent, type, ask } = deskOf(t);
+  it("is not answered by repeated keys of the previous answer", (t) => {
+    const { store, clock, sent, type, ask } = openStore(t);
     ask(createAsk());
     clock.now += 1_000;
     type("1\r");
@@ -123,7 +123,7 @@ describe("a question that comes while somebody is at the keyboard", () => {
     clock.now += 400;
     type("1\r");
     assert.equal(sent.length, 1);
-    assert.equal(desk.editor.text, "");
+    assert.equal(store.editor.text, "");
     clock.now += 600;
     type("3\r");
     assert.equal(sent[1], '/api/asks/second {"choice":"Reject"}');
@@ -131,25 +131,25 @@ describe("a question that comes while somebody is at the keyboard", () => {
     ask();
     type("1\r");
     assert.equal(sent.length, 2);
-    assert.equal(desk.editor.text, "1");
+    assert.equal(store.editor.text, "1");
   });
 
-  it("leaves the keys to what is being written", (t) => {
-    const { desk, clock, sent, type, ask, screen } = deskOf(t);
+  it("leaves the keys to a prompt that is being written, until Tab is pressed", (t) => {
+    const { store, clock, sent, type, ask, screen } = openStore(t);
     type("half a sent");
     ask(createAsk());
     clock.now += 1_000;
     type("ence 1");
-    assert.equal(desk.editor.text, "half a sentence 1");
+    assert.equal(store.editor.text, "half a sentence 1");
     assert.ok(screen().some((row) => row.includes("Tab to answer")));
     type("\t1\r");
     assert.equal(sent.length, 1);
-    assert.equal(desk.editor.text, "half a sentence 1");
+    assert.equal(store.editor.text, "half a sentence 1");
   });
 });
 
-describe("what is about to be allowed", () => {
-  it("is there as a whole, each character of it", (t) => {
+describe("the display of a permission request", () => {
+  it("shows commands and diffs completely if they contain control or reordering characters", (t) => {
     const hidden = [
       "echo ok \u001b]; rm -rf ~; #\u0007",
       "echo ok \u001b]8;; rm -rf ~ #",
@@ -160,7 +160,7 @@ describe("what is about to be allowed", () => {
       "echo ok \u001b[8m rm -rf ~",
     ];
     for (const command of hidden) {
-      const { ask, screen } = deskOf(t);
+      const { ask, screen } = openStore(t);
       ask(createAsk({ title: command, input: {} }));
       assert.ok(
         screen().some((row) => row.includes("rm -rf ~")),
@@ -168,7 +168,7 @@ describe("what is about to be allowed", () => {
       );
       const diff = [{ path: command, old_text: null, new_text: command }];
       for (const fields of [{ input: { command } }, { diff }, { input: command }]) {
-        const { ask, screen } = deskOf(t);
+        const { ask, screen } = openStore(t);
         ask(createAsk({ title: command, ...fields }));
         const rows = screen();
         const about = rows.slice(rows.findIndex((row) => row.includes("Allow?")) + 1);
@@ -179,19 +179,19 @@ describe("what is about to be allowed", () => {
         );
       }
     }
-    const { ask, screen } = deskOf(t);
+    const { ask, screen } = openStore(t);
     // A comment in the first line must not hide the second line.
     ask(createAsk({ title: "# harmless\nrm -rf ~" }));
     assert.ok(screen().some((row) => row.includes("# harmless ⏎ rm -rf ~")));
   });
 
-  it("says how much of it is below the edge, and what can be answered stays in sight", (t) => {
+  it("reports the rows below the edge, keeps the choices visible and scrolls to the end", (t) => {
     for (const [columns, rows] of [
       [80, 24],
       [40, 10],
       [30, 8],
     ] as const) {
-      const { clock, type, ask, screen } = deskOf(t, columns, rows);
+      const { clock, type, ask, screen } = openStore(t, columns, rows);
       const command = `${Array.from({ length: 400 }, (_, i) => `echo ${i}`).join("\n")}\nthe end of it`;
       ask(createAsk({ title: `Run ${"a very long title ".repeat(40)}`, input: { command } }));
       const seen = screen();

@@ -6,7 +6,7 @@ import { Editor } from "../../../adapters/terminal/editor.js";
 import { Keyboard, type KeyInput } from "../../../adapters/terminal/keys.js";
 import { textOf } from "../../../adapters/terminal/spans.js";
 
-describe("what a terminal sends", () => {
+describe("terminal input", () => {
   const read = (...chunks: string[]): string[] => {
     const inputs: KeyInput[] = [];
     const keyboard = new Keyboard((input) => inputs.push(input));
@@ -19,7 +19,7 @@ describe("what a terminal sends", () => {
     });
   };
 
-  it("is keys, text, pastes and the wheel, in whatever pieces it comes", () => {
+  it("is parsed into keys, text, pastes and wheel events, in one piece or by characters", () => {
     const all =
       "ä漢\r\u001b[A\u001b[1;5H\u001b[5~\u001bOB\u0003\u001b\r\u001b[13;2u\u001b[<64;1;1M\u001b[200~a\r\nb\u001b[A\u001b[201~\u007f";
     const expectedInputs = [
@@ -42,7 +42,7 @@ describe("what a terminal sends", () => {
     assert.deepEqual(read("\u001b[M !!a", ..."\u001b[M`1mb"), ["text a", "text b"]);
   });
 
-  it("is one text when it was pasted, however long and in whatever pieces", () => {
+  it("is one paste of any length and in pieces of any size", () => {
     const text = `${"漢字 and words\n".repeat(8_000)}\u001b[20`;
     const all = `\u001b[200~${text}\u001b[201~x`;
     for (const size of [1, 7, 4096, all.length]) {
@@ -53,13 +53,13 @@ describe("what a terminal sends", () => {
     }
   });
 
-  it("is nothing where a terminal answers something that nobody asked", () => {
+  it("is ignored if it is a terminal report or an incomplete sequence", () => {
     assert.deepEqual(read("\u001b[?1;2c", "\u001b[>0;276;0c", "\u001b[200"), []);
   });
 });
 
-describe("a prompt", () => {
-  it("is edited by no lone surrogates, in lines, and remembers", () => {
+describe("the prompt editor", () => {
+  it("edits by grapheme and line, drops control characters, and recalls the last prompt", () => {
     const editor = new Editor();
     editor.insert("one 👩‍👩‍👧\u0007\u001b");
     assert.equal(editor.text, "one 👩‍👩‍👧");
@@ -84,7 +84,7 @@ describe("a prompt", () => {
     assert.equal(editor.text, "draft");
   });
 
-  it("proposes what is meant, and names what is there", () => {
+  it("completes words after @ and /, and finds the files that a prompt names", () => {
     assert.deepEqual(wordAt("see @li", 7), { sign: "@", from: 4, word: "li" });
     assert.deepEqual(wordAt("/mo", 3), { sign: "/", from: 0, word: "mo" });
     assert.equal(wordAt("mail a@b.c", 10), undefined);
@@ -97,11 +97,11 @@ describe("a prompt", () => {
   });
 });
 
-describe("a diff", () => {
+describe("diff rows", () => {
   const rows = (before: string | null, after: string, most = 100) =>
     diffRows({ path: "a", old_text: before, new_text: after }, 40, most).map((row) => textOf(row).trimEnd());
 
-  it("is what is common, and what is not", () => {
+  it("show counts, changed lines and their context, and are limited to the given number", () => {
     assert.deepEqual(rows("a\nb\nc\nd\ne\nf\ng\n", "a\nb\nc\nX\ne\nf\ng\n"), [
       "a +1 -1",
       "  ⋯",

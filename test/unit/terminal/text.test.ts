@@ -14,8 +14,8 @@ import {
 import { paint, span, textOf, wrap } from "../../../adapters/terminal/spans.js";
 import { PAYLOADS } from "../../helpers/terminal-payloads.js";
 
-describe("text of strangers", () => {
-  it("has nothing left that a terminal acts on, whatever it was", () => {
+describe("untrusted terminal text", () => {
+  it("contains no control or reordering characters after clean and escapeInvisible", () => {
     for (const payload of PAYLOADS) {
       // eslint-disable-next-line no-control-regex -- what must not be there
       assert.doesNotMatch(clean(payload), /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/u);
@@ -34,14 +34,14 @@ describe("text of strangers", () => {
     }
   });
 
-  it("does not vanish behind what has no end", () => {
+  it("keeps its text after an escape sequence without an end", () => {
     for (const begin of ["\u001b]0;", "\u009d", "\u001bP", "\u001b_"]) {
       assert.match(clean(`a ${begin} hidden\nseen\u0007`), /hidden\n.*seen/);
       assert.match(clean(`a ${begin} hidden`), /hidden/);
     }
   });
 
-  it("takes no longer for what was made to take long", () => {
+  it("is processed if it repeats a costly sequence 50,000 times", () => {
     const texts = ["\u009d", "\u001b]", "\u001b[", " \u001b", "\n", " ", "\u0301", "a\u0301", "漢", "👩‍", "\u001b[1;"];
     for (const text of texts)
       for (const all of [text.repeat(50_000), `${text.repeat(50_000)}x`]) {
@@ -51,7 +51,7 @@ describe("text of strangers", () => {
       }
   });
 
-  it("keeps what people write", () => {
+  it("keeps ordinary characters, expands tabs, and loses colour and link sequences", () => {
     for (const text of ["plain", "äöü ß", "漢字かな", "👩‍👩‍👧 ❤️ 🇨🇭", "e\u0301", "עברית", "a\nb"])
       assert.equal(clean(text), text);
     assert.equal(clean("a\tb\r\nc"), "a    b\nc");
@@ -59,7 +59,7 @@ describe("text of strangers", () => {
     assert.equal(clean("50%\r100%"), "50%␍100%");
   });
 
-  it("is as wide as a terminal shows it", () => {
+  it("textWidth counts columns, truncate fits text into them, and formatCount shortens numbers", () => {
     assert.deepEqual(["abc", "漢字", "👩‍👩‍👧", "e\u0301"].map(textWidth), [3, 4, 2, 1]);
     assert.equal(truncate("漢字漢字", 5), "漢字…");
     assert.equal(truncate("short", 5), "short");
@@ -72,7 +72,7 @@ describe("text of strangers", () => {
     ]);
   });
 
-  it("has the characters and the width that it has, by whichever way they are found", () => {
+  it("graphemes and textWidth agree with Intl.Segmenter and string-width", () => {
     const segmenter = new Intl.Segmenter(undefined, { granularity: "grapheme" });
     for (const text of [
       "añ\u0301漢\u3099字かな\u309a",
@@ -96,7 +96,7 @@ describe("text of strangers", () => {
     }
   });
 
-  it("is laid out the same whether it came at once or bit by bit", () => {
+  it("Prose lays text out the same, at once or piece by piece", () => {
     const text = [
       "# Heading\r\n",
       "A **bold** word, `code`, 漢字 and 👩‍👩‍👧.\n\n- one\n  1. two\n\n> said\n\n---\n",
@@ -116,7 +116,7 @@ describe("text of strangers", () => {
     assert.deepEqual(rows(growing.rows("other", 30)), ["  other"]);
   });
 
-  it("breaks between words, in words that are too long, and never within a character", () => {
+  it("wrap breaks between words, within long words, and never within a character", () => {
     const rows = (text: string, columns: number) => wrap([span(text)], columns).map(textOf);
     assert.deepEqual(rows("one two three", 7), ["one two", "three"]);
     assert.deepEqual(rows("abcdefghij", 4), ["abcd", "efgh", "ij"]);

@@ -66,8 +66,8 @@ function startTerminal(hooks: Hooks, url: string, wishes: TerminalOptions["newSe
   return { screen, type: (text: string) => input.write(text), serve: () => serve() };
 }
 
-describe("the view of a terminal", () => {
-  it("shows a prompt from Enter on, while its server still starts", async (t) => {
+describe("the terminal view", () => {
+  it("shows a sent prompt while the server is still starting, and only once after the answer", async (t) => {
     const api = await startApi(t, { steps: ["The answer."] });
     const { screen, type, serve } = startTerminal(t, api.url);
     await screen.until(/gantry the folder[^]*Type a prompt/);
@@ -81,7 +81,7 @@ describe("the view of a terminal", () => {
     assert.equal(screen.text.match(/first words/g)?.length, 1);
   });
 
-  it("puts a prompt that was refused back where it was written", async (t) => {
+  it("puts a rejected prompt back into the editor", async (t) => {
     const api = await startApi(t);
     const { screen, type, serve } = startTerminal(t, api.url, { provider: "none", model: "none" });
     await screen.until(/Type a prompt/);
@@ -92,7 +92,7 @@ describe("the view of a terminal", () => {
     assert.equal(screen.text.match(/try it/g)?.length, 1);
   });
 
-  it("paints the row that changed, in one write, and no other one", async (t) => {
+  it("repaints only the changed row, in one write", async (t) => {
     const api = await startApi(t);
     const { screen, type } = startTerminal(t, api.url);
     await screen.until(/Type a prompt/);

@@ -59,11 +59,11 @@ class Held extends Tables {
 
   /** Called by a reader before it reads another part of the store. Waits for the held change. */
   async next(): Promise<void> {
-    if (this.#part > 0) await this.behind();
+    if (this.#part > 0) await this.afterHeldChange();
   }
 
   /** Waits until the held change is done. */
-  async behind(): Promise<void> {
+  async afterHeldChange(): Promise<void> {
     if (!this.#going) return;
     await this.wait();
     await tick();
@@ -142,15 +142,16 @@ const CHANGES = "race: concurrent changes of a chain are all kept";
 const DELETED = "race: a deleted chain leaves nothing, whatever runs concurrently";
 const OWNER = "race: an id, an alias, an index and a run's key have one owner";
 const LOADS = "race: of two loads with common ids one succeeds, and the other has no effect";
-const ONCE = "race: an ask has one answer, an instruction one end, and instructions their order";
+const ONCE =
+  "race: one answer to an ask is accepted, an instruction is removed once, and instructions keep their order";
 const INSTRUCTION_CHECK =
   "race: an instruction is returned by the write that releases the lease, or is written after it";
 const TOTALS = "race: totals are correct after concurrent creates, deletes and moves";
 
 /** Description of the fault, the driver, and the check that must fail. */
-const WRONG: [what: string, Wrong: Made, check: string][] = [
+const WRONG: [fault: string, Wrong: Made, check: string][] = [
   [
-    "judges the fence, and writes when the lease is another's",
+    "checks the fence, and writes after another holder has the lease",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const root = this.rootOf(id);
@@ -163,7 +164,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     LEASED,
   ],
   [
-    "judges the fence of a follow-up, and makes it when the lease is another's",
+    "checks the fence of a follow-up, and creates it after another holder has the lease",
     class extends Driver {
       override async create(start: SessionStart): Promise<void> {
         const { root } = start.session.chain;
@@ -175,7 +176,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     LEASED,
   ],
   [
-    "tells the head as it was before the lease was had",
+    "returns a head that was read before the lease was acquired",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         await this.memory.stop();
@@ -183,7 +184,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
       }
       override async lease(...[id, holder, ttl, options]: Parameters<MemoryDriver["lease"]>) {
         const head = options?.head && (await super.head(id));
-        await this.memory.behind();
+        await this.memory.afterHeldChange();
         const lease = await super.lease(id, holder, ttl, options);
         return "heldBy" in lease || !head ? lease : { ...lease, head };
       }
@@ -191,7 +192,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     LEASED,
   ],
   [
-    "takes a lease that was free when it looked",
+    "acquires a lease that is no longer free after the check",
     class extends Driver {
       override async lease(...[id, holder, ttl, options = {}]: Parameters<MemoryDriver["lease"]>) {
         const isFree = this.memory.leases.get(this.rootOf(id)) === undefined;
@@ -204,7 +205,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     ONE_HOLDER,
   ],
   [
-    "replaces a holder that was the dead one when it looked",
+    "replaces a holder that is no longer the dead one after the check",
     class extends Driver {
       override async lease(...[id, holder, ttl, options = {}]: Parameters<MemoryDriver["lease"]>) {
         const isDead = this.memory.leases.get(this.rootOf(id))?.fence === options.fenceToReplace;
@@ -216,7 +217,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     ONE_HOLDER,
   ],
   [
-    "gives back whatever lease there is by then",
+    "releases a lease that is no longer its own after the check",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const root = this.rootOf(id);
@@ -230,7 +231,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     ONE_HOLDER,
   ],
   [
-    "writes the original's fields back as they were when it looked",
+    "overwrites the original's fields with values from an earlier read",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const root = this.memory.sessions.get(this.rootOf(id))?.session;
@@ -245,7 +246,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     CHANGES,
   ],
   [
-    "adds to the usage that there was when it looked",
+    "adds usage to a value from an earlier read",
     class extends Driver {
       override async write(id: string, { usage, ...change }: SessionChange): Promise<ChangeResult> {
         const root = this.memory.sessions.get(this.rootOf(id))?.session;
@@ -260,7 +261,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     CHANGES,
   ],
   [
-    "appends to what a message was when it looked",
+    "appends to the text of a message from an earlier read",
     class extends Driver {
       override async write(id: string, { append, ...change }: SessionChange): Promise<ChangeResult> {
         const grown = keys.growth("a", "a1-4", 0);
@@ -273,7 +274,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     CHANGES,
   ],
   [
-    "leaves a follow-up of a chain that was deleted meanwhile",
+    "creates a follow-up of a chain that was deleted concurrently",
     class extends Driver {
       override async create(start: SessionStart): Promise<void> {
         const original = this.memory.sessions.get(start.session.chain.root);
@@ -286,7 +287,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     DELETED,
   ],
   [
-    "leaves an instruction for a chain that was deleted meanwhile",
+    "stores an instruction for a chain that was deleted concurrently",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const { instruct } = change;
@@ -301,7 +302,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     DELETED,
   ],
   [
-    "leaves the answer to an ask that was deleted meanwhile",
+    "answers an ask that was deleted concurrently",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const askId = change.answer?.askId ?? "";
@@ -314,7 +315,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     DELETED,
   ],
   [
-    "leaves the run of a chain that was deleted meanwhile",
+    "stores a run of a chain that was deleted concurrently",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const isThere = this.memory.sessions.has(id);
@@ -327,7 +328,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     DELETED,
   ],
   [
-    "leaves the lease of a chain that was deleted meanwhile",
+    "keeps the lease of a chain that was deleted concurrently",
     class extends Driver {
       override async lease(...[id, ...args]: Parameters<MemoryDriver["lease"]>) {
         const lease = await super.lease(id, ...args);
@@ -340,7 +341,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     DELETED,
   ],
   [
-    "gives a key to two runs that come at once",
+    "stores two concurrent runs with one idempotency key",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const { runs = [] } = change;
@@ -357,7 +358,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     OWNER,
   ],
   [
-    "makes a session whose id was free when it looked",
+    "creates a session whose id is no longer free after the check",
     class extends Driver {
       override async create(start: SessionStart): Promise<void> {
         const { id } = start.session;
@@ -370,7 +371,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     OWNER,
   ],
   [
-    "forgets the keys of runs as they were when it looked",
+    "overwrites runs with earlier copies when it forgets their keys",
     class extends Driver {
       override async forgetKeys(before: string): Promise<void> {
         const old = this.memory.runs.values().map(({ run }): RunRecord => ({ ...run }));
@@ -384,7 +385,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     OWNER,
   ],
   [
-    "loads a chain whose ids were free when it looked",
+    "loads a chain whose ids are no longer free after the check",
     class extends Driver {
       override async load(chain: ChainData): Promise<void> {
         this.memory.checkFree(chain);
@@ -396,7 +397,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     LOADS,
   ],
   [
-    "counts an answer to an ask that was open when it looked",
+    "accepts an answer to an ask that is no longer open after the check",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const before = this.memory.asks.get(change.answer?.askId ?? "");
@@ -408,7 +409,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     ONCE,
   ],
   [
-    "takes back an instruction that was there when it looked",
+    "reports an instruction as consumed that is gone after the check",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const consumedInstructions =
@@ -420,7 +421,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     ONCE,
   ],
   [
-    "numbers instructions when they come, and shows them when they are stored",
+    "numbers instructions on arrival and stores them later",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const earlierIds = this.memory.instructions.values().map((instruction) => instruction.id);
@@ -435,7 +436,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     ONCE,
   ],
   [
-    "tells the instructions that were left before it gave the lease back",
+    "returns the remaining instructions as of before the release",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const before = await this.instructions(id).catch(() => []);
@@ -446,7 +447,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     INSTRUCTION_CHECK,
   ],
   [
-    "writes its count back as it was when it looked",
+    "overwrites the number of sessions with a value from an earlier read",
     class extends Driver {
       override async create(start: SessionStart): Promise<void> {
         await this.#counted(start.session.chain.index === 0 ? 1 : 0, () => super.create(start));
@@ -470,7 +471,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     TOTALS,
   ],
   [
-    "dumps a chain in two looks",
+    "returns a dump from two separate reads",
     class extends Right {
       override async dump(id: string): Promise<ChainData | undefined> {
         const first = await super.dump(id);
@@ -479,10 +480,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return first && { ...first, runs: then?.runs ?? [] };
       }
     },
-    "race: a dump is of one moment",
+    "race: a dump contains a concurrent change completely or not at all",
   ],
   [
-    "gathers the head in two looks",
+    "returns a head from two separate reads",
     class extends Right {
       override async head(id: string, options?: { messages: boolean }): Promise<ChainHead | undefined> {
         const first = await super.head(id, options);
@@ -491,10 +492,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return first && { ...first, unfinished: then?.unfinished ?? [] };
       }
     },
-    "race: the head is of one moment",
+    "race: the head contains a concurrent change completely or not at all",
   ],
   [
-    "counts a list in another look",
+    "returns a list and its total from two separate reads",
     class extends Right {
       override async list(query: SessionQuery): Promise<SessionPage> {
         const { sessions } = await super.list(query);
@@ -502,15 +503,15 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return { sessions, total: (await super.list(query)).total };
       }
     },
-    "race: a list and its total are of one moment",
+    "race: a list and its total reflect the same state",
   ],
-  ["stops nowhere, whatever its fixture says", MemoryDriver as unknown as Made, HOLDS],
+  ["holds no change although its fixture says so", MemoryDriver as unknown as Made, HOLDS],
 ];
 
 /** Faults that occur without concurrent calls. */
-const ALONE: [what: string, Wrong: Made, check: string][] = [
+const ALONE: [fault: string, Wrong: Made, check: string][] = [
   [
-    "gives the lease back before it judges the change",
+    "releases the lease before it validates the change",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const { fence } = change;
@@ -523,7 +524,7 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
     "write: a rejected change never releases the lease",
   ],
   [
-    "tells the lease before it as the last, whatever was changed without one since",
+    "returns `previous` although a follow-up was created without a lease",
     class extends Driver {
       override async create(start: SessionStart): Promise<void> {
         const { root } = start.session.chain;
@@ -535,7 +536,7 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
     "lease: `previous`, if returned, is the fence of the chain's last lease; it is undefined after a delete",
   ],
   [
-    "raises lastSeq with a cut alone",
+    "raises lastSeq with a revert, but not with a restore",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const lastSeqs = [...this.memory.sessions.values()].map(({ session }) => ({ ...session }));
@@ -549,7 +550,7 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
     "restore: the session that becomes the newest has the chain's lastSeq",
   ],
   [
-    "loses with a load what a message had grown",
+    "keeps only the first part of a growing message in a load",
     class extends Driver {
       override async load(chain: ChainData): Promise<void> {
         const copy = structuredClone(chain);
@@ -561,7 +562,7 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
     "load: a growing message keeps its text and can grow further, part by part, until it is finished",
   ],
   [
-    "lets nothing grow that was loaded",
+    "rejects appends to loaded messages",
     class extends Driver {
       override async load(chain: ChainData): Promise<void> {
         await super.load(chain);
@@ -571,7 +572,7 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
     "load: a growing message keeps its text and can grow further, part by part, until it is finished",
   ],
   [
-    "forgets at its close those that wait for one of ten places",
+    "closes while calls wait for one of ten slots",
     class extends Driver {
       #places = 10;
       override async messages(...args: Parameters<MemoryDriver["messages"]>) {
@@ -579,10 +580,10 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
         return super.messages(...args);
       }
     },
-    "close: waits for active calls, also for more than run concurrently",
+    "close: waits for all active calls, also for more than the driver runs concurrently",
   ],
   ...[5000, 1000].map((early): [string, Made, string] => [
-    `replaces a holder ${early} ms before its time`,
+    `replaces a holder ${early} ms before its lease expires`,
     class extends Driver {
       override async lease(...[id, holder, ttl, options = {}]: Parameters<MemoryDriver["lease"]>) {
         const held = this.memory.leases.get(this.rootOf(id));
@@ -595,24 +596,25 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
   ]),
 ];
 
-describe("the driver kit forces the race that catches a driver that", () => {
-  for (const [what, Wrong, name] of WRONG)
-    it(what, async () => {
+describe("the session driver kit with forced races", () => {
+  for (const [fault, Wrong, name] of WRONG)
+    it(`catches a driver that ${fault}`, async () => {
       const check = checksOf(Wrong).find((candidate) => candidate.name === name);
       const why = name === HOLDS ? /was not held up/ : /as if neither had come first/;
       await assert.rejects(check!.run(), why);
     });
 });
 
-describe("the driver kit catches a driver, though nobody else comes, that", () => {
-  for (const [what, Wrong, check] of ALONE) it(what, () => assertCaught(checksOf(Wrong), check));
+describe("the session driver kit without concurrent calls", () => {
+  for (const [fault, Wrong, check] of ALONE)
+    it(`catches a driver that ${fault}`, () => assertCaught(checksOf(Wrong), check));
 });
 
-describe("a driver that stops where it may keeps every rule of races", () => {
+describe("the race checks on a correct driver whose changes can be held", () => {
   for (const { name, run } of checksOf(Right)) if (/^(race|hold):/.test(name)) it(name, run);
 });
 
-describe("what hangs is named, and nothing else waits for it", () => {
+describe("a check in which a call hangs", () => {
   const never = new Promise<never>(() => undefined);
   const checksWith = (hangs: "close" | "get" | "create" | "second" | "reopen" | "clean"): Check[] => {
     const opened = async (): Promise<MemoryDriver> => {
@@ -626,14 +628,14 @@ describe("what hangs is named, and nothing else waits for it", () => {
   };
   const CHECKS = {
     close: "list: follow-ups are neither listed nor counted",
-    get: "create: a session comes back as it was given, every field",
+    get: "create: stores every field of a session",
     create: "list: follow-ups are neither listed nor counted",
-    second: "two drivers on one store see each other's work as soon as it is done",
-    reopen: "reopen: everything is still there",
+    second: "two drivers on one store see each other's changes as soon as the calls have settled",
+    reopen: "reopen: the store keeps all data",
     clean: "list: follow-ups are neither listed nor counted",
   } as const;
   for (const [hangs, name] of Object.entries(CHECKS) as [keyof typeof CHECKS, string][])
-    it(hangs, async () => {
+    it(`fails with the name of the call: ${hangs}()`, async () => {
       const check = checksWith(hangs).find((candidate) => candidate.name === name);
       await assert.rejects(check!.run(), (error: Error) => {
         assert.ok(error.message.startsWith(`${name}: `), error.message);
@@ -642,7 +644,7 @@ describe("what hangs is named, and nothing else waits for it", () => {
       });
     });
 
-  it("a driver that fails and then hangs: the failure is told", async () => {
+  it("reports an earlier failure instead of the hanging close()", async () => {
     const checks = sessionDriverChecks({
       create: async () => {
         const driver = new MemoryDriver();
@@ -654,7 +656,7 @@ describe("what hangs is named, and nothing else waits for it", () => {
       clean: () => Promise.resolve(),
       timeoutMs: 20,
     });
-    const check = checks.find(({ name }) => name === "create: a session comes back as it was given, every field");
+    const check = checks.find(({ name }) => name === "create: stores every field of a session");
     await assert.rejects(check!.run(), (error: Error) => !error.message.includes("hangs"));
   });
 });

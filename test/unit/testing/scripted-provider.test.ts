@@ -3,7 +3,7 @@ import { ProviderError } from "gantry";
 import { callTools, modelProviderChecks, ScriptedProvider } from "gantry/testing";
 import { ask, model, readTool } from "../../helpers/model-requests.js";
 
-describe("ScriptedProvider keeps the contract", () => {
+describe("ScriptedProvider", () => {
   let provider: ScriptedProvider;
   const request = ask({ model: model({ id: "scripted-1" }) });
   const text = (piece: string) => ({ type: "text" as const, block: "0", text: piece });

@@ -54,26 +54,26 @@ function checksOf(Wrong: Made, faults: { forgets?: boolean; apart?: boolean; tim
 const tick = () => new Promise((resolve) => setImmediate(resolve));
 
 /** Description of the fault, the driver, and the check that must fail. */
-const WRONG: [what: string, Wrong: Made, check: string][] = [
+const WRONG: [fault: string, Wrong: Made, check: string][] = [
   [
-    "loses the alias",
+    "does not find a session by its alias",
     class extends Driver {
       override async get(id: string): Promise<Session | undefined> {
         const session = await super.get(id);
         return session?.id === id ? session : undefined;
       }
     },
-    "get: by id, by alias, undefined for what there is not",
+    "get: finds a session by id or alias; undefined if there is none",
   ],
   [
-    "lets two sessions have one alias",
+    "allows one alias for two sessions",
     class extends Driver {
       override async create(start: SessionStart) {
         this.memory.put(keys.alias(start.session.alias), "", null);
         await super.create(start);
       }
     },
-    "create: an alias is unique over aliases and ids",
+    "create: an alias is unique among aliases and ids",
   ],
   [
     "lists the oldest first",
@@ -83,7 +83,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return { ...page, sessions: page.sessions.reverse() };
       }
     },
-    "list: newest updatedAt first, ties by id, greatest first",
+    "list: sorted by updatedAt, newest first, then by id, greatest first",
   ],
   [
     "lists follow-ups",
@@ -97,33 +97,33 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "list: follow-ups are neither listed nor counted",
   ],
   [
-    "counts the page, not all",
+    "counts only the sessions of the page",
     class extends Driver {
       override async list(query: SessionQuery): Promise<SessionPage> {
         const page = await super.list(query);
         return { ...page, total: page.sessions.length };
       }
     },
-    "list: pages by offset hold every session once; total is of all",
+    "list: pages by offset contain every session once; total counts all",
   ],
   [
-    "takes `%` in a search for a wildcard",
+    "treats `%` in a search as a wildcard",
     class extends Driver {
       override list(query: SessionQuery): Promise<SessionPage> {
         return super.list({ ...query, ...(query.search?.includes("%") ? { search: "" } : {}) });
       }
     },
-    "list: search finds a part of the title, without regard to case, and means every character literally",
+    "list: search matches a literal part of the title and ignores case",
   ],
   [
-    "knows the case of ASCII alone",
+    "finds nothing for a search that is not ASCII",
     class extends Driver {
       override list(query: SessionQuery): Promise<SessionPage> {
         const isAscii = /^[\x20-\x7e]*$/.test(query.search ?? "");
         return isAscii ? super.list(query) : Promise.resolve({ sessions: [], total: 0 });
       }
     },
-    "list: search finds a part of the title, without regard to case, and means every character literally",
+    "list: search matches a literal part of the title and ignores case",
   ],
   [
     "ignores the fence",
@@ -132,10 +132,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return super.write(id, { ...change, fence: null });
       }
     },
-    "lease: a holder whose time ran out is replaced, and its writes are refused from then on",
+    "lease: an expired holder is replaced, and from then on its writes are rejected",
   ],
   [
-    "gives a lease to everyone",
+    "grants every request for a lease",
     class extends Driver {
       override lease(...[root, holder, ttl]: Parameters<MemoryDriver["lease"]>) {
         return super.lease(root, holder, ttl, { fenceToReplace: this.memory.leases.get(root)?.fence ?? 0 });
@@ -144,7 +144,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "lease: one holder at a time; other callers receive the current lease",
   ],
   [
-    "uses a fence again",
+    "reuses a fence",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const result = await super.write(id, change);
@@ -166,7 +166,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "write: a rejected change has no effect",
   ],
   [
-    "shows half of a change",
+    "makes half of a change visible",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const [first, ...laterMessages] = change.add ?? [];
@@ -175,10 +175,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return super.write(id, { ...change, add: laterMessages });
       }
     },
-    "a reader never sees half of a change",
+    "a reader sees a change completely or not at all",
   ],
   [
-    "reads, thinks, and writes back: usage is lost",
+    "loses usage that is added between its read and its write",
     class extends Driver {
       override async write(id: string, { usage, ...change }: SessionChange): Promise<ChangeResult> {
         const before = (await this.get(id))?.usage;
@@ -190,19 +190,19 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return result;
       }
     },
-    "two drivers that write one session at once: usage adds up, every seq has one winner",
+    "usage adds up and each seq is stored once if two drivers write one session concurrently",
   ],
   [
-    "overlaps its pages of messages",
+    "returns overlapping pages of messages",
     class extends Driver {
       override messages(id: string, page: MessagePage = {}): Promise<Message[]> {
         return super.messages(id, page.after === undefined ? page : { ...page, after: page.after - 1 });
       }
     },
-    "messages: pages both ways, always in ascending order",
+    "messages: pages in both directions, always in ascending order",
   ],
   [
-    "orders messages by the clock",
+    "orders messages by their creation time",
     class extends Driver {
       override async messages(id: string, page: MessagePage = {}): Promise<Message[]> {
         const foundMessages = await super.messages(id, page);
@@ -212,17 +212,17 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "messages: in seq order, regardless of creation times and insertion order",
   ],
   [
-    "shows what was cut",
+    "returns messages that a revert hides",
     class extends Driver {
       override async messages(id: string, page: MessagePage = {}): Promise<Message[]> {
         const stored = this.memory.sessions.get(id)?.chain.messages ?? [];
         return page.limit === undefined ? stored : super.messages(id, page);
       }
     },
-    "messages: cut ones are left out of pages",
+    "messages: pages omit messages that a revert hides",
   ],
   [
-    "lets updatedAt go back",
+    "decreases updatedAt",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const result = await super.write(id, change);
@@ -233,7 +233,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "write: updatedAt never decreases; the other fields of such a change apply",
   ],
   [
-    "forgets snapshots",
+    "returns no snapshots",
     class extends Driver {
       override async head(...args: Parameters<MemoryDriver["head"]>): Promise<ChainHead | undefined> {
         const head = await super.head(...args);
@@ -243,7 +243,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "revert: hides messages after a point under a snapshot, in this chain only",
   ],
   [
-    "uses the seq of a cut message again",
+    "reuses the seq of a reverted message",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const result = await super.write(id, change);
@@ -251,10 +251,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return result;
       }
     },
-    "revert: across a chain hides later sessions too; its session becomes the newest, with the chain's lastSeq",
+    "revert: hides later sessions of the chain too; its session becomes the newest, with the chain's lastSeq",
   ],
   [
-    "keeps a snapshot that was restored",
+    "keeps a restored snapshot",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const snapshot = this.memory.sessions
@@ -268,26 +268,26 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "restore: shows the messages and sessions that its revert hid, and removes the snapshot",
   ],
   [
-    "leaves a session whose messages were refused",
+    "creates a session although its messages are rejected",
     class extends Driver {
       override async create({ messages, ...start }: SessionStart) {
         await super.create(start);
         if (messages) await super.write(start.session.id, { fence: null, sync: true, add: messages });
       }
     },
-    "create: messages with the same seq are refused, and no session is left",
+    "create: rejects messages with the same seq, and creates no session",
   ],
   [
-    "hands out its own objects",
+    "returns its own objects instead of copies",
     class extends Driver {
       override async get(id: string): Promise<Session | undefined> {
         return (await super.get(id)) && this.stored(id);
       }
     },
-    "what a caller does to its objects afterwards does not reach the store",
+    "a caller's later changes to its objects do not affect the store",
   ],
   [
-    "deletes one session of a chain",
+    "deletes only one session of a chain",
     class extends Driver {
       override async delete(ids: readonly string[]): Promise<void> {
         for (const id of ids) this.memory.sessions.delete(id);
@@ -296,7 +296,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "delete: any id of a chain deletes the whole chain with hidden sessions and snapshots, and no other",
   ],
   [
-    "joins the parts of a growing message",
+    "merges the parts of a growing message",
     class extends Driver {
       override write(id: string, change: SessionChange): Promise<ChangeResult> {
         const append = change.append?.map((delta) => ({ ...delta, part: 0 }));
@@ -317,26 +317,26 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "write: usage is added up",
   ],
   [
-    "forgets the view",
+    "does not store the view",
     class extends Driver {
       override create({ view: _, ...start }: SessionStart): Promise<void> {
         return super.create(start);
       }
     },
-    "head: a follow-up's view and what was said in it, and nothing of what was said before",
+    "head: messages of a follow-up are its view and its own messages, not earlier ones",
   ],
   [
-    "takes the session that is asked for for the newest",
+    "returns the requested session as the newest in the head",
     class extends Driver {
       override async head(id: string): Promise<ChainHead | undefined> {
         const [head, newest] = [await super.head(id), await this.get(id)];
         return head && newest && { ...head, newest };
       }
     },
-    "head: its newest has the greatest index of the chain, by any id of it; undefined for an unknown one",
+    "head: `newest` has the greatest index, for any id of the chain; undefined for an unknown id",
   ],
   [
-    "cannot be closed twice",
+    "rejects a second close",
     class extends Driver {
       #closed = false;
       override async close(): Promise<void> {
@@ -352,7 +352,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "close: safe to call twice; afterwards every method rejects with StoreError",
   ],
   [
-    "leaves hidden messages out of a dump",
+    "omits hidden messages from a dump",
     class extends Driver {
       override async dump(id: string): Promise<ChainData | undefined> {
         const data = await super.dump(id);
@@ -361,10 +361,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return data;
       }
     },
-    "dump: all of a chain, hidden parts included, by any id of it; undefined for an unknown one",
+    "dump: returns the whole chain with hidden parts, for any id of it; undefined for an unknown id",
   ],
   [
-    "loads half of a chain whose ids are taken",
+    "loads part of a chain although an id is taken",
     class extends Driver {
       override async load({ sessions, ...otherData }: ChainData): Promise<void> {
         const [first, ...laterSessions] = sessions;
@@ -375,7 +375,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "load: rejected without any effect if an id, an alias or a run's id or key is taken",
   ],
   [
-    "gives one key to two runs",
+    "stores two runs with one idempotency key",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const result = await super.write(id, {
@@ -386,10 +386,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return result;
       }
     },
-    "runs: a key is unique in the store; what is refused for it leaves nothing",
+    "runs: an idempotency key is unique in the store; a call that is rejected for it has no effect",
   ],
   [
-    "looks for a key, thinks, and writes",
+    "stores a key some time after it checked that the key is free",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const keys = this.memory.runs.values().map(({ run }) => run.idempotencyKey);
@@ -403,30 +403,30 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return result;
       }
     },
-    "runs: of many that come with one key at once through two drivers, one is stored",
+    "runs: of two concurrent runs with one key, through two drivers, one is stored",
   ],
   [
-    "keeps a run that is there",
+    "does not replace an existing run",
     class extends Driver {
       override write(id: string, change: SessionChange): Promise<ChangeResult> {
         const runs = change.runs?.filter((run) => !this.memory.runs.has(run.id)) ?? [];
         return super.write(id, { ...change, runs });
       }
     },
-    "runs: put again replaces the one of its id, whatever changed",
+    "runs: a write with the same id replaces the run, whatever fields differ",
   ],
   [
-    "lets a chain take another's run",
+    "lets a chain overwrite another chain's run",
     class extends Driver {
       override write(id: string, change: SessionChange): Promise<ChangeResult> {
         for (const run of change.runs ?? []) this.memory.runs.delete(run.id);
         return super.write(id, change);
       }
     },
-    "runs: the id of another chain's run is refused, and that run stays",
+    "runs: rejects the id of another chain's run, which stays unchanged",
   ],
   [
-    "keeps runs of the session alone",
+    "stores a follow-up's id as the sessionId of a run",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const result = await super.write(id, change);
@@ -434,7 +434,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return result;
       }
     },
-    "runs: of a follow-up they are the chain's, under its original's id, whatever the record says",
+    "runs: a run of a follow-up belongs to the chain, and its sessionId is the original's id",
   ],
   [
     "lists the oldest runs first",
@@ -443,47 +443,47 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return (await super.runs(query)).reverse();
       }
     },
-    "runs: newest startedAt first, ties by id, greatest first, of one chain or of all, of some states or of any",
+    "runs: sorted by startedAt, newest first, then by id; filtered by chain, states and id",
   ],
   [
-    "takes no states for all states",
+    "treats an empty list of states as all states",
     class extends Driver {
       override runs({ states, ...query }: RunQuery): Promise<StoredRun[]> {
         return super.runs(states && states.length > 0 ? { ...query, states } : query);
       }
     },
-    "runs: newest startedAt first, ties by id, greatest first, of one chain or of all, of some states or of any",
+    "runs: sorted by startedAt, newest first, then by id; filtered by chain, states and id",
   ],
   [
-    "takes a page of runs first, and then those of the states asked for",
+    "filters runs by state after it limits the page",
     class extends Driver {
       override async runs({ states, ...query }: RunQuery): Promise<StoredRun[]> {
         return (await super.runs(query)).filter(({ run }) => !states || states.includes(run.state));
       }
     },
-    "runs: newest startedAt first, ties by id, greatest first, of one chain or of all, of some states or of any",
+    "runs: sorted by startedAt, newest first, then by id; filtered by chain, states and id",
   ],
   [
-    "begins a page of runs with its last one",
+    "starts a page of runs with the last run of the previous page",
     class extends Driver {
       override runs({ before, ...query }: RunQuery): Promise<StoredRun[]> {
         return super.runs(before ? { ...query, before: { ...before, id: `${before.id}~` } } : query);
       }
     },
-    "runs: pages from a known entry hold every run once",
+    "runs: pages that continue after an entry contain every run once",
   ],
   [
-    "takes whoever holds the lease now for the holder of every run",
+    "returns the current lease holder as the holder of every run",
     class extends Driver {
       override async runs(query: RunQuery): Promise<StoredRun[]> {
         const holderOf = (root: string) => this.memory.leases.get(root)?.holder ?? null;
         return (await super.runs(query)).map(({ run }) => ({ run, holder: holderOf(run.sessionId) }));
       }
     },
-    "runs: a lease that changed hands holds none of the runs that were written before",
+    "runs: a run has no holder after its lease is replaced, until the new holder writes it",
   ],
   [
-    "takes a holder whose time ran out for one that holds",
+    "treats an expired holder as active",
     class extends Driver {
       override async runs(query: RunQuery): Promise<StoredRun[]> {
         for (const lease of this.memory.leases.values()) lease.expiresAt = new Date(Date.now() + 9999).toISOString();
@@ -493,7 +493,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "runs: a run has no holder after its lease expired",
   ],
   [
-    "forgets the holder of a run that began with its session",
+    "loses the holder of a run that was created with its session",
     class extends Driver {
       override async create(start: SessionStart): Promise<void> {
         await super.create(start);
@@ -503,7 +503,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "runs: every driver returns the holder of a run while the lease of its last write is active",
   ],
   [
-    "leaves the runs of a chain that was deleted",
+    "keeps the runs of a deleted chain",
     class extends Driver {
       override async delete(ids: readonly string[]): Promise<void> {
         const runs = this.memory.runs.values();
@@ -511,49 +511,49 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         for (const stored of runs) this.memory.runs.set(stored.run.id, stored);
       }
     },
-    "runs: go with their chain, by any id of it, and their ids and keys are free",
+    "runs: are deleted with their chain, by any id of it, and their ids and keys are free again",
   ],
   [
-    "leaves a session whose run was refused",
+    "creates a session although its run is rejected",
     class extends Driver {
       override async create({ run, ...start }: SessionStart): Promise<void> {
         await super.create(start);
         if (run) await this.write(start.session.id, { fence: start.fence ?? null, sync: true, runs: [run] });
       }
     },
-    "runs: a key is unique in the store; what is refused for it leaves nothing",
+    "runs: an idempotency key is unique in the store; a call that is rejected for it has no effect",
   ],
   [
-    "leaves runs out of a dump",
+    "omits runs from a dump",
     class extends Driver {
       override async dump(id: string): Promise<ChainData | undefined> {
         const data = await super.dump(id);
         return data && { ...data, runs: [] };
       }
     },
-    "dump: all of a chain, hidden parts included, by any id of it; undefined for an unknown one",
+    "dump: returns the whole chain with hidden parts, for any id of it; undefined for an unknown id",
   ],
   [
-    "forgets the runs of a chain that it takes in",
+    "does not load the runs of a chain",
     class extends Driver {
       override load(chain: ChainData): Promise<void> {
         return super.load({ ...chain, runs: [] });
       }
     },
-    "load: what was dumped, deleted and loaded again is the same chain, and goes on",
+    "load: restores a dumped and deleted chain, which can be continued",
   ],
   [
-    "goes on from the whole conversation",
+    "returns the whole conversation in the head of a follow-up",
     class extends Driver {
       override async head(id: string): Promise<ChainHead | undefined> {
         const head = await super.head(id);
         return head && { ...head, messages: await this.messages(head.original.id, { scope: "chain" }) };
       }
     },
-    "head: a follow-up's view and what was said in it, and nothing of what was said before",
+    "head: messages of a follow-up are its view and its own messages, not earlier ones",
   ],
   [
-    "gathers the head in several looks",
+    "returns a head from two separate reads",
     class extends Driver {
       override async head(id: string): Promise<ChainHead | undefined> {
         const head = await super.head(id);
@@ -561,10 +561,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return head && { ...head, messages: (await super.head(id))?.messages ?? [] };
       }
     },
-    "head: is of one moment, whatever is written meanwhile",
+    "head: contains each concurrent change completely or not at all",
   ],
   [
-    "tells runs that have ended of the head",
+    "returns ended runs in the head",
     class extends Driver {
       override async head(id: string): Promise<ChainHead | undefined> {
         const head = await super.head(id);
@@ -572,20 +572,20 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return head && { ...head, unfinished: (all ?? []).map(({ run }) => run) };
       }
     },
-    "head: the original, the newest, what a model needs of it, and the runs that are not known to have ended",
+    "head: returns original, newest, the messages for the model, snapshots and unfinished runs",
   ],
   [
-    "takes the original for the head's newest",
+    "returns the original as the newest in the head",
     class extends Driver {
       override async head(id: string): Promise<ChainHead | undefined> {
         const head = await super.head(id);
         return head && { ...head, newest: head.original };
       }
     },
-    "head: of a chain that was cut, what is left; of one that was restored, all of it",
+    "head: reflects reverts and restores of the chain",
   ],
   [
-    "replaces whoever holds a lease when somebody is to be replaced",
+    "replaces any lease if `fenceToReplace` is set",
     class extends Driver {
       override lease(...[root, holder, ttl, options]: Parameters<MemoryDriver["lease"]>) {
         const fence = this.memory.leases.get(root)?.fence;
@@ -596,7 +596,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "lease: `fenceToReplace` replaces the lease of that fence at once, and no other",
   ],
   [
-    "replaces nobody whose time runs",
+    "never replaces an active lease",
     class extends Driver {
       override lease(...[root, holder, ttl]: Parameters<MemoryDriver["lease"]>) {
         return super.lease(root, holder, ttl);
@@ -605,7 +605,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "lease: `fenceToReplace` replaces the lease of that fence at once, and no other",
   ],
   [
-    "looks who is to be replaced, thinks, and replaces",
+    "replaces a lease some time after it checked the fence",
     class extends Driver {
       override async lease(...[root, holder, ttl, options]: Parameters<MemoryDriver["lease"]>) {
         const held = this.memory.leases.get(root)?.fence;
@@ -615,19 +615,19 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return super.lease(root, holder, ttl, isDead ? { ...options, fenceToReplace: fence } : {});
       }
     },
-    "lease: of many that replace the same dead holder at once through two drivers, exactly one gets it",
+    "lease: of concurrent calls that replace the same dead holder through two drivers, exactly one succeeds",
   ],
   [
-    "begins a session under any fence",
+    "creates a session with any fence",
     class extends Driver {
       override create(start: SessionStart): Promise<void> {
         return super.create({ ...start, fence: null });
       }
     },
-    "lease: of a session that does not exist yet; create uses its fence",
+    "lease: can be acquired before its session exists; create rejects another fence",
   ],
   [
-    "dumps a chain in two looks",
+    "returns a dump from two separate reads",
     class extends Driver {
       override async dump(id: string): Promise<ChainData | undefined> {
         const data = await super.dump(id);
@@ -635,7 +635,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return data && { ...data, runs: (await super.dump(id))?.runs ?? [] };
       }
     },
-    "dump: is of one moment, whatever is written meanwhile",
+    "dump: contains each concurrent change completely or not at all",
   ],
   [
     "keeps the lease of a session that was never created",
@@ -645,10 +645,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return super.write(id, change);
       }
     },
-    "release: on its own releases the lease of a session that was never created",
+    "release: a change with `release` alone releases the lease of a session that was never created",
   ],
   [
-    "gives back nothing of a lease that is not held, and says nothing",
+    "reports no error for the release of a lease that is not held",
     class extends Driver {
       override write(id: string, change: SessionChange): Promise<ChangeResult> {
         const emptyResult = { instructions: [], consumedInstructions: [] };
@@ -661,7 +661,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "release: the lease is free, its fence is invalid, and the next fence is greater",
   ],
   [
-    "answers asks of every chain",
+    "answers asks of other chains",
     class extends Driver {
       override write(id: string, change: SessionChange): Promise<ChangeResult> {
         const root = this.memory.asks.get(change.answer?.askId ?? "")?.sessionId;
@@ -671,7 +671,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "answers an ask by any id of its chain, and none of another chain",
   ],
   [
-    "answers an ask before it judges the change",
+    "answers an ask before it validates the change",
     class extends Driver {
       override async write(id: string, { answer, ...change }: SessionChange): Promise<ChangeResult> {
         const first = answer && (await super.write(id, { fence: null, sync: false, answer }));
@@ -681,7 +681,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "write: a rejected change never releases the lease",
   ],
   [
-    "tells every instruction that a change names as removed by it",
+    "reports every instruction that a change names as consumed",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         return { ...(await super.write(id, change)), consumedInstructions: [...(change.consumedInstructions ?? [])] };
@@ -690,16 +690,16 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "returns which instructions a change removed, and removes none of another chain",
   ],
   [
-    "finds a run by its id, whatever else is asked for",
+    "ignores the other filters in a query for a run's id",
     class extends Driver {
       override runs(query: RunQuery): Promise<StoredRun[]> {
         return super.runs(query.id === undefined ? query : { id: query.id, limit: query.limit });
       }
     },
-    "runs: newest startedAt first, ties by id, greatest first, of one chain or of all, of some states or of any",
+    "runs: sorted by startedAt, newest first, then by id; filtered by chain, states and id",
   ],
   [
-    "lists all asks for an id",
+    "ignores the id in a query for asks",
     class extends Driver {
       override asks({ id: _, ...query }: AskQuery): Promise<Ask[]> {
         return super.asks(query);
@@ -708,7 +708,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "stores all fields of an ask under the lease, and finds it by its id and by any id of the chain",
   ],
   [
-    "tells no snapshots with a lease",
+    "returns no snapshots in the head of a lease",
     class extends Driver {
       override async lease(...args: Parameters<MemoryDriver["lease"]>) {
         const lease = await super.lease(...args);
@@ -718,7 +718,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "lease: returns the chain's head on request, in its state under the lease",
   ],
   [
-    "counts how often it was opened",
+    "needs one close for each open",
     class extends Driver {
       #opens = 0;
       override async open(): Promise<void> {
@@ -729,7 +729,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         if (--this.#opens <= 0) await super.close();
       }
     },
-    "open: may be called again, also at once, and leaves the store as it was",
+    "open: repeated and concurrent calls have no effect; one close closes, and open reopens",
   ],
 ];
 
@@ -750,25 +750,26 @@ class NeverSynced extends Driver {
   }
 }
 
-describe("the driver kit catches a driver that", () => {
-  for (const [what, Wrong, check] of WRONG) it(what, () => assertCaught(checksOf(Wrong), check));
+describe("the session driver kit", () => {
+  for (const [fault, Wrong, check] of WRONG)
+    it(`catches a driver that ${fault}`, () => assertCaught(checksOf(Wrong), check));
 
-  it("leaves a file open whenever it is opened", { skip: process.platform !== "linux" }, () =>
+  it("catches a driver that leaks a file on each open", { skip: process.platform !== "linux" }, () =>
     assertCaught(checksOf(LeavesOpen, { timeoutMs: 20_000 }), "close: leaves no file and no connection open"),
   );
 
-  it("never says that all is on the disk", () =>
+  it("catches a driver whose synced() never resolves", () =>
     assertCaught(
       checksOf(NeverSynced, { timeoutMs: 500 }),
-      "synced: if present, resolves when all writes are on disk, also without any",
+      "synced: if present, resolves when all writes are on disk, also if there are none",
     ));
 
-  it("forgets all when it is closed", () =>
-    assertCaught(checksOf(Driver, { forgets: true }), "reopen: everything is still there"));
+  it("catches a driver that loses all data on close", () =>
+    assertCaught(checksOf(Driver, { forgets: true }), "reopen: the store keeps all data"));
 
-  it("keeps a store for each process", () =>
+  it("catches a driver with a separate store for each process", () =>
     assertCaught(
       checksOf(Driver, { apart: true }),
-      "two drivers on one store see each other's work as soon as it is done",
+      "two drivers on one store see each other's changes as soon as the calls have settled",
     ));
 });

@@ -8,27 +8,27 @@ const never = new Promise<never>(() => undefined);
 let openServer: ReturnType<typeof createServer> | undefined;
 
 const faults: readonly [string, HookSet, string][] = [
-  ["has no member", {}, "members: functions, and listeners of known events"],
-  ["has a misspelt event", { listeners: { "run.done": () => undefined } as object }, "members"],
-  ["settles never", { beforeToolCall: () => never }, "signal: each hook settles when its signal has aborted"],
-  ["returns a text", { afterToolCall: () => "text" as never }, "afterToolCall: returns nothing"],
+  ["has no members", {}, "members: functions, and listeners of known events"],
+  ["listens to an unknown event", { listeners: { "run.done": () => undefined } as object }, "members"],
+  ["never settles", { beforeToolCall: () => never }, "signal: each hook settles when its signal has aborted"],
+  ["returns a string from afterToolCall", { afterToolCall: () => "text" as never }, "afterToolCall: returns nothing"],
   [
     "has a listener that rejects",
     { listeners: { "run.finished": (() => Promise.reject(new Error("no luck"))) as () => void } },
     "listeners: none throws",
   ],
-  ["closes never", { beforeModelCall: () => undefined, close: () => never }, "members"],
+  ["never closes", { beforeModelCall: () => undefined, close: () => never }, "members"],
   ["leaves a port open", { beforeModelCall: () => void (openServer ??= createServer().listen(0)) }, "run: a run"],
 ];
 
-describe("the checks of hooks find", () => {
-  it("nothing wrong with hooks that keep the contract", async () => {
+describe("the hooks kit", () => {
+  it("passes valid hooks", async () => {
     const set: HookSet = { beforeToolCall: () => Promise.reject(new Error("refused")), close: () => undefined };
     for (const { run } of hooksChecks({ create: () => Promise.resolve(set) })) await run();
   });
 
-  for (const [what, set, name] of faults)
-    it(`hooks whose set ${what}`, async () => {
+  for (const [fault, set, name] of faults)
+    it(`catches a hook set that ${fault}`, async () => {
       const checks = hooksChecks({
         create: () => Promise.resolve(set),
         clean: () => Promise.resolve(),

@@ -8,11 +8,11 @@ import { ask, model, readTool } from "../../helpers/model-requests.js";
 
 type Made = new () => ScriptedProvider;
 const text = (piece: string): ModelChunk => ({ type: "text", block: "0", text: piece });
-const TITLED = model({ id: "scripted-1" });
+const MODEL = model({ id: "scripted-1" });
 
 function checksOf(Wrong: Made): Check[] {
   let provider: ScriptedProvider;
-  const request = () => Promise.resolve(ask({ model: TITLED }));
+  const request = () => Promise.resolve(ask({ model: MODEL }));
   return modelProviderChecks({
     create: () => Promise.resolve((provider = new Wrong())),
     text: () => (provider.push(["One ", "two ", "three."].map(text)), request()),
@@ -60,13 +60,13 @@ const listing = (models: (configuredModels: readonly Model[]) => Model[]): Made 
     }
   };
 
-const FINISH = "stream: text as it comes, in blocks, and exactly one finish, last";
+const FINISH = "stream: yields text in at least three chunks, and exactly one finish, at the end";
 const CALL =
   "tool call: complete, of an offered tool, with a unique id and JSON arguments; the finish reason is tool_calls";
 const FAULT =
   "fault: rejects with a ProviderError that names the provider and the kind, in one line, never after a finish";
 
-const WRONG: [what: string, Wrong: Made, check: string][] = [
+const WRONG: [fault: string, Wrong: Made, check: string][] = [
   [
     "has a slash in its name",
     class extends ScriptedProvider {
@@ -77,7 +77,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "name: not empty, no `/` and no white space",
   ],
   [
-    "has no idle time-out",
+    "has an idle timeout of 0",
     class extends ScriptedProvider {
       constructor() {
         super([], { idleTimeoutMs: 0 });
@@ -86,7 +86,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "idleTimeoutMs, maxRetries and maxWaitMs: integers in a valid range",
   ],
   [
-    "does not say how long it may ask to wait",
+    "has no maxWaitMs",
     class extends ScriptedProvider {
       constructor() {
         super();
@@ -96,7 +96,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "idleTimeoutMs, maxRetries and maxWaitMs: integers in a valid range",
   ],
   [
-    "goes to the network for what it knows",
+    "opens a connection to read configuredModels",
     class extends ScriptedProvider {
       constructor() {
         super();
@@ -105,7 +105,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
             connect(1, "127.0.0.1")
               .on("error", () => undefined)
               .destroy();
-            return [TITLED];
+            return [MODEL];
           },
         });
       }
@@ -113,7 +113,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "configuredModels: models, read without network access",
   ],
   [
-    "goes to the network when it is prepared",
+    "opens a connection in prepare",
     class extends ScriptedProvider {
       prepare(): Promise<void> {
         connect(1, "127.0.0.1")
@@ -129,52 +129,64 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     listing((configuredModels) => [...configuredModels, ...configuredModels]),
     "models: all available models once, including the configured ones",
   ],
-  ["lists less than it knows", listing(() => []), "models: all available models once, including the configured ones"],
   [
-    "lists although the signal has aborted",
+    "omits the configured models from its list",
+    listing(() => []),
+    "models: all available models once, including the configured ones",
+  ],
+  [
+    "lists models although the signal has aborted",
     listing((configuredModels) => [...configuredModels]),
     "models: rejects with the reason of a signal that has aborted",
   ],
   [
-    "says everything at once",
+    "yields one chunk of text instead of three",
     mapped((chunk) => (chunk.type === "text" && chunk.text !== "One " ? [] : [chunk])),
     FINISH,
   ],
-  ["finishes twice", mapped((chunk) => (chunk.type === "finish" ? [chunk, chunk] : [chunk])), FINISH],
-  ["goes on after the finish", mapped((chunk) => (chunk.type === "finish" ? [chunk, text("!")] : [chunk])), FINISH],
-  ["never finishes", mapped((chunk) => (chunk.type === "finish" ? [] : [chunk])), FINISH],
+  ["yields two finish chunks", mapped((chunk) => (chunk.type === "finish" ? [chunk, chunk] : [chunk])), FINISH],
+  ["yields text after the finish", mapped((chunk) => (chunk.type === "finish" ? [chunk, text("!")] : [chunk])), FINISH],
+  ["yields no finish", mapped((chunk) => (chunk.type === "finish" ? [] : [chunk])), FINISH],
   [
-    "has a reason of its own",
+    "returns an unknown finish reason",
     mapped((chunk) => (chunk.type === "finish" ? [{ ...chunk, reason: "end_turn" as "stop" }] : [chunk])),
     FINISH,
   ],
   [
-    "counts more cached tokens than were sent",
+    "reports more cached tokens than input tokens",
     mapped((chunk) => (chunk.type === "finish" ? [finish("stop", { cacheReadTokens: 11 })] : [chunk])),
-    "finish: usage that adds up",
+    "finish: usage has valid and consistent token counts",
   ],
   [
-    "tells no usage",
+    "reports NaN input tokens",
     mapped((chunk) => (chunk.type === "finish" ? [finish("stop", { inputTokens: NaN })] : [chunk])),
-    "finish: usage that adds up",
+    "finish: usage has valid and consistent token counts",
   ],
   [
-    "changes the request",
+    "modifies the request",
     answering((chunks, request) => {
       Object.assign(request, { system: "mine" });
       return chunks;
     }),
-    "stream: leaves the request as it was",
+    "stream: does not modify the request",
   ],
   [
-    "cuts a tool call into pieces",
+    "truncates the arguments of a tool call",
     mapped((chunk) => (chunk.type === "tool_call" ? [{ ...chunk, arguments: chunk.arguments.slice(0, 5) }] : [chunk])),
     CALL,
   ],
-  ["gives two calls one id", mapped((chunk) => (chunk.type === "tool_call" ? [{ ...chunk, id: "1" }] : [chunk])), CALL],
-  ["says stop behind tool calls", mapped((chunk) => (chunk.type === "finish" ? [finish("stop")] : [chunk])), CALL],
   [
-    "begins although the signal has aborted",
+    "uses one id for two tool calls",
+    mapped((chunk) => (chunk.type === "tool_call" ? [{ ...chunk, id: "1" }] : [chunk])),
+    CALL,
+  ],
+  [
+    "returns the finish reason stop after tool calls",
+    mapped((chunk) => (chunk.type === "finish" ? [finish("stop")] : [chunk])),
+    CALL,
+  ],
+  [
+    "starts an answer although the signal has aborted",
     answering(async function* () {
       yield text("One");
       yield finish("stop");
@@ -182,7 +194,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "abort: with an aborted signal rejects with its reason, without any chunk",
   ],
   [
-    "ends an aborted answer as if it were whole",
+    "finishes an aborted answer with stop",
     answering(async function* (chunks) {
       try {
         yield* chunks;
@@ -193,12 +205,12 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "abort: in mid-answer rejects with the signal's reason, without a finish",
   ],
   [
-    "rejects an abort with an error of its own",
+    "rejects with its own error after an abort",
     failing(() => new Error("aborted")),
     "abort: in mid-answer rejects with the signal's reason, without a finish",
   ],
   [
-    "does not hear an abort while the model is silent",
+    "ignores an abort while the model is silent",
     class extends ScriptedProvider {
       override stream(request: ModelRequest): AsyncIterable<ModelChunk> {
         return super.stream(request, new AbortController().signal);
@@ -207,7 +219,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "abort: while the model is silent, rejects promptly with the signal's reason",
   ],
   [
-    "holds a reader that leaves",
+    "blocks a reader that stops early",
     answering(async function* (chunks) {
       try {
         yield* chunks;
@@ -217,12 +229,12 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     }),
     "a reader that stops in mid-answer ends the call",
   ],
-  ["fails with any error", failing((error) => new Error(error.message)), FAULT],
-  ["names another provider", failing(() => new ProviderError("other", "server", "oops")), FAULT],
-  ["fails in several lines", failing(() => new ProviderError("scripted", "server", "a\nb")), FAULT],
-  ["fails behind a finish", failing((error) => error, [finish("stop")]), FAULT],
+  ["fails with a plain Error", failing((error) => new Error(error.message)), FAULT],
+  ["names another provider in its error", failing(() => new ProviderError("other", "server", "oops")), FAULT],
+  ["fails with a message of two lines", failing(() => new ProviderError("scripted", "server", "a\nb")), FAULT],
+  ["fails after a finish", failing((error) => error, [finish("stop")]), FAULT],
   [
-    "is of no use after a fault",
+    "fails every request after a fault",
     class extends ScriptedProvider {
       #broken = false;
       override async *stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
@@ -231,10 +243,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         yield* super.stream(request, signal);
       }
     },
-    "fault: the next question is answered",
+    "fault: the next request is answered",
   ],
   [
-    "cannot be closed twice",
+    "rejects a second close",
     class extends ScriptedProvider {
       override async close(): Promise<void> {
         if (this.closed) throw new Error("closed already");
@@ -244,7 +256,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "close: safe to call twice, also without any request",
   ],
   [
-    "leaves a timer behind",
+    "leaks a timer on close",
     class extends ScriptedProvider {
       override async close(): Promise<void> {
         // Time: the leaked timer never fires.
@@ -259,6 +271,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
 const timers: NodeJS.Timeout[] = [];
 after(() => timers.forEach(clearTimeout));
 
-describe("the provider kit catches a provider that", () => {
-  for (const [what, Wrong, check] of WRONG) it(what, () => assertCaught(checksOf(Wrong), check));
+describe("the model provider kit", () => {
+  for (const [fault, Wrong, check] of WRONG)
+    it(`catches a provider that ${fault}`, () => assertCaught(checksOf(Wrong), check));
 });

@@ -11,7 +11,7 @@ const ours: readonly [string, () => CompactionStrategy][] = [
 ];
 
 for (const [name, make] of ours) {
-  describe(`the checks of a compaction strategy: ${name}`, () => {
+  describe(`the compaction strategy kit on ${name}`, () => {
     for (const check of compactionStrategyChecks({ create: () => Promise.resolve(make()) })) it(check.name, check.run);
   });
 }
@@ -28,26 +28,30 @@ const newest = ({ messages }: CompactionInput, count = 40) => messages.slice(-co
 
 const faults: readonly [string, CompactionStrategy, string][] = [
   ["has no name", wrong((input) => newest(input), ""), "name: not empty, because events contain it"],
-  ["keeps all", wrong(({ messages }) => messages), "compact: gives a conversation that is smaller and not empty"],
-  ["keeps nothing", wrong(() => []), "compact: gives a conversation that is smaller and not empty"],
   [
-    "cuts between a call and its result",
+    "keeps all messages",
+    wrong(({ messages }) => messages),
+    "compact: gives a conversation that is smaller and not empty",
+  ],
+  ["keeps no message", wrong(() => []), "compact: gives a conversation that is smaller and not empty"],
+  [
+    "separates a tool call from its result",
     wrong((input) => newest(input, 2)),
-    "compact: a tool call and its result stay or go together",
+    "compact: a tool call and its result are kept or removed together",
   ],
   [
-    "gives all that stays new ids",
+    "gives new ids to kept messages",
     wrong((input) => newest(input).map((message, i) => ({ ...message, id: `new${i}` }))),
     "compact: kept messages keep their ids and order, and no id occurs twice",
   ],
   [
-    "turns the order around",
+    "reverses the order",
     wrong((input) => newest(input).reverse()),
     "compact: kept messages keep their ids and order, and no id occurs twice",
   ],
-  ["drops what was said last", wrong((input) => newest(input).slice(0, -1)), "compact: the last message stays"],
+  ["drops the last message", wrong((input) => newest(input).slice(0, -1)), "compact: keeps the last message"],
   [
-    "changes what it was given",
+    "modifies its input",
     wrong((input) => {
       for (const message of input.messages) message.parts = [];
       return newest(input);
@@ -55,15 +59,15 @@ const faults: readonly [string, CompactionStrategy, string][] = [
     "compact: does not modify its input",
   ],
   [
-    "does not hear an abort",
+    "ignores an abort",
     wrong(() => new Promise(() => undefined)),
     "compact: settles soon after an abort, even if the model never answers",
   ],
 ];
 
-describe("the checks of a compaction strategy find one that", () => {
+describe("the compaction strategy kit", () => {
   for (const [fault, strategy, name] of faults) {
-    it(fault, async () => {
+    it(`catches a strategy that ${fault}`, async () => {
       const checks = compactionStrategyChecks({ create: () => Promise.resolve(strategy), timeoutMs: 50 });
       const check = checks.find((candidate) => candidate.name === name);
       assert.ok(check, name);

@@ -31,37 +31,41 @@ function checksOf(tool: Tool): Check[] {
 }
 
 const SCHEMA = "inputSchema: JSON Schema of an object, as JSON, the same on every read";
-const OUTPUT = "run: does the work; its output is text, with parts, diffs and places of the right shape";
+const OUTPUT = "run: does the work; its output has text, and parts, diffs and locations of the right shape";
 const DISK = "describe: never touches the disk, and never throws";
 const ARGUMENTS = "parse: rejects a missing or wrong argument with ToolInputError";
 let reads = 0;
 
-const WRONG: [what: string, wrong: Partial<Tool<{ word: string }>>, check: string][] = [
-  ["has a name with a dot", { name: "my.shout" }, "name: letters, digits, `_` and `-`, at most 64"],
+const WRONG: [fault: string, wrong: Partial<Tool<{ word: string }>>, check: string][] = [
+  ["has a name with a dot", { name: "my.shout" }, "name: letters, digits, `_` and `-`, at most 64 characters"],
   [
-    "says nothing of itself",
+    "has a blank description",
     { description: " " },
     "spec: a description, a kind, and whether it runs in parallel and needs permission",
   ],
   [
-    "is of a kind of its own",
+    "has an unknown kind",
     { kind: "shouting" as "other" },
     "spec: a description, a kind, and whether it runs in parallel and needs permission",
   ],
-  ["takes a string", { inputSchema: { type: "string" } }, SCHEMA],
-  ["has a schema with functions in it", { inputSchema: { type: "object", check: () => true } }, SCHEMA],
-  ["requires what is no property", { inputSchema: { type: "object", required: ["other"] } }, SCHEMA],
+  ["has a schema of type string", { inputSchema: { type: "string" } }, SCHEMA],
+  ["has a function in its schema", { inputSchema: { type: "object", check: () => true } }, SCHEMA],
+  ["requires an argument that is not a property", { inputSchema: { type: "object", required: ["other"] } }, SCHEMA],
   [
-    "has another schema each time",
+    "returns a different schema on each read",
     Object.defineProperty({}, "inputSchema", {
       enumerable: true,
       get: () => ({ type: "object", title: String(reads++) }),
     }),
     SCHEMA,
   ],
-  ["takes anything", { parse: () => ({ word: "" }) }, "parse: rejects values that are not objects with ToolInputError"],
   [
-    "throws any error at a wrong argument",
+    "accepts any input",
+    { parse: () => ({ word: "" }) },
+    "parse: rejects values that are not objects with ToolInputError",
+  ],
+  [
+    "throws a TypeError for a wrong argument",
     {
       parse(input) {
         if (typeof input !== "object" || Array.isArray(input)) throw new ToolInputError("an object");
@@ -71,12 +75,12 @@ const WRONG: [what: string, wrong: Partial<Tool<{ word: string }>>, check: strin
     ARGUMENTS,
   ],
   [
-    "takes a wrong argument",
+    "accepts a wrong argument",
     { parse: (input) => ({ ...RIGHT.parse({ word: "x" }), ...(input as object) }) },
     ARGUMENTS,
   ],
   [
-    "falls over null",
+    "throws a TypeError for null",
     {
       parse(input) {
         if (input === null) throw new TypeError("null");
@@ -86,27 +90,27 @@ const WRONG: [what: string, wrong: Partial<Tool<{ word: string }>>, check: strin
     "parse: throws nothing but ToolInputError, for any value",
   ],
   [
-    "changes what it was given",
+    "modifies its input",
     { parse: (input) => (Object.assign(input as object, { seen: true }), RIGHT.parse(input)) },
     "parse: accepts what a model sends, and does not modify it",
   ],
   [
-    "has a title of two lines",
+    "has a title with two lines",
     { describe: () => ({ title: "a\nb", locations: [] }) },
     "describe: a one-line title, absolute paths, lines from 1",
   ],
   [
-    "shows a relative place",
+    "returns a location with a relative path",
     { describe: () => ({ title: "a", locations: [{ path: "a" }] }) },
     "describe: a one-line title, absolute paths, lines from 1",
   ],
   [
-    "looks at the disk to describe itself",
+    "accesses the disk in describe",
     { describe: ({ word }) => ({ title: existsSync(word) ? "there" : "not there", locations: [] }) },
     DISK,
   ],
   [
-    "cannot be described in a folder that is gone",
+    "throws in describe if the folder does not exist",
     {
       describe(_args, projectDir) {
         if (projectDir !== "/") throw new Error("no such folder");
@@ -115,10 +119,10 @@ const WRONG: [what: string, wrong: Partial<Tool<{ word: string }>>, check: strin
     },
     DISK,
   ],
-  ["answers with no text", { run: () => Promise.resolve({ text: 5 as unknown as string }) }, OUTPUT],
-  ["fails at its work", { run: () => Promise.resolve({ text: "no", failed: true }) }, OUTPUT],
+  ["returns a number as its text", { run: () => Promise.resolve({ text: 5 as unknown as string }) }, OUTPUT],
+  ["returns a failed result", { run: () => Promise.resolve({ text: "no", failed: true }) }, OUTPUT],
   [
-    "shows a relative diff",
+    "returns a diff with a relative path",
     { run: () => Promise.resolve({ text: "", diff: [{ path: "a", oldText: "", newText: "" }] }) },
     OUTPUT,
   ],
@@ -131,7 +135,7 @@ const WRONG: [what: string, wrong: Partial<Tool<{ word: string }>>, check: strin
     "run: in a deleted folder fails with an Error or does its work; it never hangs",
   ],
   [
-    "hangs when it is aborted",
+    "hangs if the signal has already aborted",
     {
       run: (args, { signal }: ToolContext) =>
         signal.aborted ? new Promise(() => undefined) : RIGHT.run(args, {} as ToolContext),
@@ -139,12 +143,12 @@ const WRONG: [what: string, wrong: Partial<Tool<{ word: string }>>, check: strin
     "run: settles when the signal has aborted already",
   ],
   [
-    "does not hear an abort",
+    "ignores an abort",
     { run: () => new Promise(() => undefined) },
     "run: settles when the signal aborts in the middle of its work",
   ],
   [
-    "says that it may run twice and may not",
+    "is marked as parallel but fails in concurrent calls",
     (() => {
       let busy = false;
       return {
@@ -157,18 +161,17 @@ const WRONG: [what: string, wrong: Partial<Tool<{ word: string }>>, check: strin
         },
       };
     })(),
-    "run: two concurrent calls, if the tool is parallel",
+    "run: supports two concurrent calls if the tool is parallel",
   ],
 ];
 
 describe("the tool kit", () => {
-  describe("lets pass what is right", () => {
+  describe("on a valid tool", () => {
     for (const check of checksOf(RIGHT)) it(check.name, () => check.run());
   });
-  describe("catches a tool that", () => {
-    for (const [what, wrong, check] of WRONG)
-      it(what, () =>
-        assertCaught(checksOf(Object.defineProperties({ ...RIGHT }, Object.getOwnPropertyDescriptors(wrong))), check),
-      );
+  describe("on an invalid tool", () => {
+    for (const [fault, wrong, check] of WRONG)
+      it(`catches a tool that ${fault}`, () =>
+        assertCaught(checksOf(Object.defineProperties({ ...RIGHT }, Object.getOwnPropertyDescriptors(wrong))), check));
   });
 });

@@ -8,7 +8,7 @@ import { temporaryFolder } from "../../helpers/tool-context.js";
 
 const names = (tools: readonly { name: string }[]) => tools.map((tool) => tool.name).sort();
 
-it("asks for what changes things or leaves the machine, and runs the rest side by side", () => {
+it("the built-in tools have the expected needsPermission and parallel flags, and bash can be disabled", () => {
   const tools = builtinTools();
   assert.deepEqual(names(tools.filter((tool) => tool.needsPermission)), [
     "apply_patch",
@@ -37,7 +37,7 @@ it("asks for what changes things or leaves the machine, and runs the rest side b
   );
 });
 
-it("describes calls for people", () => {
+it("tool calls are described by a short title and their locations", () => {
   const tools = new Map(builtinTools().map((tool) => [tool.name, tool] as const));
   const title = (name: string, input: object): string => {
     const tool = tools.get(name)!;
@@ -54,7 +54,7 @@ it("describes calls for people", () => {
   ]);
 });
 
-it("caps every tool's text", async () => {
+it("tool output is truncated to toolOutputBytes", async () => {
   await using folder = await temporaryFolder();
   await writeFile(join(folder.path, "a.txt"), "line\n".repeat(1000));
   const provider = new ScriptedProvider([

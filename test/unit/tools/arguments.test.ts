@@ -10,7 +10,7 @@ const args = defineArguments({
   edits: optional(list("Edits.", object({ old: text("Old."), new: text("New.") }), { min: 1, max: 3 })),
 });
 
-it("coerces gently", () => {
+it("defineArguments coerces strings, null, aliases and numbers out of range", () => {
   assert.deepEqual(args.parse({ file_path: "a", offset: "7", all: "true", junk: 1 }), {
     path: "a",
     offset: 7,
@@ -27,7 +27,7 @@ it("coerces gently", () => {
   assert.equal(args.parse('{"path":"a"}').path, "a");
 });
 
-it("says what was expected, of every wrong argument", () => {
+it("defineArguments reports the expected value of every wrong argument", () => {
   const message = (input: unknown): string => {
     try {
       args.parse(input);
@@ -52,7 +52,7 @@ it("says what was expected, of every wrong argument", () => {
   assert.equal(message(JSON.parse('{"__proto__":{"path":"x"}}')), "path: expected a string, got nothing");
 });
 
-it("says how many more are wrong of many", () => {
+it("defineArguments lists 12 wrong arguments and the number of the others", () => {
   const many = defineArguments({ lines: list("Lines.", integer("A line.", { min: 1 }), { max: 100 }) });
   const result = many["~standard"].validate({ lines: Array<number>(50).fill(0) });
   assert.ok("issues" in result && result.issues?.length === 50);
@@ -62,7 +62,7 @@ it("says how many more are wrong of many", () => {
   });
 });
 
-it("gives schemas that are valid JSON Schema and named as tools may be", async () => {
+it("the built-in tools have unique, valid names and valid JSON Schemas", async () => {
   const { Ajv } = await import("ajv");
   const tools = builtinTools();
   assert.equal(new Set(tools.map((tool) => tool.name)).size, tools.length);

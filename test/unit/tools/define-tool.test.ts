@@ -42,24 +42,24 @@ const withJsonSchema = defineTool({
 });
 
 for (const [library, tool] of Object.entries({ zod: withZod, valibot: withValibot, "JSON Schema": withJsonSchema })) {
-  describe(`a tool with a schema of ${library}`, () => {
+  describe(`a tool with a ${library} schema`, () => {
     for (const check of toolChecks({
       create: () => Promise.resolve({ tool, projectDir: "/", input: { city: "Oslo" }, slow: undefined }),
       clean: () => Promise.resolve(),
     }))
       it(check.name, () => check.run());
 
-    it("gets what its schema makes of the arguments", async () => {
+    it("receives the arguments as parsed by its schema, with defaults", async () => {
       assert.deepEqual(await callTool(tool as Tool, { city: "Oslo" }, toolContext("/")), { text: "OSLO: fine for 1" });
       assert.deepEqual(tool.parse('{"city":"Oslo","days":3}'), { city: "Oslo", days: 3 });
     });
 
-    it("tells the model which argument is wrong", () => {
+    it("names the wrong argument in its error", () => {
       assert.throws(() => tool.parse({ city: "Oslo", days: [] }), { code: "tool_input", message: /^days: .*\w/ });
       assert.throws(() => tool.parse([]), { code: "tool_input", message: "arguments: expected an object, got []" });
     });
 
-    it("tells the model the arguments as plain JSON Schema", async () => {
+    it("has a plain JSON Schema as inputSchema", async () => {
       const { Ajv } = await import("ajv");
       const valid = new Ajv().compile(tool.inputSchema);
       assert.ok(valid({ city: "Oslo", days: 2 }));
@@ -72,7 +72,7 @@ for (const [library, tool] of Object.entries({ zod: withZod, valibot: withValibo
 describe("defineTool", () => {
   const plain = { name: "plain", description: "Plain.", run: () => "done" };
 
-  it("has a default for all but name, description and run, and lets those that may do harm ask", () => {
+  it("sets defaults for all fields except name, description and run; harmful kinds need permission", () => {
     const { parse, describe, run, ...spec } = defineTool(plain);
     assert.deepEqual(spec, {
       name: "plain",
@@ -92,7 +92,7 @@ describe("defineTool", () => {
     assert.equal(defineTool({ ...plain, kind: "execute", needsPermission: false }).needsPermission, false);
   });
 
-  it("shows people the call on one line, whatever is in it", () => {
+  it("describes a call with a one-line title, whatever its arguments", () => {
     const tool = defineTool({ ...plain, schema: z.object({ text: z.any() }) });
     const title = (text: unknown) => tool.describe({ text }, "/").title;
     assert.equal(title("a\nb"), 'plain {"text":"a\\nb"}');
@@ -107,7 +107,7 @@ describe("defineTool", () => {
     });
   });
 
-  it("refuses a name and a schema that no model could be given, and says what would help", () => {
+  it("rejects invalid names and schemas with the expected value", () => {
     const refused = (what: object, message: RegExp) =>
       assert.throws(() => defineTool({ ...plain, ...what }), { code: "invalid_input", message });
     refused({ name: "a.b" }, /^name: expected 1 to 64 letters/);
@@ -120,7 +120,7 @@ describe("defineTool", () => {
     refused({ schema: { type: "string" } }, /^schema of plain: expected an object/);
   });
 
-  it("does not take a promise for a check", () => {
+  it("throws for a schema with an asynchronous check", () => {
     const tool = defineTool({
       ...plain,
       schema: z.object({ a: z.string().refine(async () => Promise.resolve(true)) }),
@@ -128,7 +128,7 @@ describe("defineTool", () => {
     assert.throws(() => tool.parse({ a: "" }), /asynchron|Promise/);
   });
 
-  it("reads plain JSON Schema as gently as the built-in tools read theirs", () => {
+  it("coerces arguments of a plain JSON Schema like the built-in tools", () => {
     const { parse } = defineTool({
       ...plain,
       schema: {
@@ -183,7 +183,7 @@ describe("defineTool", () => {
     assert.equal(errorOf({ ratio: Number.NaN }), "ratio: expected a number, got null");
   });
 
-  it("takes a default as it is, also one that its schema does not allow", () => {
+  it("uses a default unchanged, even if its schema does not allow it", () => {
     const { parse } = defineTool({
       ...plain,
       schema: {
@@ -196,7 +196,7 @@ describe("defineTool", () => {
     assert.throws(() => parse({ count: 0 }), { message: "count: expected an integer >= 1, got 0" });
   });
 
-  it("reads arguments that are called like what every object has", () => {
+  it("reads arguments that are named like members of Object.prototype", () => {
     const { parse } = defineTool({
       ...plain,
       schema: { type: "object", properties: { constructor: { type: "string" }, toString: { type: "string" } } },
@@ -205,14 +205,14 @@ describe("defineTool", () => {
     assert.deepEqual(Object.entries(parse({ constructor: "a" })), [["constructor", "a"]]);
   });
 
-  it("keeps a name like __proto__ a name", () => {
+  it("does not change a prototype for an argument named `__proto__`", () => {
     const { parse } = defineTool({ ...plain, schema: { type: "object", properties: { a: { type: "string" } } } });
     const read = parse(JSON.parse('{"__proto__":{"polluted":true},"a":"b"}')) as object;
     assert.equal(({} as { polluted?: boolean }).polluted, undefined);
     assert.equal(Object.getPrototypeOf(read), Object.prototype);
   });
 
-  it("infers what run gets", () => {
+  it("infers the type of run's arguments from the schema", () => {
     const tool = defineTool({
       ...plain,
       schema: {
@@ -235,7 +235,7 @@ describe("defineTool", () => {
     assert.ok(tool);
   });
 
-  it("serves a model in a run", async (t) => {
+  it("defines tools that a model calls in a run", async (t) => {
     const provider = new ScriptedProvider([
       callTools(["weather", { city: "Oslo" }, "a"], ["weather", {}, "b"], ["broken", {}, "c"]),
       "Fine.",

@@ -36,7 +36,7 @@ const CALLS: Readonly<Record<string, object>> = {
 
 describe("an unknown argument", () => {
   for (const [name, input] of Object.entries(CALLS))
-    it(`of ${name} is refused, with its name and the known ones`, () => {
+    it(`of ${name} is rejected with its name and the known names`, () => {
       const knownArguments = Object.keys(named(name).inputSchema["properties"] as object).join(", ");
       assert.equal(
         refusal(named(name), { ...input, folder: "packages/x" }),
@@ -45,7 +45,7 @@ describe("an unknown argument", () => {
       assert.equal(refusal(named(name), input), "");
     });
 
-  it("of a tool that only reads is noted in the result, of each call its own", async (t) => {
+  it("of a read-only tool is ignored, and the result of that call says so", async (t) => {
     const folder = await tempDir(t, { "a.txt": "text" });
     const context = toolContext(folder.path);
     const { text } = await callTool(named("read"), { path: "a.txt", encoding: "latin1" }, context);
@@ -59,14 +59,14 @@ describe("an unknown argument", () => {
       assert.match((await callTool(named(name), { ...input, sorted: 1 }, context)).text, /unknown argument sorted was/);
   });
 
-  it("is tolerated where it says nothing, or only why the call is made", () => {
+  it("is accepted if it is empty or false, or only explains the call", () => {
     const nothing = { cwd_of: null, dry_run: false, note: "", unset: undefined };
     const comments = { description: "Lists it", explanation: "x", justification: "x", purpose: "x", reason: "x" };
     assert.equal(refusal(named("bash"), { command: "ls", ...nothing, ...comments }), "");
     assert.match(refusal(named("bash"), { command: "ls", dry_run: true }), /^unknown argument dry_run\./);
   });
 
-  it("is also a second name of an argument with another value", () => {
+  it("can be an alias whose value differs from the argument's value", () => {
     const write = (paths: object) => refusal(named("write"), { content: "x", ...paths });
     assert.equal(write({ file_path: "a" }), "");
     assert.equal(write({ path: "a", file_path: "a" }), "");
@@ -74,14 +74,14 @@ describe("an unknown argument", () => {
     assert.match(write({ file_path: "a", filename: "b" }), /^unknown argument filename\./);
   });
 
-  it("is named in a short message, whatever it is called", () => {
+  it("is named in a message that is short and escaped", () => {
     const many = Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`name${i}`, 1]));
     assert.match(refusal(named("bash"), { command: "ls", ...many }), /name0, .*name9, and 4990 more\./);
     assert.match(refusal(named("bash"), { command: "ls", "\u202Ex": 1 }), /^unknown argument "\\u202ex"\./);
     assert.match(refusal(named("bash"), JSON.parse('{"command":"ls","__proto__":1}') as object), /__proto__/);
   });
 
-  it("of a tool of a third party is what its schema drops", () => {
+  it("of a third-party tool is rejected if its schema drops it", () => {
     const made = (schema: StandardSchema | JsonSchema, kind: ToolKind = "other", jsonSchema?: JsonSchema) =>
       defineTool({ name: "own", description: "x", kind, schema, ...(jsonSchema && { jsonSchema }), run: () => "" });
     const plain = { type: "object", properties: { a: { type: "number" } } };

@@ -11,7 +11,7 @@ import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-conte
 
 const KEY = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
 
-it("no file tool shows a known key that stands in a file, in results, diffs and errors", async () => {
+it("file tools redact a known key in results, diffs and errors", async () => {
   await using folder = await temporaryFolder();
   const tools = builtinTools({ secrets: new Set([KEY]), bash: { sandbox: "off" } });
   const context = toolContext(folder.path);
@@ -43,15 +43,15 @@ it("no file tool shows a known key that stands in a file, in results, diffs and 
   assert.match(outputs[0]!, /A=1\\n2\\tKEY=\[redacted\]/);
 });
 
-it("wraps a tool that is a class, too", async () => {
-  class Stranger implements Tool {
+it("withoutSecrets() wraps an instance of a class", async () => {
+  class ThirdPartyTool implements Tool {
     readonly name = "stranger";
     readonly description = "";
     readonly inputSchema = {};
     readonly kind = "other" as const;
     readonly parallel = false;
     readonly needsPermission = false;
-    #said = `key ${KEY}`;
+    #text = `key ${KEY}`;
     parse(): unknown {
       return {};
     }
@@ -59,15 +59,15 @@ it("wraps a tool that is a class, too", async () => {
       return { title: this.name, locations: [] };
     }
     async run(): Promise<{ text: string }> {
-      return Promise.resolve({ text: this.#said });
+      return Promise.resolve({ text: this.#text });
     }
   }
-  const tool = withoutSecrets(new Stranger(), new Redactor([KEY]));
+  const tool = withoutSecrets(new ThirdPartyTool(), new Redactor([KEY]));
   assert.equal((await callTool(tool, {}, toolContext("/"))).text, "key [redacted]");
   assert.equal(tool.name, "stranger");
 });
 
-it("no tool shows one while it runs, in whatever pieces it prints it, and whatever is left out between", async () => {
+it("withoutSecrets() redacts a key in progress output, however it is split or truncated", async () => {
   let progressText = "";
   const tool: Tool = {
     name: "printer",

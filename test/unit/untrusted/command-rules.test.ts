@@ -27,10 +27,10 @@ async function expectAll(of: (match: string) => RuleForCall[], cases: readonly (
     assert.equal(await judged(of(match), command), expected, `${match}: ${JSON.stringify(command)}`);
 }
 
-describe("an allow for commands", () => {
+describe("an allow rule for commands", () => {
   const allow = (match: string): RuleForCall[] => [rule("allow", match), rule("deny")];
 
-  it("matches the words of one simple command", () =>
+  it("matches the words of a simple command", () =>
     expectAll(allow, [
       ["git status", "git status", "allow"],
       ["git status", "git status -s", "deny"],
@@ -51,7 +51,7 @@ describe("an allow for commands", () => {
       ["*", "rm -rf x", "allow"],
     ]));
 
-  it("needs each command of a line", () =>
+  it("must match every command of a line", () =>
     expectAll(allow, [
       ["git status*", "git status; git status && git status | git status &\ngit status # git", "allow"],
       ["git status*", "git status && rm x", "deny"],
@@ -61,7 +61,7 @@ describe("an allow for commands", () => {
       ["git status*", "git status # x\nrm x", "deny"],
     ]));
 
-  it("permits redirections to /dev/null and the standard streams alone, after the words", () =>
+  it("permits redirections only to /dev/null and the standard streams, after the words", () =>
     expectAll(allow, [
       ["git status*", "git status 2>&1 >/dev/null < /dev/null", "allow"],
       ["git status*", "git status &>/dev/null", "allow"],
@@ -75,7 +75,7 @@ describe("an allow for commands", () => {
       ["*", "rm -rf x > y", "deny"],
     ]));
 
-  it("matches no line that a shell can read in another way", () =>
+  it("does not match a line that a shell can parse differently", () =>
     expectAll(allow, [
       ["ls*", "ls=1 touch X", "deny"],
       ["npm*", "npm_x=1 touch X", "deny"],
@@ -105,7 +105,7 @@ describe("an allow for commands", () => {
       ["*", "~ a", "deny"],
     ]));
 
-  it("with a wildcard matches no program that runs another one, nor code", () =>
+  it("with a wildcard does not match a program that runs another program or code", () =>
     expectAll(allow, [
       ["timeout*", "timeout 60 npm test", "deny"],
       ["timeout 60 npm test", "timeout 60 npm test", "allow"],
@@ -138,7 +138,7 @@ describe("an allow for commands", () => {
       ["git*", "git grep -O./x y", "deny"],
     ]));
 
-  it("with a wildcard matches no shell or interpreter that reads code from its input", () =>
+  it("with a wildcard does not match a shell or interpreter that reads code from its input", () =>
     expectAll(allow, [
       ["bash*", "bash", "deny"],
       ["node *", "node", "deny"],
@@ -146,7 +146,7 @@ describe("an allow for commands", () => {
       ["node --version", "node --version", "allow"],
     ]));
 
-  it("knows abbreviated and combined options that start a program", () =>
+  it("detects abbreviated and combined options that start a program", () =>
     expectAll(allow, [
       ["git*", "git *", "deny"],
       ["git*", "git rebase -ix 'rm x' HEAD~1", "deny"],
@@ -178,7 +178,7 @@ describe("an allow for commands", () => {
       ["npx -p x*", "npx -p x rm y", "deny"],
     ]));
 
-  it("for paths matches no parent folder", () =>
+  it("for paths does not match parent folders", () =>
     expectAll(allow, [
       ["cat src/*", "cat src/a src/b/c", "allow"],
       ["cat src/*", "cat src/../../etc/passwd", "deny"],
@@ -191,7 +191,7 @@ describe("an allow for commands", () => {
     ]));
 });
 
-describe("a deny for commands", () => {
+describe("a deny rule for commands", () => {
   const deny = (match: string): RuleForCall[] => [rule("deny", match)];
   const forbids = (cases: readonly (readonly [string, string])[]): Promise<void> =>
     expectAll(
@@ -217,7 +217,7 @@ describe("a deny for commands", () => {
       ["set -euo pipefail; cd x && ls # git push\nls", "pass"],
     ]));
 
-  it("asks where a variable or a pattern decides", () =>
+  it("asks if a variable or a pattern determines the command", () =>
     forbids([
       ["git $X", "ask"],
       ["$X push", "ask"],
@@ -227,7 +227,7 @@ describe("a deny for commands", () => {
       ['git -c "$X" x', "ask"],
     ]));
 
-  it("finds the command behind programs that start others, or asks", () =>
+  it("finds the command that another program starts, or asks", () =>
     forbids([
       ["env X=1 git push", "deny"],
       ["sudo -u x git push", "deny"],
@@ -270,7 +270,7 @@ describe("a deny for commands", () => {
       ["uv run pytest", "pass"],
     ]));
 
-  it("refuses or asks about each line that is not understood", async () => {
+  it("denies, or asks about, a line that the parser cannot read", async () => {
     await forbids([
       ["X=1 git push", "deny"],
       ["(c | git push)", "deny"],
@@ -301,7 +301,7 @@ describe("a deny for commands", () => {
       assert.match(await judged(deny("git push*"), command), /^(deny|ask \(unread\))$/, JSON.stringify(command));
   });
 
-  it("takes no more time than the text is long", async () => {
+  it("evaluates commands of 30,000 characters", async () => {
     const long = "git ".repeat(8_000);
     assert.equal(await judged(deny("* * * * * x * y"), long), "pass");
     assert.equal(await judged(deny("git *a*a*a*a*b"), `git ${"a".repeat(30_000)}`), "pass");
@@ -311,7 +311,7 @@ describe("a deny for commands", () => {
 });
 
 describe("rules for commands", () => {
-  it("the first that fits decides for each command, and of these the strictest for the call", async () => {
+  it("the first matching rule decides for each command, and the strictest decision for the call", async () => {
     const rules = [rule("allow", "npm test*"), rule("ask", "npm*"), rule("deny", "rm*"), rule("allow", "cd *")];
     for (const [command, expected] of [
       ["npm test", "allow"],
@@ -328,7 +328,7 @@ describe("rules for commands", () => {
     assert.equal(await judged([rule("deny", "git push"), rule("allow")], "git $X"), "ask");
   });
 
-  it("match what docs/permissions.md says", async () => {
+  it("decide as the tables of docs/permissions.md say", async () => {
     const page = readFileSync(new URL("../../../docs/permissions.md", import.meta.url), "utf8");
     const results = { allow: "allowed", deny: "refused", ask: "asked", "ask (unread)": "asked", pass: "no rule" };
     let rows = 0;
@@ -341,7 +341,7 @@ describe("rules for commands", () => {
     assert.equal(rows, 24);
   });
 
-  it("decide 300 everyday commands of agents: what starts only allowed programs runs unasked", async () => {
+  it("allow 161 of 300 everyday commands: those that start only allowed programs", async () => {
     const file = new URL("./everyday-commands.txt", import.meta.url);
     const commands = readFileSync(file, "utf8").trimEnd().split("\n");
     const rules = ["git*", "npm test*", "ls*", "cat*", "rg*"].map((match) => rule("allow", match));
@@ -357,7 +357,7 @@ describe("rules for commands", () => {
     assert.deepEqual([commands.length, allowed.length], [300, 161]);
   });
 
-  it("judge a program's words without a shell, and ask about a tool without words", async () => {
+  it("match an argument list without a shell, and ask about a call without a command", async () => {
     assert.equal(await judged([rule("allow", "git *")], ["git", "a; rm x"]), "allow");
     assert.equal(await judged([rule("deny", "git push")], ["git", "push"]), "deny");
     assert.equal(await judged([rule("allow", "git *")], undefined), "ask (unread)");

@@ -11,47 +11,47 @@ import { comparable, WatchedPage } from "../../helpers/watched-page.js";
 
 const LONG_TEXT = "What was said, and is quite long. ".repeat(10);
 
-interface House {
+interface WatchFixture {
   agent: Agent;
   driver: SessionDriver;
   id: string;
   page: WatchedPage;
-  say(message: string): Promise<void>;
+  send(message: string): Promise<void>;
   /** Updates the page with all stored events. */
-  look(after?: string): Promise<void>;
+  poll(after?: string): Promise<void>;
   /** Replaces the session with an earlier copy. */
-  back(to: ChainData | undefined): Promise<void>;
+  replaceSession(to: ChainData | undefined): Promise<void>;
   /** Updates the page and asserts that it equals the stored session. */
   check(): Promise<void>;
 }
 
-async function house(
+async function openFixture(
   t: { after(run: () => Promise<unknown>): void },
   make: StoreKind[1],
   script: readonly ScriptedStep[] = [],
-): Promise<House> {
+): Promise<WatchFixture> {
   const driver = (await make(t as Parameters<typeof make>[0]))();
   const agent = new Agent({ driver, providers: [new ScriptedProvider(script, { fallback: LONG_TEXT })] });
   t.after(() => agent.close());
   const { id } = await agent.sessions.create();
   const page = new WatchedPage();
-  const fixture: House = {
+  const fixture: WatchFixture = {
     agent,
     driver,
     id,
     page,
-    say: async (message) => void (await (await agent.run({ message, sessionId: id })).result.catch(() => undefined)),
-    look: async (after = "") => {
+    send: async (message) => void (await (await agent.run({ message, sessionId: id })).result.catch(() => undefined)),
+    poll: async (after = "") => {
       const from = after === "" ? { lastSeen: page.cursor } : { after };
       for await (const event of agent.sessions.watch(id, { ...from, follow: false })) page.apply(event);
     },
-    back: async (to) => {
+    replaceSession: async (to) => {
       assert.ok(to);
       await driver.delete([id]);
       await driver.load(to);
     },
     check: async () => {
-      await fixture.look();
+      await fixture.poll();
       assert.deepEqual(page.messages, (await agent.sessions.messages(id)).map(comparable));
     },
   };
@@ -62,34 +62,34 @@ async function house(
 const gated = (gates: readonly Gate[]): ScriptedChunk[] =>
   gates.flatMap((come, n) => [come.wait(), { type: "text", block: "0", text: `word ${n} ${"and more ".repeat(12)}` }]);
 
-describe("a reader that comes back", { concurrency: true }, () => {
+describe("a reader that reconnects", { concurrency: true }, () => {
   for (const [name, make] of STORES) {
-    it(`${name}: to a store that lost its end sees what there is, and what comes instead of it`, async (t) => {
-      const { driver, id, page, say, look, back, check } = await house(t, make);
-      await say("one");
+    it(`${name}: sees the stored messages after the store lost its end, and after other messages replaced it`, async (t) => {
+      const { driver, id, page, send, poll, replaceSession, check } = await openFixture(t, make);
+      await send("one");
       const before = await driver.dump(id);
-      await say("two");
-      await look();
+      await send("two");
+      await poll();
       assert.equal(page.messages.length, 4);
-      await back(before);
+      await replaceSession(before);
       await check();
       assert.equal(page.messages.length, 2);
-      await say("two");
-      await look();
+      await send("two");
+      await poll();
       const seen = page.cursor;
-      await back(before);
-      await say(`not two, and longer: ${LONG_TEXT}`);
-      await say("three");
+      await replaceSession(before);
+      await send(`not two, and longer: ${LONG_TEXT}`);
+      await send("three");
       // Another message has the same sequence number.
-      await assert.rejects(look(seen), { code: "invalid_input", field: "after" });
+      await assert.rejects(poll(seen), { code: "invalid_input", field: "after" });
       await check();
       assert.equal(page.messages.length, 6);
     });
 
-    it(`${name}: to one that lost the end of a growing message, or that it had ended, sees it as it is`, async (t) => {
-      const { agent, driver, id, page, say, look, back, check } = await house(t, make);
-      await say("one");
-      await look();
+    it(`${name}: sees a growing message as stored after the store lost the end or the finish of it`, async (t) => {
+      const { agent, driver, id, page, send, poll, replaceSession, check } = await openFixture(t, make);
+      await send("one");
+      await poll();
       const fullDump = await driver.dump(id);
       const [, last] = await agent.sessions.messages(id);
       assert.ok(fullDump && last);
@@ -98,19 +98,19 @@ describe("a reader that comes back", { concurrency: true }, () => {
         const stored = half.sessions[0]?.messages.find(({ message }) => message.id === last.id);
         assert.ok(stored);
         stored.message = { ...last, finished: false, parts: [{ type: "text", text: LONG_TEXT.slice(0, keep) }] };
-        await back(half);
+        await replaceSession(half);
         await check();
         assert.equal(page.messages.at(-1)?.finished, false);
       }
-      await back(fullDump);
+      await replaceSession(fullDump);
       // Restored text is sent too.
       await check();
       assert.equal(page.messages.at(-1)?.finished, true);
     });
 
-    it(`${name}: in the middle of a message that then ended otherwise, or of which another is in the place, sees what is stored`, async (t) => {
-      const { agent, driver, id, page, say, look, back, check } = await house(t, make);
-      await say("one");
+    it(`${name}: sees the stored text after it read the start of a message that ended differently`, async (t) => {
+      const { agent, driver, id, page, send, poll, replaceSession, check } = await openFixture(t, make);
+      await send("one");
       const fullDump = await driver.dump(id);
       const [, last] = await agent.sessions.messages(id);
       assert.ok(fullDump && last);
@@ -118,30 +118,30 @@ describe("a reader that comes back", { concurrency: true }, () => {
       const stored = half.sessions[0]?.messages.find(({ message }) => message.id === last.id);
       assert.ok(stored);
       stored.message = { ...last, finished: false, parts: [{ type: "text", text: `But ${LONG_TEXT.slice(0, 40)}` }] };
-      await back(half);
-      await look();
-      await back(fullDump);
+      await replaceSession(half);
+      await poll();
+      await replaceSession(fullDump);
       await check();
       assert.equal(page.messages.length, 2);
     });
 
-    it(`${name}: over reverts that were lost, and others, sees what is stored`, async (t) => {
-      const { agent, driver, id, page, say, look, back, check } = await house(t, make);
-      for (const text of ["one", "two", "three"]) await say(text);
+    it(`${name}: sees the stored messages after reverts were lost and other reverts followed`, async (t) => {
+      const { agent, driver, id, page, send, poll, replaceSession, check } = await openFixture(t, make);
+      for (const text of ["one", "two", "three"]) await send(text);
       const before = await driver.dump(id);
       const messages = await agent.sessions.messages(id);
       await agent.sessions.revert(id, messages[3]!.id);
-      await look();
+      await poll();
       assert.equal(page.messages.length, 4);
-      await back(before);
+      await replaceSession(before);
       await agent.sessions.revert(id, messages[1]!.id);
       // The number of reverts equals the number that the reader knows.
       await check();
-      await say("four");
-      await look();
-      await back(before);
-      await say("five");
-      await say("six");
+      await send("four");
+      await poll();
+      await replaceSession(before);
+      await send("five");
+      await send("six");
       const now = await agent.sessions.messages(id);
       await agent.sessions.revert(id, now.at(-1)!.id);
       await check();
@@ -150,7 +150,7 @@ describe("a reader that comes back", { concurrency: true }, () => {
     });
   }
 
-  it("to a process that had looked before what the reader knows sees no older state", async (t) => {
+  it("sees no older state from a process that read the session earlier", async (t) => {
     const [, make] = sqliteStore;
     const open = await make(t);
     const agents = [open(), open()].map((driver) => new Agent({ driver, providers: [new ScriptedProvider([])] }));
@@ -172,9 +172,9 @@ describe("a reader that comes back", { concurrency: true }, () => {
     await remoteEvents.return?.();
   });
 
-  it("with half an answer that goes on is told the rest, each character once", async (t) => {
+  it("receives the rest of a growing answer, each character once", async (t) => {
     const gates = Array.from({ length: 8 }, gate);
-    const { agent, id, page, check } = await house(t, memoryStore[1], [gated(gates), callTools(["none", {}])]);
+    const { agent, id, page, check } = await openFixture(t, memoryStore[1], [gated(gates), callTools(["none", {}])]);
     const run = await agent.run({ message: "hi", sessionId: id });
     let drops = 0;
     // Each connection receives one more chunk.
@@ -191,7 +191,7 @@ describe("a reader that comes back", { concurrency: true }, () => {
     await check();
   });
 
-  it("from a process that has read more to the one that writes it is told nothing twice", async (t) => {
+  it("receives no message twice when it alternates between the writing process and a process that is ahead", async (t) => {
     const [, make] = sqliteStore;
     const open = await make(t);
     const driver = open();
@@ -222,7 +222,7 @@ describe("a reader that comes back", { concurrency: true }, () => {
     const page = new WatchedPage();
     const seen = new Set<number>();
     let writes = 0;
-    const look = async (agent: Agent) => {
+    const poll = async (agent: Agent) => {
       for await (const event of agent.sessions.watch(id, { lastSeen: page.cursor, follow: false })) {
         if (event.type === "message") assert.ok(!seen.has(event.message.seq), `message ${event.message.seq} again`);
         if (event.type === "message") seen.add(event.message.seq);
@@ -232,17 +232,17 @@ describe("a reader that comes back", { concurrency: true }, () => {
     while (!over) {
       await until(() => written.length > 0 || over);
       // Both agents read before and after the writing process knows that its data is stored.
-      for (const agent of [agents[1], agents[0]]) await look(agent);
+      for (const agent of [agents[1], agents[0]]) await poll(agent);
       const pendingWrites = written.splice(0);
       writes += pendingWrites.length;
       for (const resolve of pendingWrites) resolve();
       gates.shift()?.open();
-      for (const agent of [agents[0], agents[1]]) await look(agent);
+      for (const agent of [agents[0], agents[1]]) await poll(agent);
     }
     for (const resolve of written) resolve();
     await running;
     assert.ok(writes > 12, `${writes} writes`);
-    await look(agents[1]);
+    await poll(agents[1]);
     assert.deepEqual(page.messages, (await agents[1].sessions.messages(id)).map(comparable));
   });
 });

@@ -14,7 +14,7 @@ async function stateOf(agent: Agent, id: string): Promise<SessionState> {
 }
 
 describe("the state of a watched session", () => {
-  it("says whether its run goes on in another process", async (t) => {
+  it("reports whether its run is active in another process", async (t) => {
     const driver = new MemoryDriver();
     const open = gate();
     const provider = new ScriptedProvider([callTools(["wait", {}]), "done"]);
@@ -60,8 +60,8 @@ class CountedDriver extends MemoryDriver {
   }
 }
 
-describe("what a watched session costs", () => {
-  it("is no history read for its state, and no question to the store for text that a message gains", async (t) => {
+describe("the number of store reads for a watched session", () => {
+  it("does not grow with the history or with the streamed text", async (t) => {
     const driver = new CountedDriver(new MemoryDocuments());
     const words = Array.from({ length: 3000 }, (_, n): ScriptedChunk => ({ type: "text", block: "0", text: `w${n} ` }));
     const hold = gate();

@@ -54,9 +54,9 @@ const late: StoreKind = [
   },
 ];
 
-describe("the state of a session is told behind what was said by then", () => {
+describe("the order of watch events", () => {
   for (const [name, make] of [...STORES, late])
-    it(`${name}: who hears that a run ended has all of it, and who hears what is asked has the call`, async (t) => {
+    it(`${name}: the end of a run follows all its messages, and an ask follows its tool call`, async (t) => {
       const over = new AbortController();
       let [watchers, agents]: [Promise<void>[], Agent[]] = [[], []];
       // Runs before the stores are closed.
@@ -81,7 +81,7 @@ describe("the state of a session is told behind what was said by then", () => {
       const { id } = await firstAgent.sessions.create();
       await firstAgent.sessions.update(id, { mode: "ask" });
       /** The messages of a watcher when it received the end of a run. */
-      const had = new Map<string, Message[]>();
+      const messagesAtEnd = new Map<string, Message[]>();
       const answeredAsks = new Set<string>();
       /** Watchers that have received the first state, which comes before all messages. */
       const begun = new Set<number>();
@@ -98,7 +98,7 @@ describe("the state of a session is told behind what was said by then", () => {
           begun.add(at);
           const { run, asks } = event.state;
           const place = `${at} ${String(run?.id)}`;
-          if (run?.state === "finished" && !had.has(place)) had.set(place, page.messages);
+          if (run?.state === "finished" && !messagesAtEnd.has(place)) messagesAtEnd.set(place, page.messages);
           for (const { id: ask, callId } of asks) {
             const calls = page.messages.flatMap(({ parts }) => parts).filter((part) => part.type === "tool_call");
             assert.ok(calls.some((part) => part.id === callId));
@@ -115,10 +115,10 @@ describe("the state of a session is told behind what was said by then", () => {
         const run = await firstAgent.run({ message: `prompt ${n}`, sessionId: id });
         await run.result;
         // Both watchers have received the end before the next run starts.
-        await all(() => [0, 1].every((at) => had.has(`${at} ${run.id}`)));
+        await all(() => [0, 1].every((at) => messagesAtEnd.has(`${at} ${run.id}`)));
         const expectedMessages = (await firstAgent.sessions.messages(id)).map(comparable);
         for (const at of [0, 1])
-          assert.deepEqual(had.get(`${at} ${run.id}`), expectedMessages, `watcher ${at}, run ${n}`);
+          assert.deepEqual(messagesAtEnd.get(`${at} ${run.id}`), expectedMessages, `watcher ${at}, run ${n}`);
       }
       assert.equal(answeredAsks.size, RUNS);
     });

@@ -14,7 +14,7 @@ import { startApi } from "../../helpers/http-api.js";
 
 const UNAVAILABLE_MESSAGE = "session store unavailable";
 
-it("a store that goes away in mid-run ends the run, and whoever watches goes on by themselves when it is back", async (t) => {
+it("a store outage fails the run, and a watcher resumes when the store is back", async (t) => {
   let away = false;
   let refused = 0;
   const state = () => {
@@ -65,7 +65,7 @@ it("a store that goes away in mid-run ends the run, and whoever watches goes on 
   assert.ok(!api.log.some((line) => line.startsWith("error") && line.includes("promise")), api.log.join("\n"));
 });
 
-it("over ACP a request is answered -32603 without the store's words, and the connection goes on", async (t) => {
+it("over ACP a request during a store outage fails with -32603 and without details; later prompts work", async (t) => {
   let away = false;
   const project = await tempDir(t);
   const api = await startApi(t, {

@@ -19,7 +19,7 @@ async function stateOf(agent: Agent, id: string): Promise<SessionState> {
 
 describe("the plan of a watched session", () => {
   for (const [name, make] of STORES)
-    it(`is the todo list as it is in what was said, in any process (${name})`, async (t) => {
+    it(`is the todo list of the visible messages, in every process (${name})`, async (t) => {
       const driver = await make(t);
       const projectDir = (await tempDir(t)).path;
       const cancelledTodo = { content: "given up", status: "cancelled" };
@@ -87,7 +87,7 @@ describe("the plan of a watched session", () => {
       assert.equal(seen.at(-1), "");
     });
 
-  it("is told as soon as the call is over", async (t) => {
+  it("is sent as soon as the tool call has ended, while the run is active", async (t) => {
     const open = gate();
     const provider = new ScriptedProvider([
       callTools(["todowrite", { todos: todos("now") }]),

@@ -47,8 +47,8 @@ async function watching(agent: Agent): Promise<{ leave: () => Promise<void> }> {
   };
 }
 
-describe("clients that answer", () => {
-  it("count for every session, or for those that they say, and for a while after they left", (t) => {
+describe("clients that can answer", () => {
+  it("count for all sessions or for the given ones, and for a delay after they leave", (t) => {
     const { pass } = fakeTime(t);
     const presence = new Presence(LEAVE_DELAY_MS);
     assert.equal(presence.answers("a"), false);
@@ -67,13 +67,13 @@ describe("clients that answer", () => {
     assert.equal(presence.answers("a"), false);
   });
 
-  it("leave no time after them where they answered nothing", () => {
+  it("cause no delay if they could answer nothing", () => {
     const presence = new Presence(LEAVE_DELAY_MS);
     presence.join(() => false)();
     assert.equal(presence.answers("a"), false);
   });
 
-  it("are waited for by a question of a session that nobody shows, and 60 s after the last one left", async (t) => {
+  it("keep an ask of another session open until 60 s after the last client leaves", async (t) => {
     const { pass } = fakeTime(t);
     const { agent, ask } = askingAgent(t);
     const client = await watching(agent);
@@ -91,7 +91,7 @@ describe("clients that answer", () => {
     await ended;
   });
 
-  it("answer after they came back, as a page does that is loaded again", async (t) => {
+  it("answer an ask after they reconnect within the delay", async (t) => {
     const { pass } = fakeTime(t);
     const { agent, ask } = askingAgent(t);
     const client = await watching(agent);
@@ -107,7 +107,7 @@ describe("clients that answer", () => {
     assert.equal(output(), "done");
   });
 
-  it("hold up no agent that closes in the time after they left", async (t) => {
+  it("do not delay the close of an agent after they leave", async (t) => {
     fakeTime(t);
     const { agent, ask } = askingAgent(t);
     const client = await watching(agent);
@@ -122,7 +122,7 @@ describe("clients that answer", () => {
     assert.deepEqual(closed, [askId]);
   });
 
-  it("without a stream count for 90 s after each look at the questions", (t) => {
+  it("without a stream count for 90 s after each poll for asks", (t) => {
     const { pass } = fakeTime(t);
     const presence = new Presence(0);
     const agent = { attend: (answers = () => true) => presence.join(answers) };

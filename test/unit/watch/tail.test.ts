@@ -22,9 +22,9 @@ function counted(driver: SessionDriver): { driver: SessionDriver; calls: string[
   let listeners = 0;
   const calls: string[] = [];
   const notifier = notifierOf(driver);
-  const subscribe: typeof notifier.subscribe = (root, hear) => {
+  const subscribe: typeof notifier.subscribe = (root, listener) => {
     listeners += 1;
-    const end = notifier.subscribe(root, hear);
+    const end = notifier.subscribe(root, listener);
     return () => {
       listeners -= 1;
       end();
@@ -48,9 +48,9 @@ function counted(driver: SessionDriver): { driver: SessionDriver; calls: string[
 /** Number of chunks in the model's answer. */
 const WORDS = 9;
 
-describe("who watches", { concurrency: true }, () => {
+describe("watchers", { concurrency: true }, () => {
   for (const [name, make] of STORES) {
-    it(`${name}: leaves nothing that listens, wherever they stop`, async (t) => {
+    it(`${name}: leave no listener, wherever they stop`, async (t) => {
       const { driver, listeners } = counted((await make(t))());
       const agent = new Agent({ driver, providers: [new ScriptedProvider(["one"])] });
       t.after(() => agent.close());
@@ -88,7 +88,7 @@ describe("who watches", { concurrency: true }, () => {
       }
     });
 
-    it(`${name}: is told that another process deleted the session, and ends when the store closes`, async (t) => {
+    it(`${name}: receive a deletion by another process, and end when the store closes`, async (t) => {
       const open = await make(t);
       const agents = [open(), open()].map((driver) => new Agent({ driver, providers: [new ScriptedProvider([])] }));
       t.after(() => Promise.all(agents.map((agent) => agent.close())));
@@ -107,7 +107,7 @@ describe("who watches", { concurrency: true }, () => {
     });
   }
 
-  it("ends whoever watches when the store closes while something is read", async () => {
+  it("end when the store closes during a read", async () => {
     let closed: Promise<void> | undefined;
     class Closing extends MemoryDriver {
       override async messages(): Promise<never> {
@@ -124,7 +124,7 @@ describe("who watches", { concurrency: true }, () => {
     assert.deepEqual(types, ["state"]);
   });
 
-  it("knows the run that holds the session, also when the one before it says late what it stored, and that it has ended", async (t) => {
+  it("SessionTail includes late reports of the previous writer, and is held until the last writer ends", async (t) => {
     const driver = new MemoryDriver();
     await driver.open();
     t.after(() => driver.close());
@@ -157,7 +157,7 @@ describe("who watches", { concurrency: true }, () => {
     assert.equal(tail.isHeld, false);
   });
 
-  it("tells nothing of what another process cut before the run that had the session said that it had ended", async (t) => {
+  it("SessionTail omits messages that another process reverted before the writer ended", async (t) => {
     const driver = new MemoryDriver();
     await driver.open();
     await driver.create({ session: aSession("a") });
@@ -173,7 +173,7 @@ describe("who watches", { concurrency: true }, () => {
     assert.deepEqual([await seqs(0), cuts.length, await seqs(1)], [[1, 2, 3], 1, [1, 2]]);
   });
 
-  it("makes of what was read before a change nothing for those who read behind it", async (t) => {
+  it("SessionTail creates no event from a page that was read before a change", async (t) => {
     const driver = new MemoryDriver();
     await driver.open();
     t.after(() => driver.close());
@@ -194,7 +194,7 @@ describe("who watches", { concurrency: true }, () => {
     assert.deepEqual([eventsOf(before), eventsOf(await tail.from(1, 0))], [[], ["delta"]]);
   });
 
-  it("shares with others at the same place what is asked and made, and all see the same", async (t) => {
+  it("share reads and events at the same position, and see the same messages", async (t) => {
     const [, make] = sqliteStore;
     const { driver, calls } = counted((await make(t))());
     // Each chunk is stored and sent to all watchers before the next one.
@@ -223,7 +223,7 @@ describe("who watches", { concurrency: true }, () => {
     const countEvents = () => pages.reduce((sum, page) => sum + page.contentEvents, 0);
     await until(() => pages.every(({ messages }) => messages.length > 0));
     calls.length = 0;
-    const [toldBefore, sharedBefore] = [countEvents(), shared];
+    const [eventsBefore, sharedBefore] = [countEvents(), shared];
     for (const [n, come] of next.entries()) {
       come.open();
       const text = `word${n} `;
@@ -239,7 +239,7 @@ describe("who watches", { concurrency: true }, () => {
     over.abort();
     await Promise.all(watched);
     for (const page of pages) assert.deepEqual(page.messages, expectedMessages);
-    const [newEvents, together] = [countEvents() - toldBefore, shared - sharedBefore];
+    const [newEvents, together] = [countEvents() - eventsBefore, shared - sharedBefore];
     assert.ok(newEvents >= 20 * WORDS, `${newEvents} events`);
     // One of 20 watchers creates the event, the others share it. For some the last chunk can arrive together with the
     // end.
@@ -251,9 +251,9 @@ describe("who watches", { concurrency: true }, () => {
   });
 });
 
-describe("who watches while nothing happens", () => {
+describe("watchers of idle sessions", () => {
   for (const [name, make] of STORES)
-    it(`${name}: asks the store nothing`, async (t) => {
+    it(`${name}: cause no calls of the store`, async (t) => {
       const { pass } = fakeTime(t);
       const { driver, calls } = counted((await make(t))());
       const agent = new Agent({ driver, providers: [new ScriptedProvider([])] });

@@ -36,10 +36,10 @@ function answer(random: () => number): ScriptedStep {
   };
 }
 
-describe("who watches a session sees what is stored, whatever happens", () => {
+describe("a watcher under a random schedule", () => {
   for (const [name, make] of STORES)
     for (let seed = FIRST; seed < FIRST + SCHEDULES; seed += 1)
-      it(`${name}, schedule ${seed}`, async (t) => {
+      it(`sees the stored messages (${name}, schedule ${seed})`, async (t) => {
         const random = randomOf(seed);
         const driver = await make(t);
         const folder = await tempDir(t);
@@ -112,7 +112,7 @@ describe("who watches a session sees what is stored, whatever happens", () => {
       });
 });
 
-it("a watch says once that its session was deleted, and ends", async (t) => {
+it("a watcher of a deleted session receives one deletion event and ends", async (t) => {
   const agent = new Agent({ providers: [new ScriptedProvider([])], tools: [] });
   t.after(() => agent.close());
   const { id } = await agent.sessions.create();

@@ -8,7 +8,7 @@ import { makeTempDir, type TempDir } from "../../helpers/temp.js";
 /** Maximum size, in bytes, of everything that a browser loads before the first paint. */
 const FIRST_PAINT = 100_000;
 
-describe("the console, as the build makes it", () => {
+describe("the built web console", () => {
   let folder: TempDir;
   let page: string;
 
@@ -21,13 +21,13 @@ describe("the console, as the build makes it", () => {
 
   const packed = async (name: string) => (await readFile(folder.at(`${name}.gz`))).length;
 
-  it("is shown after less than 100 kB, packed", async () => {
+  it("loads less than 100 kB compressed before the first paint", async () => {
     const named = [...page.matchAll(/(?:src|href)="\/console\/(assets\/[^"]+)"/g)].map(([, name = ""]) => name);
     const first = new Set(named);
     for (const name of first) {
       const text = name.endsWith(".js") ? await folder.read(name) : "";
       for (const [, importedFile = ""] of text.matchAll(/(?:\bfrom|\bimport)"\.\/([^"]+)"/g))
-        assert.ok(first.has(`assets/${importedFile}`), `${importedFile} is asked for together with what imports it`);
+        assert.ok(first.has(`assets/${importedFile}`), `${importedFile} is loaded together with its importer`);
     }
     assert.ok(
       [...first].some((name) => /^assets\/main-[A-Z0-9]{8}\.js$/.test(name)),
@@ -35,15 +35,12 @@ describe("the console, as the build makes it", () => {
     );
     let bytes = await packed("index.html");
     for (const name of first) bytes += await packed(name);
-    assert.ok(
-      bytes < FIRST_PAINT,
-      `${bytes} bytes, less than ${FIRST_PAINT}: load by import() what is not seen at once`,
-    );
+    assert.ok(bytes < FIRST_PAINT, `${bytes} bytes, less than ${FIRST_PAINT}: load later content by import()`);
     const all = (await readdir(folder.at("assets"))).filter((name) => name.endsWith(".js"));
-    assert.ok(all.length > named.filter((name) => name.endsWith(".js")).length, "what is seldom seen is loaded later");
+    assert.ok(all.length > named.filter((name) => name.endsWith(".js")).length, "some scripts are loaded on demand");
   });
 
-  it("has a name that changes with it for each file but the page, and each in a packed form", async () => {
+  it("has a content hash in each asset name, and a .gz file for each script, style and icon", async () => {
     const files = await readdir(folder.at("assets"));
     for (const name of files) {
       assert.match(name, /^[\w.]+-[A-Z0-9]{8}\.\w+(\.gz)?$/);
@@ -52,7 +49,7 @@ describe("the console, as the build makes it", () => {
     assert.deepEqual((await readdir(folder.path)).sort(), ["assets", "index.html", "index.html.gz"]);
   });
 
-  it("holds nothing that its policy would stop, or of another host", async () => {
+  it("has no inline scripts or styles, no eval, and no URL of another host", async () => {
     assert.doesNotMatch(page, /<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc="\/console\/assets\/)/i);
     const places = [...page.matchAll(/(?:src|href)="([^"]*)"/g)].map(([, place = ""]) => place);
     assert.deepEqual(

@@ -33,18 +33,18 @@ class ApiWithConsole implements Transport {
   }
 }
 
-describe("the console beside the HTTP API keeps the contract", () => {
+describe("contract of the transport that serves web console and HTTP API on one port", () => {
   let taken: Server | undefined;
   const checks = transportChecks({
     create: () => Promise.resolve(new ApiWithConsole(0)),
-    unable: async () => {
+    createFailing: async () => {
       taken = createServer();
       taken.listen(0, "127.0.0.1");
       await once(taken, "listening");
       return new ApiWithConsole((taken.address() as AddressInfo).port);
     },
     connect: httpClient,
-    onLeave: "cancel",
+    onDisconnect: "cancel",
     clean: async () => {
       const server = taken;
       taken = undefined;

@@ -38,7 +38,7 @@ function numbers(seed: number): (below: number) => number {
   };
 }
 
-it("says what was removed and added, with the numbers of both texts", () => {
+it("compareInSteps returns removed and added lines with the line numbers of both texts", () => {
   const rows = rowsOf("a\nb\nc\nd\n", "a\nB\nc\nd\ne\n");
   assert.deepEqual(inShort(rows), [" a", "-b", "+B", " c", " d", "+e"]);
   assert.deepEqual(
@@ -58,7 +58,7 @@ it("says what was removed and added, with the numbers of both texts", () => {
   assert.deepEqual(rowsOf("", ""), []);
 });
 
-it("sees a line break that is missing at the end, and a carriage return", () => {
+it("compareInSteps reports a missing final line break and a carriage return as changes", () => {
   assert.deepEqual(
     rowsOf("a\n", "a").map(({ kind, open }) => [kind, open]),
     [
@@ -69,7 +69,7 @@ it("sees a line break that is missing at the end, and a carriage return", () => 
   assert.deepEqual(inShort(rowsOf("a\r\n", "a\n")), ["-a\r", "+a"]);
 });
 
-it("gives both texts back, whatever they are, and keeps lines that are all alike", () => {
+it("compareInSteps reproduces both texts from its rows, and keeps lines that are all equal", () => {
   const below = numbers(7);
   for (let round = 0; round < 400; round++) {
     const text = (kinds: number) =>
@@ -86,7 +86,7 @@ it("gives both texts back, whatever they are, and keeps lines that are all alike
   }
 });
 
-it("finds a small change in 10,000 lines, a stretch that is all new, and lines that are all alike, in small steps", async () => {
+it("compare finds a small change and a rewrite of 10,000 lines, and compareInSteps needs over 10 steps", async () => {
   const lines = Array.from({ length: 10_000 }, (_, at) => `line ${at % 97 === 0 ? "" : at}\n`);
   const changed = [...lines];
   changed.splice(5_000, 2, "other\n");
@@ -101,17 +101,17 @@ it("finds a small change in 10,000 lines, a stretch that is all new, and lines t
   let steps = 0;
   let step = work.next();
   for (; !step.done; steps++) step = work.next();
-  assert.ok(steps > 10, "so that a page can do other things in between");
+  assert.ok(steps > 10, "the page can do other work between the steps");
   assert.equal(textOf(step.value, "added"), alike);
   assert.equal(textOf(step.value, "removed"), differentText);
 });
 
-it("stops when nobody looks any more", async () => {
+it("compare rejects with the reason of an aborted signal", async () => {
   const gone = AbortSignal.abort(new Error("gone"));
   await assert.rejects(compare("a\n", "b\n", gone), /gone/);
 });
 
-it("marks words that differ, and nothing where most of a line does", () => {
+it("wordMarks marks differing words, and nothing if most of a line differs or the line is long", () => {
   const marked = (text: string, spans: readonly TextRange[] = []) =>
     spans.map(([start, end]) => text.slice(start, end));
   const [before, after] = ["const total = price * count;", "const total = price * (count + 1);"];
@@ -124,7 +124,7 @@ it("marks words that differ, and nothing where most of a line does", () => {
   assert.equal(wordMarks("a ".repeat(500), "a ".repeat(501)), undefined);
 });
 
-it("folds what is far from a change, and shows it beside it", () => {
+it("blocksOf folds lines far from a change, and shows the lines next to it", () => {
   const lines = Array.from({ length: 30 }, (_, at) => `${at + 1}`);
   const rows = rowsOf(`${lines.join("\n")}\n`, `${lines.toSpliced(14, 1, "new").join("\n")}\n`);
   assert.deepEqual(
@@ -142,7 +142,7 @@ it("folds what is far from a change, and shows it beside it", () => {
   );
 });
 
-it("puts what came in place of a line beside it", () => {
+it("sideBySide pairs a removed line with the line that replaces it", () => {
   const pairs = sideBySide(rowsOf("a\nb\nc\n", "a\nB\nC\nD\n"));
   assert.deepEqual(
     pairs.map(([before, right]) => [before?.text, right?.text]),

@@ -20,7 +20,7 @@ const login = (url: string, code: unknown, options: RawRequest = {}) =>
   send(url, "/console/login", { body: JSON.stringify({ code }), ...options });
 
 describe("a one-time link", () => {
-  it("gives the headers to who opens it first, and to nobody else", async (t) => {
+  it("returns the required headers at its first use, and bad_link at the second", async (t) => {
     const { url } = await serveConsole(t, LOCKED);
     assert.equal((await send(url, "/api/models")).status, 401);
     const [first, second] = [await makeLink(url), await makeLink(url)];
@@ -33,17 +33,17 @@ describe("a one-time link", () => {
     const again = await login(url, first);
     assert.equal(again.status, 401);
     assert.equal((again.json() as { code: string }).code, "bad_link");
-    assert.equal((await login(url, second)).status, 200, "the other is none the worse for it");
+    assert.equal((await login(url, second)).status, 200, "the other link still works");
   });
 
-  it("is for one of those who open it at the same time", async (t) => {
+  it("succeeds for exactly one of eight simultaneous logins", async (t) => {
     const { url } = await serveConsole(t, LOCKED);
     const code = await makeLink(url);
     const statuses = await Promise.all(Array.from({ length: 8 }, async () => (await login(url, code)).status));
     assert.deepEqual(statuses.sort(), [200, ...Array.from({ length: 7 }, () => 401)]);
   });
 
-  it("is made for those who have the headers alone, and not by a page of another site", async (t) => {
+  it("is not created without the required headers, nor for a page of another site", async (t) => {
     const { url } = await serveConsole(t, LOCKED);
     const foreign = { origin: "https://evil.example", "sec-fetch-site": "cross-site" };
     for (const headers of [{}, { "x-key": "wrong" }, foreign, { host: "evil.example" }] as Record<string, string>[]) {
@@ -55,7 +55,7 @@ describe("a one-time link", () => {
     assert.equal((await send(url, "/console/links", { method: "POST", headers: json })).status, 401);
   });
 
-  it("is of no use to a page of another site, to a name that is none of ours, nor as anything but JSON", async (t) => {
+  it("is refused to other origins, other hosts and bodies that are not JSON, and stays usable", async (t) => {
     const { url } = await serveConsole(t, LOCKED);
     const code = await makeLink(url);
     const json = { "content-type": "application/json" };
@@ -78,10 +78,14 @@ describe("a one-time link", () => {
     const long = await send(url, "/console/login", { body: JSON.stringify({ code: "x".repeat(2_000) }) });
     assert.equal(long.status, 413);
     const sameOriginHeaders = { ...json, origin: url, "sec-fetch-site": "same-origin" };
-    assert.equal((await login(url, code, { headers: sameOriginHeaders })).status, 200, "none of them has used it");
+    assert.equal(
+      (await login(url, code, { headers: sameOriginHeaders })).status,
+      200,
+      "no refused login used the link",
+    );
   });
 
-  it("is good for a minute", async (t) => {
+  it("is valid after 59 seconds and expired after 120 seconds", async (t) => {
     const { url } = await serveConsole(t, LOCKED);
     const began = performance.now();
     const [code, late] = [await makeLink(url), await makeLink(url)];
@@ -92,7 +96,7 @@ describe("a one-time link", () => {
     assert.equal((await login(url, late)).status, 401);
   });
 
-  it("is one of sixteen at most: the oldest goes", async (t) => {
+  it("expires when 16 newer links exist", async (t) => {
     const { url } = await serveConsole(t, LOCKED);
     const codes: string[] = [];
     for (let i = 0; i < 17; i += 1) codes.push(await makeLink(url));
@@ -101,7 +105,7 @@ describe("a one-time link", () => {
     assert.equal((await login(url, next)).status, 200);
   });
 
-  it("lets in whoever has it, however many wrong ones of the same address came before; those wait a minute", async (t) => {
+  it("works after 10 wrong codes of the same address, which then get 429 for a minute", async (t) => {
     const { url } = await serveConsole(t, LOCKED);
     const code = await makeLink(url);
     for (let i = 0; i < 10; i += 1) assert.equal((await login(url, `wrong-${i}`)).status, 401);
@@ -112,14 +116,14 @@ describe("a one-time link", () => {
     assert.ok(wait > 0 && wait <= 60, String(wait));
     const right = await login(url, code);
     assert.deepEqual([right.status, right.json()], [200, { headers: { "X-Key": SECRET } }]);
-    assert.equal((await login(url, code)).status, 429, "it works once");
+    assert.equal((await login(url, code)).status, 429, "the link works once");
     const began = performance.now();
     const clock = mock.method(performance, "now", () => began + 61_000);
     t.after(() => clock.mock.restore());
     assert.equal((await login(url, "wrong")).status, 401);
   });
 
-  it("is told in no line of the log", async (t) => {
+  it("does not appear in the log, nor does the secret that it returns", async (t) => {
     const lines: string[] = [];
     const logger = createLogger({ level: "debug", write: (line) => void lines.push(line) });
     const { url } = await serveConsole(t, { ...LOCKED, logger });
@@ -131,14 +135,14 @@ describe("a one-time link", () => {
     assert.equal(lines.join("\n").includes(SECRET), false);
   });
 
-  it("is none where nothing is asked for", async (t) => {
+  it("is the plain path if no headers are required", async (t) => {
     const { url } = await serveConsole(t);
     const made = await send(url, "/console/links", { method: "POST" });
     assert.deepEqual([made.status, made.json()], [200, { path: "/console" }]);
     assert.equal((await login(url, "x")).status, 401);
   });
 
-  it("brings values that a page can send, whatever letters they have", async (t) => {
+  it("returns header values with non-ASCII characters in a form that fetch can send", async (t) => {
     const requiredHeaders = { "X-Key": "schlüssel-€-密", "X-Here": "" };
     const { url } = await serveConsole(t, { requiredHeaders });
     const bytes = Buffer.from("schlüssel-€-密", "utf8").toString("latin1");
@@ -149,8 +153,8 @@ describe("a one-time link", () => {
   });
 });
 
-describe("where headers are required", () => {
-  it("the page is had without them, and nothing else is", async (t) => {
+describe("a console with required headers", () => {
+  it("serves the page and its assets without the headers, and 401 for everything else", async (t) => {
     const { url } = await serveConsole(t, LOCKED);
     for (const place of ["/console", "/console/", "/console/assets/main-ABC.js"])
       assert.equal((await send(url, place)).status, 200, place);
@@ -159,7 +163,7 @@ describe("where headers are required", () => {
     for (const method of ["POST", "PUT", "DELETE"]) assert.equal((await send(url, "/api/run", { method })).status, 401);
   });
 
-  it("whoever has none is looked at as if none were: the Host, and whose page asks", async (t) => {
+  it("checks Host and Sec-Fetch headers of requests without the required headers", async (t) => {
     const { url } = await serveConsole(t, LOCKED);
     for (const place of ["/console", "/console/assets/main-ABC.js"]) {
       assert.equal((await send(url, place, { headers: { host: "evil.example" } })).status, 403);
@@ -170,7 +174,7 @@ describe("where headers are required", () => {
     }
   });
 
-  it("a person may come by a link of another site, to the page, and in no frame", async (t) => {
+  it("accepts a navigation from another site to the page, but no frame or script of that site", async (t) => {
     for (const options of [LOCKED, {}]) {
       const { url } = await serveConsole(t, options);
       const visit = { "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document" };

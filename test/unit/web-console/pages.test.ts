@@ -14,8 +14,8 @@ import { INDEX_PAGE, SCRIPT, serveConsole } from "../../helpers/served-console.j
 
 const HTML = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
-describe("the files of the console", () => {
-  it("are the page, which is asked for anew, and what it names, which is kept for ever", async (t) => {
+describe("the files of the web console", () => {
+  it("are a page that is revalidated and assets that are immutable, with their types", async (t) => {
     const { url, assets } = await serveConsole(t);
     for (const place of ["/console", "/console/", "/console?x=1"]) {
       const page = await send(url, place);
@@ -40,7 +40,7 @@ describe("the files of the console", () => {
     assert.deepEqual([changed.status, changed.text], [200, `${INDEX_PAGE} and more`]);
   });
 
-  it("go out packed to whoever takes that", async (t) => {
+  it("are sent with gzip to clients that accept it, with a separate ETag", async (t) => {
     const { url } = await serveConsole(t);
     const place = "/console/assets/main-ABC.js";
     for (const [accept, packed] of [
@@ -60,10 +60,10 @@ describe("the files of the console", () => {
     const raw = await send(url, place, { headers: { "accept-encoding": "gzip" } });
     assert.equal(head.headers["content-length"], raw.headers["content-length"]);
     assert.ok(Number(raw.headers["content-length"]) < SCRIPT.length);
-    assert.notEqual(raw.headers.etag, (await send(url, place)).headers.etag, "two forms are two things");
+    assert.notEqual(raw.headers.etag, (await send(url, place)).headers.etag, "each encoding has its own ETag");
   });
 
-  it("are only those that the build made, asked for with GET or HEAD", async (t) => {
+  it("are only those that the build made, for GET and HEAD only", async (t) => {
     const { url } = await serveConsole(t);
     for (const place of [
       "/console/index.html",
@@ -95,7 +95,7 @@ describe("the files of the console", () => {
       assert.equal((await send(url, place)).headers.allow, "POST");
   });
 
-  it("carry headers that let nothing else run, load or frame them, whatever is answered", async (t) => {
+  it("have security headers in each response, errors included", async (t) => {
     const { url } = await serveConsole(t, { requiredHeaders: { "X-Key": "secret" } });
     const refused = { headers: { host: "evil.example" } };
     for (const [place, status, request] of [
@@ -125,7 +125,7 @@ describe("the files of the console", () => {
     }
   });
 
-  it("that are not there are said so", async (t) => {
+  it("a missing build is reported with 404 and the command npm run build", async (t) => {
     const empty = await tempDir(t);
     const { url } = await serveConsole(t, { assets: empty.path });
     const page = await send(url, "/console");
@@ -134,7 +134,7 @@ describe("the files of the console", () => {
   });
 });
 
-describe("GET / of a browser", () => {
+describe("GET / from a browser", () => {
   const answers = async (url: string) =>
     Promise.all(
       (
@@ -156,7 +156,7 @@ describe("GET / of a browser", () => {
     );
 
   for (const kinds of [["api"], ["acp"], ["api", "acp"]])
-    it(`leads to the console beside ${kinds.join(" and ")}, and every other answer is what it was`, async (t) => {
+    it(`redirects to the console beside ${kinds.join(" and ")}, and other requests get the same response as before`, async (t) => {
       const agent = new Agent({ providers: [new OfflineProvider({ servers: [] })] });
       t.after(() => agent.close());
       const open = async () => {
@@ -183,11 +183,11 @@ describe("GET / of a browser", () => {
       assert.equal(through.status, 302);
     });
 
-  it("leads there where headers are required, which no browser has", async (t) => {
+  it("redirects without the required headers; other clients get 401", async (t) => {
     const { url } = await serveConsole(t, { requiredHeaders: { "X-Key": "secret" } });
     const sent = await send(url, "/", { headers: { accept: HTML } });
     assert.deepEqual([sent.status, sent.headers.location], [302, "/console"]);
-    assert.equal((await send(url, "/")).status, 401, "everybody else is asked for them as before");
+    assert.equal((await send(url, "/")).status, 401, "other clients still need the headers");
     assert.equal((await send(url, "/", { headers: { accept: HTML, host: "evil.example" } })).status, 401);
   });
 });

@@ -4,7 +4,7 @@ import { pointsOf, roundUp, stepsOf, totalsOf } from "../../../adapters/web-cons
 
 const size = { width: 300, height: 100, top: 50 };
 
-it("sums up what runs took by when they took it, whatever order they come in", () => {
+it("totalsOf sorts runs by time and sums their tokens and costs", () => {
   assert.deepEqual(
     totalsOf([
       { at: 30, tokens: 5, cost: 0.5 },
@@ -17,7 +17,7 @@ it("sums up what runs took by when they took it, whatever order they come in", (
   );
 });
 
-it("draws steps from the first to the last, and one run at its end", () => {
+it("stepsOf draws steps between the points, and pointsOf puts a single run at the right edge", () => {
   const totals = totalsOf([
     { at: 0, tokens: 10, cost: 0 },
     { at: 50, tokens: 15, cost: 0 },
@@ -37,7 +37,7 @@ it("draws steps from the first to the last, and one run at its end", () => {
   assert.equal(stepsOf([], size), "");
 });
 
-it("ends the scale at a number that is easy to read", () => {
+it("roundUp returns the next 1, 2 or 5 times a power of ten", () => {
   const cases = [
     [0, 1],
     [1, 1],

@@ -6,8 +6,8 @@ import { escapeInvisible as seenByTerminals } from "../../../src/base/printable.
 /** The last Unicode code point. */
 const LAST = 0x10ffff;
 
-describe("text as it can be believed", () => {
-  it("writes out all that a terminal writes out, and all that is drawn as nothing", () => {
+describe("escapes of invisible characters", () => {
+  it("escapeInvisible escapes what the terminal escapes and each default-ignorable character", () => {
     const isNothing = /[\p{Default_Ignorable_Code_Point}\p{Bidi_Control}\uFFF9-\uFFFB]/u;
     for (let code = 0; code <= LAST; code += 1) {
       const character = String.fromCodePoint(code);
@@ -19,7 +19,7 @@ describe("text as it can be believed", () => {
     }
   });
 
-  it("shows which command it is, where marks of direction would draw another one", () => {
+  it("escapeInvisible shows a command in its actual order, with direction marks as escapes", () => {
     assert.equal(
       escapeInvisible("echo safe \u202e; '~/ fr- mr' \u202c done"),
       "echo safe \\u202e; '~/ fr- mr' \\u202c done",
@@ -32,13 +32,13 @@ describe("text as it can be believed", () => {
     assert.equal(escapeInvisible("\ud800x"), "\\ud800x");
   });
 
-  it("counts the marks that would cover what stands beside them", () => {
+  it("escapeExactly keeps 8 combining marks, and replaces further ones by their number", () => {
     const mark = "\u0301";
     assert.equal(escapeExactly(`x${mark.repeat(400)}y`), `x${mark.repeat(8)}<392 more marks>y`);
     assert.equal(escapeExactly(`x${mark.repeat(8)}y`), `x${mark.repeat(8)}y`);
   });
 
-  it("leaves text alone in which they belong to what is seen", () => {
+  it("escapeInvisible keeps joiners within emoji and joined scripts, and escapes isolated ones", () => {
     const honest = [
       "Zeile\n\tmit Umlauten: äöü, ¿qué?, 中文, עברית, العربية",
       "👨‍👩‍👧 ❤️ 👍🏽 1️⃣ 🏳️‍🌈 ☺︎",
@@ -52,11 +52,11 @@ describe("text as it can be believed", () => {
     assert.equal(escapeInvisible("a\u200db\ufe0f 1\ufe0f"), "a\\u200db\\ufe0f 1\\ufe0f");
   });
 
-  it("is to the letter where somebody allows it: blanks that part no words, and line ends of two characters", () => {
+  it("escapeExactly escapes unusual blanks and carriage returns", () => {
     assert.equal(escapeExactly("rm a\u00a0b\u3000c\u2800\r\n\td e"), "rm a\\u00a0b\\u3000c\\u2800\\u000d\n\td e");
   });
 
-  it("keeps prose in its order, and lets it break words where its author did", () => {
+  it("escapeReordering escapes direction overrides, and keeps soft hyphens and zero-width spaces", () => {
     assert.equal(
       escapeReordering("Donau\u00addampf\u200bschiff \u200e\u202eolleH\u2067"),
       "Donau\u00addampf\u200bschiff \u200e\\u202eolleH\\u2067",

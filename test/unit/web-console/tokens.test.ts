@@ -9,7 +9,7 @@ const TEXTS = ["text", "text-soft", "text-faint", "accent", "good", "bad", "warn
 /** Minimum contrast of WCAG level AA for text of any size. */
 const MIN_CONTRAST = 4.5;
 
-test("text can be read on whatever it stands on, in both themes", async () => {
+test("each text colour has a contrast of at least 4.5 on each background, in both themes", async () => {
   const css = await readFile(TOKENS, "utf8");
   const tokens = [...css.matchAll(/--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);/g)];
   const themes = { light: 2, dark: 3 };
@@ -23,14 +23,14 @@ test("text can be read on whatever it stands on, in both themes", async () => {
       ["accent-text", "accent"] as const,
     ];
     for (const [text, surface] of pairs) {
-      const contrast = between(of.get(text), of.get(surface));
+      const contrast = contrastOf(of.get(text), of.get(surface));
       if (!(contrast >= MIN_CONTRAST)) poor.push(`${name}: ${text} on ${surface}: ${contrast.toFixed(2)}`);
     }
   }
   assert.deepEqual(poor, []);
 });
 
-function between(firstColor = "", secondColor = ""): number {
+function contrastOf(firstColor = "", secondColor = ""): number {
   const [darker = 0, lighter = 0] = [luminance(firstColor), luminance(secondColor)].sort((a, b) => a - b);
   return (lighter + 0.05) / (darker + 0.05);
 }

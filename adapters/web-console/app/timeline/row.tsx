@@ -62,7 +62,7 @@ function Aside({ message }: { message: ApiMessage }) {
   const { text } = splitContent(message.content);
   return (
     <details class="aside">
-      <summary>What the model was told</summary>
+      <summary>Sent to the model</summary>
       <Markdown text={text} />
     </details>
   );

@@ -32,7 +32,7 @@ async function bundled(minify: boolean): Promise<string> {
   return outputFiles[0]?.text ?? "";
 }
 
-it("the client takes less than 6 kB, minified and gzipped, and needs nothing else", async () => {
+it("the client bundle is smaller than 6 KiB, minified and gzipped, and imports nothing", async () => {
   const text = await bundled(true);
   assert.doesNotMatch(text, /\bimport\b|\brequire\b/);
   const { length } = gzipSync(text);
@@ -70,7 +70,7 @@ describe("the client in a browser", { skip: noBrowser }, () => {
     return page;
   }
 
-  it("runs, streams, steers and is refused, with the headers that the server requires", async (t) => {
+  it("runs, streams, renames and cancels with required headers, and maps failures to error classes", async (t) => {
     const models = await lab(t);
     const headers = { Authorization: "Bearer right", "X-Key": "right" };
     const config = labConfig(models, { server: { required_headers: headers } });
@@ -92,7 +92,7 @@ describe("the client in a browser", { skip: noBrowser }, () => {
       for await (const event of stream) if (event.type === "token") text += event.content;
       return [text, stream.model, (await stream.result).done];`);
     assert.deepEqual(streamed, ["Three, four.", "lab/m1", true]);
-    const refused = await inPage<string[]>(`
+    const errors = await inPage<string[]>(`
       const errorOf = (work) => work.then(() => "none", (error) =>
         [error instanceof GantryError, error.name, error.code, error.status].join(" "));
       const away = new GantryClient({ url: "http://127.0.0.1:9" });
@@ -101,10 +101,10 @@ describe("the client in a browser", { skip: noBrowser }, () => {
         await errorOf(client.sessions.get("none")),
         await errorOf(away.health()),
         await errorOf(client.sessions.watch("none").next()),
-        // The page's own server is what it asks by itself.
+        // Without a url the client uses the origin of the page.
         await errorOf(new GantryClient().health()),
       ];`);
-    assert.deepEqual(refused, [
+    assert.deepEqual(errors, [
       "true UnauthorizedError unauthorized 401",
       "true NotFoundError session_not_found 404",
       "true DisconnectedError disconnected 0",
@@ -124,7 +124,7 @@ describe("the client in a browser", { skip: noBrowser }, () => {
     assert.equal((await client.runs.list({ sessionId: sessionId }))[0]?.state, "cancelled");
   });
 
-  it("has the page that the messages are, through drops, kill -9 and another start", async (t) => {
+  it("keeps a SessionPage equal to the stored messages through lost connections, kill -9 and a restart", async (t) => {
     const models = await lab(t);
     const [home, projectDir] = [await tempDir(t), await tempDir(t)];
     const start = (port: string) =>
@@ -139,7 +139,7 @@ describe("the client in a browser", { skip: noBrowser }, () => {
     const client = new GantryClient({ url: first.url });
     const pieces = Array.from({ length: 60 }, (_, n) => `w${n} 🙂 `);
     models.enqueue({ say: [{ text: pieces }, { gate: "half" }, { text: pieces }], pace: 5 });
-    const { session_id: id } = await client.begin({ message: "Talk" });
+    const { session_id: id } = await client.start({ message: "Talk" });
     const page = await openPage(t);
     await page.evaluate(`(() => {
       const client = new GantryClient({ url: ${JSON.stringify(proxy.url(first.url))} });
@@ -151,7 +151,7 @@ describe("the client in a browser", { skip: noBrowser }, () => {
         states.push("over");
       })();
     })()`);
-    const shows = (what: string) => page.waitForFunction(what, undefined, { polling: 20 });
+    const shows = (condition: string) => page.waitForFunction(condition, undefined, { polling: 20 });
     for (const [n, word] of ["w5 ", "w20 ", "w40 "].entries()) {
       await shows(`window.page.messages[1]?.content.includes(${JSON.stringify(word)})`);
       // The text may arrive at once after a reconnection. Cut only a connection that is open.

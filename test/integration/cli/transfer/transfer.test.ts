@@ -49,8 +49,8 @@ function imported(stderr: string): number {
   return Number(/^(\d+) sessions? imported/m.exec(stderr)?.[1]);
 }
 
-describe("exports and imports of many sessions", () => {
-  it("an export to a file that a signal breaks off says so, and --resume makes it whole", async (t) => {
+describe("sessions export and import", () => {
+  it("an export interrupted by SIGINT reports its .part file, and --resume completes it", async (t) => {
     const home = await tempDir(t);
     await fill(home);
     const exportedText = (await runGantry(t, ["sessions", "export"], { home: home.path })).stdout;
@@ -82,62 +82,62 @@ describe("exports and imports of many sessions", () => {
     assert.equal(await readFile(path, "utf8"), written);
   });
 
-  it("system messages of a file become user text, and a link to the root is no project folder", async (t) => {
-    const [home, there] = [await tempDir(t), await tempDir(t)];
+  it("import turns system messages into user messages and rejects a project folder that links to the root", async (t) => {
+    const [home, target] = [await tempDir(t), await tempDir(t)];
     await fill(home, 1);
     const { stdout } = await runGantry(t, ["sessions", "export"], { home: home.path });
     const crafted = stdout.replaceAll('"role":"user"', '"role":"system"');
     assert.notEqual(crafted, stdout);
-    const done = await runGantry(t, ["sessions", "import"], { home: there.path, input: crafted });
+    const done = await runGantry(t, ["sessions", "import"], { home: target.path, input: crafted });
     assert.deepEqual([done.code, imported(done.stderr)], [0, 1], done.stderr);
-    const [chain] = (await dumps(there)).values();
+    const [chain] = (await dumps(target)).values();
     const roles = chain!.sessions.flatMap(({ view, messages }) => [...view, ...messages.map(({ message }) => message)]);
     assert.deepEqual(new Set(roles.map(({ role }) => role)), new Set(["user", "assistant"]));
 
     if (process.platform !== "linux") return;
     const otherHome = await tempDir(t);
-    const led = stdout.replaceAll(JSON.stringify(home.path), '"/proc/self/root"');
-    assert.notEqual(led, stdout);
-    const refused = await runGantry(t, ["sessions", "import"], { home: otherHome.path, input: led });
+    const linkedExport = stdout.replaceAll(JSON.stringify(home.path), '"/proc/self/root"');
+    assert.notEqual(linkedExport, stdout);
+    const refused = await runGantry(t, ["sessions", "import"], { home: otherHome.path, input: linkedExport });
     assert.equal(refused.code, 1);
     assert.match(refused.stderr, /session\.projectDir: expected a folder below the root of a disk/);
     assert.equal((await dumps(otherHome)).size, 0);
   });
 
   for (const signal of ["SIGINT", "SIGKILL"] as const)
-    it(`an import that ${signal} breaks off leaves whole sessions, and the same again goes on`, async (t) => {
-      const [home, there] = [await tempDir(t), await tempDir(t)];
+    it(`an import interrupted by ${signal} leaves only complete sessions, and the same import continues`, async (t) => {
+      const [home, target] = [await tempDir(t), await tempDir(t)];
       await fill(home);
       const before = await dumps(home);
       const text = (await runGantry(t, ["sessions", "export"], { home: home.path })).stdout;
-      await writeFile(there.at("away"), "slow");
-      const first = await spawnGantry(t, { args: ["sessions", "import"], home: there.path, config: SLOW });
+      await writeFile(target.at("away"), "slow");
+      const first = await spawnGantry(t, { args: ["sessions", "import"], home: target.path, config: SLOW });
       // The writer has not sent everything.
       first.child.stdin.write(text.slice(0, -500));
-      const stored = () => opened(there, async (driver) => (await driver.list({ limit: 1 })).total);
-      await until(async () => (await stat(there.at("sessions.db")).catch(() => undefined)) !== undefined);
+      const stored = () => opened(target, async (driver) => (await driver.list({ limit: 1 })).total);
+      await until(async () => (await stat(target.at("sessions.db")).catch(() => undefined)) !== undefined);
       await until(async () => (await stored()) >= 5);
       await first.stop(signal);
-      const importedChains = await dumps(there);
+      const importedChains = await dumps(target);
       if (signal === "SIGINT") {
         assert.deepEqual(await first.exited, { code: 130, signal: null });
         assert.match(first.stderr, /^\d+ sessions? imported; interrupted: run the same import again to continue\n$/);
         assert.equal(imported(first.stderr), importedChains.size);
       }
       for (const [id, chain] of importedChains) assert.deepEqual(chain, before.get(id));
-      const second = await runGantry(t, ["sessions", "import"], { home: there.path, config: {}, input: text });
+      const second = await runGantry(t, ["sessions", "import"], { home: target.path, config: {}, input: text });
       assert.equal(second.code, 0, second.stderr);
       assert.equal(imported(second.stderr), SESSIONS - importedChains.size);
       assert.match(second.stderr, new RegExp(`, ${importedChains.size} sessions? skipped \\(already stored\\)\n$`));
-      assert.deepEqual(await dumps(there), before);
+      assert.deepEqual(await dumps(target), before);
     });
 
-  it("a session whose run's key is taken is refused by line and name, and the others are taken in", async (t) => {
-    const [home, there] = [await tempDir(t), await tempDir(t)];
+  it("import rejects a session whose idempotency key exists by line and id, and imports the others", async (t) => {
+    const [home, target] = [await tempDir(t), await tempDir(t)];
     await fill(home, 4);
-    await fill(there, 1);
+    await fill(target, 1);
     const { stdout } = await runGantry(t, ["sessions", "export"], { home: home.path });
-    const { code, stderr } = await runGantry(t, ["sessions", "import"], { home: there.path, input: stdout });
+    const { code, stderr } = await runGantry(t, ["sessions", "import"], { home: target.path, input: stdout });
     assert.equal(code, 1);
     const [first = ""] = [...(await dumps(home)).keys()].filter(
       (id) => stdout.indexOf(id) === stdout.indexOf('"root":"') + 8,
@@ -148,25 +148,25 @@ describe("exports and imports of many sessions", () => {
       "gantry: 1 session could not be imported",
       "",
     ]);
-    assert.equal((await dumps(there)).size, 4);
+    assert.equal((await dumps(target)).size, 4);
   });
 
-  it("what is there already is passed over, whatever is wrong with it but its JSON", async (t) => {
+  it("import skips stored sessions even if their data is invalid, but rejects a truncated export", async (t) => {
     const home = await tempDir(t);
     await fill(home, 2);
     const { stdout } = await runGantry(t, ["sessions", "export"], { home: home.path });
-    const odd = stdout.replace('"role":"user"', '"role":"nobody"');
-    const { code, stderr } = await runGantry(t, ["sessions", "import"], { home: home.path, input: odd });
+    const invalidExport = stdout.replace('"role":"user"', '"role":"nobody"');
+    const { code, stderr } = await runGantry(t, ["sessions", "import"], { home: home.path, input: invalidExport });
     assert.deepEqual([code, stderr], [0, "0 sessions imported, 2 sessions skipped (already stored)\n"]);
-    const cut = await runGantry(t, ["sessions", "import"], {
+    const truncated = await runGantry(t, ["sessions", "import"], {
       home: home.path,
       input: stdout.split("\n").slice(0, -2).join("\n"),
     });
-    assert.equal(cut.code, 1);
-    assert.match(cut.stderr, /line 13: expected more of session .*: the export was cut off/);
+    assert.equal(truncated.code, 1);
+    assert.match(truncated.stderr, /line 13: expected more of session .*: the export was cut off/);
   });
 
-  it("refuses flags that do not fit", async (t) => {
+  it("export rejects --resume without --output, and import rejects --output", async (t) => {
     await using home = await makeTempDir();
     for (const [args, message] of [
       [["sessions", "export", "--resume"], "--resume needs --output FILE"],
@@ -195,7 +195,7 @@ function hasTerminals(): boolean {
 }
 
 it(
-  "on a terminal a line says how far it is, within its width, and is gone at the end",
+  "export and import on a terminal draw progress within its width and erase it at the end",
   { skip: !hasTerminals() && "needs script(1)" },
   async (t) => {
     const home = await tempDir(t);
@@ -218,28 +218,28 @@ it(
     };
     const quoted = gantry.map((word) => `'${word}'`).join(" ");
     const path = home.at("out.jsonl");
-    const out = await onTerminal(`${quoted} sessions export --output '${path}'`);
-    assert.equal(out.code, 0, out.screen);
-    const drawn = out.screen
+    const exportRun = await onTerminal(`${quoted} sessions export --output '${path}'`);
+    assert.equal(exportRun.code, 0, exportRun.screen);
+    const drawn = exportRun.screen
       .split("\u001b[K")
       .slice(0, -1)
       .map((text) => text.slice(text.lastIndexOf("\r") + 1));
-    assert.ok(drawn.length > 2, out.screen);
+    assert.ok(drawn.length > 2, exportRun.screen);
     assert.ok(
       drawn.every((line) => line.length < 70),
-      out.screen,
+      exportRun.screen,
     );
     assert.match(drawn[0] ?? "", /\d+\/30 sessions/);
-    assert.equal(drawn.at(-1), "", "it is gone at the end");
-    assert.ok(out.screen.endsWith(`\u001b[K30 sessions in ${path}\r\n`), out.screen);
+    assert.equal(drawn.at(-1), "", "erased at the end");
+    assert.ok(exportRun.screen.endsWith(`\u001b[K30 sessions in ${path}\r\n`), exportRun.screen);
 
     await rm(home.at("away"));
     // Through a pipe on the same terminal. The total size is known only for a file.
     await rename(home.at("sessions.db"), home.at("old.db"));
-    const taken = await onTerminal(`${quoted} sessions import < '${path}'`);
-    assert.equal(taken.code, 0, taken.screen);
-    assert.match(taken.screen, /\r\[=* *\] {2}\d+ sessions/);
-    assert.ok(taken.screen.endsWith("\u001b[K30 sessions imported\r\n"), taken.screen);
+    const importRun = await onTerminal(`${quoted} sessions import < '${path}'`);
+    assert.equal(importRun.code, 0, importRun.screen);
+    assert.match(importRun.screen, /\r\[=* *\] {2}\d+ sessions/);
+    assert.ok(importRun.screen.endsWith("\u001b[K30 sessions imported\r\n"), importRun.screen);
 
     // Progress is not written between sessions that are printed to the terminal.
     const shown = await onTerminal(`${quoted} sessions export`);

@@ -3,7 +3,7 @@ import { it } from "node:test";
 import { Agent } from "gantry";
 import { say, ScriptedProvider } from "gantry/testing";
 
-it("a schema whose pattern hangs ends the run, and nothing else", async (t) => {
+it("an output schema whose pattern takes over 5 s fails the run with output_schema and keeps its messages", async (t) => {
   const provider = new ScriptedProvider([say(JSON.stringify(`${"a".repeat(40)}!`))]);
   const agent = new Agent({ providers: [provider], projectInstructions: false });
   t.after(() => agent.close());

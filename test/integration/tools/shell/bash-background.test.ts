@@ -20,27 +20,27 @@ const bubblewrap = findBubblewrap({ env, network: true });
 function toolsOf(t: TestContext, options: BuiltinToolsOptions = {}) {
   const all = builtinTools({ env, ...options, bash: { sandbox: "off", startMs: 10, ...options.bash } });
   t.after(() => Promise.all(all.map(async (tool) => tool.close?.())));
-  const named = (name: string): Tool => all.find((tool) => tool.name === name)!;
-  const call = (name: string, input: object, context: ToolContext) => callTool(named(name), input, context);
-  const { background } = named("bash");
+  const toolNamed = (name: string): Tool => all.find((tool) => tool.name === name)!;
+  const call = (name: string, input: object, context: ToolContext) => callTool(toolNamed(name), input, context);
+  const { background } = toolNamed("bash");
   assert.ok(background);
   return { call, background };
 }
 
 /** Starts a command whose first output is part of the start result. A slow machine needs a longer wait. */
-async function begun(
+async function startCommand(
   t: TestContext,
   command: string,
-  shown: RegExp,
+  expectedOutput: RegExp,
   context: ToolContext,
   options: BuiltinToolsOptions = {},
 ) {
   for (const startMs of [100, 1_000, 10_000]) {
     const tools = toolsOf(t, { ...options, bash: { ...options.bash, startMs } });
     const { text } = await tools.call("bash", { command, background: true }, context);
-    if (shown.test(text)) return { ...tools, text, id: idIn(text) };
+    if (expectedOutput.test(text)) return { ...tools, text, id: idIn(text) };
   }
-  return assert.fail(`${command} does not print ${shown}`);
+  return assert.fail(`${command} does not print ${expectedOutput}`);
 }
 
 function isLiving(pid: number): boolean {
@@ -53,12 +53,12 @@ function isLiving(pid: number): boolean {
 
 const idIn = (text: string): string => /bg-[0-9a-f]{6}/.exec(text)?.[0] ?? assert.fail(text);
 
-describe("a command in the background", linux, () => {
-  it("goes on behind its call, is looked at, told, and stopped with all that it started", async (t) => {
+describe("a background command", linux, () => {
+  it("continues after its call, can be read and written to, and is stopped with its child process", async (t) => {
     const folder = await tempDir(t);
     const context = toolContext(folder.path);
     const command = "echo begin; sleep 300 & echo $! > pid; while read -r line; do echo got $line; done; wait";
-    const { call, text, id } = await begun(t, command, /^begin\n/, context);
+    const { call, text, id } = await startCommand(t, command, /^begin\n/, context);
     assert.match(text, /^begin\n\[bg-\w+ is running\]\n\[it goes on as bg-\w+: bash_output shows/);
     assert.match((await call("bash_output", { id }, context)).text, /^\(nothing new\)\n\[bg-\w+ is running\]$/);
     assert.match((await call("bash_input", { id, text: "one" }, context)).text, /was told/);
@@ -72,7 +72,7 @@ describe("a command in the background", linux, () => {
     await assert.rejects(call("bash_input", { id, text: "two" }, context), /has ended/);
   });
 
-  it("runs in its workdir, also where it is asked for in words of other agents, and is shown with it", async (t) => {
+  it("runs in its workdir, also with run_in_background, and is listed with it", async (t) => {
     const folder = await tempDir(t, { "it's/a.txt": "" });
     const context = toolContext(folder.path);
     const { call, background } = toolsOf(t);
@@ -87,7 +87,7 @@ describe("a command in the background", linux, () => {
     await call("bash_stop", { id }, context);
   });
 
-  it("that ends at once says how", async (t) => {
+  it("returns output and exit code at once if it ends during the start", async (t) => {
     const folder = await tempDir(t);
     const { call } = toolsOf(t, { bash: { startMs: 60_000 } });
     const { text, failed } = await call(
@@ -98,11 +98,11 @@ describe("a command in the background", linux, () => {
     assert.deepEqual([text, failed], ["no\n[exit code 3]", true]);
   });
 
-  it("is waited for until it ends, and until it prints what it printed as it began", async (t) => {
+  it("bash_output waits for its end, and for text that its start has already returned", async (t) => {
     const folder = await tempDir(t);
     const context = toolContext(folder.path);
     const command = "echo listening on 1; read -r line; echo bye; exit 4";
-    const { call, id } = await begun(t, command, /^listening on 1\n/, context);
+    const { call, id } = await startCommand(t, command, /^listening on 1\n/, context);
     assert.match((await call("bash_output", { id, wait_for: "listening" }, context)).text, /^listening on 1\n/);
     assert.match((await call("bash_output", { id }, context)).text, /^\(nothing new\)/);
     await call("bash_input", { id, text: "", close: true }, context);
@@ -110,7 +110,7 @@ describe("a command in the background", linux, () => {
     assert.equal(text, "bye\n[exit code 4]");
   });
 
-  it("that does not read is told that it waits, and not without end", async (t) => {
+  it("bash_input reports input that it has not read, and rejects more input meanwhile", async (t) => {
     const folder = await tempDir(t);
     const { call } = toolsOf(t);
     const context = toolContext(folder.path);
@@ -129,7 +129,7 @@ describe("a command in the background", linux, () => {
     assert.equal(text, "\nsaid once\nover\n[exit code 0]");
   });
 
-  it("is not waited for for ever, and a pattern takes no thread for itself", async (t) => {
+  it("bash_output stops waiting at the timeout or on cancel, with more waiting calls than worker threads", async (t) => {
     const folder = await tempDir(t);
     const { call } = toolsOf(t);
     const context = toolContext(folder.path);
@@ -150,7 +150,7 @@ describe("a command in the background", linux, () => {
     assert.match((await call("bash_output", { id }, context)).text, /is running/);
   });
 
-  it("is known to its own session alone", async (t) => {
+  it("is visible to its own session only, and ends with that session", async (t) => {
     const folder = await tempDir(t);
     const { call, background } = toolsOf(t);
     const firstContext = toolContext(folder.path, { sessionId: "one" });
@@ -162,7 +162,7 @@ describe("a command in the background", linux, () => {
     for (const name of ["bash_output", "bash_stop"])
       await assert.rejects(call(name, { id }, secondContext), /there is none/);
     const [listed] = await background.list("one");
-    const { since, ...otherFields } = listed!;
+    const { startedAt: since, ...otherFields } = listed!;
     assert.deepEqual(otherFields, { id, command, state: "running", exitCode: null, detached: false });
     assert.equal(new Date(since).toISOString(), since);
     assert.deepEqual(await background.list("two"), []);
@@ -173,7 +173,7 @@ describe("a command in the background", linux, () => {
     assert.deepEqual(changes, ["one", "one"]);
   });
 
-  it("is one of sixteen at most", async (t) => {
+  it("is rejected while 16 commands of its session run", async (t) => {
     const folder = await tempDir(t);
     const { call } = toolsOf(t);
     const context = toolContext(folder.path);
@@ -185,7 +185,7 @@ describe("a command in the background", linux, () => {
     await start();
   });
 
-  it("ends with the agent's tools", async (t) => {
+  it("ends when the agent's tools are closed, and none starts afterwards", async (t) => {
     const folder = await tempDir(t);
     const all = builtinTools({ env, bash: { sandbox: "off", startMs: 10 } });
     const bash = all.find(({ name }) => name === "bash")!;
@@ -200,13 +200,13 @@ describe("a command in the background", linux, () => {
     );
   });
 
-  it("shows no half of a character or of a colour, in whatever pieces it is looked at, and each line once", async (t) => {
+  it("shows each line once and splits no character or colour sequence between reads", async (t) => {
     const folder = await tempDir(t);
     const context = toolContext(folder.path);
     const slowPrefix =
       "printf 'a\\xc3'; read -r l; printf '\\xa9b\\033[3'; read -r l; printf '1mc\\033[0m\\n'; read -r l";
     const command = `${slowPrefix}; for i in $(seq 1500); do echo line-$i-é; done; exit 2`;
-    const { call, id } = await begun(t, command, /^a\n/, context);
+    const { call, id } = await startCommand(t, command, /^a\n/, context);
     const seen: string[] = [];
     const look = async (args: object = {}): Promise<boolean> => {
       const { text } = await call("bash_output", { id, ...args }, context);
@@ -223,12 +223,12 @@ describe("a command in the background", linux, () => {
     assert.ok(seen.join("").replaceAll("\n", "") === `éb${["c", ...expectedLines].join("")}`);
   });
 
-  it("says no secret, in whatever pieces it is looked at", async (t) => {
+  it("redacts secrets that are split between reads, and secrets in its listed command", async (t) => {
     const folder = await tempDir(t);
     const secret = "Hq7vTz31LmWx90RsKd";
     const context = toolContext(folder.path);
     const command = `printf 'a${secret.slice(0, 9)}'; read -r line; echo '${secret.slice(9)} done'; read -r line`;
-    const { call, background, id } = await begun(t, command, /^a\n/, context, { secrets: [secret] });
+    const { call, background, id } = await startCommand(t, command, /^a\n/, context, { secrets: [secret] });
     await call("bash_input", { id, text: "" }, context);
     const { text } = await call("bash_output", { id, wait_for: "done" }, context);
     assert.match(text, /^\[redacted\] done\n/);
@@ -238,13 +238,13 @@ describe("a command in the background", linux, () => {
     assert.match(JSON.stringify(await background.list("session")), /echo \[redacted\]; sleep/);
   });
 
-  it("works in the sandbox too", async (t) => {
+  it("runs in the sandbox with input, output, exit code and stop", async (t) => {
     if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     const folder = await tempDir(t);
     const context = toolContext(folder.path);
     const command =
       "echo in; sleep 300 & while read -r line; do echo got $line > said; echo told; done; touch /outside || exit 5";
-    const { call, id } = await begun(t, command, /^in\n/, context, { bash: { sandbox: "required" } });
+    const { call, id } = await startCommand(t, command, /^in\n/, context, { bash: { sandbox: "required" } });
     await call("bash_input", { id, text: "you" }, context);
     assert.match((await call("bash_output", { id, wait_for: "told" }, context)).text, /^told/);
     assert.equal(await folder.read("said"), "got you\n");
@@ -256,8 +256,8 @@ describe("a command in the background", linux, () => {
   });
 });
 
-describe("a command in the background of a repository", linux, () => {
-  it("cannot change what git runs, however long it lives", async (t) => {
+describe("a background command in a git repository", linux, () => {
+  it("cannot create files in .git or move it", async (t) => {
     if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     const folder = await tempDir(t, { ".git/HEAD": "ref: refs/heads/main\n", ".git/config": "" });
     const { call } = toolsOf(t, { bash: { sandbox: "required" } });
@@ -273,10 +273,10 @@ describe("a command in the background of a repository", linux, () => {
   });
 });
 
-describe("the whole of a long output", () => {
+describe("the saved output of a long command", () => {
   const lines = "for i in $(seq 9000); do echo line-$i; done";
 
-  it("is in a file that read and grep open for its own session alone", async (t) => {
+  it("can be opened by read and grep in its own session only, and is deleted with the session", async (t) => {
     const folder = await tempDir(t);
     const home = await tempDir(t);
     const outputsPath = home.at("outputs");
@@ -307,7 +307,7 @@ describe("the whole of a long output", () => {
     assert.equal(existsSync(path.dirname(file)), false);
   });
 
-  it("is not there for a short one", async (t) => {
+  it("does not exist for a short output", async (t) => {
     const folder = await tempDir(t);
     const outputsPath = folder.at("outputs");
     const { call } = toolsOf(t, { bash: { outputsPath } });
@@ -316,7 +316,7 @@ describe("the whole of a long output", () => {
     assert.equal(existsSync(outputsPath), false);
   });
 
-  it("is told by a command in the background too", async (t) => {
+  it("is named in the result of a background command too", async (t) => {
     const folder = await tempDir(t);
     const { call } = toolsOf(t, { bash: { outputsPath: folder.at("outputs") } });
     const context = toolContext(folder.path);
@@ -327,7 +327,7 @@ describe("the whole of a long output", () => {
     assert.equal((await readFile(file, "utf8")).split("\n").length, 9_001);
   });
 
-  it("is gone a week later", async (t) => {
+  it("is deleted by a later command after it has expired", async (t) => {
     const folder = await tempDir(t);
     const outputsPath = folder.at("outputs");
     await mkdir(path.join(outputsPath, "old"), { recursive: true });

@@ -45,7 +45,7 @@ const collectGarbage = runInNewContext("gc") as () => void;
 const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
 
 describe("bash", () => {
-  it("hides keys of gantry's own environment that no config names", linux, async () => {
+  it("redacts secrets of gantry's own environment that no config names", linux, async () => {
     await using folder = await temporaryFolder();
     const script = join(folder.path, "script.mts");
     writeFileSync(
@@ -75,14 +75,14 @@ describe("bash", () => {
       assert.ok(text.includes(`${name}=[redacted]\n`), `${name} in ${text}`);
   });
 
-  it("hides secrets that a command finds out", async () => {
+  it("redacts a configured secret in the output", async () => {
     await using folder = await temporaryFolder();
     const run = bash({ secrets: new Set(["hunter22-key"]) });
     const { text } = await run({ command: "echo a hunter22-''key b" }, toolContext(folder.path));
     assert.equal(text, "a [redacted] b\n[exit code 0]");
   });
 
-  it("hides them before it cuts, wherever the cut falls, in whatever pieces they come", async () => {
+  it("redacts secrets before it truncates, across chunks, and in base64 or hex", async () => {
     await using folder = await temporaryFolder();
     const key = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
     const run = bash({ secrets: [key] });
@@ -118,7 +118,7 @@ describe("bash", () => {
     }
   });
 
-  it("shows what a command prints as it comes, without the secrets that its output goes without", async () => {
+  it("streams output as it is printed, with secrets redacted and characters whole", async () => {
     await using folder = await temporaryFolder();
     const key = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
     const run = bash({ secrets: [key] });
@@ -154,7 +154,7 @@ describe("bash", () => {
     assert.equal(text, `${shown}[exit code 0]`);
   });
 
-  it("shows of a flood a trickle", async () => {
+  it("limits progress during 50 MB of output to 20,000 characters per 100 ms", async () => {
     await using folder = await temporaryFolder();
     let [shown, most] = [0, 0];
     const progress = (text: string): void => {
@@ -170,7 +170,7 @@ describe("bash", () => {
     assert.ok(most < 20_000, `${most} characters at once`);
   });
 
-  it("tells output in order, exit code and signal", async () => {
+  it("reports output in order, exit code and signal, and rejects NUL, over 128 KiB and empty commands", async () => {
     await using folder = await temporaryFolder();
     const context = toolContext(folder.path);
     const run = bash();
@@ -199,7 +199,7 @@ describe("bash", () => {
     );
   });
 
-  it("gives commands the listed environment and nothing else", async () => {
+  it("passes only the listed environment to commands", async () => {
     await using folder = await temporaryFolder();
     process.env.GANTRY_TEST_CANARY = "canary";
     const { text } = await bash({ env: { PATH: env.PATH, ONLY: "this" } })(
@@ -218,19 +218,19 @@ describe("bash", () => {
     );
   });
 
-  it("bounds 100 MB of output in memory, keeping head and tail", async () => {
+  it("uses less than 30 MB of memory for 100 MB of output and keeps its head and tail", async () => {
     await using folder = await temporaryFolder();
-    const held = (): number => {
+    const usedBytes = (): number => {
       collectGarbage();
       const { heapUsed, external } = process.memoryUsage();
       return heapUsed + external;
     };
-    const before = held();
+    const before = usedBytes();
     let [most, isMeasured] = [before, false];
     // The last line is printed when the previous line was shown, so that memory is measured after 100 MB.
     const gate = "while [ ! -e gate ]; do sleep 0.02; done";
     const progress = (text: string): void => {
-      most = Math.max(most, held());
+      most = Math.max(most, usedBytes());
       isMeasured = true;
       if (text.includes("almost")) writeFileSync(join(folder.path, "gate"), "");
     };
@@ -248,7 +248,7 @@ describe("bash", () => {
     assert.ok(most - before < 30_000_000, `${most - before} bytes`);
   });
 
-  it("stops at the time-out, told with the output so far", async () => {
+  it("stops a command at its timeout and returns the output so far", async () => {
     await using folder = await temporaryFolder();
     const command = sleeper();
     // A slow machine can need more than a second to start a shell.
@@ -265,7 +265,7 @@ describe("bash", () => {
     }
   });
 
-  it("reads a time-out above the longest one as milliseconds, and timeout_ms always, and says so", async () => {
+  it("reads a timeout above 600 as milliseconds, accepts timeout_ms, and reports both in the result", async () => {
     await using folder = await temporaryFolder();
     const context = toolContext(folder.path);
     const [firstCommand, secondCommand] = [sleeper(), sleeper()];
@@ -281,7 +281,7 @@ describe("bash", () => {
     assert.deepEqual([...processes(firstCommand), ...processes(secondCommand)], []);
   });
 
-  it("runs a command in its workdir: relative, absolute, outside the project, with any name", async () => {
+  it("runs a command in its workdir: relative, absolute, outside the project, with special characters", async () => {
     await using folder = await temporaryFolder();
     await using outside = await temporaryFolder();
     const context = toolContext(folder.path);
@@ -305,7 +305,7 @@ describe("bash", () => {
     assert.ok(!existsSync(join(folder.path, "made")));
   });
 
-  it("does not run a command whose workdir cannot be entered", async () => {
+  it("does not run a command if its workdir cannot be entered", async () => {
     await using folder = await temporaryFolder();
     await writeFile(join(folder.path, "file"), "");
     for (const workdir of ["missing", "file", `${folder.path}/missing`]) {
@@ -316,23 +316,19 @@ describe("bash", () => {
     assert.ok(!existsSync(join(folder.path, "made")));
   });
 
-  it(
-    "leaves nothing behind: background children that keep the pipes, and those that left the group",
-    linux,
-    async () => {
-      await using folder = await temporaryFolder();
-      const context = toolContext(folder.path);
-      const command = sleeper();
-      const result = await bash()({ command: `${command} & echo done` }, context);
-      assert.match(result.text, /^done\n\[exit code 0\]\n\[processes that it left/);
-      assert.deepEqual(processes(command), []);
-      const detachedCommand = `setsid sh -c 'touch up; ${command}; :' >/dev/null 2>&1 &`;
-      await bash()({ command: `${detachedCommand} while [ ! -e up ]; do sleep 0.02; done` }, context);
-      assert.deepEqual(processes(command), []);
-    },
-  );
+  it("ends background children that keep the pipes, and children that left the process group", linux, async () => {
+    await using folder = await temporaryFolder();
+    const context = toolContext(folder.path);
+    const command = sleeper();
+    const result = await bash()({ command: `${command} & echo done` }, context);
+    assert.match(result.text, /^done\n\[exit code 0\]\n\[processes that it left/);
+    assert.deepEqual(processes(command), []);
+    const detachedCommand = `setsid sh -c 'touch up; ${command}; :' >/dev/null 2>&1 &`;
+    await bash()({ command: `${detachedCommand} while [ ! -e up ]; do sleep 0.02; done` }, context);
+    assert.deepEqual(processes(command), []);
+  });
 
-  it("ends a whole tree on cancel, also a child that ignores TERM", linux, async () => {
+  it("ends the whole process tree on cancel, including a child that ignores TERM", linux, async () => {
     await using folder = await temporaryFolder();
     const abort = new AbortController();
     const reason = new RunCancelledError();
@@ -350,27 +346,31 @@ describe("bash", () => {
     for (const command of [firstCommand, secondCommand, thirdCommand]) assert.deepEqual(processes(command), []);
   });
 
-  it("lets a child end by itself after TERM, and does not wait as long when the server goes down", linux, async () => {
-    await using folder = await temporaryFolder();
-    const abort = new AbortController();
-    const started = performance.now();
-    const command = sleeper();
-    const running = bash()(
-      {
-        command: `trap 'echo cleaned > cleaned; exit 0' TERM; (trap '' TERM; touch ready; ${command}) & while :; do sleep 0.05; done`,
-      },
-      toolContext(folder.path, { signal: abort.signal }),
-    );
-    const outcome = assert.rejects(running, { code: "shutting_down" });
-    await until(() => existsSync(join(folder.path, "ready")));
-    abort.abort(new ShuttingDownError());
-    await outcome;
-    assert.equal(await readFile(join(folder.path, "cleaned"), "utf8"), "cleaned\n");
-    assert.deepEqual(processes(command), []);
-    assert.ok(performance.now() - started > 1_000);
-  });
+  it(
+    "lets a child clean up after TERM when the server shuts down, and kills the rest after more than 1 s",
+    linux,
+    async () => {
+      await using folder = await temporaryFolder();
+      const abort = new AbortController();
+      const started = performance.now();
+      const command = sleeper();
+      const running = bash()(
+        {
+          command: `trap 'echo cleaned > cleaned; exit 0' TERM; (trap '' TERM; touch ready; ${command}) & while :; do sleep 0.05; done`,
+        },
+        toolContext(folder.path, { signal: abort.signal }),
+      );
+      const outcome = assert.rejects(running, { code: "shutting_down" });
+      await until(() => existsSync(join(folder.path, "ready")));
+      abort.abort(new ShuttingDownError());
+      await outcome;
+      assert.equal(await readFile(join(folder.path, "cleaned"), "utf8"), "cleaned\n");
+      assert.deepEqual(processes(command), []);
+      assert.ok(performance.now() - started > 1_000);
+    },
+  );
 
-  it("takes its children along when the process ends", linux, async () => {
+  it("ends its child processes when gantry's process exits", linux, async () => {
     await using folder = await temporaryFolder();
     const script = join(folder.path, "host.mjs");
     const command = sleeper();
@@ -388,7 +388,7 @@ describe("bash", () => {
     await until(() => processes(command).length === 0);
   });
 
-  it("keeps nothing of a cancelled call before it starts, and says when the folder is gone", async () => {
+  it("does not start a cancelled call, and rejects a missing project folder", async () => {
     await using folder = await temporaryFolder();
     const abort = AbortSignal.abort(new RunCancelledError());
     await assert.rejects(bash()({ command: "touch x" }, toolContext(folder.path, { signal: abort })), {
@@ -401,10 +401,10 @@ describe("bash", () => {
   });
 });
 
-describe("the sandbox", () => {
+describe("the sandbox of bash", () => {
   const works = findBubblewrap({ env, network: false });
 
-  it("is required where it does not work: refused", async (t) => {
+  it("rejects commands if it is required and does not work", async (t) => {
     if (await works) return t.skip("bubblewrap works here");
     await using folder = await temporaryFolder();
     await assert.rejects(
@@ -413,7 +413,7 @@ describe("the sandbox", () => {
     );
   });
 
-  it("writes to the project alone, hides our home and our process, ends everything", async (t) => {
+  it("limits writes to the project, hides gantry's home, ends all processes, and lets TERM handlers finish", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
     const home = join(folder.path, "home");

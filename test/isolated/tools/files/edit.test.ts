@@ -29,7 +29,7 @@ async function project(content: string | Buffer, name = "a.ts") {
   };
 }
 
-describe("what a person is shown of an edit", () => {
+describe("the preview of an edit", () => {
   const shownOf = async (content: string, edits: readonly (readonly [string, string])[]) => {
     await using p = await project(content);
     const all = edits.map(([old_string, new_string]) => ({ old_string, new_string, replace_all: false }));
@@ -41,7 +41,7 @@ describe("what a person is shown of an edit", () => {
     return { ...many, diff: many.diff?.map(({ path, ...texts }) => (assert.equal(path, p.file), texts)) };
   };
 
-  it("is the place that was found, and that it was not found to the letter", async () => {
+  it("returns the diff with a note if the match is not exact, and no diff if it is", async () => {
     assert.deepEqual(await shownOf("a\n\tif x {\n\t\ty()\n\t}\n", [["if x {\n    y()\n}", "if x {\n    z()\n}"]]), {
       diff: [{ oldText: "a\n\tif x {\n\t\ty()\n\t}\n", newText: "a\n\tif x {\n\t\tz()\n\t}\n" }],
       note: "The text was found at line 2 (not to the letter: indentation differs; the new text was indented as the file is).",
@@ -63,16 +63,16 @@ describe("what a person is shown of an edit", () => {
     });
   });
 
-  it("is nothing more than the arguments say where the edit would be refused", async () => {
+  it("rejects an edit whose text is not found", async () => {
     await assert.rejects(shownOf("one\n", [["two", "2"]]), /not found/);
   });
 });
 
-describe("what a person is shown of a write", () => {
+describe("the preview of a write", () => {
   const shownOf = (projectDir: string, path: string, content: string, ms = 10_000) =>
     tool("write").preview!({ path, content }, { projectDir, signal: AbortSignal.timeout(ms) });
 
-  it("is the file and what it becomes; of a new one nothing more than the arguments say", async () => {
+  it("returns the diff that the tool then writes, and nothing for a new file", async () => {
     await using p = await project("\uFEFFone\r\ntwo\r\n");
     const folder = join(p.file, "..");
     assert.deepEqual(await shownOf(folder, "a.ts", "1\n2\n"), {
@@ -84,7 +84,7 @@ describe("what a person is shown of a write", () => {
     assert.equal(diff![0]!.newText, "\uFEFF1\r\n2\r\n");
   });
 
-  it("says that there is more than it shows, where a file is large or no text", async () => {
+  it("returns a note without a diff for a file that is large or not text", async () => {
     const note = "It replaces a file whose content is not shown: it is large, or no text.";
     for (const content of [
       Buffer.alloc(256 * 1024 + 1, "a"),
@@ -98,7 +98,7 @@ describe("what a person is shown of a write", () => {
     assert.equal((await shownOf(join(largestShown.file, ".."), "a.ts", "x")).diff?.length, 1);
   });
 
-  it("is nothing of what the tool may not open", async () => {
+  it("rejects paths that the tool cannot open", async () => {
     await using p = await project("one");
     const folder = join(p.file, "..");
     await using outside = await project("secret");
@@ -112,7 +112,7 @@ describe("what a person is shown of a write", () => {
 });
 
 describe("edit", () => {
-  it("replaces a unique text, keeps the mode, tells line and diff", async () => {
+  it("replaces a unique text, keeps the file mode, and returns line and diff", async () => {
     await using p = await project("one\ntwo\nthree\n");
     await chmod(p.file, 0o755);
     const output = await p.edit("two", "2");
@@ -124,7 +124,7 @@ describe("edit", () => {
     assert.deepEqual(await readdir(join(p.file, "..")), ["a.ts"]);
   });
 
-  it("refuses what is not unique, with count and lines", async () => {
+  it("rejects a text that occurs twice with its count and lines, unless replace_all is set", async () => {
     await using p = await project("x = 1\ny\nx = 1\n");
     await assert.rejects(p.edit("x = 1", "z"), /occurs 2 times \(lines 1, 3\).*replace_all/);
     assert.equal(
@@ -134,13 +134,13 @@ describe("edit", () => {
     assert.equal(await p.now(), "z\ny\nz\n");
   });
 
-  it("takes $ and other signs as they are", async () => {
+  it("inserts $ and backslash sequences literally", async () => {
     await using p = await project("price\n");
     await p.edit("price", "$& $1 $$ \\n");
     assert.equal(await p.now(), "$& $1 $$ \\n\n");
   });
 
-  it("finds what is not there to the letter, and says so", async () => {
+  it("applies an edit whose match is not exact, and reports the difference", async () => {
     await using p = await project("\uFEFFfunction a() { \r\n\treturn “b”;\r\n}\r\n");
     const output = await p.edit('  return "b";\n', '  const c = 1;\n  return "b";\n');
     assert.equal(
@@ -166,7 +166,7 @@ describe("edit", () => {
     );
   });
 
-  it("points to the first line that differs", async () => {
+  it("reports the first line that differs if old_string is not found", async () => {
     await using p = await project("function a() {\n\treturn computeTotal(items);\n}\n");
     await assert.rejects(
       p.edit("return computeTotals(item);", "x"),
@@ -181,7 +181,7 @@ describe("edit", () => {
     await assert.rejects(p.edit("function", "function"), /the same/);
   });
 
-  it("refuses a file that changed since it was read, and only then", async () => {
+  it("rejects a file that changed since it was read, until it is read again", async () => {
     await using p = await project("one\n");
     await p.read();
     await utimes(p.file, new Date(), new Date());
@@ -195,7 +195,7 @@ describe("edit", () => {
     assert.equal(await p.now(), "four and more\n");
   });
 
-  it("keeps CRLF, BOM and bytes that are no UTF-8", async () => {
+  it("keeps CRLF, BOM and bytes that are not UTF-8", async () => {
     const latin = Buffer.from("\xef\xbb\xbffirst\r\nsecond caf\xe9\r\nthird\r\n", "latin1");
     await using p = await project(latin);
     assert.match((await p.read()).text, /^1\tfirst\n2\tsecond caf\uFFFD\n3\tthird\n\[not valid UTF-8/);
@@ -207,7 +207,7 @@ describe("edit", () => {
     );
   });
 
-  it("lets no concurrent edit get lost", async () => {
+  it("applies all of 20 concurrent edits of one file", async () => {
     await using p = await project(Array.from({ length: 20 }, (_, i) => `line ${i};\n`).join(""));
     await Promise.all(
       Array.from({ length: 20 }, (_, i) =>
@@ -221,7 +221,7 @@ describe("edit", () => {
     assert.equal(await p.now(), Array.from({ length: 20 }, (_, i) => `done ${i};\n`).join(""));
   });
 
-  it("refuses binary files, and UTF-16", async () => {
+  it("rejects binary files and UTF-16", async () => {
     await using p = await project(Buffer.from([0, 1, 2]));
     await assert.rejects(p.edit("a", "b"), /not a text file/);
     await using wide = await project(Buffer.from("\uFEFFhello", "utf16le"));
@@ -251,8 +251,8 @@ describe("multiedit", () => {
   });
 });
 
-describe("edits that grow", () => {
-  it("are refused before they are built, also when each of many doubles the file", async () => {
+describe("edits that make a file too large", () => {
+  it("are rejected with less than 256 MiB of memory, and leave the file unchanged", async () => {
     const block = `a${"x".repeat(999)}`;
     await using p = await project(block.repeat(2));
     const doubles = Array.from({ length: 200 }, () => ({
@@ -276,7 +276,7 @@ describe("edits that grow", () => {
 });
 
 describe("write", () => {
-  it("creates folders, replaces whole, keeps mode, CRLF and BOM", async () => {
+  it("creates folders, replaces the whole file, and keeps its mode, CRLF and BOM", async () => {
     await using p = await project("\uFEFFa\r\nb\r\n");
     await chmod(p.file, 0o640);
     const output = await p.write("x\ny\nz\n");
@@ -291,7 +291,7 @@ describe("write", () => {
     await assert.rejects(callTool(tool("write"), { path: "a.ts/x", content: "" }, p.context), /not a folder|not found/);
   });
 
-  it("is never seen half done", async () => {
+  it("replaces a file atomically for concurrent readers, and leaves no temporary file", async () => {
     const texts = ["a".repeat(200_000), "b".repeat(300_000)];
     await using p = await project(texts[0]!);
     let writing = true;
@@ -305,7 +305,7 @@ describe("write", () => {
   });
 });
 
-it("leaves alone what somebody else saves between the look and the change", async () => {
+it("edit rejects a file that changes while the edit is prepared, and keeps that change", async () => {
   await using p = await project("old 0\n");
   const { signal } = new AbortController();
   let saves = 0;

@@ -14,8 +14,8 @@ const chain = (root: string, text = "x"): string =>
     .map((line) => `${JSON.stringify(line)}\n`)
     .join("");
 
-describe("an export to a file", () => {
-  it("is there when it is whole, for its owner alone", async (t) => {
+describe("ExportFile", () => {
+  it("creates the file when the export is finished, with mode 0600, and replaces no existing file", async (t) => {
     const folder = await tempDir(t);
     const path = folder.at("out.jsonl");
     const file = await ExportFile.open(path, false);
@@ -30,7 +30,7 @@ describe("an export to a file", () => {
     await assert.rejects(ExportFile.open(folder.at("no/out"), false), /out\.part: cannot be written \(ENOENT\)/);
   });
 
-  it("is gone on with behind its last whole session, wherever it was broken off", async (t) => {
+  it("resumes an interrupted export after its last complete session, wherever it was interrupted", async (t) => {
     const folder = await tempDir(t);
     // One chain is longer than a read buffer. Another contains text that looks like the end of a chain.
     const chains = [
@@ -65,7 +65,7 @@ describe("an export to a file", () => {
     }
   });
 
-  it("keeps nothing of a session that was half written, and is gone since", async (t) => {
+  it("removes an incomplete session that was deleted before the export is resumed", async (t) => {
     const folder = await tempDir(t);
     const path = folder.at("out.jsonl");
     await writeFile(`${path}.part`, headerLine() + chain("a") + chain("gone", "z".repeat(10_000)).slice(0, -30));
@@ -74,7 +74,7 @@ describe("an export to a file", () => {
     assert.equal(await readFile(path, "utf8"), headerLine() + chain("a"));
   });
 
-  it("goes on with nothing that is no export, and leaves it as it is", async (t) => {
+  it("does not resume a file that is not an export, and leaves it unchanged", async (t) => {
     const folder = await tempDir(t);
     for (const notes of ["my notes\n", "my notes"]) {
       await writeFile(folder.at("mine.part"), notes);

@@ -13,7 +13,7 @@ function parsed(bytes: Uint8Array, cuts: readonly number[]) {
 
 const bytesOf = (text: string) => new TextEncoder().encode(text);
 
-describe("the parser of server-sent events", () => {
+describe("EventParser", () => {
   const lines = [
     ": stream",
     "",
@@ -46,7 +46,7 @@ describe("the parser of server-sent events", () => {
   ];
 
   for (const [name, end] of Object.entries({ LF: "\n", CR: "\r", CRLF: "\r\n" })) {
-    it(`reads the same of lines that end with ${name}, wherever it is cut`, () => {
+    it(`parses lines that end with ${name} equally, wherever the input is split`, () => {
       // The last event is incomplete: its empty line is missing.
       const bytes = bytesOf(`\ufeff${lines.join(end)}`);
       assert.deepEqual(parsed(bytes, []), expectedEvents);
@@ -61,13 +61,13 @@ describe("the parser of server-sent events", () => {
     });
   }
 
-  it("takes ends of lines as they come, mixed", () => {
+  it("accepts mixed line endings, wherever the input is split", () => {
     const bytes = bytesOf("data: a\r\ndata: b\rdata: c\n\r\ndata: d\r\r\n\n");
     const all = [event("", "a\nb\nc"), event("", "d")];
     for (let at = 0; at <= bytes.length; at += 1) assert.deepEqual(parsed(bytes, [at]), all, `cut at ${at}`);
   });
 
-  it("reads a long line that comes in many pieces once", () => {
+  it("parses a line of 64 MiB that arrives in 65,536 pieces", () => {
     const parser = new EventParser();
     const piece = "x".repeat(1024);
     parser.push("data: ");

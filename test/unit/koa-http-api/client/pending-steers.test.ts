@@ -6,14 +6,14 @@ import { gate, waitTool } from "../../../helpers/gate.js";
 import { startApi } from "../../../helpers/http-api.js";
 import type { Hooks } from "../../../helpers/temp.js";
 
-/** Starts a run on a real server that stays in a tool call until `open`. Returns what a client knows of its session. */
-async function working(t: Hooks, ...after: ScriptedStep[]) {
+/** Starts a run on a real server that stays in a tool call until `open`. Returns a client and its page of the session. */
+async function startWorkingRun(t: Hooks, ...after: ScriptedStep[]) {
   const tool = gate();
   const api = await startApi(t, { steps: [callTools(["wait", {}]), ...after], agent: { tools: [waitTool(tool)] } });
   const client = new GantryClient({ url: api.url });
   const steers = new PendingSteers(client);
   const page = new SessionMirror();
-  const { session_id: id } = await client.begin({ message: "Work" });
+  const { session_id: id } = await client.start({ message: "Work" });
   const events = client.sessions.watch(id);
   const returned: string[] = [];
   /** Reads events until `holds` returns true, like a user interface. */
@@ -32,9 +32,9 @@ async function working(t: Hooks, ...after: ScriptedStep[]) {
   return { client, id, page, steers, send, until, returned, texts, open: () => tool.open() };
 }
 
-describe("texts that were sent to a run under way", () => {
-  it("are pending until the run reads them, the same text twice too", async (t) => {
-    const { steers, send, until, returned, texts, page, open } = await working(t, "Heard.");
+describe("PendingSteers", () => {
+  it("keeps texts pending until the run reads them, even the same text twice", async (t) => {
+    const { steers, send, until, returned, texts, page, open } = await startWorkingRun(t, "Heard.");
     await send("Only in lib");
     await send("Only in lib");
     assert.deepEqual(
@@ -47,8 +47,8 @@ describe("texts that were sent to a run under way", () => {
     assert.deepEqual([steers.all, returned], [[], []]);
   });
 
-  it("come back once, in their order, when the run is stopped", async (t) => {
-    const { client, id, steers, send, until, returned, texts, page } = await working(t);
+  it("returns unread texts once and in order when the run is cancelled", async (t) => {
+    const { client, id, steers, send, until, returned, texts, page } = await startWorkingRun(t);
     await send("One");
     await send("Two");
     await client.sessions.cancel(id);
@@ -58,34 +58,34 @@ describe("texts that were sent to a run under way", () => {
     assert.deepEqual(texts(), ["Work"]);
   });
 
-  it("come back to a client that sees the stopped run no more, because the next one has begun", async (t) => {
-    const { client, id, send, until, returned, texts, page } = await working(t, "Next.");
+  it("returns an unread text of a cancelled run even if the page already shows the next run", async (t) => {
+    const { client, id, send, until, returned, texts, page } = await startWorkingRun(t, "Next.");
     await send("One");
-    await client.begin({ message: "And then", session_id: id, queue: true });
+    await client.start({ message: "And then", session_id: id, queue: true });
     await client.sessions.cancel(id, {});
     await until(() => texts().length > 1 && page.state?.run?.state === "finished");
     assert.deepEqual(returned, ["One"]);
     assert.deepEqual(texts(), ["Work", "And then"]);
   });
 
-  it("come back to a client that has stored them, and was away when the run was stopped", async (t) => {
-    const { client, id, steers, send, page } = await working(t);
+  it("returns an unread text to a client that stored it and was offline when the run was cancelled", async (t) => {
+    const { client, id, steers, send, page } = await startWorkingRun(t);
     await send("One");
-    const again = new PendingSteers(client, JSON.parse(JSON.stringify(steers.all)) as typeof steers.all);
+    const restoredSteers = new PendingSteers(client, JSON.parse(JSON.stringify(steers.all)) as typeof steers.all);
     await client.sessions.cancel(id);
     const later = new SessionMirror();
     for await (const event of client.sessions.watch(id, { follow: false })) later.apply(event);
-    assert.deepEqual(await again.settle(later), ["One"]);
+    assert.deepEqual(await restoredSteers.settle(later), ["One"]);
     // The page still shows the earlier state of the run.
     assert.equal(page.state?.run?.state, "running");
     assert.deepEqual(await steers.settle(page), []);
   });
 
-  it("are the next prompt after a run that failed, and do not come back", async (t) => {
+  it("returns nothing after a failed run, whose unread text becomes a user message", async (t) => {
     const failure: ScriptedStep = () => {
       throw new Error("no model");
     };
-    const { send, steers, until, returned, texts, page, open } = await working(t, failure, "Next.");
+    const { send, steers, until, returned, texts, page, open } = await startWorkingRun(t, failure, "Next.");
     await send("One");
     open();
     await until(() => steers.all.length === 0 && page.state?.run?.state !== "running");
@@ -93,26 +93,26 @@ describe("texts that were sent to a run under way", () => {
     assert.deepEqual(returned, []);
   });
 
-  it("stay pending while the server cannot be asked about their run", async (t) => {
-    const { client, id, steers, send } = await working(t);
+  it("keeps a text pending while the server is unreachable, and returns it if the run no longer exists", async (t) => {
+    const { client, id, steers, send } = await startWorkingRun(t);
     await send("One");
-    let isAway = true;
+    let isOffline = true;
     const flaky = new GantryClient({
       url: "http://gantry.invalid",
       fetch: () =>
-        isAway ? Promise.reject(new TypeError("away")) : Promise.resolve(new Response("{}", { status: 404 })),
+        isOffline ? Promise.reject(new TypeError("away")) : Promise.resolve(new Response("{}", { status: 404 })),
     });
-    const elsewhere = new PendingSteers(flaky, steers.all);
-    assert.deepEqual(await elsewhere.settle(new SessionMirror()), []);
-    assert.equal(elsewhere.all.length, 1);
-    isAway = false;
+    const unreachableSteers = new PendingSteers(flaky, steers.all);
+    assert.deepEqual(await unreachableSteers.settle(new SessionMirror()), []);
+    assert.equal(unreachableSteers.all.length, 1);
+    isOffline = false;
     // The run was deleted together with its session.
-    assert.deepEqual(await elsewhere.settle(new SessionMirror()), ["One"]);
+    assert.deepEqual(await unreachableSteers.settle(new SessionMirror()), ["One"]);
     await client.sessions.cancel(id);
   });
 
-  it("are not kept where the server took none", async (t) => {
-    const { client, id, page, until, steers, send } = await working(t);
+  it("keeps no text that the server rejected", async (t) => {
+    const { client, id, page, until, steers, send } = await startWorkingRun(t);
     await client.sessions.cancel(id);
     await until(() => page.state?.run?.state === "cancelled");
     await assert.rejects(send("Too late"), { code: "no_run" });

@@ -4,7 +4,7 @@ import { it } from "node:test";
 import { tokenHeaders } from "../../../../adapters/koa-http-api/client/person-token.js";
 import { tempDir } from "../../../helpers/temp.js";
 
-it("the client sends the token of gantry's home to this machine alone", async (t) => {
+it("tokenHeaders returns the token of GANTRY_HOME for loopback URLs only", async (t) => {
   const home = await tempDir(t, { token: "secret-of-the-test\n" });
   const before = process.env["GANTRY_HOME"];
   process.env["GANTRY_HOME"] = home.path;

@@ -17,8 +17,8 @@ async function all(events: AsyncIterable<ApiAgentEvent>): Promise<ApiAgentEvent[
 const textOf = (events: readonly ApiAgentEvent[]) =>
   events.map((event) => (event.type === "token" ? (event.content ?? "") : "")).join("");
 
-describe("a run that the client streams", () => {
-  it("tells what happens, and how it ended", async (t) => {
+describe("a streamed run of GantryClient", () => {
+  it("yields tool_call, tool_result, token and done, and its result is the done event", async (t) => {
     const steps = [callTools(["echo", { text: "x" }, "call_1"]), "One, two."];
     const api = await startApi(t, { steps, agent: { tools: [echoTool] } });
     const client = new GantryClient({ url: api.url });
@@ -31,7 +31,7 @@ describe("a run that the client streams", () => {
     assert.equal((await client.runs.get(stream.runId)).session_id, stream.sessionId);
   });
 
-  it("tells its end to whoever asks, before, after and without reading", async (t) => {
+  it("resolves its result before, after and without reading of the events", async (t) => {
     const steps = Array.from({ length: 3 }, (_, n) => `Answer ${n}.`);
     const api = await startApi(t, { steps });
     const client = new GantryClient({ url: api.url });
@@ -45,7 +45,7 @@ describe("a run that the client streams", () => {
     assert.equal(textOf(await all(late)), "Answer 2.");
   });
 
-  it("throws what failed the run, as a plain answer would", async (t) => {
+  it("rejects with the same error as a plain request when the run fails", async (t) => {
     const fault = new ProviderError("scripted", "bad_request", "no such thing");
     const api = await startApi(t, {
       scripted: { fallback: { chunks: [{ type: "text", block: "0", text: "So" }], fault } },
@@ -68,7 +68,7 @@ describe("a run that the client streams", () => {
     await assert.rejects(stopped.result, { name: "UnavailableError", status: 503 });
   });
 
-  it("says that the connection broke where it did, also in the middle of an event", async (t) => {
+  it("rejects with DisconnectedError if the connection breaks, also within an event, and counts dropped tokens", async (t) => {
     const api = await startApi(t);
     const { url, next } = await startScriptedProxy(t, api.url);
     const client = new GantryClient({ url });
@@ -95,60 +95,62 @@ describe("a run that the client streams", () => {
     assert.equal(slow.dropped, 12);
   });
 
-  it("believes the end that it was told, whatever becomes of the connection behind it", async (t) => {
+  it("settles with the done or error event that it received, even if the connection then breaks or hangs", async (t) => {
     const api = await startApi(t);
     const { url, next } = await startScriptedProxy(t, api.url);
     const client = new GantryClient({ url });
     const headers = { "content-type": "text/event-stream" };
     const done = 'event: done\ndata: {"type":"done","done":true}\n\n';
     const failed = 'event: error\ndata: {"error":"no such thing","code":"provider"}\n\n';
-    for (const behind of [{ breaks: true }, { hangs: true }]) {
-      next({ status: 200, headers, body: done, ...behind });
+    for (const connectionFault of [{ breaks: true }, { hangs: true }]) {
+      next({ status: 200, headers, body: done, ...connectionFault });
       const stream = await client.stream({ message: "x" });
       await all(stream);
       assert.equal((await stream.result).type, "done");
-      next({ status: 200, headers, body: failed, ...behind });
+      next({ status: 200, headers, body: failed, ...connectionFault });
       const failedStream = await client.stream({ message: "x" });
       await assert.rejects(all(failedStream), { code: "provider", status: 500 });
       await assert.rejects(failedStream.result, { code: "provider" });
     }
   });
 
-  it("ends its run when its reader leaves, closes or aborts", async (t) => {
-    const leave: ((stream: Awaited<ReturnType<GantryClient["stream"]>>, stop: AbortController) => Promise<unknown>)[] =
-      [
-        async (stream) => {
-          for await (const event of stream) if (event.type === "tool_call") break;
-          await assert.rejects(stream.result, DisconnectedError);
-        },
-        async (stream) => {
-          const reading = all(stream);
-          stream.close();
-          stream.close();
-          await assert.rejects(reading, { message: "the stream was closed" });
-        },
-        async (stream, stop) => {
-          const reason = new Error("enough");
-          const reading = all(stream);
-          stop.abort(reason);
-          await assert.rejects(reading, reason);
-          await assert.rejects(stream.result, reason);
-        },
-      ];
-    for (const away of leave) {
+  it("is cancelled when its reader stops, closes it or aborts the signal", async (t) => {
+    const leaveActions: ((
+      stream: Awaited<ReturnType<GantryClient["stream"]>>,
+      stop: AbortController,
+    ) => Promise<unknown>)[] = [
+      async (stream) => {
+        for await (const event of stream) if (event.type === "tool_call") break;
+        await assert.rejects(stream.result, DisconnectedError);
+      },
+      async (stream) => {
+        const reading = all(stream);
+        stream.close();
+        stream.close();
+        await assert.rejects(reading, { message: "the stream was closed" });
+      },
+      async (stream, stop) => {
+        const reason = new Error("enough");
+        const reading = all(stream);
+        stop.abort(reason);
+        await assert.rejects(reading, reason);
+        await assert.rejects(stream.result, reason);
+      },
+    ];
+    for (const leaveStream of leaveActions) {
       const open = gate();
       const api = await startApi(t, { steps: [callTools(["wait", {}])], agent: { tools: [waitTool(open)] } });
       const client = new GantryClient({ url: api.url });
       const stop = new AbortController();
       const stream = await client.stream({ message: "Wait" }, { signal: stop.signal });
       await open.reached;
-      await away(stream, stop);
+      await leaveStream(stream, stop);
       for await (const event of client.sessions.watch(stream.sessionId))
         if (event.type === "state" && event.run?.state === "cancelled") break;
     }
   });
 
-  it("loses tokens alone when its reader is slow, and the session has all of them", async (t) => {
+  it("reports dropped token events if, and only if, text is missing for a slow reader", async (t) => {
     const piece = "x".repeat(10_000);
     const many = Array.from({ length: 350 }, (_, n): ScriptedChunk[] => [
       { type: "text", block: "0", text: `${n}${piece}` },

@@ -34,15 +34,15 @@ async function eventOf(events: AsyncIterator<WatchedEvent>, matches: (event: Wat
 const SILENCE_MS = 1_234_567;
 
 /** Captures the client's silence timers, so that the test can fire them. */
-function silentAfter(t: TestContext) {
+function captureSilenceTimers(t: TestContext) {
   const real = { setTimeout, clearTimeout };
   const pending = new Map<unknown, () => void>();
-  const state = { begun: 0 };
+  const state = { started: 0 };
   t.mock.method(globalThis, "setTimeout", ((run: () => void, ms?: number, ...args: []) => {
     // Time: the delay of the caller.
     const timer = real.setTimeout(run, ms, ...args);
     if (ms === SILENCE_MS) {
-      state.begun += 1;
+      state.started += 1;
       pending.set(timer, run);
     }
     return timer;
@@ -53,8 +53,8 @@ function silentAfter(t: TestContext) {
   }) as typeof clearTimeout);
   return {
     pending,
-    get begun() {
-      return state.begun;
+    get started() {
+      return state.started;
     },
     fire: () => {
       for (const run of pending.values()) run();
@@ -71,8 +71,8 @@ async function threeTurns(client: GantryClient): Promise<[string, ApiMessage[]]>
   return [sessionId, await client.sessions.messages(sessionId)];
 }
 
-describe("a watch of the client", () => {
-  it("comes back after every drop to its place: the page is that of the messages, and nothing is told twice", async (t) => {
+describe("sessions.watch of GantryClient", () => {
+  it("resumes at its cursor after each of three disconnects, without a gap or a repeated event", async (t) => {
     // Each part of the answer waits until the previous connection was cut, so that each connection has deltas to send.
     const parts = Array.from({ length: 4 }, gate);
     const answer = [...words(20), ...parts.flatMap((part) => [part.wait(), ...words(20)])];
@@ -80,7 +80,7 @@ describe("a watch of the client", () => {
     const proxy = await TcpProxy.before(t, api.url);
     const client = new GantryClient({ url: proxy.url(api.url) });
     const direct = new GantryClient({ url: api.url });
-    const { session_id: id } = await direct.begin({ message: "Talk" });
+    const { session_id: id } = await direct.start({ message: "Talk" });
     const [page, states, cursors] = [new SessionMirror(), [] as ConnectionState[], [] as string[]];
     const events = client.sessions.watch(id, { onConnection: (state) => void states.push(state) });
     let deltaCharacters = 0;
@@ -110,7 +110,7 @@ describe("a watch of the client", () => {
     assert.deepEqual(page.messages, await direct.sessions.messages(id));
   });
 
-  it("waits as long as it is told, and gives up where no answer gets better", async (t) => {
+  it("retries after Retry-After, at most 300 s later, and rejects on 400, 401, 403 and 404", async (t) => {
     const api = await startApi(t);
     const { url, requests, next } = await startScriptedProxy(t, api.url);
     const { sessionId: id } = await new GantryClient({ url: api.url }).run({ message: "Hi" });
@@ -155,12 +155,12 @@ describe("a watch of the client", () => {
     await assert.rejects(client.sessions.watch("none").next(), NotFoundError);
   });
 
-  it("takes a connection that says nothing for dead, but not a reader that takes its time", async (t) => {
+  it("reconnects to a silent server; comments restart the silence timer, which is off while the reader is busy", async (t) => {
     const api = await startApi(t, { http: { heartbeatMs: 50 } });
     const { url, requests, next } = await startScriptedProxy(t, api.url);
     const { sessionId: id } = await new GantryClient({ url: api.url }).run({ message: "Hi" });
-    const silence = silentAfter(t);
-    const client = new GantryClient({ url, silence: SILENCE_MS });
+    const silence = captureSilenceTimers(t);
+    const client = new GantryClient({ url, silenceMs: SILENCE_MS });
     const lost: unknown[] = [];
     let opened = 0;
     const onConnection = (state: ConnectionState, error?: Error) => {
@@ -182,17 +182,17 @@ describe("a watch of the client", () => {
     assert.equal(silence.pending.size, 0, "a reader that takes its time is not waited for");
     await eventOf(events, ({ type }) => type === "message");
     // Comments are sufficient: each restarts the timer.
-    const quiet = eventOf(events, ({ type }) => type === "rewind").catch(() => undefined);
-    const { begun } = silence;
-    await until(() => silence.begun > begun + 5);
+    const rewindSeen = eventOf(events, ({ type }) => type === "rewind").catch(() => undefined);
+    const { started } = silence;
+    await until(() => silence.started > started + 5);
     assert.equal(silence.pending.size, 1);
     assert.deepEqual([lost.length, requests.length], [2, 3]);
     await api.agent.sessions.revert(id, (await client.sessions.messages(id))[1]?.id ?? "");
-    await quiet;
+    await rewindSeen;
     await events.return();
   });
 
-  it("begins with the last messages; older ones are added to the page", async (t) => {
+  it("with last starts at the last messages, and older messages can be added to the page", async (t) => {
     const api = await startApi(t);
     const { url, requests } = await startScriptedProxy(t, api.url);
     const client = new GantryClient({ url });
@@ -213,7 +213,7 @@ describe("a watch of the client", () => {
     await eventOf(events, (event) => (page.apply(event), event.type === "rewind"));
     assert.deepEqual(seqs(), [3, 4, 5]);
     await events.return();
-    // All messages, and nothing else.
+    // A watch without `last` sends all messages.
     const fullPage = new SessionMirror();
     for await (const event of client.sessions.watch(id, { follow: false })) fullPage.apply(event);
     assert.deepEqual(fullPage.messages, await client.sessions.messages(id));
@@ -229,10 +229,10 @@ describe("a watch of the client", () => {
     await none.return();
   });
 
-  it("behind a message, cut after any byte, hears of what happens meanwhile: once, and of all", async (t) => {
+  it("with afterSeq, cut after any byte, delivers the rewind and the new messages exactly once", async (t) => {
     const api = await startApi(t);
     const direct = new GantryClient({ url: api.url });
-    // The length of such a response. The parts of the others have the same lengths.
+    // The length of one complete response. The responses of the other sessions have the same length.
     const [id] = await threeTurns(direct);
     const length = (await (await fetch(`${api.url}/api/sessions/${id}/events?after_seq=6&follow=false`)).text()).length;
     const places = Array.from({ length: PLACES }, (_, n) => Math.round((n * (length + 600)) / (PLACES - 1)));
@@ -244,25 +244,25 @@ describe("a watch of the client", () => {
       const page = new SessionMirror();
       page.add(messages);
       const eventNames: string[] = [];
-      let meanwhile: Promise<unknown> | undefined;
-      const happen = async () => {
+      let pendingChange: Promise<unknown> | undefined;
+      const revertAndRun = async () => {
         // If everything passed through, cut when nothing more is sent.
         if (proxy.cuts === 0) proxy.cutAll();
         await api.agent.sessions.revert(session, messages[3]!.id);
         await direct.run({ message: "again", session_id: session });
       };
       const stop = new AbortController();
-      const onConnection = (state: ConnectionState) => void (state === "lost" && (meanwhile ??= happen()));
+      const onConnection = (state: ConnectionState) => void (state === "lost" && (pendingChange ??= revertAndRun()));
       const options = { afterSeq: 6, signal: stop.signal, onConnection };
       for await (const event of client.sessions.watch(session, options)) {
         page.apply(event);
         // After the state no event is sent until something changes.
-        if (event.type === "state") meanwhile ??= happen();
+        if (event.type === "state") pendingChange ??= revertAndRun();
         if (event.type === "message") eventNames.push(`message ${event.message.seq}`);
         if (event.type === "rewind") eventNames.push(`cut ${event.after}`);
         if (page.messages.at(-1)?.seq === 8 && page.state?.run?.state === "finished") stop.abort();
       }
-      await meanwhile;
+      await pendingChange;
       assert.deepEqual(page.messages, await direct.sessions.messages(session), `cut after ${bytes} bytes`);
       return eventNames.join(", ");
     };
@@ -270,13 +270,13 @@ describe("a watch of the client", () => {
     assert.deepEqual([...all], ["cut 4, message 7, message 8"]);
   });
 
-  it("behind a message that a revert hid before it began: hears what of its page is void", async (t) => {
+  it("with afterSeq of a reverted message, sends a rewind to the last message in common", async (t) => {
     const api = await startApi(t);
     const client = new GantryClient({ url: api.url });
     const [id, messages] = await threeTurns(client);
-    const eventsAfter = async (behind: number): Promise<string[]> => {
+    const eventsAfter = async (afterSeq: number): Promise<string[]> => {
       const events: string[] = [];
-      for await (const event of client.sessions.watch(id, { afterSeq: behind, follow: false }))
+      for await (const event of client.sessions.watch(id, { afterSeq: afterSeq, follow: false }))
         if (event.type === "rewind") events.push(`cut ${event.after}`);
         else events.push(event.type === "message" ? `message ${event.message.seq}` : event.type);
       return events;
@@ -296,23 +296,23 @@ describe("a watch of the client", () => {
     assert.deepEqual(await eventsAfter(4), ["state", "message 5", "message 6"]);
   });
 
-  it("behind a message that still grows: is told all of it", async (t) => {
-    const going = gate();
-    const api = await startApi(t, { steps: [[...words(20), going.wait(), ...words(20)]] });
+  it("with afterSeq of an unfinished message, completes that message", async (t) => {
+    const answerGate = gate();
+    const api = await startApi(t, { steps: [[...words(20), answerGate.wait(), ...words(20)]] });
     const client = new GantryClient({ url: api.url });
-    const { session_id: id } = await client.begin({ message: "Talk" });
+    const { session_id: id } = await client.start({ message: "Talk" });
     const page = new SessionMirror();
     while (page.messages.length < 2) page.add(await client.sessions.messages(id));
     assert.equal(page.messages[1]?.finished, false);
     for await (const event of client.sessions.watch(id, { afterSeq: 2 })) {
       page.apply(event);
-      going.open();
+      answerGate.open();
       if (isOver(event)) break;
     }
     assert.deepEqual(page.messages, await client.sessions.messages(id));
   });
 
-  it("shows what a running tool prints, once, until its result is there", async (t) => {
+  it("shows a running tool's output once across a reconnect, and clears it when the result arrives", async (t) => {
     const [printed, end] = [gate(), gate()];
     const tool = defineTool({
       name: "print",
@@ -328,7 +328,7 @@ describe("a watch of the client", () => {
     const api = await startApi(t, { steps: [callTools(["print", {}, "call_1"]), "done"], agent: { tools: [tool] } });
     const proxy = await TcpProxy.before(t, api.url);
     const client = new GantryClient({ url: proxy.url(api.url) });
-    const { session_id: id } = await new GantryClient({ url: api.url }).begin({ message: "Print" });
+    const { session_id: id } = await new GantryClient({ url: api.url }).start({ message: "Print" });
     const page = new SessionMirror();
     const events = client.sessions.watch(id);
     const shown = (text: string | undefined) =>
@@ -343,25 +343,25 @@ describe("a watch of the client", () => {
     await events.return();
   });
 
-  it("ends with the session, also with one that was deleted meanwhile, and with its signal", async (t) => {
+  it("ends when the session is deleted, also during a disconnect, and when its signal aborts", async (t) => {
     const api = await startApi(t);
     const proxy = await TcpProxy.before(t, api.url);
     const direct = new GantryClient({ url: api.url });
     const client = new GantryClient({ url: proxy.url(api.url) });
-    const typesOf = async (events: AsyncIterable<WatchedEvent>, begun = () => {}) => {
+    const typesOf = async (events: AsyncIterable<WatchedEvent>, started = () => {}) => {
       const types: string[] = [];
       for await (const { type } of events) {
         types.push(type);
-        begun();
+        started();
       }
       return types;
     };
     for (const isAway of [false, true]) {
       const { sessionId: id } = await direct.run({ message: "Hi" });
-      const [begun, lost] = [gate(), gate()];
+      const [started, lost] = [gate(), gate()];
       const onConnection = (state: ConnectionState) => void (state === "lost" && lost.open());
-      const types = typesOf(client.sessions.watch(id, { onConnection }), begun.open);
-      await begun.wait();
+      const types = typesOf(client.sessions.watch(id, { onConnection }), started.open);
+      await started.wait();
       if (isAway) {
         proxy.cutAll();
         await lost.wait();
@@ -376,11 +376,14 @@ describe("a watch of the client", () => {
     for await (const event of client.sessions.watch(id, { signal: stop.signal, onConnection }))
       if (event.type === "message") stop.abort();
     assert.deepEqual(states, ["connecting", "open"]);
-    // Also while the client waits to reconnect, and before it has started.
-    const nobody = new GantryClient({ url: "http://127.0.0.1:9" });
-    const away = new AbortController();
+    // The signal also ends a watch that waits to reconnect, and a watch that has not started.
+    const unreachableClient = new GantryClient({ url: "http://127.0.0.1:9" });
+    const retryAbort = new AbortController();
     await typesOf(
-      nobody.sessions.watch(id, { signal: away.signal, onConnection: (s) => s === "lost" && away.abort() }),
+      unreachableClient.sessions.watch(id, {
+        signal: retryAbort.signal,
+        onConnection: (s) => s === "lost" && retryAbort.abort(),
+      }),
     );
     assert.deepEqual(await typesOf(client.sessions.watch(id, { signal: AbortSignal.abort() })), []);
   });

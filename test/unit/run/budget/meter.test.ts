@@ -27,7 +27,7 @@ const PRICED: Model = {
   prices: { input: 500, output: 1000 },
 };
 
-interface Made {
+interface TestAgent {
   agent: Agent;
   provider: ScriptedProvider;
 }
@@ -37,7 +37,7 @@ function make(
   steps: readonly ScriptedStep[],
   options: Partial<AgentOptions> = {},
   providerOptions: ConstructorParameters<typeof ScriptedProvider>[1] = {},
-): Made {
+): TestAgent {
   let calls = 0;
   const provider = new ScriptedProvider(steps, {
     models: [PRICED],
@@ -75,9 +75,9 @@ const endless: ScriptedStep = {
   hang: true,
 };
 
-describe("a budget", () => {
+describe("a token or USD budget", () => {
   for (const [name, makeStore] of STORES) {
-    it(`ends a run that would call tools for ever, and below it (${name})`, async (t) => {
+    it(`ends a run that never stops calling tools, without exceeding 5 USD (${name})`, async (t) => {
       const driver = (await makeStore(t))();
       const { agent, provider } = make(
         t,
@@ -102,7 +102,7 @@ describe("a budget", () => {
     });
   }
 
-  it("says how long an answer may be, and counts what the provider tells", async (t) => {
+  it("sets maxTokens of a request to what the budget can pay, and ends the run when the answer reaches it", async (t) => {
     const { agent, provider } = make(t, [
       ({ maxTokens = Infinity }) => [
         text("a lot"),
@@ -118,7 +118,7 @@ describe("a budget", () => {
     assert.ok(usage.cost <= 1, `${usage.cost} USD`);
   });
 
-  it("leaves a request as it is where there is enough for the longest answer", async (t) => {
+  it("sets no maxTokens if it covers the longest possible answer", async (t) => {
     const { agent, provider } = make(t, [say("ok")]);
     await (
       await agent.run({ message: "x", budget: { usd: 100 } })
@@ -126,12 +126,12 @@ describe("a budget", () => {
     assert.equal(provider.requests[0]?.maxTokens, undefined);
   });
 
-  it("tells no limit beyond the model's own, and believes how long the provider says that the conversation is", async (t) => {
-    const short = make(t, [say("ok")], {}, { models: [{ ...PRICED, maxOutput: 500 }] });
+  it("sets no maxTokens if the model's own limit is lower, and estimates a prompt from the reported token count", async (t) => {
+    const smallModel = make(t, [say("ok")], {}, { models: [{ ...PRICED, maxOutput: 500 }] });
     await (
-      await short.agent.run({ message: "x", budget: { tokens: 4_000 } })
+      await smallModel.agent.run({ message: "x", budget: { tokens: 4_000 } })
     ).result;
-    assert.equal(short.provider.requests[0]?.maxTokens, undefined);
+    assert.equal(smallModel.provider.requests[0]?.maxTokens, undefined);
     const calling = [
       ...callTools(["noop", {}]).slice(0, -1),
       finish("tool_calls", { inputTokens: 250, outputTokens: 10 }),
@@ -146,7 +146,7 @@ describe("a budget", () => {
     assert.ok(Math.abs((second.maxTokens ?? 0) - expectedTokens) <= 1, `${second.maxTokens} of ${expectedTokens}`);
   });
 
-  it("ends no answer that the model's own limit holds, however long its words", async (t) => {
+  it("does not end an answer of many characters if the model's own token limit fits the budget", async (t) => {
     const long = Array.from({ length: 100 }, () => text("abcdefghi".repeat(20)));
     const { agent } = make(t, [[...long, finish("stop", { inputTokens: 250, outputTokens: 4_000 })]]);
     const run = await agent.run({ message: "x", budget: { tokens: 5_500 } });
@@ -154,7 +154,7 @@ describe("a budget", () => {
     assert.deepEqual([endedBy, output.length, usage.totalTokens], ["model", 18_000, 4_250]);
   });
 
-  it("ends an answer whose provider does not care how long it may be, and keeps what was said", async (t) => {
+  it("ends an answer that ignores its token limit, within 2,000 tokens, and stores the partial answer", async (t) => {
     const { agent } = make(t, [endless]);
     const run = await agent.run({ message: "x", budget: { tokens: 2_000 } });
     const { usage, endedBy, finishReason, output } = await run.result;
@@ -174,7 +174,7 @@ describe("a budget", () => {
     assert.equal((await next.result).endedBy, "max_iterations");
   });
 
-  it("asks nobody when not even the prompt can be paid", async (t) => {
+  it("makes no model call, not even for the title, if the prompt alone exceeds it", async (t) => {
     const { agent, provider } = make(t, []);
     const run = await agent.run({ message: "x", budget: { usd: 0.001 } });
     const { endedBy, finishReason, iterations, output, usage } = await run.result;
@@ -182,7 +182,7 @@ describe("a budget", () => {
     assert.deepEqual([provider.requests.length, provider.titleRequests.length], [0, 0]);
   });
 
-  it("is the smaller of what the agent allows and what is asked for", async (t) => {
+  it("limits the run to the lower of the agent's and the requested budget", async (t) => {
     const providerOptions = { usage: { inputTokens: 200, outputTokens: 10 } };
     for (const [config, requestBudget] of [
       [{ tokens: 3_000 }, { tokens: 1_000_000 }],
@@ -195,7 +195,7 @@ describe("a budget", () => {
     }
   });
 
-  it("of a session holds for all its runs, and those of other agents on the store", async (t) => {
+  it("limits the total of all runs of a session if it is a session budget, and a fork starts with its own usage", async (t) => {
     const driver = new MemoryDriver();
     const providerOptions = { usage: { inputTokens: 300, outputTokens: 50 }, fallback: "ok" };
     const { agent } = make(t, [], { driver, sessionBudget: { usd: 2 } }, providerOptions);
@@ -215,7 +215,7 @@ describe("a budget", () => {
     assert.equal((await (await agent.run({ message: "x", sessionId: fork.id })).result).endedBy, "model");
   });
 
-  it("of a session counts along its chain, whatever a compaction made of it", async (t) => {
+  it("counts the usage of a session along its chain, across compactions", async (t) => {
     let calls = 0;
     const provider = new WindowProvider({
       window: 4_000,
@@ -244,7 +244,7 @@ describe("a budget", () => {
     assert.deepEqual(provider.violations, []);
   });
 
-  it("is not got around by what a run is told too late", async (t) => {
+  it("ends a run in spite of a steering message, in fewer than 12 model calls", async (t) => {
     const { agent, provider } = make(
       t,
       [],
@@ -260,7 +260,7 @@ describe("a budget", () => {
     assert.ok(requestCount < 12, `${requestCount}`);
   });
 
-  it("counts what was begun and broke off", async (t) => {
+  it("counts the tokens of interrupted answers", async (t) => {
     const broken = {
       chunks: Array.from({ length: 100 }, () => text("word ")),
       fault: new ProviderError("scripted", "network", "it broke", { retryAfterMs: 1 }),
@@ -279,12 +279,16 @@ describe("a budget", () => {
     assert.equal(output, "word ".repeat(100 * provider.requests.length));
   });
 
-  it("believes no provider that tells too little", async (t) => {
+  it("counts a minimum by text length and price if the provider reports too few tokens or no cost", async (t) => {
     const long = "x".repeat(40_000);
-    const lie = { inputTokens: 1, outputTokens: 1 };
+    const falseUsage = { inputTokens: 1, outputTokens: 1 };
     const models = [{ ...PRICED, maxOutput: 100_000, contextWindow: 10_000_000 }];
-    const lying = [text(long), ...callTools(["noop", {}]).slice(0, -1), finish("tool_calls", lie)];
-    const { agent, provider } = make(t, [lying, say("ok")], {}, { models });
+    const answerWithFalseUsage = [
+      text(long),
+      ...callTools(["noop", {}]).slice(0, -1),
+      finish("tool_calls", falseUsage),
+    ];
+    const { agent, provider } = make(t, [answerWithFalseUsage, say("ok")], {}, { models });
     await (
       await agent.run({ message: "x", budget: { tokens: 50_000 } })
     ).result;
@@ -294,12 +298,12 @@ describe("a budget", () => {
     const expectedTokens = 50_000 - 2 - (40_000 / 8 - 1) - estimatePrompt(second);
     assert.ok(Math.abs((second.maxTokens ?? 0) - expectedTokens) <= 2, `${second.maxTokens} of ${expectedTokens}`);
     const cheap = { inputTokens: 1000, outputTokens: 100, cost: 0, costReported: true };
-    const free = make(t, [], { maxIterations: 1_000 }, { usage: cheap });
-    assert.equal((await (await free.agent.run({ message: "x", budget: { usd: 3 } })).result).endedBy, "budget");
-    assert.ok(free.provider.requests.length <= 5, `${free.provider.requests.length}`);
+    const freeModel = make(t, [], { maxIterations: 1_000 }, { usage: cheap });
+    assert.equal((await (await freeModel.agent.run({ message: "x", budget: { usd: 3 } })).result).endedBy, "budget");
+    assert.ok(freeModel.provider.requests.length <= 5, `${freeModel.provider.requests.length}`);
   });
 
-  it("gives no title when it is used up", async (t) => {
+  it("generates no title if 20 tokens do not cover the first model call", async (t) => {
     const { agent, provider } = make(t, [callTools(["noop", {}])], {}, { usage: { inputTokens: 1, outputTokens: 1 } });
     const run = await agent.run({ message: "x", budget: { tokens: 20 } });
     assert.equal((await run.result).endedBy, "budget");
@@ -307,7 +311,7 @@ describe("a budget", () => {
     assert.deepEqual([provider.requests.length, provider.titleRequests.length], [0, 0]);
   });
 
-  it("asks nobody for a summary that it cannot pay, and goes on without one", async (t) => {
+  it("makes no model call for a summary that it does not cover, and ends the run", async (t) => {
     const usage = { inputTokens: 10, outputTokens: 10 };
     const models = [{ ...PRICED, contextWindow: 3_000, maxOutput: 500 }];
     const { agent, provider } = make(
@@ -322,10 +326,10 @@ describe("a budget", () => {
   });
 });
 
-describe("a price that nobody knows", () => {
+describe("a model with an unknown price", () => {
   const { prices: _, ...unpriced } = PRICED;
 
-  it("refuses a run with a budget in USD, before anything is stored", async (t) => {
+  it("rejects a USD budget before anything is stored, and accepts a token budget", async (t) => {
     const { agent } = make(t, [], {}, { models: [unpriced], usage: { inputTokens: 500, outputTokens: 10 } });
     await assert.rejects(agent.run({ message: "x", budget: { usd: 1 } }), {
       code: "model_selection",
@@ -335,7 +339,7 @@ describe("a price that nobody knows", () => {
     assert.equal((await (await agent.run({ message: "x", budget: { tokens: 5_000 } })).result).endedBy, "budget");
   });
 
-  it("is what the agent was told, and is counted and told", async (t) => {
+  it("is charged at the agent's unknownPrice", async (t) => {
     const providerOptions = { models: [unpriced], usage: { inputTokens: 1000, outputTokens: 100 } };
     const unknownPrice = { input: 500, output: 1000 };
     const { agent } = make(t, [], { unknownPrice, maxIterations: 100 }, providerOptions);
@@ -344,7 +348,7 @@ describe("a price that nobody knows", () => {
     assert.ok(usage.cost <= 3 && usage.cost > 1.5, `${usage.cost} USD`);
   });
 
-  it("is known where the provider knows it", async (t) => {
+  it("is charged at the price that the provider's prices() returns for the prompt", async (t) => {
     const promptTokens: number[] = [];
     const { agent, provider } = make(t, [], { maxIterations: 100 }, { models: [unpriced], usage: { cost: 0.5 } });
     (provider as ModelProvider).prices = (_model, tokens) => {
@@ -355,15 +359,15 @@ describe("a price that nobody knows", () => {
     assert.equal(endedBy, "budget");
     assert.ok(usage.cost <= 3 && usage.cost >= 2, `${usage.cost} USD`);
     assert.ok((promptTokens.at(-1) ?? 0) > 100);
-    const cut = make(t, [endless], {}, { models: [unpriced] });
-    (cut.provider as ModelProvider).prices = (provider as ModelProvider).prices!;
-    const costUsd = (await (await cut.agent.run({ message: "x", budget: { usd: 1 } })).result).usage.cost;
+    const endlessAnswer = make(t, [endless], {}, { models: [unpriced] });
+    (endlessAnswer.provider as ModelProvider).prices = (provider as ModelProvider).prices!;
+    const costUsd = (await (await endlessAnswer.agent.run({ message: "x", budget: { usd: 1 } })).result).usage.cost;
     assert.ok(costUsd <= 1 && costUsd > 0.9, `${costUsd} USD`);
   });
 });
 
-describe("a budget of time", () => {
-  it("ends a run amid an answer, and keeps what was said", async (t) => {
+describe("a time budget", () => {
+  it("ends a run in the middle of an answer, and stores the partial answer as unfinished", async (t) => {
     const { pass } = fakeTime(t);
     const { agent } = make(t, [{ chunks: [text("Half an")], hang: true }]);
     const run = await agent.run({ message: "x", budget: { seconds: 5 } });
@@ -382,16 +386,16 @@ describe("a budget of time", () => {
     );
   });
 
-  it("ends a run amid a tool, whose calls are answered", async (t) => {
+  it("ends a run during a tool call, aborts the tool, and leaves a result for every call", async (t) => {
     const { pass } = fakeTime(t);
     let aborted = false;
-    let isBegun = false;
+    let hasStarted = false;
     const slow = defineTool({
       name: "slow",
       description: "Takes for ever.",
       run: (_: unknown, { signal }) =>
         new Promise<string>((resolve) => {
-          isBegun = true;
+          hasStarted = true;
           signal.addEventListener("abort", () => {
             aborted = true;
             resolve("too late");
@@ -401,20 +405,20 @@ describe("a budget of time", () => {
     const steps = [callTools(["slow", {}], ["slow", {}]), say("and now")];
     const { agent, provider } = make(t, steps, { tools: [slow] });
     const run = await agent.run({ message: "x", budget: { seconds: 5 } });
-    await untilTurn(() => isBegun);
+    await untilTurn(() => hasStarted);
     pass(5_001);
     const { endedBy } = await run.result;
     assert.deepEqual([endedBy, aborted], ["budget", true]);
     const next = await agent.run({ message: "y", sessionId: run.sessionId });
     assert.equal((await next.result).output, "and now");
-    const seen = provider.requests[1]?.messages ?? [];
+    const nextMessages = provider.requests[1]?.messages ?? [];
     assert.deepEqual(
-      seen.map(({ role }) => role),
+      nextMessages.map(({ role }) => role),
       ["user", "assistant", "tool", "tool", "user"],
     );
   });
 
-  it("does not pass while people are asked, and goes on then", async (t) => {
+  it("is paused while a question to the user is open, and continues after the answer", async (t) => {
     const { pass } = fakeTime(t);
     const asks = defineTool({
       name: "asks",
@@ -446,8 +450,8 @@ describe("a budget of time", () => {
   });
 });
 
-describe("a budget that is none", () => {
-  const wrong: [unknown, string][] = [
+describe("an invalid budget", () => {
+  const invalidBudgets: [unknown, string][] = [
     [{ usd: 0 }, "budget.usd"],
     [{ usd: -1 }, "budget.usd"],
     [{ usd: Number.NaN }, "budget.usd"],
@@ -464,14 +468,14 @@ describe("a budget that is none", () => {
     [1, "budget"],
     [null, "budget"],
   ];
-  for (const [budget, field] of wrong)
-    it(`is refused: ${JSON.stringify(budget)}`, async (t) => {
+  for (const [budget, field] of invalidBudgets)
+    it(`is rejected for a run and for an agent: ${JSON.stringify(budget)}`, async (t) => {
       const { agent } = make(t, []);
       await assert.rejects(agent.run({ message: "x", budget: budget as Budget }), { code: "invalid_input", field });
       assert.throws(() => new Agent({ providers: [], budget: budget as Budget }), { field });
     });
 
-  it("is refused to an agent that names a time for sessions, or a price that is none", () => {
+  it("sessionBudget.seconds and an invalid unknownPrice are rejected for an agent", () => {
     const make = (options: object) => () => new Agent({ providers: [], ...options });
     assert.throws(make({ sessionBudget: { seconds: 1 } }), { field: "sessionBudget.seconds" });
     assert.throws(make({ unknownPrice: { input: -1, output: 1 } }), { field: "unknownPrice.input" });

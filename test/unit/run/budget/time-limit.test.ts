@@ -3,7 +3,7 @@ import { it } from "node:test";
 import { RunClock } from "../../../../src/run/budget/time-limit.js";
 import { fakeTime } from "../../../helpers/fake-time.js";
 
-it("does not go while it stands, and has what was left then", (t) => {
+it("RunClock stops while it is paused, and continues with the remaining time", (t) => {
   const { pass } = fakeTime(t);
   let ends = 0;
   const clock = new RunClock(0.1, () => (ends += 1));

@@ -5,15 +5,15 @@ import type { ToolCallPreview } from "gantry/plugin";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { tempDir, type Hooks } from "../../../helpers/temp.js";
 
-const described = [{ path: "/p/a", oldText: null, newText: "described" }];
-const seen = [{ path: "/p/a", oldText: "old", newText: "new" }];
+const describedDiff = [{ path: "/p/a", oldText: null, newText: "described" }];
+const previewDiff = [{ path: "/p/a", oldText: "old", newText: "new" }];
 
 /** The requests that the run's own client and the other clients receive for one call of a tool with this preview. */
 async function requestsOf(t: Hooks, preview: (signal: AbortSignal) => Promise<ToolCallPreview>) {
   const tool = defineTool({
     name: "act",
     description: "Acts.",
-    describe: () => ({ title: "Act", diff: described }),
+    describe: () => ({ title: "Act", diff: describedDiff }),
     preview: (_, { signal }) => preview(signal),
     run: () => "done",
   });
@@ -32,17 +32,17 @@ async function requestsOf(t: Hooks, preview: (signal: AbortSignal) => Promise<To
   return openedAsks[0]!;
 }
 
-describe("what a person who is asked is shown of a call", () => {
-  it("is what its tool shows by what is there now", async (t) => {
-    assert.deepEqual((await requestsOf(t, async () => ({ diff: seen }))).diff, seen);
+describe("the preview of a tool call in a permission request", () => {
+  it("has the diff and note of the tool's preview function, or the described diff if that returns no diff", async (t) => {
+    assert.deepEqual((await requestsOf(t, async () => ({ diff: previewDiff }))).diff, previewDiff);
     const { diff, reason } = await requestsOf(t, async () => ({ note: "It is large." }));
-    assert.deepEqual([diff, reason], [described, "It is large."]);
+    assert.deepEqual([diff, reason], [describedDiff, "It is large."]);
     assert.deepEqual((await requestsOf(t, async () => ({ diff: [] }))).diff, []);
   });
 
-  it("is what the arguments say where the tool fails, brings what is none, or never comes to an end", async (t) => {
+  it("has the described diff if the preview function throws, returns none or times out, and drops invalid entries", async (t) => {
     let ended = false;
-    const odd: ((signal: AbortSignal) => unknown)[] = [
+    const invalidPreviews: ((signal: AbortSignal) => unknown)[] = [
       () => Promise.reject(new Error("disk on fire")),
       () => {
         throw new Error("at once");
@@ -52,8 +52,10 @@ describe("what a person who is asked is shown of a call", () => {
       async () => ({ diff: undefined, note: 1 }),
       (signal) => new Promise(() => signal.addEventListener("abort", () => (ended = true))),
     ];
-    const asks = await Promise.all(odd.map((preview) => requestsOf(t, preview as () => Promise<ToolCallPreview>)));
-    for (const { diff, reason } of asks) assert.deepEqual([diff, reason], [described, ""]);
+    const asks = await Promise.all(
+      invalidPreviews.map((preview) => requestsOf(t, preview as () => Promise<ToolCallPreview>)),
+    );
+    for (const { diff, reason } of asks) assert.deepEqual([diff, reason], [describedDiff, ""]);
     assert.ok(ended);
     assert.deepEqual(
       (await requestsOf(t, (async () => ({ diff: [{}, 1] })) as unknown as () => Promise<object>)).diff,
@@ -61,7 +63,7 @@ describe("what a person who is asked is shown of a call", () => {
     );
   });
 
-  it("is for a file that write replaces what is in it, at each door", async (t) => {
+  it("shows the old and new content of a file for write, to the run's client and in the stored ask", async (t) => {
     const folder = await tempDir(t, { "a.txt": "one\ntwo\n" });
     const provider = new ScriptedProvider([callTools(["write", { path: "a.txt", content: "1\n" }]), "end"]);
     const agent = new Agent({ providers: [provider], tools: builtinTools(), projectDir: folder.path });

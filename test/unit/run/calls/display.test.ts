@@ -15,16 +15,16 @@ const EXPECTED_DISPLAY: ToolDisplay = {
   locations: [{ path: "/p/a.ts", line: 1 }, { path: "/p/b.ts" }],
 };
 
-/** A tool whose results have the display data that `shown` returns. */
-function showing(shown: () => unknown) {
+/** A tool whose results have the display data that `getDisplay` returns. */
+function toolWithDisplay(getDisplay: () => unknown) {
   return defineTool({
     name: "change",
     description: "Changes.",
-    run: () => ({ text: "changed", ...(shown() as object) }),
+    run: () => ({ text: "changed", ...(getDisplay() as object) }),
   });
 }
 
-async function shownOf(agent: Agent, message: string, sessionId?: string) {
+async function runOnce(agent: Agent, message: string, sessionId?: string) {
   const run = await agent.run({ message, ...(sessionId && { sessionId }) });
   const displays: unknown[] = [];
   for await (const event of run)
@@ -33,20 +33,20 @@ async function shownOf(agent: Agent, message: string, sessionId?: string) {
   const messages = await agent.sessions.messages(run.sessionId);
   return {
     id: run.sessionId,
-    told: displays,
+    displays,
     messages,
     last: messages.findLast(({ role }) => role === "tool") as Message,
   };
 }
 
 /** Keeps everything except the long first message. */
-const lastOf: CompactionStrategy["compact"] = ({ messages }) => Promise.resolve(messages.slice(1));
+const withoutFirst: CompactionStrategy["compact"] = ({ messages }) => Promise.resolve(messages.slice(1));
 
 const CALL = callTools(["change", {}]);
 
 for (const [name, make] of STORES)
-  describe(`what was shown of a call (${name})`, () => {
-    it("is stored with its result and told again, and no model sees it", async (t) => {
+  describe(`the display data of a tool result (${name})`, () => {
+    it("is stored with the result, copied to a fork, sent to watchers, and never sent to the model", async (t) => {
       const driver = await make(t);
       const provider = new ScriptedProvider([CALL, "done", "more"]);
       const projectDir = (await tempDir(t)).path;
@@ -54,19 +54,23 @@ for (const [name, make] of STORES)
         new Agent({
           providers: [provider],
           driver: driver(),
-          tools: [showing(() => EXPECTED_DISPLAY)],
+          tools: [toolWithDisplay(() => EXPECTED_DISPLAY)],
           projectDir,
           compaction,
         });
-      const agents = [open(), open(), open({ strategy: { name: "last", compact: lastOf }, threshold: 0.02 })] as const;
+      const agents = [
+        open(),
+        open(),
+        open({ strategy: { name: "last", compact: withoutFirst }, threshold: 0.02 }),
+      ] as const;
       t.after(() => Promise.all(agents.map((agent) => agent.close())));
-      const { id, told: displays, last, messages } = await shownOf(agents[0], `go${" on".repeat(5000)}`);
+      const { id, displays, last, messages } = await runOnce(agents[0], `go${" on".repeat(5000)}`);
       assert.deepEqual(displays, [EXPECTED_DISPLAY]);
       assert.deepEqual(last.shown, EXPECTED_DISPLAY);
       assert.equal(messages.filter((message) => "shown" in message).length, 1);
 
       // Another process continues, with the stored session.
-      await shownOf(agents[1], "and on", id);
+      await runOnce(agents[1], "and on", id);
       assert.doesNotMatch(JSON.stringify(provider.requests), /SECRET-OLD/);
       const fork = await agents[1].sessions.fork(id, messages.at(-1)!.id);
       assert.deepEqual(
@@ -79,8 +83,8 @@ for (const [name, make] of STORES)
       assert.deepEqual(watched, [EXPECTED_DISPLAY]);
 
       // The view of a follow-up is for the model only. The original messages stay unchanged.
-      await shownOf(agents[2], "compacted", id);
-      const chain = await dumped(driver, id);
+      await runOnce(agents[2], "compacted", id);
+      const chain = await dumpChain(driver, id);
       assert.ok(chain.sessions.length > 1);
       assert.doesNotMatch(JSON.stringify(chain.sessions.map(({ view }) => view)), /SECRET-OLD/);
       const storedMessages = await agents[1].sessions.messages(id);
@@ -88,7 +92,7 @@ for (const [name, make] of STORES)
     });
   });
 
-async function dumped(open: () => SessionDriver, id: string) {
+async function dumpChain(open: () => SessionDriver, id: string) {
   const driver = open();
   await driver.open();
   const chain = await driver.dump(id);
@@ -96,15 +100,15 @@ async function dumped(open: () => SessionDriver, id: string) {
   return chain!;
 }
 
-describe("what was shown of a call", () => {
-  it("is stored within a bound, and only where it is what it should be", async (t) => {
-    let shown: unknown;
+describe("the display data of a tool result", () => {
+  it("is stored only if it is valid and fits into toolOutputBytes", async (t) => {
+    let display: unknown;
     const steps: ScriptedStep[] = [];
     const provider = new ScriptedProvider(steps);
     const projectDir = (await tempDir(t)).path;
     const agent = new Agent({
       providers: [provider],
-      tools: [showing(() => shown)],
+      tools: [toolWithDisplay(() => display)],
       projectDir,
       toolOutputBytes: 1000,
     });
@@ -139,26 +143,26 @@ describe("what was shown of a call", () => {
         { diff: [], locations: [{ path: "/a" }, { path: "/a" }, { path: "/a", line: 0 }] },
       ],
     ] as const) {
-      shown = preview;
+      display = preview;
       provider.push(CALL, "done");
-      const { last } = await shownOf(agent, "go");
+      const { last } = await runOnce(agent, "go");
       assert.deepEqual(last.shown, expected);
       assert.equal("shown" in last, expected !== undefined);
     }
   });
 
-  it("is said beside what the messages of a session say over HTTP, which stays to the letter", async (t) => {
+  it("adds only diff and locations to the messages that the HTTP API returns", async (t) => {
     const bytes: string[] = [];
-    for (const shown of [EXPECTED_DISPLAY, {}]) {
-      const api = await startApi(t, { steps: [CALL, "done"], agent: { tools: [showing(() => shown)] } });
+    for (const display of [EXPECTED_DISPLAY, {}]) {
+      const api = await startApi(t, { steps: [CALL, "done"], agent: { tools: [toolWithDisplay(() => display)] } });
       const { headers } = await api.run({ message: "go" });
       const { text } = await api.send(`/api/sessions/${String(headers["x-session-id"])}/messages`);
       bytes.push(text.replace(/"(id|session_id|created_at|tool_call_id)":"[^"]*"/g, '"$1":""'));
     }
-    const [withIt, without] = bytes as [string, string];
-    assert.match(without, /"changed"/);
-    assert.doesNotMatch(without, /"(diff|locations)"/, "nothing was shown");
-    assert.match(withIt, /"diff":\[\{"path":/);
-    assert.equal(withIt.replace(/,"diff":\[.*?\],"locations":\[.*?\]/, ""), without);
+    const [withDisplay, withoutDisplay] = bytes as [string, string];
+    assert.match(withoutDisplay, /"changed"/);
+    assert.doesNotMatch(withoutDisplay, /"(diff|locations)"/, "nothing was shown");
+    assert.match(withDisplay, /"diff":\[\{"path":/);
+    assert.equal(withDisplay.replace(/,"diff":\[.*?\],"locations":\[.*?\]/, ""), withoutDisplay);
   });
 });

@@ -22,13 +22,13 @@ async function runWith(t: TestContext, hooks: Hooks, input: Partial<RunInput> = 
   const run = await agent.run({ message: "x", ...input });
   const outputs: string[] = [];
   for await (const event of run) if (event.type === "tool_result") outputs.push(event.output);
-  return { ran, told: outputs, run, agent, provider };
+  return { ran, outputs, run, agent, provider };
 }
 
-describe("hooks of an embedder", () => {
-  it("beforeToolCall is awaited before each call that was allowed", async (t) => {
+describe("agent hooks", () => {
+  it("beforeToolCall is called for each tool call with its call id, tool and title", async (t) => {
     const calls: string[] = [];
-    const { told: outputs } = await runWith(t, {
+    const { outputs } = await runWith(t, {
       beforeToolCall: async ({ tool, callId, title, runId, sessionId }) => {
         await new Promise((resolve) => setImmediate(resolve));
         assert.ok(runId !== "" && sessionId !== "");
@@ -39,8 +39,8 @@ describe("hooks of an embedder", () => {
     assert.deepEqual(outputs, ["the key is k3y", "secret: no second one"]);
   });
 
-  it("beforeToolCall refuses by a throw, which is told to the model", async (t) => {
-    const { ran, told: outputs } = await runWith(t, {
+  it("a beforeToolCall that throws denies the call with its message, and afterToolCall is not called for it", async (t) => {
+    const { ran, outputs } = await runWith(t, {
       beforeToolCall: ({ input }) => {
         if ((input as { n: number }).n === 1) throw new Error("one is too few");
       },
@@ -50,12 +50,8 @@ describe("hooks of an embedder", () => {
     assert.deepEqual(outputs, ["This call was refused: one is too few", "secret: no second one"]);
   });
 
-  it("afterToolCall may take the place of an output, also of one that failed", async (t) => {
-    const {
-      told: outputs,
-      run,
-      agent,
-    } = await runWith(t, {
+  it("afterToolCall can replace an output, also that of a failed call", async (t) => {
+    const { outputs, run, agent } = await runWith(t, {
       afterToolCall: (_call, output) =>
         output.failed ? { ...output, text: "it failed" } : { text: output.text.replace("k3y", "[hidden]") },
     });
@@ -64,8 +60,8 @@ describe("hooks of an embedder", () => {
     assert.ok(!stored.includes("k3y") && stored.includes("[hidden]"));
   });
 
-  it("afterToolCall that says nothing leaves it; one that fails keeps it from everyone", async (t) => {
-    assert.deepEqual((await runWith(t, { afterToolCall: () => undefined })).told[0], "the key is k3y");
+  it("an afterToolCall that returns undefined keeps the output, and one that fails withholds it", async (t) => {
+    assert.deepEqual((await runWith(t, { afterToolCall: () => undefined })).outputs[0], "the key is k3y");
     const failing: NonNullable<Hooks["afterToolCall"]>[] = [
       (_call, { text }) => {
         throw new Error(text);
@@ -74,13 +70,13 @@ describe("hooks of an embedder", () => {
       () => ({ output: "k3y" }) as never,
     ];
     for (const afterToolCall of failing) {
-      const { told: outputs, run, agent } = await runWith(t, { afterToolCall });
+      const { outputs, run, agent } = await runWith(t, { afterToolCall });
       assert.equal(outputs[0], "secret did its work, but its output is withheld. Go on without it.");
       assert.ok(!JSON.stringify(await agent.sessions.messages(run.sessionId)).includes("k3y"));
     }
   });
 
-  it("beforeModelCall hears of every call of a model; a throw ends the run with its error", async (t) => {
+  it("beforeModelCall is called for every model call, and a throw ends the run with that error", async (t) => {
     const calls: ModelCall[] = [];
     const { agent } = await runWith(t, { beforeModelCall: (call) => void calls.push(call) });
     await agent.close();
@@ -104,25 +100,25 @@ describe("hooks of an embedder", () => {
   });
 
   for (const name of ["beforeToolCall", "afterToolCall", "beforeModelCall"] as const)
-    it(`${name} does not hold a run that is cancelled, and shows nothing`, async (t) => {
+    it(`${name} does not block the cancel of a run if it never resolves, and the output stays hidden`, async (t) => {
       const abort = new AbortController();
       const hold = () => {
         abort.abort();
         return new Promise<never>(() => undefined);
       };
-      const { run, told: outputs } = await runWith(t, { [name]: hold }, { signal: abort.signal });
+      const { run, outputs } = await runWith(t, { [name]: hold }, { signal: abort.signal });
       await assert.rejects(run.result, { code: "run_cancelled" });
       for (const text of outputs) assert.ok(!text.includes("k3y"));
     });
 
-  it("that are misspelt are refused, since they would guard nothing", () => {
-    const refused = (hooks: unknown, message: RegExp) =>
+  it("hooks with an unknown name or an invalid type are rejected", () => {
+    const assertRejected = (hooks: unknown, message: RegExp) =>
       assert.throws(() => new Agent({ providers: [new ScriptedProvider([])], hooks: hooks as Hooks }), {
         code: "invalid_input",
         message,
       });
-    refused({ beforeToolcall: () => undefined }, /^hooks: expected one of "beforeToolCall"/);
-    refused({ beforeToolCall: "x" }, /^hooks\.beforeToolCall: expected a function/);
-    refused([], /^hooks: expected an object/);
+    assertRejected({ beforeToolcall: () => undefined }, /^hooks: expected one of "beforeToolCall"/);
+    assertRejected({ beforeToolCall: "x" }, /^hooks\.beforeToolCall: expected a function/);
+    assertRejected([], /^hooks: expected an object/);
   });
 });

@@ -10,7 +10,7 @@ import { noop } from "../../../helpers/noop-tool.js";
 import { STORES, sqliteStore } from "../../../helpers/stores.js";
 import type { Hooks } from "../../../helpers/temp.js";
 
-interface Made {
+interface TestProcess {
   agent: Agent;
   provider: ScriptedProvider;
   /** For each prompt of a stored session, whether its messages were read from the store. */
@@ -19,7 +19,11 @@ interface Made {
 }
 
 /** An agent that acts like a separate process. */
-function make(t: Hooks, driver: SessionDriver, steps: ConstructorParameters<typeof ScriptedProvider>[0] = []): Made {
+function make(
+  t: Hooks,
+  driver: SessionDriver,
+  steps: ConstructorParameters<typeof ScriptedProvider>[0] = [],
+): TestProcess {
   const read: boolean[] = [];
   const lease = driver.lease.bind(driver);
   driver.lease = async (id, holder, ttlMs, options) => {
@@ -33,21 +37,21 @@ function make(t: Hooks, driver: SessionDriver, steps: ConstructorParameters<type
   return { agent, provider, read, driver };
 }
 
-async function prompt({ agent }: Made, message: string, sessionId?: string): Promise<string> {
+async function prompt({ agent }: TestProcess, message: string, sessionId?: string): Promise<string> {
   const run = await agent.run({ message, ...(sessionId === undefined ? {} : { sessionId }) });
   await run.result;
   return run.sessionId;
 }
 
 /** The texts of the messages in the model's last request. */
-function lastTexts({ provider }: Made): string[] {
+function lastTexts({ provider }: TestProcess): string[] {
   const messages = provider.requests.at(-1)?.messages ?? [];
   return messages.map(({ parts }) => parts.map((part) => (part.type === "text" ? part.text : part.type)).join(""));
 }
 
 for (const [name, makeStore] of STORES) {
-  describe(`a conversation of a run before (${name})`, () => {
-    it("is told whole, also what another process said meanwhile", async (t) => {
+  describe(`the conversation of a later run (${name})`, () => {
+    it("contains all earlier messages, also those that another process added", async (t) => {
       const open = await makeStore(t);
       const [firstProcess, secondProcess] = [
         make(t, open(), [say("1"), say("2"), say("5")]),
@@ -63,7 +67,7 @@ for (const [name, makeStore] of STORES) {
       assert.deepEqual(lastTexts(firstProcess), ["a", "1", "b", "2", "c", "3", "d", "4", "e"]);
     });
 
-    it("is told without what a revert put aside, and with it after a restore", async (t) => {
+    it("omits the messages that a revert has hidden, and contains them after a restore", async (t) => {
       const open = await makeStore(t);
       const firstProcess = make(t, open(), [say("1"), say("2"), say("3"), say("4")]);
       const id = await prompt(firstProcess, "a");
@@ -77,7 +81,7 @@ for (const [name, makeStore] of STORES) {
       assert.deepEqual(lastTexts(firstProcess), ["a", "1", "b", "2", "d"]);
     });
 
-    it("is told with its calls and results, and after a run that failed", async (t) => {
+    it("contains tool calls and results, and the prompt of a failed run", async (t) => {
       const open = await makeStore(t);
       const firstProcess = make(t, open(), [callTools(["noop", {}]), say("1"), new Error("broken"), say("3")]);
       const id = await prompt(firstProcess, "a");
@@ -87,7 +91,7 @@ for (const [name, makeStore] of STORES) {
       assert.deepEqual(lastTexts(firstProcess).slice(-3), ["1", "b", "c"]);
     });
 
-    it("is told as what was imported in place of a deleted one", async (t) => {
+    it("contains the messages of an imported chain that replaced the deleted session", async (t) => {
       const open = await makeStore(t);
       const [firstProcess, secondDriver] = [make(t, open(), [say("1"), say("2"), say("3")]), open()];
       const id = await prompt(firstProcess, "a");
@@ -103,8 +107,8 @@ for (const [name, makeStore] of STORES) {
   });
 }
 
-describe("a conversation that a process goes on with", () => {
-  it("is not read again from SQLite, unless somebody else held the session", async (t) => {
+describe("the conversation cache", () => {
+  it("avoids reads of SQLite unless another process held the lease or wrote to the session", async (t) => {
     const [, makeStore] = sqliteStore;
     const open = await makeStore(t);
     const [firstProcess, secondProcess] = [make(t, open()), make(t, open())];
@@ -116,26 +120,31 @@ describe("a conversation that a process goes on with", () => {
     await prompt(firstProcess, "e", id);
     assert.deepEqual(firstProcess.read, [false, false, true]);
     await prompt(firstProcess, "f", id);
-    // Written without a lease, which no run does.
+    // This write has no lease. No run writes without one.
     const stray = await firstProcess.driver.messages(id, { before: Infinity, limit: 1 });
     const last = stray[0];
     assert.ok(last);
-    const lost = { ...last, id: "stray", seq: last.seq + 10, parts: [{ type: "text" as const, text: "stray" }] };
-    await secondProcess.driver.write(id, { fence: null, sync: true, add: [lost] });
+    const strayMessage = {
+      ...last,
+      id: "stray",
+      seq: last.seq + 10,
+      parts: [{ type: "text" as const, text: "stray" }],
+    };
+    await secondProcess.driver.write(id, { fence: null, sync: true, add: [strayMessage] });
     await prompt(firstProcess, "g", id);
     assert.deepEqual(firstProcess.read, [false, false, true, false, true]);
     assert.ok(lastTexts(firstProcess).includes("stray"));
   });
 
-  it("is kept for the lease it was written under, by one at a time, and within its bounds", () => {
+  it("returns a conversation once and for its own lease only, and removes the oldest beyond the size limit", () => {
     const cache = new ConversationCache(10_000);
-    const of = (text: string) => {
+    const conversationOf = (text: string) => {
       const conversation = new Conversation(newSession({}, { projectDir: "/", mode: "auto" }), []);
       const message = { role: "user" as const, toolCallId: "", name: "", failed: false };
       conversation.add(conversation.compose({ ...message, parts: [{ type: "text", text }] }));
       return conversation;
     };
-    const [a, b] = [of("a"), of("b".repeat(6_000))];
+    const [a, b] = [conversationOf("a"), conversationOf("b".repeat(6_000))];
     cache.keep("a", 1, a);
     assert.equal(cache.take("a", 2), undefined, "another held the lease since");
     assert.equal(cache.take("a", 1), undefined, "and so it is of no use any more");
@@ -146,9 +155,9 @@ describe("a conversation that a process goes on with", () => {
     assert.equal(cache.take("a", 3), undefined, "taken");
     cache.keep("a", 4, a);
     cache.keep("b", 5, b);
-    cache.keep("c", 6, of("c".repeat(6_000)));
+    cache.keep("c", 6, conversationOf("c".repeat(6_000)));
     assert.equal(cache.take("b", 5), undefined, "the oldest go first");
-    cache.keep("big", 7, of("d".repeat(20_000)));
+    cache.keep("big", 7, conversationOf("d".repeat(20_000)));
     assert.equal(cache.take("big", 7), undefined);
     assert.ok(cache.take("c", 6), "what is too large by itself pushes nothing out");
     cache.keep("a", 8, a);

@@ -42,8 +42,8 @@ async function drain(buffer: EventBuffer): Promise<AgentEvent[]> {
   return events;
 }
 
-describe("the buffer of a run's events", () => {
-  it("loses nothing of a burst, whatever its size: adjacent tokens that wait are joined", async () => {
+describe("the event buffer of a run", () => {
+  it("loses nothing of a burst of 20,000 tokens, and merges adjacent waiting tokens", async () => {
     const buffer = new EventBuffer("drop");
     const texts = Array.from({ length: 20_000 }, (_, n) => `${n} `);
     for (const text of texts) buffer.push(token(text));
@@ -54,7 +54,7 @@ describe("the buffer of a run's events", () => {
     assert.equal(buffer.dropped, 0);
   });
 
-  it("does not join what does not belong together", async () => {
+  it("does not merge tool calls, tokens of different messages, or text with reasoning", async () => {
     const buffer = new EventBuffer("drop");
     for (let i = 0; i < 256; i += 1) buffer.push(call(String(i)));
     buffer.push(token("a"));
@@ -64,7 +64,7 @@ describe("the buffer of a run's events", () => {
     assert.equal((await drain(buffer)).length, 259);
   });
 
-  it("a reader that stays behind loses the oldest tokens, nothing else, and is told how many", async (t) => {
+  it("drops the tokens of a reader that lags for 1 s, keeps all tool calls, and counts the dropped tokens", async (t) => {
     const { pass } = fakeTime(t);
     const buffer = new EventBuffer("drop");
     // Too long for two texts to be merged into one event.
@@ -85,7 +85,7 @@ describe("the buffer of a run's events", () => {
     assert.equal(buffer.dropped, 301);
   });
 
-  it("keeps the newest tokens of a slow reader, and is patient again once it has caught up", async (t) => {
+  it("keeps the newest tokens of a slow reader, and drops no more after the reader has caught up", async (t) => {
     const { pass } = fakeTime(t);
     const buffer = new EventBuffer("drop");
     const long = "x".repeat(3000);
@@ -105,7 +105,7 @@ describe("the buffer of a run's events", () => {
     assert.equal(buffer.dropped, 744);
   });
 
-  it("joins adjacent tokens of one message and kind, and loses nothing", async () => {
+  it('merges adjacent tokens of one message and kind with overflow "merge", and loses nothing', async () => {
     const buffer = new EventBuffer("merge");
     for (let i = 0; i < 1000; i += 1) buffer.push(token("a"));
     buffer.push({ type: "token", agentId: "a", agentName: "n", messageId: "m", reasoning: "r" });
@@ -120,30 +120,30 @@ describe("the buffer of a run's events", () => {
   });
 
   for (const overflow of ["drop", "merge"] as const) {
-    it(`hands over what comes after a silence at once, and what follows in the same turn together (${overflow})`, async () => {
+    it(`delivers the first event after a pause at once, and later tokens of the same turn merged (${overflow})`, async () => {
       const buffer = new EventBuffer(overflow);
-      const heard: string[] = [];
+      const received: string[] = [];
       const reading = (async () => {
-        for await (const event of buffer) heard.push(event.type === "token" ? (event.text ?? "") : event.type);
+        for await (const event of buffer) received.push(event.type === "token" ? (event.text ?? "") : event.type);
       })();
       const turn = () => new Promise((resolve) => setImmediate(resolve));
       for (let silence = 0; silence < 2; silence += 1) {
         await turn();
-        heard.length = 0;
+        received.length = 0;
         for (const text of ["one ", "two ", "three"]) {
           buffer.push(token(text));
           // As many microtasks as a provider needs that already has all tokens.
           for (let i = 0; i < 20; i += 1) await Promise.resolve();
-          assert.deepEqual(heard, ["one "]);
+          assert.deepEqual(received, ["one "]);
         }
         buffer.push(call("c"));
         for (let i = 0; i < 20; i += 1) await Promise.resolve();
         // Events other than tokens are sent at once.
-        assert.deepEqual(heard, ["one ", "two three", "tool_call"]);
+        assert.deepEqual(received, ["one ", "two three", "tool_call"]);
         buffer.push(token("four"));
         await turn();
         await turn();
-        assert.deepEqual(heard, ["one ", "two three", "tool_call", "four"]);
+        assert.deepEqual(received, ["one ", "two three", "tool_call", "four"]);
       }
       buffer.push(token("five "));
       await Promise.resolve();
@@ -153,11 +153,11 @@ describe("the buffer of a run's events", () => {
       // The end is sent at once.
       buffer.end();
       await reading;
-      assert.deepEqual(heard.slice(4), ["five ", "six seven"]);
+      assert.deepEqual(received.slice(4), ["five ", "six seven"]);
     });
   }
 
-  it("takes no part of an event back that its reader has", async () => {
+  it("does not merge a token into an event that the reader has received", async () => {
     const buffer = new EventBuffer("merge");
     buffer.push(token("a"));
     const { value } = await buffer.next();
@@ -167,7 +167,7 @@ describe("the buffer of a run's events", () => {
     assert.deepEqual(await drain(buffer), [token("b")]);
   });
 
-  it("lets a reader leave: what comes after is kept nowhere", async () => {
+  it("keeps no event after its reader has returned", async () => {
     const buffer = new EventBuffer("merge");
     buffer.push(token("a"));
     await buffer.return();
@@ -183,7 +183,7 @@ describe("the buffer of a run's events", () => {
   });
 
   for (const overflow of ["drop", "merge"] as const)
-    it(`joins what a tool prints, and has no more of it than its end (${overflow})`, async () => {
+    it(`merges the progress of each tool call, and keeps only its end, at most 64 KiB (${overflow})`, async () => {
       const buffer = new EventBuffer(overflow);
       for (let i = 0; i < 10_000; i += 1) buffer.push(printed(i % 2 ? "a" : "b", `${i} is printed 🙂\n`));
       buffer.end();
@@ -198,7 +198,7 @@ describe("the buffer of a run's events", () => {
       }
     });
 
-  it("drops what a tool printed with its result, and tells it to who reads in time", async () => {
+  it("drops the unread progress of a call when its result arrives, and keeps that of other calls", async () => {
     const buffer = new EventBuffer("merge");
     buffer.push(call("a"));
     buffer.push(printed("a", "1"));
@@ -220,7 +220,7 @@ describe("the buffer of a run's events", () => {
     );
   });
 
-  it("drops what tools print before any token", async (t) => {
+  it("drops the progress of tools before any token", async (t) => {
     const { pass } = fakeTime(t);
     const buffer = new EventBuffer("drop");
     const long = "x".repeat(3000);

@@ -10,8 +10,8 @@ function make(t: TestContext, provider: ScriptedProvider, options: Partial<Agent
   return agent;
 }
 
-describe("a run's own system prompt", () => {
-  it("stands in place of what the agent adds, for this run alone", async (t) => {
+describe("RunInput.systemPrompt", () => {
+  it("replaces the agent's system prompt for this run only", async (t) => {
     const provider = new ScriptedProvider();
     const agent = make(t, provider, { systemPrompt: "Speak French." });
     const { sessionId, result } = await agent.run({ message: "x", systemPrompt: "Speak German." });
@@ -30,10 +30,10 @@ describe("a run's own system prompt", () => {
   });
 });
 
-describe("a run's own tools", () => {
+describe("RunInput.tools", () => {
   const named = (name: string, answer = name) => ({ ...noop, name, run: () => Promise.resolve({ text: answer }) });
 
-  it("stand in place of the agent's, for this run alone", async (t) => {
+  it("replaces the agent's tools for this run only", async (t) => {
     const provider = new ScriptedProvider([callTools(["second", {}]), "ok", callTools(["second", {}]), "ok"]);
     const agent = make(t, provider, { tools: [named("first")] });
     const run = await agent.run({ message: "x", tools: [named("third"), named("second", "it ran")] });
@@ -55,7 +55,7 @@ describe("a run's own tools", () => {
     );
   });
 
-  it("may be none", async (t) => {
+  it("can be an empty list", async (t) => {
     const provider = new ScriptedProvider([say("ok")]);
     const agent = make(t, provider, { tools: [noop] });
     await (
@@ -65,7 +65,7 @@ describe("a run's own tools", () => {
   });
 });
 
-it("what is wrong with a run's input is told by field before anything is asked", async (t) => {
+it("an invalid systemPrompt or tools value is rejected with its field, before any model call", async (t) => {
   const provider = new ScriptedProvider();
   const agent = make(t, provider);
   const wrong: [unknown, string, RegExp][] = [

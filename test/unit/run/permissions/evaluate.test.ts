@@ -44,7 +44,7 @@ async function outcome(
 }
 
 describe("a permission policy", () => {
-  it("left out, tools that need permission ask where somebody can be asked, and run where nobody can", async (t) => {
+  it("is optional: without one, a tool that needs permission asks the client, or runs if there is no client", async (t) => {
     assert.deepEqual((await outcome(t, undefined)).ran, ["look", "act"]);
     const requestedTools: string[] = [];
     const ask = (request: AskRequest) => (requestedTools.push(request.tool), Promise.resolve("reject" as const));
@@ -52,7 +52,7 @@ describe("a permission policy", () => {
     assert.deepEqual(requestedTools, ["act"]);
   });
 
-  it("judges every call, by what it would do, and its reason is told to the model", async (t) => {
+  it("receives tool, input, call id and title of every call, and its reason becomes the tool result", async (t) => {
     const judged: PermissionRequest[] = [];
     const { ran, outputs } = await outcome(t, async (request) => {
       judged.push(request);
@@ -65,7 +65,7 @@ describe("a permission policy", () => {
     assert.deepEqual([tool.name, input, callId, title, canAsk], ["look", { n: "1" }, "a", 'look {"n":1}', false]);
   });
 
-  it("may have a person asked, with the reason, who may allow it for good", async (t) => {
+  it("can ask the client with a reason, and the call runs only if the client allows it", async (t) => {
     const requestedTools: string[] = [];
     const ask = (request: AskRequest) => {
       requestedTools.push(`${request.tool}: ${request.reason}`);
@@ -77,7 +77,7 @@ describe("a permission policy", () => {
     assert.match(outputs[1]!, /^The user refused this call/);
   });
 
-  it("keeps closed what nobody can be asked about, what it fails at, and what it does not answer", async (t) => {
+  it("denies a call if no client can answer, if it throws, or if it returns no valid decision", async (t) => {
     const nobody = await outcome(t, () => ({ action: "ask" }));
     assert.deepEqual(nobody.ran, []);
     assert.match(nobody.outputs[0]!, /nobody could be asked/);
@@ -114,7 +114,7 @@ describe("a permission policy", () => {
     }
   });
 
-  it("is asked in order, the first that does not pass decides, then the rules, then the mode", async (t) => {
+  it("decides if it is the first that does not pass, and the permission rules decide if all pass", async (t) => {
     const requestedTools: string[] = [];
     const policy = (name: string, look: "pass" | "allow" | "deny"): PermissionPolicy => ({
       name,
@@ -141,14 +141,14 @@ describe("a permission policy", () => {
     assert.deepEqual(outputs, ["done", "This call is not allowed: a rule forbids it. Go on without it."]);
   });
 
-  it("lets nothing through behind one that fails", async (t) => {
+  it("denies a call if it fails, even if a later policy allows the call, but not if an earlier one has allowed it", async (t) => {
     const fails: PermissionPolicy = { name: "fails", judge: () => Promise.reject(new Error("down")) };
     const allows: PermissionPolicy = { name: "allows", judge: () => ({ action: "allow" }) };
     assert.deepEqual((await outcome(t, [fails, allows])).ran, []);
     assert.deepEqual((await outcome(t, [allows, fails])).ran, ["look", "act"]);
   });
 
-  it("does not hold a run that is cancelled", async (t) => {
+  it("does not block the cancel of a run, and its signal is aborted", async (t) => {
     const abort = new AbortController();
     let signalled = false;
     const work = outcome(
@@ -164,7 +164,7 @@ describe("a permission policy", () => {
     assert.ok(signalled);
   });
 
-  it("is refused where it cannot judge", () => {
+  it("is rejected without a judge function", () => {
     const permissions = { name: "mine" } as PermissionPolicy;
     assert.throws(() => new Agent({ providers: [new ScriptedProvider([])], permissions }), {
       code: "invalid_input",
@@ -177,9 +177,9 @@ describe("a permission policy", () => {
   });
 });
 
-describe("a tool", () => {
+describe("a tool that requests permission", () => {
   /** A tool that asks as `asks` does. Returns its outputs. `answer` is the user's answer. */
-  async function asking(
+  async function runAskingTool(
     t: TestContext,
     asks: (context: ToolContext) => Promise<unknown>,
     answer: (request: AskRequest) => unknown,
@@ -202,17 +202,20 @@ describe("a tool", () => {
     const outputs: string[] = [];
     for await (const event of run) if (event.type === "tool_result") outputs.push(event.output);
     const storedAsks = (await agent.asks.list({ sessionId: run.sessionId })).reverse();
-    const leave = (await agent.sessions.get(run.sessionId))?.permissionGrants ?? [];
-    return { told: outputs, requests, asked: storedAsks, leave, agent, run };
+    const grants = (await agent.sessions.get(run.sessionId))?.permissionGrants ?? [];
+    return { outputs, requests, storedAsks, grants, agent, run };
   }
 
   const request = { title: "Delete it?", input: { a: 1 }, locations: [] };
 
-  it("cannot dress a permission up as a question, whose answer would be leave", async (t) => {
-    const sly = { ...request, question: { choices: [{ id: "allow", label: "Nice weather?" }], freeText: false } };
-    const { requests, asked: storedAsks } = await asking(
+  it("cannot disguise its permission request as a question", async (t) => {
+    const disguisedRequest = {
+      ...request,
+      question: { choices: [{ id: "allow", label: "Nice weather?" }], freeText: false },
+    };
+    const { requests, storedAsks } = await runAskingTool(
       t,
-      ({ ask }) => ask(sly),
+      ({ ask }) => ask(disguisedRequest),
       ({ question }) => (question ? "allow" : "reject"),
     );
     assert.equal(requests[0]?.question, undefined);
@@ -223,17 +226,17 @@ describe("a tool", () => {
     );
   });
 
-  it("shows everybody the same, and what it showed stays", async (t) => {
-    let looked = 0;
+  it("sends every client the same request, which later changes of its fields do not affect", async (t) => {
+    let titleReads = 0;
     const input = { a: 1 };
     const changing = {
       ...request,
       input,
       get title() {
-        return `look ${(looked += 1)}`;
+        return `look ${(titleReads += 1)}`;
       },
     };
-    const { requests, asked: storedAsks } = await asking(
+    const { requests, storedAsks } = await runAskingTool(
       t,
       async ({ ask }) => {
         const answer = ask(changing);
@@ -246,25 +249,25 @@ describe("a tool", () => {
     assert.deepEqual([requests[0]?.input, storedAsks[0]?.input], [{ a: 1 }, { a: 1 }]);
   });
 
-  it("gets leave for what it asked in the words that it used, and for none of its calls", async (t) => {
+  it("gets a lasting grant only for the same title and input, and not for its own calls", async (t) => {
     const always = (askRequest: AskRequest) => (askRequest.title === "Delete it?" ? "allow_always" : "allow");
-    const { requests, told: outputs, leave } = await asking(t, ({ ask }) => ask(request), always, "edit");
+    const { requests, outputs, grants } = await runAskingTool(t, ({ ask }) => ask(request), always, "edit");
     // The second call needs permission again. The request of the tool itself does not.
     assert.deepEqual(
       requests.map(({ title }) => title),
       ["Asks", "Delete it?", "Asks"],
     );
     assert.deepEqual(outputs, ["allow_always", "allow"]);
-    assert.equal(leave.length, 1);
-    let at = 0;
+    assert.equal(grants.length, 1);
+    let index = 0;
     const variants = [request, { ...request, title: "Delete all?" }, { ...request, input: { a: 2 } }];
-    const variantOutcome = await asking(t, ({ ask }) => ask(variants[(at += 1) % 3]!), always, "read");
+    const variantOutcome = await runAskingTool(t, ({ ask }) => ask(variants[(index += 1) % 3]!), always, "read");
     assert.equal(variantOutcome.requests.length, 2);
   });
 
-  it("is asked about each time it asks, and a question's answer is no leave", async (t) => {
+  it("sends a request each time, and an answer to a question grants no permission", async (t) => {
     const answers = ["reject", "allow", { choice: "1", text: "" }, "reject"];
-    const { told: outputs, asked: storedAsks } = await asking(
+    const { outputs, storedAsks } = await runAskingTool(
       t,
       async ({ ask, askUser: question }) => {
         const reply = await question({ title: "Allow?", choices: ["allow"] }).catch(() => "x");
@@ -279,21 +282,16 @@ describe("a tool", () => {
     );
   });
 
-  it("that says odd things of itself when it asks is refused, and harms nothing", async (t) => {
-    for (const odd of [
+  it("gets an error for an invalid request, which is not stored, and the run finishes", async (t) => {
+    for (const invalidRequest of [
       { ...request, locations: undefined },
       { ...request, input: 5n },
       { ...request, diff: 5 },
       undefined,
     ]) {
-      const {
-        told: outputs,
-        asked: storedAsks,
-        agent,
-        run,
-      } = await asking(
+      const { outputs, storedAsks, agent, run } = await runAskingTool(
         t,
-        ({ ask }) => ask(odd as never),
+        ({ ask }) => ask(invalidRequest as never),
         () => "allow",
       );
       assert.match(outputs[0]!, /^threw /);
@@ -303,8 +301,8 @@ describe("a tool", () => {
   });
 });
 
-describe("leave that was given for good", () => {
-  it("is taken back by whoever may, at once for a run under way, and given to nobody so", async (t) => {
+describe("an allow_always grant", () => {
+  it("can be removed during a run with effect on the next call, but not added by sessions.update", async (t) => {
     const requestedTools: string[] = [];
     let session = "";
     const act = defineTool({ name: "act", description: "x", kind: "execute", run: () => "done" });
@@ -315,9 +313,9 @@ describe("leave that was given for good", () => {
           call("a"),
           call("b"),
           async () => {
-            const { permissionGrants: leave } = (await agent.sessions.get(session))!;
-            const otherGrant = { ...leave[0]!, scope: "other" };
-            await assert.rejects(agent.sessions.update(session, { permissionGrants: [...leave, otherGrant] }), {
+            const { permissionGrants: grants } = (await agent.sessions.get(session))!;
+            const otherGrant = { ...grants[0]!, scope: "other" };
+            await assert.rejects(agent.sessions.update(session, { permissionGrants: [...grants, otherGrant] }), {
               field: "permissionGrants",
             });
             await assert.rejects(agent.sessions.update(session, { permissionGrants: 5 as never }), {
@@ -343,7 +341,7 @@ describe("leave that was given for good", () => {
     assert.equal((await agent.sessions.get(session))?.permissionGrants.length, 1);
   });
 
-  it("for a file is for none that a link in its place leads to, and for the file by any of its names", async (t) => {
+  it("for a file applies to all its path variants, but not to the target of a symlink in its place", async (t) => {
     const folder = await tempDir(t, { "a.txt": "a", "b.txt": "b" });
     const requestedTools: string[] = [];
     const write = (id: string, path: string) => callTools(["write", { path, content: id }, id]);

@@ -29,9 +29,9 @@ async function outcome(
   );
   const folder = await tempDir(t);
   const calls = KINDS.map((kind) => callTools([kind, {}, `call-${kind}`]));
-  let at = 0;
+  let callCount = 0;
   const steps: ScriptedStep[] = calls.map((call) => async () => {
-    if ((at += 1) === 4) await between?.(agent, session.id);
+    if ((callCount += 1) === 4) await between?.(agent, session.id);
     return call;
   });
   const agent = new Agent({ providers: [new ScriptedProvider([...steps, "end"])], tools, projectDir: folder.path });
@@ -41,16 +41,16 @@ async function outcome(
   const outputsByTool = new Map<string, string>();
   for await (const event of await agent.run({ message: "x", sessionId: session.id, ...input }))
     if (event.type === "tool_result") outputsByTool.set(event.name, event.output);
-  return { ran, told: outputsByTool };
+  return { ran, outputsByTool };
 }
 
-describe("a session's mode", () => {
-  it("auto: everything runs", async (t) => {
+describe("the session mode", () => {
+  it('"auto" runs tools of every kind', async (t) => {
     assert.deepEqual((await outcome(t, "auto")).ran, KINDS);
   });
 
-  it("ask: what needs permission does not run where nobody is there, and asks where somebody is", async (t) => {
-    const { ran, told: outputsByTool } = await outcome(t, "ask");
+  it('"ask" denies tools that need permission if there is no client, and otherwise asks the client', async (t) => {
+    const { ran, outputsByTool } = await outcome(t, "ask");
     assert.deepEqual(ran, ["read", "search", "think"]);
     assert.match(outputsByTool.get("edit")!, /nobody could be asked/);
     const requestedTools: string[] = [];
@@ -66,35 +66,35 @@ describe("a session's mode", () => {
     );
   });
 
-  it("a door that asks as the mode says is asked nothing in auto, from the call on at which it is that", async (t) => {
+  it('"auto" does not ask a client with alwaysAsk: false, and a mode change counts from the next call on', async (t) => {
     const requestedTools: string[] = [];
     const ask: RunInput["ask"] = ({ tool }) => (requestedTools.push(tool), Promise.resolve("allow"));
-    const free = await outcome(t, "auto", { ask, alwaysAsk: false });
-    assert.deepEqual([requestedTools, free.ran], [[], KINDS]);
-    const freed = await outcome(t, "ask", { ask, alwaysAsk: false }, async (agent, id) => {
+    const autoOutcome = await outcome(t, "auto", { ask, alwaysAsk: false });
+    assert.deepEqual([requestedTools, autoOutcome.ran], [[], KINDS]);
+    const toAutoOutcome = await outcome(t, "ask", { ask, alwaysAsk: false }, async (agent, id) => {
       await agent.sessions.update(id, { mode: "auto" });
     });
-    assert.deepEqual([requestedTools.splice(0), freed.ran], [["edit", "delete"], KINDS]);
-    const bound = await outcome(t, "auto", { ask, alwaysAsk: false }, async (agent, id) => {
+    assert.deepEqual([requestedTools.splice(0), toAutoOutcome.ran], [["edit", "delete"], KINDS]);
+    const toAskOutcome = await outcome(t, "auto", { ask, alwaysAsk: false }, async (agent, id) => {
       await agent.sessions.update(id, { mode: "ask" });
     });
-    assert.deepEqual([requestedTools, bound.ran], [["execute", "fetch", "other"], KINDS]);
+    assert.deepEqual([requestedTools, toAskOutcome.ran], [["execute", "fetch", "other"], KINDS]);
   });
 
-  it("plan: nothing that could change anything runs, whoever would allow it", async (t) => {
-    const { ran, told: outputsByTool } = await outcome(t, "plan", { ask: () => Promise.resolve("allow_always") });
+  it('"plan" denies edit, delete, execute and other tools, even if the client allows them', async (t) => {
+    const { ran, outputsByTool } = await outcome(t, "plan", { ask: () => Promise.resolve("allow_always") });
     assert.deepEqual(ran, ["read", "search", "fetch", "think"]);
     for (const kind of ["edit", "delete", "execute", "other"]) assert.match(outputsByTool.get(kind)!, /plan mode/);
   });
 
-  it("holds from the next call on when somebody changes it during a run", async (t) => {
+  it("applies from the next call on when it changes during a run", async (t) => {
     const { ran } = await outcome(t, "auto", {}, async (agent, id) => {
       await agent.sessions.update(id, { mode: "plan" });
     });
     assert.deepEqual(ran, ["read", "edit", "delete", "search", "think"]);
   });
 
-  it("plan: offers the built-in tools, of which none can write", async (t) => {
+  it('"plan" denies the built-in tools bash, write, edit and delete, and allows read', async (t) => {
     const folder = await tempDir(t, { "a.txt": "a" });
     const calls = [
       callTools(["bash", { command: "echo x > b.txt; rm a.txt" }]),
@@ -116,9 +116,9 @@ describe("a session's mode", () => {
   });
 });
 
-describe("a mode that changes while a call waits", () => {
+describe("a mode change while a call waits", () => {
   /** The result of a call if plan mode starts while the call waits. */
-  async function switched(t: Hooks, options: (plan: () => Promise<void>) => Partial<AgentOptions & RunInput>) {
+  async function runWithModeSwitch(t: Hooks, options: (plan: () => Promise<void>) => Partial<AgentOptions & RunInput>) {
     const ran: string[] = [];
     const act = defineTool({ name: "act", description: "x", kind: "edit", run: () => (ran.push("act"), "done") });
     const store = new MemoryDocuments();
@@ -134,18 +134,18 @@ describe("a mode that changes while a call waits", () => {
     const outputs: string[] = [];
     for await (const event of await agent.run({ message: "x", sessionId: id, ...(ask && { ask }) }))
       if (event.type === "tool_result") outputs.push(event.output);
-    return { ran, told: outputs };
+    return { ran, outputs };
   }
 
-  it("holds for a call that a person allowed meanwhile", async (t) => {
-    const { ran, told: outputs } = await switched(t, (plan) => ({ ask: () => plan().then(() => "allow") }));
+  it("applies to a call that the client has allowed meanwhile", async (t) => {
+    const { ran, outputs } = await runWithModeSwitch(t, (plan) => ({ ask: () => plan().then(() => "allow") }));
     assert.deepEqual(ran, []);
     assert.match(outputs[0]!, /plan mode/);
   });
 
-  it("holds for a call that a hook or a policy held up", async (t) => {
+  it("applies to a call that a hook or a policy has delayed", async (t) => {
     for (const where of ["hook", "policy"] as const) {
-      const { ran, told: outputs } = await switched(t, (plan) =>
+      const { ran, outputs } = await runWithModeSwitch(t, (plan) =>
         where === "hook"
           ? { hooks: { beforeToolCall: plan } }
           : { permissions: { name: "slow", judge: () => plan().then(() => ({ action: "allow" })) } },
@@ -155,10 +155,10 @@ describe("a mode that changes while a call waits", () => {
     }
   });
 
-  it("counts as the strictest where the store has one that nobody knows", async (t) => {
+  it("applies as plan mode if the stored mode is unknown", async (t) => {
     const store = new MemoryDocuments();
     const driver = new MemoryDriver(store);
-    const { ran, told: outputs } = await switched(t, () => ({
+    const { ran, outputs } = await runWithModeSwitch(t, () => ({
       ask: () => Promise.resolve("allow"),
       permissions: {
         name: "odd",
@@ -175,7 +175,7 @@ describe("a mode that changes while a call waits", () => {
   });
 });
 
-it("is that of the options for sessions that are new, of a run's own for its session", async (t) => {
+it("the agent's mode applies to new sessions, and a run's mode to its session", async (t) => {
   const agent = new Agent({ providers: [new ScriptedProvider([])], mode: "ask" });
   t.after(() => agent.close());
   const run = await agent.run({ message: "x" });

@@ -34,7 +34,7 @@ async function outcome(
   await writeFile(folder.at("outside", "o.txt"), "o");
   for (const [name, to] of Object.entries(links)) await symlink(folder.at(to), folder.at(name));
   const ran: string[] = [];
-  const stranger = (name: string, kind: ToolKind) =>
+  const thirdPartyTool = (name: string, kind: ToolKind) =>
     defineTool({
       name,
       description: name,
@@ -51,9 +51,9 @@ async function outcome(
     providers: [provider],
     tools: [
       ...builtinTools({ allowPaths: [folder.at("outside")], bash: { sandbox: "off" } }),
-      stranger("shell", "execute"),
-      stranger("mcp_put", "other"),
-      stranger("put", "edit"),
+      thirdPartyTool("shell", "execute"),
+      thirdPartyTool("mcp_put", "other"),
+      thirdPartyTool("put", "edit"),
     ],
     projectDir: folder.path,
     rules,
@@ -67,7 +67,7 @@ async function outcome(
   const asking = answer && { ask: (...args: Parameters<typeof ask>) => (void ask(...args), answer(...args)) };
   for await (const event of await agent.run({ message: "x", ...input, ...asking }))
     if (event.type === "tool_result") outputs.push(event.output);
-  return { told: outputs, ran, asked: requests, folder };
+  return { outputs, ran, requests, folder };
 }
 
 /** `ran`, `denied`, `nobody`, `refused`, `unknown`, or the text of the result. */
@@ -80,39 +80,45 @@ function short(text: string): string {
 }
 
 describe("permission rules", () => {
-  it("name a tool of a server by where it comes from, and nothing else by that", async (t) => {
-    const served = (name: string, origin?: string) => ({
+  it("match an MCP tool by its origin mcp:server/tool or its name, and no other tool by an origin", async (t) => {
+    const mcpTool = (name: string, origin?: string) => ({
       ...defineTool({ name, description: name, kind: "other", run: () => "done" }),
       ...(origin !== undefined && { origin }),
     });
     const tools = [
-      served("a__get_one", "mcp:a/get.one"),
-      served("a__put", "mcp:a/put"),
-      served("b__put", "mcp:b/put"),
-      served("mcp_a_put"),
+      mcpTool("a__get_one", "mcp:a/get.one"),
+      mcpTool("a__put", "mcp:a/put"),
+      mcpTool("b__put", "mcp:b/put"),
+      mcpTool("mcp_a_put"),
     ];
-    const odd = served("a__x_y_0badf00d", "mcp:a/x/y löschen");
+    const oddTool = mcpTool("a__x_y_0badf00d", "mcp:a/x/y löschen");
     const calls = tools.map(({ name }): Call => [name, {}]);
-    const of = async (...rules: PermissionRule[]) => (await outcome(t, rules, calls, { tools })).told.map(short);
+    const resultsUnder = async (...rules: PermissionRule[]) =>
+      (await outcome(t, rules, calls, { tools })).outputs.map(short);
     const deny = (tool: string): PermissionRule => ({ tool, action: "deny" });
-    assert.deepEqual(await of(deny("mcp:a/*")), ["denied", "denied", "ran", "ran"]);
-    assert.deepEqual(await of(deny("mcp:?/put")), ["ran", "denied", "denied", "ran"]);
-    assert.deepEqual(await of(deny("mcp:a/get.one")), ["denied", "ran", "ran", "ran"]);
-    assert.deepEqual(await of(deny("mcp:*/*")), ["denied", "denied", "denied", "ran"]);
-    assert.deepEqual(await of(deny("a__*")), ["denied", "denied", "ran", "ran"]);
-    assert.deepEqual(await of({ ...deny("mcp:b/put"), action: "allow" }, deny("*")), [
+    assert.deepEqual(await resultsUnder(deny("mcp:a/*")), ["denied", "denied", "ran", "ran"]);
+    assert.deepEqual(await resultsUnder(deny("mcp:?/put")), ["ran", "denied", "denied", "ran"]);
+    assert.deepEqual(await resultsUnder(deny("mcp:a/get.one")), ["denied", "ran", "ran", "ran"]);
+    assert.deepEqual(await resultsUnder(deny("mcp:*/*")), ["denied", "denied", "denied", "ran"]);
+    assert.deepEqual(await resultsUnder(deny("a__*")), ["denied", "denied", "ran", "ran"]);
+    assert.deepEqual(await resultsUnder({ ...deny("mcp:b/put"), action: "allow" }, deny("*")), [
       "denied",
       "denied",
       "ran",
       "denied",
     ]);
-    const oddOutcome = await outcome(t, [deny("mcp:a/x/y löschen")], [[odd.name, {}]], { tools: [odd] });
-    assert.deepEqual(oddOutcome.told.map(short), ["denied"]);
+    const oddOutcome = await outcome(t, [deny("mcp:a/x/y löschen")], [[oddTool.name, {}]], { tools: [oddTool] });
+    assert.deepEqual(oddOutcome.outputs.map(short), ["denied"]);
     // A rule with a path applies to a tool without paths only if the rule names this tool.
-    assert.deepEqual(await of({ tool: "mcp:a/put", path: "x", action: "deny" }), ["ran", "nobody", "ran", "ran"]);
+    assert.deepEqual(await resultsUnder({ tool: "mcp:a/put", path: "x", action: "deny" }), [
+      "ran",
+      "nobody",
+      "ran",
+      "ran",
+    ]);
   });
 
-  it("allow, ask and deny by the tool's name or a glob, the first that fits, with their reason", async (t) => {
+  it("allow, ask or deny by tool name or glob: the first match decides, and its reason is the result", async (t) => {
     const rules: PermissionRule[] = [
       { tool: "read", action: "deny", reason: "it is secret" },
       { tool: "?rite", action: "deny" },
@@ -125,14 +131,14 @@ describe("permission rules", () => {
       ["list", {}],
       ["glob", { pattern: "*" }],
     ];
-    const { told: outputs } = await outcome(t, rules, calls);
+    const { outputs } = await outcome(t, rules, calls);
     assert.equal(outputs[0], "This call is not allowed: it is secret");
     assert.equal(outputs[1], "This call is not allowed: a rule forbids it. Go on without it.");
     assert.deepEqual(outputs.map(short), ["denied", "denied", "nobody", "ran"]);
   });
 
-  it("that deny what a call does hold, whatever a rule says of what it reads", async (t) => {
-    const copying = defineTool({
+  it("that deny the path that a call writes win over rules for the path that it reads", async (t) => {
+    const copyTool = defineTool({
       name: "copy",
       description: "Copies a file.",
       kind: "edit",
@@ -147,30 +153,30 @@ describe("permission rules", () => {
       { tool: "copy", path: "b.ts", action: "deny" },
       { tool: "read", path: "src/**", action: "ask" },
     ];
-    const of = async (...used: PermissionRule[]) =>
-      (await outcome(t, used, [["copy", {}]], { tools: [copying], unattended: "allow" })).told.map(short);
-    assert.deepEqual(await of(...rules), ["denied"]);
-    assert.deepEqual(await of({ ...rules[1]!, action: "deny" }), ["denied"]);
-    assert.deepEqual(await of(), ["ran"]);
+    const resultsUnder = async (...usedRules: PermissionRule[]) =>
+      (await outcome(t, usedRules, [["copy", {}]], { tools: [copyTool], unattended: "allow" })).outputs.map(short);
+    assert.deepEqual(await resultsUnder(...rules), ["denied"]);
+    assert.deepEqual(await resultsUnder({ ...rules[1]!, action: "deny" }), ["denied"]);
+    assert.deepEqual(await resultsUnder(), ["ran"]);
   });
 
-  it("let a person alone say yes to what a rule may forbid, whatever is allowed where nobody is there", async (t) => {
+  it('that may deny a command require a client\'s permission, even with unattended: "allow"', async (t) => {
     const deny: PermissionRule = { tool: "bash", match: "touch *", action: "deny" };
     const calls: Call[] = [
       ["bash", { command: "touch made" }],
       ["bash", { command: "a=touch; $a made" }],
       ["bash", { command: "echo ok" }],
     ];
-    const alone = await outcome(t, [deny], calls, { unattended: "allow" });
-    assert.deepEqual(alone.told.map(short), ["denied", "nobody", "ran"]);
-    await assert.rejects(alone.folder.read("made"));
+    const withoutClient = await outcome(t, [deny], calls, { unattended: "allow" });
+    assert.deepEqual(withoutClient.outputs.map(short), ["denied", "nobody", "ran"]);
+    await assert.rejects(withoutClient.folder.read("made"));
     const askRule: PermissionRule = { tool: "bash", match: "touch *", action: "ask" };
     const askOutcome = await outcome(t, [askRule], calls.slice(0, 2), { unattended: "allow" });
-    assert.deepEqual(askOutcome.told.map(short), ["ran", "ran"]);
+    assert.deepEqual(askOutcome.outputs.map(short), ["ran", "ran"]);
   });
 
-  it("judge a command with a workdir as they judge a change of folder before it", async (t) => {
-    const words = ["touch", "made"];
+  it("judge a command with a workdir like the same command after cd", async (t) => {
+    const argv = ["touch", "made"];
     const calls: Call[] = [
       ["bash", { command: "touch made", workdir: "work" }],
       ["bash", { command: "touch made", cwd: "work" }],
@@ -178,34 +184,34 @@ describe("permission rules", () => {
       ["bash", { command: "touch made", workdir: "it's" }],
       ["bash", { command: "touch made" }],
     ];
-    const of = async (...rules: PermissionRule[]) => (await outcome(t, rules, calls)).told.map(short);
+    const resultsUnder = async (...rules: PermissionRule[]) => (await outcome(t, rules, calls)).outputs.map(short);
     const denyBash: PermissionRule = { tool: "bash", action: "deny" };
     const touch: PermissionRule = { tool: "bash", match: "touch *", action: "allow" };
-    assert.deepEqual(await of(touch, denyBash), ["denied", "denied", "denied", "denied", "ran"]);
+    assert.deepEqual(await resultsUnder(touch, denyBash), ["denied", "denied", "denied", "denied", "ran"]);
     const work: PermissionRule = { tool: "bash", match: "cd work", action: "allow" };
-    assert.deepEqual(await of(touch, work, denyBash), ["ran", "ran", "denied", "denied", "ran"]);
+    assert.deepEqual(await resultsUnder(touch, work, denyBash), ["ran", "ran", "denied", "denied", "ran"]);
     const up: PermissionRule = { tool: "bash", match: "cd ..*", action: "deny" };
-    assert.deepEqual(await of(up), ["ran", "ran", "denied", "ran", "ran"]);
+    assert.deepEqual(await resultsUnder(up), ["ran", "ran", "denied", "ran", "ran"]);
     const deny: PermissionRule = { tool: "bash", match: "touch *", action: "deny" };
-    assert.deepEqual(await of(deny), ["denied", "denied", "denied", "denied", "denied"]);
+    assert.deepEqual(await resultsUnder(deny), ["denied", "denied", "denied", "denied", "denied"]);
     // The working folder is not a path of the call: a path rule allows no command.
-    assert.deepEqual((await of({ tool: "bash", path: "work/**", action: "allow" }, denyBash))[0], "denied");
+    assert.deepEqual((await resultsUnder({ tool: "bash", path: "work/**", action: "allow" }, denyBash))[0], "denied");
     const shell = [touch, denyBash].map((rule) => ({ ...rule, tool: "shell" }));
-    const lists = [{ command: words }, { command: words, workdir: "work" }].map((args): Call => ["shell", args]);
-    assert.deepEqual((await outcome(t, shell, lists)).told.map(short), ["ran", "denied"]);
+    const lists = [{ command: argv }, { command: argv, workdir: "work" }].map((args): Call => ["shell", args]);
+    assert.deepEqual((await outcome(t, shell, lists)).outputs.map(short), ["ran", "denied"]);
   });
 
-  it("ask whoever is there, with the reason; in mode auto a watcher too, and nobody where nobody is", async (t) => {
+  it("with action ask request permission from the client or a watcher, and otherwise follow `unattended`", async (t) => {
     const rules: PermissionRule[] = [{ tool: "read", action: "ask", reason: "think of it" }];
     const calls: Call[] = [["read", { path: "src/a.ts" }]];
     const asking = await outcome(t, rules, calls, { input: { ask: () => Promise.resolve("allow") } });
-    assert.deepEqual(asking.told.map(short), ["ran"]);
+    assert.deepEqual(asking.outputs.map(short), ["ran"]);
     for (const [unattended, expected] of [
       ["reject", "nobody"],
       ["allow", "ran"],
     ] as const)
-      assert.deepEqual((await outcome(t, rules, calls, { unattended })).told.map(short), [expected]);
-    const [late] = (await outcome(t, rules, calls, { unattended: "wait", askTimeout: 0.05 })).told;
+      assert.deepEqual((await outcome(t, rules, calls, { unattended })).outputs.map(short), [expected]);
+    const [late] = (await outcome(t, rules, calls, { unattended: "wait", askTimeoutSeconds: 0.05 })).outputs;
     assert.match(
       late!,
       /^This call needs leave, and nobody answered within 0.05 s, so it did not run\. It was not refused/,
@@ -217,12 +223,12 @@ describe("permission rules", () => {
     });
     t.after(() => watched.close());
     const { id } = await watched.sessions.create();
-    const over = new AbortController();
+    const stopWatching = new AbortController();
     const reasons: string[] = [];
     let signalWatching = (): void => undefined;
-    const isThere = new Promise<void>((resolve) => (signalWatching = resolve));
+    const watchStarted = new Promise<void>((resolve) => (signalWatching = resolve));
     const watching = (async () => {
-      for await (const event of watched.sessions.watch(id, { canAnswer: true, signal: over.signal })) {
+      for await (const event of watched.sessions.watch(id, { canAnswer: true, signal: stopWatching.signal })) {
         signalWatching();
         for (const ask of event.type === "state" ? event.state.asks : []) {
           reasons.push(ask.reason);
@@ -230,20 +236,20 @@ describe("permission rules", () => {
         }
       }
     })();
-    await isThere;
+    await watchStarted;
     const run = await watched.run({ message: "x", sessionId: id });
     const outputs: string[] = [];
     for await (const event of run) if (event.type === "tool_result") outputs.push(event.output);
-    over.abort();
+    stopWatching.abort();
     await watching;
     assert.deepEqual(outputs, ["done"]);
     assert.equal(reasons[0], "think of it");
   });
 
-  it("that may be for a call ask why in words of their own", async (t) => {
+  it("state their own reason for a command that may match or that they cannot parse", async (t) => {
     const rules: PermissionRule[] = [{ tool: "bash", match: "git push*", action: "deny" }];
     const commands = ["git $X", "case x in x) true;; esac", "git push"].map((command): Call => ["bash", { command }]);
-    const { asked: requests, told: outputs } = await outcome(t, rules, commands, {
+    const { requests, outputs } = await outcome(t, rules, commands, {
       input: { ask: () => Promise.resolve("reject") },
     });
     // Without its own rule each command would need permission anyway.
@@ -254,7 +260,7 @@ describe("permission rules", () => {
     assert.deepEqual(outputs.map(short), ["refused", "refused", "denied"]);
   });
 
-  it("are named in the log, at debug, for the call that they decided, and nothing of what it was about", async (t) => {
+  it("are logged for the call that they decided, with tool, call id, rule and action only", async (t) => {
     const lines: [message: string, fields: unknown][] = [];
     const note = (message: string, fields?: object) => void lines.push([message, fields]);
     const logger = { debug: note, info: note, warn: note, error: note };
@@ -268,13 +274,13 @@ describe("permission rules", () => {
     assert.deepEqual(fields, { tool: "read", call: "c-0", by: "permissions.rules[1]", action: "allow" });
   });
 
-  it("come behind plan mode, which no rule opens", async (t) => {
+  it("do not override plan mode", async (t) => {
     const rules: PermissionRule[] = [{ tool: "*", action: "allow" }];
-    const { told: outputs } = await outcome(t, rules, [["write", { path: "x", content: "x" }]], { mode: "plan" });
+    const { outputs } = await outcome(t, rules, [["write", { path: "x", content: "x" }]], { mode: "plan" });
     assert.match(outputs[0]!, /plan mode/);
   });
 
-  it("judge commands as their tool reads them, and other tools' by the same names", async (t) => {
+  it("match the command in all argument names of bash and other tools, and ask if it cannot be read", async (t) => {
     const rules: PermissionRule[] = [{ tool: "*", match: "git push*", action: "deny" }];
     const calls: Call[] = [
       ["bash", { command: "true" }],
@@ -290,7 +296,7 @@ describe("permission rules", () => {
       ["mcp_put", {}],
       ["list", {}],
     ];
-    const { told: outputs } = await outcome(t, rules, calls);
+    const { outputs } = await outcome(t, rules, calls);
     assert.deepEqual(outputs.map(short), [
       "ran",
       "denied",
@@ -307,21 +313,21 @@ describe("permission rules", () => {
     ]);
   });
 
-  it("for commands are for what is typed into one that runs, and not for its end", async (t) => {
+  it("for commands apply to the input of a running command, but not to bash_stop", async (t) => {
     const calls: Call[] = [
       ["bash", { command: "true" }],
       ["bash_input", { id: "bg-000000", text: "git push" }],
       ["bash_input", { id: "bg-000000", text: "y" }],
       ["bash_stop", { id: "bg-000000" }],
     ];
-    const of = async (...rules: PermissionRule[]) =>
-      (await outcome(t, rules, calls, { unattended: "allow" })).told.map(short);
+    const resultsUnder = async (...rules: PermissionRule[]) =>
+      (await outcome(t, rules, calls, { unattended: "allow" })).outputs.map(short);
     const push = { tool: "bash", match: "git push*" } as const;
-    assert.deepEqual(await of({ ...push, action: "deny" }), ["ran", "nobody", "nobody", "ran"]);
-    assert.deepEqual(await of({ ...push, tool: "*", action: "deny" }), ["ran", "nobody", "nobody", "ran"]);
-    assert.deepEqual(await of({ tool: "bash", action: "deny" }), ["denied", "denied", "denied", "ran"]);
-    assert.deepEqual(await of({ ...push, action: "allow" }), ["ran", "ran", "ran", "ran"]);
-    assert.deepEqual(await of({ tool: "bash_input", action: "allow" }, { ...push, action: "deny" }), [
+    assert.deepEqual(await resultsUnder({ ...push, action: "deny" }), ["ran", "nobody", "nobody", "ran"]);
+    assert.deepEqual(await resultsUnder({ ...push, tool: "*", action: "deny" }), ["ran", "nobody", "nobody", "ran"]);
+    assert.deepEqual(await resultsUnder({ tool: "bash", action: "deny" }), ["denied", "denied", "denied", "ran"]);
+    assert.deepEqual(await resultsUnder({ ...push, action: "allow" }), ["ran", "ran", "ran", "ran"]);
+    assert.deepEqual(await resultsUnder({ tool: "bash_input", action: "allow" }, { ...push, action: "deny" }), [
       ...["ran", "ran", "ran", "ran"],
     ]);
     // A rule that allows commands does not allow typed input.
@@ -329,10 +335,10 @@ describe("permission rules", () => {
       { ...push, action: "allow" },
       { tool: "bash*", action: "deny" },
     ];
-    assert.deepEqual(await of(...allowed), ["denied", "denied", "denied", "denied"]);
+    assert.deepEqual(await resultsUnder(...allowed), ["denied", "denied", "denied", "denied"]);
   });
 
-  it("deny paths by every name that leads there", async (t) => {
+  it("deny a path under every spelling and symlink that leads there", async (t) => {
     const links = { link: "infra", deep: "link", "file.txt": "infra/a.tf", "out.txt": "outside/o.txt" };
     const write = (path: string): Call => ["write", { path, content: "x" }];
     const calls = [
@@ -347,7 +353,7 @@ describe("permission rules", () => {
       ["delete", { path: ".", recursive: true }],
       ["delete", { path: "src", recursive: true }],
     ] as const satisfies Call[];
-    const { told: outputs, folder } = await outcome(t, [{ tool: "*", path: "infra/**", action: "deny" }], calls, {
+    const { outputs, folder } = await outcome(t, [{ tool: "*", path: "infra/**", action: "deny" }], calls, {
       links,
     });
     assert.deepEqual(outputs.map(short), [
@@ -364,11 +370,11 @@ describe("permission rules", () => {
       "ran",
     ]);
     assert.equal(await folder.read("infra/a.tf"), "a");
-    const absolute = (await outcome(t, [{ tool: "*", path: `${folder.path}/**`, action: "deny" }], [], {})).told;
+    const absolute = (await outcome(t, [{ tool: "*", path: `${folder.path}/**`, action: "deny" }], [], {})).outputs;
     assert.deepEqual(absolute, []);
   });
 
-  it("deny a name wherever it stands, and what lies in a folder of that name", async (t) => {
+  it("deny a file name in every folder, and the content of a folder of that name", async (t) => {
     const calls: Call[] = [
       ["read", { path: ".env" }],
       ["read", { path: "src/.env" }],
@@ -377,12 +383,12 @@ describe("permission rules", () => {
       ["grep", { pattern: "a" }],
       ["bash", { command: "true" }],
     ];
-    const { told: outputs } = await outcome(t, [{ tool: "*", path: ".env", action: "deny" }], calls);
+    const { outputs } = await outcome(t, [{ tool: "*", path: ".env", action: "deny" }], calls);
     // A search can find the file. Path rules do not know what a command reads.
     assert.deepEqual(outputs.map(short), ["denied", "denied", "denied", "ran", "nobody", "ran"]);
   });
 
-  it("ask about a listing of a folder in which a denied one may lie", async (t) => {
+  it("require permission to list a folder that may contain a denied path", async (t) => {
     const calls: Call[] = [
       ["list", { path: ".", depth: 5 }],
       ["list", {}],
@@ -390,11 +396,11 @@ describe("permission rules", () => {
       ["list", { path: "src" }],
       ["read", { path: "src/a.ts" }],
     ];
-    const { told: outputs } = await outcome(t, [{ tool: "*", path: "infra/**", action: "deny" }], calls);
+    const { outputs } = await outcome(t, [{ tool: "*", path: "infra/**", action: "deny" }], calls);
     assert.deepEqual(outputs.map(short), ["nobody", "nobody", "denied", "ran", "ran"]);
   });
 
-  it("allow paths by what really lies there alone, and all paths of a call", async (t) => {
+  it("allow a call only if all its paths match after symlinks are resolved", async (t) => {
     const links = { "src/out": "outside", "src/in": "work" };
     const write = (path: string): Call => ["write", { path, content: "x" }];
     const rules: PermissionRule[] = [
@@ -409,14 +415,9 @@ describe("permission rules", () => {
       write("SRC/x"),
       write("x"),
     ];
-    const { told: outputs } = await outcome(
-      t,
-      rules,
-      [...calls, ["put", {}], ["list", { path: "src" }], ["list", {}]],
-      {
-        links,
-      },
-    );
+    const { outputs } = await outcome(t, rules, [...calls, ["put", {}], ["list", { path: "src" }], ["list", {}]], {
+      links,
+    });
     assert.deepEqual(outputs.map(short), [
       "ran",
       "ran",
@@ -430,38 +431,38 @@ describe("permission rules", () => {
     ]);
   });
 
-  it("of a tool that says no path ask where they speak of it by name, or where it works on files", async (t) => {
+  it("with a path ask about a tool without paths if they name the tool or the tool edits files", async (t) => {
     const calls: Call[] = [
       ["put", {}],
       ["mcp_put", {}],
       ["shell", { command: "true" }],
     ];
     const any = await outcome(t, [{ tool: "*", path: "infra/**", action: "deny" }], calls);
-    assert.deepEqual(any.told.map(short), ["nobody", "ran", "ran"]);
+    assert.deepEqual(any.outputs.map(short), ["nobody", "ran", "ran"]);
     const named = await outcome(t, [{ tool: "mcp_put", path: "infra/**", action: "deny" }], calls);
-    assert.deepEqual(named.told.map(short), ["ran", "nobody", "ran"]);
+    assert.deepEqual(named.outputs.map(short), ["ran", "nobody", "ran"]);
   });
 
-  it("hold where the project folder is itself a link", async (t) => {
+  it("apply if the project folder is a symlink", async (t) => {
     const folder = await tempDir(t, { "real/infra/a": "a" });
     await symlink(folder.at("real"), folder.at("project"));
     for (const path of ["infra/**", `${folder.at("project")}/infra/**`, `${folder.at("real")}/infra/**`]) {
       const rules: PermissionRule[] = [{ tool: "write", path, action: "deny" }];
-      const { told: outputs } = await outcome(t, rules, [["write", { path: "infra/x", content: "x" }]], {
+      const { outputs } = await outcome(t, rules, [["write", { path: "infra/x", content: "x" }]], {
         projectDir: folder.at("project"),
       });
       assert.deepEqual(outputs.map(short), ["denied"], path);
     }
   });
 
-  it("keep closed what cannot be found out", async (t) => {
+  it("deny a call whose path cannot be resolved", async (t) => {
     const rules: PermissionRule[] = [{ tool: "put", path: "a/**", action: "allow" }];
-    const { told: outputs, ran } = await outcome(t, rules, [["put", { path: "a\0b" }]]);
+    const { outputs, ran } = await outcome(t, rules, [["put", { path: "a\0b" }]]);
     assert.deepEqual(outputs.map(short), ["unknown"]);
     assert.deepEqual(ran, []);
   });
 
-  it("are refused where they say nothing that can be meant", () => {
+  it("are rejected with the field's name if they are invalid", () => {
     const make = (rules: unknown) => () => new Agent({ providers: [new ScriptedProvider([])], rules: rules as never });
     for (const [rule, field] of [
       [5, "rules[1]"],
@@ -486,9 +487,9 @@ describe("permission rules", () => {
     assert.throws(make({}), { field: "rules" });
   });
 
-  it("of globs that are taken each can be read", () => {
+  it("accept only globs that can match a path or command", () => {
     const pick = randomOf(5);
-    let taken = 0;
+    let acceptedGlobs = 0;
     for (let i = 0; i < 20_000; i += 1) {
       const text = Array.from({ length: 1 + pick() * 7 }, () => "ab/*?[]{},\\!^-:"[Math.floor(pick() * 15)]).join("");
       const patterns = [
@@ -498,17 +499,17 @@ describe("permission rules", () => {
       for (const pattern of patterns) {
         // Braces are expanded first, and each alternative is tested separately.
         if (pattern.includes("{")) continue;
-        taken += 1;
+        acceptedGlobs += 1;
         const names = pattern.split("/").map(() => "x");
-        assert.ok(isRead(pattern, names.length), `${JSON.stringify(pattern)} is taken, and means nothing`);
+        assert.ok(matchesExample(pattern, names.length), `${JSON.stringify(pattern)} is taken, and means nothing`);
       }
     }
-    assert.ok(taken > 1_000);
+    assert.ok(acceptedGlobs > 1_000);
   });
 });
 
 /** Whether a path with this number of names matches the pattern. */
-function isRead(pattern: string, names: number): boolean {
+function matchesExample(pattern: string, names: number): boolean {
   const read = new PathPattern(pattern);
   const path = Array.from({ length: names }, (_, i) => {
     const part = pattern.split("/")[i]!;
@@ -527,8 +528,8 @@ function exampleOf(part: string): string {
   });
 }
 
-describe("what may stand as a rule's tool", () => {
-  it("is a name, or a server's, or a glob for one of them", () => {
+describe("isToolGlob", () => {
+  it("accepts a tool name, an MCP tool as mcp:server/tool, and globs of these", () => {
     for (const right of ["read", "*", "a__?", "mcp:a/b", "mcp:a-b_c/*.get", "mcp:*/*", "mcp:a/b/c", "mcp:a/löschen!"])
       assert.ok(isToolGlob(right), right);
     for (const wrong of [

@@ -35,7 +35,7 @@ async function project(
   };
   const say = async (message: string, input: object = {}) =>
     (await agent.run({ message, commands: true, ...input })).result;
-  return { folder, agent, provider, told: lastUserTexts, say };
+  return { folder, agent, provider, lastUserTexts, say };
 }
 
 const REVIEW = `---
@@ -47,26 +47,26 @@ Review $1 with care.
 `;
 
 describe("slash commands", () => {
-  it("hide nothing in what they say, and what is no text is none", async (t) => {
+  it("escape invisible characters of their file, and are rejected if the file is not text", async (t) => {
     const files = {
       ".agents/commands/hidden.md": "\uFEFFSay\u202E $1\r\nthen \u{E0041}stop\u200b.",
       ".agents/commands/binary.md": "a\0b",
     };
-    const { told: lastUserTexts, say } = await project(t, files, ["fine"]);
+    const { lastUserTexts, say } = await project(t, files, ["fine"]);
     await say("/hidden \u202Ehi");
     // Typed characters stay unchanged.
     assert.deepEqual(lastUserTexts(), ["Say\\u202e \u202Ehi\nthen \\udb40\\udc41stop\\u200b."]);
     await assert.rejects(say("/binary"), /\/binary is empty/);
   });
 
-  it("are the project's files: listed, and said to the model in place of what was typed", async (t) => {
+  it("are listed from the project's files and expanded for the model, with the typed text stored beside it", async (t) => {
     const files = {
       ".agents/commands/review.md": REVIEW,
       ".agents/commands/git/commit.md": "# Commit what is there\n\nCommit.",
       ".agents/commands/no command.md": "x",
       ".agents/commands/notes.txt": "x",
     };
-    const { agent, told: lastUserTexts, say } = await project(t, files, ["fine", "done"]);
+    const { agent, lastUserTexts, say } = await project(t, files, ["fine", "done"]);
     assert.deepEqual(await agent.commands(), [
       {
         name: "compact",
@@ -96,12 +96,14 @@ describe("slash commands", () => {
     );
   });
 
-  it("are said as they are where nobody wants them, where none has the name, and where they are told to a run", async (t) => {
-    const {
-      told: lastUserTexts,
-      say,
-      agent,
-    } = await project(t, { ".agents/commands/review.md": REVIEW }, ["1", "2", "3", "4", "5"]);
+  it("are sent as typed if commands are off or no command has that name", async (t) => {
+    const { lastUserTexts, say, agent } = await project(t, { ".agents/commands/review.md": REVIEW }, [
+      "1",
+      "2",
+      "3",
+      "4",
+      "5",
+    ]);
     await say("/review x", { commands: false });
     assert.deepEqual(lastUserTexts(), ["/review x"]);
     for (const message of ["/nothing x", "/usr/bin/env is missing", "/", "see /review", "/../review", "/Review x"]) {
@@ -112,14 +114,10 @@ describe("slash commands", () => {
     }
   });
 
-  it("come from several places, of which the nearer to the user holds", async (t) => {
+  it("prefer the embedder's over the user's over the project's, and projectInstructions: false omits the last", async (t) => {
     const userFolder = await tempDir(t);
     await userFolder.write({ "who.md": "the user", "mine.md": "mine" });
-    const {
-      agent,
-      told: lastUserTexts,
-      say,
-    } = await project(
+    const { agent, lastUserTexts, say } = await project(
       t,
       {
         ".agents/commands/who.md": "the project",
@@ -135,22 +133,24 @@ describe("slash commands", () => {
     assert.deepEqual(lastUserTexts(), ["the user"]);
     await say("/mine now");
     assert.deepEqual(lastUserTexts(), ["the embedder now"]);
-    const closed = await project(t, { ".agents/commands/its.md": "its" }, ["1"], { projectInstructions: false });
+    const withoutProject = await project(t, { ".agents/commands/its.md": "its" }, ["1"], {
+      projectInstructions: false,
+    });
     assert.deepEqual(
-      (await closed.agent.commands()).map(({ name }) => name),
+      (await withoutProject.agent.commands()).map(({ name }) => name),
       ["compact"],
     );
-    await closed.say("/its");
-    assert.deepEqual(closed.told(), ["/its"]);
+    await withoutProject.say("/its");
+    assert.deepEqual(withoutProject.lastUserTexts(), ["/its"]);
   });
 
-  it("are those of the session's open sources too, with what they attach", async (t) => {
+  it("include the prompts of the session's open tool sources, with their attachments", async (t) => {
     const image = { type: "image", mediaType: "image/png", data: "AAAA" } as const;
     const look = command("web:look", "", {
       prompt: (words) => Promise.resolve({ text: `look ${words}`, parts: [image] }),
     });
-    const odd = [null, { name: "a b" }, { ...look, name: "two words" }, { ...look, name: "x", prompt: 1 }, look];
-    const { agent, told: lastUserTexts, say } = await project(t, {}, ["1", "2"], { tools: [sourceOf(odd)] });
+    const prompts = [null, { name: "a b" }, { ...look, name: "two words" }, { ...look, name: "x", prompt: 1 }, look];
+    const { agent, lastUserTexts, say } = await project(t, {}, ["1", "2"], { tools: [sourceOf(prompts)] });
     const { sessionId } = await say("/web:look here");
     assert.deepEqual(lastUserTexts(), ["look here", "image"]);
     const listed = await agent.commands({ sessionId });
@@ -165,7 +165,7 @@ describe("slash commands", () => {
     await assert.rejects(agent.commands({ sessionId: "none" }), { code: "session_not_found" });
   });
 
-  it("of a source win over those of the project, which may not use a server's name", async (t) => {
+  it("prefer an MCP server's prompts to project files, which may not use the server's name", async (t) => {
     const files = {
       ".agents/commands/issues/triage.md": "Of the repository.",
       ".agents/commands/issues/close.md": "Of the repository.",
@@ -176,25 +176,31 @@ describe("slash commands", () => {
     const prompts = ["issues:triage", "plain"].map((name) => command(name, "Of the server."));
     const folder = await tempDir(t, { "issues/own.md": "Of the user." });
     const server = { ...sourceOf(prompts), name: "mcp:issues" };
-    const {
-      agent,
-      told: lastUserTexts,
-      say,
-    } = await project(t, files, Array<string>(7).fill("fine"), {
+    const { agent, lastUserTexts, say } = await project(t, files, Array<string>(7).fill("fine"), {
       tools: [server, { ...sourceOf([]), name: "source" }],
       commandFolders: [folder.path],
     });
     const names = async (query: { sessionId?: string }) =>
       (await agent.commands(query)).map(({ name, origin }) => `${name} ${origin}`);
     // Also if no session has opened the server.
-    const closed = ["compact gantry", "issues:own commands/issues/own.md"];
-    const free = ["issues-of/us", "source/plain"].map(
+    const alwaysListed = ["compact gantry", "issues:own commands/issues/own.md"];
+    const projectCommands = ["issues-of/us", "source/plain"].map(
       (path) => `${path.replace("/", ":")} .agents/commands/${path}.md`,
     );
-    assert.deepEqual(await names({}), [...closed, free[0], "plain .agents/commands/plain.md", free[1]]);
+    assert.deepEqual(await names({}), [
+      ...alwaysListed,
+      projectCommands[0],
+      "plain .agents/commands/plain.md",
+      projectCommands[1],
+    ]);
     const { sessionId } = await say("/issues:triage");
-    assert.deepEqual(await names({ sessionId }), [...closed, "issues:triage test", "plain test", ...free]);
-    for (const [message, heard] of [
+    assert.deepEqual(await names({ sessionId }), [
+      ...alwaysListed,
+      "issues:triage test",
+      "plain test",
+      ...projectCommands,
+    ]);
+    for (const [message, expected] of [
       ["/issues:triage", "Of the server."],
       ["/plain", "Of the server."],
       ["/issues:own", "Of the user."],
@@ -203,11 +209,11 @@ describe("slash commands", () => {
       ["/source:plain", "Of the repository."],
     ] as const) {
       await say(message, { sessionId });
-      assert.deepEqual(lastUserTexts(), [heard]);
+      assert.deepEqual(lastUserTexts(), [expected]);
     }
   });
 
-  it("that fail begin no run and store nothing", async (t) => {
+  it("that fail start no run and store nothing", async (t) => {
     const { agent, say } = await project(
       t,
       { ".agents/commands/empty.md": "---\n---\n", ".agents/commands/large.md": "x".repeat(70_000) },
@@ -232,12 +238,12 @@ describe("slash commands", () => {
     assert.equal((await agent.sessions.list()).total, 0);
   });
 
-  it("repeat what was typed a few times, and not until nothing else has room", async (t) => {
+  it("insert the arguments several times, and are rejected if the text becomes too long", async (t) => {
     const files = {
       ".agents/commands/amp.md": "$ARGUMENTS".repeat(6_500),
       ".agents/commands/four.md": "$ARGUMENTS".repeat(4),
     };
-    const { say, told: lastUserTexts } = await project(t, files, ["a", "b"]);
+    const { say, lastUserTexts } = await project(t, files, ["a", "b"]);
     const typed = "y".repeat(80_000);
     await assert.rejects(say(`/amp ${typed}`), { code: "invalid_input", message: /shorter arguments for \/amp/ });
     await say(`/four ${typed.slice(0, 10_000)}`);
@@ -246,16 +252,15 @@ describe("slash commands", () => {
     assert.equal(lastUserTexts()?.[0]?.length, 3 * 6_500);
   });
 
-  it("of a hostile project lead nowhere else, and are not without end", async (t) => {
+  it("of an untrusted project follow no symlinks, and are limited in number and depth", async (t) => {
     const outside = await tempDir(t);
     await outside.write({ "secret.md": "secret", "folder/secret.md": "secret" });
-    const many = Object.fromEntries(Array.from({ length: 300 }, (_, i) => [`.agents/commands/n${i}.md`, "x"]));
-    const {
-      folder,
-      agent,
-      told: lastUserTexts,
-      say,
-    } = await project(t, { ...many, ".agents/commands/d/d/d/d/deep.md": "deep" }, ["1", "2", "3"]);
+    const manyFiles = Object.fromEntries(Array.from({ length: 300 }, (_, i) => [`.agents/commands/n${i}.md`, "x"]));
+    const { folder, agent, lastUserTexts, say } = await project(
+      t,
+      { ...manyFiles, ".agents/commands/d/d/d/d/deep.md": "deep" },
+      ["1", "2", "3"],
+    );
     await symlink(outside.at("secret.md"), folder.at(".agents/commands/aa.md"));
     await symlink(outside.at("folder"), folder.at(".agents/commands/link"));
     const names = (await agent.commands()).map(({ name }) => name);
@@ -267,7 +272,7 @@ describe("slash commands", () => {
     }
   });
 
-  it("compact the session by /compact, with what to keep", async (t) => {
+  it("compact the session by /compact, with the arguments in the summary request", async (t) => {
     const store = new MemoryDocuments();
     const { agent, provider, say } = await project(t, {}, ["x".repeat(20_000), "y".repeat(20_000), "A summary."], {
       driver: new MemoryDriver(store),
@@ -285,7 +290,7 @@ describe("slash commands", () => {
     );
   });
 
-  it("give a session the title of what was typed", async (t) => {
+  it("request a session title for the typed text", async (t) => {
     const { agent, provider, say } = await project(t, { ".agents/commands/review.md": REVIEW }, ["fine"]);
     const named = new Promise((resolve) => agent.on("session.updated", resolve));
     await say("/review a.ts");
@@ -295,7 +300,7 @@ describe("slash commands", () => {
   });
 });
 
-describe("a command's text", () => {
+describe("the template of a command", () => {
   const fills: [body: string, words: string, text: string][] = [
     ["Do $ARGUMENTS now", "a b", "Do a b now"],
     ["$1-$2-$3", `"one two" three`, "one two-three-"],
@@ -306,9 +311,10 @@ describe("a command's text", () => {
     ["`cmd` @file !`ls`", "", "`cmd` @file !`ls`"],
   ];
   for (const [body, words, text] of fills)
-    it(`makes ${JSON.stringify(text)} of ${JSON.stringify(body)}`, () => assert.equal(fillTemplate(body, words), text));
+    it(`fills ${JSON.stringify(body)} with ${JSON.stringify(words)} to ${JSON.stringify(text)}`, () =>
+      assert.equal(fillTemplate(body, words), text));
 
-  it("is told apart from its fields", () => {
+  it("is separated from the fields of the front matter", () => {
     assert.deepEqual(
       commandText("\uFEFF---\r\ndescription: >\r\n  one\r\n  two\r\nargument-hint: 'x'\r\n---\r\nBody\r\n"),
       {
@@ -321,7 +327,7 @@ describe("a command's text", () => {
     assert.equal(commandText("").description, "");
   });
 
-  it("is shown in one line, cut, without what nobody sees", () => {
+  it("has a description in one line of at most 200 characters, without invisible characters", () => {
     assert.equal(oneLine("a\u202Eb\n\u0000c"), "a b c");
     assert.equal([...oneLine("🙂".repeat(500))].length, 200);
   });

@@ -27,8 +27,8 @@ function make(t: TestContext, steps: readonly ScriptedStep[], options: Partial<A
 
 const prefix = ({ system, tools }: ModelRequest) => JSON.stringify([system, tools]);
 
-describe("what stands before every message", () => {
-  it("is the same to the byte over 50 turns and ten prompts, with compactions between, whatever changes in the folder", async (t) => {
+describe("the system prompt and tools of a session's requests", () => {
+  it("are byte-identical in 50 requests with several compactions, while files in the folder change", async (t) => {
     const folder = await tempDir(t, {
       "AGENTS.md": "Use tabs.",
       "src/a.ts": "",
@@ -58,16 +58,16 @@ describe("what stands before every message", () => {
       /Use tabs\.[\s\S]*branch main(\nTop .*\nsrc\/: a\.ts\nAGENTS\.md)?$/,
     );
     // Between compactions each request extends the previous one, including its messages.
-    let same = 0;
+    let extendedRequests = 0;
     for (const [i, { messages }] of provider.requests.entries()) {
       const before = provider.requests[i - 1]?.messages ?? [];
-      if (JSON.stringify(messages.slice(0, before.length)) === JSON.stringify(before)) same += 1;
+      if (JSON.stringify(messages.slice(0, before.length)) === JSON.stringify(before)) extendedRequests += 1;
     }
-    assert.ok(same >= 50 - compacted, `${same} of 50, ${compacted} compactions`);
+    assert.ok(extendedRequests >= 50 - compacted, `${extendedRequests} of 50, ${compacted} compactions`);
   });
 
   for (const [name, makeStore] of STORES) {
-    it(`is the same in another process, in a fork and after a revert (${name})`, async (t) => {
+    it(`have the same system prompt in another process and in a fork (${name})`, async (t) => {
       const open = await makeStore(t);
       const folder = await tempDir(t, { "a.ts": "", ".git/HEAD": "ref: refs/heads/main\n" });
       const options = { projectDir: folder.path };
@@ -89,7 +89,7 @@ describe("what stands before every message", () => {
     });
   }
 
-  it("is looked at anew on another day, once, and stored with that day's first prompt alone", async (t) => {
+  it("contain a new environment on a new day, which is stored with the first prompt of that day only", async (t) => {
     t.mock.timers.enable({ apis: ["Date"], now: new Date(2026, 0, 31, 23, 0) });
     const folder = await tempDir(t, { ".git/HEAD": "ref: refs/heads/main\n" });
     const { agent, prompt, systems } = make(t, [], { projectDir: folder.path });
@@ -108,22 +108,22 @@ describe("what stands before every message", () => {
     ];
     assert.deepEqual(changingLines, [first, first, second, second]);
     const messages = await agent.sessions.messages(id);
-    const carried = messages.map(({ parts: [part] }) => (part?.type === "text" ? part.opaque?.data : undefined));
+    const storedData = messages.map(({ parts: [part] }) => (part?.type === "text" ? part.opaque?.data : undefined));
     assert.deepEqual(
-      carried.flatMap((data) => (data === undefined ? [] : [Object.keys(data as object)])),
+      storedData.flatMap((data) => (data === undefined ? [] : [Object.keys(data as object)])),
       [[ENVIRONMENT_KEY], [ENVIRONMENT_KEY]],
     );
   });
 
-  it("is believed of a store in its own form and bounds alone", () => {
+  it("ignore a stored environment of invalid form or size", () => {
     const environment = { day: "2026-01-31", folder: "/a", git: "x", tree: "y" };
     assert.deepEqual(parseEnvironment(environment), environment);
-    const odd = [{ day: "x" }, { git: 1 }, { folder: undefined }, { tree: "x".repeat(10_000) }];
-    for (const changes of odd) assert.equal(parseEnvironment({ ...environment, ...changes }), undefined);
+    const invalidFields = [{ day: "x" }, { git: 1 }, { folder: undefined }, { tree: "x".repeat(10_000) }];
+    for (const changes of invalidFields) assert.equal(parseEnvironment({ ...environment, ...changes }), undefined);
     for (const none of [null, "x", {}]) assert.equal(parseEnvironment(none), undefined);
   });
 
-  it("is that of the folder in which a run works, also where its session began in another", async (t) => {
+  it("describe the folder of the run, also if the session began in another folder", async (t) => {
     const [a, b] = [
       await tempDir(t, { ".git/HEAD": "ref: refs/heads/of-a\n", "only-in-a": "" }),
       await tempDir(t, { ".git/HEAD": "ref: refs/heads/of-b\n" }),
@@ -140,7 +140,7 @@ describe("what stands before every message", () => {
     assert.doesNotMatch(second ?? "", /of-a|only-in-a/);
   });
 
-  it("changes when the files of instructions do, and with nothing else", async (t) => {
+  it("change with an instruction file, and only in its text", async (t) => {
     const folder = await tempDir(t, { "AGENTS.md": "Use tabs." });
     const { prompt, systems } = make(t, [], { projectDir: folder.path });
     const id = await prompt("x");
@@ -153,15 +153,15 @@ describe("what stands before every message", () => {
   });
 });
 
-describe("a system prompt", () => {
-  it("tells the user's own instructions and skills before those of the project, each with where it comes from", async (t) => {
-    const all = await tempDir(t, {
+describe("the system prompt", () => {
+  it("contains the user's instructions and skills before the project's, each with its source", async (t) => {
+    const folder = await tempDir(t, {
       "p/AGENTS.md": "project's word",
       "p/.agents/skills/release/SKILL.md": "---\nname: release\ndescription: How to release.\n---\nx",
       "home/AGENTS.md": "user's word",
       "home/skills/own/SKILL.md": "---\nname: own\ndescription: Mine.\n---\nx",
     });
-    const options = { projectDir: all.at("p"), home: all.at("home"), deniedPaths: [all.at("home")] };
+    const options = { projectDir: folder.at("p"), home: folder.at("home"), deniedPaths: [folder.at("home")] };
     const { prompt, systems, provider } = make(t, [callTools(["skill", { name: "own" }])], options);
     await prompt("x");
     assert.match(
@@ -170,13 +170,13 @@ describe("a system prompt", () => {
     );
     const [answer] = provider.requests[1]?.messages.at(-1)?.parts ?? [];
     assert.match(answer?.type === "text" ? answer.text : "", /^The user's own skill/);
-    const quiet = make(t, [], { ...options, projectInstructions: false });
-    await quiet.prompt("x");
-    assert.doesNotMatch(quiet.systems()[0] ?? "", /project's word|release|Top of the project|Git when/);
-    assert.match(quiet.systems()[0] ?? "", /user's word[\s\S]*- own \(user\)/);
+    const withoutInstructions = make(t, [], { ...options, projectInstructions: false });
+    await withoutInstructions.prompt("x");
+    assert.doesNotMatch(withoutInstructions.systems()[0] ?? "", /project's word|release|Top of the project|Git when/);
+    assert.match(withoutInstructions.systems()[0] ?? "", /user's word[\s\S]*- own \(user\)/);
   });
 
-  it("offers the tool skill where there are skills alone, and no skills without it", async (t) => {
+  it("offers the skill tool only if there are skills, and lists no skills without the tool", async (t) => {
     const folder = await tempDir(t);
     const { prompt, provider } = make(t, [], { projectDir: folder.path });
     await prompt("x");
@@ -190,12 +190,12 @@ describe("a system prompt", () => {
       [false, false],
       [true, true],
     ]);
-    const without = make(t, [], { projectDir: folder.path, tools: [] });
-    await without.prompt("x");
-    assert.deepEqual(without.provider.requests.map(has), [[false, false]]);
+    const withoutTools = make(t, [], { projectDir: folder.path, tools: [] });
+    await withoutTools.prompt("x");
+    assert.deepEqual(withoutTools.provider.requests.map(has), [[false, false]]);
   });
 
-  it("is the embedder's own where that replaces it; the folder and what it says stay", async (t) => {
+  it('is the embedder\'s with prompt: "replace", followed by project instructions and the folder', async (t) => {
     const folder = await tempDir(t, { "AGENTS.md": "Use tabs." });
     const { prompt, systems } = make(t, [], {
       projectDir: folder.path,
@@ -214,7 +214,7 @@ describe("a system prompt", () => {
     );
   });
 
-  it("speaks of what is there: tools, people, git and its state", async (t) => {
+  it("describes only the tools, git branch and files that the run can use", async (t) => {
     const folder = await tempDir(t, {
       ".git/HEAD": "ref: refs/heads/fix\n",
       ".gitignore": "dist/\n",
@@ -236,7 +236,7 @@ describe("a system prompt", () => {
     assert.doesNotMatch(secondSystem ?? "", /todowrite|commit|branch|Top of/);
   });
 
-  it("runs nothing that the repository names", async (t) => {
+  it("runs no command of the repository's git configuration", async (t) => {
     const folder = await tempDir(t, {
       ".git/HEAD": "ref: refs/heads/main\n",
       ".git/config": `[core]\n\tfsmonitor = touch ${"ran"}\n\thooksPath = hooks\n[filter "x"]\n\tclean = touch ran\n`,
@@ -250,14 +250,14 @@ describe("a system prompt", () => {
   });
 });
 
-describe("instructions below the project folder", () => {
+describe("instructions in subfolders of the project", () => {
   const results = (provider: ScriptedProvider, at: number) =>
     (provider.requests[at]?.messages ?? []).flatMap(({ role, parts: [part] }) =>
       role === "tool" && part?.type === "text" ? [part.text] : [],
     );
   const count = (texts: readonly string[], what: RegExp) => texts.filter((text) => what.test(text)).length;
 
-  it("are told with the first result that comes from there, once", async (t) => {
+  it("are added once, to the first tool result from their folder", async (t) => {
     const folder = await tempDir(t, {
       "a/AGENTS.md": "rules of a",
       "a/b/AGENTS.md": "rules of b",
@@ -289,7 +289,7 @@ describe("instructions below the project folder", () => {
     );
   });
 
-  it("are told again when they changed, and when a compaction took what told them; not by another process before", async (t) => {
+  it("are added again after a change or after a compaction removed them, but not again in another process", async (t) => {
     const folder = await tempDir(t, { "a/AGENTS.md": "first rules", "a/x.ts": "x" });
     const [[, makeStore] = []] = STORES;
     assert.ok(makeStore);
@@ -318,7 +318,7 @@ describe("instructions below the project folder", () => {
     assert.equal(count(results(thirdProcess.provider, last), /second rules/), 1);
   });
 
-  it("are bounded over the calls of one answer, and told with the next where there was no room", async (t) => {
+  it("have a size limit over the calls of one answer, and the remainder is added to the next answer's results", async (t) => {
     const names = ["a", "b", "c", "d"];
     const folder = await tempDir(
       t,
@@ -337,23 +337,24 @@ describe("instructions below the project folder", () => {
     for (const name of names) assert.equal(count(results(provider, 3), RegExp(`rules of ${name} `)), 1);
   });
 
-  it("are bounded, and left out where the project has no say", async (t) => {
+  it("are cut at the size limit, and omitted with projectInstructions: false", async (t) => {
     const folder = await tempDir(t, { "a/AGENTS.md": "r".repeat(40_000), "a/x.ts": "x" });
     const read = callTools(["read", { path: "a/x.ts" }]);
     const { prompt, provider } = make(t, [read, say("ok")], { projectDir: folder.path });
     await prompt("x");
     const [text = ""] = results(provider, 1);
     assert.ok(text.length < 17_000 && text.includes("[cut here; read the file for the rest]"), `${text.length}`);
-    const quiet = make(t, [read, say("ok")], { projectDir: folder.path, projectInstructions: false });
-    await quiet.prompt("x");
-    assert.equal(results(quiet.provider, 1)[0]?.includes("rrr"), false);
+    const withoutInstructions = make(t, [read, say("ok")], { projectDir: folder.path, projectInstructions: false });
+    await withoutInstructions.prompt("x");
+    assert.equal(results(withoutInstructions.provider, 1)[0]?.includes("rrr"), false);
     await rm(folder.at("a/AGENTS.md"));
   });
 });
 
-describe("families of models", () => {
-  it("are told by the id, whoever serves it, and small ones by their size or window", () => {
-    const of = (id: string, contextWindow?: number) => familyOf({ id, ...(contextWindow && { contextWindow }) });
+describe("model families", () => {
+  it("follow from the model id, and small models from parameter count or context window", () => {
+    const familyOfModel = (id: string, contextWindow?: number) =>
+      familyOf({ id, ...(contextWindow && { contextWindow }) });
     for (const [id, family] of [
       ["claude-sonnet-4-5", "claude"],
       ["anthropic/claude-opus-4.1", "claude"],
@@ -371,11 +372,11 @@ describe("families of models", () => {
       ["deepseek-chat", "other"],
       ["foo3", "other"],
     ] as const)
-      assert.equal(of(id, 128_000), family, id);
-    assert.equal(of("claude-sonnet-4-5", 16_000), "small");
+      assert.equal(familyOfModel(id, 128_000), family, id);
+    assert.equal(familyOfModel("claude-sonnet-4-5", 16_000), "small");
   });
 
-  it("have prompts of a size: under 6 kB, and under 2.5 kB for small models", () => {
+  it("have distinct instructions under 6 kB, and under 2.5 kB for small models", () => {
     const tools = builtinTools();
     for (const family of ["claude", "gpt", "gemini", "other"] as const)
       assert.ok(
@@ -383,9 +384,9 @@ describe("families of models", () => {
         `${family}: ${workInstructions({ family, tools }).length}`,
       );
     assert.ok(workInstructions({ family: "small", tools }).length < 2_500);
-    const words = (["claude", "gpt", "gemini", "small", "other"] as const).map((family) =>
+    const instructions = (["claude", "gpt", "gemini", "small", "other"] as const).map((family) =>
       workInstructions({ family, tools }),
     );
-    assert.equal(new Set(words).size, 5);
+    assert.equal(new Set(instructions).size, 5);
   });
 });

@@ -31,13 +31,13 @@ async function two(t: Hooks, driver: () => SessionDriver, script: readonly Scrip
     await Promise.all([localAgent.close(), remoteAgent.close()]);
   });
   const textsOf = async (id: string) => (await remoteAgent.sessions.messages(id)).map(textOf);
-  return { here: localAgent, there: remoteAgent, open, provider, said: textsOf, answered };
+  return { localAgent, remoteAgent, open, provider, textsOf, answered };
 }
 
 const waits: ScriptedStep = callTools(["wait", {}]);
 
 /** Sends a text to the next run that ends, after its last read of instructions and before its end is stored. */
-function tellLate(driver: SessionDriver): { text: string } {
+function steerLate(driver: SessionDriver): { text: string } {
   const late = { text: "" };
   const { write } = driver;
   driver.write = async (id, change) => {
@@ -53,23 +53,23 @@ function tellLate(driver: SessionDriver): { text: string } {
   return late;
 }
 
-it("a hint that comes before a new session is there, for nothing, ends no run", async (t) => {
+it("a notification before or after the creation of a session does not end its run", async (t) => {
   const { path: projectDir } = await tempDir(t);
   const driver = new MemoryDriver();
-  const hints = new Set<() => void>();
-  const hint = async () => {
-    for (const notify of hints) notify();
+  const listeners = new Set<() => void>();
+  const notifyAll = async () => {
+    for (const notify of listeners) notify();
     await turns();
   };
   const { create } = driver;
   driver.create = async (start) => {
-    await hint();
+    await notifyAll();
     await create.call(driver, start);
-    await hint();
+    await notifyAll();
   };
   const subscribe = (_: string, listener: () => void) => {
-    hints.add(listener);
-    return () => hints.delete(listener);
+    listeners.add(listener);
+    return () => listeners.delete(listener);
   };
   Object.defineProperty(driver, "notifier", { value: { publish: () => undefined, subscribe } });
   const agent = new Agent({ driver, providers: [new ScriptedProvider(["done"])], tools: [], projectDir });
@@ -77,25 +77,25 @@ it("a hint that comes before a new session is there, for nothing, ends no run", 
   assert.equal((await (await agent.run({ message: "hi" })).result).output, "done");
 });
 
-it("what comes while an inbox looks is found by a second look", async (t) => {
+it("an instruction that arrives during a read of the inbox is found by a second read", async (t) => {
   const driver = new MemoryDriver();
   const { instructions } = driver;
-  const isLooking = gate();
-  let looks = 0;
+  const readGate = gate();
+  let readCount = 0;
   driver.instructions = async (id) => {
     const pending = await instructions.call(driver, id);
-    looks += 1;
-    if (looks === 1) await isLooking.wait();
+    readCount += 1;
+    if (readCount === 1) await readGate.wait();
     return pending;
   };
   const agent = new Agent({ driver, providers: [new ScriptedProvider(["done"])], tools: [] });
   t.after(() => agent.close());
   const { sessionId } = await (await agent.run({ message: "hi" })).result;
-  looks = 0;
+  readCount = 0;
   const options = { runId: "r", sessionId, store: driver, cancel: new AbortController(), logger: silentLogger };
   const inbox = new Inbox(options);
-  const looked = inbox.read();
-  await isLooking.reached;
+  const firstRead = inbox.read();
+  await readGate.reached;
   await instruct(driver, {
     id: "i",
     kind: "steer",
@@ -105,9 +105,9 @@ it("what comes while an inbox looks is found by a second look", async (t) => {
     createdAt: "2026-01-01T00:00:00.000Z",
   });
   void inbox.read();
-  isLooking.open();
-  await looked;
-  await until(() => looks === 2);
+  readGate.open();
+  await firstRead;
+  await until(() => readCount === 2);
   await inbox.close();
   assert.deepEqual(
     inbox.takeSteering().map(({ text }) => text),
@@ -116,41 +116,41 @@ it("what comes while an inbox looks is found by a second look", async (t) => {
 });
 
 for (const [name, make] of STORES)
-  describe(`a run is told something from outside (${name})`, () => {
+  describe(`a run that receives instructions (${name})`, () => {
     for (const from of ["its own process", "another process"] as const) {
-      const which = from === "its own process" ? "here" : "there";
+      const side = from === "its own process" ? "localAgent" : "remoteAgent";
 
-      it(`is cancelled by ${from}`, async (t) => {
+      it(`is cancelled from ${from}, and keeps its partial answer`, async (t) => {
         const agents = await two(t, await make(t), [
           { chunks: [{ type: "text", block: "0", text: "so far" }], hang: true },
         ]);
-        const run = await agents.here.run({ message: "hi" });
+        const run = await agents.localAgent.run({ message: "hi" });
         for await (const event of run) if (event.type === "token") break;
-        assert.equal((await cancelled(agents[which], run.id)).state, "cancelled");
+        assert.equal((await cancelled(agents[side], run.id)).state, "cancelled");
         await assert.rejects(run.result, { code: "run_cancelled" });
-        assert.deepEqual(await agents.said(run.sessionId), ["user: hi", "assistant: so far"]);
+        assert.deepEqual(await agents.textsOf(run.sessionId), ["user: hi", "assistant: so far"]);
         // A second cancel is no error and has no effect.
-        assert.deepEqual(await agents.there.runs.cancel(run.id), await agents.here.runs.get(run.id));
-        const next = await agents.here.run({ message: "again", sessionId: run.sessionId });
+        assert.deepEqual(await agents.remoteAgent.runs.cancel(run.id), await agents.localAgent.runs.get(run.id));
+        const next = await agents.localAgent.run({ message: "again", sessionId: run.sessionId });
         await next.result;
       });
 
-      it(`reads what ${from} told it before its model is asked again`, async (t) => {
+      it(`sends a steering message from ${from} to the model with the next request`, async (t) => {
         const agents = await two(t, await make(t), [waits, "done"]);
-        const run = await agents.here.run({ message: "hi" });
+        const run = await agents.localAgent.run({ message: "hi" });
         const events: string[] = [];
         const reading = (async () => {
           for await (const event of run) events.push(event.type);
         })();
         await agents.open.reached;
         const read = agents.answered("instructions", (all) => all.some(({ text }) => text === "not that way"));
-        assert.equal(await agents[which].runs.steer(run.id, "not that way"), true);
+        assert.equal(await agents[side].runs.steer(run.id, "not that way"), true);
         await read;
         agents.open.open();
         const { output } = await run.result;
         await reading;
         assert.equal(output, "done");
-        assert.deepEqual(await agents.said(run.sessionId), [
+        assert.deepEqual(await agents.textsOf(run.sessionId), [
           "user: hi",
           "assistant: tool_call",
           "tool: waited",
@@ -163,7 +163,7 @@ for (const [name, make] of STORES)
       });
     }
 
-    it("goes on when its last answer came before what it was told was read", async (t) => {
+    it("continues after an answer if a steering message arrived before it", async (t) => {
       const answerGate = gate();
       const agents = await two(t, await make(t), [
         async () => {
@@ -172,42 +172,42 @@ for (const [name, make] of STORES)
         },
         "second",
       ]);
-      const run = await agents.here.run({ message: "hi" });
+      const run = await agents.localAgent.run({ message: "hi" });
       await answerGate.reached;
-      await agents.here.runs.steer(run.id, "and this");
+      await agents.localAgent.runs.steer(run.id, "and this");
       answerGate.open();
       assert.equal((await run.result).output, "second");
       const expectedTexts = ["user: hi", "assistant: first", "user: and this", "assistant: second"];
-      assert.deepEqual(await agents.said(run.sessionId), expectedTexts);
-      assert.equal((await agents.here.runs.list({ sessionId: run.sessionId })).length, 1);
+      assert.deepEqual(await agents.textsOf(run.sessionId), expectedTexts);
+      assert.equal((await agents.localAgent.runs.list({ sessionId: run.sessionId })).length, 1);
     });
 
-    it("makes the next prompt of what came too late, once, and nothing of it when it is cancelled", async (t) => {
+    it("starts a next run once for a steering message that arrives too late, but not if it was cancelled", async (t) => {
       const driver = (await make(t))();
       const agents = await two(t, () => driver, ["first", "second", { hang: true }, "last"]);
-      const late = tellLate(driver);
+      const late = steerLate(driver);
       late.text = "too late";
-      const run = await agents.here.run({ message: "hi" });
+      const run = await agents.localAgent.run({ message: "hi" });
       await run.result;
       const { sessionId } = run;
-      await until(async () => (await agents.said(sessionId)).length >= 4);
+      await until(async () => (await agents.textsOf(sessionId)).length >= 4);
       const expectedTexts = ["user: hi", "assistant: first", "user: too late", "assistant: second"];
-      assert.deepEqual(await agents.said(sessionId), expectedTexts);
-      await until(async () => !(await agents.here.sessions.isRunning(sessionId)));
-      const third = await agents.here.run({ message: "third", sessionId });
+      assert.deepEqual(await agents.textsOf(sessionId), expectedTexts);
+      await until(async () => !(await agents.localAgent.sessions.isRunning(sessionId)));
+      const third = await agents.localAgent.run({ message: "third", sessionId });
       late.text = "no more";
-      await cancelled(agents.here, third.id);
+      await cancelled(agents.localAgent, third.id);
       await assert.rejects(third.result);
       await until(async () => (await driver.instructions(sessionId)).length === 0);
       // A run that starts from the instruction would come before this run.
       await (
-        await agents.here.run({ message: "last", sessionId, queue: true })
+        await agents.localAgent.run({ message: "last", sessionId, queue: true })
       ).result;
       const last = ["user: third", "user: last", "assistant: last"];
-      assert.deepEqual(await agents.said(sessionId), [...expectedTexts, ...last]);
+      assert.deepEqual(await agents.textsOf(sessionId), [...expectedTexts, ...last]);
     });
 
-    it("follows nothing that was taken back as it ended, and nothing of other runs", async (t) => {
+    it("starts no next run for a late message that was withdrawn, or for a message to another run", async (t) => {
       const driver = (await make(t))();
       const agents = await two(t, () => driver, ["done", "last"]);
       const { write } = driver;
@@ -235,16 +235,16 @@ for (const [name, make] of STORES)
         return result;
       };
       const withdrawn = agents.answered("write", (result) => "consumedInstructions" in result);
-      const run = await agents.here.run({ message: "hi" });
+      const run = await agents.localAgent.run({ message: "hi" });
       await run.result;
       await withdrawn;
       // A run that follows the first run would come before this run.
       const last = { message: "last", sessionId: run.sessionId, queue: true };
       await (
-        await agents.here.run(last)
+        await agents.localAgent.run(last)
       ).result;
       const expectedTexts = ["user: hi", "assistant: done", "user: last", "assistant: last"];
-      assert.deepEqual(await agents.said(run.sessionId), expectedTexts);
+      assert.deepEqual(await agents.textsOf(run.sessionId), expectedTexts);
       const pending = await driver.instructions(run.sessionId);
       assert.deepEqual(
         pending.map(({ id }) => id),
@@ -252,37 +252,37 @@ for (const [name, make] of STORES)
       );
     });
 
-    it("takes back nothing that somebody set meanwhile, when what came too late begins the next run", async (t) => {
+    it("keeps a mode that was set meanwhile when a late message starts the next run", async (t) => {
       const driver = (await make(t))();
       const agents = await two(t, () => driver, [waits, "first", "second"]);
-      tellLate(driver).text = "too late";
-      const run = await agents.here.run({ message: "hi", mode: "auto" });
+      steerLate(driver).text = "too late";
+      const run = await agents.localAgent.run({ message: "hi", mode: "auto" });
       await agents.open.reached;
-      await agents.there.sessions.update(run.sessionId, { mode: "plan" });
+      await agents.remoteAgent.sessions.update(run.sessionId, { mode: "plan" });
       agents.open.open();
       await run.result;
-      const isOver = async () => (await agents.said(run.sessionId)).at(-1) === "assistant: second";
+      const isOver = async () => (await agents.textsOf(run.sessionId)).at(-1) === "assistant: second";
       await until(isOver);
-      assert.equal((await agents.there.sessions.get(run.sessionId))?.mode, "plan");
+      assert.equal((await agents.remoteAgent.sessions.get(run.sessionId))?.mode, "plan");
     });
 
-    it("takes 100 messages that wait for the model, and no more, from any process", async (t) => {
+    it("accepts 100 pending steering messages, and rejects more from any process", async (t) => {
       const agents = await two(t, await make(t), [waits, "done"]);
-      const run = await agents.here.run({ message: "hi" });
+      const run = await agents.localAgent.run({ message: "hi" });
       await agents.open.reached;
-      for (let i = 0; i < 100; i++) assert.equal(await agents.here.runs.steer(run.id, `m${i}`), true);
-      for (const from of ["here", "there"] as const)
-        await assert.rejects(agents[from].runs.steer(run.id, "one more"), {
+      for (let i = 0; i < 100; i++) assert.equal(await agents.localAgent.runs.steer(run.id, `m${i}`), true);
+      for (const side of ["localAgent", "remoteAgent"] as const)
+        await assert.rejects(agents[side].runs.steer(run.id, "one more"), {
           code: "too_many_runs",
           message: "too many messages wait for this run",
         });
       agents.open.open();
       await run.result;
-      assert.equal((await agents.said(run.sessionId)).filter((line) => /^user: m\d+$/.test(line)).length, 100);
+      assert.equal((await agents.textsOf(run.sessionId)).filter((line) => /^user: m\d+$/.test(line)).length, 100);
     });
 
-    it("refuses what cannot be told, and says so of a run that has ended", async (t) => {
-      const { here: localAgent } = await two(t, await make(t), ["done"]);
+    it("rejects an unknown run or a blank message, and reports that it has already ended", async (t) => {
+      const { localAgent } = await two(t, await make(t), ["done"]);
       await assert.rejects(localAgent.runs.cancel("none"), { code: "run_not_found" });
       await assert.rejects(localAgent.runs.steer("none", "text"), { code: "run_not_found" });
       const run = await localAgent.run({ message: "hi" });

@@ -35,22 +35,22 @@ async function busy(t: Hooks, driver: () => SessionDriver, { concurrentRuns = 51
     for (const agent of agents) await agent.close();
   });
   const [localAgent, remoteAgent] = agents as [Agent, Agent];
-  const under = await localAgent.run({ message: "first" });
+  const activeRun = await localAgent.run({ message: "first" });
   await open.reached;
-  const { sessionId } = under;
+  const { sessionId } = activeRun;
   /** Queues a run. Returns its `queued` notifications and its outcome. */
   const queued = async (agent: Agent, message: string, input: Partial<RunInput> = {}) => {
-    const heard: number[] = [];
+    const aheadCounts: number[] = [];
     let outcome!: Promise<unknown>;
     const record = await new Promise<RunRecord>((resolve, reject) => {
       const onQueued = (ahead: number, run: RunRecord) => {
-        heard.push(ahead);
+        aheadCounts.push(ahead);
         resolve(run);
       };
       outcome = agent.run({ message, sessionId, queue: true, onQueued, ...input }).then((run) => run.result);
       outcome.then(() => reject(new Error("it did not wait")), reject);
     });
-    return { heard, id: record.id, outcome, record };
+    return { aheadCounts, id: record.id, outcome, record };
   };
   const userTexts = async () =>
     (await remoteAgent.sessions.messages(sessionId))
@@ -58,56 +58,50 @@ async function busy(t: Hooks, driver: () => SessionDriver, { concurrentRuns = 51
       .map(({ parts }) => parts.map((part) => ("text" in part ? part.text : part.type)).join(""));
   const stateOf = async (id: string) => (await remoteAgent.runs.get(id))?.state;
   return {
-    here: localAgent,
-    there: remoteAgent,
+    localAgent,
+    remoteAgent,
     second,
     open,
-    under,
+    activeRun,
     sessionId,
     queued,
-    said: userTexts,
+    userTexts,
     stateOf,
     answered,
   };
 }
 
 for (const [name, make] of STORES)
-  describe(`runs in line (${name})`, () => {
-    it("begin in the order in which they were asked for, whichever process asked, and hear how many are before them", async (t) => {
-      const {
-        here: localAgent,
-        there: remoteAgent,
-        open,
-        under,
-        sessionId,
-        queued,
-        said: userTexts,
-        stateOf,
-      } = await busy(t, await make(t));
-      const line = [];
+  describe(`queued runs (${name})`, () => {
+    it("start in the order of their requests, from any process, and report how many runs are ahead", async (t) => {
+      const { localAgent, remoteAgent, open, activeRun, sessionId, queued, userTexts, stateOf } = await busy(
+        t,
+        await make(t),
+      );
+      const queuedRuns = [];
       for (const [n, agent] of [localAgent, remoteAgent, remoteAgent, localAgent, remoteAgent].entries())
-        line.push(await queued(agent, `m${n}`));
+        queuedRuns.push(await queued(agent, `m${n}`));
       assert.deepEqual(
-        line.map(({ heard }) => heard[0]),
+        queuedRuns.map(({ aheadCounts }) => aheadCounts[0]),
         [1, 2, 3, 4, 5],
       );
       const listed = await remoteAgent.runs.list({ sessionId, states: ["queued"] });
       assert.deepEqual(
         listed.map(({ id }) => id),
-        line.map(({ id }) => id).reverse(),
+        queuedRuns.map(({ id }) => id).reverse(),
       );
       // A watcher sees the active run.
       for await (const event of remoteAgent.sessions.watch(sessionId, { follow: false }))
-        if (event.type === "state") assert.equal(event.state.run?.id, under.id);
+        if (event.type === "state") assert.equal(event.state.run?.id, activeRun.id);
       // A run without `queue` is rejected as before.
       await assert.rejects(remoteAgent.run({ message: "no", sessionId }), { code: "session_busy" });
       open.open();
-      await Promise.all(line.map(({ outcome }) => outcome));
+      await Promise.all(queuedRuns.map(({ outcome }) => outcome));
       assert.deepEqual(await userTexts(), ["first", "m0", "m1", "m2", "m3", "m4"]);
-      for (const { heard, id, record } of line) {
+      for (const { aheadCounts, id, record } of queuedRuns) {
         assert.deepEqual(
-          heard,
-          [...heard].sort((a, b) => b - a),
+          aheadCounts,
+          [...aheadCounts].sort((a, b) => b - a),
         );
         const run = await localAgent.runs.get(id);
         assert.equal(run?.state, "finished");
@@ -115,72 +109,58 @@ for (const [name, make] of STORES)
         assert.ok(run.startedAt >= record.startedAt);
       }
       assert.deepEqual(await localAgent.runs.list({ states: ["queued", "interrupted"] }), []);
-      assert.equal(await stateOf(under.id), "finished");
+      assert.equal(await stateOf(activeRun.id), "finished");
     });
 
-    it("are refused beyond 100 of one session in a process, and none of another session", async (t) => {
-      const { here: localAgent, there: remoteAgent, open, sessionId, queued } = await busy(t, await make(t));
-      const gone = new AbortController();
-      const line = await Promise.all(
-        Array.from({ length: 100 }, () => queued(localAgent, "m", { signal: gone.signal })),
+    it("are rejected beyond 100 of one session in a process, while another process can queue one", async (t) => {
+      const { localAgent, remoteAgent, open, sessionId, queued } = await busy(t, await make(t));
+      const abort = new AbortController();
+      const queuedRuns = await Promise.all(
+        Array.from({ length: 100 }, () => queued(localAgent, "m", { signal: abort.signal })),
       );
       await assert.rejects(localAgent.run({ message: "m", sessionId, queue: true }), {
         code: "too_many_runs",
         message: "too many runs wait for this session",
       });
-      const foreignRun = await queued(remoteAgent, "of another process", { signal: gone.signal });
+      const foreignRun = await queued(remoteAgent, "of another process", { signal: abort.signal });
       open.open();
-      gone.abort();
-      await Promise.allSettled([...line, foreignRun].map(({ outcome }) => outcome));
+      abort.abort();
+      await Promise.allSettled([...queuedRuns, foreignRun].map(({ outcome }) => outcome));
       assert.equal((await (await localAgent.run({ message: "m", sessionId, queue: true })).result).output, "done");
     });
 
-    it("wait for those before them, also for those of a process that looks later", async (t) => {
-      const {
-        here: localAgent,
-        there: remoteAgent,
-        second,
-        open,
-        under,
-        queued,
-        said: userTexts,
-        answered,
-      } = await busy(t, await make(t));
+    it("wait for earlier runs, also for those of a process that polls later", async (t) => {
+      const { localAgent, remoteAgent, second, open, activeRun, queued, userTexts, answered } = await busy(
+        t,
+        await make(t),
+      );
       const first = await queued(remoteAgent, "m0");
-      const looksLater = gate();
+      const pollGate = gate();
       const { runs } = second;
       second.runs = async (query) => {
-        await looksLater.wait();
+        await pollGate.wait();
         return runs.call(second, query);
       };
       const next = await queued(localAgent, "m1");
-      const looked = answered("runs", (all) => all.every(({ run }) => run.state === "queued"));
+      const polled = answered("runs", (all) => all.every(({ run }) => run.state === "queued"));
       open.open();
-      await under.result;
-      await looked;
+      await activeRun.result;
+      await polled;
       await answered("runs");
       assert.equal((await localAgent.runs.get(next.id))?.state, "queued");
-      looksLater.open();
+      pollGate.open();
       await Promise.all([first.outcome, next.outcome]);
       assert.deepEqual(await userTexts(), ["first", "m0", "m1"]);
     });
 
-    it("leave it when they are cancelled, by their signal or by anybody, and those behind them come nearer", async (t) => {
-      const {
-        here: localAgent,
-        there: remoteAgent,
-        open,
-        sessionId,
-        queued,
-        said: userTexts,
-        stateOf,
-      } = await busy(t, await make(t));
-      const gone = new AbortController();
-      const a = await queued(localAgent, "a", { signal: gone.signal });
+    it("leave the queue when cancelled by signal or from any process, and later runs move up", async (t) => {
+      const { localAgent, remoteAgent, open, sessionId, queued, userTexts, stateOf } = await busy(t, await make(t));
+      const abort = new AbortController();
+      const a = await queued(localAgent, "a", { signal: abort.signal });
       const b = await queued(localAgent, "b");
       const c = await queued(localAgent, "c");
       const d = await queued(localAgent, "d");
-      gone.abort();
+      abort.abort();
       await assert.rejects(a.outcome, { code: "run_cancelled" });
       assert.equal((await cancelled(localAgent, b.id)).state, "cancelled");
       assert.equal((await cancelled(remoteAgent, c.id)).state, "cancelled");
@@ -192,31 +172,23 @@ for (const [name, make] of STORES)
       open.open();
       await d.outcome;
       assert.deepEqual(await userTexts(), ["first", "d"]);
-      assert.deepEqual([d.heard[0], d.heard.at(-1)! <= 1], [4, true]);
+      assert.deepEqual([d.aheadCounts[0], d.aheadCounts.at(-1)! <= 1], [4, true]);
     });
 
-    it("end with their session, whoever deletes it", async (t) => {
-      for (const which of ["here", "there"] as const) {
-        const line = await busy(t, await make(t));
-        const a = await line.queued(line.here, "a");
-        await line[which].sessions.delete(line.sessionId);
+    it("end with their session, whichever process deletes it", async (t) => {
+      for (const side of ["localAgent", "remoteAgent"] as const) {
+        const setup = await busy(t, await make(t));
+        const a = await setup.queued(setup.localAgent, "a");
+        await setup[side].sessions.delete(setup.sessionId);
         await assert.rejects(a.outcome, { code: "session_not_found" });
-        line.open.open();
-        await assert.rejects(line.under.result);
-        assert.equal(await line.here.runs.get(a.id), undefined);
+        setup.open.open();
+        await assert.rejects(setup.activeRun.result);
+        assert.equal(await setup.localAgent.runs.get(a.id), undefined);
       }
     });
 
-    it("end with their agent, and are passed over by those of others", async (t) => {
-      const {
-        here: localAgent,
-        there: remoteAgent,
-        open,
-        sessionId,
-        queued,
-        stateOf,
-        said: userTexts,
-      } = await busy(t, await make(t));
+    it("are cancelled when their agent shuts down, and those of another agent continue", async (t) => {
+      const { localAgent, remoteAgent, open, sessionId, queued, stateOf, userTexts } = await busy(t, await make(t));
       const a = await queued(remoteAgent, "a");
       const b = await queued(localAgent, "b");
       remoteAgent.refuseNew();
@@ -228,22 +200,13 @@ for (const [name, make] of STORES)
       assert.deepEqual(await userTexts(), ["first", "b"]);
     });
 
-    it("are interrupted when their process died, and hold nobody up", async (t) => {
+    it("are interrupted if their process died or their lease expired, and do not block others", async (t) => {
       const driver = await make(t);
-      const {
-        here: localAgent,
-        there: remoteAgent,
-        open,
-        sessionId,
-        queued,
-        under,
-        stateOf,
-        said: userTexts,
-      } = await busy(t, driver);
+      const { localAgent, remoteAgent, open, sessionId, queued, activeRun, stateOf, userTexts } = await busy(t, driver);
       const store = driver();
       await store.open();
       t.after(() => store.close());
-      const record = (await localAgent.runs.get(under.id))!;
+      const record = (await localAgent.runs.get(activeRun.id))!;
       const holder = currentHolder();
       const later = new Date(Date.now() + 60_000).toISOString();
       const lines = {
@@ -263,22 +226,22 @@ for (const [name, make] of STORES)
         assert.equal(await stateOf(id), "interrupted");
       }
       const a = await queued(remoteAgent, "a");
-      assert.equal(a.heard[0], 1);
+      assert.equal(a.aheadCounts[0], 1);
       open.open();
       await a.outcome;
       assert.deepEqual(await userTexts(), ["first", "a"]);
       for (const id of ["dead", "stale"]) assert.equal((await runOf(store, id))?.run.state, "interrupted");
     });
 
-    it("come before whoever finds the session free", async (t) => {
+    it("have priority over a new run if the session has no active run", async (t) => {
       const driver = await make(t);
-      const { here: localAgent, there: remoteAgent, open, under, sessionId, stateOf } = await busy(t, driver);
+      const { localAgent, remoteAgent, open, activeRun, sessionId, stateOf } = await busy(t, driver);
       const store = driver();
       await store.open();
       t.after(() => store.close());
       open.open();
-      await under.result;
-      const record = (await localAgent.runs.get(under.id))!;
+      await activeRun.result;
+      const record = (await localAgent.runs.get(activeRun.id))!;
       const line = { holder: currentHolder(), expiresAt: new Date(Date.now() + 60_000).toISOString() };
       const foreignRecord = {
         ...record,
@@ -289,15 +252,15 @@ for (const [name, make] of STORES)
       } as const;
       await store.write(sessionId, { fence: null, sync: false, runs: [foreignRecord] });
       await assert.rejects(remoteAgent.run({ message: "no", sessionId }), { code: "session_busy" });
-      let heard: number[] = [];
+      let aheadCounts: number[] = [];
       const localRun = localAgent.run({
         message: "mine",
         sessionId,
         queue: true,
-        onQueued: (ahead) => (heard = [...heard, ahead]),
+        onQueued: (ahead) => (aheadCounts = [...aheadCounts, ahead]),
       });
-      await until(() => heard.length > 0);
-      assert.equal(heard[0], 1);
+      await until(() => aheadCounts.length > 0);
+      assert.equal(aheadCounts[0], 1);
       assert.equal(await stateOf("other"), "queued");
       await store.write(sessionId, { fence: null, sync: false, runs: [{ ...foreignRecord, state: "cancelled" }] });
       await (
@@ -305,14 +268,8 @@ for (const [name, make] of STORES)
       ).result;
     });
 
-    it("take no place of those that go on, and are limited like them", async (t) => {
-      const {
-        here: localAgent,
-        open,
-        sessionId,
-        queued,
-        said: userTexts,
-      } = await busy(t, await make(t), { concurrentRuns: 1 });
+    it("take no slot of an active run, but are limited to the same number", async (t) => {
+      const { localAgent, open, sessionId, queued, userTexts } = await busy(t, await make(t), { concurrentRuns: 1 });
       const a = await queued(localAgent, "a");
       await assert.rejects(localAgent.run({ message: "b", sessionId, queue: true }), { code: "too_many_runs" });
       open.open();
@@ -320,27 +277,27 @@ for (const [name, make] of STORES)
       assert.deepEqual(await userTexts(), ["first", "a"]);
     });
 
-    it("wait for a place too, where all are taken by others", async (t) => {
-      const { here: localAgent, open, under, answered } = await busy(t, await make(t), { concurrentRuns: 1 });
+    it("wait for a slot if other sessions' runs have taken all", async (t) => {
+      const { localAgent, open, activeRun, answered } = await busy(t, await make(t), { concurrentRuns: 1 });
       const { id } = await localAgent.sessions.create();
-      const heard: number[] = [];
-      const onQueued = (ahead: number) => void heard.push(ahead);
+      const aheadCounts: number[] = [];
+      const onQueued = (ahead: number) => void aheadCounts.push(ahead);
       const waits = localAgent.run({ message: "a", sessionId: id, queue: true, onQueued });
-      await until(() => heard.length > 0);
+      await until(() => aheadCounts.length > 0);
       // After two more polls it still waits.
-      for (let look = 0; look < 2; look += 1) await answered("runs");
+      for (let poll = 0; poll < 2; poll += 1) await answered("runs");
       assert.equal(await localAgent.sessions.isRunning(id), false);
       open.open();
-      await under.result;
+      await activeRun.result;
       await (
         await waits
       ).result;
-      assert.deepEqual(heard, [0]);
+      assert.deepEqual(aheadCounts, [0]);
     });
 
-    it("wait on when their process was taken for dead, unless their key went to another", async (t) => {
+    it("keep waiting after they were marked as interrupted, and fail if another run took their key", async (t) => {
       const driver = await make(t);
-      const { here: localAgent, open, sessionId, queued, said: userTexts, stateOf } = await busy(t, driver);
+      const { localAgent, open, sessionId, queued, userTexts, stateOf } = await busy(t, driver);
       const store = driver();
       await store.open();
       t.after(() => store.close());
@@ -358,8 +315,8 @@ for (const [name, make] of STORES)
       assert.deepEqual(await userTexts(), ["first", "a"]);
     });
 
-    it("keep why they could not begin, and their key", async (t) => {
-      const { here: localAgent, there: remoteAgent, open, queued, sessionId } = await busy(t, await make(t));
+    it("store the error that prevented their start, and keep their key", async (t) => {
+      const { localAgent, remoteAgent, open, queued, sessionId } = await busy(t, await make(t));
       const attach = () => Promise.reject(new Error("the detail"));
       const a = await queued(localAgent, "a", { attach, idempotencyKey: "k", fingerprint: "f" });
       await assert.rejects(remoteAgent.run({ message: "a", idempotencyKey: "k", sessionId, queue: true }), {
@@ -375,14 +332,14 @@ for (const [name, make] of STORES)
     });
   });
 
-describe("what a run was told too late", () => {
-  it("is the next in line, a run of its own with no key", async (t) => {
+describe("a steering message that arrives too late", () => {
+  it("becomes a run of its own at the end of the queue, without the idempotency key", async (t) => {
     const driver = new MemoryDriver();
-    const line = await busy(t, () => driver);
-    const { here: localAgent, open, under, sessionId, queued, said: userTexts } = line;
+    const setup = await busy(t, () => driver);
+    const { localAgent, open, activeRun, sessionId, queued, userTexts } = setup;
     const keyed = await queued(localAgent, "keyed", { idempotencyKey: "k", fingerprint: "f" });
     const last = await queued(localAgent, "last");
-    // Arrives after the last poll of the keyed run and before its end is stored.
+    // The message arrives after the last poll of the keyed run and before its end is stored.
     const { write } = driver;
     driver.write = async (id, change) => {
       const ended = change.runs?.find((run) => run.id === keyed.id && run.endedAt !== "");
@@ -393,7 +350,7 @@ describe("what a run was told too late", () => {
       return write.call(driver, id, change);
     };
     open.open();
-    await Promise.all([under.result, keyed.outcome, last.outcome]);
+    await Promise.all([activeRun.result, keyed.outcome, last.outcome]);
     await until(async () => (await userTexts()).length >= 4);
     assert.deepEqual(await userTexts(), ["first", "keyed", "last", "late"]);
     await until(async () => !(await localAgent.sessions.isRunning(sessionId)));
@@ -403,7 +360,7 @@ describe("what a run was told too late", () => {
 });
 
 describe("RunInput.queue", () => {
-  it("is checked, and changes nothing for a session that is new", async (t) => {
+  it("is checked, and has no effect for a new session", async (t) => {
     const folder = await tempDir(t);
     const agent = new Agent({ providers: [new ScriptedProvider(["one"])], projectDir: folder.path });
     t.after(() => agent.close());

@@ -7,31 +7,31 @@ import { noop } from "../../../helpers/noop-tool.js";
 
 const look: Tool = { ...noop, name: "look" };
 
-describe("tools that a function makes", () => {
-  it("are made before the first run, once, and are there from then on", async (t) => {
-    let made = 0;
+describe("tools from a function", () => {
+  it("are created once, before the first run, and kept", async (t) => {
+    let makeCount = 0;
     const provider = new ScriptedProvider([callTools(["look", {}]), say("a"), say("b")]);
     const make = () => {
-      made += 1;
+      makeCount += 1;
       return Promise.resolve([look]);
     };
     const agent = new Agent({ providers: [provider], tools: make });
     t.after(() => agent.close());
     await agent.sessions.create({});
-    assert.deepEqual([made, agent.tools], [0, []], "no start needs them");
+    assert.deepEqual([makeCount, agent.tools], [0, []], "no start needs them");
     const { result, sessionId } = await agent.run({ message: "x" });
     assert.equal((await result).output, "a");
     await (
       await agent.run({ message: "y", sessionId })
     ).result;
-    assert.deepEqual([made, agent.tools.map(({ name }) => name)], [1, ["look"]]);
+    assert.deepEqual([makeCount, agent.tools.map(({ name }) => name)], [1, ["look"]]);
     assert.deepEqual(
       provider.requests[0]?.tools.map(({ name }) => name),
       ["look"],
     );
   });
 
-  it("are there when the agent is prepared", async (t) => {
+  it("are available after agent.prepare()", async (t) => {
     const agent = new Agent({ providers: [], tools: () => Promise.resolve([look]) });
     t.after(() => agent.close());
     await agent.prepare();
@@ -39,7 +39,7 @@ describe("tools that a function makes", () => {
     assert.equal(agent.tools.length, 1);
   });
 
-  it("that cannot be made fail the run, and are made anew for the next", async (t) => {
+  it("that cannot be created fail the run, and are created again for the next run", async (t) => {
     const answers: (() => readonly Tool[])[] = [
       () => {
         throw new Error("not now");
@@ -61,7 +61,7 @@ describe("tools that a function makes", () => {
     assert.equal((await agent.sessions.list()).total, 1, "nothing was stored before");
   });
 
-  it("that are built in have the names that are known without them", () => {
+  it("the built-in tools have exactly the names of TOOL_NAMES", () => {
     assert.deepEqual(
       builtinTools().map(({ name }) => name),
       [...TOOL_NAMES],

@@ -53,7 +53,7 @@ function agentOf(
 }
 
 describe("a tool source", () => {
-  it("is opened for a session, kept for its next run, and closed with the agent", async (t) => {
+  it("is opened for each session, kept for its next run, and closed with the agent", async (t) => {
     const files = source("files", ["find"]);
     const { agent, offered } = agentOf(t, [named("own"), files], [callTools(["find", {}]), "one", "two", "three"]);
     const run = await agent.run({ message: "x" });
@@ -84,7 +84,7 @@ describe("a tool source", () => {
     assert.deepEqual(files.closed.sort(), files.opened.map((session) => session.sessionId).sort());
   });
 
-  it("may be the built-in tools", async (t) => {
+  it("can provide the built-in tools", async (t) => {
     const folder = await tempDir(t, { "a.txt": "found me" });
     const builtIn: ToolSource = {
       name: "built-in",
@@ -97,7 +97,7 @@ describe("a tool source", () => {
     assert.deepEqual(outputs, ["1\tfound me"]);
   });
 
-  it("of a session that is deleted, or works on another folder, is closed or opened anew", async (t) => {
+  it("is opened again for another project folder, and closed when its session is deleted", async (t) => {
     const folder = await tempDir(t);
     const files = source("files", ["find"]);
     const { agent } = agentOf(t, [files], ["one", "two"]);
@@ -113,12 +113,12 @@ describe("a tool source", () => {
     assert.deepEqual(files.closed, [sessionId, sessionId]);
   });
 
-  it("of a server that a run brings is kept for the session's next run, and closed with the agent", async (t) => {
-    const made = new Map<string, ReturnType<typeof source>>();
+  it("of an MCP server in the run input is kept for the session's next run, and closed with the agent", async (t) => {
+    const sourcesByName = new Map<string, ReturnType<typeof source>>();
     const mcpServerFactory = {
       source: ({ name }: McpServer) => {
-        const namedSource = made.get(name) ?? source(name, [`${name}_say`]);
-        made.set(name, namedSource);
+        const namedSource = sourcesByName.get(name) ?? source(name, [`${name}_say`]);
+        sourcesByName.set(name, namedSource);
         return namedSource;
       },
     };
@@ -133,7 +133,7 @@ describe("a tool source", () => {
     await (
       await agent.run({ message: "y", sessionId, mcpServers: servers })
     ).result;
-    assert.deepEqual([made.get("a")?.opened.length, made.get("a")?.closed.length], [1, 0]);
+    assert.deepEqual([sourcesByName.get("a")?.opened.length, sourcesByName.get("a")?.closed.length], [1, 0]);
     await (
       await agent.run({ message: "z", sessionId })
     ).result;
@@ -143,10 +143,10 @@ describe("a tool source", () => {
       [["a_say", "own"], ["a_say", "own"], ["own"]],
     );
     await agent.close();
-    assert.deepEqual(made.get("a")?.closed, [sessionId]);
+    assert.deepEqual(sourcesByName.get("a")?.closed, [sessionId]);
   });
 
-  it("of a server that is none is refused before anything begins", async (t) => {
+  it("of an MCP server with an invalid address, or in a list of more than 64 servers, is rejected", async (t) => {
     const { agent } = agentOf(t, [], ["one"]);
     const wrong = { name: "a", url: "nowhere", headers: {} };
     await assert.rejects(agent.run({ message: "x", mcpServers: [wrong] }), {
@@ -157,7 +157,7 @@ describe("a tool source", () => {
     });
   });
 
-  it("that a run brings is closed with the run", async (t) => {
+  it("in the tools of a run is closed with the run", async (t) => {
     const [agentSource, runSource] = [source("own", ["a"]), source("brought", ["b"])];
     const { agent, offered } = agentOf(t, [agentSource], ["one", "two"]);
     const run = await agent.run({ message: "x", tools: [named("c"), runSource] });
@@ -170,15 +170,19 @@ describe("a tool source", () => {
     assert.deepEqual(offered(), [["b", "c"], ["a"]]);
   });
 
-  it("that cannot be had leaves the run to go on: log, bus and model are told why", async (t) => {
+  it("that cannot be opened is reported on the bus and to the model, and opened again by the next run", async (t) => {
     const failing: ToolSource = { name: "github", open: () => Promise.reject(new Error("no such server")) };
     const empty: ToolSource = { name: "empty", open: () => Promise.resolve(undefined as never) };
     const bare = { name: "bare", open: () => Promise.resolve({ close: () => Promise.resolve() } as never) };
     const doubled = source("doubled", ["find"]);
-    const odd = source("odd", ["find"]);
-    odd.tools = [{ ...named("find"), name: "find.all" }];
+    const invalidSource = source("odd", ["find"]);
+    invalidSource.tools = [{ ...named("find"), name: "find.all" }];
     const files = source("files", ["find"]);
-    const { agent, provider, offered } = agentOf(t, [failing, empty, bare, files, doubled, odd], ["one", "two"]);
+    const { agent, provider, offered } = agentOf(
+      t,
+      [failing, empty, bare, files, doubled, invalidSource],
+      ["one", "two"],
+    );
     const failures: string[] = [];
     agent.on("tools.failed", ({ source: name, error }) => failures.push(`${name}: ${error.message}`));
     const run = await agent.run({ message: "x" });
@@ -203,15 +207,15 @@ describe("a tool source", () => {
     assert.equal(files.opened.length, 1);
   });
 
-  it("that hangs does not hold a run that is cancelled, and is closed should it open after all", async (t) => {
+  it("that hangs does not block the cancel of a run, and is closed if it opens later", async (t) => {
     const files = source("files", ["find"]);
-    let begun = (): void => undefined;
-    const beginning = new Promise<void>((resolve) => (begun = resolve));
+    let signalOpening = (): void => undefined;
+    const beginning = new Promise<void>((resolve) => (signalOpening = resolve));
     let open = (): void => undefined;
     const slow: ToolSource = {
       name: "slow",
       open: async (session) => {
-        begun();
+        signalOpening();
         await new Promise<void>((resolve) => (open = resolve));
         return files.open(session);
       },
@@ -228,17 +232,17 @@ describe("a tool source", () => {
     assert.deepEqual([files.opened.length, files.closed.length], [1, 1]);
   });
 
-  it("is refused without a name, and beside another of its name", () => {
+  it("is rejected without a name, or with the name of another source", () => {
     const providers = [new ScriptedProvider([])];
     const open = () => Promise.reject(new Error());
-    const refused = (tools: readonly unknown[], message: RegExp) =>
+    const assertRejected = (tools: readonly unknown[], message: RegExp) =>
       assert.throws(() => new Agent({ providers, tools: tools as ToolSource[] }), { code: "invalid_input", message });
-    refused([named("a"), { open }], /^tools\[1\]: expected .* name$/);
-    refused([source("a", []), source("a", [])], /distinct names, got a twice/);
-    refused([named("a"), named("a")], /distinct names, got a twice/);
+    assertRejected([named("a"), { open }], /^tools\[1\]: expected .* name$/);
+    assertRejected([source("a", []), source("a", [])], /distinct names, got a twice/);
+    assertRejected([named("a"), named("a")], /distinct names, got a twice/);
   });
 
-  it("is closed when its session had no run for a while, or too many sessions wait, and left when it hangs", async () => {
+  it("is closed when idle or beyond 32 idle sessions, and is missing in a run if it does not open in time", async () => {
     const files = source("files", ["find"]);
     const bus = new Bus<BusEvents>(() => undefined);
     const toolSession = (sessionId: string) => ({
@@ -254,11 +258,11 @@ describe("a tool source", () => {
     await until(() => files.closed.length > 0);
 
     const hanging: ToolSource = { name: "hanging", open: () => new Promise(() => undefined) };
-    const hasty = new ToolSources([hanging], bus, silentLogger, { openMs: 1, keptMs: 60_000 });
+    const shortWait = new ToolSources([hanging], bus, silentLogger, { openMs: 1, keptMs: 60_000 });
     const failures: string[] = [];
     bus.on("tools.failed", ({ error }) => failures.push(error.message));
-    const without = await hasty.open({ tools: [named("own")], sources: [hanging] }, toolSession("a"));
-    assert.deepEqual([without.tools.map(({ name }) => name), without.missing], [["own"], ["hanging"]]);
+    const openedTools = await shortWait.open({ tools: [named("own")], sources: [hanging] }, toolSession("a"));
+    assert.deepEqual([openedTools.tools.map(({ name }) => name), openedTools.missing], [["own"], ["hanging"]]);
     assert.deepEqual(failures, ["it was not ready within 0.001 s"]);
 
     const many = new ToolSources([files], bus, silentLogger);
@@ -299,7 +303,7 @@ describe("a tool source", () => {
     return { files, signals, ready, source: { name: "slow", open } satisfies ToolSource };
   }
 
-  it("that takes longer than a run waits goes on opening, and is there for the session's next run", async (t) => {
+  it("that opens later than a run waits continues to open, and is available to the session's next run", async (t) => {
     const { source: slowSource, ready, signals, files } = slow();
     const { run, logger } = sourcesOf(t, [slowSource], { openMs: 20 });
     assert.deepEqual(await run("a"), ["slow"]);
@@ -316,7 +320,7 @@ describe("a tool source", () => {
     ]);
   });
 
-  it("that another session has waited for in vain is waited for no more, until it is there", async (t) => {
+  it("that timed out in one session delays another session by 250 ms at most until it is open", async (t) => {
     const { source: slowSource, ready } = slow();
     const { pass } = fakeTime(t);
     const { run } = sourcesOf(t, [slowSource], { openMs: 2_000 });
@@ -337,7 +341,7 @@ describe("a tool source", () => {
     assert.deepEqual(await Promise.all([run("a"), run("b"), run("c")]), [["find"], ["find"], ["find"]]);
   });
 
-  it("goes on opening when the run that waits for it is cancelled", async (t) => {
+  it("continues to open if the run that waits for it is cancelled", async (t) => {
     const { source: slowSource, ready, signals } = slow();
     const { run } = sourcesOf(t, [slowSource], { openMs: 60_000 });
     const abort = new AbortController();
@@ -349,7 +353,7 @@ describe("a tool source", () => {
     assert.equal(signals.length, 1);
   });
 
-  it("that is never ready is given up after a while, and opened anew by the next run", async (t) => {
+  it("that never opens is aborted after startMs, and opened again by the next run", async (t) => {
     const { source: slowSource, signals } = slow();
     const { run, logger } = sourcesOf(t, [slowSource], { openMs: 1, startMs: 100 });
     assert.deepEqual(await run("a"), ["slow"]);
@@ -364,7 +368,7 @@ describe("a tool source", () => {
     );
   });
 
-  it("that is still opening when its agent closes is told to stop, and closed should it open after all", async (t) => {
+  it("that still opens when the agent closes is aborted, and closed if it opens after all", async (t) => {
     const { source: slowSource, ready, signals, files } = slow();
     const { run, sources, logger } = sourcesOf(t, [slowSource], { openMs: 1 });
     assert.deepEqual(await run("a"), ["slow"]);
@@ -375,7 +379,7 @@ describe("a tool source", () => {
     assert.deepEqual([files.opened.length, files.closed.length, logger.lines], [1, 1, []]);
   });
 
-  it("that is a program is started once, however long it takes, and ends with the agent", linux, async (t) => {
+  it("of an MCP program starts one process for two sessions, which ends with the agent", linux, async (t) => {
     const folder = await tempDir(t);
     const env = { BEGUN: folder.at("begun"), GO: folder.at("go") };
     const servers = new McpServers({ env: PLAIN });

@@ -27,9 +27,9 @@ async function outputs(
   }
 }
 
-describe("what a session's tools remember", () => {
+describe("the stored state of a session's tools", () => {
   for (const [name, makeStore] of STORES) {
-    it(`outlives the process (${name})`, async (t) => {
+    it(`is available in another process (${name})`, async (t) => {
       const open = await makeStore(t);
       const folder = await tempDir(t, { "a.txt": "one\n", "b.txt": "one\n" });
       const todos = [{ content: "read it", status: "pending" }];
@@ -58,7 +58,7 @@ describe("what a session's tools remember", () => {
     });
   }
 
-  it("is there also of more sessions than fit in memory, and after a compaction", async (t) => {
+  it("is available after compactions and after runs of 260 other sessions", async (t) => {
     const todos = [{ content: "mind me", status: "pending" }];
     const long = "word ".repeat(400);
     const provider = new ScriptedProvider([callTools(["todowrite", { todos }]), say("ok")], {
@@ -81,7 +81,7 @@ describe("what a session's tools remember", () => {
   });
 
   for (const [name, makeStore] of STORES) {
-    it(`is what the session says, when another process or a revert changed it (${name})`, async (t) => {
+    it(`is that of the session after another process or a revert changed it (${name})`, async (t) => {
       const open = await makeStore(t);
       const list = (content: string) => callTools(["todowrite", { todos: [{ content, status: "pending" }] }]);
       const tools = builtinTools().filter(({ name }) => /todo/.test(name));
@@ -116,7 +116,7 @@ describe("what a session's tools remember", () => {
     });
   }
 
-  it("is plain JSON alone, and never a person's leave", () => {
+  it("accepts JSON values only, and no permission grants", () => {
     const shared = new Map<string, unknown>([["old", 1]]);
     const state = new CallState(shared);
     state
@@ -139,7 +139,7 @@ describe("what a session's tools remember", () => {
     assert.deepEqual([...collectState([{ ...message, role: "user" }])], []);
   });
 
-  it("is no part of what a model sees", async (t) => {
+  it("is not sent to the model", async (t) => {
     const remembering: Tool = {
       ...{ name: "t", description: "t", inputSchema: { type: "object" }, kind: "other", parallel: false },
       needsPermission: false,

@@ -22,27 +22,27 @@ async function outcome(
   return { offered, text: part?.type === "text" ? part.text : "", failed: toolMessage.failed, agent, run };
 }
 
-const NOBODY = "Nobody answered. Decide by yourself, and say what you took for granted.";
+const NO_ANSWER = "Nobody answered. Decide by yourself, and say what you took for granted.";
 
-it("is offered where somebody can answer, and to no other model", async (t) => {
+it("ask_user is offered to the model only if a user can answer", async (t) => {
   for (const unattended of ["reject", "allow"] as const) {
     const { offered, text } = await outcome(t, { unattended }, {});
     assert.equal(offered, false);
     assert.match(text, /^There is no tool "ask_user"/);
   }
-  const waiting = await outcome(t, { unattended: "wait", askTimeout: 0.05 }, {});
-  assert.deepEqual([waiting.offered, waiting.text, waiting.failed], [true, NOBODY, false]);
+  const waiting = await outcome(t, { unattended: "wait", askTimeoutSeconds: 0.05 }, {});
+  assert.deepEqual([waiting.offered, waiting.text, waiting.failed], [true, NO_ANSWER, false]);
   const [ask] = await waiting.agent.asks.list();
   assert.deepEqual([ask?.state, ask?.kind], ["withdrawn", "question"]);
 });
 
-it("brings what was chosen or written, and says when nobody answered, in plan mode too", async (t) => {
+it("ask_user returns the choice or text of the user, or that there was no answer, also in plan mode", async (t) => {
   const cases: readonly [reply: AskReply | "reject", args: object | undefined, wanted: string][] = [
     [{ choice: "2", text: "" }, undefined, "The user answered: right"],
-    [{ choice: "", text: "neither" }, undefined, NOBODY],
+    [{ choice: "", text: "neither" }, undefined, NO_ANSWER],
     [{ choice: "", text: "neither" }, { question: "x", choices: ["a"], free_text: true }, "The user answered: neither"],
     [{ choice: "", text: "a name" }, { question: "x" }, "The user answered: a name"],
-    ["reject", undefined, NOBODY],
+    ["reject", undefined, NO_ANSWER],
   ];
   for (const [reply, args, expected] of cases) {
     const requests: AskRequest[] = [];
@@ -61,7 +61,7 @@ it("brings what was chosen or written, and says when nobody answered, in plan mo
   }
 });
 
-it("is answered by who watches", async (t) => {
+it("ask_user accepts the answer of a client that watches the session", async (t) => {
   const provider = new ScriptedProvider([callTools(["ask_user", { question: "x", choices: ["a"] }, "c"]), "end"]);
   const agent = new Agent({ providers: [provider], tools: builtinTools() });
   t.after(() => agent.close());

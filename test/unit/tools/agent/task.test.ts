@@ -25,7 +25,7 @@ async function called(ending: Partial<SubagentResult> | Error, args: object = {}
   return { ...output, input: inputs[0] };
 }
 
-it("asks for a helper with what the model said, and gives its last answer", async () => {
+it("the task tool starts a subagent with the given arguments and returns its final answer", async () => {
   const { text, failed, input } = await called({});
   assert.deepEqual([text, failed], ["found\n\n[helper session s-1]", false]);
   assert.deepEqual(input, { message: "Find it.", title: "Find it", readOnly: false, budget: {}, maxIterations: 50 });
@@ -37,7 +37,7 @@ it("asks for a helper with what the model said, and gives its last answer", asyn
   );
 });
 
-it("says how a helper ended that did not come to its end", async () => {
+it("the task tool reports a subagent that stopped early, failed or returned no text", async () => {
   const cases: [Partial<SubagentResult> | Error, RegExp][] = [
     [{ output: " " }, /^\(It said nothing\.\)/],
     [{ endedBy: "budget" }, /^found\n\n\[The helper did not come to its end: its budget was spent\.\]/],
@@ -53,14 +53,14 @@ it("says how a helper ended that did not come to its end", async () => {
   }
 });
 
-it("cuts a long answer in the middle", async () => {
+it("the task tool truncates a long answer in the middle", async () => {
   const { text } = await called({ output: `begin${"x".repeat(100_000)}end` });
   assert.ok(text.length < 31_000);
   assert.match(text, /^begin/);
   assert.match(text, /end\n\n\[helper session s-1\]$/);
 });
 
-it("tells the model what is wrong with its arguments", () => {
+it("the task tool names the invalid argument in its error", () => {
   for (const [args, expected] of [
     [{ prompt: "x" }, /description/],
     [{ description: "x", prompt: "" }, /prompt/],

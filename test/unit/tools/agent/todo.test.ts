@@ -3,7 +3,7 @@ import { it } from "node:test";
 import { builtinTools } from "gantry";
 import { callTool, toolContext } from "../../../helpers/tool-context.js";
 
-it("keeps a list for each session", async () => {
+it("todowrite and todoread keep a separate list for each session", async () => {
   const tools = new Map(builtinTools().map((tool) => [tool.name, tool] as const));
   const [firstContext, secondContext] = [toolContext("/"), toolContext("/")];
   const todos = [

@@ -44,8 +44,8 @@ async function project(files: Readonly<Record<string, string | Buffer>> = {}) {
   };
 }
 
-describe("a patch", () => {
-  it("adds, changes, moves and deletes files, tells them and shows the changes", async () => {
+describe("apply_patch", () => {
+  it("adds, changes, moves and deletes files, and returns their names and diffs", async () => {
     await using p = await project({
       "a.py": "class A:\n    def a(self):\n        return 1\n\n    def b(self):\n        return 1\n",
       "old.txt": "old\n",
@@ -122,7 +122,7 @@ describe("a patch", () => {
     }
   });
 
-  it("takes back what was done when a file cannot be written", async () => {
+  it("rolls back its changes if a file cannot be written", async () => {
     const files = { "a.txt": "one\n", "b.txt": "two\n", "src/c.txt": "three\n" };
     await using p = await project(files);
     await chmod(join(p.path, "src/c.txt"), 0o755);
@@ -142,7 +142,7 @@ describe("a patch", () => {
     assert.equal((await p.now())["a.txt"], "1\n2\n");
   });
 
-  it("is refused where a file changed since it was read, and where a link would go", async () => {
+  it("rejects a file that changed since it was read, and the deletion or move of a link", async () => {
     await using p = await project({ "a.txt": "one\n", "b.txt": "one\n" });
     await p.read("a.txt");
     await writeFile(join(p.path, "a.txt"), "one\nmore\n");
@@ -155,7 +155,7 @@ describe("a patch", () => {
     assert.equal((await p.now())["b.txt"], "1\n");
   });
 
-  it("works on what its sections before made", async () => {
+  it("applies a section to the result of earlier sections", async () => {
     await using p = await project({ "a.txt": "one\ntwo\n" });
     await p.patch(
       "*** Update File: a.txt\n-one\n+1\n*** Update File: a.txt\n 1\n-two\n+2\n*** Add File: b.txt\n+b\n*** Update File: b.txt\n-b\n+B\n*** Update File: a.txt\n*** Move to: c.txt\n*** Add File: a.txt\n+new",
@@ -163,7 +163,7 @@ describe("a patch", () => {
     assert.deepEqual(await p.now(), { "a.txt": "new\n", "b.txt": "B\n", "c.txt": "1\n2\n" });
   });
 
-  it("keeps line ends, byte order mark and bytes that are no UTF-8", async () => {
+  it("keeps line ends, byte order mark and bytes that are not UTF-8", async () => {
     const latin = Buffer.from("\xef\xbb\xbffirst\r\ncaf\xe9\r\nthird", "latin1");
     await using p = await project({ "a.txt": latin });
     await p.patch("*** Update File: a.txt\n-first\n+1\n+2\n@@\n-third\n+3\n+4");
@@ -181,7 +181,7 @@ describe("a patch", () => {
     assert.deepEqual(await readFile(join(binary.path, "b.bin")), Buffer.from([0, 1, 10, 2]));
   });
 
-  it("shows who is asked the files as they would be, and changes nothing", async () => {
+  it("previews the resulting files without changing them", async () => {
     await using p = await project({ "a.txt": "one  \ntwo\n", "big.txt": `${"x".repeat(300_000)}\nend\n` });
     const patchTool = tool("apply_patch");
     const args: unknown = patchTool.parse({
@@ -215,17 +215,17 @@ describe("a patch", () => {
 describe("the text of a patch", () => {
   const parse = (input: string) => tool("apply_patch").parse({ input }) as unknown;
 
-  it("may have around it what models put there", async () => {
+  it("may be wrapped in a code fence, a here-document or JSON", async () => {
     await using p = await project({ "a.txt": "one\n" });
     let now = "one";
-    for (const [before, behind] of [
+    for (const [before, after] of [
       ["```\n", "```\n"],
       ["apply_patch <<'EOF'\n", "EOF\n"],
       ["<<EOF\n", "EOF"],
       ['apply_patch <<"END_OF_IT"\n', "END_OF_IT"],
       ["\n\n  ", "\n"],
     ] as const) {
-      const input = `${before}${patchOf(`  *** Update File: a.txt  \n-${now}\n+${now}+`)}${behind}`;
+      const input = `${before}${patchOf(`  *** Update File: a.txt  \n-${now}\n+${now}+`)}${after}`;
       await callTool(tool("apply_patch"), { patch: input.replaceAll("\n", "\r\n") }, p.context);
       now += "+";
     }
@@ -239,7 +239,7 @@ describe("the text of a patch", () => {
     assert.throws(() => parse(JSON.stringify([inner, inner])), /expected/);
   });
 
-  it("may have in it what git writes", async () => {
+  it("may contain the headers and markers of a git diff", async () => {
     await using p = await project({ "a.txt": "one\ntwo" });
     const end = "\\ No newline at end of file";
     await p.patch(`*** Update File: a.txt\n--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n${end}\n+2\n${end}`);
@@ -250,7 +250,7 @@ describe("the text of a patch", () => {
     assert.deepEqual(await q.now(), { "a.txt": "++ b\n" });
   });
 
-  it("is refused where it would change nothing, and tells which files it left", async () => {
+  it("is rejected if it changes no file; unchanged files are marked in the result", async () => {
     await using p = await project({ "a.txt": "one\n", "b.txt": "two\n" });
     const same = "*** Update File: a.txt\n-one\n+one";
     await assert.rejects(p.patch(same), /would leave every file as it is/);
@@ -259,7 +259,7 @@ describe("the text of a patch", () => {
     assert.match(text, /M a\.txt \(as it was\)\nM b\.txt$/);
   });
 
-  it("is refused with the line that is wrong", () => {
+  it("is rejected with the invalid line or the expected one", () => {
     for (const [input, why] of [
       ["--- a/x\n+++ b/x\n", /expected a line "\*\*\* Begin Patch"/],
       ["*** Begin Patch\n*** Add File: a\n+x\n", /expected a line "\*\*\* End Patch"/],
@@ -276,8 +276,8 @@ describe("the text of a patch", () => {
   });
 });
 
-describe("who is offered patches", () => {
-  it("are the models that have learnt them", () => {
+describe("the choice between apply_patch and edit", () => {
+  it("supportsPatches() is true for GPT-4.1 and later, Codex, o3 and o4 models, and false for others", () => {
     const yes = [
       "gpt-5",
       "gpt-5-mini",
@@ -315,12 +315,12 @@ describe("who is offered patches", () => {
     return provider.requests[0]!.tools.map(({ name }) => name).filter((name) => EDITING.includes(name));
   };
 
-  it("in place of edit and multiedit, which the others have", async () => {
+  it("offers apply_patch in place of edit and multiedit to models that support patches", async () => {
     assert.deepEqual(await offered("gpt-5"), ["apply_patch", "delete", "write"]);
     assert.deepEqual(await offered("claude-opus-4-5"), ["delete", "edit", "multiedit", "write"]);
   });
 
-  it("keeps edit where an agent has no patches, and leaves out a tool that cannot say whose it is", async () => {
+  it("keeps edit if the agent has no apply_patch, and omits apply_patch if its models() throws", async () => {
     const editTools = builtinTools().filter(({ name }) => name === "edit" || name === "write");
     assert.deepEqual(await offered("gpt-5", editTools), ["edit", "write"]);
     const broken = builtinTools().map((builtin) =>
@@ -337,7 +337,7 @@ describe("who is offered patches", () => {
   });
 });
 
-describe("rules for the work that a patch does", () => {
+describe("permission rules for apply_patch", () => {
   const outcome = (rules: PermissionRule[], body: string): Promise<string> =>
     called(rules, ["apply_patch", { input: patchOf(body) }], "gpt-5");
   const called = async (
@@ -359,7 +359,7 @@ describe("rules for the work that a patch does", () => {
   const remove = "*** Delete File: sub/b.txt";
   const allow: PermissionRule = { tool: "apply_patch", action: "allow" };
 
-  it("forbid it what they forbid edit, write and delete", async () => {
+  it("deny a patch with a change that they deny for edit, write or delete", async () => {
     for (const [rule, body] of [
       [{ tool: "edit", action: "deny" }, update],
       [{ tool: "edit", path: "a.*", action: "deny" }, `${update}\n${remove}`],
@@ -373,7 +373,7 @@ describe("rules for the work that a patch does", () => {
     assert.match(await outcome([{ tool: "edit", path: "sub/**", action: "deny" }, allow], update), /Success/);
   });
 
-  it("keep it from what they keep from read: its errors show lines, and what is moved can be read", async () => {
+  it("apply the rules for read to the files that apply_patch, edit and multiedit change", async () => {
     const move = "*** Update File: sub/b.txt\n*** Move to: b.txt";
     const guess = "*** Update File: sub/b.txt\n-twos\n+2";
     const all: PermissionRule = { tool: "*", action: "allow" };
@@ -401,7 +401,7 @@ describe("rules for the work that a patch does", () => {
     }
   });
 
-  it("allow it what they allow, where all of it is allowed", async () => {
+  it("allow a patch only if they allow all of its changes", async () => {
     const rules = (...names: string[]): PermissionRule[] => [
       ...names.map((name) => ({ tool: name, action: "allow" }) as const),
       { tool: "*", action: "deny" },

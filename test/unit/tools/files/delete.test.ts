@@ -6,7 +6,7 @@ import { Agent, builtinTools } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { callTool, temporaryFolder, toolContext } from "../../../helpers/tool-context.js";
 
-it("deletes files, links and folders, and nothing outside", async () => {
+it("delete removes files, links and folders of the project, and nothing outside", async () => {
   await using folder = await temporaryFolder();
   const project = join(folder.path, "project");
   const outside = join(folder.path, "outside");
@@ -43,7 +43,7 @@ it("deletes files, links and folders, and nothing outside", async () => {
   assert.deepEqual((await readdir(project)).sort(), [".git", "a"]);
 });
 
-it("deletes many files of one folder tree concurrently", async () => {
+it("delete removes 30 files of one folder concurrently", async () => {
   await using folder = await temporaryFolder();
   for (let i = 0; i < 30; i++) await writeFile(join(folder.path, `f${i}`), "x");
   const tool = builtinTools().find((candidate) => candidate.name === "delete")!;
@@ -51,7 +51,7 @@ it("deletes many files of one folder tree concurrently", async () => {
   assert.deepEqual(await readdir(folder.path), []);
 });
 
-it("deletes only what a person was asked about", async (t) => {
+it("delete rejects a path that was replaced during the permission request", async (t) => {
   await using folder = await temporaryFolder();
   const at = (name: string) => join(folder.path, name);
   for (const name of ["old", "src"]) {

@@ -3,7 +3,7 @@ import { it } from "node:test";
 import { builtinTools } from "gantry";
 import { callTool, temporaryFolder, toolContext } from "../../../helpers/tool-context.js";
 
-it("says how much it wrote, and how much was there before", async () => {
+it("write reports the number of lines that it wrote and that it replaced", async () => {
   await using folder = await temporaryFolder();
   const context = toolContext(folder.path);
   const write = builtinTools().find(({ name }) => name === "write")!;

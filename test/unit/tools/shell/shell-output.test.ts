@@ -42,8 +42,8 @@ function inPieces(text: string, random: () => number): (Buffer | null)[] {
 
 const WORDS = ["compiling ", "ok\n", "é", "🙂🙃", "日本語", "12%", "\n", " \t", "\0", "a-longer-word-of-code(); "];
 
-describe("what a command prints, while it runs", () => {
-  it("is told as it came, whatever characters are cut between its pieces", async () => {
+describe("the live output of a command", () => {
+  it("is unchanged, however chunks split its characters, except for a short end that is held back", async () => {
     for (let seed = 1; seed <= SEEDS; seed += 1) {
       const random = randomOf(seed);
       const text = Array.from({ length: 30 }, () => WORDS[Math.floor(random() * WORDS.length)]).join("");
@@ -54,7 +54,7 @@ describe("what a command prints, while it runs", () => {
     }
   });
 
-  it("holds no secret, in whatever form and pieces it comes", async () => {
+  it("contains no secret, in any encoding or chunking", async () => {
     const base64 = [0, 1, 2].map((lead) => Buffer.from("x".repeat(lead) + KEY + "!").toString("base64"));
     const hex = Buffer.from(KEY).toString("hex");
     const readable = [KEY, ...base64.map((text) => text.slice(4, -4))];
@@ -84,14 +84,14 @@ describe("what a command prints, while it runs", () => {
     }
   });
 
-  it("does not wait behind a secret that is whole, nor for what only begins like one", async () => {
+  it("holds back only text that may be the start of a secret", async () => {
     assert.equal(await reportedText([`key: ${KEY}\n`]), "key: [redacted]\n");
     assert.equal(await reportedText(["a k3y-9fQ2", null]), "a ");
     assert.equal(await reportedText(["a k3y-9fQ2", null, "? no"]), "a k3y-9fQ2? no");
     assert.equal(await reportedText([..."1\n2\n3\n"].flatMap((character) => [character, null])), "1\n2\n3\n");
   });
 
-  it("is without colours, and of a bar that overwrites its line each state that was told has a line", async () => {
+  it("has no colours, and one line for each reported state of a progress bar", async () => {
     assert.equal(
       await reportedText(["\u001b[1", null, "mbold\u001b[0", null, "m\u001b]0;a-ti", null, "tle\u0007!\n"]),
       "bold!\n",
@@ -103,7 +103,7 @@ describe("what a command prints, while it runs", () => {
     assert.equal(await reportedText(["a\r\nb\r", null, "\nc\n"]), "a\nb\nc\n");
   });
 
-  it("is bounded: of what comes faster than anybody reads the end is told, and that something is missing", async () => {
+  it("is limited: if a command prints too fast, `[...]` replaces a part and the end is kept", async () => {
     const line = `${"y ".repeat(30)}${KEY}\n`;
     let most = 0;
     let text = "";

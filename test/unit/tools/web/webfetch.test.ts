@@ -46,7 +46,7 @@ function send(
 }
 
 describe("webfetch", () => {
-  it("shows HTML as text, other text as it is, and errors with what the page says", async () => {
+  it("returns HTML as text, other text unchanged, and HTTP errors with the text of the page", async () => {
     await using s = await site((request, response) => {
       if (request.url === "/page")
         send(
@@ -75,7 +75,7 @@ describe("webfetch", () => {
     await assert.rejects(fetchText("http://host.invalid/"), /the host is not known|EAI_AGAIN/);
   });
 
-  it("pages through long texts and stops at the size limit", async () => {
+  it("returns a long text in pages, and fetches at most 5 MiB", async () => {
     const lines = Array.from({ length: 5000 }, (_, i) => `line ${i}`).join("\n");
     await using s = await site((request, response) => {
       if (request.url === "/long") return send(response, "text/plain", lines);
@@ -95,7 +95,7 @@ describe("webfetch", () => {
     assert.match(endless, /of 5242880; [^]*\[only the first 5 MiB were fetched\]$/);
   });
 
-  it("counts bytes as they are unpacked, however they come", async () => {
+  it("limits the decompressed bytes and the number of content encodings", async () => {
     const zeros = gzipSync(Buffer.alloc(40_000_000, 97));
     const packed = (times: number) => Array.from({ length: times }).reduce<Buffer>((body) => gzipSync(body), zeros);
     await using s = await site((request, response) => {
@@ -117,7 +117,7 @@ describe("webfetch", () => {
     assert.equal(await fetchText(`${s.url}/pieces`), "in single letters");
   });
 
-  it("follows few redirects, to http alone, and tells where it got", async () => {
+  it("follows at most 5 redirects, only to http and https, and reports the final address", async () => {
     await using s = await site((request, response) => {
       const n = Number(request.url!.slice(1));
       if (request.url === "/file") response.writeHead(302, { location: "file:///etc/passwd" }).end();
@@ -129,7 +129,7 @@ describe("webfetch", () => {
     await assert.rejects(fetchText(`${s.url}/file`), /no http or https address/);
   });
 
-  it("refuses private addresses, however they are written", async () => {
+  it("rejects private addresses in every notation, and other URL schemes", async () => {
     await using s = await site((_, response) => send(response, "text/plain", "SECRET"));
     const decimal = (127 * 2 ** 24 + 1).toString();
     for (const host of [
@@ -161,7 +161,7 @@ describe("webfetch", () => {
       assert.throws(() => closed.parse({ url }), { code: "tool_input" });
   });
 
-  it("ends with the run and with the time", async () => {
+  it("stops when the run is cancelled or the timeout expires", async () => {
     await using s = await site(() => undefined);
     const abort = new AbortController();
     const reason = new RunCancelledError();
@@ -176,7 +176,7 @@ describe("webfetch", () => {
   });
 });
 
-it("tells public addresses from all others", () => {
+it("isPublicAddress() is true only for public addresses", () => {
   for (const address of ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"])
     assert.equal(isPublicAddress(address), true, address);
   for (const address of [
@@ -205,10 +205,10 @@ it("tells public addresses from all others", () => {
     assert.equal(isPublicAddress(address), false, address);
 });
 
-describe("HTML to text", () => {
+describe("htmlToText()", () => {
   const text = async (html: string) => (await htmlToText(html, "https://example.com/docs/")).text;
 
-  it("keeps what a reader sees", async () => {
+  it("keeps the visible content of a page", async () => {
     assert.equal(
       await text(`<html><head><title>T</title><style>x{}</style><body><svg><title>no</title></svg>
         <h1>Head  <em>line</em></h1><p>One&nbsp;two<br>three &lt;b&gt; <code>x = 1</code>.</p>
@@ -220,14 +220,14 @@ describe("HTML to text", () => {
     );
   });
 
-  it("shows the text of what is nested too deep, and what comes behind it", async () => {
+  it("keeps the text of elements that are nested too deeply, and the text after them", async () => {
     for (const depth of [10, 511, 512, 513, 2_000]) {
       const html = `${"<div>".repeat(depth)}deep <b>in</b> <a href=/x>it</a>${"</div>".repeat(depth)}<p>behind <a href=/y>it</a>`;
       assert.match(await text(html), /^deep in .*it.*\n\nbehind \[it\]\(https:\/\/example.com\/y\)$/, `${depth}`);
     }
   });
 
-  it("ends with the text that is kept of one page", async () => {
+  it("truncates the text of a page at 5 MiB", async () => {
     const long = await htmlToText("<p>word ".repeat(1_000_000), "https://example.com/");
     assert.deepEqual(
       [long.isTruncated, long.text.length <= 5 * 1024 * 1024, long.text.startsWith("word\n\nword")],
@@ -237,7 +237,7 @@ describe("HTML to text", () => {
     assert.equal(links.isTruncated, true);
   });
 
-  it("takes any nesting and any rubbish in linear time", async () => {
+  it("converts extremely nested and malformed HTML", async () => {
     await text("<div>".repeat(900_000) + "</x>".repeat(100_000));
     await text(`<p ${"a='b' ".repeat(100_000)}>`);
     await text("<svg><title>".repeat(100_000));

@@ -44,48 +44,53 @@ const changed = (line: number, text: string): string =>
 
 /** A file, the chunks of a patch, and the result. */
 const CASES: readonly (readonly [name: string, file: string, body: string, becomes: string | RegExp])[] = [
-  ["one piece", "a\nb\nc\n", " a\n-b\n+B\n c", "a\nB\nc\n"],
+  ["one chunk", "a\nb\nc\n", " a\n-b\n+B\n c", "a\nB\nc\n"],
   [
-    "several pieces",
+    "several chunks",
     "line1\nline2\nline3\nline4\n",
     "@@\n-line2\n+changed2\n@@\n-line4\n+changed4",
     "line1\nchanged2\nline3\nchanged4\n",
   ],
-  ["lines that only go", "a\nb\nc\n", " a\n-b\n c", "a\nc\n"],
-  ["lines that only come", "a\nc\n", " a\n+b\n c", "a\nb\nc\n"],
-  ["lines that come beside none", "a\n", "@@\n+b\n+c", "a\nb\nc\n"],
-  ["the same in an empty file", "", "@@\n+b", "b\n"],
-  ["a file without an end of its last line", "no end", "-no end\n+first\n+second", "first\nsecond\n"],
-  ["the same, where that stays", "a\nno end", "-a\n+b\n no end", "b\nno end"],
-  ["the same, where a line comes behind", "a\nno end", " no end\n+more", "a\nno end\nmore\n"],
-  ["the end of the file", "x\na\nx\na\n", "@@\n x\n-a\n+b\n*** End of File", "x\na\nx\nb\n"],
-  ["an end of the file that is none", "a\nb\n", "-a\n+x\n*** End of File", /was not found/],
+  ["a chunk that only removes lines", "a\nb\nc\n", " a\n-b\n c", "a\nc\n"],
+  ["a chunk that only adds lines", "a\nc\n", " a\n+b\n c", "a\nb\nc\n"],
+  ["added lines without context, at the end of the file", "a\n", "@@\n+b\n+c", "a\nb\nc\n"],
+  ["an added line in an empty file", "", "@@\n+b", "b\n"],
+  ["a change of a last line without a line end", "no end", "-no end\n+first\n+second", "first\nsecond\n"],
   [
-    "the function that is named",
+    "a change before a last line without a line end, which stays without one",
+    "a\nno end",
+    "-a\n+b\n no end",
+    "b\nno end",
+  ],
+  ["a line added after a last line without a line end", "a\nno end", " no end\n+more", "a\nno end\nmore\n"],
+  ["a chunk for the end of the file", "x\na\nx\na\n", "@@\n x\n-a\n+b\n*** End of File", "x\na\nx\nb\n"],
+  ["a chunk for the end of the file that matches elsewhere", "a\nb\n", "-a\n+x\n*** End of File", /was not found/],
+  [
+    "a chunk in the named function",
     CLASSES,
     "@@     def stop(self):\n-        one()\n+        two()",
     changed(7, "        two()"),
   ],
   [
-    "a class and a function",
+    "a chunk in the named function of the named class",
     CLASSES,
     "@@ class B:\n@@     def run(self):\n         one()\n-        return 1\n+        return 2",
     changed(13, "        return 2"),
   ],
   [
-    "a header without its indentation",
+    "a header without indentation",
     CLASSES,
     "@@ def stop(self):\n-        one()\n+        two()",
     changed(7, "        two()"),
   ],
   [
-    "a header that is not to its end",
+    "a header that is only the start of a line",
     CLASSES,
     "@@ def stop(\n-        one()\n+        two()",
     changed(7, "        two()"),
   ],
   [
-    "a header that is the first line as well",
+    "a header that is also the first context line",
     CLASSES,
     "@@ class B:\n class B:\n-    def run(self):\n+    def walk(self):",
     changed(11, "    def walk(self):"),
@@ -97,152 +102,152 @@ const CASES: readonly (readonly [name: string, file: string, body: string, becom
     changed(12, "        two()"),
   ],
   [
-    "the same header for two pieces",
+    "two chunks with the same header",
     CLASSES,
     "@@ def stop(self):\n-        one()\n+        two()\n@@ def stop(self):\n-        return 1\n+        return 2",
     changed(7, "        two()").replace("two()\n        return 1", "two()\n        return 2"),
   ],
   [
-    "lines that are not in the class that is named, and are in another",
+    "lines that are in another class than the named one",
     "class A:\n    x = 1\n\nclass B:\n    y = 1\n",
     "@@ class A:\n-    y = 1\n+    y = 2",
     /its lines are at line 5, which is not in "class A:" \(lines 1 to 3\)/,
   ],
   [
-    "the same by braces",
+    "lines that are in another class than the named one, with braces",
     "class A {\n  x = 1;\n#if X\n}\n\nclass B {\n  y = 1;\n}\n",
     "@@ class A {\n-  y = 1;\n+  y = 2;",
     /at line 7, which is not in "class A \{" \(lines 1 to 4\)/,
   ],
   [
-    "a function that another class has",
+    "a function that is in another class than the named one",
     CLASSES.replace("def stop", "def halt").replaceAll("B:\n    def run", "B:\n    def stop"),
     "@@ class A:\n@@     def stop(self):\n-        one()\n+        two()",
     /no line "def stop\(self\):" in "class A:"/,
   ],
   [
-    "a function that two classes have, with these lines",
+    "a function name that two classes have, both with these lines",
     CLASSES,
     "@@ def run(self):\n-        one()\n+        two()",
     /2 times there \(from lines 3, 12\)/,
   ],
   [
-    "a function that two classes have, one of them with these lines",
+    "a function name that two classes have, one of them with these lines",
     CLASSES.replace("one()", "zero()"),
     "@@ def run(self):\n-        one()\n+        two()",
     changed(12, "        two()").replace("one()", "zero()"),
   ],
   [
-    "arguments that have lines of their own, and a text in three quotes",
+    "a chunk in a function with multi-line arguments and a triple-quoted string",
     'def a(\n    x,\n):\n    """\nfree\n"""\n    y = 1\n\ndef b():\n    pass\n',
     "@@ def a(\n-    y = 1\n+    y = 2",
     'def a(\n    x,\n):\n    """\nfree\n"""\n    y = 2\n\ndef b():\n    pass\n',
   ],
   [
-    "a decorator that is named",
+    "a chunk in the function of the named decorator",
     "@app.get(\n    '/a',\n)\ndef a():\n    x = 1\n\ndef b():\n    y = 1\n",
     "@@ @app.get(\n-    x = 1\n+    x = 2",
     "@app.get(\n    '/a',\n)\ndef a():\n    x = 2\n\ndef b():\n    y = 1\n",
   ],
   [
-    "a decorator of another function",
+    "lines outside the function of the named decorator",
     "@app.get('/a')\ndef a():\n    x = 1\n\ndef b():\n    y = 1\n",
     "@@ @app.get('/a')\n-    y = 1\n+    y = 2",
     /not in "@app.get\('\/a'\)" \(lines 1 to 4\)/,
   ],
   [
-    "a section that is named",
+    "a chunk in the named section",
     "[a]\nx = 1\n\n[b]\ny = 1\nx = 1\n",
     "@@ [b]\n-x = 1\n+x = 2",
     "[a]\nx = 1\n\n[b]\ny = 1\nx = 2\n",
   ],
   [
-    "a section of other lines",
+    "lines outside the named section",
     "[A]\nx = 1\n\n[B]\nx = 2\ny = 1\n",
     "@@ [A]\n-y = 1\n+y = 2",
     /not in "\[A\]" \(lines 1 to 3\)/,
   ],
   [
-    "lines right behind the one that is named",
+    "lines directly after the named line",
     "import a\nimport b\nimport c\n",
     "@@ import a\n import b\n-import c\n+import d",
     "import a\nimport b\nimport d\n",
   ],
   [
-    "lines that the one that is named is in",
+    "context that contains the named line",
     "@one\ndef a():\n    x = 1\n\n@one\ndef b():\n    x = 1\n",
     "@@ def b():\n-@one\n+@two\n def b():",
     "@one\ndef a():\n    x = 1\n\n@two\ndef b():\n    x = 1\n",
   ],
   [
-    "another branch of what is named",
+    "lines in another branch of the named statement",
     "if (a) {\n  x();\n} else {\n  y();\n}\nif (b) {\n  y();\n}\n",
     "@@ if (a) {\n-  y();\n+  z();",
     "if (a) {\n  x();\n} else {\n  z();\n}\nif (b) {\n  y();\n}\n",
   ],
   [
-    "the end of what is named, and lines behind it",
+    "the end of the named block and the lines after it",
     "class A {\n  x = 1;\n}\n\nclass B {\n}\n",
     "@@ class A {\n }\n \n-class B {\n+class C {",
     "class A {\n  x = 1;\n}\n\nclass C {\n}\n",
   ],
   [
-    "a rule of a style sheet",
+    "lines outside the named rule of a style sheet",
     ".a {\n  x: 1;\n}\n.b {\n  y: 1;\n}\n",
     "@@ .a {\n-  y: 1;\n+  y: 2;",
     /not in "\.a \{" \(lines 1 to 3\)/,
   ],
   [
-    "a job of a workflow",
+    "lines outside the named job of a workflow",
     "jobs:\n  a:\n    steps:\n    - run: x\n    - run: y\n  b:\n    steps:\n    - run: z\n",
     "@@   a:\n@@     steps:\n-    - run: z\n+    - run: w",
     /not in "steps:" \(lines 3 to 5\)/,
   ],
-  ["a header that is nowhere", CLASSES, "@@ class C:\n-        one()\n+        two()", /no line "class C:"/],
+  ["a header that does not exist", CLASSES, "@@ class C:\n-        one()\n+        two()", /no line "class C:"/],
   [
-    "lines that are more than once, and nothing that says which",
+    "lines that occur several times, without a header",
     CLASSES,
     "         one()\n-        return 1\n+        return 2",
     /3 times there \(from lines 3, 7, 12\).*after @@/,
   ],
   [
-    "pieces in another order",
+    "chunks in the wrong order",
     "a\nb\nc\nd\n",
     "@@\n-c\n+C\n@@\n-a\n+A",
     /at line 1, before a piece that stands above it/,
   ],
-  ["pieces that share a line of context", "a\nb\nc\nd\n", "@@\n-a\n+A\n b\n@@\n b\n-c\n+C", "A\nb\nC\nd\n"],
-  ["blank lines between pieces", "a\nb\n\nc\n", "@@\n-a\n+A\n\n@@\n-c\n+C\n", "A\nb\n\nC\n"],
-  ["a context line that is empty, without its sign", "a\n\nb\n", " a\n\n-b\n+B", "a\n\nB\n"],
-  ["blanks at the ends of lines", "a  \nb\t\nc\n", " a\n-b\n+B\n c", "a  \nB\t\nc\n"],
+  ["chunks that share a context line", "a\nb\nc\nd\n", "@@\n-a\n+A\n b\n@@\n b\n-c\n+C", "A\nb\nC\nd\n"],
+  ["blank lines between chunks", "a\nb\n\nc\n", "@@\n-a\n+A\n\n@@\n-c\n+C\n", "A\nb\n\nC\n"],
+  ["an empty context line without its leading blank", "a\n\nb\n", " a\n\n-b\n+B", "a\n\nB\n"],
+  ["lines with other trailing blanks", "a  \nb\t\nc\n", " a\n-b\n+B\n c", "a  \nB\t\nc\n"],
   [
-    "indentation",
+    "lines with another indentation",
     "\tif a {\n\t\tb()\n\t}\n",
     "     if a {\n-        b()\n+        if c {\n+            d()\n+        }\n     }",
     "\tif a {\n\t\tif c {\n\t\t\td()\n\t\t}\n\t}\n",
   ],
   [
-    "quotes and dashes of print",
+    "lines with typographic quotes and dashes",
     "# A – “note”\nimport a  # local\n",
     '-# A - "note"\n+# A - "word"\n import a  # local',
     "# A – “word”\nimport a  # local\n",
   ],
-  ["context that is printed otherwise stays as it is", "say “a”\nb\n", ' say "a"\n-b\n+c', "say “a”\nc\n"],
-  ["loose lines that are twice", "go( a )\nx\ngo( a )\ny\n", " go(  a  )\n+z", /2 times there/],
-  ["the exact of two", "one \none\n", "-one\n+two", "one \ntwo\n"],
+  ["context with other quotes, which stays unchanged", "say “a”\nb\n", ' say "a"\n-b\n+c', "say “a”\nc\n"],
+  ["lines that match loosely in two places", "go( a )\nx\ngo( a )\ny\n", " go(  a  )\n+z", /2 times there/],
+  ["lines that match exactly in one place and loosely in another", "one \none\n", "-one\n+two", "one \ntwo\n"],
   [
-    "a context that is not there",
+    "context that does not exist",
     "a\nb\n",
     " a\n-c\n+d",
     /Line 2 is most like it and differs: "b", where the patch has "c"/,
   ],
-  ["line ends of Windows", "a\r\nb\r\n", " a\n-b\n+c\n+d", "a\r\nc\r\nd\r\n"],
-  ["all that there is", "a\nb\n", "-a\n-b", ""],
-  ["a line to add to a function that is named", CLASSES, "@@ class B:\n+    x = 1", /none beside which they go/],
+  ["Windows line ends", "a\r\nb\r\n", " a\n-b\n+c\n+d", "a\r\nc\r\nd\r\n"],
+  ["the removal of all lines", "a\nb\n", "-a\n-b", ""],
+  ["an added line without context below a header", CLASSES, "@@ class B:\n+    x = 1", /none beside which they go/],
 ];
 
-describe("pieces of a patch", () => {
-  it("are bound to the section of a text that they name", () => {
+describe("patchText()", () => {
+  it("limits a chunk to the Markdown section that it names", () => {
     const file = "# All\n\n## A\n\n```sh\n# run\n```\n\none\n\n## B\n\ntwo\n";
     const at = (body: string): string | { refused: string } => outcome(file, body, "a.md");
     assert.equal(at("@@ ## A\n-one\n+1"), file.replace("one", "1"));
@@ -251,13 +256,13 @@ describe("pieces of a patch", () => {
   });
 
   for (const [name, file, body, becomes] of CASES)
-    it(name, () => {
+    it(`${typeof becomes === "string" ? "applies" : "rejects"} ${name}`, () => {
       const got = outcome(file, body);
       if (typeof becomes === "string") assert.deepEqual(got, becomes);
       else assert.match(typeof got === "string" ? got : got.refused, becomes);
     });
 
-  it("change what they name and nothing else, or nothing", () => {
+  it("changes exactly the named lines, or rejects the patch, for random files and chunks", () => {
     const line = fc.constantFrom("a", "b", "  a", "", "a ", "if (x)", "}", "\ta", "“q”", '"q"');
     const lines = fc.array(line, { minLength: 1, maxLength: 12 });
     const copied = fc.constantFrom<(text: string) => string>(

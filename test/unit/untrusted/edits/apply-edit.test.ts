@@ -13,9 +13,9 @@ function outcome({ file, old, fresh, all = false }: EditSlip): { becomes: string
   return { becomes: Buffer.from(edited.content).toString(), done: edited.done.join() };
 }
 
-describe("slips of models", () => {
+describe("editText() with an inexact copy of the text", () => {
   for (const slip of EDIT_SLIPS)
-    it(slip.name, () => {
+    it(`${slip.becomes === undefined ? "rejects" : "applies"}: ${slip.name}`, () => {
       const got = outcome(slip);
       if (slip.becomes !== undefined) {
         assert.ok("becomes" in got, JSON.stringify(got));
@@ -27,7 +27,7 @@ describe("slips of models", () => {
     });
 });
 
-describe("texts that are not in the file to the letter", () => {
+describe("random inexact copies of a text", () => {
   const WORDS = [
     "total",
     "sum(values)",
@@ -85,7 +85,7 @@ describe("texts that are not in the file to the letter", () => {
   const cases = fc.record({
     before: block,
     target: block,
-    behind: block,
+    after: block,
     /** The target occurs twice, the second time with a mutation. */
     twin: fc.option(fc.constantFrom(...SLIPS.slice(0, 8)), { nil: undefined }),
     slips: fc.array(fc.constantFrom(...SLIPS), { minLength: 1, maxLength: 2 }),
@@ -98,12 +98,12 @@ describe("texts that are not in the file to the letter", () => {
     ),
   });
 
-  it("are replaced at their own place or nowhere, and nothing beside it changes", () => {
+  it("are replaced at their own position or rejected, and all other text stays", () => {
     const counted = { landed: 0, refused: 0 };
     fc.assert(
-      fc.property(cases, ({ before, target, behind, twin, slips, end, change }) => {
+      fc.property(cases, ({ before, target, after, twin, slips, end, change }) => {
         const copy = twin?.(target) ?? [];
-        const file = [...before, "// 1", ...target, "// 2", ...behind, "// 3", ...copy, "// 4"].join(end);
+        const file = [...before, "// 1", ...target, "// 2", ...after, "// 3", ...copy, "// 4"].join(end);
         const copiedLines = slips.reduce((lines, slip) => slip(lines), target);
         const fresh = slips.reduce((lines, slip) => slip(lines), change(target));
         const slip = { name: "", file, old: copiedLines.join("\n"), fresh: fresh.join("\n") };
@@ -134,10 +134,10 @@ describe("texts that are not in the file to the letter", () => {
           blankLines(at + size, 1, target.length - 1 - last + added),
         ];
         const landed = places.filter((at) => {
-          const [before, behind] = blanks(at);
+          const [before, after] = blanks(at);
           return (
             got.becomes.startsWith(lines.slice(0, at - before).join(end)) &&
-            got.becomes.endsWith(lines.slice(at + size + behind).join(end))
+            got.becomes.endsWith(lines.slice(at + size + after).join(end))
           );
         });
         assert.ok(landed.length > 0, JSON.stringify({ ...slip, ...got }));

@@ -4,7 +4,7 @@ import { editText } from "../../../../src/untrusted/edits/apply-edit.js";
 import { placesOf, replaceAt } from "../../../../src/untrusted/edits/find-text.js";
 import { fc } from "../../../helpers/properties.js";
 
-it("finds and replaces text as the engine does", () => {
+it("placesOf() and replaceAt() give the same result as split and join", () => {
   const letters = (maxLength: number) => fc.string({ unit: fc.constantFrom("a", "b"), maxLength });
   fc.assert(
     fc.property(letters(60), letters(5), letters(3), (text, part, fresh) => {
@@ -19,7 +19,7 @@ it("finds and replaces text as the engine does", () => {
   );
 });
 
-it("looks for a text that almost repeats itself in linear time, and makes no file larger than it may be", () => {
+it("editText() rejects a long text that almost repeats in the file, and a result above maxBytes", () => {
   const job = (old_string: string, new_string: string) =>
     editText({
       content: Buffer.alloc(5_000_000, 97),

@@ -11,7 +11,7 @@ class Unhelpful extends FileLines {
   }
 }
 
-it("finds by the words of a text what it finds by looking at all lines", () => {
+it("TextView finds the same positions with and without its candidate rows", () => {
   const line = fc.constantFrom(
     "return value;",
     "  return  value;",
@@ -39,7 +39,7 @@ it("finds by the words of a text what it finds by looking at all lines", () => {
   );
 });
 
-it("finds a word in which a sign of no width is", () => {
+it("TextView ignores a zero-width character in a word only if it ignores typography", () => {
   const text = Buffer.from("first\nso\u200bme(thing)\n").toString("latin1");
   const places = (typography: boolean): number =>
     new TextView(new FileLines(text), { typography, blanks: false, indentation: false }).places(["some(thing)"]).length;

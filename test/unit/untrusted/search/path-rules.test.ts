@@ -28,8 +28,8 @@ const pattern = fc
   .map(([start, pieces]) => start + pieces.join("/"));
 const name = fc.constantFrom("a", "b", "ab", "a.b", ".b", "aab", "*", "😀", "😀b");
 
-describe("rules for paths", () => {
-  it("find the last that matches, as one after the other would", () => {
+describe("PathRules", () => {
+  it("find the last matching rule, like a linear search", () => {
     fc.assert(
       fc.property(
         fc.array(fc.record({ pattern, foldersOnly: fc.boolean() }), { maxLength: 30 }),
@@ -49,7 +49,7 @@ describe("rules for paths", () => {
     );
   });
 
-  it("have a time of their own, counted only while they work", () => {
+  it("throw TimeLimitExceeded after their time budget, which counts only while they work", () => {
     const evil = `${"*[!b]".repeat(100)}*x*`;
     const rules = new PathRules(
       Array.from({ length: 2_000 }, () => ({ pattern: `**/${evil}`, foldersOnly: false })),
@@ -66,7 +66,7 @@ describe("rules for paths", () => {
     }, TimeLimitExceeded);
   });
 
-  it("of braces are many at most, and none takes long to take apart", () => {
+  it("compileGlob() expands nested braces, and rejects too many alternatives", () => {
     const compile = (glob: string) => compileGlob(glob, new TimeBudget(60_000));
     assert.equal(compile("{".repeat(900) + "{a,b}".repeat(8))("{".repeat(900) + "abababab"), true);
     assert.throws(() => compile("{a,b}".repeat(9)), RangeError);

@@ -12,18 +12,18 @@ const MODULES = fileURLToPath(new URL("../../../../../node_modules", import.meta
 
 type Call = readonly [name: string, args: Record<string, unknown>];
 
-interface Made {
+interface Workspace {
   folder: TempDir;
   /** The result of each call. */
   results(...calls: Call[]): Promise<string[]>;
 }
 
-async function make(
+async function createWorkspace(
   t: TestContext,
   files: Record<string, string>,
   options: BuiltinToolsOptions = {},
   agent: Partial<ConstructorParameters<typeof Agent>[0]> = {},
-): Promise<Made> {
+): Promise<Workspace> {
   const folder = await tempDir(t, files);
   // Busy machines are slow, and these tests do not check the timeout.
   const checks = { timeoutMs: 60_000, ...options.checks };
@@ -57,9 +57,9 @@ function checkReport(result: string | undefined): string {
   return (result ?? "").split("\n\n").slice(1).join("\n\n");
 }
 
-describe("a look at the syntax of what was changed", () => {
-  it("reports what is new in JavaScript and TypeScript", async (t) => {
-    const { results } = await make(t, {
+describe("the syntax check of edited files", () => {
+  it("reports new errors in JavaScript and TypeScript, and none in valid or already broken files", async (t) => {
+    const { results } = await createWorkspace(t, {
       "old.ts": "const a = (1;\nexport const b = 2;\n",
       "view.tsx": "export const v = <b>x</b>;\n",
       "broken.js": "let a = ;\n",
@@ -87,8 +87,8 @@ describe("a look at the syntax of what was changed", () => {
     assert.deepEqual([old, still, ...fine].map(checkReport), Array<string>(2 + fine.length).fill(""));
   });
 
-  it("knows JSON, with comments where that is usual, without any program", async (t) => {
-    const { results } = await make(t, { "was.json": "{" }, { bash: { enabled: false } });
+  it("checks JSON without a shell, and accepts comments in files such as tsconfig.json", async (t) => {
+    const { results } = await createWorkspace(t, { "was.json": "{" }, { bash: { enabled: false } });
     const [json, comments, config, was] = await results(
       ["write", { path: "a.json", content: '{\n  "a": 1,\n  "b": 2,\n}\n' }],
       ["write", { path: "b.json", content: '{ // no\n "a": 1 }' }],
@@ -104,7 +104,7 @@ describe("a look at the syntax of what was changed", () => {
     assert.equal(jsonFault('{\n"a": "x\ny"}', "x.json")?.line, 2);
   });
 
-  it("reports what is new in other languages", async (t) => {
+  it("reports new errors in Python, Go, Ruby, PHP, Java, Rust and shell files", async (t) => {
     const good = {
       "a.py": "async def f():\n    return [i async for i in g()]\n",
       "a.go": "package a\n\nfunc f[T any](x T) T { return x }\n",
@@ -123,7 +123,7 @@ describe("a look at the syntax of what was changed", () => {
       "a.rs": "fn f( -> {\n",
       "a.sh": "#!/bin/sh\nif true; then\n  echo 'it''s'\n",
     };
-    const { results } = await make(t, { "c.py": "def f(:\n" });
+    const { results } = await createWorkspace(t, { "c.py": "def f(:\n" });
     const [old, ...created] = await results(
       ["edit", { path: "c.py", old_string: "f(", new_string: "g(" }],
       ...Object.entries(good).map(([path, content]) => ["write", { path, content }] as const),
@@ -138,12 +138,12 @@ describe("a look at the syntax of what was changed", () => {
     );
   });
 
-  it("says nothing where it may be wrong: comments, dialects, other shells, what was no UTF-8", async (t) => {
-    const { results } = await make(t, {
+  it("reports nothing for commented JSON, dialects, other shells and templates, but checks strict JSON", async (t) => {
+    const { results } = await createWorkspace(t, {
       "was.sh": "echo 1\n",
       "plain.json": '{"a": 1}',
     });
-    const quiet: [path: string, content: string][] = [
+    const ambiguousFiles: [path: string, content: string][] = [
       [".vscode-like/x.json", '{ "a": 1, // one\n}'],
       [".eslintrc", "{ // one\n}"],
       ["app.settings.json", '{ "a": [1,], }'],
@@ -167,8 +167,10 @@ describe("a look at the syntax of what was changed", () => {
       ["old.py", "print 'x'\n"],
       ["made.py", "{% if a %}\nx = 1\n{% endif %}\n"],
     ];
-    const reports = await results(...quiet.map(([path, content]) => ["write", { path, content }] as const));
-    quiet.forEach(([path], i) => assert.doesNotMatch(reports[i] ?? "", /Syntax errors/, `${path}: ${reports[i]}`));
+    const reports = await results(...ambiguousFiles.map(([path, content]) => ["write", { path, content }] as const));
+    ambiguousFiles.forEach(([path], i) =>
+      assert.doesNotMatch(reports[i] ?? "", /Syntax errors/, `${path}: ${reports[i]}`),
+    );
     const wrong = await results(
       ["write", { path: "package.json", content: '{ "a": 1, }' }],
       ["write", { path: "plain.json", content: '{"a": 1,}' }],
@@ -177,9 +179,9 @@ describe("a look at the syntax of what was changed", () => {
     for (const report of wrong) assert.match(report, /Syntax errors/);
   });
 
-  it("names the changed line where the parser sees the error earlier, and the bracket that stays open", async (t) => {
+  it("names the changed line if the parser sees the error earlier, and a bracket that is not closed", async (t) => {
     const lines = Array.from({ length: 9 }, (_, i) => `def f${i}(a):\n    return g(\n        a\n    )\n`);
-    const { results } = await make(t, { "a.py": lines.join("\n") });
+    const { results } = await createWorkspace(t, { "a.py": lines.join("\n") });
     const [edited, created] = await results(
       ["edit", { path: "a.py", old_string: `${lines[5]}\n`, new_string: `${lines[5]?.replace("    )", "")}\n` }],
       ["write", { path: "b.py", content: "import a\n\nb = [\n    1,\n\nc = 2\n" }],
@@ -188,8 +190,8 @@ describe("a look at the syntax of what was changed", () => {
     assert.equal(checkReport(created), "Syntax errors that this change brought:\nb.py:3: [ is not closed | b = [");
   });
 
-  it("ends with its limits of memory and time, and works again afterwards", async (t) => {
-    const { results } = await make(t, {});
+  it("reports nothing at its memory or time limit, and checks the next file again", async (t) => {
+    const { results } = await createWorkspace(t, {});
     const [memory, time, next] = await results(
       ["write", { path: "a.java", content: "a<".repeat(10_000) }],
       ["write", { path: "a.go", content: "a?b:".repeat(25_000) }],
@@ -199,8 +201,8 @@ describe("a look at the syntax of what was changed", () => {
     assert.match(checkReport(next), /^Syntax errors/);
   });
 
-  it("runs nothing of the project, whatever lies in it", async (t) => {
-    const { folder, results } = await make(t, {});
+  it("runs no program or module of the project", async (t) => {
+    const { folder, results } = await createWorkspace(t, {});
     const ran = `require("fs").appendFileSync(${JSON.stringify(folder.at("ran"))}, __filename)`;
     const script = `#!/bin/sh\necho "$0" >> ${folder.at("ran")}\n`;
     const traps: Record<string, string> = {
@@ -220,7 +222,7 @@ describe("a look at the syntax of what was changed", () => {
       await writeFile(folder.at(file), content, { mode: 0o755 });
     }
     const env = { PATH: `${folder.at("bin")}:${folder.at("node_modules/.bin")}:${process.env["PATH"]}` };
-    const again = await make(t, {}, { env }, { projectDir: folder.path });
+    const again = await createWorkspace(t, {}, { env }, { projectDir: folder.path });
     const names = ["a.js", "a.ts", "a.tsx", "a.py", "a.rb", "a.php", "a.go", "a.java", "a.rs"];
     for (const [parent, made] of Object.entries({ first: { results }, second: again })) {
       const broken = await made.results(
@@ -234,23 +236,27 @@ describe("a look at the syntax of what was changed", () => {
     await assert.rejects(folder.read("ran"), /ENOENT/);
   });
 
-  it("needs no permission for commands, and can be left out", async (t) => {
+  it("needs no permission for bash, and can be disabled", async (t) => {
     const broken = ["write", { path: "a.js", content: "let a = ;\n" }] as const;
     for (const agent of [{}, { rules: [{ tool: "bash", action: "deny" as const }] }]) {
-      const { results } = await make(t, {}, { bash: { enabled: false } }, agent);
+      const { results } = await createWorkspace(t, {}, { bash: { enabled: false } }, agent);
       assert.match(checkReport((await results(broken))[0]), /^Syntax errors/);
     }
-    const { results } = await make(t, {}, { checks: { syntax: false } });
+    const { results } = await createWorkspace(t, {}, { checks: { syntax: false } });
     assert.equal(checkReport((await results(broken))[0]), "");
   });
 });
 
-describe("commands that look at what was changed", () => {
+describe("configured check commands", () => {
   const command = "cat problems; node -e 'process.exit(1)' 2>/dev/null";
 
-  it("tell what is new since the run's first change of such a file", async (t) => {
+  it("report only lines that are new since the run's first change of a matching file", async (t) => {
     const checks = { syntax: false, commands: [{ files: "src/**/*.txt", command }] };
-    const { folder, results } = await make(t, { problems: "a(1,2): old\nb(1): old\n", "src/x.txt": "1" }, { checks });
+    const { folder, results } = await createWorkspace(
+      t,
+      { problems: "a(1,2): old\nb(1): old\n", "src/x.txt": "1" },
+      { checks },
+    );
     const [first, otherReport, second, third] = await results(
       ["edit", { path: "src/x.txt", old_string: "1", new_string: "2" }],
       ["write", { path: "problems", content: "a(3,4): old\nb(1): old\nb(7): old\nc: new\n" }],
@@ -265,22 +271,22 @@ describe("commands that look at what was changed", () => {
     assert.equal(await folder.read("src/x.txt"), "3");
   });
 
-  it("are ended when their time is over, and say so", async (t) => {
+  it("are ended at their timeout and report it", async (t) => {
     const slow = "test -e slow && sleep 600; echo x";
     const checks = { syntax: false, commands: [{ files: "**", command: slow, timeout: 1 }] };
-    const { results } = await make(t, {}, { checks });
+    const { results } = await createWorkspace(t, {}, { checks });
     const [first] = await results(["write", { path: "slow", content: "" }]);
     assert.equal(checkReport(first), `\`${slow}\` took longer than 1 s, so nothing was checked.`);
   });
 
-  it("have all of a real compiler's errors", async (t) => {
+  it("report a new tsc error in a file that depends on the edited one", async (t) => {
     const tsc = `${process.execPath} node_modules/typescript/bin/tsc --noEmit --strict --skipLibCheck a.ts b.ts`;
     const checks = { syntax: false, commands: [{ files: "*.ts", command: tsc, timeout: 120 }] };
     const files = {
       "a.ts": "export const a: number = 'x';\n",
       "b.ts": "import { a } from './a';\nexport const b: number = a;\n",
     };
-    const { folder, results } = await make(t, files, { checks });
+    const { folder, results } = await createWorkspace(t, files, { checks });
     await symlink(path.join(MODULES), folder.at("node_modules"));
     const [result] = await results(["write", { path: "a.ts", content: "\nexport const a: string = 'x';\n" }]);
     assert.match(checkReport(result), /\nb\.ts\(2,14\): error TS2322: [^\n]*$/);

@@ -13,10 +13,10 @@ import { temporaryFolder } from "../../../../helpers/tool-context.js";
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 
 /** Running processes with this text in their environment. */
-function having(word: string): string[] {
+function processesWith(text: string): string[] {
   return readdirSync("/proc").flatMap((pid) => {
     try {
-      if (!/^\d+$/.test(pid) || !readFileSync(`/proc/${pid}/environ`, "latin1").includes(word)) return [];
+      if (!/^\d+$/.test(pid) || !readFileSync(`/proc/${pid}/environ`, "latin1").includes(text)) return [];
       const line = readFileSync(`/proc/${pid}/cmdline`, "latin1").split("\0").join(" ");
       return line === "" ? [] : [line];
     } catch {
@@ -25,8 +25,8 @@ function having(word: string): string[] {
   });
 }
 
-describe("the search for a bubblewrap that works", () => {
-  it("leaves nothing behind when its process is killed meanwhile", async (t) => {
+describe("findBubblewrap", () => {
+  it("leaves no process running if its host is killed during the search", async (t) => {
     if (!(await findBubblewrap({ env, network: true }))) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
     const script = join(folder.path, "host.mjs");
@@ -37,7 +37,7 @@ describe("the search for a bubblewrap that works", () => {
       `import { readFileSync } from "node:fs";
        import { findBubblewrap } from ${JSON.stringify(source("src/tools/shell/sandbox/bubblewrap.ts"))};
        const env = { PATH: process.env.PATH, LEFT: ${JSON.stringify(folder.path)} };
-       // It may be over before it was seen.
+       // The search can end before its child process is found.
        void findBubblewrap({ env, network: true }).then(() => process.exit(7));
        const own = "/proc/self/task/" + process.pid + "/children";
        const isBubblewrap = (pid) => {
@@ -71,10 +71,10 @@ describe("the search for a bubblewrap that works", () => {
       }
     });
     await Promise.all(rounds);
-    await until(() => having(mark).length === 0);
+    await until(() => processesWith(mark).length === 0);
   });
 
-  it("is over when the sandbox that asked for it is closed", async (t) => {
+  it("has finished when close() of the sandbox that started it resolves", async (t) => {
     if (!(await findBubblewrap({ env, network: true }))) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
     const script = join(folder.path, "host.mjs");

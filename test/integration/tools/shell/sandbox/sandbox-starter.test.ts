@@ -27,7 +27,7 @@ function bash(variables: Record<string, string> = {}) {
 }
 
 /** Bubblewrap processes that wait for a command and are children of `parent`. Undefined: all of them. */
-function ready(parent?: number): number[] {
+function preparedPids(parent?: number): number[] {
   return readdirSync("/proc").flatMap((pid) => {
     try {
       if (!/^\d+$/.test(pid) || !readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("GANTRY_WHOLE")) return [];
@@ -39,36 +39,36 @@ function ready(parent?: number): number[] {
   });
 }
 
-describe("a sandbox that is ready", () => {
-  it("runs the next command, another is ready then, and none when the tool is closed", async (t) => {
+describe("a prepared sandbox", () => {
+  it("runs the next command and is then replaced; none remains after the tool is closed", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
     await using tool = bash();
     await tool.run("true", folder.path);
-    await until(() => ready(process.pid).length === 1);
-    const [first] = ready(process.pid);
+    await until(() => preparedPids(process.pid).length === 1);
+    const [first] = preparedPids(process.pid);
     assert.equal(await tool.run("echo second", folder.path), "second\n[exit code 0]");
-    await until(() => ready(process.pid).length === 1);
-    assert.notEqual(ready(process.pid)[0], first);
+    await until(() => preparedPids(process.pid).length === 1);
+    assert.notEqual(preparedPids(process.pid)[0], first);
     await tool.close();
-    await until(() => ready(process.pid).length === 0);
+    await until(() => preparedPids(process.pid).length === 0);
     assert.equal(await tool.run("echo third", folder.path), "third\n[exit code 0]");
-    assert.deepEqual(ready(process.pid), []);
+    assert.deepEqual(preparedPids(process.pid), []);
   });
 
-  it("is none of use when somebody ended it: the command runs all the same", async (t) => {
+  it("does not prevent the next command if it was killed", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
     await using tool = bash();
     await tool.run("true", folder.path);
-    await until(() => ready(process.pid).length === 1);
-    const [first = 0] = ready(process.pid);
+    await until(() => preparedPids(process.pid).length === 1);
+    const [first = 0] = preparedPids(process.pid);
     process.kill(first, "SIGKILL");
     await until(() => !existsSync(`/proc/${first}`));
     assert.equal(await tool.run("echo second", folder.path), "second\n[exit code 0]");
   });
 
-  it("hands a command over to the letter, with nothing of it in its environment", async (t) => {
+  it("passes a command on unchanged and adds no variable with it to the environment", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
     await using tool = bash({ GANTRY_SCRIPT: "echo not this", GANTRY_COMMAND: "nor this", ONLY: "this" });
@@ -90,13 +90,13 @@ describe("a sandbox that is ready", () => {
     }
   });
 
-  it("runs nothing of a command that was cut off on its way", async (t) => {
+  it("runs nothing if the arguments of a command arrive incomplete", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
     await using tool = bash();
     await tool.run("true", folder.path);
-    await until(() => ready(process.pid).length === 1);
-    const [file = "", ...args] = readFileSync(`/proc/${ready(process.pid)[0]}/cmdline`, "utf8")
+    await until(() => preparedPids(process.pid).length === 1);
+    const [file = "", ...args] = readFileSync(`/proc/${preparedPids(process.pid)[0]}/cmdline`, "utf8")
       .slice(0, -1)
       .split("\0");
     const fullWords = ["--bind", "/", "/", "--setenv", "GANTRY_COMMAND", "touch made", "--chdir", folder.path];
@@ -112,7 +112,7 @@ describe("a sandbox that is ready", () => {
     assert.deepEqual(await outcome([...fullWords, "--setenv", "GANTRY_WHOLE", "1"]), { code: 0, made: true });
   });
 
-  it("ends with its process, however that ends, and does not keep it", async (t) => {
+  it("ends with its host process, killed or not, and does not keep it alive", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
     const script = join(folder.path, "host.mjs");
@@ -128,7 +128,7 @@ describe("a sandbox that is ready", () => {
        if (process.argv[2] === "stay") setInterval(() => undefined, 1_000);`,
     );
     const remainingPids = () =>
-      ready().filter((pid) => {
+      preparedPids().filter((pid) => {
         try {
           return readFileSync(`/proc/${pid}/environ`, "latin1").includes(`LEFT=${folder.path}`);
         } catch {

@@ -60,12 +60,12 @@ async function attacksAs(uid: number): Promise<Outcome> {
 }
 
 /** Why another user cannot be tested here. Undefined if it can. */
-async function whyNotNobody(): Promise<string | undefined> {
-  if (process.getuid?.() !== 0) return "only root can become somebody else";
+async function whyNoOtherUser(): Promise<string | undefined> {
+  if (process.getuid?.() !== 0) return "only root can run as another user";
   const look = `require("fs").readFileSync(${JSON.stringify(SCRIPT)})`;
   return run("setpriv", ["--reuid=65534", "--regid=65534", "--clear-groups", process.execPath, "-e", look]).then(
     () => undefined,
-    () => "nobody cannot read the sources here",
+    () => "the user nobody cannot read the sources",
   );
 }
 
@@ -76,14 +76,14 @@ function bash(options: BuiltinToolsOptions = {}) {
   return (command: string, projectDir: string) => callTool(tool, { command }, toolContext(projectDir));
 }
 
-describe("the sandbox that is required", () => {
+describe("a required sandbox", () => {
   for (const [who, uid] of [
-    ["whoever runs this", process.getuid?.() ?? 0],
-    ["an ordinary user", NOBODY],
+    ["the current user", process.getuid?.() ?? 0],
+    ["the user nobody", NOBODY],
   ] as const)
-    it(`holds against ${who}, and leaves ordinary work alone`, async (t) => {
+    it(`blocks all attacks of ${who} and allows ordinary work`, async (t) => {
       if (!(await works)) return t.skip("no working bubblewrap");
-      const why = uid === NOBODY ? await whyNotNobody() : undefined;
+      const why = uid === NOBODY ? await whyNoOtherUser() : undefined;
       if (why !== undefined) return t.skip(why);
       const { attacks, work } = await attacksAs(uid);
       assert.ok(Object.keys(attacks).length > 40);
@@ -91,7 +91,7 @@ describe("the sandbox that is required", () => {
       for (const [name, { well, output }] of Object.entries(work)) await t.test(name, () => assert.ok(well, output));
     });
 
-  it("has the network when it is asked for, and downloads can be kept then", async (t) => {
+  it("opens the network and makes package caches writable only if the network is enabled", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
     const home = join(folder.path, "home");
@@ -101,16 +101,16 @@ describe("the sandbox that is required", () => {
     const server = createServer((_request, response) => response.end("outside"));
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const { port } = server.address() as { port: number };
-    const ask = `node -e 'fetch("http://127.0.0.1:${port}").then(r=>r.text()).then(console.log,e=>console.log(e.cause.code))'; echo x > ~/.npm/_cacache/x && echo kept; echo x > ~/.gradle/x`;
+    const requestCommand = `node -e 'fetch("http://127.0.0.1:${port}").then(r=>r.text()).then(console.log,e=>console.log(e.cause.code))'; echo x > ~/.npm/_cacache/x && echo kept; echo x > ~/.gradle/x`;
     try {
       const options = { env: { ...env, HOME: home } };
-      const open = await bash({ ...options, bash: { network: true } })(ask, join(folder.path, "p"));
+      const open = await bash({ ...options, bash: { network: true } })(requestCommand, join(folder.path, "p"));
       assert.match(open.text, /^outside\nkept\n.*Read-only/);
       assert.match(
-        (await bash({ ...options, bash: { sandbox: "auto" } })(ask, join(folder.path, "p"))).text,
+        (await bash({ ...options, bash: { sandbox: "auto" } })(requestCommand, join(folder.path, "p"))).text,
         /^outside\nkept/,
       );
-      const closed = await bash(options)(ask, join(folder.path, "p"));
+      const closed = await bash(options)(requestCommand, join(folder.path, "p"));
       assert.match(closed.text, /^ECONNREFUSED\n[^]*Read-only/);
       assert.ok(!closed.text.includes("kept\n"));
     } finally {
@@ -118,7 +118,7 @@ describe("the sandbox that is required", () => {
     }
   });
 
-  it("says what is in use", async (t) => {
+  it("describes the sandbox and the network access in use", async (t) => {
     const options = { allowPaths: [], deniedPaths: [], env };
     assert.deepEqual(await new Sandbox({ ...options, sandbox: "off" }).describe(tmpdir()), {
       text: "commands run without a sandbox",
@@ -135,9 +135,9 @@ describe("the sandbox that is required", () => {
     );
   });
 
-  it("lets root work on a folder of another user, with nothing but the right to its files", async (t) => {
+  it("lets root change files of another user with only file capabilities, and denies umount", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
-    if (process.getuid?.() !== 0) return t.skip("only root can give folders away");
+    if (process.getuid?.() !== 0) return t.skip("only root can change the owner of a folder");
     await using folder = await temporaryFolder();
     await writeFile(join(folder.path, "a"), "a");
     for (const path of [folder.path, join(folder.path, "a")]) await chown(path, 4711, 4711);
@@ -149,9 +149,9 @@ describe("the sandbox that is required", () => {
     assert.match(text, /umount: .*(must be superuser|not permitted)/i);
   });
 
-  it("works for root beside sockets in private folders of other users, and covers all other sockets", async (t) => {
+  it("starts as root despite sockets in private folders of other users, and covers public sockets", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
-    if (process.getuid?.() !== 0) return t.skip("only root sees the sockets of others");
+    if (process.getuid?.() !== 0) return t.skip("only root can create sockets in folders of other users");
     await using project = await temporaryFolder();
     const opened: string[] = [];
     for (const parent of ["/dev/shm", "/srv", "/var/lib", "/home"]) {
@@ -179,9 +179,9 @@ describe("the sandbox that is required", () => {
     assert.match(text, /covered\n\[exit code 0\]$/);
   });
 
-  it("says that the sandbox could not start, and why, and not that the command failed", async (t) => {
+  it("reports why the sandbox cannot start, and that the command did not run", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
-    if (process.getuid?.() !== 0) return t.skip("only root can plan what bubblewrap cannot do");
+    if (process.getuid?.() !== 0) return t.skip("only root can hide a path that bubblewrap cannot reach");
     await using folder = await temporaryFolder();
     const hidden = join(folder.path, "private", "hidden");
     await mkdir(join(folder.path, "project"));
@@ -199,7 +199,7 @@ describe("the sandbox that is required", () => {
     );
   });
 
-  it("lets commands write to the folders that a run brings, and to no other", async (t) => {
+  it("lets commands write to the extra folders of a run and to no other folder", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
     const [project, extraFolder, otherFolder] = ["project", "more", "other"].map((name) => join(folder.path, name)) as [
@@ -225,7 +225,7 @@ describe("the sandbox that is required", () => {
     await Promise.all([tool.close?.(), home.close?.()]);
   });
 
-  it("does not run in a folder that was led elsewhere while the sandbox was made", async (t) => {
+  it("does not run a command if a link replaced the project folder after the preparation", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
     const [project, otherFolder, aside] = ["project", "other", "aside"].map((name) => join(folder.path, name)) as [
@@ -254,7 +254,7 @@ describe("the sandbox that is required", () => {
     assert.ok(!existsSync(join(otherFolder, "evil")));
   });
 
-  it("commits in a worktree, and believes no file that only says that it is one", async (t) => {
+  it("allows commits in a git worktree, and gives no write access for a forged .git file", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
     const [main, tree, evil] = ["main", "tree", "evil"].map((name) => join(folder.path, name)) as [
@@ -281,7 +281,7 @@ describe("the sandbox that is required", () => {
     assert.ok(!existsSync(join(main, ".git/worktrees/tree/x")) && !existsSync(join(main, ".git/refs/x")));
   });
 
-  it("keeps temporary files between calls, apart for each project", async (t) => {
+  it("keeps temporary files between calls, separately for each project", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
     const [firstProject, secondProject, scratchPath] = ["one", "two", "scratch"].map((name) =>
@@ -312,8 +312,8 @@ describe("the sandbox that is required", () => {
   });
 });
 
-describe("the mount plan", () => {
-  it("puts parents first, and pins what lies between a writable folder and what is mounted in it", () => {
+describe("MountPlan", () => {
+  it("mounts parents first, and pins the folders between a writable folder and a mount in it", () => {
     const plan = new MountPlan();
     plan.makeReadOnly("/p/a/b/.git/config");
     plan.makeWritable("/p");
@@ -335,7 +335,7 @@ describe("the mount plan", () => {
     );
   });
 
-  it("shows nothing below what is hidden, and the stricter of two wins", () => {
+  it("mounts nothing below a hidden folder; hidden wins over writable", () => {
     const plan = new MountPlan();
     plan.makeWritable("/home/.gantry/project");
     plan.hide("/home/.gantry", true);
