@@ -71,7 +71,7 @@ describe("the registry name `gantry`, which belongs to a third party", () => {
     for (const line of [
       "npm install ../gantry   # a clone of gantry",
       "npx --no gantry serve",
-      "npm install --global ./gantry-0.0.0.tgz",
+      "npm install --global ./gantry-0.1.0.tgz",
       "npm ci && gantry serve",
       "npm uninstall --global gantry",
       "`npm install` has gantry there",
