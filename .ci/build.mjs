@@ -46,8 +46,8 @@ async function workerFiles(build, metafiles) {
   const supported = { ...OPTIONS.supported, "dynamic-import": false };
   const external = Object.keys(WORKER).map((name) => `./${name}.js`);
   const entryPoints = Object.entries(WORKER).map(([name, folder]) => `src/untrusted/${folder}${name}.ts`);
-  const given = { format: "cjs", minify: true, sourcemap: false, write: false, define: { "import.meta.url": "0" } };
-  const options = { ...OPTIONS, ...given, supported, external, entryPoints, outdir: "." };
+  const overrides = { format: "cjs", minify: true, sourcemap: false, write: false, define: { "import.meta.url": "0" } };
+  const options = { ...OPTIONS, ...overrides, supported, external, entryPoints, outdir: "." };
   const { outputFiles, metafile } = await build(options);
   metafiles.push(metafile);
   return JSON.stringify(Object.fromEntries(outputFiles.map((file) => [`./${path.basename(file.path)}`, file.text])));
@@ -96,11 +96,11 @@ async function buildModules(outdir, sources) {
     const entryPoints = [...deferred].map(([file, name]) => ({ in: file, out: name }));
     const small = { ...OPTIONS, minifyWhitespace: true };
     const cjs = { ...small, format: "cjs", plugins: [builtins], outExtension: { ".js": ".cjs" } };
-    const [, rest] = await completeAll({
+    const [, packages] = await completeAll({
       packing: pack({ ...packing, command: COMMAND, options: { ...small, logOverride } }),
       "deferred packages": build({ ...cjs, entryPoints, outdir: path.join(outdir, "chunks") }),
     });
-    return [...metafiles, metafile, rest.metafile];
+    return [...metafiles, metafile, packages.metafile];
   } finally {
     await rm(parts, { recursive: true, force: true });
   }

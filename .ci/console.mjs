@@ -69,11 +69,11 @@ function finishedPage(page, outputs) {
 }
 
 /** Adds the static imports of `file` to the set, recursively. */
-function addImports(outputs, file, found) {
-  for (const { path: other, kind } of outputs[file].imports)
-    if (kind === "import-statement" && !found.has(other)) {
-      found.add(other);
-      addImports(outputs, other, found);
+function addImports(outputs, file, files) {
+  for (const { path: imported, kind } of outputs[file].imports)
+    if (kind === "import-statement" && !files.has(imported)) {
+      files.add(imported);
+      addImports(outputs, imported, files);
     }
 }
 

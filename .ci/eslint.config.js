@@ -28,9 +28,9 @@ export default tseslint.config(
   { linterOptions: { reportUnusedDisableDirectives: "error" } },
   {
     plugins: { plain: plainLanguage },
-    rules: { "plain/comments": "error" },
+    rules: { "plain/comments": "error", "plain/names": "error" },
   },
-  { files: ["**/*.ts", "**/*.tsx"], rules: { "plain/names": "error" } },
+
   {
     files: ["**/*.ts", "**/*.tsx"],
     extends: [tseslint.configs.recommendedTypeChecked],

@@ -26,8 +26,8 @@ const IMPORT_META =
 const builtinOf = (name) => `process.getBuiltinModule("${name}")`;
 /** Replaces `import()`, which would start Node's loader of ES modules: 6 ms. */
 const later = (value) => `Promise.resolve().then(() => ${value})`;
-const required = (wanted, name = "") => later(`require("${wanted}")${name}`);
-/** The text of a part, or of a file of `writeRest`, with `require` as in the source. */
+const required = (specifier, name = "") => later(`require("${specifier}")${name}`);
+/** The text of a part, or of a file of `writeUnlisted`, with `require` as in the source. */
 const withRequire = (text) => text.replaceAll(REQUIRE_HELPER, 'require("$1")');
 
 /**
@@ -40,35 +40,42 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
   const { build } = await import("esbuild");
   const modules = await readParts(metafile, parts, root);
   const entry = (source) => {
-    const found = [...modules].find(([, module]) => module.entry === source)?.[0];
-    if (found === undefined) throw new Error(`${source} is not among the parts; see .ci/chunks.mjs`);
-    return found;
+    const part = [...modules].find(([, module]) => module.entry === source)?.[0];
+    if (part === undefined) throw new Error(`${source} is not among the parts; see .ci/chunks.mjs`);
+    return part;
   };
   const { homes, members } = assign(modules, chunks, entry);
   const mark = (name, part) => `${name}${MARK}${modules.get(part).number}`;
   const chunkName = (part) => part.replace(/^(src|adapters|chunks)\/|\.js$/g, "").replaceAll("/", "-");
   const partOf = (file) => path.relative(parts, file).split(path.sep).join("/");
 
-  /** Resolves imports of the parts. `own` is the chunk, the command, or undefined for files without a list. */
-  const packing = (own, toChunks, exports) => ({
+  /** Resolves imports of the parts. `target` is the chunk, the command, or undefined for files without a list. */
+  const packing = (target, toChunks, exports) => ({
     name: "packing",
     setup(build) {
-      const isOwn = (part) => homes.get(part) === own || (own?.isSeparate && members.get(own).has(part));
+      const isOwn = (part) => homes.get(part) === target || (target?.isSeparate && members.get(target).has(part));
       const load = (part, importer) => {
         const sideEffects = modules.get(part).isPackage && importer?.isPackage === true;
         return { path: path.join(parts, part), sideEffects };
       };
-      build.onResolve({ filter: /.*/ }, ({ path: wanted, kind, resolveDir, importer }) => {
+      build.onResolve({ filter: /.*/ }, ({ path: specifier, kind, resolveDir, importer }) => {
         if (kind === "entry-point")
-          return wanted === "exports" ? { path: wanted, namespace: wanted } : load(wanted.replace(/^\.\//, ""));
-        if (wanted.startsWith(CHUNK)) return { path: `${toChunks}${wanted.slice(CHUNK.length)}.cjs`, external: true };
-        if (isBuiltin(wanted))
-          return { path: wanted, namespace: kind === "import-statement" ? "builtin" : "required", sideEffects: false };
-        if (!wanted.startsWith(".") || wanted.endsWith(".cjs"))
-          return { path: wanted, external: true, sideEffects: false };
-        const part = partOf(path.resolve(resolveDir, wanted));
+          return specifier === "exports"
+            ? { path: specifier, namespace: specifier }
+            : load(specifier.replace(/^\.\//, ""));
+        if (specifier.startsWith(CHUNK))
+          return { path: `${toChunks}${specifier.slice(CHUNK.length)}.cjs`, external: true };
+        if (isBuiltin(specifier))
+          return {
+            path: specifier,
+            namespace: kind === "import-statement" ? "builtin" : "required",
+            sideEffects: false,
+          };
+        if (!specifier.startsWith(".") || specifier.endsWith(".cjs"))
+          return { path: specifier, external: true, sideEffects: false };
+        const part = partOf(path.resolve(resolveDir, specifier));
         if (!homes.has(part) || isOwn(part)) return load(part, modules.get(partOf(importer)));
-        const isDeferred = homes.get(part).isDeferred && !own?.needs?.includes(homes.get(part).name);
+        const isDeferred = homes.get(part).isDeferred && !target?.needs?.includes(homes.get(part).name);
         return { path: part, namespace: isDeferred ? "deferred" : "elsewhere", sideEffects: false };
       });
       const onLoad = (namespace, contents) =>
@@ -87,11 +94,11 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
       });
       build.onLoad({ filter: /\.js$/ }, async ({ path: file }) => {
         const text = withRequire(await readFile(file, "utf8"));
-        const contents = text.replaceAll(IMPORT_CALL, (call, wanted) => {
-          if (wanted.startsWith("node:")) return later(builtinOf(wanted));
-          const part = partOf(path.resolve(path.dirname(file), wanted));
+        const contents = text.replaceAll(IMPORT_CALL, (call, specifier) => {
+          if (specifier.startsWith("node:")) return later(builtinOf(specifier));
+          const part = partOf(path.resolve(path.dirname(file), specifier));
           if (homes.has(part)) return required(`${CHUNK}${homes.get(part).name}`, `.${mark("all", part)}`);
-          return own ? required(`${CHUNK}${chunkName(part)}`) : call;
+          return target ? required(`${CHUNK}${chunkName(part)}`) : call;
         });
         return { contents, loader: "js" };
       });
@@ -99,7 +106,7 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
   });
 
   /** Runs one esbuild call. Resolves with the texts of the files that it writes. */
-  const write = async (entryPoints, own, given, exports) => {
+  const write = async (entryPoints, target, overrides, exports) => {
     const { metafile } = await build({
       ...options,
       absWorkingDir: parts,
@@ -111,8 +118,8 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
       define: { "import.meta": "importMeta" },
       // The plugin decides what esbuild bundles.
       external: [],
-      plugins: [packing(own, own === COMMAND ? "../chunks/" : "./", exports)],
-      ...given,
+      plugins: [packing(target, target === COMMAND ? "../chunks/" : "./", exports)],
+      ...overrides,
     });
     const files = Object.keys(metafile.outputs).filter((file) => /\.c?js$/.test(file));
     return Promise.all(files.map(async (file) => ({ file, text: await readFile(path.join(parts, file), "utf8") })));
@@ -121,10 +128,10 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
     return write([{ in: entry(command), out: "cli" }], COMMAND, { ...COMMAND, outdir: path.join(outdir, "src") });
   };
   /** esbuild splits only ES modules. This writes ES modules first and then converts each to CommonJS. */
-  const writeRest = async (rest) => {
-    const entryPoints = rest.map((part) => ({ in: part, out: chunkName(part) }));
-    const given = { format: "esm", splitting: true, chunkNames: "[name]-[hash]", outdir: path.join(parts, "split") };
-    const files = (await write(entryPoints, undefined, { ...given, banner: {} })).map(({ file }) => file);
+  const writeUnlisted = async (unlistedParts) => {
+    const entryPoints = unlistedParts.map((part) => ({ in: part, out: chunkName(part) }));
+    const esm = { format: "esm", splitting: true, chunkNames: "[name]-[hash]", outdir: path.join(parts, "split") };
+    const files = (await write(entryPoints, undefined, { ...esm, banner: {} })).map(({ file }) => file);
     return write(files, undefined, { bundle: false, plugins: [requiring] });
   };
   const writeEntryModule = async (out, part) => {
@@ -136,15 +143,15 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
       `import here from "${path.posix.join(chunk, "../here.cjs")}";`,
       // See IMPORT_META. If another bundler turns this module into CommonJS, it has no URL, but `__filename`.
       "here.url = import.meta.url;",
-      `const { ${names.map(([exported, own]) => `${exported}: ${own}`).join(", ")} } = chunk;`,
-      `export { ${names.map(([, own, name]) => `${own} as ${name}`).join(", ")} };\n`,
+      `const { ${names.map(([exported, local]) => `${exported}: ${local}`).join(", ")} } = chunk;`,
+      `export { ${names.map(([, local, name]) => `${local} as ${name}`).join(", ")} };\n`,
     ].join("\n");
     await mkdir(path.dirname(path.join(outdir, out)), { recursive: true });
     await writeFile(path.join(outdir, `${out}.js`), text);
     return [{ text }];
   };
   /** Returns the text that exports the names that other chunks use. */
-  const exportsOf = (chunk, asked) => {
+  const exportsOf = (chunk, requestedNames) => {
     const lines = [];
     const exported = [];
     for (const part of members.get(chunk)) {
@@ -157,7 +164,7 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
       const isLate = uses.some((used) => homes.get(used) !== chunk && homes.get(used)?.isDeferred);
       for (const name of exports) {
         const marked = mark(name, part);
-        if (!isAny && !asked.has(marked)) continue;
+        if (!isAny && !requestedNames.has(marked)) continue;
         lines.push(`import { ${name} as ${marked} } from "./${part}";`);
         exported.push(isLate ? `get ${marked}() { return ${marked}; }` : marked);
       }
@@ -172,19 +179,19 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
   /** Parts that an `import()` references. */
   const called = new Set([...modules.values()].flatMap(({ calls }) => calls).filter((part) => modules.has(part)));
   const entries = Object.entries(entryModules).map(([out, source]) => [out, entry(source)]);
-  const rest = new Set([...entries.map(([, part]) => part), ...called].filter((part) => !homes.has(part)));
+  const unlistedParts = new Set([...entries.map(([, part]) => part), ...called].filter((part) => !homes.has(part)));
   await mkdir(path.join(outdir, "chunks"), { recursive: true });
   await writeFile(path.join(outdir, "chunks/here.cjs"), "exports.url = undefined;\n");
   const written = await completeAll({
     ...Object.fromEntries(entries.map(([out, part]) => [out, writeEntryModule(out, part)])),
     command: writeCommand(),
-    "chunks without a list": writeRest([...rest]),
+    "chunks without a list": writeUnlisted([...unlistedParts]),
   });
   // A chunk uses earlier chunks. Writing the last chunk first makes all uses of a chunk known before it is written.
   const texts = written.flat().map(({ text }) => text);
   for (const chunk of [...chunks].reverse()) {
-    const asked = new Set(texts.flatMap((text) => text.match(MARKED) ?? []));
-    const contents = exportsOf(chunk, asked);
+    const requestedNames = new Set(texts.flatMap((text) => text.match(MARKED) ?? []));
+    const contents = exportsOf(chunk, requestedNames);
     const [{ text }] = await write([{ in: "exports", out: chunk.name }], chunk, {}, contents);
     texts.push(text);
   }
@@ -196,7 +203,7 @@ const requiring = {
   setup(build) {
     build.onLoad({ filter: /\.cjs$/ }, async ({ path: file }) => {
       const text = withRequire(await readFile(file, "utf8"));
-      return { contents: text.replaceAll(IMPORT_CALL, (_call, wanted) => required(wanted)), loader: "js" };
+      return { contents: text.replaceAll(IMPORT_CALL, (_call, specifier) => required(specifier)), loader: "js" };
     });
   },
 };
@@ -237,7 +244,7 @@ async function readParts(metafile, parts, root) {
     if (!file.endsWith(".js")) continue;
     const part = path.relative(parts, path.join(root, file)).split(path.sep).join("/");
     const text = await readFile(path.join(root, file), "utf8");
-    const found = (pattern) => [...text.matchAll(pattern)].map(([, to]) => path.posix.join(part, "..", to));
+    const targetsOf = (pattern) => [...text.matchAll(pattern)].map(([, to]) => path.posix.join(part, "..", to));
     const sources = Object.keys(inputs);
     modules.set(part, {
       number: modules.size,
@@ -245,8 +252,8 @@ async function readParts(metafile, parts, root) {
       sources,
       exports,
       // Read from the text, because the metafile also lists indirect imports.
-      uses: found(/^import [^"]*?from "(\.[^"]+)";$/gm),
-      calls: found(IMPORT_CALL),
+      uses: targetsOf(/^import [^"]*?from "(\.[^"]+)";$/gm),
+      calls: targetsOf(IMPORT_CALL),
       isPackage: sources.some((name) => name.includes("node_modules")),
       // Helpers of esbuild. Each chunk gets the ones that it uses.
       isHelper: sources.length === 0 && entryPoint === undefined,
@@ -263,20 +270,20 @@ function assign(modules, chunks, entry) {
     for (const [part, { sources }] of modules)
       if (sources.some((source) => chunk.modules.includes(source))) homes.set(part, chunk);
   for (const chunk of chunks) {
-    const own = new Set();
+    const parts = new Set();
     const add = (part) => {
       const { isHelper, uses } = modules.get(part);
       const isElsewhere = !chunk.isSeparate && homes.has(part) && homes.get(part) !== chunk;
-      if (own.has(part) || isHelper || isElsewhere) return;
-      own.add(part);
+      if (parts.has(part) || isHelper || isElsewhere) return;
+      parts.add(part);
       uses.forEach(add);
     };
     const listed = chunk.modules.map(entry);
     listed.forEach(add);
-    members.set(chunk, own);
-    for (const part of chunk.isSeparate ? listed : own) homes.set(part, chunk);
+    members.set(chunk, parts);
+    for (const part of chunk.isSeparate ? listed : parts) homes.set(part, chunk);
     if (chunk.isSeparate) continue;
-    for (const part of own) for (const used of modules.get(part).uses) check(chunk, part, homes.get(used), used);
+    for (const part of parts) for (const used of modules.get(part).uses) check(chunk, part, homes.get(used), used);
   }
   return { homes, members };
 

@@ -31,10 +31,10 @@ function readJson(file) {
 
 /** Whether node_modules matches the lock file. It compares content, because dates change with every checkout. */
 export function installed() {
-  const wanted = readJson(at("package-lock.json"))?.packages;
+  const lockedPackages = readJson(at("package-lock.json"))?.packages;
   const present = readJson(at("node_modules", ".package-lock.json"))?.packages;
-  if (!wanted || !present) return false;
-  return Object.entries(wanted).every(([name, entry]) => {
+  if (!lockedPackages || !present) return false;
+  return Object.entries(lockedPackages).every(([name, entry]) => {
     if (name === "" || (entry.optional && !present[name])) return true;
     return present[name]?.version === entry.version && present[name]?.integrity === entry.integrity;
   });

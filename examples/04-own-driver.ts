@@ -1,5 +1,5 @@
-// Your own session driver: it keeps sessions in memory and writes each changed chain to a file. A driver only stores
-// and finds; docs/writing-a-driver.md has its contract and the checks for it.
+// Your own session driver. This one keeps sessions in memory and writes each changed chain to a file.
+// docs/writing-a-driver.md has the contract of drivers and the checks for it.
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Agent, MemoryDriver } from "gantry";
@@ -24,20 +24,20 @@ class FolderDriver extends MemoryDriver {
   override async write(id: string, change: SessionChange): ReturnType<MemoryDriver["write"]> {
     const result = await super.write(id, change);
     const chain = await this.dump(id);
-    const root = chain?.sessions[0]?.session.id ?? id;
-    if (change.sync) await writeFile(join(this.#folder, `${root}.json`), JSON.stringify(chain));
+    const rootId = chain?.sessions[0]?.session.id ?? id;
+    if (change.sync) await writeFile(join(this.#folder, `${rootId}.json`), JSON.stringify(chain));
     return result;
   }
 }
 
 const folder = process.argv[2] ?? "sessions";
 const providers = [new OfflineProvider()];
-const first = new Agent({ providers, driver: new FolderDriver(folder) });
-const { sessionId, result } = await first.run({ message: "Hello" });
+const firstAgent = new Agent({ providers, driver: new FolderDriver(folder) });
+const { sessionId, result } = await firstAgent.run({ message: "Hello" });
 await result;
-await first.close();
+await firstAgent.close();
 
-const second = new Agent({ providers: [new OfflineProvider()], driver: new FolderDriver(folder) });
-const messages = await second.sessions.messages(sessionId);
+const secondAgent = new Agent({ providers: [new OfflineProvider()], driver: new FolderDriver(folder) });
+const messages = await secondAgent.sessions.messages(sessionId);
 console.log(messages.map(({ seq, role }) => `${seq} ${role}`).join(", "));
-await second.close();
+await secondAgent.close();

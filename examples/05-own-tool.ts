@@ -4,11 +4,11 @@ import { callTools, ScriptedProvider } from "gantry/testing";
 
 const weather = defineTool({
   name: "weather",
-  description: "The weather of a city, now.",
+  description: "Returns the current weather of a city.",
   // A schema of zod, valibot or any other Standard Schema library works too.
   schema: {
     type: "object",
-    properties: { city: { type: "string", minLength: 1, description: "Its name in English." } },
+    properties: { city: { type: "string", minLength: 1, description: "Name of the city, in English." } },
     required: ["city"],
   },
   describe: ({ city }) => `Weather of ${city}`,

@@ -23,11 +23,11 @@ class EchoProvider implements ModelProvider {
       await new Promise((resolve) => setImmediate(resolve));
     }
     const tokens = words.length;
-    const usage = { inputTokens: tokens, outputTokens: tokens };
+    const counts = { inputTokens: tokens, outputTokens: tokens };
     yield {
       type: "finish",
       reason: "stop",
-      usage: { ...usage, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 },
+      usage: { ...counts, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 },
     };
   }
 

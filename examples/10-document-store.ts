@@ -5,7 +5,7 @@ import { Agent } from "gantry";
 import { DocumentDriver, type DocumentChange, type DocumentStore, type StoredDocument } from "gantry/plugin";
 import { OfflineProvider } from "gantry/adapters/offline-provider";
 
-/** A connection that sends one command after the other and parses RESP replies: +text -error :number $bytes *array. */
+/** A connection that sends one command at a time and parses RESP replies: +text -error :number $bytes *array. */
 class Redis implements DocumentStore {
   #socket!: Socket;
   #chunks!: NodeJS.AsyncIterator<Buffer>;
@@ -33,20 +33,22 @@ class Redis implements DocumentStore {
         if (keys.length > 0) documents.push(...(await this.get(keys)).filter((document) => document !== undefined));
       }
       await this.#send("MULTI");
-      if ((await this.#send("EXEC")) !== null) return documents; // Otherwise another client changed a document meanwhile.
+      if ((await this.#send("EXEC")) !== null) return documents; // null: another client changed a document.
     }
   }
   async compareAndSet(changes: readonly DocumentChange[]): Promise<boolean> {
     const keys = changes.map(({ key }) => key);
+    // WATCH makes EXEC fail if another client changes one of these keys.
     await this.#send("WATCH", "version", ...keys);
-    const [last, ...old] = (await this.#send("MGET", "version", ...keys)) as (string | null)[];
-    const isAsRead = changes.every(({ version }, at) => version === undefined || versionOf(old[at]) === version);
-    // The documents to compare were read at one moment.
-    if (!isAsRead || changes.every(({ value }) => value === undefined)) {
+    const [lastVersion, ...oldTexts] = (await this.#send("MGET", "version", ...keys)) as (string | null)[];
+    const isUnchanged = changes.every(
+      ({ version }, at) => version === undefined || versionOf(oldTexts[at]) === version,
+    );
+    if (!isUnchanged || changes.every(({ value }) => value === undefined)) {
       await this.#send("UNWATCH");
-      return isAsRead;
+      return isUnchanged;
     }
-    const version = Number(last ?? 0) + 1;
+    const version = Number(lastVersion ?? 0) + 1;
     await this.#send("MULTI");
     await this.#send("SET", "version", `${version}`);
     for (const { key, value } of changes)
@@ -55,32 +57,32 @@ class Redis implements DocumentStore {
     return (await this.#send("EXEC")) !== null;
   }
 
-  #send(...words: string[]): Promise<unknown> {
-    const parts = words.map((word) => `$${Buffer.byteLength(word)}\r\n${word}\r\n`);
-    this.#socket.write(`*${words.length}\r\n${parts.join("")}`);
-    return this.#reply();
+  #send(...args: string[]): Promise<unknown> {
+    const parts = args.map((arg) => `$${Buffer.byteLength(arg)}\r\n${arg}\r\n`);
+    this.#socket.write(`*${args.length}\r\n${parts.join("")}`);
+    return this.#readReply();
   }
-  async #reply(): Promise<unknown> {
-    const line = await this.#take(async () => this.#bytes.indexOf("\r\n"));
-    const [kind, value] = [line[0], line.slice(1)];
-    if (kind === "-") throw new Error(value);
-    if (kind === "+" || kind === ":") return value;
+  async #readReply(): Promise<unknown> {
+    const line = await this.#readUntil(async () => this.#bytes.indexOf("\r\n"));
+    const [marker, value] = [line[0], line.slice(1)];
+    if (marker === "-") throw new Error(value);
+    if (marker === "+" || marker === ":") return value;
     const length = Number(value);
     if (length < 0) return null;
-    if (kind === "$") return this.#take(async () => (this.#bytes.length >= length + 2 ? length : -1));
-    const all: unknown[] = [];
-    while (all.length < length) all.push(await this.#reply());
-    return all;
+    if (marker === "$") return this.#readUntil(async () => (this.#bytes.length >= length + 2 ? length : -1));
+    const items: unknown[] = [];
+    while (items.length < length) items.push(await this.#readReply());
+    return items;
   }
-  async #take(end: () => Promise<number>): Promise<string> {
-    let at = await end();
-    for (; at < 0; at = await end()) {
-      const next = await this.#chunks.next();
-      if (next.done) throw new Error("the connection ended");
-      this.#bytes = Buffer.concat([this.#bytes, next.value]);
+  async #readUntil(findEnd: () => Promise<number>): Promise<string> {
+    let end = await findEnd();
+    for (; end < 0; end = await findEnd()) {
+      const chunk = await this.#chunks.next();
+      if (chunk.done) throw new Error("the connection ended");
+      this.#bytes = Buffer.concat([this.#bytes, chunk.value]);
     }
-    const text = this.#bytes.toString("utf8", 0, at);
-    this.#bytes = this.#bytes.subarray(at + 2);
+    const text = this.#bytes.toString("utf8", 0, end);
+    this.#bytes = this.#bytes.subarray(end + 2);
     return text;
   }
 }
@@ -93,8 +95,8 @@ export class RedisDriver extends DocumentDriver {
   }
 }
 
-const [, program = "", address] = process.argv;
-if (program.includes("10-document-store") && address !== undefined) {
+const [, script = "", address] = process.argv;
+if (script.includes("10-document-store") && address !== undefined) {
   const agent = new Agent({ providers: [new OfflineProvider()], driver: new RedisDriver(address) });
   const { sessionId, result } = await agent.run({ message: "Hello" });
   await result;

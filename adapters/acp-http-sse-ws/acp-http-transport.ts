@@ -6,15 +6,21 @@ import { ListeningBase, type Listening, type Transport } from "gantry/plugin";
 import { endRaw, openHttpHost, type HttpHost, type HttpMount, type Refusal } from "gantry/http";
 import type Koa from "koa";
 import type { WebSocketServer } from "ws";
-import { AcpServer, CODES, refusal } from "../acp-shared/index.js";
+import { AcpServer, ERROR_CODES, createErrorResponse } from "../acp-shared/index.js";
 import { ClientConnection } from "./client-connection.js";
-import { bodyOf, HttpRefusal, refusalBody, shuttingDown, tooMany } from "./errors.js";
+import {
+  toHostRefusalBody,
+  HttpRefusal,
+  createRefusalBody,
+  createShuttingDownRefusal,
+  createTooManyRefusal,
+} from "./errors.js";
 import { ACP_HTTP_DEFAULTS, type AcpHttpOptions } from "./options.js";
-import { routes, type Clients } from "./routes.js";
-import { SocketOutlet } from "./socket.js";
-import { CONNECTION_HEADER, JSON_TYPE, PATH } from "./wire.js";
+import { createRoutes, type Clients } from "./routes.js";
+import { SocketOutbox } from "./socket.js";
+import { CONNECTION_HEADER, JSON_MEDIA_TYPE, ADVERTISED_PATH } from "./wire.js";
 
-/** The Agent Client Protocol over HTTP with SSE, and over WebSocket, on any path of its port. */
+/** The Agent Client Protocol over HTTP with SSE, and over WebSocket, on any path. */
 export class AcpHttpTransport implements Transport {
   readonly name = "acp-http-sse-ws";
   readonly #options: AcpHttpOptions;
@@ -24,7 +30,7 @@ export class AcpHttpTransport implements Transport {
   constructor(
     options: Partial<AcpHttpOptions>,
     logger: Logger,
-    /** A shared port; undefined: the transport opens its own. */
+    /** A shared HTTP listener; undefined: the transport opens its own. */
     host?: HttpHost,
   ) {
     this.#options = { ...ACP_HTTP_DEFAULTS, ...options };
@@ -47,7 +53,7 @@ export class AcpHttpTransport implements Transport {
     const serving = new AcpServing({ server, options: this.#options, logger: this.#logger, sockets, host, ownHost });
     try {
       const origin = await host.mount(serving.mount(new KoaApp()));
-      serving.address = `${origin}${PATH}`;
+      serving.address = `${origin}${ADVERTISED_PATH}`;
       return serving;
     } catch (error) {
       await server.close();
@@ -57,45 +63,45 @@ export class AcpHttpTransport implements Transport {
   }
 }
 
-interface ServingParts {
+interface ServingDependencies {
   server: AcpServer;
   options: AcpHttpOptions;
   logger: Logger;
   sockets: WebSocketServer;
   host: HttpHost;
-  /** The transport's own port; undefined if it uses a shared one. */
+  /** The transport's own HTTP listener; undefined if it uses a shared one. */
   ownHost: HttpHost | undefined;
 }
 
 /** The clients, and the assignment of requests and sockets to them. */
 class AcpServing extends ListeningBase implements Clients {
   address = "";
-  readonly #parts: ServingParts;
+  readonly #dependencies: ServingDependencies;
   readonly #clients = new Map<string, ClientConnection>();
-  /** Clients that are closing, until they are closed. */
-  readonly #closing = new Set<Promise<void>>();
-  #streams = 0;
+  /** Removed clients that are not closed yet. */
+  readonly #pendingCloses = new Set<Promise<void>>();
+  #openStreams = 0;
 
-  constructor(parts: ServingParts) {
+  constructor(dependencies: ServingDependencies) {
     super();
-    this.#parts = parts;
-    parts.sockets.on("headers", (headers, request) => {
-      const id = this.#idOf.get(request);
+    this.#dependencies = dependencies;
+    dependencies.sockets.on("headers", (headers, request) => {
+      const id = this.#idByRequest.get(request);
       if (id !== undefined) headers.push(`${CONNECTION_HEADER}: ${id}`);
     });
     // Without a listener, `ws` answers an invalid handshake with HTML.
-    parts.sockets.on("wsClientError", (error, socket, request) => {
+    dependencies.sockets.on("wsClientError", (error, socket, request) => {
       const status = request.method === "GET" ? 400 : 405;
       const headers = { "Sec-WebSocket-Version": "13, 8" };
       endRaw(
         socket,
         { status, message: error.message, code: "bad_handshake", headers },
-        refusalBody(status, error.message),
+        createRefusalBody(status, error.message),
       );
     });
   }
 
-  /** The mount of this transport on the port. */
+  /** The mount of this transport on the HTTP listener. */
   mount(app: Koa): HttpMount {
     app.use(async (context, next) => {
       try {
@@ -103,17 +109,17 @@ class AcpServing extends ListeningBase implements Clients {
       } catch (error) {
         // The client aborted the request: no answer can reach it.
         if (context.req.readableAborted) return;
-        const refused = error instanceof HttpRefusal ? error : this.#failed(error);
-        context.status = refused.status;
-        context.set({ "Content-Type": JSON_TYPE, ...refused.headers });
-        context.body = JSON.stringify(refused.body);
+        const httpRefusal = error instanceof HttpRefusal ? error : this.#toInternalError(error);
+        context.status = httpRefusal.status;
+        context.set({ "Content-Type": JSON_MEDIA_TYPE, ...httpRefusal.headers });
+        context.body = JSON.stringify(httpRefusal.body);
       }
     });
-    app.use(routes(this, this.#parts.options));
+    app.use(createRoutes(this, this.#dependencies.options));
     // Errors that reach this handler belong to broken sockets; no client can receive an answer.
-    app.on("error", (error: unknown) => this.#parts.logger.debug("a response failed", { error }));
+    app.on("error", (error: unknown) => this.#dependencies.logger.debug("a response failed", { error }));
     const callback = app.callback();
-    const { requiredHeaders, allowedOrigins } = this.#parts.options;
+    const { requiredHeaders, allowedOrigins } = this.#dependencies.options;
     return {
       prefix: "/",
       fallback: true,
@@ -122,7 +128,7 @@ class AcpServing extends ListeningBase implements Clients {
       allowedOrigins,
       handler: (request, response) => void callback(request, response),
       upgrade: (request, socket, head) => this.#upgrade(request, socket, head),
-      refuse,
+      refuse: sendRefusal,
     };
   }
 
@@ -130,10 +136,11 @@ class AcpServing extends ListeningBase implements Clients {
     return this.#clients.get(id);
   }
 
-  open(address: string): ClientConnection {
-    const { options, server } = this.#parts;
-    if (this.stopping) throw shuttingDown();
-    if (this.#clients.size >= options.connections && !this.#makeRoom(address)) throw tooMany("connections");
+  openConnection(address: string): ClientConnection {
+    const { options, server } = this.#dependencies;
+    if (this.stopping) throw createShuttingDownRefusal();
+    if (this.#clients.size >= options.connections && !this.#closeUnused(address))
+      throw createTooManyRefusal("connections");
     const id = randomBytes(32).toString("base64url");
     const client = new ClientConnection(server, {
       id,
@@ -148,90 +155,100 @@ class AcpServing extends ListeningBase implements Clients {
     return client;
   }
 
-  countStream(): () => void {
-    const ended = this.#streams < this.#parts.options.streams ? this.#parts.host.takeStream() : undefined;
-    if (!ended) throw tooMany("streams");
-    this.#streams += 1;
+  reserveStream(): () => void {
+    const releaseSlot =
+      this.#openStreams < this.#dependencies.options.streams ? this.#dependencies.host.takeStream() : undefined;
+    if (!releaseSlot) throw createTooManyRefusal("streams");
+    this.#openStreams += 1;
     return () => {
-      this.#streams -= 1;
-      ended();
+      this.#openStreams -= 1;
+      releaseSlot();
     };
   }
 
   /**
-   * Closes an unused connection to make room for a new one of `address`. Returns false if there is none.
+   * Closes an unused connection so that `address` can open a new one. Returns false if there is none.
    *
-   * The address with the most connections loses its oldest unused one at once. If that is `address` itself, only a
-   * connection that has been unused for a while is closed.
+   * Closes the oldest unused connection of the address with the most connections. If this is `address` itself, or has
+   * no unused connection, closes the oldest replaceable connection of any address.
    */
-  #makeRoom(address: string): boolean {
-    const counts = new Map([[address, 0]]);
-    for (const client of this.#clients.values()) counts.set(client.address, (counts.get(client.address) ?? 0) + 1);
-    const [largest] = [...counts].reduce((most, entry) => (entry[1] > most[1] ? entry : most));
-    const all = [...this.#clients.values()];
-    const ofLargest = all.filter((client) => client.address === largest && largest !== address && !client.isInUse);
-    const unused = ofLargest.length > 0 ? ofLargest : all.filter((client) => client.replaceableSince !== undefined);
-    const [first] = unused;
-    if (!first) return false;
-    void unused
-      .reduce((oldest, client) => (client.lastUsedAt < oldest.lastUsedAt ? client : oldest), first)
+  #closeUnused(address: string): boolean {
+    const countByAddress = new Map([[address, 0]]);
+    for (const client of this.#clients.values())
+      countByAddress.set(client.address, (countByAddress.get(client.address) ?? 0) + 1);
+    const [largestAddress] = [...countByAddress].reduce((largestEntry, entry) =>
+      entry[1] > largestEntry[1] ? entry : largestEntry,
+    );
+    const allClients = [...this.#clients.values()];
+    const unusedOfLargest = allClients.filter(
+      (client) => client.address === largestAddress && largestAddress !== address && !client.isInUse,
+    );
+    const candidates =
+      unusedOfLargest.length > 0
+        ? unusedOfLargest
+        : allClients.filter((client) => client.replaceableSince !== undefined);
+    const [firstCandidate] = candidates;
+    if (!firstCandidate) return false;
+    void candidates
+      .reduce((oldest, client) => (client.lastRequestAtMs < oldest.lastRequestAtMs ? client : oldest), firstCandidate)
       .close(1013, "too many connections");
     return true;
   }
 
-  dismiss(client: ClientConnection): void {
+  removeClient(client: ClientConnection): void {
     this.#clients.delete(client.id);
-    const going = client.finish().finally(() => this.#closing.delete(going));
-    this.#closing.add(going);
+    const pendingClose = client.closeGracefully().finally(() => this.#pendingCloses.delete(pendingClose));
+    this.#pendingCloses.add(pendingClose);
   }
 
   /** Every client gets its pending answers before its connection is closed. */
   protected async end(): Promise<void> {
-    const { server, ownHost, sockets } = this.#parts;
+    const { server, ownHost, sockets } = this.#dependencies;
     ownHost?.refuseNew();
     await server.drain(this.shutdown);
     const clients = [...this.#clients.values()];
-    await Promise.all([...clients.map((client) => client.close(1001, "server shutting down")), ...this.#closing]);
+    await Promise.all([...clients.map((client) => client.close(1001, "server shutting down")), ...this.#pendingCloses]);
     sockets.close();
     await server.close();
     await ownHost?.close(this.shutdown);
   }
 
-  readonly #idOf = new WeakMap<IncomingMessage, string>();
+  readonly #idByRequest = new WeakMap<IncomingMessage, string>();
 
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     let client: ClientConnection;
     try {
-      client = this.open(request.socket.remoteAddress ?? "");
+      client = this.openConnection(request.socket.remoteAddress ?? "");
     } catch (error) {
-      const { status, message, headers, body } = error instanceof HttpRefusal ? error : this.#failed(error);
+      const { status, message, headers, body } = error instanceof HttpRefusal ? error : this.#toInternalError(error);
       endRaw(socket, { status, message, code: "refused", headers }, body);
       return;
     }
-    this.#idOf.set(request, client.id);
+    this.#idByRequest.set(request, client.id);
     // If `ws` rejects the handshake, or the socket breaks before it is complete, the client is removed.
-    const broken = () => client.socketLost();
-    socket.once("close", broken);
-    this.#parts.sockets.handleUpgrade(request, socket, head, (webSocket) => {
-      socket.off("close", broken);
-      const outlet = new SocketOutlet(webSocket, this.#parts.options.heartbeatMs, {
+    const onSocketLost = () => client.handleSocketLoss();
+    socket.once("close", onSocketLost);
+    this.#dependencies.sockets.handleUpgrade(request, socket, head, (webSocket) => {
+      socket.off("close", onSocketLost);
+      const outbox = new SocketOutbox(webSocket, this.#dependencies.options.heartbeatMs, {
         onText: (text) => client.acp.receive(text),
-        onInvalidText: () => client.send(refusal(CODES.parse, "parse error: expected UTF-8 text"), undefined),
-        onClosed: () => client.socketLost(),
-        onOverflow: () => void client.close(1013, "too much unread"),
+        onInvalidText: () =>
+          client.send(createErrorResponse(ERROR_CODES.parse, "parse error: expected UTF-8 text"), undefined),
+        onClosed: () => client.handleSocketLoss(),
+        onOverflow: () => void client.close(1013, "too many unread messages"),
       });
-      client.useSocket(outlet);
+      client.useSocket(outbox);
     });
   }
 
-  #failed(error: unknown): HttpRefusal {
-    this.#parts.logger.error("a request failed", { error });
-    return new HttpRefusal(500, refusalBody(500, "internal error"));
+  #toInternalError(error: unknown): HttpRefusal {
+    this.#dependencies.logger.error("a request failed", { error });
+    return new HttpRefusal(500, createRefusalBody(500, "internal error"));
   }
 }
 
-/** Writes a refusal of the port in the format of this protocol. */
-function refuse(_request: IncomingMessage, response: ServerResponse, refused: Refusal): void {
-  response.writeHead(refused.status, { "Content-Type": JSON_TYPE, ...refused.headers });
-  response.end(JSON.stringify(bodyOf(refused)));
+/** Sends a refusal of the HTTP listener in the format of this protocol. */
+function sendRefusal(_request: IncomingMessage, response: ServerResponse, hostRefusal: Refusal): void {
+  response.writeHead(hostRefusal.status, { "Content-Type": JSON_MEDIA_TYPE, ...hostRefusal.headers });
+  response.end(JSON.stringify(toHostRefusalBody(hostRefusal)));
 }

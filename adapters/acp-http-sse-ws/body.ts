@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { BodyError, readBody } from "gantry/http";
-import { CODES, refusal } from "../acp-shared/index.js";
-import { badMessage, tooLarge } from "./errors.js";
+import { ERROR_CODES, createErrorResponse } from "../acp-shared/index.js";
+import { createInvalidMessageRefusal, createTooLargeRefusal } from "./errors.js";
 
 /** Reads the text of a request's body. Rejects with `HttpRefusal` if it is too large or not UTF-8. */
 export async function readText(request: IncomingMessage, maxBytes: number): Promise<string> {
@@ -9,7 +9,7 @@ export async function readText(request: IncomingMessage, maxBytes: number): Prom
     return await readBody(request, maxBytes);
   } catch (error) {
     throw error instanceof BodyError && error.reason === "too_large"
-      ? tooLarge()
-      : badMessage(refusal(CODES.parse, "parse error"));
+      ? createTooLargeRefusal()
+      : createInvalidMessageRefusal(createErrorResponse(ERROR_CODES.parse, "parse error"));
   }
 }

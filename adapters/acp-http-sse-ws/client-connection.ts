@@ -7,7 +7,7 @@ import {
   type Sink,
 } from "../acp-shared/index.js";
 import { isOverLimit, type QueuedMessage, type Outbox } from "./outbox.js";
-import type { SocketOutlet } from "./socket.js";
+import type { SocketOutbox } from "./socket.js";
 import { SseOutbox } from "./stream.js";
 
 export interface ClientConnectionOptions {
@@ -18,19 +18,19 @@ export interface ClientConnectionOptions {
   /** Whether the WebSocket gets the updates if no SSE stream is open. */
   websocketUpdates: boolean;
   /**
-   * In ms. `heartbeatMs`: interval between comments of a stream. `idleMs`: time without stream, socket and request
-   * before the connection is closed.
+   * `heartbeatMs`: interval between comments of a stream. `idleMs`: time without stream, socket and request before the
+   * connection is closed.
    */
   heartbeatMs: number;
   idleMs: number;
-  /** Time in ms after which a connection that was never used may be closed for a new one. */
+  /** Time after which a connection that was never used may be closed for a new one. */
   unusedMs: number;
   /** Called once when the connection closes. */
   onClosed: () => void;
 }
 
 /** Maximum time for sent messages to reach the client before its streams end, in ms. */
-const FLUSH_MS = 500;
+const FLUSH_TIMEOUT_MS = 500;
 
 /**
  * A client with its SSE streams and optional WebSocket. Streams belong to a session or to the connection. Each message
@@ -44,15 +44,15 @@ export class ClientConnection implements Sink {
   readonly #options: ClientConnectionOptions;
   /** Streams by session id; the connection's own stream has the key undefined. */
   readonly #streams = new Map<string | undefined, SseOutbox>();
-  #undelivered: QueuedMessage[] = [];
+  #undeliveredMessages: QueuedMessage[] = [];
   #undeliveredBytes = 0;
-  /** Called when a stream or socket opens. */
-  #readers: (() => void)[] = [];
-  #socket: SocketOutlet | undefined;
-  #idle: NodeJS.Timeout | undefined;
-  #lastRequestAt = 0;
+  /** Called when a stream or socket opens, or the connection closes. */
+  #readerResolvers: (() => void)[] = [];
+  #socket: SocketOutbox | undefined;
+  #idleTimer: NodeJS.Timeout | undefined;
+  #lastRequestAtMs = 0;
   #wasUsed = false;
-  #closed: Promise<void> | undefined;
+  #closePromise: Promise<void> | undefined;
 
   constructor(server: AcpServer, options: ClientConnectionOptions) {
     this.id = options.id;
@@ -60,16 +60,16 @@ export class ClientConnection implements Sink {
     this.#server = server;
     this.#options = options;
     this.acp = server.connect(this);
-    this.touch();
+    this.recordRequest();
   }
 
-  get closed(): boolean {
-    return this.#closed !== undefined;
+  get isClosed(): boolean {
+    return this.#closePromise !== undefined;
   }
 
-  /** Whether a stream or a socket is open, or a request is unanswered. */
+  /** Whether a stream or a socket is open, a request is unanswered, or the connection is closed already. */
   get isInUse(): boolean {
-    return this.closed || this.isReachable || this.acp.unanswered > 0;
+    return this.isClosed || this.isReachable || this.acp.unansweredCount > 0;
   }
 
   get isReachable(): boolean {
@@ -77,64 +77,67 @@ export class ClientConnection implements Sink {
   }
 
   /** Time of the last request, in ms since the epoch. */
-  get lastUsedAt(): number {
-    return this.#lastRequestAt;
+  get lastRequestAtMs(): number {
+    return this.#lastRequestAtMs;
   }
 
   /**
-   * Time since which the connection may be closed for a new one, in ms since the epoch. Undefined if it is in use or
-   * was used recently.
+   * Time since which the connection may be closed for a new one, in ms since the epoch. Undefined if the connection is
+   * in use or was used recently.
    */
   get replaceableSince(): number | undefined {
     if (this.isInUse) return undefined;
-    const since = this.#lastRequestAt + (this.#wasUsed ? this.#options.idleMs / 10 : this.#options.unusedMs);
-    return since <= Date.now() ? since : undefined;
+    const replaceableAtMs =
+      this.#lastRequestAtMs + (this.#wasUsed ? this.#options.idleMs / 10 : this.#options.unusedMs);
+    return replaceableAtMs <= Date.now() ? replaceableAtMs : undefined;
   }
 
   /** Records a request: the client is alive. */
-  touch(): void {
-    // The first call comes from the constructor and is no use.
-    this.#wasUsed = this.#lastRequestAt !== 0;
-    this.#lastRequestAt = Date.now();
-    clearTimeout(this.#idle);
-    this.acp.reachChanged();
-    if (this.closed || this.isReachable) return;
-    this.#idle = setTimeout(() => {
-      if (this.acp.unanswered > 0) this.touch();
+  recordRequest(): void {
+    // The constructor makes the first call; it does not count as use.
+    this.#wasUsed = this.#lastRequestAtMs !== 0;
+    this.#lastRequestAtMs = Date.now();
+    clearTimeout(this.#idleTimer);
+    this.acp.updateReachability();
+    if (this.isClosed || this.isReachable) return;
+    this.#idleTimer = setTimeout(() => {
+      if (this.acp.unansweredCount > 0) this.recordRequest();
       else void this.close(1001, "idle");
     }, this.#options.idleMs).unref();
   }
 
   /** Sends messages over this socket from now on. */
-  useSocket(socket: SocketOutlet): void {
+  useSocket(socket: SocketOutbox): void {
     this.#socket = socket;
     this.#notifyReaders();
-    this.touch();
+    this.recordRequest();
   }
 
   /** Opens the stream of a session or of the connection; replaces an older one. */
-  attach(sessionId: string | undefined, response: ServerResponse, onEnd: () => void): void {
-    const before = this.#streams.get(sessionId);
+  openStream(sessionId: string | undefined, response: ServerResponse, onEnd: () => void): void {
+    const previousStream = this.#streams.get(sessionId);
     const stream: SseOutbox = new SseOutbox(response, this.#options.heartbeatMs, {
-      onClosed: (unsent) => {
+      onClosed: (unsentMessages) => {
         onEnd();
         if (this.#streams.get(sessionId) === stream) this.#streams.delete(sessionId);
-        for (const queuedMessage of unsent) this.#deliver(queuedMessage);
-        this.touch();
+        for (const queuedMessage of unsentMessages) this.#deliver(queuedMessage);
+        this.recordRequest();
       },
-      onOverflow: () => void this.close(1013, "too much unread"),
+      onOverflow: () => void this.close(1013, "too many unread messages"),
     });
     this.#streams.set(sessionId, stream);
     // Messages that the old stream did not deliver come first.
-    before?.end();
-    const sessionMessages = this.#undelivered.filter(
+    previousStream?.end();
+    const sessionMessages = this.#undeliveredMessages.filter(
       (queuedMessage) => sessionId === undefined || queuedMessage.sessionId === sessionId,
     );
-    this.#undelivered = this.#undelivered.filter((queuedMessage) => !sessionMessages.includes(queuedMessage));
-    this.#undeliveredBytes = this.#undelivered.reduce((sum, { bytes }) => sum + bytes, 0);
+    this.#undeliveredMessages = this.#undeliveredMessages.filter(
+      (queuedMessage) => !sessionMessages.includes(queuedMessage),
+    );
+    this.#undeliveredBytes = this.#undeliveredMessages.reduce((sum, { bytes }) => sum + bytes, 0);
     for (const queuedMessage of sessionMessages) stream.write(queuedMessage);
     this.#notifyReaders();
-    this.touch();
+    this.recordRequest();
   }
 
   send(message: OutgoingMessage, sessionId: string | undefined): void {
@@ -145,19 +148,19 @@ export class ClientConnection implements Sink {
     this.#deliver(toQueuedMessage(message, sessionId));
   }
 
-  ready(sessionId: string | undefined): Promise<void> | undefined {
-    return this.#outlet(sessionId)?.ready();
+  waitUntilReady(sessionId: string | undefined): Promise<void> | undefined {
+    return this.#findOutbox(sessionId)?.waitUntilReady();
   }
 
-  reader(sessionId: string): Promise<void> | undefined {
-    if (this.closed || this.#outlet(sessionId)) return undefined;
-    return new Promise((resolve) => this.#readers.push(resolve));
+  waitForReader(sessionId: string): Promise<void> | undefined {
+    if (this.isClosed || this.#findOutbox(sessionId)) return undefined;
+    return new Promise((resolve) => this.#readerResolvers.push(resolve));
   }
 
   /** Closes the connection: cancels its requests, answers them and ends its streams and socket. */
-  async finish(): Promise<void> {
+  async closeGracefully(): Promise<void> {
     this.acp.cancelAll();
-    await this.acp.idle();
+    await this.acp.waitForIdle();
     await this.close(1000, "closed");
   }
 
@@ -165,29 +168,29 @@ export class ClientConnection implements Sink {
    * Ends streams and socket after sent messages are delivered; cancels the client's prompts. May be called repeatedly.
    */
   close(code: number, reason: string): Promise<void> {
-    return (this.#closed ??= this.#close(code, reason));
+    return (this.#closePromise ??= this.#close(code, reason));
   }
 
   /** Handles the loss of the socket, which also ends the client. */
-  socketLost(): void {
+  handleSocketLoss(): void {
     this.#socket = undefined;
-    void this.close(1000, "gone");
+    void this.close(1000, "socket closed");
   }
 
   async #close(code: number, reason: string): Promise<void> {
-    clearTimeout(this.#idle);
+    clearTimeout(this.#idleTimer);
     this.#notifyReaders();
     this.#server.disconnect(this.acp);
     this.#options.onClosed();
-    const outlets: Outbox[] = [...this.#streams.values(), ...(this.#socket ? [this.#socket] : [])];
-    await Promise.all(outlets.map((outlet) => outlet.flushed(FLUSH_MS)));
+    const outboxes: Outbox[] = [...this.#streams.values(), ...(this.#socket ? [this.#socket] : [])];
+    await Promise.all(outboxes.map((outbox) => outbox.waitUntilWritten(FLUSH_TIMEOUT_MS)));
     for (const stream of [...this.#streams.values()]) stream.end();
-    this.#undelivered = [];
+    this.#undeliveredMessages = [];
     await this.#socket?.close(code, reason);
   }
 
   #notifyReaders(): void {
-    for (const resolve of this.#readers.splice(0)) resolve();
+    for (const resolve of this.#readerResolvers.splice(0)) resolve();
   }
 
   #isUpdate(message: OutgoingMessage): boolean {
@@ -195,21 +198,22 @@ export class ClientConnection implements Sink {
   }
 
   #deliver(queuedMessage: QueuedMessage): void {
-    const outlet = this.#outlet(queuedMessage.sessionId);
-    if (outlet) outlet.write(queuedMessage);
-    else if (!this.#socket && !this.closed) this.#buffer(queuedMessage);
+    const outbox = this.#findOutbox(queuedMessage.sessionId);
+    if (outbox) outbox.write(queuedMessage);
+    else if (!this.#socket && !this.isClosed) this.#buffer(queuedMessage);
   }
 
   /** The stream or socket for messages of a session. With a socket, only updates use this method. */
-  #outlet(sessionId: string | undefined): Outbox | undefined {
+  #findOutbox(sessionId: string | undefined): Outbox | undefined {
     const stream = this.#streams.get(sessionId) ?? this.#streams.get(undefined);
     return stream ?? (this.#options.websocketUpdates ? this.#socket : undefined);
   }
 
   #buffer(queuedMessage: QueuedMessage): void {
-    this.#undelivered.push(queuedMessage);
+    this.#undeliveredMessages.push(queuedMessage);
     this.#undeliveredBytes += queuedMessage.bytes;
-    if (isOverLimit(this.#undelivered.length, this.#undeliveredBytes)) void this.close(1013, "too much unread");
+    if (isOverLimit(this.#undeliveredMessages.length, this.#undeliveredBytes))
+      void this.close(1013, "too many unread messages");
   }
 }
 

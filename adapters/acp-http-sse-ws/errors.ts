@@ -1,5 +1,5 @@
 import type { Refusal } from "gantry/http";
-import { CODES, refusal, type ResponseMessage } from "../acp-shared/index.js";
+import { ERROR_CODES, createErrorResponse, type ResponseMessage } from "../acp-shared/index.js";
 
 /** A rejected request, with its status and a JSON-RPC body. */
 export class HttpRefusal extends Error {
@@ -8,39 +8,41 @@ export class HttpRefusal extends Error {
     readonly body: ResponseMessage,
     readonly headers: Readonly<Record<string, string>> = {},
   ) {
-    super(messageOf(body));
+    super(readMessage(body));
     this.name = "HttpRefusal";
   }
 }
 
-function messageOf(body: ResponseMessage): string {
+function readMessage(body: ResponseMessage): string {
   return "error" in body ? body.error.message : "refused";
 }
 
 /** The JSON-RPC body for a status. */
-export function refusalBody(status: number, message: string): ResponseMessage {
-  return refusal(status >= 500 ? CODES.internal : CODES.invalidRequest, message);
+export function createRefusalBody(status: number, message: string): ResponseMessage {
+  return createErrorResponse(status >= 500 ? ERROR_CODES.internal : ERROR_CODES.invalidRequest, message);
 }
 
-function refuse(status: number, message: string, headers?: Readonly<Record<string, string>>): HttpRefusal {
-  return new HttpRefusal(status, refusalBody(status, message), headers);
+function createRefusal(status: number, message: string, headers?: Readonly<Record<string, string>>): HttpRefusal {
+  return new HttpRefusal(status, createRefusalBody(status, message), headers);
 }
 
-export const methodNotAllowed = () => refuse(405, "method not allowed", { Allow: "GET, POST, DELETE" });
-export const notJson = () => refuse(415, "content type must be application/json");
-export const notAcceptable = () => refuse(406, "accept must include text/event-stream");
-export const missingConnection = () => refuse(400, "missing Acp-Connection-Id");
-export const invalidConnection = () => refuse(400, "invalid Acp-Connection-Id");
-export const invalidSession = () => refuse(400, "invalid Acp-Session-Id");
-export const otherSession = () => refuse(400, "Acp-Session-Id contradicts params.sessionId");
-export const unknownConnection = () =>
-  refuse(404, "unknown Acp-Connection-Id: initialize again, then load the session");
-export const tooLarge = () => refuse(413, "request body too large", { Connection: "close" });
-export const tooMany = (what: string) => refuse(503, `too many ${what}`, { "Retry-After": "1" });
-export const shuttingDown = () => refuse(503, "server shutting down", { "Retry-After": "1" });
-export const badMessage = (answer: ResponseMessage) => new HttpRefusal(400, answer);
+export const createMethodNotAllowedRefusal = () =>
+  createRefusal(405, "method not allowed", { Allow: "GET, POST, DELETE" });
+export const createNotJsonRefusal = () => createRefusal(415, "content type must be application/json");
+export const createNotAcceptableRefusal = () => createRefusal(406, "accept must include text/event-stream");
+export const createMissingConnectionRefusal = () => createRefusal(400, "missing Acp-Connection-Id");
+export const createInvalidConnectionRefusal = () => createRefusal(400, "invalid Acp-Connection-Id");
+export const createInvalidSessionRefusal = () => createRefusal(400, "invalid Acp-Session-Id");
+export const createSessionMismatchRefusal = () => createRefusal(400, "Acp-Session-Id contradicts params.sessionId");
+export const createUnknownConnectionRefusal = () =>
+  createRefusal(404, "unknown Acp-Connection-Id: initialize again, then load the session");
+export const createTooLargeRefusal = () => createRefusal(413, "request body too large", { Connection: "close" });
+export const createTooManyRefusal = (resource: string) =>
+  createRefusal(503, `too many ${resource}`, { "Retry-After": "1" });
+export const createShuttingDownRefusal = () => createRefusal(503, "server shutting down", { "Retry-After": "1" });
+export const createInvalidMessageRefusal = (answer: ResponseMessage) => new HttpRefusal(400, answer);
 
-/** The body for a refusal of the port. For a missing header it is the same as in the HTTP API. */
-export function bodyOf({ status, message, code }: Refusal): unknown {
-  return status === 401 ? { error: message, code } : refusalBody(status, message);
+/** The body for a refusal of the HTTP listener. For a missing header it is the same as in the HTTP API. */
+export function toHostRefusalBody({ status, message, code }: Refusal): unknown {
+  return status === 401 ? { error: message, code } : createRefusalBody(status, message);
 }

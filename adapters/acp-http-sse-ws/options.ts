@@ -30,21 +30,21 @@ export const acpHttpOptions = option.section({
   limits: option.section({ ...acpLimits, ...limits }),
 });
 
-type Own = option.SectionValue<typeof entries & { max_body_bytes: typeof max_body_bytes } & typeof limits>;
+type OwnOptions = option.SectionValue<typeof entries & { max_body_bytes: typeof max_body_bytes } & typeof limits>;
 
 /**
  * Options of the transport; embedders may omit all. The options of `HttpHostOptions` apply only if the transport opens
- * its own port.
+ * its own HTTP listener.
  */
 export interface AcpHttpOptions
-  extends AcpOptions, Own, Omit<HttpHostOptions, "logger" | "requiredHeaders" | "streams" | "connections"> {
+  extends AcpOptions, OwnOptions, Omit<HttpHostOptions, "logger" | "requiredHeaders" | "streams" | "connections"> {
   /**
-   * In ms. `heartbeatMs`: interval between comments and pings. `idleMs`: time without stream, socket and request before
-   * a connection is closed.
+   * `heartbeatMs`: interval between comments and pings. `idleMs`: time without stream, socket and request before a
+   * connection is closed.
    */
   heartbeatMs: number;
   idleMs: number;
-  /** Time in ms for which a client that only initialized keeps its connection if the limit is reached. */
+  /** Time for which a client that only initialized keeps its connection if the limit is reached. */
   unusedMs: number;
 }
 

@@ -1,64 +1,71 @@
 import type { IncomingMessage } from "node:http";
 import { isJsonType } from "gantry/http";
 import type Koa from "koa";
-import { METHODS, parseFrame, sessionIdOf, type ClientFrame } from "../acp-shared/index.js";
+import { METHODS, parseFrame, readSessionId, type ClientFrame } from "../acp-shared/index.js";
 import { readText } from "./body.js";
 import type { ClientConnection } from "./client-connection.js";
 import {
-  badMessage,
-  invalidConnection,
-  invalidSession,
-  methodNotAllowed,
-  missingConnection,
-  notAcceptable,
-  notJson,
-  otherSession,
-  unknownConnection,
+  createInvalidMessageRefusal,
+  createInvalidConnectionRefusal,
+  createInvalidSessionRefusal,
+  createMethodNotAllowedRefusal,
+  createMissingConnectionRefusal,
+  createNotAcceptableRefusal,
+  createNotJsonRefusal,
+  createSessionMismatchRefusal,
+  createUnknownConnectionRefusal,
 } from "./errors.js";
 import type { AcpHttpOptions } from "./options.js";
-import { acceptsStream, CONNECTION_HEADER, isConnectionId, isSessionId, JSON_TYPE, SESSION_HEADER } from "./wire.js";
+import {
+  acceptsStream,
+  CONNECTION_HEADER,
+  isConnectionId,
+  isSessionId,
+  JSON_MEDIA_TYPE,
+  SESSION_HEADER,
+} from "./wire.js";
 
 export interface Clients {
   get(id: string): ClientConnection | undefined;
   /** Creates the connection of a client at an IP address. Throws `HttpRefusal` if there are too many. */
-  open(address: string): ClientConnection;
-  /** Counts an open stream; call the returned function when it closes. Throws `HttpRefusal` if there are too many. */
-  countStream(): () => void;
+  openConnection(address: string): ClientConnection;
+  /** Reserves a stream slot; the returned function releases it. Throws `HttpRefusal` if there are too many streams. */
+  reserveStream(): () => void;
   /** Removes a client and closes its connection. */
-  dismiss(client: ClientConnection): void;
+  removeClient(client: ClientConnection): void;
 }
 
-/** Handles requests. The order of the checks is the one of the specification. Throws `HttpRefusal`. */
-export function routes(clients: Clients, options: AcpHttpOptions): Koa.Middleware {
+/** Handles requests. The checks have the order of the specification. Throws `HttpRefusal`. */
+export function createRoutes(clients: Clients, options: AcpHttpOptions): Koa.Middleware {
   return async (context) => {
     const { req } = context;
     switch (req.method) {
       case "POST": {
-        if (!isJsonType(req.headers["content-type"])) throw notJson();
-        const client = clientOf(req, clients);
+        if (!isJsonType(req.headers["content-type"])) throw createNotJsonRefusal();
+        const client = findClient(req, clients);
         const frame = await readFrame(req, options);
-        if (client) forward(client, frame, sessionOf(req));
+        if (client) forwardFrame(client, frame, readSessionHeader(req));
         else return initialize(context, clients, frame);
         break;
       }
       case "GET": {
-        if (!acceptsStream(req.headers.accept)) throw notAcceptable();
-        const client = clientOf(req, clients);
-        if (!client) throw missingConnection();
-        const sessionId = sessionOf(req);
-        const closed = clients.countStream();
+        if (!acceptsStream(req.headers.accept)) throw createNotAcceptableRefusal();
+        const client = findClient(req, clients);
+        if (!client) throw createMissingConnectionRefusal();
+        const sessionId = readSessionHeader(req);
+        const releaseStream = clients.reserveStream();
         context.respond = false;
-        client.attach(sessionId, context.res, closed);
+        client.openStream(sessionId, context.res, releaseStream);
         return;
       }
       case "DELETE": {
-        const client = clientOf(req, clients);
-        if (!client) throw missingConnection();
-        clients.dismiss(client);
+        const client = findClient(req, clients);
+        if (!client) throw createMissingConnectionRefusal();
+        clients.removeClient(client);
         break;
       }
       default:
-        throw methodNotAllowed();
+        throw createMethodNotAllowedRefusal();
     }
     context.status = 202;
     context.body = "";
@@ -67,19 +74,19 @@ export function routes(clients: Clients, options: AcpHttpOptions): Koa.Middlewar
 }
 
 /** The client of the request's connection id; undefined without one. */
-function clientOf(request: IncomingMessage, clients: Clients): ClientConnection | undefined {
-  const id = header(request, CONNECTION_HEADER);
+function findClient(request: IncomingMessage, clients: Clients): ClientConnection | undefined {
+  const id = readHeader(request, CONNECTION_HEADER);
   if (id === undefined) return undefined;
-  if (!isConnectionId(id)) throw invalidConnection();
+  if (!isConnectionId(id)) throw createInvalidConnectionRefusal();
   const client = clients.get(id);
-  if (!client) throw unknownConnection();
-  client.touch();
+  if (!client) throw createUnknownConnectionRefusal();
+  client.recordRequest();
   return client;
 }
 
-function sessionOf(request: IncomingMessage): string | undefined {
-  const sessionId = header(request, SESSION_HEADER);
-  if (sessionId !== undefined && !isSessionId(sessionId)) throw invalidSession();
+function readSessionHeader(request: IncomingMessage): string | undefined {
+  const sessionId = readHeader(request, SESSION_HEADER);
+  if (sessionId !== undefined && !isSessionId(sessionId)) throw createInvalidSessionRefusal();
   return sessionId;
 }
 
@@ -88,33 +95,34 @@ async function readFrame(
   options: AcpHttpOptions,
 ): Promise<Exclude<ClientFrame, { kind: "invalid" }>> {
   const frame = parseFrame(await readText(request, options.maxBodyBytes), options.jsonDepth);
-  if (frame.kind === "invalid") throw badMessage(frame.answer);
+  if (frame.kind === "invalid") throw createInvalidMessageRefusal(frame.answer);
   return frame;
 }
 
-function forward(
+function forwardFrame(
   client: ClientConnection,
   frame: Exclude<ClientFrame, { kind: "invalid" }>,
   sessionId: string | undefined,
 ): void {
-  const named = "params" in frame ? sessionIdOf(frame.params) : undefined;
-  if (sessionId !== undefined && named !== undefined && sessionId !== named) throw otherSession();
+  const frameSessionId = "params" in frame ? readSessionId(frame.params) : undefined;
+  if (sessionId !== undefined && frameSessionId !== undefined && sessionId !== frameSessionId)
+    throw createSessionMismatchRefusal();
   // The connection was closed while the body was read.
-  if (client.closed) throw unknownConnection();
+  if (client.isClosed) throw createUnknownConnectionRefusal();
   client.acp.receiveFrame(frame, sessionId);
 }
 
 async function initialize(context: Koa.Context, clients: Clients, frame: ClientFrame): Promise<void> {
-  if (frame.kind !== "request" || frame.method !== METHODS.initialize) throw missingConnection();
-  const client = clients.open(context.req.socket.remoteAddress ?? "");
+  if (frame.kind !== "request" || frame.method !== METHODS.initialize) throw createMissingConnectionRefusal();
+  const client = clients.openConnection(context.req.socket.remoteAddress ?? "");
   const answer = await client.acp.call(frame);
   if ("error" in answer) await client.close(1000, "not initialized");
   else context.set(CONNECTION_HEADER, client.id);
-  context.set("Content-Type", JSON_TYPE);
+  context.set("Content-Type", JSON_MEDIA_TYPE);
   context.body = JSON.stringify(answer);
 }
 
-function header(request: IncomingMessage, name: string): string | undefined {
+function readHeader(request: IncomingMessage, name: string): string | undefined {
   const value = request.headers[name.toLowerCase()];
   return Array.isArray(value) ? value.join(", ") : value;
 }

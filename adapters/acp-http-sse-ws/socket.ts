@@ -5,32 +5,34 @@ export interface SocketEvents {
   onText(text: string): void;
   /** Called for a frame that is not UTF-8 text. */
   onInvalidText(): void;
-  /** Called once. */
+  /** Called once when the socket is closed. */
   onClosed(): void;
+  /** Called when too many messages are queued because the client does not read. */
   onOverflow(): void;
 }
 
 /** Time for a socket to close before it is terminated, in ms. */
-const CLOSE_MS = 1_000;
+const CLOSE_TIMEOUT_MS = 1_000;
 
-export class SocketOutlet extends Outbox {
+/** Output queue of a WebSocket; also passes on what the client sends. */
+export class SocketOutbox extends Outbox {
   readonly #socket: WebSocket;
   readonly #heartbeat: NodeJS.Timeout;
-  #missed = 0;
+  #missedPongs = 0;
 
   constructor(socket: WebSocket, heartbeatMs: number, events: SocketEvents) {
     // Each message ends with a line feed, for bridges that copy frames to a stream of lines.
     super((text, done) => socket.send(`${text}\n`, done), events.onOverflow);
     this.#socket = socket;
-    this.#heartbeat = setInterval(() => this.#beat(), heartbeatMs).unref();
+    this.#heartbeat = setInterval(() => this.#sendPing(), heartbeatMs).unref();
     socket.on("message", (data: RawData, isBinary: boolean) => {
-      this.#missed = 0;
+      this.#missedPongs = 0;
       // Bridges forward text as binary frames; valid UTF-8 is accepted as text.
-      const text = textOf(data as Buffer, isBinary);
+      const text = decodeFrame(data as Buffer, isBinary);
       if (text === undefined) events.onInvalidText();
       else events.onText(text);
     });
-    socket.on("pong", () => (this.#missed = 0));
+    socket.on("pong", () => (this.#missedPongs = 0));
     // `ws` closes the socket with 1007 or 1009 itself; `close` follows.
     socket.on("error", () => undefined);
     socket.on("close", () => {
@@ -43,24 +45,24 @@ export class SocketOutlet extends Outbox {
   /** Closes the socket; resolves when it is closed. */
   async close(code: number, reason: string): Promise<void> {
     if (this.#socket.readyState === this.#socket.CLOSED) return;
-    const gone = new Promise<void>((resolve) => this.#socket.once("close", () => resolve()));
+    const closed = new Promise<void>((resolve) => this.#socket.once("close", () => resolve()));
     this.#socket.close(code, reason);
-    const timer = setTimeout(() => this.#socket.terminate(), CLOSE_MS);
-    await gone;
+    const timer = setTimeout(() => this.#socket.terminate(), CLOSE_TIMEOUT_MS);
+    await closed;
     clearTimeout(timer);
   }
 
-  #beat(): void {
-    if (this.#missed >= 2) this.#socket.terminate();
+  #sendPing(): void {
+    if (this.#missedPongs >= 2) this.#socket.terminate();
     else {
-      this.#missed += 1;
+      this.#missedPongs += 1;
       this.#socket.ping();
     }
   }
 }
 
 /** The socket's binary type is `nodebuffer`, so a frame is one Buffer. `ws` has already validated text frames. */
-function textOf(data: Buffer, isBinary: boolean): string | undefined {
+function decodeFrame(data: Buffer, isBinary: boolean): string | undefined {
   try {
     return isBinary ? new TextDecoder("utf-8", { fatal: true }).decode(data) : data.toString("utf8");
   } catch {

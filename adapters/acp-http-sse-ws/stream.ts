@@ -1,10 +1,10 @@
 import type { ServerResponse } from "node:http";
 import { Outbox, type QueuedMessage } from "./outbox.js";
-import { SSE_COMMENT, sseEvent, STREAM_TYPE } from "./wire.js";
+import { SSE_COMMENT, encodeEvent, STREAM_MEDIA_TYPE } from "./wire.js";
 
 export interface StreamEvents {
-  /** Called once when the client disconnects or the stream is replaced; `unsent` was not delivered. */
-  onClosed(unsent: QueuedMessage[]): void;
+  /** Called once when the client disconnects or the stream is replaced; `unsentMessages` were not delivered. */
+  onClosed(unsentMessages: QueuedMessage[]): void;
   /** Called when too many messages are queued because the client does not read. */
   onOverflow(): void;
 }
@@ -13,17 +13,17 @@ export class SseOutbox extends Outbox {
   readonly #response: ServerResponse;
   readonly #heartbeat: NodeJS.Timeout;
   readonly #events: StreamEvents;
-  #closed = false;
+  #isClosed = false;
 
   constructor(response: ServerResponse, heartbeatMs: number, events: StreamEvents) {
-    super((text, done) => void response.write(sseEvent(text), done), events.onOverflow);
+    super((text, done) => void response.write(encodeEvent(text), done), events.onOverflow);
     this.#response = response;
     this.#events = events;
     response.on("error", () => undefined);
     // On Node 20 `close` of a GET request fires at once; `close` of the response detects a lost client.
     response.on("close", () => this.#close());
     response.writeHead(200, {
-      "Content-Type": STREAM_TYPE,
+      "Content-Type": STREAM_MEDIA_TYPE,
       "Cache-Control": "no-cache, no-transform",
       "X-Accel-Buffering": "no",
     });
@@ -36,18 +36,18 @@ export class SseOutbox extends Outbox {
 
   /** Ends the stream; `onClosed` gets the unsent messages. */
   end(): void {
-    const unsent = this.#close();
+    const unsentMessages = this.#close();
     // Destroy: the client drops a truncated event, and the complete message is sent on another stream.
-    if (unsent.length > 0) this.#response.destroy();
+    if (unsentMessages.length > 0) this.#response.destroy();
     else this.#response.end();
   }
 
   #close(): QueuedMessage[] {
-    if (this.#closed) return [];
-    this.#closed = true;
+    if (this.#isClosed) return [];
+    this.#isClosed = true;
     clearInterval(this.#heartbeat);
-    const unsent = this.stop();
-    this.#events.onClosed(unsent);
-    return unsent;
+    const unsentMessages = this.stop();
+    this.#events.onClosed(unsentMessages);
+    return unsentMessages;
   }
 }

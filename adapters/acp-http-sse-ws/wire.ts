@@ -3,35 +3,35 @@ export const CONNECTION_HEADER = "Acp-Connection-Id";
 /** Header with the session id of a stream or message. */
 export const SESSION_HEADER = "Acp-Session-Id";
 
-export const JSON_TYPE = "application/json";
-export const STREAM_TYPE = "text/event-stream";
+export const JSON_MEDIA_TYPE = "application/json";
+export const STREAM_MEDIA_TYPE = "text/event-stream";
 
 /** The advertised path; any other path works too. */
-export const PATH = "/acp";
+export const ADVERTISED_PATH = "/acp";
 
-const ID = /^[A-Za-z0-9_-]{1,200}$/;
-const SESSION_ID_LENGTH = 200;
+const CONNECTION_ID_PATTERN = /^[A-Za-z0-9_-]{1,200}$/;
+const MAX_SESSION_ID_CHARACTERS = 200;
 
 /** Whether a header value has the form of a connection id. */
 export function isConnectionId(value: string): boolean {
-  return ID.test(value);
+  return CONNECTION_ID_PATTERN.test(value);
 }
 
 /** Whether a header value has the form of a session id; the agent never issues longer ones. */
 export function isSessionId(value: string): boolean {
-  return value !== "" && value.length <= SESSION_ID_LENGTH;
+  return value !== "" && value.length <= MAX_SESSION_ID_CHARACTERS;
 }
 
 /** Whether an `Accept` header names the stream's media type. */
 export function acceptsStream(accept: string | undefined): boolean {
   return (accept ?? "").split(",").some((range) => {
     const [type, ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());
-    return type === STREAM_TYPE && !parameters.some((parameter) => /^q=0(\.0*)?$/.test(parameter));
+    return type === STREAM_MEDIA_TYPE && !parameters.some((parameter) => /^q=0(\.0*)?$/.test(parameter));
   });
 }
 
 /** A server-sent event. JSON contains no line breaks, so one `data` line is enough. */
-export function sseEvent(json: string): string {
+export function encodeEvent(json: string): string {
   return `data: ${json}\n\n`;
 }
 

@@ -2,44 +2,44 @@ import { setMaxListeners } from "node:events";
 import type { Session } from "gantry";
 import { ClientSessions } from "./client-sessions.js";
 import { Dispatcher, type RequestContext, type Sink } from "./dispatcher.js";
-import { invalidParams, RpcError } from "./errors.js";
+import { createParamsError, RpcError } from "./errors.js";
 import type { ClientFrame } from "./frames.js";
-import type { ClientFacts, ConnectionParts } from "./open-sessions.js";
-import { readInitialize, readParams, readString, type Initialize } from "./params.js";
+import type { ClientFacts, ConnectionDependencies } from "./open-sessions.js";
+import { readInitialize, readParams, readString, type InitializeData } from "./params.js";
 import { resolveProfile, type ClientProfile } from "./profile.js";
 import { listSessions } from "./session-list.js";
-import { CODES, METHODS, PROTOCOL_VERSION, type ResponseMessage } from "./wire.js";
+import { ERROR_CODES, METHODS, PROTOCOL_VERSION, type ResponseMessage } from "./wire.js";
 
 type Params = Readonly<Record<string, unknown>>;
 type Method = (params: Params, context: RequestContext) => Promise<unknown>;
 
 /** A client: its `initialize` data, its open sessions and all methods. Independent of the transport. */
 export class AcpConnection implements ClientFacts {
-  readonly #parts: ConnectionParts;
+  readonly #dependencies: ConnectionDependencies;
   readonly #dispatcher: Dispatcher;
   readonly #methods: ReadonlyMap<string, Method>;
   readonly #sessions: ClientSessions;
-  readonly #closing = new AbortController();
+  readonly #closeController = new AbortController();
   readonly #sink: Sink;
-  #client: Initialize | undefined;
-  #releaseAttendance: (() => void) | undefined;
+  #client: InitializeData | undefined;
+  #removeResponder: (() => void) | undefined;
 
-  constructor(parts: ConnectionParts, sink: Sink) {
-    this.#parts = parts;
+  constructor(dependencies: ConnectionDependencies, sink: Sink) {
+    this.#dependencies = dependencies;
     this.#sink = sink;
     // Each session that waits for models adds a listener.
-    setMaxListeners(0, this.#closing.signal);
+    setMaxListeners(0, this.#closeController.signal);
     this.#dispatcher = new Dispatcher({
       sink,
-      logger: parts.logger,
-      maxDepth: parts.options.jsonDepth,
+      logger: dependencies.logger,
+      maxDepth: dependencies.options.jsonDepth,
       handlers: {
         request: (method, params, context) => this.#request(method, params, context),
         notification: (method, params) => this.#notification(method, params),
         answersCancel: (method) => method === METHODS.sessionPrompt,
       },
     });
-    const sessions = new ClientSessions(parts, this, this.#dispatcher, sink, this.#closing.signal);
+    const sessions = new ClientSessions(dependencies, this, this.#dispatcher, sink, this.#closeController.signal);
     this.#sessions = sessions;
     const methods = new Map<string, Method>([
       [METHODS.sessionNew, (params, context) => sessions.create(params, context)],
@@ -48,32 +48,32 @@ export class AcpConnection implements ClientFacts {
       [METHODS.sessionPrompt, (params, context) => sessions.prompt(params, context)],
       [METHODS.sessionDelete, (params) => sessions.delete(params)],
       [METHODS.sessionClose, (params) => sessions.close(params)],
-      [METHODS.sessionList, (params) => listSessions(parts.agent, params, this.clientProfile.profile)],
+      [METHODS.sessionList, (params) => listSessions(dependencies.agent, params, this.clientProfile.profile)],
       [METHODS.sessionCancel, (params) => Promise.resolve(sessions.cancel(params))],
       [METHODS.setConfigOption, (params, context) => sessions.setConfigOption(params, context)],
       [METHODS.setMode, (params, context) => sessions.setMode(params, context)],
     ]);
-    if (parts.options.authMethods.length > 0) {
+    if (dependencies.options.authMethods.length > 0) {
       methods.set(METHODS.authenticate, (params) => Promise.resolve(this.#authenticate(params)));
     }
     this.#methods = methods;
   }
 
-  get client(): Initialize | undefined {
+  get client(): InitializeData | undefined {
     return this.#client;
   }
 
   get clientProfile(): ClientProfile {
-    return resolveProfile(this.#parts.options, this.#client);
+    return resolveProfile(this.#dependencies.options, this.#client);
   }
 
   /** Number of the client's unanswered requests. */
-  get unanswered(): number {
-    return this.#dispatcher.unanswered;
+  get unansweredCount(): number {
+    return this.#dispatcher.unansweredCount;
   }
 
   /** Whether `initialize` succeeded. */
-  get initialized(): boolean {
+  get isInitialized(): boolean {
     return this.#client !== undefined;
   }
 
@@ -93,8 +93,8 @@ export class AcpConnection implements ClientFacts {
   }
 
   /** Resolves when every request is answered. */
-  idle(): Promise<void> {
-    return this.#dispatcher.idle();
+  waitForIdle(): Promise<void> {
+    return this.#dispatcher.waitForIdle();
   }
 
   /** Cancels every request; prompts are answered with `cancelled`. */
@@ -103,61 +103,65 @@ export class AcpConnection implements ClientFacts {
   }
 
   /**
-   * Call this when the client opens its first stream or socket, or loses the last one. While one is open, questions of
-   * sessions wait for the client.
+   * Call this when the client opens its first stream or socket, or loses the last one. With an open stream or socket,
+   * questions of sessions wait for the client.
    */
-  reachChanged(): void {
-    if (!this.initialized || this.#closing.signal.aborted) return;
+  updateReachability(): void {
+    if (!this.isInitialized || this.#closeController.signal.aborted) return;
     if (this.#sink.isReachable)
-      this.#releaseAttendance ??= this.#parts.agent.addResponder((id) => this.#sessions.answers(id));
-    else this.#stopAttending();
+      this.#removeResponder ??= this.#dependencies.agent.addResponder((id) => this.#sessions.canAnswer(id));
+    else this.#unregisterResponder();
   }
 
-  #stopAttending(): void {
-    this.#releaseAttendance?.();
-    this.#releaseAttendance = undefined;
+  #unregisterResponder(): void {
+    this.#removeResponder?.();
+    this.#removeResponder = undefined;
   }
 
   /**
-   * Call this when the client is gone: cancels everything and sends nothing more. Stored messages stay. Resolves when
-   * all watches have ended.
+   * Call this when the client has disconnected: cancels all requests and sends nothing more. Stored messages stay.
+   * Resolves when all watches have ended.
    */
   close(): Promise<void> {
-    this.#stopAttending();
-    this.#closing.abort();
+    this.#unregisterResponder();
+    this.#closeController.abort();
     this.#dispatcher.close();
-    return this.#sessions.ended();
+    return this.#sessions.waitForWatches();
   }
 
   /** Reports a changed title or setting of a session to the client. */
-  updated(session: Session): void {
-    this.#sessions.updated(session);
+  reportSession(session: Session): void {
+    this.#sessions.reportSession(session);
   }
 
   /** Call this when a session was deleted. */
-  deleted(rootId: string): void {
-    this.#sessions.deleted(rootId);
+  handleDeletion(rootId: string): void {
+    this.#sessions.handleDeletion(rootId);
   }
 
   /** Handles `initialize` before the first await, so that the frames after it find the client initialized. */
   async #request(method: string, params: unknown, context: RequestContext): Promise<unknown> {
     if (method === METHODS.initialize) return this.#initialize(params);
     const perform = this.#methods.get(method);
-    if (!perform) throw new RpcError(CODES.methodNotFound, `method not found: ${method.slice(0, 100)}`);
-    if (!this.initialized) throw new RpcError(CODES.invalidRequest, "initialize first");
+    if (!perform) throw new RpcError(ERROR_CODES.methodNotFound, `method not found: ${method.slice(0, 100)}`);
+    if (!this.isInitialized) throw new RpcError(ERROR_CODES.invalidRequest, "initialize first");
     return perform(readParams(params), context);
   }
 
   async #notification(method: string, params: unknown): Promise<void> {
     // A cancel must not wait in a queue.
-    if (method === METHODS.sessionCancel && this.initialized) this.#sessions.cancel(readParams(params));
-    else await this.#request(method, params, { signal: this.#closing.signal, after: (what) => what() });
+    if (method === METHODS.sessionCancel && this.isInitialized) this.#sessions.cancel(readParams(params));
+    else
+      await this.#request(method, params, {
+        signal: this.#closeController.signal,
+        runAfterAnswer: (callback) => callback(),
+      });
   }
 
   #initialize(params: unknown): unknown {
     this.#client = readInitialize(params);
-    const { agent, options } = this.#parts;
-    this.reachChanged();
+    const { agent, options } = this.#dependencies;
+    this.updateReachability();
     return {
       protocolVersion: PROTOCOL_VERSION,
       agentCapabilities: {
@@ -171,11 +175,11 @@ export class AcpConnection implements ClientFacts {
     };
   }
 
-  /** Nothing to do: the keys come from the server's own config. */
+  /** Checks only the method id: the server's config has the keys of the providers. */
   #authenticate(params: Params): unknown {
     const methodId = readString(params, "methodId");
-    if (!this.#parts.options.authMethods.some(({ id }) => id === methodId)) {
-      throw invalidParams("methodId", "the id of one of authMethods");
+    if (!this.#dependencies.options.authMethods.some(({ id }) => id === methodId)) {
+      throw createParamsError("methodId", "the id of one of authMethods");
     }
     return {};
   }

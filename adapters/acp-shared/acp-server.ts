@@ -10,36 +10,36 @@ export class AcpServer {
   readonly #options: AcpOptions;
   readonly #logger: Logger;
   readonly #turns = new Turns();
-  readonly #refusing = new AbortController();
+  readonly #drainController = new AbortController();
   readonly #connections = new Set<AcpConnection>();
   /** Watches of disconnected clients that have not ended yet. */
-  readonly #closing = new Set<Promise<void>>();
-  readonly #unsubscribe: (() => void)[];
+  readonly #pendingCloses = new Set<Promise<void>>();
+  readonly #unsubscribers: (() => void)[];
 
   constructor(agent: Agent, options: AcpOptions, logger: Logger) {
     this.#agent = agent;
     this.#options = options;
     this.#logger = logger;
-    this.#unsubscribe = [
+    this.#unsubscribers = [
       agent.on("session.updated", ({ session }) => {
-        for (const connection of this.#connections) connection.updated(session);
+        for (const connection of this.#connections) connection.reportSession(session);
       }),
       agent.on("session.deleted", ({ ids }) => {
-        for (const connection of this.#connections) for (const id of ids) connection.deleted(id);
+        for (const connection of this.#connections) for (const id of ids) connection.handleDeletion(id);
       }),
     ];
   }
 
   /** Adds a client; its messages are sent to `sink`. */
   connect(sink: Sink): AcpConnection {
-    const parts = {
+    const dependencies = {
       agent: this.#agent,
       options: this.#options,
       logger: this.#logger,
       turns: this.#turns,
-      refusing: this.#refusing.signal,
+      drainSignal: this.#drainController.signal,
     };
-    const connection = new AcpConnection(parts, sink);
+    const connection = new AcpConnection(dependencies, sink);
     this.#connections.add(connection);
     return connection;
   }
@@ -47,29 +47,29 @@ export class AcpServer {
   /** Removes a client: its prompts are cancelled, stored messages stay. */
   disconnect(connection: AcpConnection): void {
     this.#connections.delete(connection);
-    const ended = connection.close();
-    this.#closing.add(ended);
-    void ended.finally(() => this.#closing.delete(ended));
+    const watchesEnded = connection.close();
+    this.#pendingCloses.add(watchesEnded);
+    void watchesEnded.finally(() => this.#pendingCloses.delete(watchesEnded));
   }
 
   /**
    * Rejects new prompts and waits for the answers to all requests. Cancels the remaining requests when `signal` aborts.
    */
   async drain(signal: AbortSignal): Promise<void> {
-    this.#refusing.abort();
+    this.#drainController.abort();
     const cancel = () => {
       for (const connection of this.#connections) connection.cancelAll();
     };
     signal.addEventListener("abort", cancel, { once: true });
     if (signal.aborted) cancel();
-    await Promise.all([...this.#connections].map((connection) => connection.idle()));
+    await Promise.all([...this.#connections].map((connection) => connection.waitForIdle()));
     signal.removeEventListener("abort", cancel);
   }
 
   /** Closes every connection and waits for the runs to end. */
   async close(): Promise<void> {
-    for (const forget of this.#unsubscribe.splice(0)) forget();
+    for (const unsubscribe of this.#unsubscribers.splice(0)) unsubscribe();
     for (const connection of [...this.#connections]) this.disconnect(connection);
-    await Promise.all([this.#turns.idle(), ...this.#closing]);
+    await Promise.all([this.#turns.waitForIdle(), ...this.#pendingCloses]);
   }
 }

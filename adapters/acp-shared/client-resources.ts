@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import path from "node:path";
 import { hasCode, type Agent } from "gantry";
 import { isRecord, type McpServer } from "gantry/plugin";
-import { invalidParams } from "./errors.js";
+import { createParamsError } from "./errors.js";
 
 type Params = Readonly<Record<string, unknown>>;
 
@@ -15,7 +15,7 @@ export interface ClientResources {
 
 /** The resources and the names of ignored fields. */
 export interface ClientResourcesResult extends ClientResources {
-  readonly ignored: readonly string[];
+  readonly ignoredFields: readonly string[];
 }
 
 export const NO_RESOURCES: ClientResources = { servers: [], folders: [] };
@@ -25,94 +25,99 @@ const MAX_RESOURCES = 64;
 
 /**
  * Reads `mcpServers` and `additionalDirectories` of a request. Rejects with `RpcError` for an invalid server or folder,
- * and for a server that this agent does not allow. `uses`: whether to use the two fields; otherwise they are reported
- * as ignored.
+ * and for a server that this agent does not allow. `readsFields`: whether to use the two fields; otherwise they are
+ * reported as ignored.
  */
-export async function readClientResources(params: Params, agent: Agent, uses: boolean): Promise<ClientResourcesResult> {
-  const ignored: string[] = [];
+export async function readClientResources(
+  params: Params,
+  agent: Agent,
+  readsFields: boolean,
+): Promise<ClientResourcesResult> {
+  const ignoredFields: string[] = [];
   // Ignored fields are not validated and may contain anything.
-  const listed = (field: string) => {
-    if (uses) return readList(params, field);
-    if (!isNothing(params[field])) ignored.push(field);
+  const readField = (field: string) => {
+    if (readsFields) return readList(params, field);
+    if (!isEmpty(params[field])) ignoredFields.push(field);
     return [];
   };
-  const folderInputs = listed("additionalDirectories");
-  let serverInputs = listed("mcpServers");
+  const folderInputs = readField("additionalDirectories");
+  let serverInputs = readField("mcpServers");
   if (serverInputs.length > 0 && !agent.mcpServerFactory) {
-    ignored.push("mcpServers");
+    ignoredFields.push("mcpServers");
     serverInputs = [];
   }
   // `agent.tools` is complete only after `prepare`; `readServers` looks for `bash` in it.
   if (serverInputs.length > 0) await agent.prepare();
-  return { servers: readServers(serverInputs, agent), folders: await readFolders(folderInputs), ignored };
+  return { servers: readServers(serverInputs, agent), folders: await readFolders(folderInputs), ignoredFields };
 }
 
-function isNothing(value: unknown): boolean {
+function isEmpty(value: unknown): boolean {
   return value === undefined || value === null || (Array.isArray(value) && value.length === 0);
 }
 
 function readList(params: Params, field: string): readonly unknown[] {
   const value = params[field] ?? [];
-  if (!Array.isArray(value)) throw invalidParams(field, "an array");
-  if (value.length > MAX_RESOURCES) throw invalidParams(field, `at most ${MAX_RESOURCES}`);
+  if (!Array.isArray(value)) throw createParamsError(field, "an array");
+  if (value.length > MAX_RESOURCES) throw createParamsError(field, `at most ${MAX_RESOURCES}`);
   return value;
 }
 
 function readServers(serverInputs: readonly unknown[], agent: Agent): McpServer[] {
-  const servers = serverInputs.map((serverInput, at) => readServer(serverInput, `mcpServers[${at}]`));
-  servers.forEach((server, at) => {
-    const field = `mcpServers[${at}]`;
-    if (servers.findIndex(({ name }) => name === server.name) < at)
-      throw invalidParams(`${field}.name`, "another name");
+  const servers = serverInputs.map((serverInput, index) => readServer(serverInput, `mcpServers[${index}]`));
+  servers.forEach((server, index) => {
+    const field = `mcpServers[${index}]`;
+    if (servers.findIndex(({ name }) => name === server.name) < index)
+      throw createParamsError(`${field}.name`, "a name that no other server has");
     // A client may start only programs that its prompts could start with `bash` anyway.
     if ("command" in server && !agent.tools.some(({ name }) => name === "bash"))
-      throw invalidParams(field, "an HTTP server: this agent has no bash tool and starts no programs");
+      throw createParamsError(field, "an HTTP server: this agent has no bash tool and starts no programs");
     try {
       agent.mcpServerFactory?.source(server);
     } catch (error) {
       if (!hasCode(error, "invalid_input")) throw error;
-      throw invalidParams(`${field}.${error.field}`, error.message.replace(`${error.field}: expected `, ""));
+      throw createParamsError(`${field}.${error.field}`, error.message.replace(`${error.field}: expected `, ""));
     }
   });
   return servers;
 }
 
 function readServer(input: unknown, field: string): McpServer {
-  if (!isRecord(input)) throw invalidParams(field, "an object");
+  if (!isRecord(input)) throw createParamsError(field, "an object");
   const { type } = input;
   const name = readText(input, "name", field);
   // The official schema has no type for programs; `stdio` has the same meaning.
   if (type === undefined || type === null || type === "stdio") {
     const args = input.args ?? [];
     if (!Array.isArray(args) || !args.every((arg) => typeof arg === "string"))
-      throw invalidParams(`${field}.args`, "an array of strings");
+      throw createParamsError(`${field}.args`, "an array of strings");
     return { name, command: readText(input, "command", field), args, env: readPairs(input.env, `${field}.env`) };
   }
-  if (type !== "http" && type !== "sse") throw invalidParams(`${field}.type`, "http, sse, or no type for a program");
+  if (type !== "http" && type !== "sse")
+    throw createParamsError(`${field}.type`, "http, sse, or no type for a program");
   return { name, url: readText(input, "url", field), headers: readPairs(input.headers, `${field}.headers`), type };
 }
 
-/** Converts `[{ name, value }]` to a record. */
 function readPairs(input: unknown, field: string): Record<string, string> {
   const list = input ?? [];
   const isPair = (pair: unknown): pair is { name: string; value: string } =>
     isRecord(pair) && typeof pair.name === "string" && pair.name !== "" && typeof pair.value === "string";
-  if (!Array.isArray(list) || !list.every(isPair)) throw invalidParams(field, "an array of { name, value }");
+  if (!Array.isArray(list) || !list.every(isPair)) throw createParamsError(field, "an array of { name, value }");
   return Object.fromEntries(list.map(({ name, value }) => [name, value]));
 }
 
 function readText(record: Params, key: string, field: string): string {
   const value = record[key];
-  if (typeof value !== "string" || value === "") throw invalidParams(`${field}.${key}`, "a string that is not empty");
+  if (typeof value !== "string" || value === "")
+    throw createParamsError(`${field}.${key}`, "a string that is not empty");
   return value;
 }
 
 async function readFolders(inputs: readonly unknown[]): Promise<string[]> {
-  const folders = inputs.map(async (folder, at) => {
-    const field = `additionalDirectories[${at}]`;
-    if (typeof folder !== "string" || !path.isAbsolute(folder)) throw invalidParams(field, "an absolute path");
+  const folders = inputs.map(async (folder, index) => {
+    const field = `additionalDirectories[${index}]`;
+    if (typeof folder !== "string" || !path.isAbsolute(folder)) throw createParamsError(field, "an absolute path");
     const stats = await stat(folder).catch(() => undefined);
-    if (!stats?.isDirectory()) throw invalidParams(field, "the absolute path of an existing folder");
+    if (!stats?.isDirectory()) throw createParamsError(field, "the absolute path of an existing folder");
     return path.resolve(folder);
   });
   return [...new Set(await Promise.all(folders))];

@@ -1,53 +1,60 @@
 import type { Session } from "gantry";
 import { newId } from "gantry/plugin";
 import { readClientResources, type ClientResourcesResult } from "./client-resources.js";
-import { configOptions, setConfigOption } from "./config-options.js";
+import { loadConfigOptions, setConfigOption } from "./config-options.js";
 import type { Dispatcher, RequestContext, Sink } from "./dispatcher.js";
-import { invalidParams } from "./errors.js";
-import { modeOf, modeState } from "./modes.js";
-import { OpenSessions, type ClientFacts, type ConnectionParts } from "./open-sessions.js";
-import { optionalString, readCwd, readString } from "./params.js";
+import { createParamsError } from "./errors.js";
+import { findMode, toModeState } from "./modes.js";
+import { OpenSessions, type ClientFacts, type ConnectionDependencies } from "./open-sessions.js";
+import { readOptionalString, readCwd, readString } from "./params.js";
 import { ClientPrompts } from "./prompts.js";
 import type { Turn } from "./turns.js";
 import type { PromptResult } from "./wire.js";
 
 type Params = Readonly<Record<string, unknown>>;
 
+/** The session methods of one client. */
 export class ClientSessions {
-  readonly #parts: ConnectionParts;
+  readonly #dependencies: ConnectionDependencies;
   readonly #facts: ClientFacts;
   readonly #sessions: OpenSessions;
   readonly #prompts: ClientPrompts;
-  /** The last unfinished change by the client's session id; the session's next request waits for it. */
-  readonly #pendingBySessionId = new Map<string, Promise<unknown>>();
+  /** The last unfinished change of a session by the client's session id; the next request of the session waits for it. */
+  readonly #pendingChangeBySessionId = new Map<string, Promise<unknown>>();
 
-  /** `closing` aborts when the client disconnects. */
-  constructor(parts: ConnectionParts, facts: ClientFacts, dispatcher: Dispatcher, sink: Sink, closing: AbortSignal) {
-    this.#parts = parts;
+  /** `closeSignal` aborts when the client disconnects. */
+  constructor(
+    dependencies: ConnectionDependencies,
+    facts: ClientFacts,
+    dispatcher: Dispatcher,
+    sink: Sink,
+    closeSignal: AbortSignal,
+  ) {
+    this.#dependencies = dependencies;
     this.#facts = facts;
-    this.#sessions = new OpenSessions(parts, facts, dispatcher, sink, closing);
-    this.#prompts = new ClientPrompts(parts, facts, this.#sessions, this.#pendingBySessionId);
+    this.#sessions = new OpenSessions(dependencies, facts, dispatcher, sink, closeSignal);
+    this.#prompts = new ClientPrompts(dependencies, facts, this.#sessions, this.#pendingChangeBySessionId);
   }
 
   /** Call this when a session was changed in this process. */
-  updated(session: Session): void {
-    const open = this.#sessions.get(session.chain.root);
-    if (open) this.#sessions.sessionUpdates.changed(open, session);
+  reportSession(session: Session): void {
+    const openSession = this.#sessions.get(session.chain.root);
+    if (openSession) this.#sessions.sessionUpdates.sendChanges(openSession, session);
   }
 
-  deleted(rootId: string): void {
+  handleDeletion(rootId: string): void {
     this.#sessions.close(rootId);
-    this.#prompts.forget(rootId);
+    this.#prompts.forgetSession(rootId);
   }
 
   /** Whether the client can answer questions of a session that is not open here. */
-  answers(root: string): boolean {
+  canAnswer(root: string): boolean {
     return this.#sessions.canAnswer(root);
   }
 
   /** Resolves when all watches have ended, after the client has disconnected. */
-  ended(): Promise<void> {
-    return this.#sessions.ended();
+  waitForWatches(): Promise<void> {
+    return this.#sessions.waitForWatches();
   }
 
   /** `session/new` */
@@ -55,54 +62,53 @@ export class ClientSessions {
     const resources = await this.#readResources(params);
     const cwd = await readCwd(params);
     const sessionId = newId();
-    const { agent } = this.#parts;
+    const { agent } = this.#dependencies;
     const sessions = this.#sessions;
     const session = await agent.sessions.create({ projectDir: cwd, title: "ACP Session", alias: sessionId });
     this.#logIgnored(session, resources);
-    const open = sessions.opened(session, sessionId);
-    open.clientResources = resources;
-    open.reportedSeq = 0;
-    context.after(() => {
+    const openSession = sessions.register(session, sessionId);
+    openSession.clientResources = resources;
+    openSession.reportedSeq = 0;
+    context.runAfterAnswer(() => {
       // Prepare while the answer is sent and the user writes the prompt.
       void agent.prepare();
-      sessions.watchLater(open);
-      void sessions.sessionUpdates.commands(open);
+      sessions.scheduleWatch(openSession);
+      void sessions.sessionUpdates.sendCommands(openSession);
     });
     return {
       sessionId,
-      ...this.#modes(session),
-      configOptions: await sessions.sessionUpdates.options(open, session, context),
+      ...this.#toModeFields(session),
+      configOptions: await sessions.sessionUpdates.loadOptions(openSession, session, context),
     };
   }
 
   /** `session/load` and `session/resume`. */
-  async attach(params: Params, context: RequestContext, history: boolean): Promise<unknown> {
+  async attach(params: Params, context: RequestContext, replaysHistory: boolean): Promise<unknown> {
     const sessionId = readString(params, "sessionId");
-    return this.#inOrder(sessionId, async () => {
+    return this.#runInOrder(sessionId, async () => {
       const resources = await this.#readResources(params);
       const cwd = await readCwd(params);
       const sessions = this.#sessions;
-      const session = await sessions.stored(sessionId);
+      const session = await sessions.requireSession(sessionId);
       this.#logIgnored(session, resources);
-      const open = sessions.opened(session, sessionId);
-      open.reopened(session, cwd, resources);
-      const watching = await sessions.createWatch(open, session);
-      // Await the current position: every event after the answer is reported, however slowly the store returns earlier
-      // messages.
-      if (!history) await watching.skip();
+      const openSession = sessions.register(session, sessionId);
+      openSession.reset(session, cwd, resources);
+      const sessionWatch = await sessions.createWatch(openSession, session);
+      // Read the current position before the answer, so that every later event is reported.
+      if (!replaysHistory) await sessionWatch.skip();
       else
-        for await (const updates of watching.replay(context.signal))
+        for await (const updates of sessionWatch.replay(context.signal))
           for (const update of updates) {
             context.signal.throwIfAborted();
-            sessions.update(sessionId, update);
-            await sessions.ready(sessionId);
+            sessions.sendUpdate(sessionId, update);
+            await sessions.waitUntilReady(sessionId);
           }
-      context.after(() => {
-        if (sessions.get(open.root) === open) sessions.follow(open, watching);
-        void sessions.sessionUpdates.show(open);
-        void sessions.sessionUpdates.commands(open);
+      context.runAfterAnswer(() => {
+        if (sessions.get(openSession.root) === openSession) sessions.follow(openSession, sessionWatch);
+        void sessions.sessionUpdates.sendOptions(openSession);
+        void sessions.sessionUpdates.sendCommands(openSession);
       });
-      return history && this.#facts.clientProfile.profile === "spec" ? null : this.#modes(session);
+      return replaysHistory && this.#facts.clientProfile.profile === "spec" ? null : this.#toModeFields(session);
     });
   }
 
@@ -118,8 +124,8 @@ export class ClientSessions {
 
   /** `session/close`: ends this client's prompt; runs of other clients in the session continue. */
   close(params: Params): Promise<unknown> {
-    const isOwn = (turn: Turn) => this.#prompts.isOwn(turn);
-    return this.#afterStop(params, isOwn, (root) => {
+    const isOwn = (turn: Turn) => this.#prompts.isOwnTurn(turn);
+    return this.#runAfterStop(params, isOwn, (root) => {
       this.#sessions.close(root);
       return Promise.resolve({});
     });
@@ -127,9 +133,9 @@ export class ClientSessions {
 
   /** `session/delete` */
   delete(params: Params): Promise<unknown> {
-    const all = () => true;
-    return this.#afterStop(params, all, async (root) => {
-      await this.#parts.agent.sessions.delete(root);
+    const matchesAll = () => true;
+    return this.#runAfterStop(params, matchesAll, async (root) => {
+      await this.#dependencies.agent.sessions.delete(root);
       return this.#facts.clientProfile.profile === "spec" ? null : {};
     });
   }
@@ -137,19 +143,19 @@ export class ClientSessions {
   /** `session/set_config_option` */
   setConfigOption(params: Params, context: RequestContext): Promise<unknown> {
     const sessionId = readString(params, "sessionId");
-    return this.#inOrder(sessionId, async () => {
+    return this.#runInOrder(sessionId, async () => {
       const configId = readString(params, "configId");
-      const value = optionalString(params, "value");
-      if (value === undefined) throw invalidParams("value", "a string");
-      const { agent, logger } = this.#parts;
-      const parts = { agent, logger, modes: this.#facts.clientProfile.editor };
-      const before = await this.#sessions.stored(sessionId);
-      const open = this.#sessions.get(before.chain.root);
-      const session = await this.#sessions.sessionUpdates.answering(open, () =>
-        setConfigOption(parts, before, configId, value, context.signal),
+      const value = readOptionalString(params, "value");
+      if (value === undefined) throw createParamsError("value", "a string");
+      const { agent, logger } = this.#dependencies;
+      const optionDependencies = { agent, logger, offersModes: this.#facts.clientProfile.isEditor };
+      const storedSession = await this.#sessions.requireSession(sessionId);
+      const openSession = this.#sessions.get(storedSession.chain.root);
+      const session = await this.#sessions.sessionUpdates.applySetting(openSession, () =>
+        setConfigOption(optionDependencies, storedSession, configId, value, context.signal),
       );
-      const { options } = await configOptions(parts, session, context.signal);
-      if (open) open.options = options;
+      const { options } = await loadConfigOptions(optionDependencies, session, context.signal);
+      if (openSession) openSession.reportedOptions = options;
       return { configOptions: options };
     });
   }
@@ -157,64 +163,65 @@ export class ClientSessions {
   /** `session/set_mode` */
   setMode(params: Params, context: RequestContext): Promise<unknown> {
     const sessionId = readString(params, "sessionId");
-    return this.#inOrder(sessionId, async () => {
-      const mode = modeOf(readString(params, "modeId"));
-      if (!mode) throw invalidParams("modeId", "the id of one of the session's modes");
-      const { chain } = await this.#sessions.stored(sessionId);
-      const open = this.#sessions.get(chain.root);
+    return this.#runInOrder(sessionId, async () => {
+      const mode = findMode(readString(params, "modeId"));
+      if (!mode) throw createParamsError("modeId", "the id of one of the session's modes");
+      const { chain } = await this.#sessions.requireSession(sessionId);
+      const openSession = this.#sessions.get(chain.root);
       const { sessionUpdates } = this.#sessions;
-      const set = () => this.#parts.agent.sessions.update(chain.root, { mode });
-      await sessionUpdates.answering(open, set, mode);
-      if (open && this.#facts.clientProfile.editor) context.after(() => void sessionUpdates.show(open, 0));
+      const updateMode = () => this.#dependencies.agent.sessions.update(chain.root, { mode });
+      await sessionUpdates.applySetting(openSession, updateMode, mode);
+      if (openSession && this.#facts.clientProfile.isEditor)
+        context.runAfterAnswer(() => void sessionUpdates.sendOptions(openSession, 0));
       return {};
     });
   }
 
   /** `modes` of an answer; empty for clients that do not show them. */
-  #modes({ mode }: Session) {
-    return this.#facts.clientProfile.editor ? { modes: modeState(mode) } : {};
+  #toModeFields({ mode }: Session) {
+    return this.#facts.clientProfile.isEditor ? { modes: toModeState(mode) } : {};
   }
 
   #readResources(params: Params): Promise<ClientResourcesResult> {
-    const { agent, options } = this.#parts;
+    const { agent, options } = this.#dependencies;
     // Profile `spec` ignores both fields, as the interface specifies, unless `mcp` is set.
     return readClientResources(params, agent, options.mcp ?? options.profile !== "spec");
   }
 
-  #logIgnored(session: Session, { ignored }: ClientResourcesResult): void {
+  #logIgnored(session: Session, { ignoredFields }: ClientResourcesResult): void {
     const { root } = session.chain;
-    if (ignored.length > 0 && !this.#sessions.get(root))
-      this.#parts.logger.info(`${ignored.join(" and ")} accepted and ignored`, { session: root });
+    if (ignoredFields.length > 0 && !this.#sessions.get(root))
+      this.#dependencies.logger.info(`${ignoredFields.join(" and ")} accepted and ignored`, { session: root });
   }
 
-  /** Stops the matching prompts of a chain, then calls `then` with the root id. */
-  #afterStop(
+  /** Stops the matching prompts of a chain, then calls `work` with the root id. */
+  #runAfterStop(
     params: Params,
-    which: (turn: Turn) => boolean,
-    then: (root: string) => Promise<unknown>,
+    matches: (turn: Turn) => boolean,
+    work: (root: string) => Promise<unknown>,
   ): Promise<unknown> {
     const sessionId = readString(params, "sessionId");
-    const stopping = this.#parts.turns.stop([sessionId], which);
-    return this.#inOrder(sessionId, async () => {
-      const { chain, alias } = await this.#sessions.stored(sessionId);
-      await stopping;
-      await this.#parts.turns.stop([alias, chain.root], which);
-      return await then(chain.root);
+    const firstStop = this.#dependencies.turns.stop([sessionId], matches);
+    return this.#runInOrder(sessionId, async () => {
+      const { chain, alias } = await this.#sessions.requireSession(sessionId);
+      await firstStop;
+      await this.#dependencies.turns.stop([alias, chain.root], matches);
+      return await work(chain.root);
     });
   }
 
   /** Runs changes of one session one after another, in the order of the requests. */
-  #inOrder<T>(sessionId: string, work: () => Promise<T>): Promise<T> {
-    const before = this.#pendingBySessionId.get(sessionId);
-    const done = before ? before.then(work) : work();
-    const settled = done.then(
+  #runInOrder<T>(sessionId: string, work: () => Promise<T>): Promise<T> {
+    const previousChange = this.#pendingChangeBySessionId.get(sessionId);
+    const result = previousChange ? previousChange.then(work) : work();
+    const settled = result.then(
       () => undefined,
       () => undefined,
     );
-    this.#pendingBySessionId.set(sessionId, settled);
+    this.#pendingChangeBySessionId.set(sessionId, settled);
     void settled.then(() => {
-      if (this.#pendingBySessionId.get(sessionId) === settled) this.#pendingBySessionId.delete(sessionId);
+      if (this.#pendingChangeBySessionId.get(sessionId) === settled) this.#pendingChangeBySessionId.delete(sessionId);
     });
-    return done;
+    return result;
   }
 }

@@ -1,7 +1,13 @@
 import { isRecord } from "gantry/plugin";
 import type { ClientRequestOptions, Dispatcher } from "./dispatcher.js";
 import { RpcError } from "./errors.js";
-import { CLIENT_METHODS, CODES, type PermissionOption, type PermissionOutcome, type ToolCallFields } from "./wire.js";
+import {
+  CLIENT_METHODS,
+  ERROR_CODES,
+  type PermissionOption,
+  type PermissionOutcome,
+  type ToolCallFields,
+} from "./wire.js";
 
 /** Time for the user to answer, in ms. A disconnected client is detected by its connection. */
 const PERMISSION_TIMEOUT_MS = 60 * 60 * 1000;
@@ -39,20 +45,20 @@ export interface SharedFacts {
 /** A client's connection, limited to one session. */
 export class ConnectionClient implements AcpClient {
   readonly #dispatcher: Dispatcher;
-  readonly #shared: SharedFacts;
+  readonly #sharedFacts: SharedFacts;
 
   constructor(
     dispatcher: Dispatcher,
     readonly sessionId: string,
     readonly capabilities: AcpClient["capabilities"],
-    shared: SharedFacts,
+    sharedFacts: SharedFacts,
   ) {
     this.#dispatcher = dispatcher;
-    this.#shared = shared;
+    this.#sharedFacts = sharedFacts;
   }
 
   get lacksPermissions(): boolean {
-    return this.#shared.lacksPermissions;
+    return this.#sharedFacts.lacksPermissions;
   }
 
   async readTextFile(
@@ -60,7 +66,8 @@ export class ConnectionClient implements AcpClient {
     options?: ClientRequestOptions,
   ): Promise<string> {
     const result = await this.#call(CLIENT_METHODS.readTextFile, { ...file }, options);
-    if (!isRecord(result) || typeof result.content !== "string") throw badAnswer(CLIENT_METHODS.readTextFile);
+    if (!isRecord(result) || typeof result.content !== "string")
+      throw createInvalidAnswerError(CLIENT_METHODS.readTextFile);
     return result.content;
   }
 
@@ -81,7 +88,8 @@ export class ConnectionClient implements AcpClient {
         ...options,
       },
     ).catch((error: unknown) => {
-      if (error instanceof RpcError && error.rpcCode === CODES.methodNotFound) this.#shared.lacksPermissions = true;
+      if (error instanceof RpcError && error.rpcCode === ERROR_CODES.methodNotFound)
+        this.#sharedFacts.lacksPermissions = true;
       throw error;
     });
     const outcome = isRecord(result) ? result.outcome : undefined;
@@ -91,7 +99,7 @@ export class ConnectionClient implements AcpClient {
         return { outcome: "selected", optionId: outcome.optionId };
       }
     }
-    throw badAnswer(CLIENT_METHODS.requestPermission);
+    throw createInvalidAnswerError(CLIENT_METHODS.requestPermission);
   }
 
   #call(method: string, params: Record<string, unknown>, options: ClientRequestOptions | undefined): Promise<unknown> {
@@ -99,32 +107,32 @@ export class ConnectionClient implements AcpClient {
   }
 }
 
-function badAnswer(method: string): RpcError {
-  return new RpcError(CODES.internal, `the client's answer to ${method} has the wrong shape`);
+function createInvalidAnswerError(method: string): RpcError {
+  return new RpcError(ERROR_CODES.internal, `the client's answer to ${method} is invalid`);
 }
 
-type Registry = Map<string, AcpClient>;
+type ClientRegistry = Map<string, AcpClient>;
 
 // The registry of the process, shared by all copies of this module in plugins.
-const holder = globalThis as unknown as Record<symbol, Registry | undefined>;
-const KEY = Symbol.for("gantry.acp.clients");
+const globalRegistries = globalThis as unknown as Record<symbol, ClientRegistry | undefined>;
+const REGISTRY_KEY = Symbol.for("gantry.acp.clients");
 
-function registry(): Registry {
-  return (holder[KEY] ??= new Map<string, AcpClient>());
+function getRegistry(): ClientRegistry {
+  return (globalRegistries[REGISTRY_KEY] ??= new Map<string, AcpClient>());
 }
 
 /**
- * The client that currently prompts a session; `sessionId` is the one of a tool's context. Undefined if the run was not
+ * The client that currently prompts a session; `sessionId`: as in a tool's context. Undefined if the run was not
  * started over ACP.
  */
 export function acpClient(sessionId: string): AcpClient | undefined {
-  return registry().get(sessionId);
+  return getRegistry().get(sessionId);
 }
 
 /** Registers the client that prompts a session; the returned function removes it. */
-export function announceClient(sessionId: string, client: AcpClient): () => void {
-  registry().set(sessionId, client);
+export function registerClient(sessionId: string, client: AcpClient): () => void {
+  getRegistry().set(sessionId, client);
   return () => {
-    if (registry().get(sessionId) === client) registry().delete(sessionId);
+    if (getRegistry().get(sessionId) === client) getRegistry().delete(sessionId);
   };
 }

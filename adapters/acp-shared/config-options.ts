@@ -1,15 +1,15 @@
 import type { Agent, Logger, ReasoningEffort, Session } from "gantry";
 import { nearestEffort, type Model } from "gantry/plugin";
-import { invalidParams } from "./errors.js";
-import { MODE_OPTION, modeOf, modeOption } from "./modes.js";
+import { createParamsError } from "./errors.js";
+import { MODE_OPTION, findMode, toModeOption } from "./modes.js";
 import type { SelectOption } from "./wire.js";
 
-const MODEL = "model";
-const EFFORT = "thought_level";
-/** Maximum time for a new session to wait for models, in ms. After that it answers without them. */
+const MODEL_OPTION = "model";
+const EFFORT_OPTION = "thought_level";
+/** Maximum time for a new session to wait for models, in ms. After that the answer has no models. */
 const MODEL_LIST_TIMEOUT_MS = 1_000;
 
-/** Some clients do not accept an empty value. */
+/** The value for the effort `""`: some clients do not accept an empty value. */
 const DEFAULT_EFFORT = "default";
 const EFFORTS: readonly { value: string; name: string; effort: ReasoningEffort }[] = [
   { value: DEFAULT_EFFORT, name: "Default", effort: "" },
@@ -24,107 +24,108 @@ const EFFORTS: readonly { value: string; name: string; effort: ReasoningEffort }
 export interface ConfigOptions {
   options: SelectOption[];
   /** Whether every provider has answered; otherwise more models may follow. */
-  complete: boolean;
+  isComplete: boolean;
 }
 
-export interface OptionParts {
+export interface OptionDependencies {
   agent: Agent;
   logger: Logger;
   /** Whether to offer modes to the client. */
-  modes: boolean;
+  offersModes: boolean;
 }
 
 /**
- * The settings of a session's next run with all choices. Uses the known models; if there are none, waits up to a
- * second. `patient`: waits until every provider has answered.
+ * The settings of a session's next run with all choices. Uses the cached models; if there are none, waits up to a
+ * second. `waitsForAll`: waits until every provider has answered.
  */
-export async function configOptions(
-  parts: OptionParts,
+export async function loadConfigOptions(
+  dependencies: OptionDependencies,
   session: Session,
   signal: AbortSignal,
-  patient = false,
+  waitsForAll = false,
 ): Promise<ConfigOptions> {
-  const { options, complete } = await modelOptions(parts, session, signal, patient);
-  return { options: parts.modes ? [...options, modeOption(session.mode)] : options, complete };
+  const { options, isComplete } = await loadModelOptions(dependencies, session, signal, waitsForAll);
+  return { options: dependencies.offersModes ? [...options, toModeOption(session.mode)] : options, isComplete };
 }
 
-async function modelOptions(
-  { agent, logger }: OptionParts,
+async function loadModelOptions(
+  { agent, logger }: OptionDependencies,
   session: Session,
   signal: AbortSignal,
-  patient: boolean,
+  waitsForAll: boolean,
 ): Promise<ConfigOptions> {
-  let { models, complete } = await agent.models.listKnown();
-  if (patient || models.length === 0) {
-    const limit = patient ? signal : AbortSignal.any([signal, AbortSignal.timeout(MODEL_LIST_TIMEOUT_MS)]);
+  let { models, complete: isComplete } = await agent.models.listKnown();
+  if (waitsForAll || models.length === 0) {
+    const listSignal = waitsForAll ? signal : AbortSignal.any([signal, AbortSignal.timeout(MODEL_LIST_TIMEOUT_MS)]);
     try {
-      models = await agent.models.list(limit);
-      complete = true;
+      models = await agent.models.list(listSignal);
+      isComplete = true;
     } catch {
       models = agent.models.entries();
-      complete = false;
+      isComplete = false;
     }
   }
-  if (models.length === 0) return { options: [], complete };
-  const chosen = await resolveModel(
+  if (models.length === 0) return { options: [], isComplete };
+  const currentModel = await resolveModel(
     agent,
     session,
     AbortSignal.any([signal, AbortSignal.timeout(MODEL_LIST_TIMEOUT_MS)]),
     logger,
   );
-  if (!chosen) return { options: [], complete };
+  if (!currentModel) return { options: [], isComplete };
   const entries = models.map(({ provider, model }) => ({
     value: `${provider}/${model.id}`,
     name: model.name,
     description: provider,
   }));
-  const currentValue = `${chosen.provider.name}/${chosen.model.id}`;
+  const currentValue = `${currentModel.provider.name}/${currentModel.model.id}`;
   if (!entries.some(({ value }) => value === currentValue)) {
-    entries.unshift({ value: currentValue, name: chosen.model.name, description: chosen.provider.name });
+    entries.unshift({ value: currentValue, name: currentModel.model.name, description: currentModel.provider.name });
   }
   const options: SelectOption[] = [
-    { id: MODEL, name: "Model", category: "model", type: "select", currentValue, options: entries },
+    { id: MODEL_OPTION, name: "Model", category: "model", type: "select", currentValue, options: entries },
   ];
-  const efforts = effortsOf(chosen.model);
+  const efforts = listEfforts(currentModel.model);
   if (efforts.length > 0) {
     // An unsupported effort is shown as the nearest supported one.
     const currentEffort = nearestEffort(session.reasoningEffort, efforts);
-    const current = EFFORTS.find(({ effort }) => effort === currentEffort);
+    const currentEntry = EFFORTS.find(({ effort }) => effort === currentEffort);
     options.push({
-      id: EFFORT,
+      id: EFFORT_OPTION,
       name: "Reasoning effort",
       category: "thought_level",
       type: "select",
-      currentValue: current?.value ?? DEFAULT_EFFORT,
+      currentValue: currentEntry?.value ?? DEFAULT_EFFORT,
       options: EFFORTS.filter(({ effort }) => effort === "" || efforts.includes(effort)).map(({ value, name }) => ({
         value,
         name,
       })),
     });
   }
-  return { options, complete };
+  return { options, isComplete };
 }
 
 /** Sets one option of a session. Throws `RpcError` for a value that is not offered. */
 export async function setConfigOption(
-  parts: OptionParts,
+  dependencies: OptionDependencies,
   session: Session,
   configId: string,
   value: string,
   signal: AbortSignal,
 ): Promise<Session> {
-  const { agent } = parts;
+  const { agent } = dependencies;
   const isRequested = ({ id }: SelectOption) => id === configId;
-  const { options, complete } = await configOptions(parts, session, signal);
+  const { options, isComplete } = await loadConfigOptions(dependencies, session, signal);
   let option = options.find(isRequested);
   const isOffered = () => option?.options.some((optionValue) => optionValue.value === value) === true;
   // The value may belong to a provider that has not answered yet.
-  if (!isOffered() && !complete) option = (await configOptions(parts, session, signal, true)).options.find(isRequested);
+  if (!isOffered() && !isComplete)
+    option = (await loadConfigOptions(dependencies, session, signal, true)).options.find(isRequested);
   // Accept only offered values: an effort set for a model without reasoning would be stored and used by the next model.
-  if (!option) throw invalidParams("configId", "the id of one of the session's options");
-  if (!isOffered()) throw invalidParams("value", "one of the option's values");
-  if (configId === MODE_OPTION) return agent.sessions.update(session.id, { mode: modeOf(value) ?? session.mode });
-  if (configId === EFFORT) {
+  if (!option) throw createParamsError("configId", "the id of one of the session's options");
+  if (!isOffered()) throw createParamsError("value", "one of the option's values");
+  if (configId === MODE_OPTION) return agent.sessions.update(session.id, { mode: findMode(value) ?? session.mode });
+  if (configId === EFFORT_OPTION) {
     const effort = EFFORTS.find((effortEntry) => effortEntry.value === value)?.effort ?? "";
     return agent.sessions.update(session.id, { reasoningEffort: effort });
   }
@@ -138,20 +139,20 @@ export async function setConfigOption(
 /**
  * Efforts of a model, lowest first. A reasoning model without a list gets the efforts that nearly all models accept.
  */
-function effortsOf({ reasoning, efforts }: Model): readonly ReasoningEffort[] {
+function listEfforts({ reasoning, efforts }: Model): readonly ReasoningEffort[] {
   if (reasoning !== true) return [];
   return efforts ?? ["minimal", "low", "medium", "high"];
 }
 
 /** The model of the session's next run; undefined if there is none. */
 async function resolveModel(agent: Agent, session: Session, signal: AbortSignal, logger: Logger) {
-  const recent = async () => {
+  const findRecentSession = async () => {
     const { sessions } = await agent.sessions.list({ projectDir: session.projectDir, limit: 10 });
     return sessions.find(({ provider, model }) => provider !== "" && model !== "");
   };
   try {
-    const stored = { provider: session.provider, model: session.model };
-    return await agent.models.resolve({ provider: "", model: "" }, stored, recent, signal);
+    const storedModel = { provider: session.provider, model: session.model };
+    return await agent.models.resolve({ provider: "", model: "" }, storedModel, findRecentSession, signal);
   } catch (error) {
     logger.debug("no model to show", { error });
     return undefined;

@@ -1,9 +1,9 @@
 import type { Logger } from "gantry";
 import { isRecord } from "gantry/plugin";
-import { requestCancelled, RpcError, toRpcError } from "./errors.js";
+import { createCancelledError, RpcError, toRpcError } from "./errors.js";
 import { parseFrame, type ClientFrame } from "./frames.js";
 import {
-  CODES,
+  ERROR_CODES,
   METHODS,
   type ErrorObject,
   type OutgoingMessage,
@@ -15,14 +15,14 @@ import {
 export interface Sink {
   /** Sends a message; never throws. `sessionId`: the session of the message as the client knows it. */
   send(message: OutgoingMessage, sessionId: string | undefined): void;
-  /** Resolves when more can be sent without filling the buffer; undefined if it can be sent now. Never rejects. */
-  ready(sessionId: string | undefined): Promise<void> | undefined;
+  /** Resolves when the buffer can take more messages; undefined if it can now. Never rejects. */
+  waitUntilReady(sessionId: string | undefined): Promise<void> | undefined;
   /**
-   * Resolves when the client can read the session's updates; undefined if it reads now. Never rejects. Earlier messages
-   * are buffered.
+   * Resolves when the client has an open stream or socket for the session's updates; undefined if it has one now. Never
+   * rejects. Messages sent earlier are buffered.
    */
-  reader(sessionId: string): Promise<void> | undefined;
-  /** Whether the client has an open stream or socket. `AcpConnection.reachChanged` is called when this changes. */
+  waitForReader(sessionId: string): Promise<void> | undefined;
+  /** Whether the client has an open stream or socket. Call `AcpConnection.updateReachability` when this changes. */
   readonly isReachable: boolean;
 }
 
@@ -30,8 +30,8 @@ export interface Sink {
 export interface RequestContext {
   /** Aborts when the client cancels the request or the connection ends. */
   readonly signal: AbortSignal;
-  /** Calls `what` directly after the answer is sent, if the handler succeeds. */
-  after(what: () => void): void;
+  /** Calls `callback` directly after the answer is sent, if the handler succeeds. */
+  runAfterAnswer(callback: () => void): void;
 }
 
 /** Handlers of a connection. They start in the order of the frames and then run concurrently. */
@@ -45,18 +45,18 @@ export interface Handlers {
 
 /** A request to the client. */
 export interface ClientRequestOptions {
-  /** Its abort cancels the request at the client and rejects with the signal's reason. */
+  /** An abort cancels the request at the client; the call then rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
   /** Timeout in ms; default 30,000. */
   timeoutMs?: number | undefined;
 }
 
-interface Pending {
+interface PendingRequest {
   resolve(result: unknown): void;
   reject(error: unknown): void;
 }
 
-const CALL_TIMEOUT_MS = 30_000;
+const REQUEST_TIMEOUT_MS = 30_000;
 
 /**
  * JSON-RPC 2.0 on one connection: envelopes, ids, cancels, and requests in both directions. Independent of transport
@@ -67,24 +67,24 @@ export class Dispatcher {
   readonly #handlers: Handlers;
   readonly #logger: Logger;
   readonly #maxDepth: number;
-  /** Requests by type and value of the id; clients may reuse an id while it is active. */
-  readonly #incoming = new Map<string, Set<AbortController>>();
-  readonly #outgoing = new Map<RequestId, Pending>();
-  readonly #closing = new AbortController();
+  /** Controllers of active requests by type and value of the id; clients may reuse an id while it is active. */
+  readonly #controllersByRequestKey = new Map<string, Set<AbortController>>();
+  readonly #pendingRequests = new Map<RequestId, PendingRequest>();
+  readonly #closeController = new AbortController();
   #lastId = 0;
-  #unanswered = 0;
-  #idle: (() => void)[] = [];
+  #unansweredCount = 0;
+  #idleResolvers: (() => void)[] = [];
 
-  constructor(parts: { sink: Sink; handlers: Handlers; logger: Logger; maxDepth: number }) {
-    this.#sink = parts.sink;
-    this.#handlers = parts.handlers;
-    this.#logger = parts.logger;
-    this.#maxDepth = parts.maxDepth;
+  constructor(dependencies: { sink: Sink; handlers: Handlers; logger: Logger; maxDepth: number }) {
+    this.#sink = dependencies.sink;
+    this.#handlers = dependencies.handlers;
+    this.#logger = dependencies.logger;
+    this.#maxDepth = dependencies.maxDepth;
   }
 
   /** Number of unanswered requests. */
-  get unanswered(): number {
-    return this.#unanswered;
+  get unansweredCount(): number {
+    return this.#unansweredCount;
   }
 
   /** Handles one text frame. Never throws; an invalid message is answered with an error. */
@@ -94,103 +94,104 @@ export class Dispatcher {
 
   /** Handles one frame. `sessionId`: the session of the frame according to the transport. */
   receiveFrame(frame: ClientFrame, sessionId?: string): void {
-    if (this.#closing.signal.aborted) return;
+    if (this.#closeController.signal.aborted) return;
     switch (frame.kind) {
       case "invalid":
-        this.#fail(frame.answer);
+        this.#rejectPending(frame.answer);
         this.#sink.send(frame.answer, sessionId);
         break;
       case "request": {
-        const route = sessionId ?? sessionIdOf(frame.params);
-        this.#unanswered += 1;
-        // Sent in the same tick, so that an update from before the result cannot arrive after it.
-        void this.#answer(frame, (answer) => this.#send(answer, route)).then(() => this.#answered());
+        const routeSessionId = sessionId ?? readSessionId(frame.params);
+        this.#unansweredCount += 1;
+        // The answer is sent in the tick of the result, so that no earlier update arrives after it.
+        void this.#answer(frame, (answer) => this.#send(answer, routeSessionId)).then(() => this.#recordAnswer());
         break;
       }
       case "notification":
         this.#handleNotification(frame.method, frame.params);
         break;
       case "response":
-        this.#take(frame.id)?.resolve(frame.result);
+        this.#takePending(frame.id)?.resolve(frame.result);
         break;
       case "failure":
-        this.#take(frame.id)?.reject(clientError(frame.error));
+        this.#takePending(frame.id)?.reject(toClientError(frame.error));
     }
   }
 
   /** Handles a request and returns the answer instead of sending it to the sink. */
   async call(frame: Extract<ClientFrame, { kind: "request" }>): Promise<ResponseMessage> {
     let answer: ResponseMessage | undefined;
-    this.#unanswered += 1;
+    this.#unansweredCount += 1;
     await this.#answer(frame, (message) => (answer = message));
-    this.#answered();
-    return answer ?? { jsonrpc: "2.0", id: frame.id, error: requestCancelled().toObject() };
+    this.#recordAnswer();
+    return answer ?? { jsonrpc: "2.0", id: frame.id, error: createCancelledError().toObject() };
   }
 
   /** Sends a request to the client. Rejects with `RpcError` if it refuses, does not answer in time, or disconnects. */
   request(method: string, params: unknown, options: ClientRequestOptions = {}): Promise<unknown> {
-    const { signal, timeoutMs = CALL_TIMEOUT_MS } = options;
-    if (this.#closing.signal.aborted) return Promise.reject(new RpcError(CODES.internal, "the client is gone"));
-    if (signal?.aborted) return Promise.reject(asError(signal.reason));
+    const { signal, timeoutMs = REQUEST_TIMEOUT_MS } = options;
+    if (this.#closeController.signal.aborted)
+      return Promise.reject(new RpcError(ERROR_CODES.internal, "the client disconnected"));
+    if (signal?.aborted) return Promise.reject(toError(signal.reason));
     // The prefix keeps these ids distinct from ids that clients generate.
     const id = `gantry-${(this.#lastId += 1)}`;
     return new Promise<unknown>((resolve, reject) => {
-      const end = () => {
+      const cleanUp = () => {
         clearTimeout(timer);
         signal?.removeEventListener("abort", onAbort);
-        this.#closing.signal.removeEventListener("abort", onClose);
-        this.#outgoing.delete(id);
+        this.#closeController.signal.removeEventListener("abort", onClose);
+        this.#pendingRequests.delete(id);
       };
-      const giveUp = (error: unknown) => {
-        end();
-        this.#send({ jsonrpc: "2.0", method: METHODS.cancelRequest, params: { requestId: id } }, sessionIdOf(params));
-        reject(asError(error));
+      const cancelRequest = (error: unknown) => {
+        cleanUp();
+        this.#send({ jsonrpc: "2.0", method: METHODS.cancelRequest, params: { requestId: id } }, readSessionId(params));
+        reject(toError(error));
       };
-      const onAbort = () => giveUp(signal?.reason);
+      const onAbort = () => cancelRequest(signal?.reason);
       const onClose = () => {
-        end();
-        reject(new RpcError(CODES.internal, "the client is gone"));
+        cleanUp();
+        reject(new RpcError(ERROR_CODES.internal, "the client disconnected"));
       };
       const timer = setTimeout(
-        () => giveUp(new RpcError(CODES.internal, `the client did not answer ${method} in time`)),
+        () => cancelRequest(new RpcError(ERROR_CODES.internal, `the client did not answer ${method} in time`)),
         timeoutMs,
       );
       signal?.addEventListener("abort", onAbort, { once: true });
-      this.#closing.signal.addEventListener("abort", onClose, { once: true });
-      this.#outgoing.set(id, {
-        resolve: (result) => (end(), resolve(result)),
-        reject: (error) => (end(), reject(asError(error))),
+      this.#closeController.signal.addEventListener("abort", onClose, { once: true });
+      this.#pendingRequests.set(id, {
+        resolve: (result) => (cleanUp(), resolve(result)),
+        reject: (error) => (cleanUp(), reject(toError(error))),
       });
-      this.#send({ jsonrpc: "2.0", id, method, params }, sessionIdOf(params));
+      this.#send({ jsonrpc: "2.0", id, method, params }, readSessionId(params));
     });
   }
 
   /** Sends a notification to the client. */
   notify(method: string, params: unknown): void {
-    this.#send({ jsonrpc: "2.0", method, params }, sessionIdOf(params));
+    this.#send({ jsonrpc: "2.0", method, params }, readSessionId(params));
   }
 
   /** Resolves when all requests are answered. */
-  idle(): Promise<void> {
-    if (this.#unanswered === 0) return Promise.resolve();
-    return new Promise((resolve) => this.#idle.push(resolve));
+  waitForIdle(): Promise<void> {
+    if (this.#unansweredCount === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#idleResolvers.push(resolve));
   }
 
   /** Cancels every request of the client; each is still answered. */
   cancelAll(): void {
-    for (const controllers of this.#incoming.values())
-      for (const controller of controllers) controller.abort(requestCancelled());
+    for (const controllers of this.#controllersByRequestKey.values())
+      for (const controller of controllers) controller.abort(createCancelledError());
   }
 
   /** Cancels everything in both directions and sends nothing more. */
   close(): void {
-    if (this.#closing.signal.aborted) return;
-    this.#closing.abort();
+    if (this.#closeController.signal.aborted) return;
+    this.#closeController.abort();
     this.cancelAll();
   }
 
   #send(message: OutgoingMessage, sessionId: string | undefined): void {
-    if (!this.#closing.signal.aborted) this.#sink.send(message, sessionId);
+    if (!this.#closeController.signal.aborted) this.#sink.send(message, sessionId);
   }
 
   /** Never rejects. */
@@ -200,21 +201,24 @@ export class Dispatcher {
   ): Promise<void> {
     const { id, method } = frame;
     const controller = new AbortController();
-    const key = keyOf(id);
-    const controllers = this.#incoming.get(key) ?? new Set();
-    this.#incoming.set(key, controllers.add(controller));
+    const key = toRequestKey(id);
+    const controllers = this.#controllersByRequestKey.get(key) ?? new Set();
+    this.#controllersByRequestKey.set(key, controllers.add(controller));
     const afterAnswer: (() => void)[] = [];
     try {
       const { signal } = controller;
-      const work = this.#perform(method, frame.params, { signal, after: (what) => void afterAnswer.push(what) });
-      const result = await (this.#handlers.answersCancel(method) ? work : withCancellation(work, signal));
+      const work = this.#perform(method, frame.params, {
+        signal,
+        runAfterAnswer: (callback) => void afterAnswer.push(callback),
+      });
+      const result = await (this.#handlers.answersCancel(method) ? work : raceCancellation(work, signal));
       respond({ jsonrpc: "2.0", id, result });
-      for (const what of afterAnswer) what();
+      for (const callback of afterAnswer) callback();
     } catch (error) {
       respond({ jsonrpc: "2.0", id, error: toRpcError(error, this.#logger).toObject() });
     } finally {
       controllers.delete(controller);
-      if (controllers.size === 0) this.#incoming.delete(key);
+      if (controllers.size === 0) this.#controllersByRequestKey.delete(key);
     }
   }
 
@@ -230,62 +234,62 @@ export class Dispatcher {
     if (method === METHODS.legacyCancelRequest) return;
     if (method === METHODS.cancelRequest) {
       const id = isRecord(params) ? params.requestId : undefined;
-      const controllers = this.#incoming.get(keyOf(id));
-      for (const controller of [...(controllers ?? [])]) controller.abort(requestCancelled());
+      const controllers = this.#controllersByRequestKey.get(toRequestKey(id));
+      for (const controller of [...(controllers ?? [])]) controller.abort(createCancelledError());
       return;
     }
-    const failed = (error: unknown) => {
+    const logFailure = (error: unknown) => {
       // Notifications have no answer, and errors of the client are not logged.
       if (!(error instanceof RpcError)) this.#logger.error("a notification failed", { method, error });
     };
     try {
       const work = this.#handlers.notification(method, params);
-      if (work instanceof Promise) work.catch(failed);
+      if (work instanceof Promise) work.catch(logFailure);
     } catch (error) {
-      failed(error);
+      logFailure(error);
     }
   }
 
-  #answered(): void {
-    this.#unanswered -= 1;
-    if (this.#unanswered > 0) return;
-    for (const resolve of this.#idle.splice(0)) resolve();
+  #recordAnswer(): void {
+    this.#unansweredCount -= 1;
+    if (this.#unansweredCount > 0) return;
+    for (const resolve of this.#idleResolvers.splice(0)) resolve();
   }
 
-  #take(id: RequestId): Pending | undefined {
-    const pending = this.#outgoing.get(id);
-    this.#outgoing.delete(id);
+  #takePending(id: RequestId): PendingRequest | undefined {
+    const pending = this.#pendingRequests.get(id);
+    this.#pendingRequests.delete(id);
     return pending;
   }
 
   /** An invalid response still ends the request that it names. */
-  #fail(answer: ResponseMessage): void {
+  #rejectPending(answer: ResponseMessage): void {
     if (answer.id === null) return;
-    this.#take(answer.id)?.reject(new RpcError(CODES.internal, "the client answered with no valid response"));
+    this.#takePending(answer.id)?.reject(new RpcError(ERROR_CODES.internal, "the client sent an invalid response"));
   }
 }
 
 /** The session id in a message's params; undefined if there is none. */
-export function sessionIdOf(params: unknown): string | undefined {
+export function readSessionId(params: unknown): string | undefined {
   return isRecord(params) && typeof params.sessionId === "string" ? params.sessionId : undefined;
 }
 
-function keyOf(id: unknown): string {
+function toRequestKey(id: unknown): string {
   return `${typeof id}:${String(id)}`;
 }
 
-function clientError(error: ErrorObject): RpcError {
+function toClientError(error: ErrorObject): RpcError {
   return new RpcError(error.code, error.message, error.data);
 }
 
-function asError(error: unknown): Error {
-  return error instanceof Error ? error : new RpcError(CODES.internal, String(error));
+function toError(error: unknown): Error {
+  return error instanceof Error ? error : new RpcError(ERROR_CODES.internal, String(error));
 }
 
 /** The result of the work, or error -32800 as soon as the signal aborts. */
-function withCancellation<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+function raceCancellation<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
-    const onAbort = () => reject(requestCancelled());
+    const onAbort = () => reject(createCancelledError());
     if (signal.aborted) onAbort();
     signal.addEventListener("abort", onAbort, { once: true });
     work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));

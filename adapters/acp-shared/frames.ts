@@ -1,5 +1,5 @@
 import { isRecord, JsonDepthError, parseJson } from "gantry/plugin";
-import { CODES, type ErrorObject, type RequestId, type ResponseMessage } from "./wire.js";
+import { ERROR_CODES, type ErrorObject, type RequestId, type ResponseMessage } from "./wire.js";
 
 /** A client's message with a checked envelope. */
 export type ClientFrame =
@@ -7,11 +7,11 @@ export type ClientFrame =
   | { kind: "notification"; method: string; params: unknown }
   | { kind: "response"; id: RequestId; result: unknown }
   | { kind: "failure"; id: RequestId; error: ErrorObject }
-  /** Not a message; `answer` is the error response. */
+  /** An invalid message; `answer` is the error response to it. */
   | { kind: "invalid"; answer: ResponseMessage };
 
 /** The error response to an invalid message. */
-export function refusal(code: number, message: string, id: RequestId = null): ResponseMessage {
+export function createErrorResponse(code: number, message: string, id: RequestId = null): ResponseMessage {
   return { jsonrpc: "2.0", id, error: { code, message } };
 }
 
@@ -22,34 +22,38 @@ export function parseFrame(text: string, maxDepth: number): ClientFrame {
     value = parseJson(text, maxDepth);
   } catch (error) {
     return error instanceof JsonDepthError
-      ? { kind: "invalid", answer: refusal(CODES.invalidRequest, `invalid request: ${error.message}`) }
-      : { kind: "invalid", answer: refusal(CODES.parse, "parse error") };
+      ? {
+          kind: "invalid",
+          answer: createErrorResponse(ERROR_CODES.invalidRequest, `invalid request: ${error.message}`),
+        }
+      : { kind: "invalid", answer: createErrorResponse(ERROR_CODES.parse, "parse error") };
   }
   return readFrame(value);
 }
 
 /** Checks the envelope of a parsed message. */
 export function readFrame(value: unknown): ClientFrame {
-  if (Array.isArray(value)) return invalid("batches are not supported");
-  if (!isRecord(value)) return invalid("expected an object");
-  const has = (key: string) => Object.hasOwn(value, key);
-  const id = has("id") ? value.id : undefined;
+  if (Array.isArray(value)) return createInvalidFrame("batches are not supported");
+  if (!isRecord(value)) return createInvalidFrame("expected an object");
+  const hasKey = (key: string) => Object.hasOwn(value, key);
+  const id = hasKey("id") ? value.id : undefined;
   const requestId = isId(id) ? id : null;
-  if (value.jsonrpc !== "2.0") return invalid("jsonrpc: expected 2.0", requestId);
-  if (has("id") && !isId(id)) return invalid("id: expected a string, an integer or null");
-  if (has("method")) {
+  if (value.jsonrpc !== "2.0") return createInvalidFrame("jsonrpc: expected 2.0", requestId);
+  if (hasKey("id") && !isId(id)) return createInvalidFrame("id: expected a string, an integer or null");
+  if (hasKey("method")) {
     const { method, params } = value;
-    if (typeof method !== "string") return invalid("method: expected a string", requestId);
-    if (has("result") || has("error")) return invalid("a request has no result and no error", requestId);
-    return has("id") ? { kind: "request", id: requestId, method, params } : { kind: "notification", method, params };
+    if (typeof method !== "string") return createInvalidFrame("method: expected a string", requestId);
+    if (hasKey("result") || hasKey("error"))
+      return createInvalidFrame("a request has no result and no error", requestId);
+    return hasKey("id") ? { kind: "request", id: requestId, method, params } : { kind: "notification", method, params };
   }
-  if (!has("id") || has("result") === has("error")) {
-    return invalid("expected a request, a notification or a response", requestId);
+  if (!hasKey("id") || hasKey("result") === hasKey("error")) {
+    return createInvalidFrame("expected a request, a notification or a response", requestId);
   }
-  if (has("result")) return { kind: "response", id: requestId, result: value.result };
+  if (hasKey("result")) return { kind: "response", id: requestId, result: value.result };
   const { error } = value;
   if (!isRecord(error) || !Number.isInteger(error.code) || typeof error.message !== "string") {
-    return invalid("error: expected code and message", requestId);
+    return createInvalidFrame("error: expected code and message", requestId);
   }
   return {
     kind: "failure",
@@ -58,8 +62,8 @@ export function readFrame(value: unknown): ClientFrame {
   };
 }
 
-function invalid(why: string, id: RequestId = null): ClientFrame {
-  return { kind: "invalid", answer: refusal(CODES.invalidRequest, `invalid request: ${why}`, id) };
+function createInvalidFrame(reason: string, id: RequestId = null): ClientFrame {
+  return { kind: "invalid", answer: createErrorResponse(ERROR_CODES.invalidRequest, `invalid request: ${reason}`, id) };
 }
 
 /** Integers beyond 2^53 are rejected: they cannot be echoed exactly. */

@@ -1,13 +1,13 @@
 export { acpClient, type AcpClient } from "./client.js";
 export { AcpConnection } from "./acp-connection.js";
-export { sessionIdOf, type ClientRequestOptions, type Sink } from "./dispatcher.js";
+export { readSessionId, type ClientRequestOptions, type Sink } from "./dispatcher.js";
 export { RpcError } from "./errors.js";
-export { parseFrame, readFrame, refusal, type ClientFrame } from "./frames.js";
+export { parseFrame, readFrame, createErrorResponse, type ClientFrame } from "./frames.js";
 export { ACP_DEFAULTS, acpEntries, acpLimits, type AcpOptions, type AuthMethod } from "./options.js";
 export { AcpServer } from "./acp-server.js";
 export {
   CLIENT_METHODS,
-  CODES,
+  ERROR_CODES,
   METHODS,
   type OutgoingMessage,
   type Profile,

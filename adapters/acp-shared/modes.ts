@@ -12,17 +12,17 @@ const MODES: readonly { id: SessionMode; name: string; description: string }[] =
 ];
 
 /** `modes` of a result that describes a session. */
-export function modeState(mode: SessionMode): ModeState {
+export function toModeState(mode: SessionMode): ModeState {
   return { currentModeId: mode, availableModes: MODES.map((listedMode) => ({ ...listedMode })) };
 }
 
 /** The modes as a config option of the session. */
-export function modeOption(mode: SessionMode): SelectOption {
+export function toModeOption(mode: SessionMode): SelectOption {
   const options = MODES.map(({ id: value, name, description }) => ({ value, name, description }));
   return { id: MODE_OPTION, name: "Mode", category: "mode", type: "select", currentValue: mode, options };
 }
 
 /** The mode with this id; undefined for an unknown id. */
-export function modeOf(id: string): SessionMode | undefined {
+export function findMode(id: string): SessionMode | undefined {
   return MODES.find((mode) => mode.id === id)?.id;
 }

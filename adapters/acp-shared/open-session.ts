@@ -7,14 +7,14 @@ import type { AvailableCommand, SelectOption } from "./wire.js";
 export interface OwnRun {
   readonly run: Run;
   readonly reportedCalls: ReportedCalls;
-  /** Whether the prompt request sends its questions to the client. */
+  /** Whether the prompt request sends the run's questions to the client. */
   readonly asksClient: boolean;
 }
 
-/** Messages with `seq` above `after`, up to and including `until`. */
-interface Range {
-  after: number;
-  until: number;
+/** Messages with `seq` above `afterSeq`, up to and including `lastSeq`. */
+interface SeqRange {
+  afterSeq: number;
+  lastSeq: number;
 }
 
 /** State of one session that a client has open. */
@@ -32,21 +32,21 @@ export class OpenSession {
   /** Number of changes of the session in this process. */
   changeCount = 0;
   /** Whether the client is setting an option and still waits for the answer. */
-  isSetting = false;
+  hasPendingSetting = false;
   /** Config options as last sent to the client. */
-  options: readonly SelectOption[] = [];
+  reportedOptions: readonly SelectOption[] = [];
   /** Slash commands as last sent to the client; undefined if none were sent yet. */
-  commands: readonly AvailableCommand[] | undefined;
+  reportedCommands: readonly AvailableCommand[] | undefined;
   /** The watch for runs of other clients; undefined before it starts. */
   watch: { end(): void } | undefined;
-  /** The last `seq` that need not be sent to the client; undefined until it is known. */
+  /** The last `seq` that the client has or does not need; undefined until a watch or prompt starts. */
   reportedSeq: number | undefined;
   /** Settles when the messages of a new prompt are known; undefined if no prompt is starting. */
-  starting: Promise<void> | undefined;
+  promptStart: Promise<void> | undefined;
   /** The client's running prompt; undefined if there is none. */
   ownRun: OwnRun | undefined;
-  readonly #ids = new Set<string>();
-  #ranges: Range[] = [];
+  readonly #ownRunIds = new Set<string>();
+  #ownRanges: SeqRange[] = [];
 
   constructor(session: Session, id: string) {
     this.root = session.chain.root;
@@ -55,12 +55,12 @@ export class OpenSession {
   }
 
   /** Resets the state when the client opens the session again, with or without its history. */
-  reopened(session: Session, cwd: string, resources: ClientResources): void {
+  reset(session: Session, cwd: string, resources: ClientResources): void {
     this.cwd = cwd;
     this.clientResources = resources;
     this.reportedState = session;
-    this.options = [];
-    this.commands = undefined;
+    this.reportedOptions = [];
+    this.reportedCommands = undefined;
     this.reportedSeq = undefined;
     this.watch?.end();
     this.watch = undefined;
@@ -69,42 +69,42 @@ export class OpenSession {
   /** Marks a prompt of the client as starting. Call the returned function when it has started or failed. */
   beginStart(): () => void {
     let settle = (): void => undefined;
-    const starting = new Promise<void>((resolve) => (settle = resolve));
-    this.starting = starting;
+    const promptStart = new Promise<void>((resolve) => (settle = resolve));
+    this.promptStart = promptStart;
     return () => {
-      if (this.starting === starting) this.starting = undefined;
+      if (this.promptStart === promptStart) this.promptStart = undefined;
       settle();
     };
   }
 
-  began(ownRun: OwnRun): void {
+  setOwnRun(ownRun: OwnRun): void {
     this.ownRun = ownRun;
-    this.#ids.add(ownRun.run.id);
+    this.#ownRunIds.add(ownRun.run.id);
     this.reportedSeq ??= ownRun.run.after;
   }
 
-  ended({ run }: OwnRun): void {
+  endOwnRun({ run }: OwnRun): void {
     if (this.ownRun?.run === run) this.ownRun = undefined;
-    this.#ranges.push({ after: run.after, until: run.lastSeq });
+    this.#ownRanges.push({ afterSeq: run.after, lastSeq: run.lastSeq });
   }
 
   /** Whether the client prompted this run. */
-  isOwn(runId: string): boolean {
-    return this.#ids.has(runId);
+  isOwnRun(runId: string): boolean {
+    return this.#ownRunIds.has(runId);
   }
 
   /** Whether a prompt of this client sends the message with this `seq`. */
-  hasOwn(seq: number): boolean {
+  isOwnMessage(seq: number): boolean {
     const { run } = this.ownRun ?? {};
     if (run && seq > run.after && seq <= run.lastSeq) return true;
-    return this.#ranges.some(({ after, until }) => seq > after && seq <= until);
+    return this.#ownRanges.some(({ afterSeq, lastSeq }) => seq > afterSeq && seq <= lastSeq);
   }
 
   /** The end of the client's own messages that follow `seq` without a gap. Removes the ranges up to it. */
-  skipOwn(seq: number): number {
-    let last = seq;
-    for (const { after, until } of this.#ranges) if (after <= last) last = Math.max(last, until);
-    this.#ranges = this.#ranges.filter(({ until }) => until > last);
-    return last;
+  skipOwnMessages(seq: number): number {
+    let endSeq = seq;
+    for (const { afterSeq, lastSeq } of this.#ownRanges) if (afterSeq <= endSeq) endSeq = Math.max(endSeq, lastSeq);
+    this.#ownRanges = this.#ownRanges.filter(({ lastSeq }) => lastSeq > endSeq);
+    return endSeq;
   }
 }

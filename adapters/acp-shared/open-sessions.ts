@@ -1,10 +1,10 @@
 import type { Agent, Logger, Session } from "gantry";
 import { ConnectionClient, type AcpClient, type SharedFacts } from "./client.js";
 import type { Dispatcher, Sink } from "./dispatcher.js";
-import { sessionNotFound } from "./errors.js";
+import { createSessionNotFoundError } from "./errors.js";
 import { OpenSession } from "./open-session.js";
 import type { AcpOptions } from "./options.js";
-import type { Initialize } from "./params.js";
+import type { InitializeData } from "./params.js";
 import type { ClientProfile } from "./profile.js";
 import { SessionUpdates } from "./session-updates.js";
 import type { Turns } from "./turns.js";
@@ -12,56 +12,62 @@ import { escapeInvisible } from "./printable-line.js";
 import type { SessionWatch } from "./session-watch.js";
 import { CLIENT_METHODS, type SessionUpdate } from "./wire.js";
 
-/** Delay before a new session is watched, in ms, so that the first prompt is not slowed. No event is lost. */
+/** Delay before a new session is watched, in ms: the first prompt has priority. The watch then sends all events. */
 const WATCH_DELAY_MS = 1_000;
 /** Maximum characters of a client's name in stored answers. */
 const MAX_NAME_CHARACTERS = 100;
 
 /** State that the connections of one transport share. */
-export interface ConnectionParts {
+export interface ConnectionDependencies {
   agent: Agent;
   options: AcpOptions;
   logger: Logger;
   turns: Turns;
   /** Aborts when new prompts are rejected. */
-  refusing: AbortSignal;
+  drainSignal: AbortSignal;
 }
 
 /** Facts about the client from `initialize`. */
 export interface ClientFacts {
-  readonly client: Initialize | undefined;
+  readonly client: InitializeData | undefined;
   readonly clientProfile: ClientProfile;
 }
 
 /** The open sessions of one client with their state and watches. */
 export class OpenSessions {
   readonly sessionUpdates: SessionUpdates;
-  readonly #parts: ConnectionParts;
+  readonly #dependencies: ConnectionDependencies;
   readonly #facts: ClientFacts;
   readonly #dispatcher: Dispatcher;
   readonly #sink: Sink;
-  readonly #closing: AbortSignal;
+  readonly #closeSignal: AbortSignal;
   /** Open sessions by the id of the chain's first session. */
-  readonly #open = new Map<string, OpenSession>();
+  readonly #openSessions = new Map<string, OpenSession>();
   /** Active watches, until they have ended. */
-  readonly #watching = new Set<Promise<void>>();
-  readonly #shared: SharedFacts = { lacksPermissions: false };
+  readonly #activeWatches = new Set<Promise<void>>();
+  readonly #sharedFacts: SharedFacts = { lacksPermissions: false };
 
-  /** `closing` aborts when the client disconnects. */
-  constructor(parts: ConnectionParts, facts: ClientFacts, dispatcher: Dispatcher, sink: Sink, closing: AbortSignal) {
-    this.#parts = parts;
+  /** `closeSignal` aborts when the client disconnects. */
+  constructor(
+    dependencies: ConnectionDependencies,
+    facts: ClientFacts,
+    dispatcher: Dispatcher,
+    sink: Sink,
+    closeSignal: AbortSignal,
+  ) {
+    this.#dependencies = dependencies;
     this.#facts = facts;
     this.#dispatcher = dispatcher;
     this.#sink = sink;
-    this.#closing = closing;
-    const { agent, logger } = parts;
-    const update = (sessionId: string, what: SessionUpdate) => this.update(sessionId, what);
+    this.#closeSignal = closeSignal;
+    const { agent, logger } = dependencies;
+    const sendUpdate = (sessionId: string, update: SessionUpdate) => this.sendUpdate(sessionId, update);
     this.sessionUpdates = new SessionUpdates({
       agent,
       logger,
-      modes: () => facts.clientProfile.editor,
-      update,
-      closing,
+      offersModes: () => facts.clientProfile.isEditor,
+      sendUpdate,
+      closeSignal,
     });
   }
 
@@ -76,7 +82,7 @@ export class OpenSessions {
    * or in a mode other than `auto`.
    */
   canAsk({ mode }: Pick<Session, "mode">): boolean {
-    return this.#parts.options.requestPermission || this.#facts.clientProfile.editor || mode !== "auto";
+    return this.#dependencies.options.requestPermission || this.#facts.clientProfile.isEditor || mode !== "auto";
   }
 
   /**
@@ -84,106 +90,110 @@ export class OpenSessions {
    * open session, its watch decides.
    */
   canAnswer(root: string): boolean {
-    return !this.#open.has(root) && this.canAsk({ mode: "auto" }) && !this.#shared.lacksPermissions;
+    return !this.#openSessions.has(root) && this.canAsk({ mode: "auto" }) && !this.#sharedFacts.lacksPermissions;
   }
 
   get(root: string): OpenSession | undefined {
-    return this.#open.get(root);
+    return this.#openSessions.get(root);
   }
 
   /** The stored session with this id or alias. Rejects with `RpcError` if it does not exist. */
-  async stored(sessionId: string): Promise<Session> {
-    const session = await this.#parts.agent.sessions.get(sessionId);
-    if (!session) throw sessionNotFound(sessionId);
+  async requireSession(sessionId: string): Promise<Session> {
+    const session = await this.#dependencies.agent.sessions.get(sessionId);
+    if (!session) throw createSessionNotFoundError(sessionId);
     return session;
   }
 
   /** Registers a session as open under the client's id. */
-  opened(session: Session, id: string): OpenSession {
-    const open = this.#open.get(session.chain.root) ?? new OpenSession(session, id);
-    open.id = id;
-    this.#open.set(open.root, open);
-    return open;
+  register(session: Session, id: string): OpenSession {
+    const openSession = this.#openSessions.get(session.chain.root) ?? new OpenSession(session, id);
+    openSession.id = id;
+    this.#openSessions.set(openSession.root, openSession);
+    return openSession;
   }
 
   close(root: string): void {
-    this.#open.get(root)?.watch?.end();
-    this.#open.delete(root);
+    this.#openSessions.get(root)?.watch?.end();
+    this.#openSessions.delete(root);
   }
 
-  /** The client, for tools and questions of a session. */
-  client(sessionId: string): AcpClient {
+  /** Creates the interface to the client for tools and questions of a session. */
+  createClient(sessionId: string): AcpClient {
     const { client } = this.#facts;
     const capabilities = {
       readTextFile: client?.readTextFile === true,
       writeTextFile: client?.writeTextFile === true,
     };
-    return new ConnectionClient(this.#dispatcher, sessionId, capabilities, this.#shared);
+    return new ConnectionClient(this.#dispatcher, sessionId, capabilities, this.#sharedFacts);
   }
 
-  update(sessionId: string, update: SessionUpdate): void {
+  sendUpdate(sessionId: string, update: SessionUpdate): void {
     this.#dispatcher.notify(CLIENT_METHODS.update, { sessionId, update });
   }
 
-  ready(sessionId: string): Promise<void> | undefined {
-    return this.#sink.ready(sessionId);
+  waitUntilReady(sessionId: string): Promise<void> | undefined {
+    return this.#sink.waitUntilReady(sessionId);
   }
 
   /** Starts the watch of a new session after a delay. */
-  watchLater(open: OpenSession): void {
-    setTimeout(() => void this.watch(open), WATCH_DELAY_MS).unref();
+  scheduleWatch(openSession: OpenSession): void {
+    setTimeout(() => void this.watch(openSession), WATCH_DELAY_MS).unref();
   }
 
   /** Starts the watch of a session, unless it is watched. Never rejects. */
-  async watch(open: OpenSession): Promise<void> {
-    const { logger } = this.#parts;
+  async watch(openSession: OpenSession): Promise<void> {
+    const { logger } = this.#dependencies;
     try {
-      const isWanted = () => !this.#closing.aborted && !open.watch && this.#open.get(open.root) === open;
-      if (!isWanted()) return;
-      const watching = await this.createWatch(open, await this.stored(open.root));
-      if (isWanted()) this.follow(open, watching);
+      const needsWatch = () =>
+        !this.#closeSignal.aborted && !openSession.watch && this.#openSessions.get(openSession.root) === openSession;
+      if (!needsWatch()) return;
+      const sessionWatch = await this.createWatch(openSession, await this.requireSession(openSession.root));
+      if (needsWatch()) this.follow(openSession, sessionWatch);
     } catch (error) {
-      if (!this.#closing.aborted)
-        logger.warn("session watch failed; the client gets no updates of other runs", { session: open.root, error });
+      if (!this.#closeSignal.aborted)
+        logger.warn("session watch failed; the client gets no updates of other runs", {
+          session: openSession.root,
+          error,
+        });
     }
   }
 
   /** Creates a watch without starting it. */
-  async createWatch(open: OpenSession, { projectDir }: Session): Promise<SessionWatch> {
+  async createWatch(openSession: OpenSession, { projectDir }: Session): Promise<SessionWatch> {
     // Loaded on demand: neither the start nor a first prompt needs it.
-    const { agent, logger } = this.#parts;
+    const { agent, logger } = this.#dependencies;
     // The tools define how stored calls are shown.
-    const [{ SessionWatch: Watching }] = await Promise.all([import("./session-watch.js"), agent.prepare()]);
+    const [{ SessionWatch: Watch }] = await Promise.all([import("./session-watch.js"), agent.prepare()]);
     const { clientProfile } = this.#facts;
-    return new Watching({
+    return new Watch({
       agent,
       logger,
-      open,
-      projectDir: open.cwd ?? projectDir,
+      openSession,
+      projectDir: openSession.cwd ?? projectDir,
       ...clientProfile,
-      client: this.client(open.id),
+      client: this.createClient(openSession.id),
       clientName: this.clientName,
-      canAsk: (now) => this.canAsk(now),
-      send: (update) => this.update(open.id, update),
-      reader: () => this.#sink.reader(open.id),
-      ready: () => this.#sink.ready(open.id),
-      changed: (session) => void this.sessionUpdates.refresh(open, session),
-      deleted: () => this.close(open.root),
-      closing: this.#closing,
+      canAsk: (session) => this.canAsk(session),
+      send: (update) => this.sendUpdate(openSession.id, update),
+      waitForReader: () => this.#sink.waitForReader(openSession.id),
+      waitUntilReady: () => this.#sink.waitUntilReady(openSession.id),
+      onSession: (session) => void this.sessionUpdates.refresh(openSession, session),
+      onDeleted: () => this.close(openSession.root),
+      closeSignal: this.#closeSignal,
     });
   }
 
   /** Starts to send the session's events of other clients, in place of an earlier watch. */
-  follow(open: OpenSession, watching: SessionWatch): void {
-    open.watch?.end();
-    open.watch = watching;
-    const ended = watching.follow();
-    this.#watching.add(ended);
-    void ended.finally(() => this.#watching.delete(ended));
+  follow(openSession: OpenSession, sessionWatch: SessionWatch): void {
+    openSession.watch?.end();
+    openSession.watch = sessionWatch;
+    const watchEnded = sessionWatch.follow();
+    this.#activeWatches.add(watchEnded);
+    void watchEnded.finally(() => this.#activeWatches.delete(watchEnded));
   }
 
   /** Resolves when all watches have ended, after the client has disconnected. */
-  async ended(): Promise<void> {
-    await Promise.all(this.#watching);
+  async waitForWatches(): Promise<void> {
+    await Promise.all(this.#activeWatches);
   }
 }

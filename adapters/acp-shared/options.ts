@@ -8,7 +8,7 @@ export interface AuthMethod {
   [key: string]: unknown;
 }
 
-const EDITORS = [
+const EDITOR_NAMES = [
   "zed",
   "agent-shell",
   "CodeCompanion.nvim",
@@ -41,7 +41,7 @@ export const acpEntries = {
   official_clients: option.list(
     option.text("Name of a client."),
     'Names (`clientInfo.name`) of clients that use the official schema with `"auto"`; a `*` at the end matches any text. [docs/acp.md](acp.md#two-profiles) has the default.',
-    { default: EDITORS },
+    { default: EDITOR_NAMES },
   ),
   mcp: option.flag(
     'Whether to use MCP servers (`mcpServers`) and folders (`additionalDirectories`) of clients; `false`: accepted and ignored, even if invalid. Default `true`, or `false` if `profile` is `"spec"`.',
@@ -55,10 +55,10 @@ const { json_depth, frame_bytes } = sharedOptions;
 /** Options of both ACP transports under `limits`. */
 export const acpLimits = { json_depth, frame_bytes };
 
-type Read = option.SectionValue<typeof acpEntries>;
+type AcpEntryValues = option.SectionValue<typeof acpEntries>;
 
 /** Options of both ACP transports. */
-export interface AcpOptions extends Read, option.SectionValue<typeof acpLimits> {}
+export interface AcpOptions extends AcpEntryValues, option.SectionValue<typeof acpLimits> {}
 
 /** Default options for embedders. */
 export const ACP_DEFAULTS: AcpOptions = {

@@ -1,74 +1,74 @@
 import { stat } from "node:fs/promises";
 import path from "node:path";
 import { isRecord } from "gantry/plugin";
-import { invalidParams } from "./errors.js";
+import { createParamsError } from "./errors.js";
 
-/** The params of a method, an object. Undefined and null become an empty one. */
+/** The params of a method. Undefined and null become an empty object. Throws `RpcError` for other values. */
 export function readParams(params: unknown): Readonly<Record<string, unknown>> {
   if (params === undefined || params === null) return {};
-  if (!isRecord(params)) throw invalidParams("params", "an object");
+  if (!isRecord(params)) throw createParamsError("params", "an object");
   return params;
 }
 
-export interface Initialize {
+export interface InitializeData {
   clientName: string;
   /** Whether the client shows compactions. */
-  compaction: boolean;
+  showsCompactions: boolean;
   readTextFile: boolean;
   writeTextFile: boolean;
   /** Whether the client offers files or terminals, as editors and bridges do, even without a name. */
-  editor: boolean;
+  isEditor: boolean;
 }
 
-export function readInitialize(params: unknown): Initialize {
+export function readInitialize(params: unknown): InitializeData {
   const { protocolVersion, clientCapabilities, clientInfo } = readParams(params);
   if (!Number.isInteger(protocolVersion) || (protocolVersion as number) < 1) {
-    throw invalidParams("protocolVersion", "an integer from 1");
+    throw createParamsError("protocolVersion", "an integer from 1");
   }
-  const capabilities = optionalObject(clientCapabilities, "clientCapabilities");
-  const info = optionalObject(clientInfo, "clientInfo");
+  const capabilities = readOptionalObject(clientCapabilities, "clientCapabilities");
+  const info = readOptionalObject(clientInfo, "clientInfo");
   const name = info.name ?? "";
-  if (typeof name !== "string") throw invalidParams("clientInfo.name", "a string");
+  if (typeof name !== "string") throw createParamsError("clientInfo.name", "a string");
   const session = isRecord(capabilities.session) ? capabilities.session : {};
   const fs = isRecord(capabilities.fs) ? capabilities.fs : {};
   return {
     clientName: name,
-    compaction: isRecord(session.compaction),
+    showsCompactions: isRecord(session.compaction),
     readTextFile: fs.readTextFile === true,
     writeTextFile: fs.writeTextFile === true,
-    editor: holdsTrue(capabilities.fs) || holdsTrue(capabilities.terminal),
+    isEditor: containsTrue(capabilities.fs) || containsTrue(capabilities.terminal),
   };
 }
 
 export function readString(params: Readonly<Record<string, unknown>>, field: string): string {
   const value = params[field];
-  if (typeof value !== "string" || value === "") throw invalidParams(field, "a string that is not empty");
+  if (typeof value !== "string" || value === "") throw createParamsError(field, "a string that is not empty");
   return value;
 }
 
 /** A string; undefined if the field is absent or null. */
-export function optionalString(params: Readonly<Record<string, unknown>>, field: string): string | undefined {
+export function readOptionalString(params: Readonly<Record<string, unknown>>, field: string): string | undefined {
   const value = params[field] ?? undefined;
-  if (value !== undefined && typeof value !== "string") throw invalidParams(field, "a string");
+  if (value !== undefined && typeof value !== "string") throw createParamsError(field, "a string");
   return value;
 }
 
 /** Absolute path of an existing folder, without a trailing slash. */
 export async function readCwd(params: Readonly<Record<string, unknown>>): Promise<string> {
   const { cwd } = params;
-  if (typeof cwd !== "string" || !path.isAbsolute(cwd)) throw invalidParams("cwd", "an absolute path");
+  if (typeof cwd !== "string" || !path.isAbsolute(cwd)) throw createParamsError("cwd", "an absolute path");
   const stats = await stat(cwd).catch(() => undefined);
-  if (!stats?.isDirectory()) throw invalidParams("cwd", "the absolute path of an existing folder");
+  if (!stats?.isDirectory()) throw createParamsError("cwd", "the absolute path of an existing folder");
   return path.resolve(cwd);
 }
 
 /** Whether the value contains `true` at any depth. The parser has already limited the depth. */
-function holdsTrue(value: unknown): boolean {
-  return value === true || (isRecord(value) && Object.values(value).some(holdsTrue));
+function containsTrue(value: unknown): boolean {
+  return value === true || (isRecord(value) && Object.values(value).some(containsTrue));
 }
 
-function optionalObject(value: unknown, field: string): Readonly<Record<string, unknown>> {
+function readOptionalObject(value: unknown, field: string): Readonly<Record<string, unknown>> {
   if (value === undefined || value === null) return {};
-  if (!isRecord(value)) throw invalidParams(field, "an object");
+  if (!isRecord(value)) throw createParamsError(field, "an object");
   return value;
 }

@@ -1,9 +1,9 @@
 import type { Ask, AskRequest } from "gantry";
 import type { AcpClient } from "./client.js";
 import { RpcError } from "./errors.js";
-import { diffContent, textBlock } from "./updates.js";
+import { toDiffContent, toTextBlock } from "./updates.js";
 import { escapeInvisible } from "./printable-line.js";
-import { CODES, type PermissionOption, type ToolCallContent, type ToolCallFields } from "./wire.js";
+import { ERROR_CODES, type PermissionOption, type ToolCallContent, type ToolCallFields } from "./wire.js";
 
 /** A permission request or question for a user, from any run. */
 export type PermissionQuestion = Pick<
@@ -13,19 +13,19 @@ export type PermissionQuestion = Pick<
   Pick<Ask, "choices" | "freeText">;
 
 /** ACP options by the choice of a permission request. */
-const PERMISSION: ReadonlyMap<string, Pick<PermissionOption, "optionId" | "kind">> = new Map([
+const OPTION_BY_CHOICE: ReadonlyMap<string, Pick<PermissionOption, "optionId" | "kind">> = new Map([
   ["allow", { optionId: "allow_once", kind: "allow_once" }],
   ["allow_always", { optionId: "allow_always", kind: "allow_always" }],
   ["reject", { optionId: "reject_once", kind: "reject_once" }],
 ]);
-const LABELS: ReadonlyMap<string, string> = new Map([
+const LABEL_BY_CHOICE: ReadonlyMap<string, string> = new Map([
   ["allow", "Allow"],
   ["reject", "Reject"],
 ]);
-const CHOICES = [...PERMISSION.keys()].map((id) => ({ id, label: "" }));
+const PERMISSION_CHOICES = [...OPTION_BY_CHOICE.keys()].map((id) => ({ id, label: "" }));
 
 /** Option to leave a question unanswered. Its id cannot collide: ids of choices are numbers. */
-const NO_ANSWER: PermissionOption = { optionId: "no_answer", name: "No answer", kind: "reject_once" };
+const NO_ANSWER_OPTION: PermissionOption = { optionId: "no_answer", name: "No answer", kind: "reject_once" };
 const CHOICES_ONLY_NOTE = "This client can only choose one of these options; free text requires the HTTP API.";
 
 /** Converts a request of the client's own run to the common form. */
@@ -37,7 +37,7 @@ export function toPermissionQuestion({
   ...request
 }: AskRequest): PermissionQuestion {
   const kindFields = question ? { kind: "question" as const, ...question } : { kind: "permission" as const };
-  return { choices: CHOICES, freeText: false, ...request, ...kindFields, toolKind: kind, diff, reason };
+  return { choices: PERMISSION_CHOICES, freeText: false, ...request, ...kindFields, toolKind: kind, diff, reason };
 }
 
 /** The ACP options, each with its choice. */
@@ -53,23 +53,23 @@ function toOptions({
       option: { optionId: id, name: escapeInvisible(label), kind: "allow_once" },
     }));
   // The label names the scope of a lasting permission.
-  const always =
+  const alwaysLabel =
     toolKind === "edit" && locations.length > 0
       ? "Always allow for this file"
       : toolKind === "execute"
         ? "Always allow this command"
         : "Always allow exactly this";
   return choices.flatMap(({ id }) => {
-    const option = PERMISSION.get(id);
-    return option ? [{ choice: id, option: { ...option, name: LABELS.get(id) ?? always } }] : [];
+    const option = OPTION_BY_CHOICE.get(id);
+    return option ? [{ choice: id, option: { ...option, name: LABEL_BY_CHOICE.get(id) ?? alwaysLabel } }] : [];
   });
 }
 
 function toContent({ reason, diff, kind, freeText }: PermissionQuestion): ToolCallContent[] {
   const notes = [...(reason === "" ? [] : [reason]), ...(kind === "question" && freeText ? [CHOICES_ONLY_NOTE] : [])];
   return [
-    ...notes.map((note) => ({ type: "content" as const, content: textBlock(escapeInvisible(note)) })),
-    ...diffContent(diff),
+    ...notes.map((note) => ({ type: "content" as const, content: toTextBlock(escapeInvisible(note)) })),
+    ...toDiffContent(diff),
   ];
 }
 
@@ -79,29 +79,30 @@ function toContent({ reason, diff, kind, freeText }: PermissionQuestion): ToolCa
  */
 export async function askClient(
   client: AcpClient,
-  asking: PermissionQuestion,
+  permissionQuestion: PermissionQuestion,
   kind: string,
   signal: AbortSignal,
 ): Promise<{ choice: string; text: string }> {
-  const offered = toOptions(asking);
-  if (offered.length === 0) throw new RpcError(CODES.internal, "an ACP client can choose an option but not enter text");
-  const content = toContent(asking);
+  const choiceOptions = toOptions(permissionQuestion);
+  if (choiceOptions.length === 0)
+    throw new RpcError(ERROR_CODES.internal, "an ACP client can choose an option but not enter text");
+  const content = toContent(permissionQuestion);
   const toolCall: ToolCallFields = {
-    toolCallId: asking.callId,
-    title: escapeInvisible(asking.title),
+    toolCallId: permissionQuestion.callId,
+    title: escapeInvisible(permissionQuestion.title),
     kind,
     status: "pending",
     ...(content.length > 0 ? { content } : {}),
-    locations: asking.locations.map((location) => ({ ...location })),
-    rawInput: asking.input,
+    locations: permissionQuestion.locations.map((location) => ({ ...location })),
+    rawInput: permissionQuestion.input,
   };
-  const options = offered.map(({ option }) => option);
-  if (asking.kind === "question") options.push(NO_ANSWER);
+  const options = choiceOptions.map(({ option }) => option);
+  if (permissionQuestion.kind === "question") options.push(NO_ANSWER_OPTION);
   const outcome = await client.requestPermission(toolCall, options, { signal });
-  const chosen =
+  const choiceId =
     outcome.outcome === "selected"
-      ? offered.find(({ option }) => option.optionId === outcome.optionId)?.choice
+      ? choiceOptions.find(({ option }) => option.optionId === outcome.optionId)?.choice
       : undefined;
-  if (chosen === undefined) throw new RpcError(CODES.internal, "the user chose no option");
-  return { choice: chosen, text: "" };
+  if (choiceId === undefined) throw new RpcError(ERROR_CODES.internal, "the user chose no option");
+  return { choice: choiceId, text: "" };
 }

@@ -1,45 +1,46 @@
 import path from "node:path";
 import type { FilePart, ImagePart } from "gantry";
 import { isRecord } from "gantry/plugin";
-import { invalidParams } from "./errors.js";
+import { createParamsError } from "./errors.js";
 
 /** The input of a run from a prompt's content blocks. */
 export interface PromptInput {
   message: string;
   attachments: (ImagePart | FilePart)[];
   /** Types of the ignored blocks. */
-  ignored: string[];
+  ignoredTypes: string[];
 }
 
-const IMAGES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+const IMAGE_MEDIA_TYPES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
 /**
  * Reads the first text block only, or with `readsAllBlocks` every text, resource, link and image in order. Throws
  * `RpcError` for an invalid prompt.
  */
 export function readPrompt(prompt: unknown, readsAllBlocks: boolean): PromptInput {
-  if (!Array.isArray(prompt)) throw invalidParams("prompt", "an array of content blocks");
-  const blocks = prompt.map((block: unknown, at) => {
+  if (!Array.isArray(prompt)) throw createParamsError("prompt", "an array of content blocks");
+  const blocks = prompt.map((block: unknown, index) => {
     if (!isRecord(block) || typeof block.type !== "string")
-      throw invalidParams(`prompt[${at}]`, "a content block with a type");
-    if (block.type === "text" && typeof block.text !== "string") throw invalidParams(`prompt[${at}].text`, "a string");
-    return { at, type: block.type, block };
+      throw createParamsError(`prompt[${index}]`, "a content block with a type");
+    if (block.type === "text" && typeof block.text !== "string")
+      throw createParamsError(`prompt[${index}].text`, "a string");
+    return { index, type: block.type, block };
   });
-  const first = blocks.find(({ type }) => type === "text");
-  const input: PromptInput = { message: "", attachments: [], ignored: [] };
+  const firstText = blocks.find(({ type }) => type === "text");
+  const input: PromptInput = { message: "", attachments: [], ignoredTypes: [] };
   if (!readsAllBlocks) {
-    if (!first) throw invalidParams("prompt", "a text block");
-    input.message = String(first.block.text);
-    input.ignored = blocks.filter((promptBlock) => promptBlock !== first).map(({ type }) => type);
+    if (!firstText) throw createParamsError("prompt", "a text block");
+    input.message = String(firstText.block.text);
+    input.ignoredTypes = blocks.filter((promptBlock) => promptBlock !== firstText).map(({ type }) => type);
   } else {
     const texts: string[] = [];
-    for (const { type, block, at } of blocks)
-      if (!addBlock(type, block, `prompt[${at}]`, texts, input.attachments)) input.ignored.push(type);
+    for (const { type, block, index } of blocks)
+      if (!addBlock(type, block, `prompt[${index}]`, texts, input.attachments)) input.ignoredTypes.push(type);
     input.message = texts.filter((text) => text !== "").join("\n");
   }
   if (input.message.trim() === "" && input.attachments.length === 0) {
-    if (first) throw invalidParams(`prompt[${first.at}].text`, "a text that is not empty");
-    throw invalidParams("prompt", "a block of text, image, resource_link or resource");
+    if (firstText) throw createParamsError(`prompt[${firstText.index}].text`, "a text that is not empty");
+    throw createParamsError("prompt", "a block of text, image, resource_link or resource");
   }
   return input;
 }
@@ -59,22 +60,24 @@ function addBlock(
       texts.push(String(block.text));
       return true;
     case "image": {
-      const mediaType = text(block, "mimeType", field);
-      attachments.push(attachment(mediaType, text(block, "data", field), nameOf(optional(block.uri) ?? "image")));
+      const mediaType = readText(block, "mimeType", field);
+      attachments.push(
+        createAttachment(mediaType, readText(block, "data", field), toFileName(toOptionalString(block.uri) ?? "image")),
+      );
       return true;
     }
     case "resource_link":
-      texts.push(`[@${text(block, "name", field)}](${text(block, "uri", field)})`);
+      texts.push(`[@${readText(block, "name", field)}](${readText(block, "uri", field)})`);
       return true;
     case "resource": {
       const { resource } = block;
-      if (!isRecord(resource)) throw invalidParams(`${field}.resource`, "an object");
-      const uri = text(resource, "uri", `${field}.resource`);
+      if (!isRecord(resource)) throw createParamsError(`${field}.resource`, "an object");
+      const uri = readText(resource, "uri", `${field}.resource`);
       if (typeof resource.text === "string")
         texts.push(`<context ref=${JSON.stringify(uri)}>\n${resource.text}\n</context>`);
       else {
-        const mediaType = optional(resource.mimeType) ?? "application/octet-stream";
-        attachments.push(attachment(mediaType, text(resource, "blob", `${field}.resource`), nameOf(uri)));
+        const mediaType = toOptionalString(resource.mimeType) ?? "application/octet-stream";
+        attachments.push(createAttachment(mediaType, readText(resource, "blob", `${field}.resource`), toFileName(uri)));
       }
       return true;
     }
@@ -83,22 +86,22 @@ function addBlock(
   }
 }
 
-function attachment(mediaType: string, data: string, filename: string): ImagePart | FilePart {
-  if (IMAGES.has(mediaType)) return { type: "image", mediaType, data };
+function createAttachment(mediaType: string, data: string, filename: string): ImagePart | FilePart {
+  if (IMAGE_MEDIA_TYPES.has(mediaType)) return { type: "image", mediaType, data };
   return { type: "file", mediaType, filename, data };
 }
 
-function text(block: Block, key: string, field: string): string {
+function readText(block: Block, key: string, field: string): string {
   const value = block[key];
-  if (typeof value !== "string") throw invalidParams(`${field}.${key}`, "a string");
+  if (typeof value !== "string") throw createParamsError(`${field}.${key}`, "a string");
   return value;
 }
 
-function optional(value: unknown): string | undefined {
+function toOptionalString(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
-function nameOf(uri: string): string {
-  const last = path.posix.basename(uri.replace(/[?#].*$/, ""));
-  return last === "" ? "resource" : last;
+function toFileName(uri: string): string {
+  const baseName = path.posix.basename(uri.replace(/[?#].*$/, ""));
+  return baseName === "" ? "resource" : baseName;
 }

@@ -1,26 +1,27 @@
 import type { Agent, AgentEvent, AskReply, AskRequest, Logger, Run, RunResult, Session } from "gantry";
 import { newId } from "gantry/plugin";
-import { announceClient, type AcpClient } from "./client.js";
-import { failureText, isCancellation, RpcError, toRpcError } from "./errors.js";
+import { registerClient, type AcpClient } from "./client.js";
+import { toFailureText, isCancellation, RpcError, toRpcError } from "./errors.js";
 import type { OpenSession, OwnRun } from "./open-session.js";
 import { askClient, toPermissionQuestion } from "./permission.js";
-import { planOf } from "./plan.js";
+import { readPlan } from "./plan.js";
 import { ToolOutputStream } from "./tool-output-stream.js";
 import type { PromptInput } from "./prompt-input.js";
 import { ReportedCalls } from "./reported-calls.js";
 import { RunUsage } from "./run-usage.js";
 import type { Turn } from "./turns.js";
-import { promptResult, retryThought, textBlock, updatesOf, usageUpdate } from "./updates.js";
+import { toFinishedResult, toRetryThought, toTextBlock, toRunUpdates, toUsageUpdate } from "./updates.js";
 import { escapeInvisible } from "./printable-line.js";
-import { CODES, type Profile, type PromptResult, type SessionUpdate } from "./wire.js";
+import { ERROR_CODES, type Profile, type PromptResult, type SessionUpdate } from "./wire.js";
 
-export interface ParsedPrompt {
+/** A prompt and the dependencies of its run. */
+export interface PromptContext {
   agent: Agent;
   logger: Logger;
   profile: Profile;
   session: Session;
   /** State of the session in this client. */
-  open: OpenSession;
+  openSession: OpenSession;
   input: PromptInput;
   client: AcpClient;
   /** Name of the client in stored answers. */
@@ -30,18 +31,18 @@ export interface ParsedPrompt {
   /** Whether tools that need permission ask in every mode of the session. */
   alwaysAsk: boolean;
   /** Whether the client shows compactions. */
-  compaction: boolean;
+  showsCompactions: boolean;
   /** Whether to send the updates that editors show: plans, starting tools, retries. */
-  editor: boolean;
+  isEditor: boolean;
   send(update: SessionUpdate): void;
   /** Called once, when the run has started. */
   onStarted(): void;
-  /** Resolves when the client can take more; undefined when it can now. */
-  ready(): Promise<void> | undefined;
+  /** Resolves when the client can take more updates; undefined if it can now. */
+  waitUntilReady(): Promise<void> | undefined;
 }
 
 /** Error codes of runs that never started: they fail the request instead of giving a failed result. */
-const REQUEST_ERRORS: ReadonlySet<string> = new Set([
+const REQUEST_ERROR_CODES: ReadonlySet<string> = new Set([
   "attachment",
   "invalid_input",
   "session_busy",
@@ -50,13 +51,13 @@ const REQUEST_ERRORS: ReadonlySet<string> = new Set([
   "too_many_runs",
 ]);
 
-/** Runs one prompt to its end. Sends nothing after the turn is answered. */
-export async function runPrompt(turn: Turn, parts: ParsedPrompt): Promise<PromptResult> {
-  const { agent, session, open, input, profile, logger, client } = parts;
+/** Runs one prompt to its end. Sends nothing after the turn was answered. */
+export async function runPrompt(turn: Turn, context: PromptContext): Promise<PromptResult> {
+  const { agent, session, openSession, input, profile, logger, client } = context;
   const send = (update: SessionUpdate) => {
-    if (!turn.answered) parts.send(update);
+    if (!turn.isAnswered) context.send(update);
   };
-  const removeClient = announceClient(session.chain.root, client);
+  const removeClient = registerClient(session.chain.root, client);
   const reportedCalls = new ReportedCalls();
   const runUsage = new RunUsage(agent, session.chain.root);
   const outputStream = new ToolOutputStream(send);
@@ -64,62 +65,62 @@ export async function runPrompt(turn: Turn, parts: ParsedPrompt): Promise<Prompt
   // Any client may answer. A call with a permission question starts when the answer allows it.
   const unsubscribe = agent.on("ask.closed", ({ runId, ask }) => {
     const isAllowed = ask.kind === "question" || ask.reply?.choice === "allow" || ask.reply?.choice === "allow_always";
-    if (parts.editor && isAllowed && runId === run?.id && reportedCalls.isAsked(ask.callId))
-      send(startedUpdate(ask.callId));
+    if (context.isEditor && isAllowed && runId === run?.id && reportedCalls.isAsked(ask.callId))
+      send(toStartedUpdate(ask.callId));
   });
   let ownRun: OwnRun | undefined;
   try {
-    const endStart = open.beginStart();
+    const endStart = openSession.beginStart();
     try {
       run = await agent.run({
         message: input.message,
         attachments: input.attachments,
         sessionId: session.id,
-        projectDir: open.cwd,
-        mcpServers: open.clientResources.servers,
-        folders: open.clientResources.folders,
-        commands: parts.editor,
+        projectDir: openSession.cwd,
+        mcpServers: openSession.clientResources.servers,
+        folders: openSession.clientResources.folders,
+        commands: context.isEditor,
         signal: turn.signal,
         overflow: "merge",
-        onWaiting: parts.editor ? createWaitReporter(send) : undefined,
-        ask: parts.canAsk ? (request, signal) => askOwnClient(request, signal, reportedCalls, parts) : undefined,
-        alwaysAsk: parts.alwaysAsk,
-        clientName: parts.clientName,
+        onWaiting: context.isEditor ? createWaitReporter(send) : undefined,
+        ask: context.canAsk ? (request, signal) => askOwnClient(request, signal, reportedCalls, context) : undefined,
+        alwaysAsk: context.alwaysAsk,
+        clientName: context.clientName,
       });
-      ownRun = { run, reportedCalls, asksClient: parts.canAsk };
-      open.began(ownRun);
-      parts.onStarted();
+      ownRun = { run, reportedCalls, asksClient: context.canAsk };
+      openSession.setOwnRun(ownRun);
+      context.onStarted();
     } catch (error) {
-      if (!turn.cancelled && REQUEST_ERRORS.has(codeOf(error))) throw toRpcError(error, logger);
+      if (!turn.isCancelled && REQUEST_ERROR_CODES.has(readErrorCode(error))) throw toRpcError(error, logger);
       throw error;
     } finally {
       endStart();
     }
-    const isCompacted = await forward(run, turn, send, reportedCalls, outputStream, parts);
+    const isCompacted = await sendEvents(run, turn, send, reportedCalls, outputStream, context);
     const result = await run.result;
     // A run that only compacts sends nothing if there is too little to compact.
-    if (parts.editor && result.iterations === 0 && result.endedBy === "model" && !isCompacted)
-      send({ sessionUpdate: "agent_message_chunk", messageId: newId(), content: textBlock(TOO_LITTLE) });
-    const usage = usageUpdate(result, profile);
+    if (context.isEditor && result.iterations === 0 && result.endedBy === "model" && !isCompacted)
+      send({ sessionUpdate: "agent_message_chunk", messageId: newId(), content: toTextBlock(TOO_LITTLE_TEXT) });
+    const usage = toUsageUpdate(result, profile);
     if (usage) send(usage);
     return toPromptResult(result, turn, profile);
   } catch (error) {
     if (error instanceof RpcError) throw error;
-    const usage = await runUsage.update(run, profile, logger);
-    if (turn.cancelled || isCancellation(error)) {
+    const usage = await runUsage.readUpdate(run, profile, logger);
+    if (turn.isCancelled || isCancellation(error)) {
       if (usage) send(usage);
       return { stopReason: "cancelled" };
     }
-    const message = failureText(error, logger);
+    const message = toFailureText(error, logger);
     if (profile === "official") {
       if (usage) send(usage);
-      throw new RpcError(CODES.internal, message);
+      throw new RpcError(ERROR_CODES.internal, message);
     }
-    send({ sessionUpdate: "agent_message_chunk", messageId: newId(), content: textBlock(message) });
+    send({ sessionUpdate: "agent_message_chunk", messageId: newId(), content: toTextBlock(message) });
     if (usage) send(usage);
     return { stopReason: "error", _meta: { error: { message } } };
   } finally {
-    if (ownRun) open.ended(ownRun);
+    if (ownRun) openSession.endOwnRun(ownRun);
     unsubscribe();
     outputStream.close();
     runUsage.end();
@@ -132,7 +133,7 @@ async function askOwnClient(
   request: AskRequest,
   signal: AbortSignal,
   reportedCalls: ReportedCalls,
-  { client, profile }: ParsedPrompt,
+  { client, profile }: PromptContext,
 ): Promise<AskReply> {
   const { callId, kind } = request;
   reportedCalls.markAsked(callId);
@@ -141,86 +142,87 @@ async function askOwnClient(
   return askClient(client, toPermissionQuestion(request), profile === "spec" ? "other" : kind, signal);
 }
 
-function startedUpdate(toolCallId: string): SessionUpdate {
+function toStartedUpdate(toolCallId: string): SessionUpdate {
   return { sessionUpdate: "tool_call_update", toolCallId, status: "in_progress" };
 }
 
-const TOO_LITTLE = "There is too little to compact.";
+const TOO_LITTLE_TEXT = "There is too little to compact.";
 
 /**
- * Sends the events of a run as fast as the client reads; the kernel merges events for slow clients. Returns whether the
+ * Sends the events of a run as fast as the client reads; the agent merges events for slow clients. Returns whether the
  * session was compacted.
  */
-async function forward(
+async function sendEvents(
   run: Run,
   turn: Turn,
   send: (update: SessionUpdate) => void,
   reportedCalls: ReportedCalls,
   outputStream: ToolOutputStream,
-  { profile, compaction, editor, ready }: ParsedPrompt,
+  { profile, showsCompactions, isEditor, waitUntilReady }: PromptContext,
 ): Promise<boolean> {
-  const cancelled = new Promise<void>((resolve) => {
-    if (turn.cancelled) resolve();
+  const cancellation = new Promise<void>((resolve) => {
+    if (turn.isCancelled) resolve();
     turn.signal.addEventListener("abort", () => resolve(), { once: true });
   });
-  /** Inputs of the calls without a result. */
-  const open = new Map<string, unknown>();
+  /** Inputs of the calls that have no result yet. */
+  const inputsByCallId = new Map<string, unknown>();
   let isCompacted = false;
   for await (const event of run) {
     if (event.type === "compaction") isCompacted = true;
     if (event.type === "tool_result") outputStream.end(event.callId);
-    for (const update of updatesOf(event, profile, compaction)) send(update);
-    if (editor && event.type === "tool_progress") outputStream.add(event.callId, event.text);
+    for (const update of toRunUpdates(event, profile, showsCompactions)) send(update);
+    if (isEditor && event.type === "tool_progress") outputStream.add(event.callId, event.text);
     if (event.type === "tool_call") {
-      open.set(event.callId, event.input);
+      inputsByCallId.set(event.callId, event.input);
       reportedCalls.add(event.callId);
     }
-    const editorUpdate = editor ? toEditorUpdate(event, reportedCalls, open) : undefined;
+    const editorUpdate = isEditor ? toEditorUpdate(event, reportedCalls, inputsByCallId) : undefined;
     if (editorUpdate) send(editorUpdate);
-    if (event.type === "tool_result") open.delete(event.callId);
-    const room = ready();
+    if (event.type === "tool_result") inputsByCallId.delete(event.callId);
+    const capacity = waitUntilReady();
     // A cancel is answered at once, even if the client does not read.
-    if (room) await Promise.race([room, cancelled]);
+    if (capacity) await Promise.race([capacity, cancellation]);
   }
-  for (const toolCallId of open.keys()) send({ sessionUpdate: "tool_call_update", toolCallId, status: "failed" });
+  for (const toolCallId of inputsByCallId.keys())
+    send({ sessionUpdate: "tool_call_update", toolCallId, status: "failed" });
   return isCompacted;
 }
 
-/** The additional update of an event for editors. `open`: inputs of the calls without a result. */
+/** The additional update of an event for editors. `inputsByCallId`: inputs of the calls without a result. */
 function toEditorUpdate(
   event: AgentEvent,
   reportedCalls: ReportedCalls,
-  open: ReadonlyMap<string, unknown>,
+  inputsByCallId: ReadonlyMap<string, unknown>,
 ): SessionUpdate | undefined {
   switch (event.type) {
     case "tool_call":
-      return reportedCalls.isAsked(event.callId) ? undefined : startedUpdate(event.callId);
+      return reportedCalls.isAsked(event.callId) ? undefined : toStartedUpdate(event.callId);
     case "tool_result":
-      return event.failed ? undefined : planOf(event.name, open.get(event.callId));
+      return event.failed ? undefined : readPlan(event.name, inputsByCallId.get(event.callId));
     case "retry":
-      return retryThought(event.error.message, event.delayMs);
+      return toRetryThought(event.error.message, event.delayMs);
     default:
       return undefined;
   }
 }
 
 /** Returns a function that reports why no model is available; repeated reasons are sent once. */
-function createWaitReporter(send: (update: SessionUpdate) => void): (why: string) => void {
+function createWaitReporter(send: (update: SessionUpdate) => void): (reason: string) => void {
   let lastReason = "";
-  return (why) => {
-    if (why === lastReason) return;
-    lastReason = why;
-    const text = `[waiting for a model${why === "" ? "" : `: ${escapeInvisible(why)}`}]\n`;
-    send({ sessionUpdate: "agent_thought_chunk", messageId: newId(), content: textBlock(text) });
+  return (reason) => {
+    if (reason === lastReason) return;
+    lastReason = reason;
+    const text = `[waiting for a model${reason === "" ? "" : `: ${escapeInvisible(reason)}`}]\n`;
+    send({ sessionUpdate: "agent_thought_chunk", messageId: newId(), content: toTextBlock(text) });
   };
 }
 
 /** The result of a run. A cancelled turn gives `cancelled`, even if the run finished before the cancel took effect. */
 function toPromptResult(result: RunResult, turn: Turn, profile: Profile): PromptResult {
-  return turn.cancelled ? { stopReason: "cancelled" } : promptResult(result, profile);
+  return turn.isCancelled ? { stopReason: "cancelled" } : toFinishedResult(result, profile);
 }
 
-function codeOf(error: unknown): string {
+function readErrorCode(error: unknown): string {
   const code: unknown = error instanceof Error ? (error as { code?: unknown }).code : undefined;
   return typeof code === "string" ? code : "";
 }

@@ -1,143 +1,148 @@
 import { isRecord } from "gantry/plugin";
 import type { RequestContext } from "./dispatcher.js";
-import { invalidParams, RpcError, sessionBusy } from "./errors.js";
-import type { ClientFacts, ConnectionParts, OpenSessions } from "./open-sessions.js";
+import { createParamsError, RpcError, createSessionBusyError } from "./errors.js";
+import type { ClientFacts, ConnectionDependencies, OpenSessions } from "./open-sessions.js";
 import { readString } from "./params.js";
 import { runPrompt } from "./prompt.js";
 import { readPrompt, type PromptInput } from "./prompt-input.js";
 import type { Turn } from "./turns.js";
-import { CODES, type PromptResult } from "./wire.js";
+import { ERROR_CODES, type PromptResult } from "./wire.js";
 
 type Params = Readonly<Record<string, unknown>>;
 
 /** Handles prompts, steering and cancels of one client. */
 export class ClientPrompts {
-  readonly #parts: ConnectionParts;
+  readonly #dependencies: ConnectionDependencies;
   readonly #facts: ClientFacts;
   readonly #sessions: OpenSessions;
-  readonly #pendingBySessionId: ReadonlyMap<string, Promise<unknown>>;
+  readonly #pendingChangeBySessionId: ReadonlyMap<string, Promise<unknown>>;
   readonly #ownTurns = new Set<Turn>();
-  /** Root ids of the sessions for which ignored prompt parts were logged. */
+  /** Root ids of the sessions for which ignored prompt blocks were logged. */
   readonly #loggedSessions = new Set<string>();
 
-  /** `order`: the last unfinished change of each session by the client's id; prompts wait for it. */
+  /** `pendingChangeBySessionId`: as in `ClientSessions`; prompts wait for it. */
   constructor(
-    parts: ConnectionParts,
+    dependencies: ConnectionDependencies,
     facts: ClientFacts,
     sessions: OpenSessions,
-    order: ReadonlyMap<string, Promise<unknown>>,
+    pendingChangeBySessionId: ReadonlyMap<string, Promise<unknown>>,
   ) {
-    this.#parts = parts;
+    this.#dependencies = dependencies;
     this.#facts = facts;
     this.#sessions = sessions;
-    this.#pendingBySessionId = order;
+    this.#pendingChangeBySessionId = pendingChangeBySessionId;
   }
 
   /** Whether this client started the turn. */
-  isOwn(turn: Turn): boolean {
+  isOwnTurn(turn: Turn): boolean {
     return this.#ownTurns.has(turn);
   }
 
-  forget(rootId: string): void {
+  forgetSession(rootId: string): void {
     this.#loggedSessions.delete(rootId);
   }
 
   /** `session/prompt`. Registers the turn synchronously, so that the next frame finds it. */
   prompt(params: Params, context: RequestContext): Promise<PromptResult> {
     const sessionId = readString(params, "sessionId");
-    const input = readPrompt(params.prompt, this.#facts.clientProfile.editor);
-    const { turns, refusing } = this.#parts;
-    if (refusing.aborted) throw new RpcError(CODES.internal, "server shutting down");
+    const input = readPrompt(params.prompt, this.#facts.clientProfile.isEditor);
+    const { turns, drainSignal } = this.#dependencies;
+    if (drainSignal.aborted) throw new RpcError(ERROR_CODES.internal, "server shutting down");
     if (isRecord(params._meta) && params._meta.steer === true) return this.#steer(sessionId, input, context);
     // No await until here: a cancel in the next frame finds the turn.
-    const before = turns.get(sessionId);
-    if (before && !before.cancelled) throw sessionBusy(sessionId);
-    return this.#begin(sessionId, input, before, context);
+    const previousTurn = turns.get(sessionId);
+    if (previousTurn && !previousTurn.isCancelled) throw createSessionBusyError(sessionId);
+    return this.#startTurn(sessionId, input, previousTurn, context);
   }
 
   /** `session/cancel`; takes effect at once. */
   cancel(params: Params): null {
     const sessionId = readString(params, "sessionId");
-    const turn = this.#parts.turns.get(sessionId);
+    const turn = this.#dependencies.turns.get(sessionId);
     if (turn) turn.cancel();
-    else void this.#cancelElsewhere(sessionId);
+    else void this.#cancelOtherRun(sessionId);
     return null;
   }
 
-  #begin(sessionId: string, input: PromptInput, before: Turn | undefined, context: RequestContext) {
-    const { turns } = this.#parts;
+  #startTurn(sessionId: string, input: PromptInput, previousTurn: Turn | undefined, context: RequestContext) {
+    const { turns } = this.#dependencies;
     const turn = turns.begin(sessionId);
     this.#ownTurns.add(turn);
     const cancel = () => turn.cancel();
     if (context.signal.aborted) cancel();
     context.signal.addEventListener("abort", cancel, { once: true });
-    const earlier = Promise.all([before?.done, this.#pendingBySessionId.get(sessionId)]);
-    const work = this.#turn(turn, earlier, sessionId, input).finally(() => {
+    const earlierWork = Promise.all([previousTurn?.runEnd, this.#pendingChangeBySessionId.get(sessionId)]);
+    const work = this.#runTurn(turn, earlierWork, sessionId, input).finally(() => {
       turns.end(turn);
       this.#ownTurns.delete(turn);
     });
-    const late = turn.abandoned.then((): PromptResult => ({ stopReason: "cancelled" }));
-    return Promise.race([work, late]).finally(() => {
-      turn.answered = true;
+    const cancelResult = turn.cancelTimeout.then((): PromptResult => ({ stopReason: "cancelled" }));
+    return Promise.race([work, cancelResult]).finally(() => {
+      turn.isAnswered = true;
       // The race may have ignored this promise: avoid an unhandled rejection. `turns` waits for its end.
       work.catch(() => undefined);
     });
   }
 
-  async #turn(turn: Turn, earlier: Promise<unknown>, sessionId: string, input: PromptInput): Promise<PromptResult> {
-    const { agent, logger, turns, options } = this.#parts;
+  async #runTurn(
+    turn: Turn,
+    earlierWork: Promise<unknown>,
+    sessionId: string,
+    input: PromptInput,
+  ): Promise<PromptResult> {
+    const { agent, logger, turns, options } = this.#dependencies;
     const sessions = this.#sessions;
-    await earlier;
-    const session = await sessions.stored(sessionId);
-    if (turn.cancelled) return { stopReason: "cancelled" };
-    turns.name(turn, [session.id, session.alias, session.chain.root]);
-    const open = sessions.opened(session, sessionId);
-    this.#logIgnored(open.root, input.ignored);
+    await earlierWork;
+    const session = await sessions.requireSession(sessionId);
+    if (turn.isCancelled) return { stopReason: "cancelled" };
+    turns.addIds(turn, [session.id, session.alias, session.chain.root]);
+    const openSession = sessions.register(session, sessionId);
+    this.#logIgnored(openSession.root, input.ignoredTypes);
     const { clientProfile, client } = this.#facts;
     return runPrompt(turn, {
       agent,
       logger,
       profile: clientProfile.profile,
       session,
-      open,
+      openSession,
       input,
-      client: sessions.client(sessionId),
+      client: sessions.createClient(sessionId),
       clientName: sessions.clientName,
       canAsk: sessions.canAsk(session),
       alwaysAsk: options.requestPermission,
-      compaction: client?.compaction === true,
-      editor: clientProfile.editor,
-      send: (update) => sessions.update(sessionId, update),
-      ready: () => sessions.ready(sessionId),
+      showsCompactions: client?.showsCompactions === true,
+      isEditor: clientProfile.isEditor,
+      send: (update) => sessions.sendUpdate(sessionId, update),
+      waitUntilReady: () => sessions.waitUntilReady(sessionId),
       // The MCP servers are connected now and may offer slash commands.
-      onStarted: () => void sessions.sessionUpdates.commands(open),
+      onStarted: () => void sessions.sessionUpdates.sendCommands(openSession),
     }).finally(() => {
-      void sessions.watch(open);
-      void sessions.sessionUpdates.commands(open);
+      void sessions.watch(openSession);
+      void sessions.sessionUpdates.sendCommands(openSession);
     });
   }
 
   /** Sends the text to the active run. Without an active run it becomes a normal prompt. */
   async #steer(sessionId: string, input: PromptInput, context: RequestContext): Promise<PromptResult> {
-    const { agent, turns } = this.#parts;
-    const run = await this.#activeRun(sessionId);
+    const { agent, turns } = this.#dependencies;
+    const run = await this.#findActiveRun(sessionId);
     if (run) {
-      if (input.attachments.length > 0) throw invalidParams("prompt", "text only, because a run is active");
-      this.#logIgnored(run.sessionId, input.ignored);
+      if (input.attachments.length > 0) throw createParamsError("prompt", "text only, because a run is active");
+      this.#logIgnored(run.sessionId, input.ignoredTypes);
       const _meta = { steered: { runId: run.id } };
       if (await agent.runs.steer(run.id, input.message)) return { stopReason: "end_turn", _meta };
     }
-    const before = turns.get(sessionId);
-    // A prompt has arrived, but its run has not started.
-    if (before && !before.cancelled && !run) throw sessionBusy(sessionId);
-    return this.#begin(sessionId, input, before, context);
+    const previousTurn = turns.get(sessionId);
+    // The previous prompt has arrived, but its run has not started.
+    if (previousTurn && !previousTurn.isCancelled && !run) throw createSessionBusyError(sessionId);
+    return this.#startTurn(sessionId, input, previousTurn, context);
   }
 
   /** Cancels a run of another client or process in a session that this client has open. Never rejects. */
-  async #cancelElsewhere(sessionId: string): Promise<void> {
-    const { agent, logger } = this.#parts;
+  async #cancelOtherRun(sessionId: string): Promise<void> {
+    const { agent, logger } = this.#dependencies;
     try {
-      const run = await this.#activeRun(sessionId);
+      const run = await this.#findActiveRun(sessionId);
       if (run && this.#sessions.get(run.sessionId)) await agent.runs.cancel(run.id);
     } catch (error) {
       if (!(error instanceof RpcError)) logger.warn("run cancel failed; the run continues", { error });
@@ -145,21 +150,25 @@ export class ClientPrompts {
   }
 
   /** The active run of a session, of any client or process. */
-  async #activeRun(sessionId: string) {
-    const { chain } = await this.#sessions.stored(sessionId);
-    const { runs } = this.#parts.agent;
+  async #findActiveRun(sessionId: string) {
+    const { chain } = await this.#sessions.requireSession(sessionId);
+    const { runs } = this.#dependencies.agent;
     const [run] = await runs.list({ sessionId: chain.root, states: ["running", "waiting"], limit: 1 });
     return run;
   }
 
-  /** Logged once for each session, so that the missing parts can be explained. */
+  /** Logs ignored prompt blocks once for each session. */
   #logIgnored(rootId: string, types: readonly string[]): void {
     if (types.length === 0 || this.#loggedSessions.has(rootId)) return;
     this.#loggedSessions.add(rootId);
     const { client, clientProfile } = this.#facts;
-    const why = clientProfile.editor
-      ? "prompt parts ignored; gantry cannot read them"
-      : "prompt parts ignored; only the first text is read. Set acp.profile or --acp-profile to official to read all parts";
-    this.#parts.logger.warn(why, { types: [...new Set(types)], client: client?.clientName ?? "", session: rootId });
+    const message = clientProfile.isEditor
+      ? "prompt blocks ignored; gantry cannot read them"
+      : "prompt blocks ignored; only the first text is read. Set acp.profile or --acp-profile to official to read all blocks";
+    this.#dependencies.logger.warn(message, {
+      types: [...new Set(types)],
+      client: client?.clientName ?? "",
+      session: rootId,
+    });
   }
 }

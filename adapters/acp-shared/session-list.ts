@@ -1,15 +1,15 @@
 import path from "node:path";
 import type { Agent, Session } from "gantry";
 import { isRecord } from "gantry/plugin";
-import { invalidParams } from "./errors.js";
-import { optionalString, readParams } from "./params.js";
+import { createParamsError } from "./errors.js";
+import { readOptionalString, readParams } from "./params.js";
 import { escapeInvisible } from "./printable-line.js";
 import type { Profile } from "./wire.js";
 
-/** Sessions on one page. */
+/** Number of sessions on a page. */
 const PAGE_SIZE = 50;
 
-interface Entry {
+interface SessionListEntry {
   id: string;
   sessionId: string;
   cwd: string;
@@ -20,7 +20,7 @@ interface Entry {
 
 /** Result of `session/list`. */
 export interface SessionListResult {
-  sessions: Entry[];
+  sessions: SessionListEntry[];
   nextCursor?: string;
 }
 
@@ -28,26 +28,26 @@ export interface SessionListResult {
  * A page of sessions, newest first. In the `spec` profile the first page returns an empty cursor, which requests page
  * 2.
  */
-export async function listSessions(agent: Agent, raw: unknown, profile: Profile): Promise<SessionListResult> {
-  const params = readParams(raw);
-  const cwd = optionalString(params, "cwd");
-  const cursor = optionalString(params, "cursor");
-  const start = cursor === undefined ? {} : cursor === "" ? { offset: PAGE_SIZE } : { before: readCursor(cursor) };
+export async function listSessions(agent: Agent, rawParams: unknown, profile: Profile): Promise<SessionListResult> {
+  const params = readParams(rawParams);
+  const cwd = readOptionalString(params, "cwd");
+  const cursor = readOptionalString(params, "cursor");
+  const position = cursor === undefined ? {} : cursor === "" ? { offset: PAGE_SIZE } : { before: readCursor(cursor) };
   const page = await agent.sessions.list({
     projectDir: cwd !== undefined && path.isAbsolute(cwd) ? path.resolve(cwd) : cwd,
-    ...start,
+    ...position,
     // An extra session shows that there is another page.
     limit: PAGE_SIZE + 1,
   });
-  const shown = page.sessions.slice(0, PAGE_SIZE);
-  const last = shown.at(-1);
-  const next = page.sessions.length > PAGE_SIZE && last ? writeCursor(last) : undefined;
-  const sessions = shown.map((session) => entryOf(session, profile));
+  const pageSessions = page.sessions.slice(0, PAGE_SIZE);
+  const lastSession = pageSessions.at(-1);
+  const nextCursor = page.sessions.length > PAGE_SIZE && lastSession ? writeCursor(lastSession) : undefined;
+  const sessions = pageSessions.map((session) => toEntry(session, profile));
   if (cursor === undefined && profile === "spec") return { sessions, nextCursor: "" };
-  return { sessions, ...(next === undefined ? {} : { nextCursor: next }) };
+  return { sessions, ...(nextCursor === undefined ? {} : { nextCursor }) };
 }
 
-function entryOf(session: Session, profile: Profile): Entry {
+function toEntry(session: Session, profile: Profile): SessionListEntry {
   const { id, alias, projectDir, title, createdAt, updatedAt } = session;
   return {
     id,
@@ -73,5 +73,5 @@ function readCursor(cursor: string): { updatedAt: string; id: string } {
   } catch {
     // Rejected below like any invalid cursor.
   }
-  throw invalidParams("cursor", "a nextCursor of session/list");
+  throw createParamsError("cursor", "a nextCursor of session/list");
 }

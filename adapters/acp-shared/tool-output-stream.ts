@@ -1,18 +1,18 @@
-import { textBlock } from "./updates.js";
+import { toTextBlock } from "./updates.js";
 import type { SessionUpdate } from "./wire.js";
 
 /**
- * Maximum characters of a running call's output that are shown, from its end. Each update replaces the previous one.
+ * Maximum characters of a running call's output in an update: the last ones. Each update replaces the previous one.
  */
-const MAX_SHOWN_CHARACTERS = 8 * 1024;
+const MAX_OUTPUT_CHARACTERS = 8 * 1024;
 /** Minimum interval between updates, in ms. */
 const UPDATE_INTERVAL_MS = 300;
 
 /** Sends the output of running calls as updates to one client. */
 export class ToolOutputStream {
   readonly #send: (update: SessionUpdate) => void;
-  readonly #texts = new Map<string, string>();
-  readonly #changedCalls = new Set<string>();
+  readonly #outputByCallId = new Map<string, string>();
+  readonly #changedCallIds = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(send: (update: SessionUpdate) => void) {
@@ -20,8 +20,11 @@ export class ToolOutputStream {
   }
 
   add(callId: string, text: string): void {
-    this.#texts.set(callId, ((this.#texts.get(callId) ?? "") + text).slice(-2 * MAX_SHOWN_CHARACTERS));
-    this.#changedCalls.add(callId);
+    this.#outputByCallId.set(
+      callId,
+      ((this.#outputByCallId.get(callId) ?? "") + text).slice(-2 * MAX_OUTPUT_CHARACTERS),
+    );
+    this.#changedCallIds.add(callId);
     if (this.#timer !== undefined) return;
     this.#sendUpdates();
     this.#timer = setInterval(() => this.#sendUpdates(), UPDATE_INTERVAL_MS).unref();
@@ -29,31 +32,33 @@ export class ToolOutputStream {
 
   /** Removes a call that has ended; its result contains the output. */
   end(callId: string): void {
-    this.#texts.delete(callId);
-    this.#changedCalls.delete(callId);
-    if (this.#texts.size === 0) this.close();
+    this.#outputByCallId.delete(callId);
+    this.#changedCallIds.delete(callId);
+    if (this.#outputByCallId.size === 0) this.close();
   }
 
   close(): void {
     clearInterval(this.#timer);
     this.#timer = undefined;
-    this.#texts.clear();
-    this.#changedCalls.clear();
+    this.#outputByCallId.clear();
+    this.#changedCallIds.clear();
   }
 
   #sendUpdates(): void {
-    for (const toolCallId of this.#changedCalls) {
-      const content = [{ type: "content" as const, content: textBlock(lastLines(this.#texts.get(toolCallId) ?? "")) }];
+    for (const toolCallId of this.#changedCallIds) {
+      const content = [
+        { type: "content" as const, content: toTextBlock(takeLastLines(this.#outputByCallId.get(toolCallId) ?? "")) },
+      ];
       this.#send({ sessionUpdate: "tool_call_update", toolCallId, status: "in_progress", content });
     }
-    this.#changedCalls.clear();
+    this.#changedCallIds.clear();
   }
 }
 
 /** The last characters up to the limit, from the start of a line if there is one. */
-function lastLines(text: string): string {
-  if (text.length <= MAX_SHOWN_CHARACTERS) return text;
-  const end = text.slice(-MAX_SHOWN_CHARACTERS);
-  const line = end.indexOf("\n");
-  return `[…]\n${line >= 0 && line < end.length - 1 ? end.slice(line + 1) : end.replace(/^[\udc00-\udfff]/, "")}`;
+function takeLastLines(text: string): string {
+  if (text.length <= MAX_OUTPUT_CHARACTERS) return text;
+  const tail = text.slice(-MAX_OUTPUT_CHARACTERS);
+  const lineFeedAt = tail.indexOf("\n");
+  return `[…]\n${lineFeedAt >= 0 && lineFeedAt < tail.length - 1 ? tail.slice(lineFeedAt + 1) : tail.replace(/^[\udc00-\udfff]/, "")}`;
 }

@@ -4,41 +4,41 @@ import { escapeInvisible } from "./printable-line.js";
 import type { ContentBlock, PromptResult, Profile, SessionUpdate, StopReason, ToolCallContent } from "./wire.js";
 
 /** Reported context window of models whose window is unknown, in tokens. */
-const UNKNOWN_WINDOW = 128_000;
+const DEFAULT_WINDOW_TOKENS = 128_000;
 /** Context window that the interface specification fixes, in tokens. */
-const SPEC_WINDOW = 200_000;
+const SPEC_WINDOW_TOKENS = 200_000;
 
-export function textBlock(text: string): ContentBlock {
+export function toTextBlock(text: string): ContentBlock {
   return { type: "text", text };
 }
 
-/** Converts an event of a run to updates. `compaction`: whether the client shows compactions. */
-export function updatesOf(event: AgentEvent, profile: Profile, compaction: boolean): SessionUpdate[] {
+/** Converts an event of a run to updates. `showsCompactions`: whether the client shows compactions. */
+export function toRunUpdates(event: AgentEvent, profile: Profile, showsCompactions: boolean): SessionUpdate[] {
   switch (event.type) {
     case "token": {
       const { messageId } = event;
       if (event.reasoning)
-        return [{ sessionUpdate: "agent_thought_chunk", messageId, content: textBlock(event.reasoning) }];
-      if (event.text) return [{ sessionUpdate: "agent_message_chunk", messageId, content: textBlock(event.text) }];
+        return [{ sessionUpdate: "agent_thought_chunk", messageId, content: toTextBlock(event.reasoning) }];
+      if (event.text) return [{ sessionUpdate: "agent_message_chunk", messageId, content: toTextBlock(event.text) }];
       return [];
     }
     case "tool_call":
-      return [toolCall(event, profile)];
+      return [toToolCallUpdate(event, profile)];
     case "tool_result":
-      return [toolResult(event)];
+      return [toToolResultUpdate(event)];
     case "compaction": {
       const text = `[Context compacted (${event.strategy}) — ${event.messages} messages, ${event.tokens} tokens]`;
       const messageChunk: SessionUpdate = {
         sessionUpdate: "agent_message_chunk",
         messageId: newId(),
-        content: textBlock(text),
+        content: toTextBlock(text),
       };
-      return compaction
+      return showsCompactions
         ? [{ sessionUpdate: "compaction_update", compactionId: newId(), status: "completed" }, messageChunk]
         : [messageChunk];
     }
     case "steered":
-      return [{ sessionUpdate: "user_message_chunk", messageId: event.messageId, content: textBlock(event.text) }];
+      return [{ sessionUpdate: "user_message_chunk", messageId: event.messageId, content: toTextBlock(event.text) }];
     case "tool_progress":
     case "retry":
     case "done":
@@ -48,12 +48,12 @@ export function updatesOf(event: AgentEvent, profile: Profile, compaction: boole
 }
 
 /** Reports that a model call is retried after `delayMs`. */
-export function retryThought(reason: string, delayMs: number): SessionUpdate {
+export function toRetryThought(reason: string, delayMs: number): SessionUpdate {
   const text = `[${escapeInvisible(reason)}; retrying in ${Math.max(1, Math.ceil(delayMs / 1000))} s]\n`;
-  return { sessionUpdate: "agent_thought_chunk", messageId: newId(), content: textBlock(text) };
+  return { sessionUpdate: "agent_thought_chunk", messageId: newId(), content: toTextBlock(text) };
 }
 
-export interface ToolCallShown {
+export interface ToolCallSummary {
   callId: string;
   title: string;
   kind: ToolKind;
@@ -62,7 +62,7 @@ export interface ToolCallShown {
   locations: readonly { path: string; line?: number }[];
 }
 
-export function toolCall(call: ToolCallShown, profile: Profile): SessionUpdate {
+export function toToolCallUpdate(call: ToolCallSummary, profile: Profile): SessionUpdate {
   return {
     sessionUpdate: "tool_call",
     toolCallId: call.callId,
@@ -75,18 +75,18 @@ export function toolCall(call: ToolCallShown, profile: Profile): SessionUpdate {
   };
 }
 
-export function diffContent(diff: readonly Diff[]): ToolCallContent[] {
+export function toDiffContent(diff: readonly Diff[]): ToolCallContent[] {
   return diff.map((change) => ({ type: "diff", ...change }));
 }
 
 type ToolResult = Extract<AgentEvent, { type: "tool_result" }>;
 
-export function toolResult(
+export function toToolResultUpdate(
   result: Pick<ToolResult, "callId" | "output" | "failed" | "parts" | "diff" | "locations">,
 ): SessionUpdate {
-  const content: ToolCallContent[] = diffContent(result.diff);
+  const content: ToolCallContent[] = toDiffContent(result.diff);
   if (content.length === 0 && result.output !== "")
-    content.push({ type: "content", content: textBlock(result.output) });
+    content.push({ type: "content", content: toTextBlock(result.output) });
   for (const part of result.parts) {
     if (part.type !== "image") continue;
     content.push({ type: "content", content: { type: "image", data: part.data, mimeType: part.mediaType } });
@@ -102,7 +102,7 @@ export function toolResult(
 }
 
 /** The usage update of a run; undefined if it used no tokens. */
-export function usageUpdate(
+export function toUsageUpdate(
   { context, sessionUsage, usage }: Pick<RunResult, "context" | "sessionUsage" | "usage">,
   profile: Profile,
 ): SessionUpdate | undefined {
@@ -110,7 +110,7 @@ export function usageUpdate(
   return {
     sessionUpdate: "usage_update",
     used: toInteger(context.used),
-    size: profile === "spec" ? SPEC_WINDOW : toInteger(context.size ?? UNKNOWN_WINDOW),
+    size: profile === "spec" ? SPEC_WINDOW_TOKENS : toInteger(context.size ?? DEFAULT_WINDOW_TOKENS),
     cost: { amount: Math.max(0, roundCost(sessionUsage.cost)), currency: "USD" },
   };
 }
@@ -120,11 +120,11 @@ function toInteger(value: number): number {
   return Math.max(0, Math.round(value));
 }
 
-export function promptResult(result: RunResult, profile: Profile): PromptResult {
-  return { stopReason: profile === "spec" ? "end_turn" : officialReason(result) };
+export function toFinishedResult(result: RunResult, profile: Profile): PromptResult {
+  return { stopReason: profile === "spec" ? "end_turn" : toOfficialReason(result) };
 }
 
-function officialReason(result: RunResult): StopReason {
+function toOfficialReason(result: RunResult): StopReason {
   if (result.endedBy === "max_iterations") return "max_turn_requests";
   if (result.finishReason === "length") return "max_tokens";
   if (result.finishReason === "content_filter") return "refusal";

@@ -29,7 +29,7 @@ export const CLIENT_METHODS = {
   writeTextFile: "fs/write_text_file",
 } as const;
 
-export const CODES = {
+export const ERROR_CODES = {
   parse: -32700,
   invalidRequest: -32600,
   methodNotFound: -32601,
@@ -128,7 +128,7 @@ export type SessionUpdate =
       sessionUpdate: "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk";
       messageId: string;
       content: ContentBlock;
-      /** Set on the last chunk of an unfinished stored message: it is still growing, or was interrupted. */
+      /** Set on the last chunk of an unfinished stored message: it is still being written, or was interrupted. */
       _meta?: { finished: false };
     }
   | ({ sessionUpdate: "tool_call"; title: string } & ToolCallFields)

@@ -9,9 +9,9 @@ import {
   type OutgoingMessage,
   type Sink,
 } from "../acp-shared/index.js";
-import { createLineTooLongResponse, notUtf8 } from "./errors.js";
+import { createLineTooLongResponse, createNotUtf8Response } from "./errors.js";
 import { LineSplitter, type InputLine } from "./lines.js";
-import { outputTo, takeStdout, type Output } from "./stdout.js";
+import { createOutput, reserveStdout, type Output } from "./stdout.js";
 
 /** Streams to use instead of the process's own. */
 export interface StdioStreams {
@@ -20,7 +20,7 @@ export interface StdioStreams {
 }
 
 /** Time for requests to finish after the end of the input, in ms; then they are cancelled. */
-const FINISH_MS = 4_200;
+const FINISH_TIMEOUT_MS = 4_200;
 /** Maximum unwritten output in characters; beyond it the input is paused. */
 const MAX_PENDING_CHARACTERS = 8 * 1024 * 1024;
 
@@ -31,7 +31,6 @@ export class AcpStdioTransport implements Transport {
   readonly #logger: Logger;
   readonly #streams: StdioStreams | undefined;
 
-  /** `streams`: used instead of the process's own. */
   constructor(options: Partial<AcpOptions>, logger: Logger, streams?: StdioStreams) {
     this.#options = { ...ACP_DEFAULTS, ...options };
     this.#logger = logger;
@@ -40,8 +39,8 @@ export class AcpStdioTransport implements Transport {
 
   start(agent: Agent): Promise<Listening> {
     const { input, output } = this.#streams
-      ? { input: this.#streams.input, output: outputTo(this.#streams.output) }
-      : { input: process.stdin, output: takeStdout() };
+      ? { input: this.#streams.input, output: createOutput(this.#streams.output) }
+      : { input: process.stdin, output: reserveStdout() };
     return Promise.resolve(
       new StdioConnection(new AcpServer(agent, this.#options, this.#logger), input, output, this.#options),
     );
@@ -57,7 +56,7 @@ class StdioConnection extends ListeningBase implements Sink {
   readonly #output: Output;
   readonly #frameBytes: number;
   readonly #lines: LineSplitter;
-  #drain: Promise<void> | undefined;
+  #pendingDrain: Promise<void> | undefined;
   #pendingCharacters = 0;
   #isDisconnected = false;
 
@@ -69,7 +68,7 @@ class StdioConnection extends ListeningBase implements Sink {
     this.#frameBytes = options.frameBytes;
     this.#lines = new LineSplitter(options.frameBytes);
     this.#connection = server.connect(this);
-    output.onGone(() => this.#disconnect());
+    output.onReaderLost(() => this.#disconnect());
     input.on("data", this.#onData);
     input.on("end", this.#onEnd);
     input.on("error", this.#onEnd);
@@ -80,8 +79,8 @@ class StdioConnection extends ListeningBase implements Sink {
     if (this.#isDisconnected) return;
     const text = `${JSON.stringify(message)}\n`;
     this.#pendingCharacters += text.length;
-    const canTakeMore = this.#output.write(text, () => this.#written(text.length));
-    if (!canTakeMore) this.#drain ??= this.#output.drained().then(() => (this.#drain = undefined));
+    const canTakeMore = this.#output.write(text, () => this.#recordWritten(text.length));
+    if (!canTakeMore) this.#pendingDrain ??= this.#output.waitForDrain().then(() => (this.#pendingDrain = undefined));
     if (this.#pendingCharacters > MAX_PENDING_CHARACTERS) this.#input.pause();
   }
 
@@ -89,38 +88,38 @@ class StdioConnection extends ListeningBase implements Sink {
     return !this.#isDisconnected;
   }
 
-  ready(): Promise<void> | undefined {
-    return this.#drain;
+  waitUntilReady(): Promise<void> | undefined {
+    return this.#pendingDrain;
   }
 
-  reader(): undefined {
+  waitForReader(): undefined {
     return undefined;
   }
 
-  #written(length: number): void {
+  #recordWritten(length: number): void {
     this.#pendingCharacters -= length;
     if (this.#pendingCharacters <= MAX_PENDING_CHARACTERS / 2 && !this.stopping) this.#input.resume();
   }
 
   readonly #onData = (chunk: Buffer | string): void => {
-    for (const line of this.#lines.push(typeof chunk === "string" ? Buffer.from(chunk) : chunk)) this.#take(line);
+    for (const line of this.#lines.push(typeof chunk === "string" ? Buffer.from(chunk) : chunk)) this.#handleLine(line);
   };
 
   readonly #onEnd = (): void => {
-    for (const line of this.#lines.end()) this.#take(line);
+    for (const line of this.#lines.end()) this.#handleLine(line);
     if (this.stopping) return;
     // The timer of `AbortSignal.timeout` is unreferenced: the process could end before the answers are written.
-    const late = new AbortController();
-    const timer = setTimeout(() => late.abort(), FINISH_MS);
-    void this.stop(late.signal).finally(() => clearTimeout(timer));
+    const timeoutController = new AbortController();
+    const timer = setTimeout(() => timeoutController.abort(), FINISH_TIMEOUT_MS);
+    void this.stop(timeoutController.signal).finally(() => clearTimeout(timer));
   };
 
-  #take(line: InputLine): void {
+  #handleLine(line: InputLine): void {
     if ("text" in line) this.#connection.receive(line.text);
-    else this.send(line.fault === "too_long" ? createLineTooLongResponse(this.#frameBytes) : notUtf8());
+    else this.send(line.fault === "too_long" ? createLineTooLongResponse(this.#frameBytes) : createNotUtf8Response());
   }
 
-  /** Handles the loss of the reader: nothing can be answered. */
+  /** Handles the loss of the reader: no answer can be sent. */
   #disconnect(): void {
     this.#isDisconnected = true;
     this.#server.disconnect(this.#connection);
@@ -132,16 +131,16 @@ class StdioConnection extends ListeningBase implements Sink {
     this.#input.off("data", this.#onData).off("end", this.#onEnd).off("error", this.#onEnd).off("close", this.#onEnd);
     this.#input.on("error", () => undefined);
     this.#input.pause();
-    // Standard input would keep the process alive if the other side stays open; streams of an embedder are left open.
+    // An open standard input would keep the process alive. Streams of an embedder are left open.
     if (this.#input === process.stdin) this.#input.destroy();
-    if (!this.#isDisconnected) await this.#flushed();
+    if (!this.#isDisconnected) await this.#waitUntilWritten();
     this.#isDisconnected = true;
     await this.#server.close();
     this.#output.release();
   }
 
   /** Resolves when all answers are written, or after a timeout. */
-  async #flushed(): Promise<void> {
+  async #waitUntilWritten(): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     await Promise.race([
       new Promise<void>((resolve) => this.#output.write("", () => resolve())),

@@ -8,52 +8,52 @@ export class LineSplitter {
   readonly #maxBytes: number;
   readonly #decoder = new TextDecoder("utf-8", { fatal: true });
   #pieces: Buffer[] = [];
-  #bytes = 0;
-  #skipping = false;
+  #lineBytes = 0;
+  #isTooLong = false;
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
 
-  /** The lines that end in this chunk, without empty ones. */
+  /** The lines that end in this chunk. Empty lines are omitted. */
   *push(chunk: Buffer): Generator<InputLine> {
     let start = 0;
     for (let end = chunk.indexOf(LINE_FEED); end !== -1; end = chunk.indexOf(LINE_FEED, start)) {
       this.#add(chunk.subarray(start, end));
       start = end + 1;
-      yield* this.#take();
+      yield* this.#takeLine();
     }
     this.#add(chunk.subarray(start));
   }
 
   /** The last line, if the stream ended without a line feed. */
   *end(): Generator<InputLine> {
-    yield* this.#take();
+    yield* this.#takeLine();
   }
 
   #add(piece: Buffer): void {
-    if (this.#skipping || piece.length === 0) return;
-    this.#bytes += piece.length;
-    if (this.#bytes > this.#maxBytes) {
-      this.#skipping = true;
+    if (this.#isTooLong || piece.length === 0) return;
+    this.#lineBytes += piece.length;
+    if (this.#lineBytes > this.#maxBytes) {
+      this.#isTooLong = true;
       this.#pieces = [];
     } else this.#pieces.push(piece);
   }
 
-  *#take(): Generator<InputLine> {
+  *#takeLine(): Generator<InputLine> {
     const { length } = this.#pieces;
-    const bytes = length === 1 ? this.#pieces[0]! : Buffer.concat(this.#pieces);
-    const tooLong = this.#skipping;
+    const line = length === 1 ? this.#pieces[0]! : Buffer.concat(this.#pieces);
+    const isTooLong = this.#isTooLong;
     this.#pieces = [];
-    this.#bytes = 0;
-    this.#skipping = false;
-    if (tooLong) {
+    this.#lineBytes = 0;
+    this.#isTooLong = false;
+    if (isTooLong) {
       yield { fault: "too_long" };
       return;
     }
     let text: string;
     try {
-      text = this.#decoder.decode(bytes);
+      text = this.#decoder.decode(line);
     } catch {
       yield { fault: "not_utf8" };
       return;

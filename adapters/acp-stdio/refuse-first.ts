@@ -1,55 +1,55 @@
 import type { Readable, Writable } from "node:stream";
-import { CODES, parseFrame, refusal, type RequestId } from "../acp-shared/index.js";
+import { ERROR_CODES, parseFrame, createErrorResponse, type RequestId } from "../acp-shared/index.js";
 import { LineSplitter, type InputLine } from "./lines.js";
 
 /** Maximum wait for the first request, in ms. A client that started this process sends it at once. */
 const FIRST_REQUEST_TIMEOUT_MS = 5_000;
-/** Maximum size of the first request. */
 const MAX_LINE_BYTES = 1024 * 1024;
-const MAX_DEPTH = 64;
+const MAX_JSON_DEPTH = 64;
 
 /**
  * Answers the first request with the reason why the agent could not start. Editors show this error; for a process that
  * only exits they show the exit code. Resolves when the answer is sent, or when no request arrives. Never rejects.
  */
 export async function refuseFirstRequest(
-  why: string,
+  reason: string,
   input: Readable & { isTTY?: boolean },
   output: Writable,
 ): Promise<void> {
   // A user at a terminal reads the reason on standard error.
   if (input.isTTY === true) return;
   output.on("error", () => undefined);
-  const id = await firstRequest(input);
+  const id = await waitForFirstRequest(input);
   if (id === undefined) return;
-  const answer = `${JSON.stringify(refusal(CODES.internal, why, id))}\n`;
+  const answer = `${JSON.stringify(createErrorResponse(ERROR_CODES.internal, reason, id))}\n`;
   await new Promise<void>((resolve) => output.write(answer, () => resolve()));
 }
 
-/** The id of the first request; undefined if there is none in time. */
-function firstRequest(input: Readable): Promise<RequestId | undefined> {
+/** The id of the first request; undefined if none arrives in time. */
+function waitForFirstRequest(input: Readable): Promise<RequestId | undefined> {
   const lines = new LineSplitter(MAX_LINE_BYTES);
   return new Promise((resolve) => {
-    const take = (newLines: Iterable<InputLine>) => {
+    const handleLines = (newLines: Iterable<InputLine>) => {
       for (const line of newLines) {
         if (!("text" in line)) continue;
-        const frame = parseFrame(line.text, MAX_DEPTH);
-        if (frame.kind === "request") return end(frame.id);
+        const frame = parseFrame(line.text, MAX_JSON_DEPTH);
+        if (frame.kind === "request") return finish(frame.id);
       }
     };
-    const onData = (chunk: Buffer | string) => take(lines.push(typeof chunk === "string" ? Buffer.from(chunk) : chunk));
+    const onData = (chunk: Buffer | string) =>
+      handleLines(lines.push(typeof chunk === "string" ? Buffer.from(chunk) : chunk));
     const onEnd = () => {
-      take(lines.end());
-      end(undefined);
+      handleLines(lines.end());
+      finish(undefined);
     };
-    const end = (id: RequestId | undefined) => {
+    const finish = (id: RequestId | undefined) => {
       clearTimeout(timer);
       input.off("data", onData).off("end", onEnd).off("error", onEnd).off("close", onEnd);
       input.on("error", () => undefined);
       input.pause();
       resolve(id);
     };
-    const timer = setTimeout(() => end(undefined), FIRST_REQUEST_TIMEOUT_MS);
+    const timer = setTimeout(() => finish(undefined), FIRST_REQUEST_TIMEOUT_MS);
     input.on("data", onData).on("end", onEnd).on("error", onEnd).on("close", onEnd);
     if (input.readableEnded || input.destroyed) onEnd();
     else input.resume();

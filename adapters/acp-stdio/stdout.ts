@@ -6,10 +6,10 @@ export type Write = (text: string, done: (error?: Error | null) => void) => bool
 /** Output of a transport. */
 export interface Output {
   write: Write;
-  /** Resolves with the next `drain`. */
-  drained(): Promise<void>;
-  /** Calls `listener` when the reader is gone. */
-  onGone(listener: () => void): void;
+  /** Resolves at the next `drain`, or when the stream closes or fails. */
+  waitForDrain(): Promise<void>;
+  /** Calls `listener` when the reader has closed the stream. */
+  onReaderLost(listener: () => void): void;
   /** Removes listeners and restores a replaced `write`. */
   release(): void;
 }
@@ -18,34 +18,37 @@ export interface Output {
  * Reserves standard output for the protocol: other writes, like a plugin's `console.log`, go to standard error. The
  * protocol's writes bypass this replacement and any earlier one.
  */
-export function takeStdout(): Output {
+export function reserveStdout(): Output {
   const { stdout, stderr } = process;
-  const before = Object.getOwnPropertyDescriptor(stdout, "write");
+  const originalWrite = Object.getOwnPropertyDescriptor(stdout, "write");
   Object.defineProperty(stdout, "write", { configurable: true, writable: true, value: stderr.write.bind(stderr) });
-  const output = outputTo(stdout, (text, done) => Writable.prototype.write.call(stdout, text, "utf8", done));
+  const output = createOutput(stdout, (text, done) => Writable.prototype.write.call(stdout, text, "utf8", done));
   return {
     ...output,
     release: () => {
       output.release();
-      if (before) Object.defineProperty(stdout, "write", before);
+      if (originalWrite) Object.defineProperty(stdout, "write", originalWrite);
       else delete (stdout as { write?: unknown }).write;
     },
   };
 }
 
-/** Uses another stream, for embedders. */
-export function outputTo(stream: Writable, write: Write = (text, done) => stream.write(text, "utf8", done)): Output {
+/** Creates an output for a stream. `write`: default is the stream's own. */
+export function createOutput(
+  stream: Writable,
+  write: Write = (text, done) => stream.write(text, "utf8", done),
+): Output {
   const listeners: [string, () => void][] = [];
   const on = (event: string, listener: () => void) => {
     listeners.push([event, listener]);
     stream.on(event, listener);
   };
-  // A reader that is gone (EPIPE) ends the connection, not the process.
-  const ignore = () => undefined;
-  on("error", ignore);
+  // A closed reader (EPIPE) ends the connection, not the process.
+  const ignoreError = () => undefined;
+  on("error", ignoreError);
   return {
     write,
-    drained: () =>
+    waitForDrain: () =>
       new Promise((resolve) => {
         const settle = () => {
           for (const event of ["drain", "close", "error"]) stream.off(event, settle);
@@ -53,14 +56,14 @@ export function outputTo(stream: Writable, write: Write = (text, done) => stream
         };
         for (const event of ["drain", "close", "error"]) stream.once(event, settle);
       }),
-    onGone: (listener) => {
+    onReaderLost: (listener) => {
       on("error", listener);
       on("close", listener);
     },
     release: () => {
       for (const [event, listener] of listeners) stream.off(event, listener);
-      // Keep a listener: a late error would otherwise end the process.
-      stream.on("error", ignore);
+      // Keep a listener: without it a later error would end the process.
+      stream.on("error", ignoreError);
     },
   };
 }

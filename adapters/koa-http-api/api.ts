@@ -6,7 +6,7 @@ import type { KoaHttpOptions } from "./options.js";
 import { JSON_TYPE } from "./headers.js";
 import type { ResponseBody } from "./response-body.js";
 
-export interface ApiParts {
+export interface ApiDependencies {
   agent: Agent;
   options: KoaHttpOptions;
   /** Headers of every response. */
@@ -15,15 +15,15 @@ export interface ApiParts {
   /** Names of the headers that authenticate clients. */
   authHeaderNames: readonly string[];
   /** Whether the request's headers prove that a person sent it. */
-  isOfPerson: (request: IncomingMessage) => boolean;
-  /** Whether the port accepts only clients of this machine. */
+  isFromPerson: (request: IncomingMessage) => boolean;
+  /** Whether the HTTP listener accepts only clients of this machine. */
   isLoopback: () => boolean;
-  /** Counts a stream of the port and returns the function that releases it; undefined if there are too many. */
-  takeStream: () => (() => void) | undefined;
-  /** Aborts when the server begins to stop: streams that only watch end then. */
-  stopping: AbortSignal;
+  /** Reserves a stream slot of the HTTP listener; returns the function that releases it. Undefined: no slot is free. */
+  reserveStreamSlot: () => (() => void) | undefined;
+  /** Aborts when the server begins to stop: this ends streams that only watch. */
+  stopSignal: AbortSignal;
   /** Aborts when runs must end. */
-  shutdown: AbortSignal;
+  shutdownSignal: AbortSignal;
 }
 
 /** Answers with JSON. The type argument is required to compile: `send<typeof Run>(...)`. */

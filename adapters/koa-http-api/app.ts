@@ -1,37 +1,37 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { hasCode, type Logger } from "gantry";
 import Koa, { type Context } from "koa";
-import { send, type ApiParts } from "./api.js";
+import { send, type ApiDependencies } from "./api.js";
 import { HttpError, isInternal, toRefusal } from "./errors.js";
 import { createRouter } from "./routes.js";
 import type { Failure } from "./shapes.js";
 
 /** The API as a request listener of Node's HTTP server. */
-export function createApp(parts: ApiParts): (request: IncomingMessage, response: ServerResponse) => void {
-  const { headers, logger } = parts;
+export function createApp(dependencies: ApiDependencies): (request: IncomingMessage, response: ServerResponse) => void {
+  const { headers, logger } = dependencies;
   const app = new Koa();
-  const router = createRouter(parts);
+  const router = createRouter(dependencies);
   app.use(async (ctx, next) => {
     ctx.set(headers);
     try {
       if (ctx.method === "OPTIONS") {
         ctx.status = 204;
         // Only browsers send preflights, and they cache the answer: the code is loaded on demand.
-        const { preflightHeaders } = await import("./preflight.js");
-        ctx.set({ ...preflightHeaders(ctx, parts), ...parts.options.headers });
+        const { createPreflightHeaders } = await import("./preflight.js");
+        ctx.set({ ...createPreflightHeaders(ctx, dependencies), ...dependencies.options.headers });
         return;
       }
       await next();
     } catch (error) {
-      fail(ctx, error, logger);
+      respondWithError(ctx, error, logger);
     }
   });
   app.use(router.routes());
   app.use((ctx) => {
     // Only requests that no route handled reach this point.
-    const allowed = new Set(router.match(ctx.path, ctx.method).path.flatMap((route) => route.methods));
-    if (allowed.size === 0) throw new HttpError(404, "not found");
-    throw new HttpError(405, "method not allowed", { Allow: [...allowed, "OPTIONS"].sort().join(", ") });
+    const allowedMethods = new Set(router.match(ctx.path, ctx.method).path.flatMap((route) => route.methods));
+    if (allowedMethods.size === 0) throw new HttpError(404, "not found");
+    throw new HttpError(405, "method not allowed", { Allow: [...allowedMethods, "OPTIONS"].sort().join(", ") });
   });
   // Errors that reach this handler belong to broken connections; no client can receive an answer.
   app.on("error", (error: unknown) => logger.debug("a response failed", { error }));
@@ -39,7 +39,7 @@ export function createApp(parts: ApiParts): (request: IncomingMessage, response:
   return (request, response) => void callback(request, response);
 }
 
-function fail(ctx: Context, error: unknown, logger: Logger): void {
+function respondWithError(ctx: Context, error: unknown, logger: Logger): void {
   const refusal = toRefusal(error);
   const { status, message, code, headers } = refusal;
   // The code that throws an `HttpError` logs it. Work that ended because its client disconnected is no failure.

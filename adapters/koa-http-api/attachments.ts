@@ -1,38 +1,38 @@
 import { AttachmentError, type FilePart, type ImagePart } from "gantry";
 import { isRecord } from "gantry/plugin";
-import { invalidField } from "./fields.js";
+import { createFieldError } from "./fields.js";
 
-const IMAGES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
-const MEDIA_TYPE = /^[\w.+-]{1,100}\/[\w.+-]{1,100}$/;
-const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
+const IMAGE_MEDIA_TYPES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+const MEDIA_TYPE_PATTERN = /^[\w.+-]{1,100}\/[\w.+-]{1,100}$/;
+const BASE64_PATTERN = /^[A-Za-z0-9+/]*={0,2}$/;
 const MIB = 1024 * 1024;
-/** Limits: bytes of a file, bytes of all files, number of files (as for `files`), characters of a file name. */
-const ATTACHMENT_LIMITS = { bytes: 20 * MIB, total: 64 * MIB, files: 256, name: 255 };
+/** Limits of one request. The number of files is limited like that of the field `files`. */
+const ATTACHMENT_LIMITS = { fileBytes: 20 * MIB, totalBytes: 64 * MIB, files: 256, nameCharacters: 255 };
 
 /** Reads the attached files of a request body. Throws `HttpError`, and `AttachmentError` for too many bytes. */
-export function attachedFiles(value: unknown): (ImagePart | FilePart)[] {
+export function readAttachedFiles(value: unknown): (ImagePart | FilePart)[] {
   if (value === undefined) return [];
-  if (!Array.isArray(value) || value.length > ATTACHMENT_LIMITS.files) throw invalidField("attachments");
-  let total = 0;
-  return value.map((attachment: unknown, at) => {
-    const wrong = (field = "") => invalidField(`attachments[${at}]${field}`);
-    if (!isRecord(attachment)) throw wrong();
+  if (!Array.isArray(value) || value.length > ATTACHMENT_LIMITS.files) throw createFieldError("attachments");
+  let totalBytes = 0;
+  return value.map((attachment: unknown, index) => {
+    const createError = (field = "") => createFieldError(`attachments[${index}]${field}`);
+    if (!isRecord(attachment)) throw createError();
     const { filename, media_type: mediaType, data } = attachment;
     // The model and users see the name: it must be one line without a path.
     if (
       typeof filename !== "string" ||
       !/^[^\p{Cc}\p{Surrogate}/\\]+$/u.test(filename) ||
-      filename.length > ATTACHMENT_LIMITS.name
+      filename.length > ATTACHMENT_LIMITS.nameCharacters
     )
-      throw wrong(".filename");
-    if (typeof mediaType !== "string" || !MEDIA_TYPE.test(mediaType)) throw wrong(".media_type");
-    if (typeof data !== "string" || data.length % 4 !== 0 || !BASE64.test(data)) throw wrong(".data");
+      throw createError(".filename");
+    if (typeof mediaType !== "string" || !MEDIA_TYPE_PATTERN.test(mediaType)) throw createError(".media_type");
+    if (typeof data !== "string" || data.length % 4 !== 0 || !BASE64_PATTERN.test(data)) throw createError(".data");
     const bytes = Buffer.byteLength(data, "base64");
-    if (bytes > ATTACHMENT_LIMITS.bytes) throw new AttachmentError(filename, "larger than 20 MiB");
-    total += bytes;
-    if (total > ATTACHMENT_LIMITS.total) throw new AttachmentError(filename, "more than 64 MiB of files");
-    // An empty image is sent as a file: providers would reject every later request of the session.
-    return IMAGES.has(mediaType) && bytes > 0
+    if (bytes > ATTACHMENT_LIMITS.fileBytes) throw new AttachmentError(filename, "larger than 20 MiB");
+    totalBytes += bytes;
+    if (totalBytes > ATTACHMENT_LIMITS.totalBytes) throw new AttachmentError(filename, "more than 64 MiB of files");
+    // An empty image becomes a file: as an image it would make providers reject every later request of the session.
+    return IMAGE_MEDIA_TYPES.has(mediaType) && bytes > 0
       ? { type: "image", mediaType, data }
       : { type: "file", mediaType, filename, data };
   });

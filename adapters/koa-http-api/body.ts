@@ -2,14 +2,13 @@ import type { Context, Middleware } from "koa";
 import { HttpMethodEnum, koaBody } from "koa-body";
 import { isRecord } from "gantry/plugin";
 import { gatheredBody } from "gantry/http";
-import { HttpError, INVALID_BODY } from "./errors.js";
+import { HttpError, INVALID_BODY_MESSAGE } from "./errors.js";
+import { JSON_TYPE } from "./headers.js";
 
 export interface RequestBodyLimits {
   maxBodyBytes: number;
   jsonDepth: number;
 }
-
-const JSON_TYPE = "application/json";
 
 /** Reads request bodies as JSON; ignores their content type. */
 export class BodyReader {
@@ -32,7 +31,7 @@ export class BodyReader {
       urlencoded: false,
       multipart: false,
       onError: (error) => {
-        throw (error as { status?: unknown }).status === 413 ? tooLarge() : invalidBody();
+        throw (error as { status?: unknown }).status === 413 ? createTooLargeError() : createInvalidBodyError();
       },
     }) as Middleware;
   }
@@ -44,24 +43,24 @@ export class BodyReader {
     if (encoding.toLowerCase() !== "identity")
       throw new HttpError(415, "content encoding not supported", { "Accept-Encoding": "identity" });
     // Reject before reading the body.
-    if (Number(headers["content-length"] ?? 0) > this.#limits.maxBodyBytes) throw tooLarge();
-    // The parser chooses the format by this header, which this API ignores.
+    if (Number(headers["content-length"] ?? 0) > this.#limits.maxBodyBytes) throw createTooLargeError();
+    // The parser chooses the format by this header; clients of this API may send any type.
     headers["content-type"] = JSON_TYPE;
-    // The parser limits neither depth nor keys and replaces invalid UTF-8. It would store a body that arrives byte by
-    // byte at hundreds of times its size.
+    // Check the body first: the parser limits neither depth nor keys and replaces invalid UTF-8. For a body that
+    // arrives byte by byte, it would also need hundreds of times its size in memory.
     const req = gatheredBody(ctx.req, { jsonDepth: this.#limits.jsonDepth });
-    const gathered = Object.create(ctx, { req: { value: req } }) as Context;
-    await this.#parser(gathered, () => Promise.resolve());
-    const { body } = gathered.request as { body?: unknown };
-    if (!isRecord(body)) throw invalidBody();
+    const bodyContext = Object.create(ctx, { req: { value: req } }) as Context;
+    await this.#parser(bodyContext, () => Promise.resolve());
+    const { body } = bodyContext.request as { body?: unknown };
+    if (!isRecord(body)) throw createInvalidBodyError();
     return body;
   }
 }
 
-function tooLarge(): HttpError {
+function createTooLargeError(): HttpError {
   return new HttpError(413, "request body too large");
 }
 
-function invalidBody(): HttpError {
-  return new HttpError(400, INVALID_BODY, {}, "invalid_body");
+function createInvalidBodyError(): HttpError {
+  return new HttpError(400, INVALID_BODY_MESSAGE, {}, "invalid_body");
 }

@@ -32,10 +32,10 @@ const DEFAULT_CODES: Readonly<Record<number, string>> = {
   503: "too_many",
 };
 
-export const INVALID_BODY = "invalid request body";
+export const INVALID_BODY_MESSAGE = "invalid request body";
 /** Generic message of internal errors; the details are in the log. */
-export const INTERNAL = "internal error";
-const UNEXPECTED: Refusal = { status: 500, message: INTERNAL, code: "internal" };
+export const INTERNAL_ERROR_MESSAGE = "internal error";
+const UNEXPECTED_ERROR: Refusal = { status: 500, message: INTERNAL_ERROR_MESSAGE, code: "internal" };
 /** The only store failure that a user can fix. The store's own message names files and is not sent. */
 const STORE_FULL: Refusal = { status: 500, message: "session store: no room left", code: "store_full" };
 
@@ -49,7 +49,7 @@ const STORE_UNAVAILABLE: Refusal = {
 
 /** Whether only the log has the details. */
 export function isInternal({ message }: Refusal | HttpError): boolean {
-  return message === INTERNAL || message === STORE_FULL.message || message === STORE_UNAVAILABLE.message;
+  return message === INTERNAL_ERROR_MESSAGE || message === STORE_FULL.message || message === STORE_UNAVAILABLE.message;
 }
 
 /** Wire names of the fields of a run's input. */
@@ -64,14 +64,18 @@ const WIRE_FIELD_NAMES: Readonly<Record<string, string>> = {
 /** Converts an error before or outside a run into a response. Internal errors keep their details from the client. */
 export function toRefusal(error: unknown): Refusal {
   if (error instanceof HttpError) return error;
-  if (error instanceof JsonError) return { status: 400, message: INVALID_BODY, code: "invalid_body" };
-  if (!(error instanceof Error) || typeof (error as Partial<GantryError>).code !== "string") return UNEXPECTED;
+  if (error instanceof JsonError) return { status: 400, message: INVALID_BODY_MESSAGE, code: "invalid_body" };
+  if (!(error instanceof Error) || typeof (error as Partial<GantryError>).code !== "string") return UNEXPECTED_ERROR;
   if (hasCode(error, "invalid_input")) {
     const { field } = error;
     if (field === "message") return { status: 400, message: "message is required", code: "message_required" };
     // The reason is sent for schemas and commands only, where clients cannot guess it.
-    const why = field === "outputSchema" || field === "commands" ? error.message.slice(field.length) : "";
-    return { status: 400, message: `invalid field: ${WIRE_FIELD_NAMES[field] ?? field}${why}`, code: "invalid_field" };
+    const reason = field === "outputSchema" || field === "commands" ? error.message.slice(field.length) : "";
+    return {
+      status: 400,
+      message: `invalid field: ${WIRE_FIELD_NAMES[field] ?? field}${reason}`,
+      code: "invalid_field",
+    };
   }
   if (hasCode(error, "session_busy") || hasCode(error, "too_many_runs")) {
     const headers = { "Retry-After": String(Math.max(1, Math.ceil(error.retryAfterMs / 1000))) };
@@ -82,11 +86,11 @@ export function toRefusal(error: unknown): Refusal {
   if (hasCode(error, "store") && error.unavailable) return STORE_UNAVAILABLE;
   if (hasCode(error, "shutting_down")) return SHUTTING_DOWN;
   const { code } = error as GantryError;
-  const status = STATUS[code];
-  return status === undefined ? UNEXPECTED : { status, message: error.message, code };
+  const status = STATUS_BY_CODE[code];
+  return status === undefined ? UNEXPECTED_ERROR : { status, message: error.message, code };
 }
 
-const STATUS: Readonly<Record<string, number>> = {
+const STATUS_BY_CODE: Readonly<Record<string, number>> = {
   session_not_found: 404,
   run_not_found: 404,
   ask_not_found: 404,

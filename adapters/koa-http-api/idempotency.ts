@@ -3,13 +3,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { hasCode, type Agent, type Run, type RunRecord, type WatchEvent } from "gantry";
 import { canRestart, isRecord } from "gantry/plugin";
 import type { Context } from "koa";
-import { send, type ApiParts } from "./api.js";
-import { HttpError, INTERNAL } from "./errors.js";
+import { send, type ApiDependencies } from "./api.js";
+import { HttpError, INTERNAL_ERROR_MESSAGE } from "./errors.js";
 import type { RunResult } from "./shapes.js";
-import { anySignal } from "./signals.js";
+import { combineSignals } from "./signals.js";
 import type { SseStream } from "./sse.js";
-import { wireDone } from "./wire.js";
-import { wireFinished, toAgentEvents } from "./wire-live.js";
+import { toWireDone } from "./wire.js";
+import { toWireRecordResult, toAgentEvents } from "./wire-live.js";
 
 const KEY_HEADER = "Idempotency-Key";
 /** Valid keys: visible ASCII, at most as long as an id. */
@@ -20,7 +20,7 @@ const MAX_RESTART_POLLS = 20;
 const RESTART_POLL_MS = 100;
 
 /** The idempotency key of a request; undefined without one. Throws `HttpError` if it is invalid. */
-export function keyOf(ctx: Context): string | undefined {
+export function readIdempotencyKey(ctx: Context): string | undefined {
   if (ctx.headers[KEY_HEADER.toLowerCase()] === undefined) return undefined;
   const key = ctx.get(KEY_HEADER);
   if (!KEY_PATTERN.test(key)) throw new HttpError(400, `invalid header: ${KEY_HEADER}`, {}, "invalid_header");
@@ -35,7 +35,7 @@ export interface IdempotentRequest {
 }
 
 /** JSON with sorted object keys. */
-function canonical(value: unknown): string {
+function toCanonicalJson(value: unknown): string {
   return JSON.stringify(value, (_, fieldValue: unknown) =>
     isRecord(fieldValue)
       ? Object.fromEntries(Object.entries(fieldValue).sort(([a], [b]) => (a < b ? -1 : 1)))
@@ -51,22 +51,22 @@ export async function runOnce(
   agent: Agent,
   key: string,
   body: Readonly<Record<string, unknown>>,
-  begin: (sessionId: string | undefined, named: IdempotentRequest) => Promise<Run | RunRecord>,
+  startRun: (sessionId: string | undefined, idempotentRequest: IdempotentRequest) => Promise<Run | RunRecord>,
 ): Promise<Run | RunRecord> {
-  const fingerprint = createHash("sha256").update(canonical(body)).digest("base64url");
-  for (let remainingTries = MAX_RESTART_POLLS; ; remainingTries -= 1) {
+  const fingerprint = createHash("sha256").update(toCanonicalJson(body)).digest("base64url");
+  for (let remainingPolls = MAX_RESTART_POLLS; ; remainingPolls -= 1) {
     const [existingRun] = await agent.runs.list({ idempotencyKey: key, limit: 1 });
     if (existingRun && existingRun.fingerprint !== fingerprint)
       throw new HttpError(422, "this key was used for another request", {}, "key_reused");
     // An interrupted run is restarted in its session.
     if (existingRun && !canRestart(existingRun)) return existingRun;
     try {
-      return await begin(existingRun?.sessionId, { idempotencyKey: key, fingerprint });
+      return await startRun(existingRun?.sessionId, { idempotencyKey: key, fingerprint });
     } catch (error) {
-      // Another process was faster. If it restarts a run, it may hold only the session so far.
-      const isBeginning = existingRun !== undefined && hasCode(error, "session_busy");
-      if (remainingTries === 0 || !(isBeginning || hasCode(error, "run_key_taken"))) throw error;
-      if (isBeginning) await sleep(RESTART_POLL_MS);
+      // Another process was faster. A process that restarts a run locks the session before it stores the run.
+      const isRestarting = existingRun !== undefined && hasCode(error, "session_busy");
+      if (remainingPolls === 0 || !(isRestarting || hasCode(error, "run_key_taken"))) throw error;
+      if (isRestarting) await sleep(RESTART_POLL_MS);
     }
   }
 }
@@ -77,28 +77,28 @@ export async function runOnce(
  */
 export async function joinRun(
   ctx: Context,
-  { agent, shutdown }: Pick<ApiParts, "agent" | "shutdown">,
+  { agent, shutdownSignal }: Pick<ApiDependencies, "agent" | "shutdownSignal">,
   run: RunRecord,
   stream: SseStream | undefined,
-  gone: AbortSignal,
+  disconnectSignal: AbortSignal,
   toHttpError: (error: unknown) => HttpError,
 ): Promise<boolean> {
-  const { signal, untie } = anySignal(shutdown, gone);
+  const { signal, removeListeners } = combineSignals(shutdownSignal, disconnectSignal);
   try {
     if (stream) {
       await joinStream(agent, run, stream, signal);
       return true;
     }
-    const answer = await answerOf(agent, run, signal);
-    if (answer) send<typeof RunResult>(ctx, answer);
-    return answer !== undefined;
+    const result = await waitForResult(agent, run, signal);
+    if (result) send<typeof RunResult>(ctx, result);
+    return result !== undefined;
   } catch (error) {
     if (!stream) throw error;
     const { message, code } = toHttpError(error);
     stream.end("error", { error: message, code });
     return true;
   } finally {
-    untie();
+    removeListeners();
   }
 }
 
@@ -106,11 +106,11 @@ export async function joinRun(
  * The result of an earlier run; waits for its end. Undefined if the run was interrupted. Rejects with `HttpError` if it
  * failed.
  */
-async function answerOf(agent: Agent, run: RunRecord, signal: AbortSignal) {
-  const ended = await agent.runs.ended(run.id, signal);
-  if (canRestart(ended)) return undefined;
-  if (ended.state !== "finished" || !ended.answer) throw runRecordFailure(ended);
-  return wireFinished(ended, ended.answer);
+async function waitForResult(agent: Agent, run: RunRecord, signal: AbortSignal) {
+  const endedRun = await agent.runs.ended(run.id, signal);
+  if (canRestart(endedRun)) return undefined;
+  if (endedRun.state !== "finished" || !endedRun.answer) throw toRunError(endedRun);
+  return toWireRecordResult(endedRun, endedRun.answer);
 }
 
 /** Streams an earlier run from its first message. */
@@ -121,21 +121,22 @@ async function joinStream(
   signal: AbortSignal,
 ): Promise<void> {
   const run = await agent.runs.started(requestedRun.id, signal);
-  let after = "";
-  const sendEvents = async (follow: boolean, end: number): Promise<void> => {
-    let until = end;
-    const from = after === "" ? { afterSeq: run.after } : { after };
-    for await (const event of agent.sessions.watch(run.sessionId, { ...from, follow, signal })) {
+  let cursor = "";
+  const sendEvents = async (follow: boolean, endSeq: number): Promise<void> => {
+    let lastSeq = endSeq;
+    const start = cursor === "" ? { afterSeq: run.after } : { after: cursor };
+    for await (const event of agent.sessions.watch(run.sessionId, { ...start, follow, signal })) {
       if (event.type === "state") {
-        const { run: now } = event.state;
-        if (follow && (now?.id !== run.id || now.endedAt !== "" || now.state === "interrupted")) return;
+        const { run: currentRun } = event.state;
+        if (follow && (currentRun?.id !== run.id || currentRun.endedAt !== "" || currentRun.state === "interrupted"))
+          return;
         continue;
       }
-      // The next run may start at any moment, even after the last `seq` was read: this message is then its prompt.
+      // The next run may start at any moment, even after the last `seq` was read: this message may be its prompt.
       if (event.type === "message" && event.message.role === "user" && event.message.seq > run.after + 1)
-        until = await lastSeqOf(agent, run);
-      if (event.type === "deleted" || !stream.open || seqOf(event) > until) return;
-      if ("cursor" in event) after = event.cursor;
+        lastSeq = await readLastSeq(agent, run);
+      if (event.type === "deleted" || !stream.isOpen || seqOf(event) > lastSeq) return;
+      if ("cursor" in event) cursor = event.cursor;
       for (const payload of toAgentEvents(event, run, agent.name)) await stream.send("agent", payload);
     }
   };
@@ -143,14 +144,14 @@ async function joinStream(
   if (run.queueLease === null) {
     await sendEvents(true, Infinity);
     // Read once more: the final write may have added messages.
-    await sendEvents(false, await lastSeqOf(agent, run));
+    await sendEvents(false, await readLastSeq(agent, run));
   }
-  const ended = await agent.runs.ended(run.id, signal);
-  if (ended.state === "finished") {
-    await stream.send("agent", wireDone(ended.usage, ended.answer, ended.endedBy));
-    stream.end("done", wireDone(ended.usage, ended.answer, ended.endedBy));
+  const endedRun = await agent.runs.ended(run.id, signal);
+  if (endedRun.state === "finished") {
+    await stream.send("agent", toWireDone(endedRun.usage, endedRun.answer, endedRun.endedBy));
+    stream.end("done", toWireDone(endedRun.usage, endedRun.answer, endedRun.endedBy));
   } else {
-    const { message, code } = runRecordFailure(ended);
+    const { message, code } = toRunError(endedRun);
     stream.end("error", { error: message, code });
   }
 }
@@ -160,23 +161,23 @@ function seqOf(event: WatchEvent): number {
 }
 
 /** Greatest `seq` of the run's messages, which is where the next run started; Infinity if there is no next run. */
-async function lastSeqOf(agent: Agent, run: RunRecord): Promise<number> {
-  let next: RunRecord | undefined;
+async function readLastSeq(agent: Agent, run: RunRecord): Promise<number> {
+  let nextRun: RunRecord | undefined;
   for (let page: RunRecord[] = [], before: RunRecord | undefined; ; before = page.at(-1)) {
     page = await agent.runs.list({ sessionId: run.sessionId, limit: 100, ...(before && { before }) });
     for (const listedRun of page) {
-      if (listedRun.id === run.id) return next?.after ?? Infinity;
-      if (listedRun.queueLease === null) next = listedRun;
+      if (listedRun.id === run.id) return nextRun?.after ?? Infinity;
+      if (listedRun.queueLease === null) nextRun = listedRun;
     }
     if (page.length === 0) return Infinity;
   }
 }
 
 /** Converts the stored end of a run into an error response. */
-function runRecordFailure(run: RunRecord): HttpError {
+function toRunError(run: RunRecord): HttpError {
   const { state, error } = run;
-  // The run's process is gone: this process has logged no details.
+  // The run's process has ended: the log of this process has no details.
   if (canRestart(run)) return new HttpError(500, "run interrupted", {}, "run_interrupted");
   if (state === "cancelled") return new HttpError(500, "run cancelled", {}, "run_cancelled");
-  return new HttpError(500, error?.message ?? INTERNAL, {}, error?.code ?? state);
+  return new HttpError(500, error?.message ?? INTERNAL_ERROR_MESSAGE, {}, error?.code ?? state);
 }

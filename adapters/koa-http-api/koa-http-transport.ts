@@ -2,12 +2,12 @@ import type { ServerResponse } from "node:http";
 import { silentLogger, type Agent, type Logger } from "gantry";
 import type { Listening, Transport } from "gantry/plugin";
 import { answer, openHttpHost, type HttpHost, type Refusal } from "gantry/http";
-import { commonHeaders } from "./cors.js";
+import { createCommonHeaders } from "./cors.js";
 import { completeOptions, type KoaHttpOptions } from "./options.js";
 import { HttpServing, SHUTTING_DOWN } from "./serving.js";
 
-const HEALTH = "/api/health";
-const READY = "/api/ready";
+const HEALTH_PATH = "/api/health";
+const READY_PATH = "/api/ready";
 
 /** The HTTP API under `/api`: JSON, and server-sent events for streamed runs. */
 export class KoaHttpTransport implements Transport {
@@ -16,7 +16,7 @@ export class KoaHttpTransport implements Transport {
   readonly #host: HttpHost | undefined;
   readonly #logger: Logger;
 
-  /** Opens its own port if `host` is undefined. Throws `ConfigError` for a header that cannot be sent. */
+  /** Opens its own HTTP listener if `host` is undefined. Throws `ConfigError` for a header that cannot be sent. */
   constructor(options: Partial<KoaHttpOptions>, host?: HttpHost, logger?: Logger) {
     this.#options = completeOptions(options);
     this.#host = host;
@@ -28,27 +28,27 @@ export class KoaHttpTransport implements Transport {
     const ownHost = this.#host ? undefined : openHttpHost({ ...options, logger: this.#logger });
     const host = this.#host ?? ownHost!;
     const serving = new HttpServing(ownHost);
-    const headers = commonHeaders(options);
-    // Without required headers of its own, the port's apply.
-    const required = Object.keys(options.requiredHeaders ?? {}).length > 0 ? options.requiredHeaders : undefined;
+    const headers = createCommonHeaders(options);
+    // If undefined, the required headers of the listener apply.
+    const requiredHeaders = Object.keys(options.requiredHeaders ?? {}).length > 0 ? options.requiredHeaders : undefined;
     // Loading Koa takes half of the start-up time: load it while the first client connects.
-    const loaded = once(async () => {
+    const loadApp = memoize(async () => {
       const { createApp } = await import("./app.js");
       return createApp({
         agent,
         options,
         headers,
         logger: this.#logger,
-        authHeaderNames: host.provingHeaders(required),
-        isOfPerson: (request) => host.isOfPerson(request, required),
+        authHeaderNames: host.provingHeaders(requiredHeaders),
+        isFromPerson: (request) => host.isOfPerson(request, requiredHeaders),
         isLoopback: () => host.loopback,
-        takeStream: () => host.takeStream(),
-        stopping: serving.stopSignal,
-        shutdown: serving.shutdown,
+        reserveStreamSlot: () => host.takeStream(),
+        stopSignal: serving.stopSignal,
+        shutdownSignal: serving.shutdown,
       });
     });
     const refuse = (response: ServerResponse, refusal: Refusal): void => answer(response, refusal, headers);
-    const broken = (response: ServerResponse) => (error: unknown) => {
+    const onLoadError = (response: ServerResponse) => (error: unknown) => {
       this.#logger.error("HTTP API failed to load; requests are answered with 500", { error });
       refuse(response, { status: 500, message: "internal error", code: "internal" });
     };
@@ -57,25 +57,25 @@ export class KoaHttpTransport implements Transport {
         prefix: "/api",
         fallback: true,
         authenticated: false,
-        requiredHeaders: required,
+        requiredHeaders,
         // The health check reveals only that the process is alive, and its version.
-        publicPaths: [HEALTH],
-        noHeaderPaths: options.openProbes ? [HEALTH, READY] : [],
+        publicPaths: [HEALTH_PATH],
+        noHeaderPaths: options.openProbes ? [HEALTH_PATH, READY_PATH] : [],
         // A load balancer must see that this server is stopping, and why.
-        shutdownPaths: [READY],
+        shutdownPaths: [READY_PATH],
         headers,
         handler: (request, response) => {
           // This response is already closed: a stop would wait for it without end.
           if (response.closed) return;
           serving.track(request, response);
-          if (serving.stopping && request.url?.split("?")[0] !== READY) refuse(response, SHUTTING_DOWN);
-          else loaded().then((handle) => void (response.closed || handle(request, response)), broken(response));
+          if (serving.stopping && request.url?.split("?")[0] !== READY_PATH) refuse(response, SHUTTING_DOWN);
+          else loadApp().then((handle) => void (response.closed || handle(request, response)), onLoadError(response));
         },
         refuse: (_request, response, refusal) => refuse(response, refusal),
       });
       // Errors of this preload are reported with the first request.
       setImmediate(() => {
-        loaded().catch(() => undefined);
+        loadApp().catch(() => undefined);
         void agent.prepare();
       });
       return serving;
@@ -86,7 +86,7 @@ export class KoaHttpTransport implements Transport {
   }
 }
 
-function once<T>(work: () => Promise<T>): () => Promise<T> {
-  let done: Promise<T> | undefined;
-  return () => (done ??= work());
+function memoize<T>(work: () => Promise<T>): () => Promise<T> {
+  let promise: Promise<T> | undefined;
+  return () => (promise ??= work());
 }

@@ -2,14 +2,14 @@ import { toJsonSchemaDefs } from "@valibot/to-json-schema";
 import type { Context } from "koa";
 import { JSON_TYPE } from "./headers.js";
 import { NOTES } from "./openapi-notes.js";
-import { HEADERS, OPERATIONS, type ResponseDescription, type Operation } from "./openapi-paths.js";
+import { RESPONSE_HEADERS, OPERATIONS, type ResponseDescription, type Operation } from "./openapi-paths.js";
 import { SHAPES } from "./openapi-shapes.js";
 
-const at = (name: string) => `#/components/schemas/${name}`;
-const ref = (name: string) => ({ $ref: at(name) });
+const toSchemaPath = (name: string) => `#/components/schemas/${name}`;
+const toReference = (name: string) => ({ $ref: toSchemaPath(name) });
 const oneOf = <T extends object>(schemas: readonly T[]) => (schemas.length === 1 ? schemas[0]! : { oneOf: schemas });
 
-const ABOUT = `The API of \`gantry serve\` under \`/api\`. Details are in docs/http-api.md and docs/live.md.
+const API_DESCRIPTION = `The API of \`gantry serve\` under \`/api\`. Details are in docs/http-api.md and docs/live.md.
 
 HEAD is answered like GET without a body. OPTIONS is answered with 204 on any path. An unknown path returns 404, an unknown method
 405 with \`Allow\`. Invalid HTTP, a request that is too slow, and headers that are too large return 400, 408 or 431 with a \`Failure\`.
@@ -19,27 +19,32 @@ A stream consists of server-sent events. Its schema describes one event: \`event
 the data, \`id\` the optional id.`;
 
 /** The API as an OpenAPI 3.1 document. */
-export function openApi(version: string): Record<string, unknown> {
+export function createOpenApiDocument(version: string): Record<string, unknown> {
   const paths: Record<string, Record<string, unknown>> = {};
   for (const operation of OPERATIONS) (paths[operation.path] ??= {})[operation.method] = describeOperation(operation);
   const schemas = toJsonSchemaDefs(SHAPES, {
     target: "draft-2020-12",
     typeMode: "input",
-    overrideRef: ({ referenceId }) => at(referenceId),
+    overrideRef: ({ referenceId }) => toSchemaPath(referenceId),
     // JSON numbers are always finite.
     overrideAction: ({ valibotAction, jsonSchema }) => (valibotAction.type === "finite" ? jsonSchema : undefined),
   });
   return {
     openapi: "3.1.0",
-    info: { title: "gantry", summary: "The HTTP API of a headless coding agent", description: ABOUT, version },
+    info: {
+      title: "gantry",
+      summary: "The HTTP API of a headless coding agent",
+      description: API_DESCRIPTION,
+      version,
+    },
     servers: [{ url: "/", description: "The server of this document" }],
     // Servers without authentication require no credentials.
     security: [{}, { bearer: [] }],
     paths,
     components: {
-      schemas: Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, withNotes(name, schema)])),
+      schemas: Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, addNotes(name, schema)])),
       headers: Object.fromEntries(
-        Object.entries(HEADERS).map(([name, { schema, about }]) => [name, { schema, description: about }]),
+        Object.entries(RESPONSE_HEADERS).map(([name, { schema, description }]) => [name, { schema, description }]),
       ),
       securitySchemes: {
         bearer: {
@@ -53,7 +58,7 @@ export function openApi(version: string): Record<string, unknown> {
   };
 }
 
-function withNotes(name: string, schema: object): object {
+function addNotes(name: string, schema: object): object {
   const { description, properties = {} } = NOTES[name as keyof typeof NOTES] ?? {};
   const schemaProperties = (schema as { properties?: Record<string, object> }).properties ?? {};
   const notedEntries = Object.entries(properties).map(([key, note]) => [key, { ...schemaProperties[key], ...note }]);
@@ -66,38 +71,40 @@ function withNotes(name: string, schema: object): object {
   };
 }
 
-function describeOperation({ id, path, about, parameters = [], body, answers }: Operation) {
-  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+function describeOperation({ id, path, summary, parameters = [], body, responses }: Operation) {
+  const pathParameters = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
     ...{ name, in: "path", required: true, schema: { type: "string" } },
   }));
-  const all = [
-    ...inPath,
-    ...parameters.map(({ in: place, name, schema, about: description }) => ({ name, in: place, description, schema })),
+  const allParameters = [
+    ...pathParameters,
+    ...parameters.map(({ in: location, name, schema, description }) => ({ name, in: location, description, schema })),
   ];
   return {
     operationId: id,
-    summary: about,
-    ...(all.length > 0 && { parameters: all }),
-    ...(body && { requestBody: { required: true, content: { [JSON_TYPE]: { schema: ref(body) } } } }),
-    responses: Object.fromEntries(Object.entries(answers).map(([status, answer]) => [status, describeAnswer(answer)])),
+    summary,
+    ...(allParameters.length > 0 && { parameters: allParameters }),
+    ...(body && { requestBody: { required: true, content: { [JSON_TYPE]: { schema: toReference(body) } } } }),
+    responses: Object.fromEntries(
+      Object.entries(responses).map(([status, response]) => [status, describeResponse(response)]),
+    ),
   };
 }
 
-function describeAnswer({ about, shapes: names, events, headers = [] }: ResponseDescription) {
-  const streamed = Object.entries(events ?? {}).map(([event, name]) => ({
+function describeResponse({ description, shapes: names, events, headers = [] }: ResponseDescription) {
+  const eventSchemas = Object.entries(events ?? {}).map(([event, name]) => ({
     type: "object",
-    properties: { event: { const: event }, id: { type: "string" }, data: ref(name) },
+    properties: { event: { const: event }, id: { type: "string" }, data: toReference(name) },
     required: ["event", "data"],
   }));
-  const plain = names ? oneOf(names.map(ref)) : { type: "object" };
+  const bodySchema = names ? oneOf(names.map(toReference)) : { type: "object" };
   return {
-    description: about,
+    description,
     ...(headers.length > 0 && {
       headers: Object.fromEntries(headers.map((name) => [name, { $ref: `#/components/headers/${name}` }])),
     }),
     content: {
-      ...((names || !events) && { [JSON_TYPE]: { schema: plain } }),
-      ...(events && { "text/event-stream": { schema: oneOf(streamed) } }),
+      ...((names || !events) && { [JSON_TYPE]: { schema: bodySchema } }),
+      ...(events && { "text/event-stream": { schema: oneOf(eventSchemas) } }),
     },
   };
 }
@@ -107,5 +114,5 @@ let cachedDocument: string | undefined;
 /** `GET /api/openapi.json`. */
 export function showDocument(ctx: Context, version: string): void {
   ctx.set("Content-Type", JSON_TYPE);
-  ctx.body = cachedDocument ??= JSON.stringify(openApi(version));
+  ctx.body = cachedDocument ??= JSON.stringify(createOpenApiDocument(version));
 }

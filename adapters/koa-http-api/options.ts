@@ -2,7 +2,7 @@ import { option, sharedOptions } from "gantry/plugin";
 import type { HttpHostOptions } from "gantry/http";
 
 /** Headers of HTTP itself or of this API, which the configuration must not set. */
-const RESERVED: ReadonlySet<string> = new Set([
+const RESERVED_HEADERS: ReadonlySet<string> = new Set([
   "connection",
   "content-encoding",
   "content-length",
@@ -26,7 +26,7 @@ export const koaHttpOptions = option.section({
   required_headers: option.headers("Headers that requests to `/api` must carry, in place of the port's."),
   headers: option.headers("Sent with every `/api` response, and allowed for browsers.", {
     sent: true,
-    reserved: RESERVED,
+    reserved: RESERVED_HEADERS,
     default: {},
   }),
   max_body_bytes,
@@ -47,24 +47,24 @@ export const koaHttpOptions = option.section({
   limits: option.section({ streams, json_depth }),
 });
 
-type Read = option.Value<typeof koaHttpOptions>;
+type ConfiguredOptions = option.Value<typeof koaHttpOptions>;
 
 /**
  * Options of the transport; embedders may omit all. The options of `HttpHostOptions` apply only if the transport opens
- * its own port.
+ * its own HTTP listener.
  */
 export interface KoaHttpOptions
   extends
-    Omit<Read, "limits" | "requiredHeaders" | "projectRoots">,
-    Omit<Read["limits"], "streams">,
+    Omit<ConfiguredOptions, "limits" | "requiredHeaders" | "projectRoots">,
+    Omit<ConfiguredOptions["limits"], "streams">,
     Omit<HttpHostOptions, "logger" | "streams"> {
   /** Maximum number of concurrent event streams. */
   streams: number;
   /** Silence after which a stream sends a comment, in ms; default 15,000. */
   heartbeatMs: number;
   /**
-   * Folders whose files may be attached, besides the project and the temporary folder, if the port is not limited to
-   * loopback. Absolute paths; default none.
+   * Folders whose files may be attached, besides the project and the temporary folder, if the HTTP listener is not
+   * limited to loopback. Absolute paths; default none.
    */
   allowPaths: readonly string[];
   /** Folders in which runs may work, besides the agent's own. Absolute paths; default none. */

@@ -2,11 +2,11 @@ import type { Context } from "koa";
 
 /** Text that cannot be an id and is not passed to the store: empty, too long, or with control characters. */
 // eslint-disable-next-line no-control-regex
-const NO_ID = /^$|^.{257,}$|[\u0000-\u001f\u007f]/s;
+const INVALID_ID_PATTERN = /^$|^.{257,}$|[\u0000-\u001f\u007f]/s;
 
 /** The id in a request's path. Throws `NotFound` for text that cannot be an id. */
-export function pathId(ctx: Context, NotFound: new (id: string) => Error): string {
+export function readPathId(ctx: Context, NotFound: new (id: string) => Error): string {
   const { id = "" } = ctx["params"] as { id?: string };
-  if (NO_ID.test(id)) throw new NotFound("");
+  if (INVALID_ID_PATTERN.test(id)) throw new NotFound("");
   return id;
 }

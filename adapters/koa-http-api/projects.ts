@@ -1,6 +1,6 @@
 import { realpath, stat } from "node:fs/promises";
 import { isAbsolute, relative, resolve, sep } from "node:path";
-import { invalidField } from "./fields.js";
+import { createFieldError } from "./fields.js";
 
 /** Rules for the folders in which runs may work. Absolute paths. */
 export interface ProjectRules {
@@ -9,7 +9,7 @@ export interface ProjectRules {
   /** Additional folders that are allowed with everything in them. */
   roots: readonly string[];
   /** Folders that are forbidden with everything in them. */
-  denied: readonly string[];
+  deniedPaths: readonly string[];
 }
 
 /**
@@ -18,23 +18,25 @@ export interface ProjectRules {
  */
 export async function resolveProjectFolder(
   requestedPath: string,
-  { projectDir, roots, denied }: ProjectRules,
+  { projectDir, roots, deniedPaths }: ProjectRules,
 ): Promise<string> {
-  const real = (path: string) => realpath(path).catch(() => undefined);
-  const path = requestedPath.includes("\0") ? undefined : await real(resolve(projectDir, requestedPath));
-  const isIn = async (folders: readonly string[]): Promise<boolean> => {
-    const realFolders = await Promise.all(folders.map(real));
+  const toRealPath = (path: string) => realpath(path).catch(() => undefined);
+  const path = requestedPath.includes("\0") ? undefined : await toRealPath(resolve(projectDir, requestedPath));
+  const isInAny = async (folders: readonly string[]): Promise<boolean> => {
+    const realFolders = await Promise.all(folders.map(toRealPath));
     return realFolders.some((folder) => folder !== undefined && path !== undefined && isInside(path, folder));
   };
-  if (path === undefined || !(await isIn([projectDir, ...roots])) || (await isIn(denied)))
-    throw invalidField("project_dir");
+  if (path === undefined || !(await isInAny([projectDir, ...roots])) || (await isInAny(deniedPaths)))
+    throw createFieldError("project_dir");
   const stats = await stat(path).catch(() => undefined);
-  if (!stats?.isDirectory()) throw invalidField("project_dir");
+  if (!stats?.isDirectory()) throw createFieldError("project_dir");
   return path;
 }
 
 /** Compares path components: `/a/bc` is not inside `/a/b`. */
 function isInside(path: string, folder: string): boolean {
-  const way = relative(folder, path);
-  return way === "" || (way !== ".." && !way.startsWith(`..${sep}`) && !isAbsolute(way));
+  const relativePath = relative(folder, path);
+  return (
+    relativePath === "" || (relativePath !== ".." && !relativePath.startsWith(`..${sep}`) && !isAbsolute(relativePath))
+  );
 }

@@ -1,14 +1,14 @@
 import type { ReadinessProblem } from "gantry/plugin";
 import type { Context } from "koa";
-import { send, type ApiParts } from "./api.js";
+import { send, type ApiDependencies } from "./api.js";
 import type { NotReady, Ready } from "./shapes.js";
 
 /** Set by this transport: the agent itself may still be ready. */
 const DRAINING: ReadinessProblem = { code: "draining", message: "the server is about to stop" };
 
 /** `GET /api/ready`: whether a load balancer should send runs to this server. */
-export async function showReadiness(ctx: Context, { agent, stopping }: ApiParts): Promise<void> {
-  const { ready, reasons } = stopping.aborted ? { ready: false, reasons: [DRAINING] } : await agent.readiness();
+export async function showReadiness(ctx: Context, { agent, stopSignal }: ApiDependencies): Promise<void> {
+  const { ready, reasons } = stopSignal.aborted ? { ready: false, reasons: [DRAINING] } : await agent.readiness();
   if (ready) {
     send<typeof Ready>(ctx, { status: "ready", version: agent.version });
     return;

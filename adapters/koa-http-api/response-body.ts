@@ -1,10 +1,10 @@
 import type * as v from "valibot";
 
 /** Deeply read-only output of a shape, for response bodies. */
-export type ResponseBody<Shape extends v.GenericSchema> = Fixed<v.InferOutput<Shape>>;
+export type ResponseBody<Shape extends v.GenericSchema> = DeepReadonly<v.InferOutput<Shape>>;
 
-type Fixed<T> = T extends readonly (infer Item)[]
-  ? readonly Fixed<Item>[]
+type DeepReadonly<T> = T extends readonly (infer Item)[]
+  ? readonly DeepReadonly<Item>[]
   : T extends object
-    ? { readonly [Key in keyof T]: Fixed<T[Key]> }
+    ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> }
     : T;

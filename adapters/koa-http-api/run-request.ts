@@ -14,7 +14,7 @@ export interface ParsedRunRequest extends RunExtras {
   /** The complete body as sent. */
   body: Readonly<Record<string, unknown>>;
   /** Names of ignored fields; only the first few. */
-  ignored: readonly string[];
+  ignoredFields: readonly string[];
 }
 
 const DEFAULT_EXTRAS: RunExtras = {
@@ -35,15 +35,15 @@ export async function readRunRequest(body: Readonly<Record<string, unknown>>): P
   const fields = new Fields(Shape, body);
   const message = Object.hasOwn(body, "message") && body["message"];
   const attachments = Object.hasOwn(body, "attachments") && body["attachments"];
-  const isAlone = !Array.isArray(attachments) || attachments.length === 0;
-  const compacts = Object.hasOwn(body, "compact") && body["compact"] === true;
-  if (typeof message !== "string" || (isAlone && !compacts && message.trim() === ""))
+  const hasNoAttachments = !Array.isArray(attachments) || attachments.length === 0;
+  const isCompaction = Object.hasOwn(body, "compact") && body["compact"] === true;
+  if (typeof message !== "string" || (hasNoAttachments && !isCompaction && message.trim() === ""))
     throw new HttpError(400, "message is required", {}, "message_required");
   const files = fields.get("files") ?? [];
   const stream = fields.get("stream") ?? false;
-  const isPlain = Object.keys(body).every((name) => COMMON_FIELDS.has(name));
+  const hasOnlyCommonFields = Object.keys(body).every((name) => COMMON_FIELDS.has(name));
   return {
-    ...(isPlain ? DEFAULT_EXTRAS : (await import("./run-extras.js")).readRunExtras(body, fields, stream)),
+    ...(hasOnlyCommonFields ? DEFAULT_EXTRAS : (await import("./run-extras.js")).readRunExtras(body, fields, stream)),
     message,
     provider: fields.text("provider"),
     model: fields.text("model"),
@@ -51,7 +51,7 @@ export async function readRunRequest(body: Readonly<Record<string, unknown>>): P
     files,
     stream,
     body,
-    ignored: Object.keys(body)
+    ignoredFields: Object.keys(body)
       .filter((name) => !Object.hasOwn(Shape.entries, name))
       .slice(0, MAX_IGNORED_FIELDS)
       .map((name) => name.slice(0, MAX_IGNORED_CHARACTERS)),

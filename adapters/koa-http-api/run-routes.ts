@@ -4,11 +4,11 @@ import { send } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { HttpError } from "./errors.js";
 import { Fields } from "./fields.js";
-import { pathId } from "./path-id.js";
+import { readPathId } from "./path-id.js";
 import { MAX_PAGE_SIZE, PAGE_SIZE, QueryParameters } from "./query.js";
 import { RunState, SteerRequest, type Run, type RunList, type SessionRun, type SteerAccepted } from "./shapes.js";
-import { activeRunOf } from "./active-run.js";
-import { wireRun } from "./wire-live.js";
+import { findActiveRun } from "./active-run.js";
+import { toWireRun } from "./wire-live.js";
 
 /** `GET /api/runs`. */
 export async function listRuns(ctx: Context, agent: Agent): Promise<void> {
@@ -20,33 +20,33 @@ export async function listRuns(ctx: Context, agent: Agent): Promise<void> {
     states: state && [state],
     before: await requireRunBefore(agent, query.text("before")),
   });
-  send<typeof RunList>(ctx, { runs: runs.map(wireRun) });
+  send<typeof RunList>(ctx, { runs: runs.map(toWireRun) });
 }
 
 /** `GET /api/runs/{id}`. */
 export async function showRun(ctx: Context, agent: Agent): Promise<void> {
-  const id = pathId(ctx, RunNotFoundError);
+  const id = readPathId(ctx, RunNotFoundError);
   const run = await agent.runs.get(id);
   if (!run) throw new RunNotFoundError(id);
-  send<typeof Run>(ctx, wireRun(run));
+  send<typeof Run>(ctx, toWireRun(run));
 }
 
 /** `POST /api/runs/{id}/cancel`. */
 export async function cancelRun(ctx: Context, agent: Agent): Promise<void> {
-  send<typeof Run>(ctx, wireRun(await agent.runs.cancel(pathId(ctx, RunNotFoundError))));
+  send<typeof Run>(ctx, toWireRun(await agent.runs.cancel(readPathId(ctx, RunNotFoundError))));
 }
 
 /** `POST /api/sessions/{id}/cancel`. */
 export async function cancelSession(ctx: Context, id: string, agent: Agent): Promise<void> {
-  const run = await activeRunOf(agent, id);
-  send<typeof SessionRun>(ctx, { run: run ? wireRun(await agent.runs.cancel(run.id)) : null });
+  const run = await findActiveRun(agent, id);
+  send<typeof SessionRun>(ctx, { run: run ? toWireRun(await agent.runs.cancel(run.id)) : null });
 }
 
 /** `POST /api/sessions/{id}/steer`. */
 export async function steer(ctx: Context, id: string, agent: Agent, bodies: BodyReader): Promise<void> {
   const text = new Fields(SteerRequest, await bodies.json(ctx)).text("message");
   if (text === undefined || text.trim() === "") throw new HttpError(400, "message is required", {}, "message_required");
-  const run = await activeRunOf(agent, id);
+  const run = await findActiveRun(agent, id);
   if (!run || !(await agent.runs.steer(run.id, text))) throw new HttpError(409, "no run to steer", {}, "no_run");
   send<typeof SteerAccepted>(ctx, { run_id: run.id });
 }

@@ -1,68 +1,76 @@
 import { RunCancelledError, ShuttingDownError, type Run, type RunRecord, type RunResult as Result } from "gantry";
 import { readAttachments } from "gantry/plugin";
 import type { Context } from "koa";
-import { send, type ApiParts } from "./api.js";
+import { send, type ApiDependencies } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { HttpError, isInternal, toRunRefusal } from "./errors.js";
 import type { IdempotentRequest } from "./idempotency.js";
 import { readRunRequest, type ParsedRunRequest } from "./run-request.js";
-import { CANCEL_MS } from "./serving.js";
-import { anySignal } from "./signals.js";
+import { CANCEL_TIMEOUT_MS } from "./serving.js";
+import { combineSignals } from "./signals.js";
 import { SseStream } from "./sse.js";
 import type { RunAccepted, RunResult } from "./shapes.js";
 import type { StreamLimiter } from "./streams.js";
 import type { QueueEvents } from "./queue-events.js";
 import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./headers.js";
-import { wireDone, wireEvent, wireResult } from "./wire.js";
+import { toWireDone, toWireEvent, toWireResult } from "./wire.js";
 
 /** `POST /api/run`. */
 export class RunEndpoint {
-  readonly #parts: ApiParts;
+  readonly #dependencies: ApiDependencies;
   readonly #bodies: BodyReader;
   readonly #streams: StreamLimiter;
 
-  constructor(parts: ApiParts, streams: StreamLimiter, bodies: BodyReader) {
-    this.#parts = parts;
+  constructor(dependencies: ApiDependencies, streams: StreamLimiter, bodies: BodyReader) {
+    this.#dependencies = dependencies;
     this.#bodies = bodies;
     this.#streams = streams;
   }
 
   async serve(ctx: Context): Promise<void> {
-    const gone = new AbortController();
+    const disconnectController = new AbortController();
     const { res } = ctx;
     // Listen on the response: a request closes as soon as its body is read.
-    res.once("close", () => res.writableFinished || gone.abort(new RunCancelledError()));
+    res.once("close", () => res.writableFinished || disconnectController.abort(new RunCancelledError()));
     const request = await readRunRequest(await this.#bodies.json(ctx));
     if (request.input.mode !== undefined) {
       const { requirePersonForMode } = await import("./person.js");
-      await requirePersonForMode(ctx, this.#parts, { mode: request.input.mode, sessionId: request.sessionId });
+      await requirePersonForMode(ctx, this.#dependencies, { mode: request.input.mode, sessionId: request.sessionId });
     }
     // Set also for runs that fail: a misspelled field may be the cause.
-    if (request.ignored.length > 0) ctx.set(IGNORED_HEADER, request.ignored.map(headerText).join(", "));
-    if (request.stream) this.#streams.count(ctx, "run");
+    if (request.ignoredFields.length > 0)
+      ctx.set(IGNORED_HEADER, request.ignoredFields.map(encodeHeaderValue).join(", "));
+    if (request.stream) this.#streams.reserveSlot(ctx, "run");
     const idempotency = ctx.headers["idempotency-key"] === undefined ? undefined : await import("./idempotency.js");
-    const key = idempotency?.keyOf(ctx);
+    const key = idempotency?.readIdempotencyKey(ctx);
     const queueModule = request.queue ? await import("./queue-events.js") : undefined;
-    const queueEvents = queueModule && new queueModule.QueueEvents((run) => this.#open(ctx, run), request.stream);
-    const find = () =>
+    const queueEvents = queueModule && new queueModule.QueueEvents((run) => this.#openStream(ctx, run), request.stream);
+    const findOrStartRun = () =>
       idempotency === undefined || key === undefined
-        ? this.#start(request, queueEvents, gone.signal)
-        : idempotency.runOnce(this.#parts.agent, key, request.body, (sessionId, named) =>
-            this.#start({ ...request, sessionId: request.sessionId ?? sessionId }, queueEvents, gone.signal, named),
+        ? this.#start(request, queueEvents, disconnectController.signal)
+        : idempotency.runOnce(this.#dependencies.agent, key, request.body, (sessionId, idempotentRequest) =>
+            this.#start(
+              { ...request, sessionId: request.sessionId ?? sessionId },
+              queueEvents,
+              disconnectController.signal,
+              idempotentRequest,
+            ),
           );
     try {
-      for (let isOver = false; !isOver;) {
-        const run = await find();
+      for (let isAnswered = false; !isAnswered;) {
+        const run = await findOrStartRun();
         if (!ctx.headerSent) setRunHeaders(ctx, run);
-        isOver = true;
+        isAnswered = true;
         if (request.background) send<typeof RunAccepted>(ctx, { run_id: run.id, session_id: run.sessionId }, 202);
-        // A client that waits for an interrupted run then waits for the run that replaces it.
+        // If the joined run is interrupted, the loop continues with the run that replaces it.
         else if (!("result" in run)) {
-          const stream = request.stream ? this.#open(ctx) : undefined;
+          const stream = request.stream ? this.#openStream(ctx) : undefined;
           const { joinRun } = await import("./idempotency.js");
-          isOver = await joinRun(ctx, this.#parts, run, stream, gone.signal, (error) => this.#toHttpError(error));
-        } else if (request.stream) await this.#stream(run, queueEvents?.stream ?? this.#open(ctx));
-        else await this.#answer(ctx, run);
+          isAnswered = await joinRun(ctx, this.#dependencies, run, stream, disconnectController.signal, (error) =>
+            this.#toHttpError(error),
+          );
+        } else if (request.stream) await this.#sendStream(run, queueEvents?.stream ?? this.#openStream(ctx));
+        else await this.#sendResult(ctx, run);
       }
     } catch (error) {
       if (!queueEvents?.stream) throw error;
@@ -71,79 +79,83 @@ export class RunEndpoint {
     }
   }
 
-  #open(ctx: Context, run?: RunRecord): SseStream {
+  #openStream(ctx: Context, run?: RunRecord): SseStream {
     if (run) setRunHeaders(ctx, run);
     ctx.respond = false;
-    return new SseStream(ctx.res, this.#parts.options.heartbeatMs);
+    return new SseStream(ctx.res, this.#dependencies.options.heartbeatMs);
   }
 
   /** Returns a running run. For a background run that is queued, returns its stored record. */
   async #start(
     request: ParsedRunRequest,
     queueEvents: QueueEvents | undefined,
-    gone: AbortSignal,
-    named?: IdempotentRequest,
+    disconnectSignal: AbortSignal,
+    idempotentRequest?: IdempotentRequest,
   ): Promise<Run | RunRecord> {
-    const { agent, options, shutdown, isLoopback } = this.#parts;
+    const { agent, options, shutdownSignal, isLoopback } = this.#dependencies;
     // A client with an idempotency key reconnects to get the answer.
-    const otherwise = request.background || named !== undefined ? "continue" : options.onDisconnect;
-    const isTied = (request.onDisconnect ?? otherwise) === "cancel";
+    const defaultOnDisconnect =
+      request.background || idempotentRequest !== undefined ? "continue" : options.onDisconnect;
+    const cancelsOnDisconnect = (request.onDisconnect ?? defaultOnDisconnect) === "cancel";
     const { projectRoots, allowPaths, deniedPaths } = options;
-    const { projectDir: served } = agent;
+    const { projectDir: servedDir } = agent;
     let projectDir: string | undefined;
     if (request.projectDir !== undefined) {
       const { resolveProjectFolder } = await import("./projects.js");
       projectDir = await resolveProjectFolder(request.projectDir, {
-        projectDir: served,
+        projectDir: servedDir,
         roots: projectRoots,
-        denied: deniedPaths,
+        deniedPaths,
       });
     }
-    const policy = { projectDir: projectDir ?? served, anywhere: isLoopback(), allowPaths, deniedPaths };
-    const tied = isTied ? anySignal(shutdown, gone) : undefined;
-    const started = agent.run({
+    const attachmentPolicy = { projectDir: projectDir ?? servedDir, anywhere: isLoopback(), allowPaths, deniedPaths };
+    const runSignal = cancelsOnDisconnect ? combineSignals(shutdownSignal, disconnectSignal) : undefined;
+    const startedRun = agent.run({
       message: request.message,
       ...request.input,
       // Read the files when the run has a slot: each occupies memory until the run ends.
       attach:
-        request.files.length === 0 ? undefined : (reserve) => readAttachments(request.files, { ...policy, reserve }),
+        request.files.length === 0
+          ? undefined
+          : (reserve) => readAttachments(request.files, { ...attachmentPolicy, reserve }),
       provider: request.provider,
       model: request.model,
       sessionId: request.sessionId,
       projectDir,
       ...(queueEvents && { queue: true, onQueued: queueEvents.report }),
       clientName: "http",
-      ...named,
-      signal: tied?.signal ?? shutdown,
+      ...idempotentRequest,
+      signal: runSignal?.signal ?? shutdownSignal,
       overflow: "drop",
     });
-    if (tied) void started.then(({ result }) => result).then(tied.untie, tied.untie);
+    if (runSignal)
+      void startedRun.then(({ result }) => result).then(runSignal.removeListeners, runSignal.removeListeners);
     // The failure of a queued background run is stored with the run.
-    started.catch(() => undefined);
-    return request.background && queueEvents ? Promise.race([started, queueEvents.first]) : started;
+    startedRun.catch(() => undefined);
+    return request.background && queueEvents ? Promise.race([startedRun, queueEvents.queuedRun]) : startedRun;
   }
 
-  async #answer(ctx: Context, run: Run): Promise<void> {
+  async #sendResult(ctx: Context, run: Run): Promise<void> {
     try {
-      send<typeof RunResult>(ctx, wireResult(await resultOrShutdown(run.result, this.#parts.shutdown)));
+      send<typeof RunResult>(ctx, toWireResult(await waitForResult(run.result, this.#dependencies.shutdownSignal)));
     } catch (error) {
       throw this.#toHttpError(error);
     }
   }
 
-  async #stream(run: Run, stream: SseStream): Promise<void> {
-    const pumped = pump(run, stream);
+  async #sendStream(run: Run, stream: SseStream): Promise<void> {
+    const eventsSent = sendRunEvents(run, stream);
     try {
-      const result = await resultOrShutdown(run.result, this.#parts.shutdown);
-      await pumped;
+      const result = await waitForResult(run.result, this.#dependencies.shutdownSignal);
+      await eventsSent;
       reportDropped(run, stream);
-      const done = wireDone(result.usage, result, result.endedBy);
-      await stream.send("agent", done);
-      stream.end("done", done);
+      const doneEvent = toWireDone(result.usage, result, result.endedBy);
+      await stream.send("agent", doneEvent);
+      stream.end("done", doneEvent);
     } catch (error) {
       const { message, code } = this.#toHttpError(error);
       // At a shutdown there is no time to wait for a slow reader.
-      if (!this.#parts.shutdown.aborted) await pumped;
+      if (!this.#dependencies.shutdownSignal.aborted) await eventsSent;
       reportDropped(run, stream);
       stream.end("error", { error: message, code });
     }
@@ -153,54 +165,54 @@ export class RunEndpoint {
   #toHttpError(error: unknown): HttpError {
     const refusal = toRunRefusal(error);
     const { status, message, code, headers } = refusal;
-    if (isInternal(refusal)) this.#parts.logger.error("a run failed", { error });
+    if (isInternal(refusal)) this.#dependencies.logger.error("a run failed", { error });
     return new HttpError(status, message, headers, code);
   }
 }
 
 /** Sets the response headers with session and run, and with the model if it is already resolved. */
 function setRunHeaders(ctx: Context, run: Run | RunRecord): void {
-  ctx.set(SESSION_HEADER, headerText(run.sessionId));
+  ctx.set(SESSION_HEADER, encodeHeaderValue(run.sessionId));
   ctx.set(RUN_HEADER, run.id);
   if ("queueLease" in run && run.queueLease !== null) return;
   const model = typeof run.model === "string" ? run.model : run.model.id;
-  ctx.set(MODEL_HEADER, headerText(`${run.provider}/${model}`));
+  ctx.set(MODEL_HEADER, encodeHeaderValue(`${run.provider}/${model}`));
 }
 
 /** Sends events at the speed of the reader; never rejects. */
-async function pump(run: Run, stream: SseStream): Promise<void> {
+async function sendRunEvents(run: Run, stream: SseStream): Promise<void> {
   try {
     for await (const event of run) {
-      if (!stream.open) return;
-      const payload = wireEvent(event);
-      const room = payload && stream.send("agent", payload);
-      if (room) await room;
+      if (!stream.isOpen) return;
+      const payload = toWireEvent(event);
+      const drain = payload && stream.send("agent", payload);
+      if (drain) await drain;
     }
   } catch {
     // `run.result` reports the error.
   }
 }
 
-/** Reports dropped events: a reader that joins the text would otherwise take it for complete. */
+/** Reports dropped events: a reader could otherwise take the joined text for complete. */
 function reportDropped(run: Run, stream: SseStream): void {
-  if (run.dropped > 0) stream.comment(`${run.dropped} token events were dropped, this reader was too slow`);
+  if (run.dropped > 0) stream.sendComment(`${run.dropped} token events were dropped, this reader was too slow`);
 }
 
 /** The result, or a `ShuttingDownError` if a cancelled run does not end within `CANCEL_MS`. */
-function resultOrShutdown(result: Promise<Result>, shutdown: AbortSignal): Promise<Result> {
+function waitForResult(result: Promise<Result>, shutdownSignal: AbortSignal): Promise<Result> {
   return new Promise((resolve, reject) => {
     let timer: NodeJS.Timeout | undefined;
-    const startTimer = () => (timer = setTimeout(() => reject(new ShuttingDownError()), CANCEL_MS));
-    if (shutdown.aborted) startTimer();
-    else shutdown.addEventListener("abort", startTimer, { once: true });
+    const startTimer = () => (timer = setTimeout(() => reject(new ShuttingDownError()), CANCEL_TIMEOUT_MS));
+    if (shutdownSignal.aborted) startTimer();
+    else shutdownSignal.addEventListener("abort", startTimer, { once: true });
     void result.then(resolve, reject).finally(() => {
       clearTimeout(timer);
-      shutdown.removeEventListener("abort", startTimer);
+      shutdownSignal.removeEventListener("abort", startTimer);
     });
   });
 }
 
 /** Encodes a header value as visible ASCII; names of models may contain anything. */
-function headerText(text: string): string {
+function encodeHeaderValue(text: string): string {
   return text.replace(/\p{Surrogate}/gu, "\uFFFD").replace(/[^\x21-\x7e]+/g, encodeURIComponent);
 }

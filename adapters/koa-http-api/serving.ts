@@ -4,11 +4,11 @@ import { ListeningBase } from "gantry/plugin";
 import type { HttpHost, Refusal } from "gantry/http";
 
 /** Time for runs to end after a shutdown cancelled them, in ms. After that their clients get an error. */
-export const CANCEL_MS = 1_000;
-/** Time to write the answers after that, in ms. Readers that do not read are disconnected. */
-const FLUSH_MS = 500;
+export const CANCEL_TIMEOUT_MS = 1_000;
+/** Time to write the answers after `CANCEL_TIMEOUT_MS`, in ms. Clients that do not read are then disconnected. */
+const FLUSH_TIMEOUT_MS = 500;
 
-/** A retry reaches another server, or this one after its restart. */
+/** Sent with `Retry-After`: a retry reaches another server, or this server after its restart. */
 export const SHUTTING_DOWN: Refusal = {
   status: 503,
   message: "server shutting down",
@@ -19,48 +19,48 @@ export const SHUTTING_DOWN: Refusal = {
 /** The open responses of the transport, and its shutdown. */
 export class HttpServing extends ListeningBase {
   address = "";
-  readonly #begun = new AbortController();
-  readonly #active = new Set<ServerResponse>();
-  /** The transport's own port; undefined if it uses a shared one. */
+  readonly #stopController = new AbortController();
+  readonly #openResponses = new Set<ServerResponse>();
+  /** The transport's own HTTP listener; undefined if it uses a shared one. */
   readonly #ownHost: HttpHost | undefined;
-  #idle: (() => void) | undefined;
+  #resolveIdle: (() => void) | undefined;
 
   constructor(ownHost: HttpHost | undefined) {
     super();
     this.#ownHost = ownHost;
-    // Every watcher adds a listener.
-    setMaxListeners(0, this.#begun.signal);
+    // Every watching client adds a listener.
+    setMaxListeners(0, this.#stopController.signal);
   }
 
   /** Aborts when a stop begins. */
   get stopSignal(): AbortSignal {
-    return this.#begun.signal;
+    return this.#stopController.signal;
   }
 
   /** Adds a request whose answer a stop waits for. */
   track(_request: IncomingMessage, response: ServerResponse): void {
-    this.#active.add(response);
+    this.#openResponses.add(response);
     response.once("close", () => {
-      this.#active.delete(response);
-      if (this.#active.size === 0) this.#idle?.();
+      this.#openResponses.delete(response);
+      if (this.#openResponses.size === 0) this.#resolveIdle?.();
     });
   }
 
   protected async end(): Promise<void> {
     const { shutdown } = this;
-    this.#begun.abort();
+    this.#stopController.abort();
     this.#ownHost?.refuseNew();
-    if (this.#active.size > 0) {
-      let late: NodeJS.Timeout | undefined;
+    if (this.#openResponses.size > 0) {
+      let timer: NodeJS.Timeout | undefined;
       await new Promise<void>((resolve) => {
-        this.#idle = resolve;
-        const limit = () => (late = setTimeout(resolve, CANCEL_MS + FLUSH_MS));
-        if (shutdown.aborted) limit();
-        else shutdown.addEventListener("abort", limit, { once: true });
+        this.#resolveIdle = resolve;
+        const startTimer = () => (timer = setTimeout(resolve, CANCEL_TIMEOUT_MS + FLUSH_TIMEOUT_MS));
+        if (shutdown.aborted) startTimer();
+        else shutdown.addEventListener("abort", startTimer, { once: true });
       });
-      clearTimeout(late);
+      clearTimeout(timer);
     }
     // Remaining responses did not end in time: close their connections.
-    await this.#ownHost?.close(this.#active.size > 0 ? AbortSignal.abort() : shutdown);
+    await this.#ownHost?.close(this.#openResponses.size > 0 ? AbortSignal.abort() : shutdown);
   }
 }

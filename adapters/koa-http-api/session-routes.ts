@@ -1,32 +1,32 @@
 import { isAbsolute, resolve } from "node:path";
 import { SessionNotFoundError, type Agent } from "gantry";
 import type { Context } from "koa";
-import { send, type ApiParts } from "./api.js";
+import { send, type ApiDependencies } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { SESSION_HEADER } from "./headers.js";
 import { resolveProjectFolder } from "./projects.js";
 import { MAX_PAGE_SIZE, PAGE_SIZE, QueryParameters } from "./query.js";
-import { goneSignal } from "./signals.js";
+import { createDisconnectSignal } from "./signals.js";
 import { updateSession } from "./session-update.js";
 import type { CommandList, Deleted, MessageList, ModelList, Session, SessionList } from "./shapes.js";
-import { activeRunOf, ACTIVE_STATES } from "./active-run.js";
-import { wireMessage, wireModel, wireSession } from "./wire-stored.js";
+import { findActiveRun, ACTIVE_STATES } from "./active-run.js";
+import { toWireMessage, toWireModel, toWireSession } from "./wire-stored.js";
 
 const MAX_MESSAGES = 1000;
 
 /** `GET /api/models`. */
 export async function listModels(ctx: Context, agent: Agent): Promise<void> {
-  const entries = await agent.models.list(goneSignal(ctx));
-  send<typeof ModelList>(ctx, { models: entries.map(wireModel) });
+  const entries = await agent.models.list(createDisconnectSignal(ctx));
+  send<typeof ModelList>(ctx, { models: entries.map(toWireModel) });
 }
 
 /** `GET /api/commands`. */
-export async function listCommands(ctx: Context, { agent, options }: ApiParts): Promise<void> {
+export async function listCommands(ctx: Context, { agent, options }: ApiDependencies): Promise<void> {
   const query = new QueryParameters(ctx);
   // Clients in typed languages send unset parameters as "".
   const sessionId = query.text("session_id") || undefined;
   const requestedDir = query.text("project_dir") || undefined;
-  const rules = { projectDir: agent.projectDir, roots: options.projectRoots, denied: options.deniedPaths };
+  const rules = { projectDir: agent.projectDir, roots: options.projectRoots, deniedPaths: options.deniedPaths };
   const projectDir = requestedDir === undefined ? undefined : await resolveProjectFolder(requestedDir, rules);
   send<typeof CommandList>(ctx, { commands: await agent.commands({ sessionId, projectDir }) });
 }
@@ -45,10 +45,10 @@ export async function listSessions(ctx: Context, agent: Agent): Promise<void> {
     search: query.text("search") || undefined,
     spawnedBy: query.text("spawned_by") || undefined,
   });
-  const activeRuns = new Map(
+  const activeRunsBySessionId = new Map(
     (await agent.runs.list({ states: ACTIVE_STATES, limit: 1000 })).map((run) => [run.sessionId, run]),
   );
-  const wireSessions = sessions.map((session) => wireSession(session, activeRuns.get(session.id)));
+  const wireSessions = sessions.map((session) => toWireSession(session, activeRunsBySessionId.get(session.id)));
   send<typeof SessionList>(ctx, { sessions: wireSessions, total, page, size });
 }
 
@@ -56,17 +56,22 @@ export async function listSessions(ctx: Context, agent: Agent): Promise<void> {
 export async function showSession(ctx: Context, id: string, agent: Agent): Promise<void> {
   const session = await agent.sessions.get(id);
   if (!session) throw new SessionNotFoundError(id);
-  // Leads from a follow-up, whose usage is its own alone, to the session that lists show.
+  // Names the chain's first session, which lists show: the usage of a follow-up covers only the follow-up.
   ctx.set(SESSION_HEADER, session.chain.root);
-  send<typeof Session>(ctx, wireSession(session, await activeRunOf(agent, id)));
+  send<typeof Session>(ctx, toWireSession(session, await findActiveRun(agent, id)));
 }
 
 /** `PATCH /api/sessions/{id}`. */
-export async function changeSession(ctx: Context, id: string, parts: ApiParts, bodies: BodyReader): Promise<void> {
-  const { agent } = parts;
-  const session = await updateSession(ctx, id, await bodies.json(ctx), parts);
+export async function changeSession(
+  ctx: Context,
+  id: string,
+  dependencies: ApiDependencies,
+  bodies: BodyReader,
+): Promise<void> {
+  const { agent } = dependencies;
+  const session = await updateSession(ctx, id, await bodies.json(ctx), dependencies);
   ctx.set(SESSION_HEADER, session.id);
-  send<typeof Session>(ctx, wireSession(session, await activeRunOf(agent, session.id)));
+  send<typeof Session>(ctx, toWireSession(session, await findActiveRun(agent, session.id)));
 }
 
 /** `DELETE /api/sessions/{id}`. */
@@ -86,5 +91,5 @@ export async function listMessages(ctx: Context, id: string, agent: Agent): Prom
     before: query.integer("before", 1),
     limit: limit && Math.min(limit, MAX_MESSAGES),
   });
-  send<typeof MessageList>(ctx, { messages: messages.map(wireMessage) });
+  send<typeof MessageList>(ctx, { messages: messages.map(toWireMessage) });
 }

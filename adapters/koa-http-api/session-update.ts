@@ -1,10 +1,10 @@
 import { SessionNotFoundError, type Session } from "gantry";
 import type { Context } from "koa";
-import type { ApiParts } from "./api.js";
-import { Fields, invalidField } from "./fields.js";
+import type { ApiDependencies } from "./api.js";
+import { Fields, createFieldError } from "./fields.js";
 import { requirePersonForMode } from "./person.js";
 import { SessionChange } from "./shapes.js";
-import { goneSignal } from "./signals.js";
+import { createDisconnectSignal } from "./signals.js";
 
 /** Maximum length of a title, as for generated titles. */
 const MAX_TITLE_CHARACTERS = 50;
@@ -17,35 +17,35 @@ export async function updateSession(
   ctx: Context,
   id: string,
   body: Record<string, unknown>,
-  parts: ApiParts,
+  dependencies: ApiDependencies,
 ): Promise<Session> {
-  const { agent } = parts;
+  const { agent } = dependencies;
   const session = await agent.sessions.get(id);
   if (!session) throw new SessionNotFoundError(id);
   const fields = new Fields(SessionChange, body);
   const title = fields.get("title");
-  if (title !== undefined && !isTitle(title)) throw invalidField("title");
+  if (title !== undefined && !isTitle(title)) throw createFieldError("title");
   const effort = fields.get("reasoning_effort");
   const mode = fields.text("mode");
-  await requirePersonForMode(ctx, parts, { mode, sessionId: id });
+  await requirePersonForMode(ctx, dependencies, { mode, sessionId: id });
   const [provider, model] = [fields.text("provider"), fields.text("model")];
   if ((provider === undefined) !== (model === undefined))
-    throw invalidField(provider === undefined ? "provider" : "model");
+    throw createFieldError(provider === undefined ? "provider" : "model");
   // Reject an unavailable model now, not at the start of the next run.
   if (provider !== undefined && model !== undefined)
     await agent.models.resolve(
       { provider, model },
       { provider: "", model: "" },
       () => Promise.resolve(undefined),
-      goneSignal(ctx),
+      createDisconnectSignal(ctx),
     );
-  const set = {
+  const changes = {
     ...(title !== undefined && { title: title.trim() }),
     ...(provider !== undefined && model !== undefined && { provider, model }),
     ...(effort !== undefined && { reasoningEffort: effort }),
     ...(mode !== undefined && { mode }),
   };
-  if (Object.keys(set).length > 0) return agent.sessions.update(id, set);
+  if (Object.keys(changes).length > 0) return agent.sessions.update(id, changes);
   return (await agent.sessions.get(session.chain.root)) ?? session;
 }
 

@@ -13,8 +13,10 @@ const describe = <Shape extends v.GenericSchema>(shape: Shape, meaning: string) 
   v.pipe(shape, v.description(meaning));
 const text = (meaning: string) => describe(string, meaning);
 const time = (meaning: string) => text(`${meaning}; ISO 8601 UTC`);
-const extend = <Had extends v.ObjectEntries, Added extends v.ObjectEntries>(shape: { entries: Had }, added: Added) =>
-  v.object({ ...shape.entries, ...added });
+const extend = <BaseEntries extends v.ObjectEntries, AddedEntries extends v.ObjectEntries>(
+  shape: { entries: BaseEntries },
+  addedEntries: AddedEntries,
+) => v.object({ ...shape.entries, ...addedEntries });
 const count = v.pipe(v.number(), v.integer(), v.minValue(0));
 /** Optional text of a request. Clients in typed languages send unset fields as `""`, which counts as absent. */
 const optionalText = optional(string);
@@ -35,8 +37,8 @@ export const FinishReason = v.nullable(oneOf(["stop", "length", "content_filter"
 export const RunState = oneOf(["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"]);
 
 export const Failure = v.object({
-  error: text("for people"),
-  code: text("for programs: a stable word"),
+  error: text("message for users"),
+  code: text("stable error code for programs"),
   detail: optional(v.unknown()),
 });
 
@@ -74,7 +76,7 @@ export const Session = v.object({
   reasoning_effort: string,
   project_dir: text("the folder of its tools, recorded at creation"),
   parent_id: text('for a fork, the original session; else ""'),
-  created_at: time("when it was created"),
+  created_at: time("time of creation"),
   updated_at: time("lists are sorted by this, descending"),
   usage: Usage,
   mode: Mode,
@@ -101,7 +103,7 @@ export const Diff = v.object({
 export const Location = v.object({ path: string, line: optional(v.pipe(count, v.minValue(1))) });
 export const Message = v.object({
   id: string,
-  session_id: text("the session of the chain that stores it"),
+  session_id: text("the session of the chain that stores the message"),
   seq: describe(count, "position within the conversation"),
   role: oneOf(["user", "assistant", "system", "tool"]),
   content: describe(v.union([string, v.array(ContentPart)]), "a string if the message contains only text"),
@@ -110,11 +112,11 @@ export const Message = v.object({
   name: text("name of the tool, for role tool"),
   tool_call_id: string,
   tool_calls: v.array(ToolCall),
-  created_at: time("when the message was created"),
+  created_at: time("time of creation"),
   failed: optional(describe(v.literal(true), "the tool failed")),
-  diff: optional(describe(v.array(Diff), "what the tool changed")),
+  diff: optional(describe(v.array(Diff), "the file changes of the tool")),
   locations: optional(v.array(Location)),
-  finished: optional(describe(v.literal(false), "the message is still growing or was interrupted")),
+  finished: optional(describe(v.literal(false), "the message is still being written or was interrupted")),
 });
 export const MessageList = v.object({ messages: v.array(Message) });
 
@@ -142,7 +144,7 @@ export const Run = v.object({
   structured: optional(v.unknown()),
   retry: optional(
     describe(
-      v.object({ attempt: count, next_attempt_at: time("when"), reason: string }),
+      v.object({ attempt: count, next_attempt_at: time("time of the next attempt"), reason: string }),
       "set while the run waits to retry a model call",
     ),
   ),
@@ -167,22 +169,22 @@ export const Ask = v.object({
   reason: string,
   choices: v.array(v.object({ id: string, label: string })),
   free_text: v.boolean(),
-  created_at: time("when it was asked"),
-  deadline: time('when the question is withdrawn; "": at the end of its run'),
+  created_at: time("time of creation"),
+  deadline: time('time at which the question is withdrawn; "": at the end of its run'),
   state: oneOf(["open", "answered", "withdrawn"]),
   reply: v.nullable(AskReply),
   answered_by: string,
-  closed_at: time('"" while it is open'),
+  closed_at: time('"" while the question is open'),
 });
 export const AskList = v.object({ asks: v.array(Ask) });
 export const AskClosed = v.object({ error: string, code: v.literal("ask_closed"), ask: Ask });
 
 /* Requests. */
 
-const bound = optional(v.pipe(v.number(), v.finite(), v.gtValue(0)));
+const positiveNumber = optional(v.pipe(v.number(), v.finite(), v.gtValue(0)));
 const flag = optional(v.boolean());
 const optionalMode = optional(oneOf(["", ...Mode.options]));
-export const Budget = v.strictObject({ usd: bound, tokens: bound, seconds: bound });
+export const Budget = v.strictObject({ usd: positiveNumber, tokens: positiveNumber, seconds: positiveNumber });
 export const Attachment = v.object({ filename: string, media_type: string, data: text("base64") });
 export const RunRequest = v.object({
   message: text("the prompt"),
@@ -202,7 +204,9 @@ export const RunRequest = v.object({
   project_dir: optionalText,
   mode: optionalMode,
   budget: optional(Budget),
-  compact: optional(describe(v.boolean(), "compact the session instead; message may be empty or say what to keep")),
+  compact: optional(
+    describe(v.boolean(), "compact the session instead; the message may be empty or name what to keep"),
+  ),
   commands: optional(describe(v.boolean(), "whether to expand a message that is a slash command")),
   output_schema: optional(describe(v.record(string, v.unknown()), "JSON Schema of the answer")),
 });
@@ -303,7 +307,7 @@ export const DeltaEvent = v.object({
   content: optional(string),
   reasoning: optional(string),
 });
-/** `content` is set only if it is not plain text: the `delta` events have already sent text. */
+/** `content` is set only if it has more than text: the `delta` events have already sent the text. */
 export const MessageEndEvent = v.object({
   message: extend(v.omit(Message, ["content", "reasoning"]), { content: optional(v.array(ContentPart)) }),
 });
@@ -334,9 +338,9 @@ export type ApiRunState = v.InferOutput<typeof RunState>;
 export type Failure = v.InferOutput<typeof Failure>;
 /** The answer of `GET /api/health`: the process is alive. */
 export type Health = v.InferOutput<typeof Health>;
-/** The answer of `GET /api/ready` while the server takes runs. */
+/** The answer of `GET /api/ready` while the server accepts runs. */
 export type Ready = v.InferOutput<typeof Ready>;
-/** The answer of `GET /api/ready` while the server takes no runs, with the reason. */
+/** The answer of `GET /api/ready` while the server accepts no runs, with all reasons. */
 export type NotReady = v.InferOutput<typeof NotReady>;
 /** A model with its provider. */
 export type ApiModel = v.InferOutput<typeof Model>;
@@ -346,7 +350,7 @@ export type Command = v.InferOutput<typeof Command>;
 export type ApiSession = v.InferOutput<typeof Session>;
 /** A page of sessions. */
 export type SessionList = v.InferOutput<typeof SessionList>;
-/** A part of a message that is more than text. */
+/** A part of a message's content: text, image or file. */
 export type ContentPart = v.InferOutput<typeof ContentPart>;
 /** A tool call as the model wrote it. */
 export type ApiToolCall = v.InferOutput<typeof ToolCall>;

@@ -1,25 +1,29 @@
 import type { Context } from "koa";
+
 /**
- * Returns a signal that aborts with the first of several signals, until `untie` is called. `AbortSignal.any` is not
- * used: its result stays registered at signals that live as long as the server.
+ * Returns a signal that aborts with the first of several signals, until `removeListeners` is called. `AbortSignal.any`
+ * is not used: its result stays registered at signals that live as long as the server.
  */
-export function anySignal(...signals: readonly AbortSignal[]): { signal: AbortSignal; untie: () => void } {
+export function combineSignals(...signals: readonly AbortSignal[]): {
+  signal: AbortSignal;
+  removeListeners: () => void;
+} {
   const controller = new AbortController();
-  const removers = signals.map((signal) => {
+  const listenerRemovers = signals.map((signal) => {
     const abort = () => controller.abort(signal.reason);
     if (signal.aborted) abort();
     else signal.addEventListener("abort", abort, { once: true });
     return () => signal.removeEventListener("abort", abort);
   });
-  const untie = () => {
-    for (const end of removers) end();
+  const removeListeners = () => {
+    for (const remove of listenerRemovers) remove();
   };
-  return { signal: controller.signal, untie };
+  return { signal: controller.signal, removeListeners };
 }
 
 /** Aborts if the client disconnects before the response is complete. */
-export function goneSignal({ res }: Context): AbortSignal {
-  const gone = new AbortController();
-  res.once("close", () => res.writableFinished || gone.abort());
-  return gone.signal;
+export function createDisconnectSignal({ res }: Context): AbortSignal {
+  const disconnectController = new AbortController();
+  res.once("close", () => res.writableFinished || disconnectController.abort());
+  return disconnectController.signal;
 }

@@ -13,14 +13,14 @@ export class SseStream {
   readonly #response: ServerResponse;
   readonly #heartbeatMs: number;
   #timer: NodeJS.Timeout | undefined;
-  #open = true;
+  #isOpen = true;
 
   /** Sends the headers and a first comment, so that proxies and clients see the start of the stream. */
   constructor(response: ServerResponse, heartbeatMs: number) {
     this.#response = response;
     this.#heartbeatMs = heartbeatMs;
     response.once("close", () => {
-      this.#open = false;
+      this.#isOpen = false;
       clearTimeout(this.#timer);
     });
     response.writeHead(200, {
@@ -33,8 +33,8 @@ export class SseStream {
   }
 
   /** Whether the reader is still connected. */
-  get open(): boolean {
-    return this.#open;
+  get isOpen(): boolean {
+    return this.#isOpen;
   }
 
   /**
@@ -42,50 +42,50 @@ export class SseStream {
    * take more now.
    */
   send<Name extends keyof RunEvents>(event: Name, data: RunEvents[Name]): Promise<void> | undefined {
-    return this.#open ? this.sendFrame(frame(event, data)) : undefined;
+    return this.#isOpen ? this.sendFrame(encodeFrame(event, data)) : undefined;
   }
 
-  /** Sends an encoded event; result as of `send`. */
+  /** Sends an encoded event; returns the same as `send`. */
   sendFrame(text: string | Buffer): Promise<void> | undefined {
-    if (!this.#open || this.#write(text)) return undefined;
+    if (!this.#isOpen || this.#write(text)) return undefined;
     return new Promise((resolve) => {
-      const done = () => {
-        this.#response.off("drain", done);
-        this.#response.off("close", done);
+      const settle = () => {
+        this.#response.off("drain", settle);
+        this.#response.off("close", settle);
         resolve();
       };
-      this.#response.on("drain", done);
-      this.#response.on("close", done);
+      this.#response.on("drain", settle);
+      this.#response.on("close", settle);
     });
   }
 
   /** Sends a comment; clients skip it. */
-  comment(text: string): void {
-    if (this.#open) this.#write(`: ${text}\n\n`);
+  sendComment(text: string): void {
+    if (this.#isOpen) this.#write(`: ${text}\n\n`);
   }
 
   /** Ends the stream without a last event; the reader may reconnect. */
   close(): void {
     clearTimeout(this.#timer);
-    if (this.#open) this.#response.end();
+    if (this.#isOpen) this.#response.end();
   }
 
   /** Ends the stream with a last event, without waiting for the reader. */
   end<Name extends keyof RunEvents>(event: Name, data: RunEvents[Name]): void {
     clearTimeout(this.#timer);
-    if (this.#open) this.#response.end(frame(event, data));
+    if (this.#isOpen) this.#response.end(encodeFrame(event, data));
   }
 
   #write(text: string | Buffer): boolean {
     if (this.#timer) this.#timer.refresh();
-    else this.#timer = setTimeout(() => this.#beat(), this.#heartbeatMs);
+    else this.#timer = setTimeout(() => this.#sendHeartbeat(), this.#heartbeatMs);
     return this.#response.write(text);
   }
 
-  #beat(): void {
+  #sendHeartbeat(): void {
     // A reader with unread data needs no keep-alive.
-    if (this.#open && !this.#response.writableNeedDrain) this.#write(": keep-alive\n\n");
-    else if (this.#open) this.#timer?.refresh();
+    if (this.#isOpen && !this.#response.writableNeedDrain) this.#write(": keep-alive\n\n");
+    else if (this.#isOpen) this.#timer?.refresh();
   }
 }
 
@@ -93,10 +93,10 @@ export class SseStream {
  * Encodes an event. JSON escapes line feeds; Unicode line separators are escaped here, because some clients split at
  * them too.
  */
-export function frame(event: string, data: unknown, id?: string): string {
+export function encodeFrame(event: string, data: unknown, id?: string): string {
   const json = JSON.stringify(data).replace(
     /[\u0085\u2028\u2029]/g,
-    (end) => `\\u${end.charCodeAt(0).toString(16).padStart(4, "0")}`,
+    (separator) => `\\u${separator.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
   return `event: ${event}\n${id === undefined ? "" : `id: ${id}\n`}data: ${json}\n\n`;
 }

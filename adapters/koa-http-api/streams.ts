@@ -1,5 +1,5 @@
 import type { Context } from "koa";
-import type { ApiParts } from "./api.js";
+import type { ApiDependencies } from "./api.js";
 import { HttpError } from "./errors.js";
 
 /** Maximum share of streams that only watch a session. */
@@ -7,12 +7,12 @@ const WATCHER_SHARE = 0.75;
 
 /** Limits concurrent streams: each occupies memory and a socket. */
 export class StreamLimiter {
-  readonly #parts: ApiParts;
-  #open = 0;
-  #watching = 0;
+  readonly #dependencies: ApiDependencies;
+  #openStreams = 0;
+  #watchStreams = 0;
 
-  constructor(parts: ApiParts) {
-    this.#parts = parts;
+  constructor(dependencies: ApiDependencies) {
+    this.#dependencies = dependencies;
   }
 
   /**
@@ -20,25 +20,26 @@ export class StreamLimiter {
    *
    * Streams that only watch get three quarters of the limit, so that they never take the last slot of a run.
    */
-  count(ctx: Context, kind: "run" | "watch"): void {
-    const { streams } = this.#parts.options;
-    const watch = kind === "watch" ? 1 : 0;
-    const hasRoom = this.#open < streams && (!watch || this.#watching < Math.ceil(streams * WATCHER_SHARE));
-    const ended = hasRoom ? this.#parts.takeStream() : undefined;
-    if (!ended) throw new HttpError(503, "too many streams", { "Retry-After": "1" }, "too_many_streams");
-    this.#open += 1;
-    this.#watching += watch;
-    let open = true;
-    const end = () => {
-      if (open) {
-        this.#open -= 1;
-        this.#watching -= watch;
+  reserveSlot(ctx: Context, kind: "run" | "watch"): void {
+    const { streams } = this.#dependencies.options;
+    const watchCount = kind === "watch" ? 1 : 0;
+    const hasRoom =
+      this.#openStreams < streams && (!watchCount || this.#watchStreams < Math.ceil(streams * WATCHER_SHARE));
+    const releaseSlot = hasRoom ? this.#dependencies.reserveStreamSlot() : undefined;
+    if (!releaseSlot) throw new HttpError(503, "too many streams", { "Retry-After": "1" }, "too_many_streams");
+    this.#openStreams += 1;
+    this.#watchStreams += watchCount;
+    let isOpen = true;
+    const release = () => {
+      if (isOpen) {
+        this.#openStreams -= 1;
+        this.#watchStreams -= watchCount;
       }
-      open = false;
-      ended();
+      isOpen = false;
+      releaseSlot();
     };
-    ctx.res.once("close", end);
+    ctx.res.once("close", release);
     // The response may have closed while the body was read.
-    if (ctx.res.closed) end();
+    if (ctx.res.closed) release();
   }
 }

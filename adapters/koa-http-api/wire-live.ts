@@ -2,14 +2,16 @@ import type { Ask, RunRecord, WatchEvent } from "gantry";
 import type { PermissionGrant, ProcessState, RunAnswer } from "gantry/plugin";
 import type * as shapes from "./shapes.js";
 import type { ResponseBody } from "./response-body.js";
-import { textOf, wireDiff, wireMessage, wireSession } from "./wire-stored.js";
-import { endedEarly, withoutEmptyFields, structuredOf, wireUsage } from "./wire.js";
+import { joinText, toWireDiff, toWireMessage, toWireSession } from "./wire-stored.js";
+import { toWireEndedBy, omitEmptyFields, pickStructured, toWireUsage } from "./wire.js";
 
 type AgentEvent = ResponseBody<typeof shapes.AgentEvent>;
 /** Data of each event of a session's stream, by event name. */
-type Watched = { [Name in keyof typeof shapes.SESSION_EVENTS]: ResponseBody<(typeof shapes.SESSION_EVENTS)[Name]> };
+type SessionEventData = {
+  [Name in keyof typeof shapes.SESSION_EVENTS]: ResponseBody<(typeof shapes.SESSION_EVENTS)[Name]>;
+};
 
-export function wireRun(run: RunRecord): ResponseBody<typeof shapes.Run> {
+export function toWireRun(run: RunRecord): ResponseBody<typeof shapes.Run> {
   return {
     id: run.id,
     session_id: run.sessionId,
@@ -18,17 +20,17 @@ export function wireRun(run: RunRecord): ResponseBody<typeof shapes.Run> {
     ended_at: run.endedAt,
     provider: run.provider,
     model: run.model,
-    usage: wireUsage(run.usage),
+    usage: toWireUsage(run.usage),
     iterations: run.iterations,
     ended_by: run.endedBy,
     error: run.error,
-    ...structuredOf(run.answer),
+    ...pickStructured(run.answer),
     // Set only while the run waits to retry a model call.
-    ...(run.retry && { retry: wireRetry(run.retry) }),
+    ...(run.retry && { retry: toWireRetry(run.retry) }),
   };
 }
 
-export function wireAsk(ask: Ask): ResponseBody<typeof shapes.Ask> {
+export function toWireAsk(ask: Ask): ResponseBody<typeof shapes.Ask> {
   return {
     id: ask.id,
     session_id: ask.sessionId,
@@ -39,7 +41,7 @@ export function wireAsk(ask: Ask): ResponseBody<typeof shapes.Ask> {
     title: ask.title,
     input: ask.input,
     locations: ask.locations,
-    diff: ask.diff.map(wireDiff),
+    diff: ask.diff.map(toWireDiff),
     reason: ask.reason,
     choices: ask.choices,
     free_text: ask.freeText,
@@ -52,61 +54,61 @@ export function wireAsk(ask: Ask): ResponseBody<typeof shapes.Ask> {
   };
 }
 
-function wireProcess({ startedAt, exitCode, ...process }: ProcessState) {
+function toWireProcess({ startedAt, exitCode, ...process }: ProcessState) {
   return { ...process, started_at: startedAt, exit_code: exitCode };
 }
 
 /** Converts an event of a session to the data of its stream. */
-export function wireWatched(event: WatchEvent): Watched[keyof Watched] {
+export function toWireSessionEvent(event: WatchEvent): SessionEventData[keyof SessionEventData] {
   switch (event.type) {
     case "state": {
       const { session, run, asks, plan, processes, runningElsewhere } = event.state;
       const { permissionGrants } = session;
       return {
-        session: { ...wireSession(session), permission_grants: permissionGrants.map(wireGrant) },
-        run: run && wireRun(run),
-        asks: asks.map(wireAsk),
+        session: { ...toWireSession(session), permission_grants: permissionGrants.map(toWireGrant) },
+        run: run && toWireRun(run),
+        asks: asks.map(toWireAsk),
         plan,
-        ...(processes && { processes: processes.map(wireProcess) }),
+        ...(processes && { processes: processes.map(toWireProcess) }),
         running_elsewhere: runningElsewhere,
-      } satisfies Watched["state"];
+      } satisfies SessionEventData["state"];
     }
     case "message":
-      return { message: wireMessage(event.message) } satisfies Watched["message"];
+      return { message: toWireMessage(event.message) } satisfies SessionEventData["message"];
     case "delta": {
       const { messageId, seq, kind, text } = event;
       const textField = kind === "text" ? { content: text } : { reasoning: text };
-      return { message_id: messageId, seq, ...textField } satisfies Watched["delta"];
+      return { message_id: messageId, seq, ...textField } satisfies SessionEventData["delta"];
     }
     case "message_end": {
-      const { content, reasoning: _, ...messageFields } = wireMessage(event.message);
-      // The `delta` events have already sent text.
+      const { content, reasoning: _, ...messageFields } = toWireMessage(event.message);
+      // The `delta` events have already sent the text.
       return {
         message: typeof content === "string" ? messageFields : { ...messageFields, content },
-      } satisfies Watched["message_end"];
+      } satisfies SessionEventData["message_end"];
     }
     case "rewind":
-      return { after: event.after } satisfies Watched["rewind"];
+      return { after: event.after } satisfies SessionEventData["rewind"];
     case "tool_progress":
-      return { tool_call_id: event.callId, content: event.text } satisfies Watched["tool_progress"];
+      return { tool_call_id: event.callId, content: event.text } satisfies SessionEventData["tool_progress"];
     case "deleted":
-      return {} satisfies Watched["deleted"];
+      return {} satisfies SessionEventData["deleted"];
   }
 }
 
 /** Like `wireResult`, for a run that has ended earlier. */
-export function wireFinished(
+export function toWireRecordResult(
   { usage, iterations, endedBy }: RunRecord,
   answer: RunAnswer,
 ): ResponseBody<typeof shapes.RunResult> {
   const { output, finishReason } = answer;
   return {
     output,
-    usage: wireUsage(usage),
+    usage: toWireUsage(usage),
     iterations,
     finish_reason: finishReason,
-    ...endedEarly(endedBy),
-    ...structuredOf(answer),
+    ...toWireEndedBy(endedBy),
+    ...pickStructured(answer),
   };
 }
 
@@ -125,22 +127,22 @@ export function toAgentEvents(event: WatchEvent, run: RunRecord, agentName: stri
   if (role === "user" || role === "system") return [];
   if (role === "tool")
     return [
-      withoutEmptyFields<ResponseBody<typeof shapes.ToolResultEvent>>({
+      omitEmptyFields<ResponseBody<typeof shapes.ToolResultEvent>>({
         type: "tool_result",
         tool_call_id: toolCallId,
         tool_name: name,
-        tool_output: textOf(parts, "text"),
+        tool_output: joinText(parts, "text"),
         failed: failed ? true : undefined,
       }),
     ];
-  const [reasoning, text] = [textOf(parts, "reasoning"), textOf(parts, "text")];
+  const [reasoning, text] = [joinText(parts, "reasoning"), joinText(parts, "text")];
   return [
     ...(event.type === "message" && reasoning !== "" ? [token({ reasoning })] : []),
     ...(event.type === "message" && text !== "" ? [token({ content: text })] : []),
     ...parts.flatMap((part) =>
       part.type === "tool_call"
         ? [
-            withoutEmptyFields<ResponseBody<typeof shapes.ToolCallEvent>>({
+            omitEmptyFields<ResponseBody<typeof shapes.ToolCallEvent>>({
               type: "tool_call",
               tool_call_id: part.id,
               tool_name: part.name,
@@ -152,10 +154,10 @@ export function toAgentEvents(event: WatchEvent, run: RunRecord, agentName: stri
   ];
 }
 
-function wireRetry({ attempt, nextAttemptAt, reason }: NonNullable<RunRecord["retry"]>) {
+function toWireRetry({ attempt, nextAttemptAt, reason }: NonNullable<RunRecord["retry"]>) {
   return { attempt, next_attempt_at: nextAttemptAt, reason };
 }
 
-function wireGrant({ tool, scope, title, grantedBy, grantedAt }: PermissionGrant) {
+function toWireGrant({ tool, scope, title, grantedBy, grantedAt }: PermissionGrant) {
   return { tool, scope, title, granted_by: grantedBy, granted_at: grantedAt };
 }

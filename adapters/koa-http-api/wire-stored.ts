@@ -2,10 +2,10 @@ import type { Message, ModelEntry, Part, RunRecord, Session } from "gantry";
 import type { Diff, SpawnedBy } from "gantry/plugin";
 import type * as shapes from "./shapes.js";
 import type { ResponseBody } from "./response-body.js";
-import { wireUsage } from "./wire.js";
+import { toWireUsage } from "./wire.js";
 
 /** Converts a session for the wire; `run` is its active run, if there is one. */
-export function wireSession(session: Session, run?: RunRecord): ResponseBody<typeof shapes.Session> {
+export function toWireSession(session: Session, run?: RunRecord): ResponseBody<typeof shapes.Session> {
   return {
     id: session.id,
     title: session.title,
@@ -16,26 +16,26 @@ export function wireSession(session: Session, run?: RunRecord): ResponseBody<typ
     parent_id: session.parentId,
     created_at: session.createdAt,
     updated_at: session.updatedAt,
-    usage: wireUsage(session.usage),
+    usage: toWireUsage(session.usage),
     mode: session.mode,
-    ...(session.spawnedBy && { spawned_by: wireSpawnedBy(session.spawnedBy) }),
+    ...(session.spawnedBy && { spawned_by: toWireSpawnedBy(session.spawnedBy) }),
     ...(run && { run: { id: run.id, state: run.state } }),
   };
 }
 
-function wireSpawnedBy({ sessionId, runId, callId }: SpawnedBy): ResponseBody<typeof shapes.SpawnedBy> {
+function toWireSpawnedBy({ sessionId, runId, callId }: SpawnedBy): ResponseBody<typeof shapes.SpawnedBy> {
   return { session_id: sessionId, run_id: runId, call_id: callId };
 }
 
-export function wireMessage(message: Message): ResponseBody<typeof shapes.Message> {
-  const reasoning = textOf(message.parts, "reasoning");
+export function toWireMessage(message: Message): ResponseBody<typeof shapes.Message> {
+  const reasoning = joinText(message.parts, "reasoning");
   return {
     id: message.id,
     session_id: message.sessionId,
     seq: message.seq,
     role: message.role,
-    content: wireContent(message.parts),
-    ...expandedContent(message.parts),
+    content: toWireContent(message.parts),
+    ...toExpandedContent(message.parts),
     reasoning: reasoning === "" ? null : reasoning,
     name: message.name,
     tool_call_id: message.toolCallId,
@@ -45,33 +45,33 @@ export function wireMessage(message: Message): ResponseBody<typeof shapes.Messag
         : [],
     ),
     created_at: message.createdAt,
-    ...wireDisplay(message),
+    ...toWireDisplay(message),
     // Sent only when false: almost all messages are finished.
     ...(message.finished ? {} : { finished: false as const }),
   };
 }
 
 /** Display data of a tool result besides its text; empty fields are omitted. */
-function wireDisplay({
+function toWireDisplay({
   failed,
   shown,
 }: Message): Pick<ResponseBody<typeof shapes.Message>, "failed" | "diff" | "locations"> {
   return {
     ...(failed && { failed }),
-    ...(shown && shown.diff.length > 0 && { diff: shown.diff.map(wireDiff) }),
+    ...(shown && shown.diff.length > 0 && { diff: shown.diff.map(toWireDiff) }),
     ...(shown && shown.locations.length > 0 && { locations: shown.locations }),
   };
 }
 
-export function wireDiff({ path, oldText, newText }: Diff): ResponseBody<typeof shapes.Diff> {
+export function toWireDiff({ path, oldText, newText }: Diff): ResponseBody<typeof shapes.Diff> {
   return { path, old_text: oldText, new_text: newText };
 }
 
 type WirePart = ResponseBody<typeof shapes.ContentPart>;
 
 /** A string if the message contains only text, otherwise a list of parts. */
-function wireContent(parts: readonly Part[]): string | WirePart[] {
-  if (!parts.some((part) => part.type === "image" || part.type === "file")) return parts.map(visibleText).join("");
+function toWireContent(parts: readonly Part[]): string | WirePart[] {
+  if (!parts.some((part) => part.type === "image" || part.type === "file")) return parts.map(toVisibleText).join("");
   return parts.flatMap((part): WirePart[] => {
     switch (part.type) {
       case "text":
@@ -87,22 +87,22 @@ function wireContent(parts: readonly Part[]): string | WirePart[] {
 }
 
 /** Text as users see it: for a slash command, the text as typed. */
-function visibleText(part: Part): string {
+function toVisibleText(part: Part): string {
   return part.type === "text" ? (part.originalText ?? part.text) : "";
 }
 
 /** For a slash command, the expanded text that the model received; empty for other messages. */
-function expandedContent(parts: readonly Part[]): { expanded_content?: string } {
+function toExpandedContent(parts: readonly Part[]): { expanded_content?: string } {
   return parts.some((part) => part.type === "text" && part.originalText !== undefined)
-    ? { expanded_content: textOf(parts, "text") }
+    ? { expanded_content: joinText(parts, "text") }
     : {};
 }
 
 /** The concatenated text, or reasoning, of a message. */
-export function textOf(parts: readonly Part[], type: "text" | "reasoning"): string {
+export function joinText(parts: readonly Part[], type: "text" | "reasoning"): string {
   return parts.map((part) => (part.type === type ? part.text : "")).join("");
 }
 
-export function wireModel({ provider, model }: ModelEntry): ResponseBody<typeof shapes.Model> {
+export function toWireModel({ provider, model }: ModelEntry): ResponseBody<typeof shapes.Model> {
   return { provider, model: { id: model.id, name: model.name, owned_by: model.ownedBy } };
 }

@@ -4,7 +4,7 @@ import type * as shapes from "./shapes.js";
 import type { ResponseBody } from "./response-body.js";
 
 /** Token counts for streams. */
-export function wireTokens(usage: Usage): ResponseBody<typeof shapes.Tokens> {
+export function toWireTokens(usage: Usage): ResponseBody<typeof shapes.Tokens> {
   return {
     prompt_tokens: usage.promptTokens,
     completion_tokens: usage.completionTokens,
@@ -12,33 +12,33 @@ export function wireTokens(usage: Usage): ResponseBody<typeof shapes.Tokens> {
   };
 }
 
-export function wireUsage(usage: Usage): ResponseBody<typeof shapes.Usage> {
-  return { ...wireTokens(usage), cost: roundCost(usage.cost) };
+export function toWireUsage(usage: Usage): ResponseBody<typeof shapes.Usage> {
+  return { ...toWireTokens(usage), cost: roundCost(usage.cost) };
 }
 
-export function wireResult(result: RunResult): ResponseBody<typeof shapes.RunResult> {
+export function toWireResult(result: RunResult): ResponseBody<typeof shapes.RunResult> {
   return {
     output: result.output,
-    usage: wireUsage(result.usage),
+    usage: toWireUsage(result.usage),
     iterations: result.iterations,
     finish_reason: result.finishReason,
-    ...endedEarly(result.endedBy),
-    ...structuredOf(result),
+    ...toWireEndedBy(result.endedBy),
+    ...pickStructured(result),
   };
 }
 
 /** `ended_by` of a run that its budget ended; empty for other runs. */
-export function endedEarly(endedBy: RunRecord["endedBy"]): { ended_by?: "budget" } {
+export function toWireEndedBy(endedBy: RunRecord["endedBy"]): { ended_by?: "budget" } {
   return endedBy === "budget" ? { ended_by: endedBy } : {};
 }
 
 /** Structured output; empty unless the request had an output schema. */
-export function structuredOf(answer: { structured?: unknown } | null): { structured?: unknown } {
+export function pickStructured(answer: { structured?: unknown } | null): { structured?: unknown } {
   return answer?.structured === undefined ? {} : { structured: answer.structured };
 }
 
-/** Payload of an `agent` event. Undefined for events without content, and for `done`, which is sent later. */
-export function wireEvent(event: AgentEvent): ResponseBody<typeof shapes.AgentEvent> | undefined {
+/** Payload of an `agent` event. Undefined for events that this stream does not contain, and for the end of the run. */
+export function toWireEvent(event: AgentEvent): ResponseBody<typeof shapes.AgentEvent> | undefined {
   switch (event.type) {
     case "token": {
       const { agentId, agentName, text, reasoning } = event;
@@ -47,14 +47,14 @@ export function wireEvent(event: AgentEvent): ResponseBody<typeof shapes.AgentEv
       return reasoning ? { type: "token", agent_id: agentId, agent_name: agentName, reasoning } : undefined;
     }
     case "tool_call":
-      return withoutEmptyFields<ResponseBody<typeof shapes.ToolCallEvent>>({
+      return omitEmptyFields<ResponseBody<typeof shapes.ToolCallEvent>>({
         type: "tool_call",
         tool_call_id: event.callId,
         tool_name: event.name,
         tool_args: event.arguments,
       });
     case "tool_result":
-      return withoutEmptyFields<ResponseBody<typeof shapes.ToolResultEvent>>({
+      return omitEmptyFields<ResponseBody<typeof shapes.ToolResultEvent>>({
         type: "tool_result",
         tool_call_id: event.callId,
         tool_name: event.name,
@@ -65,7 +65,7 @@ export function wireEvent(event: AgentEvent): ResponseBody<typeof shapes.AgentEv
       return { type: "compaction", strategy: event.strategy, messages: event.messages, tokens: event.tokens };
     case "steered":
       return { type: "steered", content: event.text };
-    // Belongs only to the session's stream.
+    // Sent only in the session's stream.
     case "tool_progress":
     // The stream ends with events that are made from the run's result. It does not report retries.
     case "retry":
@@ -75,17 +75,17 @@ export function wireEvent(event: AgentEvent): ResponseBody<typeof shapes.AgentEv
   }
 }
 
-export function wireDone(
+export function toWireDone(
   usage: Usage,
   answer: { structured?: unknown } | null,
   endedBy: RunRecord["endedBy"],
 ): ResponseBody<typeof shapes.DoneEvent> {
-  const early = endedBy === "budget" ? { finish_reason: "length" as const, ...endedEarly(endedBy) } : {};
-  return { type: "done", done: true, usage: wireTokens(usage), ...early, ...structuredOf(answer) };
+  const early = endedBy === "budget" ? { finish_reason: "length" as const, ...toWireEndedBy(endedBy) } : {};
+  return { type: "done", done: true, usage: toWireTokens(usage), ...early, ...pickStructured(answer) };
 }
 
 /** Removes undefined and empty fields. */
-export function withoutEmptyFields<Payload extends object>(payload: Payload): Payload {
+export function omitEmptyFields<Payload extends object>(payload: Payload): Payload {
   const entries = Object.entries(payload).filter(([, value]) => value !== undefined && value !== "");
   return Object.fromEntries(entries) as Payload;
 }

@@ -8,15 +8,15 @@ import {
   type ModelRequest,
   type ModelUsage,
 } from "gantry/plugin";
-import { complete } from "./catalogue.js";
-import { COMMON_EFFORTS, effortsOf, type RequestedEffort } from "./efforts.js";
+import { completeModel } from "./catalogue.js";
+import { COMMON_EFFORTS, effortsOf, type EffortLevel } from "./efforts.js";
 import type { FaultContext } from "./errors.js";
 import { inputOf } from "./files.js";
 import type { ModelCallOptions } from "./language-model.js";
-import { answerLimit } from "./limits.js";
+import { calculateAnswerLimit } from "./limits.js";
 import { PrefixCache, toPrompt } from "./messages.js";
 import type { Settings } from "./options.js";
-import { listedCost, listedPrices } from "./prices.js";
+import { findListedCost, findListedPrices } from "./prices.js";
 import type { PartSource } from "./reading/answer-body.js";
 import { RejectedParameters } from "./rejected-parameters.js";
 import { streamAnswer, type Attempt } from "./stream.js";
@@ -26,11 +26,11 @@ import type { WireRequest, OptionalParameter, Wire } from "./wires/wire.js";
 /** A wire that is ready for requests. */
 export interface OpenWire {
   readonly wire: Wire;
-  /** Sends a request, after `startAfter` has settled. Rejects with any error: of the provider, or of an abort. */
-  ask(asking: WireRequest, options: ModelCallOptions, signal: AbortSignal): Promise<PartSource>;
+  /** Sends a request after `startAfter` has settled. Rejects with the provider's error, or with the signal's reason. */
+  send(wireRequest: WireRequest, options: ModelCallOptions, signal: AbortSignal): Promise<PartSource>;
 }
 
-/** Base class for models of the AI SDK, independent of who writes the requests and reads the answers. */
+/** Base class of providers. Subclasses define how requests are built and answers are read. */
 export class AiSdkModels implements ModelProvider {
   readonly name: string;
   readonly idleTimeoutMs: number;
@@ -39,26 +39,31 @@ export class AiSdkModels implements ModelProvider {
   readonly supportsDeferredStart = true;
   readonly configuredModels: readonly Model[];
   readonly #settings: Settings;
-  readonly #faults: FaultContext;
-  readonly #open: () => Promise<OpenWire>;
-  readonly #refusals: RejectedParameters;
-  /** Effort levels to assume; undefined for packages, which know their own models. */
-  get #common(): readonly RequestedEffort[] | undefined {
+  readonly #faultContext: FaultContext;
+  readonly #openWire: () => Promise<OpenWire>;
+  readonly #rejectedParameters: RejectedParameters;
+  /** Effort levels of models with unknown efforts; undefined for packages, which know their own models. */
+  get #assumedEfforts(): readonly EffortLevel[] | undefined {
     return this.#settings.baseUrl === "" ? undefined : COMMON_EFFORTS;
   }
   /** Created with the first request: the start does not need it. */
-  #memory: PrefixCache | undefined;
+  #prefixCache: PrefixCache | undefined;
 
-  constructor(settings: Settings, faults: FaultContext, open: () => Promise<OpenWire>, logger: Logger | undefined) {
+  constructor(
+    settings: Settings,
+    faultContext: FaultContext,
+    openWire: () => Promise<OpenWire>,
+    logger: Logger | undefined,
+  ) {
     this.name = settings.name;
     this.idleTimeoutMs = settings.idleTimeoutMs;
     this.maxRetries = settings.maxRetries;
     this.maxWaitMs = settings.maxWaitMs;
-    this.configuredModels = settings.models.map((model) => complete(model, settings));
+    this.configuredModels = settings.models.map((model) => completeModel(model, settings));
     this.#settings = settings;
-    this.#faults = faults;
-    this.#open = open;
-    this.#refusals = new RejectedParameters(logger);
+    this.#faultContext = faultContext;
+    this.#openWire = openWire;
+    this.#rejectedParameters = new RejectedParameters(logger);
   }
 
   get isFree(): boolean {
@@ -71,27 +76,27 @@ export class AiSdkModels implements ModelProvider {
   }
 
   async prepare(): Promise<void> {
-    await this.#open();
+    await this.#openWire();
   }
 
   stream(modelRequest: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
     const { model } = modelRequest;
     // No effort is sent to models without reasoning: they reject it.
-    const cannotReason = model.reasoning === false;
-    const effort = cannotReason
+    const hasNoReasoning = model.reasoning === false;
+    const effort = hasNoReasoning
       ? ""
-      : nearestEffort(modelRequest.effort, model.efforts ?? effortsOf(model, this.#settings) ?? this.#common);
+      : nearestEffort(modelRequest.effort, model.efforts ?? effortsOf(model, this.#settings) ?? this.#assumedEfforts);
     const request: ModelRequest = {
       ...modelRequest,
       effort,
-      needsReasoning: !cannotReason && modelRequest.needsReasoning !== false,
+      needsReasoning: !hasNoReasoning && modelRequest.needsReasoning !== false,
     };
-    const settled = new Set<OptionalParameter>();
-    return streamAnswer(() => this.#attempt(request, signal, settled), request, signal);
+    const settledParameters = new Set<OptionalParameter>();
+    return streamAnswer(() => this.#createAttempt(request, signal, settledParameters), request, signal);
   }
 
   prices(model: Model, promptTokens: number): Promise<ModelPrices | undefined> {
-    return listedPrices(model.id, promptTokens, this.#settings);
+    return findListedPrices(model.id, promptTokens, this.#settings);
   }
 
   async close(): Promise<void> {}
@@ -99,75 +104,88 @@ export class AiSdkModels implements ModelProvider {
   /** Called when an answer is complete and its price is known. */
   protected onAnswer(): void {}
 
-  /** `settled`: parameters whose rejection later attempts of this request cannot learn again. */
-  async #attempt(request: ModelRequest, signal: AbortSignal, settled: Set<OptionalParameter>): Promise<Attempt> {
+  /** `settledParameters`: parameters that later attempts of this request do not omit or add again. */
+  async #createAttempt(
+    request: ModelRequest,
+    signal: AbortSignal,
+    settledParameters: Set<OptionalParameter>,
+  ): Promise<Attempt> {
     const { model } = request;
-    const { wire, ask } = await this.#open();
-    const maxTokens = answerLimit(request, await wire.maxOutput?.(model));
-    const refused = this.#refusals.of(model.id);
-    for (const parameter of refused) settled.add(parameter);
-    const asking: WireRequest = { request, settings: this.#settings, refused, maxTokens };
-    const { options, sent } = await this.#options(wire, asking);
-    const reading = {
-      ...this.#faults,
+    const { wire, send } = await this.#openWire();
+    const maxTokens = calculateAnswerLimit(request, await wire.maxOutput?.(model));
+    const rejectedParameters = this.#rejectedParameters.of(model.id);
+    for (const parameter of rejectedParameters) settledParameters.add(parameter);
+    const wireRequest: WireRequest = { request, settings: this.#settings, rejectedParameters, maxTokens };
+    const { options, sentParameters } = await this.#createOptions(wire, wireRequest);
+    const context = {
+      ...this.#faultContext,
       wire,
-      mark: wire.reasoningMark,
-      price: async (reported: ReportedUsage) => {
-        const usage = await this.#price(reported, wire, model);
+      reasoningMark: wire.reasoningMark,
+      addCost: async (reported: ReportedUsage) => {
+        const usage = await this.#addCost(reported, wire, model);
         this.onAnswer();
         return usage;
       },
     };
     return {
-      reading,
-      ask: () => ask(asking, options, signal),
-      shouldRetry: (fault) => this.#refusals.learn(model.id, fault, sent, settled),
+      context,
+      send: () => send(wireRequest, options, signal),
+      shouldRetry: (fault) => this.#rejectedParameters.learn(model.id, fault, sentParameters, settledParameters),
     };
   }
 
-  async #options(
+  async #createOptions(
     wire: Wire,
-    asking: WireRequest,
-  ): Promise<{ options: ModelCallOptions; sent: ReadonlySet<OptionalParameter> }> {
-    const { request, settings, refused, maxTokens } = asking;
+    wireRequest: WireRequest,
+  ): Promise<{ options: ModelCallOptions; sentParameters: ReadonlySet<OptionalParameter> }> {
+    const { request, settings, rejectedParameters, maxTokens } = wireRequest;
     const { model, temperature, tools } = request;
     const input = inputOf(model, wire.input(model, settings));
-    const sent = new Set<OptionalParameter>(wire.optional?.(asking));
+    const sentParameters = new Set<OptionalParameter>(wire.optionalParameters?.(wireRequest));
     const rules = { provider: this.name, model: model.id, input, ...wire.rules(model, settings) };
-    // Packages that write their own requests may modify the prompt; it is not shared with them.
-    const memory = wire.leavesPromptUnchanged ? (this.#memory ??= new PrefixCache()) : undefined;
-    const base: ModelCallOptions = { prompt: toPrompt(request, rules, memory) };
+    // Packages that build their own requests may modify the prompt, so they get no cached messages.
+    const cache = wire.leavesPromptUnchanged ? (this.#prefixCache ??= new PrefixCache()) : undefined;
+    const base: ModelCallOptions = { prompt: toPrompt(request, rules, cache) };
     if (tools.length > 0)
       base.tools = tools.map(({ name, description, inputSchema }) => {
         return { type: "function", name, description, inputSchema };
       });
-    if (maxTokens !== undefined && !refused.has("max_tokens")) base.maxOutputTokens = maxTokens;
-    if (temperature !== undefined && !refused.has("temperature") && !/^(o\d|gpt-([5-9]|\d\d))/.test(model.id)) {
+    if (maxTokens !== undefined && !rejectedParameters.has("max_tokens")) base.maxOutputTokens = maxTokens;
+    if (
+      temperature !== undefined &&
+      !rejectedParameters.has("temperature") &&
+      !/^(o\d|gpt-([5-9]|\d\d))/.test(model.id)
+    ) {
       base.temperature = temperature;
-      sent.add("temperature");
+      sentParameters.add("temperature");
     }
     const { outputSchema } = request;
-    if (outputSchema !== undefined && !refused.has("json") && (await wire.supportsOutputSchema?.(asking)) === true) {
+    if (
+      outputSchema !== undefined &&
+      !rejectedParameters.has("json") &&
+      (await wire.supportsOutputSchema?.(wireRequest)) === true
+    ) {
       base.responseFormat = { type: "json", schema: outputSchema, name: "answer" };
-      sent.add("json");
+      sentParameters.add("json");
     }
-    const options: ModelCallOptions = { ...base, ...(await wire.options(asking, base)) };
-    if (request.effort !== "" || Object.values(options.providerOptions ?? {}).some(asksToThink)) sent.add("effort");
-    if (options.maxOutputTokens !== undefined) sent.add("max_tokens");
-    return { options, sent };
+    const options: ModelCallOptions = { ...base, ...(await wire.options(wireRequest, base)) };
+    if (request.effort !== "" || Object.values(options.providerOptions ?? {}).some(mentionsThinking))
+      sentParameters.add("effort");
+    if (options.maxOutputTokens !== undefined) sentParameters.add("max_tokens");
+    return { options, sentParameters };
   }
 
-  async #price(reported: ReportedUsage, wire: Wire, model: Model): Promise<ModelUsage> {
+  async #addCost(reported: ReportedUsage, wire: Wire, model: Model): Promise<ModelUsage> {
     const { usage } = reported;
-    const reportedCost = wire.cost(reported, this.#settings);
+    const reportedCost = wire.readCost(reported, this.#settings);
     if (reportedCost !== undefined) return { ...usage, cost: reportedCost, costReported: true };
     if (model.prices !== undefined) return usage;
-    const listed = await listedCost(usage, model.id, this.#settings);
-    return listed === undefined ? usage : { ...usage, cost: listed };
+    const priceListCost = await findListedCost(usage, model.id, this.#settings);
+    return priceListCost === undefined ? usage : { ...usage, cost: priceListCost };
   }
 }
 
 /** Whether the options of a wire mention thinking, even without a requested effort. */
-function asksToThink(options: object): boolean {
+function mentionsThinking(options: object): boolean {
   return ["thinking", "reasoning", "reasoningEffort", "thinkingConfig"].some((name) => name in options);
 }

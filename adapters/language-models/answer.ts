@@ -8,31 +8,31 @@ import {
   UNNAMED_CALL,
   MISSING_CALL,
   INVALID_FINISH_REASONS,
-  REASONING_ONLY,
+  REASONING_ONLY_ANSWER,
   type InvalidAnswer,
 } from "./invalid-answers.js";
 import { ThinkTags, type TaggedText } from "./think-tags.js";
 import { estimateUsage, readReason, readUsage, type ReportedUsage } from "./usage.js";
 import type { Wire } from "./wires/wire.js";
 
-export interface Reading extends FaultContext {
-  readonly wire: Pick<Wire, "thinkTags" | "answerData">;
+/** Data of the wire and the provider for reading an answer. */
+export interface AnswerContext extends FaultContext {
+  readonly wire: Pick<Wire, "mayUseThinkTags" | "readAnswerData">;
   /** Opaque data that is added to each reasoning part. */
-  readonly mark: Metadata | undefined;
+  readonly reasoningMark: Metadata | undefined;
   /** Adds the cost to the reported usage. */
-  price(reported: ReportedUsage): Promise<ModelUsage>;
+  addCost(reportedUsage: ReportedUsage): Promise<ModelUsage>;
 }
 
-type Kind = "text" | "reasoning";
+type TextKind = "text" | "reasoning";
 
 /**
- * Maximum separate chunks of one read. Further chunks of a burst are joined, which saves work on the whole way to the
- * client.
+ * Maximum separate chunks of one read. Further chunks of the read are joined, which saves work in each later step.
  */
 const MAX_SEPARATE_CHUNKS = 8;
 
 interface Block {
-  readonly kind: Kind;
+  readonly kind: TextKind;
   readonly name: string;
   opaque: Record<string, Record<string, unknown>> | undefined;
   /** Whether `opaque` has changed since it was last emitted. */
@@ -40,24 +40,25 @@ interface Block {
 }
 
 export class AnswerBuilder {
+  /** The `finish` part; undefined until it arrives. */
   finish: StreamPart | undefined;
-  readonly #reading: Reading;
-  readonly #open: Readonly<Record<Kind, Map<string, Block>>> = { text: new Map(), reasoning: new Map() };
-  #blocks = 0;
+  readonly #context: AnswerContext;
+  readonly #openBlocks: Readonly<Record<TextKind, Map<string, Block>>> = { text: new Map(), reasoning: new Map() };
+  #blockCount = 0;
   #firstReasoning: Block | undefined;
-  #calls = 0;
-  readonly #ids = new Set<string>();
+  #callCount = 0;
+  readonly #callIds = new Set<string>();
   /** Whether a call had no name. */
   #hasUnnamedCall = false;
   /** Whether the answer has content besides reasoning: text, or parts that the kernel does not know. */
   #hasContent = false;
   #hasReasoning = false;
-  #bytes = 0;
-  #tags: ThinkTags | undefined;
+  #outputBytes = 0;
+  #thinkTags: ThinkTags | undefined;
 
-  constructor(reading: Reading) {
-    this.#reading = reading;
-    if (reading.wire.thinkTags === true) this.#tags = new ThinkTags();
+  constructor(context: AnswerContext) {
+    this.#context = context;
+    if (context.wire.mayUseThinkTags === true) this.#thinkTags = new ThinkTags();
   }
 
   /** Handles a part of the stream; appends the resulting chunks to `chunks`. */
@@ -67,29 +68,29 @@ export class AnswerBuilder {
       case "reasoning-start": {
         const kind = part.type === "text-start" ? "text" : "reasoning";
         // Some packages reuse ids: a start always begins a new part.
-        this.#open[kind].delete(part.id ?? "");
-        this.#grow(kind, part, "", chunks);
+        this.#openBlocks[kind].delete(part.id ?? "");
+        this.#addText(kind, part, "", chunks);
         break;
       }
       case "text-delta":
-        if (this.#tags === undefined) this.#grow("text", part, part.delta ?? "", chunks);
+        if (this.#thinkTags === undefined) this.#addText("text", part, part.delta ?? "", chunks);
         else {
-          this.#addTagged(this.#tags.push(part.delta ?? ""), part, chunks);
-          if (this.#tags.isOver) this.#tags = undefined;
+          this.#addTaggedText(this.#thinkTags.push(part.delta ?? ""), part, chunks);
+          if (this.#thinkTags.isOver) this.#thinkTags = undefined;
         }
         break;
       case "reasoning-delta":
         // A stream that marks reasoning itself contains no think tags.
-        this.#tags = undefined;
-        this.#grow("reasoning", part, part.delta ?? "", chunks);
+        this.#thinkTags = undefined;
+        this.#addText("reasoning", part, part.delta ?? "", chunks);
         break;
       case "text-end":
       case "reasoning-end": {
         const kind = part.type === "text-end" ? "text" : "reasoning";
-        if (kind === "text") this.#addTagged(this.#tags?.end() ?? [], part, chunks);
+        if (kind === "text") this.#addTaggedText(this.#thinkTags?.end() ?? [], part, chunks);
         // Some signatures arrive with the end of a part.
-        if (part.providerMetadata !== undefined) this.#grow(kind, part, "", chunks);
-        this.#open[kind].delete(part.id ?? "");
+        if (part.providerMetadata !== undefined) this.#addText(kind, part, "", chunks);
+        this.#openBlocks[kind].delete(part.id ?? "");
         break;
       }
       case "tool-input-start":
@@ -97,8 +98,8 @@ export class AnswerBuilder {
         break;
       case "tool-input-delta": {
         const text = part.delta ?? "";
-        this.#bytes += text.length;
-        const last = lastOf(chunks);
+        this.#outputBytes += text.length;
+        const last = findJoinableChunk(chunks);
         if (last?.type === "tool_input") last.text += text;
         else chunks.push({ type: "tool_input", text });
         break;
@@ -109,24 +110,24 @@ export class AnswerBuilder {
           this.#hasContent = true;
           break;
         }
-        this.#calls++;
+        this.#callCount++;
         if (typeof part.toolName !== "string" || part.toolName.trim() === "") {
           this.#hasUnnamedCall = true;
           break;
         }
-        const opaque = withoutEmptyMetadata(part.providerMetadata);
+        const opaque = removeEmptyMetadata(part.providerMetadata);
         chunks.push({
           type: "tool_call",
-          id: this.#newId(part.toolCallId),
+          id: this.#createCallId(part.toolCallId),
           name: part.toolName,
-          arguments: argumentsText(part.input),
+          arguments: toArgumentsText(part.input),
           ...(opaque === undefined ? {} : { opaque }),
         });
         break;
       }
       case "error":
-        // A normal finish may follow a malformed chunk: the attempt has failed all the same.
-        throw toProviderError(part.error, this.#reading);
+        // The attempt has failed, even if a normal finish follows the malformed chunk.
+        throw toProviderError(part.error, this.#context);
       case "finish":
         this.finish = part;
         break;
@@ -145,63 +146,63 @@ export class AnswerBuilder {
   async end(request: ModelRequest): Promise<ModelChunk[]> {
     const chunks: ModelChunk[] = [];
     const finish = this.finish!;
-    const { reason, failed, raw, message } = readReason(finish.finishReason);
+    const { reason, hasFailed, raw, message } = readReason(finish.finishReason);
     const invalidAnswer = this.#findInvalidAnswer(reason, raw);
-    if (invalidAnswer !== undefined) throw invalidAnswer.toError(this.#reading, message);
-    if (failed) throw new ProviderError(this.#reading.provider, "server", "the model's answer ended with an error");
-    const data = this.#reading.wire.answerData?.(finish.providerMetadata ?? {});
+    if (invalidAnswer !== undefined) throw invalidAnswer.toError(this.#context, message);
+    if (hasFailed) throw new ProviderError(this.#context.provider, "server", "the model's answer ended with an error");
+    const data = this.#context.wire.readAnswerData?.(finish.providerMetadata ?? {});
     if (data !== undefined) {
-      const block = this.#firstReasoning?.name ?? `b${this.#blocks++}`;
+      const block = this.#firstReasoning?.name ?? `b${this.#blockCount++}`;
       chunks.push({ type: "reasoning", block, text: "", opaque: data });
     }
     const reported = readUsage(finish.usage);
     chunks.push({
       type: "finish",
       // Some servers report `stop` after a tool call.
-      reason: this.#calls > 0 && (reason === "stop" || reason === null) ? "tool_calls" : reason,
+      reason: this.#callCount > 0 && (reason === "stop" || reason === null) ? "tool_calls" : reason,
       usage:
         reported === undefined
-          ? estimateUsage(request, this.#bytes)
-          : await this.#reading.price({ ...reported, metadata: finish.providerMetadata ?? {} }),
+          ? estimateUsage(request, this.#outputBytes)
+          : await this.#context.addCost({ ...reported, metadata: finish.providerMetadata ?? {} }),
     });
     return chunks;
   }
 
-  /** Some models send no ids, or the same id for several calls. */
-  #newId(providerId: string | undefined): string {
-    const id = providerId === undefined || providerId === "" || this.#ids.has(providerId) ? freshId() : providerId;
-    this.#ids.add(id);
+  /** A unique call id. Some models send no ids, or the same id for several calls. */
+  #createCallId(providerId: string | undefined): string {
+    const id = providerId === undefined || providerId === "" || this.#callIds.has(providerId) ? createId() : providerId;
+    this.#callIds.add(id);
     return id;
   }
 
-  /** The fault of an answer that models mostly correct after a hint; undefined if there is none. */
+  /** A fault that models mostly correct after a hint; undefined if the answer has none. */
   #findInvalidAnswer(reason: FinishReason, raw: unknown): InvalidAnswer | undefined {
-    const named = typeof raw === "string" ? INVALID_FINISH_REASONS[raw] : undefined;
-    if (named !== undefined) return named;
+    const invalidAnswer = typeof raw === "string" ? INVALID_FINISH_REASONS[raw] : undefined;
+    if (invalidAnswer !== undefined) return invalidAnswer;
     if (this.#hasUnnamedCall) return UNNAMED_CALL;
     // A retry of a truncated or filtered answer would give the same result.
-    if (this.#calls > 0 || reason === "length" || reason === "content_filter") return undefined;
+    if (this.#callCount > 0 || reason === "length" || reason === "content_filter") return undefined;
     if (reason === "tool_calls") return MISSING_CALL;
     if (this.#hasContent) return undefined;
-    return this.#hasReasoning ? REASONING_ONLY : EMPTY_ANSWER;
+    return this.#hasReasoning ? REASONING_ONLY_ANSWER : EMPTY_ANSWER;
   }
 
-  #addTagged(pieces: readonly TaggedText[], part: StreamPart, chunks: ModelChunk[]): void {
+  #addTaggedText(pieces: readonly TaggedText[], part: StreamPart, chunks: ModelChunk[]): void {
     for (const { kind, text } of pieces)
-      this.#grow(kind, kind === "text" ? part : { type: "reasoning-delta", id: "think" }, text, chunks);
+      this.#addText(kind, kind === "text" ? part : { type: "reasoning-delta", id: "think" }, text, chunks);
   }
 
-  #grow(kind: Kind, part: StreamPart, text: string, chunks: ModelChunk[]): void {
-    const open = this.#open[kind];
+  #addText(kind: TextKind, part: StreamPart, text: string, chunks: ModelChunk[]): void {
+    const blocks = this.#openBlocks[kind];
     const id = part.id ?? "";
-    let block = open.get(id);
+    let block = blocks.get(id);
     let hasNewData = false;
     if (block === undefined) {
-      const mark = kind === "reasoning" ? this.#reading.mark : undefined;
+      const mark = kind === "reasoning" ? this.#context.reasoningMark : undefined;
       const opaque = mark && ({ ...mark } as Record<string, Record<string, unknown>>);
       // The mark is emitted with the first text.
-      block = { kind, name: `b${this.#blocks++}`, opaque, isChanged: mark !== undefined };
-      open.set(id, block);
+      block = { kind, name: `b${this.#blockCount++}`, opaque, isChanged: mark !== undefined };
+      blocks.set(id, block);
       if (kind === "reasoning") this.#firstReasoning ??= block;
     }
     for (const [provider, fields] of part.providerMetadata === undefined ? [] : Object.entries(part.providerMetadata)) {
@@ -217,26 +218,26 @@ export class AnswerBuilder {
     if (text === "" && !hasNewData) return;
     if (kind === "reasoning") this.#hasReasoning = true;
     else this.#hasContent ||= text.trim() !== "";
-    this.#bytes += Buffer.byteLength(text);
-    const last = lastOf(chunks);
+    this.#outputBytes += Buffer.byteLength(text);
+    const last = findJoinableChunk(chunks);
     const { isChanged } = block;
     block.isChanged = false;
-    const joins = !isChanged && last?.type === kind && last.block === block.name && last.opaque === undefined;
-    if (joins) last.text += text;
+    const canJoin = !isChanged && last?.type === kind && last.block === block.name && last.opaque === undefined;
+    if (canJoin) last.text += text;
     else chunks.push({ type: kind, block: block.name, text, ...(isChanged ? { opaque: block.opaque } : {}) });
   }
 }
 
 /** The chunk to which the next piece of the same kind is joined; undefined: emit it separately. */
-function lastOf(chunks: readonly ModelChunk[]): ModelChunk | undefined {
+function findJoinableChunk(chunks: readonly ModelChunk[]): ModelChunk | undefined {
   return chunks.length < MAX_SEPARATE_CHUNKS ? undefined : chunks.at(-1);
 }
 
-function freshId(): string {
+function createId(): string {
   return `call_${randomUUID().replaceAll("-", "").slice(0, 24)}`;
 }
 
-function withoutEmptyMetadata(metadata: Metadata | undefined): Metadata | undefined {
+function removeEmptyMetadata(metadata: Metadata | undefined): Metadata | undefined {
   const entries = Object.entries(metadata ?? {}).filter(([, fields]) =>
     Object.values(fields ?? {}).some((value) => value !== undefined && value !== null),
   );
@@ -244,7 +245,7 @@ function withoutEmptyMetadata(metadata: Metadata | undefined): Metadata | undefi
 }
 
 /** JSON text as the model wrote it; `{}` for a call without arguments. */
-function argumentsText(input: unknown): string {
+function toArgumentsText(input: unknown): string {
   if (typeof input === "string") return input.trim() === "" ? "{}" : input;
   return JSON.stringify(input ?? {});
 }

@@ -1,6 +1,6 @@
 import { ProviderError } from "gantry";
 import type { HttpResponse } from "./connections.js";
-import type { Bytes } from "./response-bytes.js";
+import type { ByteSource } from "./response-bytes.js";
 
 /** Maximum size of each kind of body, in bytes after decompression. */
 export const BODY_LIMITS = {
@@ -31,8 +31,8 @@ export interface CompleteBody {
 }
 
 /**
- * Converts an answer to a platform `Response` with bounded size. It passes on the first bytes of an
- * error, and the complete events of an answer. Reading beyond a limit rejects with `ProviderError` of the kind `too_large`.
+ * Converts an answer to a platform `Response` with bounded size: the first bytes of an error, or the complete events of
+ * an answer. Reading beyond a limit rejects with `ProviderError` of the kind `too_large`.
  */
 export function toBoundedResponse(
   answer: HttpResponse,
@@ -44,80 +44,86 @@ export function toBoundedResponse(
   // These headers describe the compressed body, not the decompressed one.
   headers.delete("content-encoding");
   headers.delete("content-length");
-  const pieces = ok ? events(body, provider, limits) : firstBytes(body, limits.error);
-  const empty = [101, 204, 205, 304].includes(status);
-  if (empty) body.release(true);
-  const response = new Response(empty ? null : streamOf(pieces, body), { status, statusText, headers });
+  const pieces = ok ? readEvents(body, provider, limits) : readFirstBytes(body, limits.error);
+  const hasNoBody = [101, 204, 205, 304].includes(status);
+  if (hasNoBody) body.release(true);
+  const response = new Response(hasNoBody ? null : toReadableStream(pieces, body), { status, statusText, headers });
   // Errors name the host of this address.
   Object.defineProperty(response, "url", { value: url });
   return response;
 }
 
 /**
- * Reads a body of at most `most` bytes; of an error response, the first bytes. Rejects with `ProviderError` of the kind
- * `too_large` that names `what`.
+ * Reads a body of at most `maxBytes`; of an error response, the first bytes. Rejects with `ProviderError` of the kind
+ * `too_large` that names `subject`.
  */
 export async function readComplete(
-  answer: HttpResponse,
-  most: number,
+  response: HttpResponse,
+  maxBytes: number,
   provider: string,
-  what: string,
+  subject: string,
 ): Promise<CompleteBody> {
-  const { ok, status, headers, body } = answer;
-  const parts: Uint8Array[] = [];
+  const { ok, status, headers, body } = response;
+  const pieces: Uint8Array[] = [];
   let bytes = 0;
   try {
-    for await (const piece of ok ? allPieces(body) : firstBytes(body, BODY_LIMITS.error)) {
+    for await (const piece of ok ? readPieces(body) : readFirstBytes(body, BODY_LIMITS.error)) {
       bytes += piece.length;
-      parts.push(piece);
-      if (ok && bytes > most) break;
+      pieces.push(piece);
+      if (ok && bytes > maxBytes) break;
     }
-    const read = Buffer.concat(parts);
-    if (ok) checkSize(read, most, provider, what);
-    return { ok, status, headers, bytes, text: new TextDecoder().decode(read) };
+    const bodyBytes = Buffer.concat(pieces);
+    if (ok) checkSize(bodyBytes, maxBytes, provider, subject);
+    return { ok, status, headers, bytes, text: new TextDecoder().decode(bodyBytes) };
   } finally {
     body.release();
   }
 }
 
 /** Reads the first bytes of an error body as text. */
-export async function readError(body: Bytes): Promise<string> {
-  const parts: Uint8Array[] = [];
-  for await (const piece of firstBytes(body, BODY_LIMITS.error)) parts.push(piece);
-  return new TextDecoder().decode(Buffer.concat(parts));
+export async function readErrorBody(body: ByteSource): Promise<string> {
+  const pieces: Uint8Array[] = [];
+  for await (const piece of readFirstBytes(body, BODY_LIMITS.error)) pieces.push(piece);
+  return new TextDecoder().decode(Buffer.concat(pieces));
 }
 
 /** Reads the complete body of a request. */
-export async function readSent(request: Request): Promise<Uint8Array> {
+export async function readRequestBody(request: Request): Promise<Uint8Array> {
   return new Uint8Array(await request.arrayBuffer());
 }
 
-/** Reads a body that is bounded already. */
-export async function readText(response: Response): Promise<string> {
+/** Reads the body of a response of `toBoundedResponse`. */
+export async function readResponseText(response: Response): Promise<string> {
   return await response.text();
 }
 
 /**
- * Throws `ProviderError` of the kind `too_large` for more bytes than `most`, or for too many values. `event` names the
- * part that contains the values.
+ * Throws `ProviderError` of the kind `too_large` for more than `maxBytes`, or for too many values. The message
+ * names `subject`, or `valuesSubject` for too many values.
  */
-export function checkSize(bytes: Uint8Array, most: number, provider: string, what: string, event = what): void {
+export function checkSize(
+  bytes: Uint8Array,
+  maxBytes: number,
+  provider: string,
+  subject: string,
+  valuesSubject = subject,
+): void {
   // A smaller body cannot contain so many values.
   if (bytes.length > BODY_LIMITS.values) {
     let values = 0;
-    for (const byte of bytes) if (isStructure(byte)) values++;
-    if (values > BODY_LIMITS.values) throw tooMany(provider, event, BODY_LIMITS.values);
+    for (const byte of bytes) if (isStructuralByte(byte)) values++;
+    if (values > BODY_LIMITS.values) throw createTooManyValuesError(provider, valuesSubject, BODY_LIMITS.values);
   }
-  if (bytes.length > most) throw tooLarge(provider, what, most);
+  if (bytes.length > maxBytes) throw createTooLargeError(provider, subject, maxBytes);
 }
 
-async function* allPieces(body: Bytes): AsyncGenerator<Uint8Array, void, undefined> {
+async function* readPieces(body: ByteSource): AsyncGenerator<Uint8Array, void, undefined> {
   for (let piece = await body.next(); piece !== undefined; piece = await body.next()) yield piece;
 }
 
-async function* firstBytes(body: Bytes, most: number): AsyncGenerator<Uint8Array, void, undefined> {
-  let remainingBytes = most;
-  for await (const piece of allPieces(body)) {
+async function* readFirstBytes(body: ByteSource, maxBytes: number): AsyncGenerator<Uint8Array, void, undefined> {
+  let remainingBytes = maxBytes;
+  for await (const piece of readPieces(body)) {
     yield piece.subarray(0, remainingBytes);
     remainingBytes -= piece.length;
     if (remainingBytes > 0) continue;
@@ -127,68 +133,75 @@ async function* firstBytes(body: Bytes, most: number): AsyncGenerator<Uint8Array
 }
 
 /** Yields complete events, so that parsers never hold more than one and never rescan its beginning. */
-async function* events(
-  body: Bytes,
+async function* readEvents(
+  body: ByteSource,
   provider: string,
   limits: ResponseBodyLimits,
 ): AsyncGenerator<Uint8Array, void, undefined> {
-  const ends = new EventEnds();
-  let held: Uint8Array[] = [];
-  let size = 0;
-  let total = 0;
-  for await (const piece of allPieces(body)) {
-    total += piece.length;
-    if (total > limits.answer) throw tooLarge(provider, "an answer", limits.answer);
-    const end = ends.last(piece);
-    if (ends.values > limits.values) throw tooMany(provider, "an event", limits.values);
+  const endFinder = new EventEndFinder();
+  let pendingPieces: Uint8Array[] = [];
+  let pendingBytes = 0;
+  let totalBytes = 0;
+  for await (const piece of readPieces(body)) {
+    totalBytes += piece.length;
+    if (totalBytes > limits.answer) throw createTooLargeError(provider, "an answer", limits.answer);
+    const end = endFinder.findLastEnd(piece);
+    if (endFinder.maxEventValues > limits.values) throw createTooManyValuesError(provider, "an event", limits.values);
     if (end > 0) {
-      yield held.length === 0 ? piece.subarray(0, end) : Buffer.concat([...held, piece.subarray(0, end)]);
-      held = [];
-      size = 0;
+      yield pendingPieces.length === 0
+        ? piece.subarray(0, end)
+        : Buffer.concat([...pendingPieces, piece.subarray(0, end)]);
+      pendingPieces = [];
+      pendingBytes = 0;
     }
     if (end === piece.length) continue;
-    held.push(piece.subarray(end));
-    size += piece.length - end;
-    if (size > limits.event) throw tooLarge(provider, "an event, or a body without events,", limits.event);
+    pendingPieces.push(piece.subarray(end));
+    pendingBytes += piece.length - end;
+    if (pendingBytes > limits.event)
+      throw createTooLargeError(provider, "an event, or a body without events,", limits.event);
   }
-  if (held.length > 0) yield Buffer.concat(held);
+  if (pendingPieces.length > 0) yield Buffer.concat(pendingPieces);
 }
 
 /** Finds the blank lines that end events, in arbitrary pieces of bytes. Lines end with LF, CRLF or CR. */
-class EventEnds {
-  #emptyLine = true;
-  #afterReturn = false;
-  #afterEnd = false;
-  #values = 0;
+class EventEndFinder {
+  #isLineEmpty = true;
+  #isAfterReturn = false;
+  #isAfterEventEnd = false;
+  #eventValues = 0;
   /** Greatest number of values in an event of the last piece. */
-  values = 0;
+  maxEventValues = 0;
 
-  /** The end of the last event that ends in this piece; 0 if none does. */
-  last(piece: Uint8Array): number {
+  /** Index after the last event that ends in this piece; 0 if no event ends in it. */
+  findLastEnd(piece: Uint8Array): number {
     let end = 0;
-    this.values = this.#values;
+    this.maxEventValues = this.#eventValues;
     for (let i = 0; i < piece.length; i++) {
       const byte = piece[i];
       if (byte !== 10 && byte !== 13) {
-        this.#emptyLine = this.#afterReturn = this.#afterEnd = false;
-        if (isStructure(byte!) && ++this.#values > this.values) this.values = this.#values;
+        this.#isLineEmpty = this.#isAfterReturn = this.#isAfterEventEnd = false;
+        if (isStructuralByte(byte!) && ++this.#eventValues > this.maxEventValues)
+          this.maxEventValues = this.#eventValues;
         continue;
       }
       // The LF of CRLF does not end another line.
-      if (!(byte === 10 && this.#afterReturn)) {
-        this.#afterEnd = this.#emptyLine;
-        this.#emptyLine = true;
+      if (!(byte === 10 && this.#isAfterReturn)) {
+        this.#isAfterEventEnd = this.#isLineEmpty;
+        this.#isLineEmpty = true;
       }
-      this.#afterReturn = byte === 13;
-      if (!this.#afterEnd) continue;
+      this.#isAfterReturn = byte === 13;
+      if (!this.#isAfterEventEnd) continue;
       end = i + 1;
-      this.#values = 0;
+      this.#eventValues = 0;
     }
     return end;
   }
 }
 
-function streamOf(pieces: AsyncGenerator<Uint8Array, void, undefined>, body: Bytes): ReadableStream<Uint8Array> {
+function toReadableStream(
+  pieces: AsyncGenerator<Uint8Array, void, undefined>,
+  body: ByteSource,
+): ReadableStream<Uint8Array> {
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
@@ -209,16 +222,16 @@ function streamOf(pieces: AsyncGenerator<Uint8Array, void, undefined>, body: Byt
 }
 
 /** Whether the byte is `{`, `[` or a comma. */
-function isStructure(byte: number): boolean {
+function isStructuralByte(byte: number): boolean {
   return byte === 0x2c || byte === 0x5b || byte === 0x7b;
 }
 
-function tooMany(provider: string, what: string, most: number): ProviderError {
-  return new ProviderError(provider, "too_large", `${what} of more than ${most.toLocaleString("en")} values`);
+function createTooManyValuesError(provider: string, subject: string, maxValues: number): ProviderError {
+  return new ProviderError(provider, "too_large", `${subject} of more than ${maxValues.toLocaleString("en")} values`);
 }
 
 /** Error for a body with too many bytes. */
-export function tooLarge(provider: string, what: string, most: number): ProviderError {
-  const amount = most >= 1024 * 1024 ? `${most / 1024 / 1024} MB` : `${most} bytes`;
-  return new ProviderError(provider, "too_large", `${what} of more than ${amount}`);
+export function createTooLargeError(provider: string, subject: string, maxBytes: number): ProviderError {
+  const formattedSize = maxBytes >= 1024 * 1024 ? `${maxBytes / 1024 / 1024} MB` : `${maxBytes} bytes`;
+  return new ProviderError(provider, "too_large", `${subject} of more than ${formattedSize}`);
 }

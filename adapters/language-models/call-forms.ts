@@ -11,40 +11,40 @@ export type IdForm = "any" | "plain" | "short";
 export type NameForm = "plain" | "letter";
 
 /** Returns a function that converts ids of other providers to this form. Equal ids give equal results. */
-export function toolIds(form: IdForm): (id: string) => string {
+export function createIdConverter(form: IdForm): (id: string) => string {
   if (form === "any") return (id) => id;
-  const fits = form === "plain" ? /^[A-Za-z0-9_-]{1,40}$/ : /^[A-Za-z0-9]{9}$/;
-  const shortIds = new Map<string, string>();
+  const validPattern = form === "plain" ? /^[A-Za-z0-9_-]{1,40}$/ : /^[A-Za-z0-9]{9}$/;
+  const convertedIds = new Map<string, string>();
   return (id) => {
-    if (fits.test(id)) return id;
-    let short = shortIds.get(id);
-    if (short === undefined) {
-      short = createHash("sha256")
+    if (validPattern.test(id)) return id;
+    let convertedId = convertedIds.get(id);
+    if (convertedId === undefined) {
+      convertedId = createHash("sha256")
         .update(id)
         .digest("hex")
         .slice(0, form === "plain" ? 24 : 9);
-      if (form === "plain") short = `call_${short}`;
-      shortIds.set(id, short);
+      if (form === "plain") convertedId = `call_${convertedId}`;
+      convertedIds.set(id, convertedId);
     }
-    return short;
+    return convertedId;
   };
 }
 
 /** Returns a function that converts invalid tool names to this form. Equal names give equal results. */
-export function toolNames(form: NameForm): (name: string) => string {
-  const fits = form === "plain" ? /^[A-Za-z0-9_-]{1,64}$/ : /^[A-Za-z_][A-Za-z0-9_-]{0,63}$/;
+export function createNameConverter(form: NameForm): (name: string) => string {
+  const validPattern = form === "plain" ? /^[A-Za-z0-9_-]{1,64}$/ : /^[A-Za-z_][A-Za-z0-9_-]{0,63}$/;
   return (name) => {
-    if (fits.test(name)) return name;
-    // The result of such a call quotes the name and lists the valid ones.
-    const plain = name.slice(0, 1000).replace(/[^A-Za-z0-9_-]+/g, "_");
-    return (/^[A-Za-z_]/.test(plain) ? plain : `_${plain}`).slice(0, 64);
+    if (validPattern.test(name)) return name;
+    // A call with an invalid name fails; its result quotes the name and lists the valid names.
+    const validName = name.slice(0, 1000).replace(/[^A-Za-z0-9_-]+/g, "_");
+    return (/^[A-Za-z_]/.test(validName) ? validName : `_${validName}`).slice(0, 64);
   };
 }
 
 /**
  * The arguments of a call as an object. Providers reject a history with other arguments, or with deeply nested ones.
  */
-export function argumentsOf(text: string): Record<string, unknown> {
+export function parseArguments(text: string): Record<string, unknown> {
   if (text.trim() === "") return {};
   try {
     const value = parseJson(text);

@@ -1,19 +1,19 @@
 import { EFFORTS, type Model, type ModelPrices } from "gantry/plugin";
-import type { RequestedEffort } from "./efforts.js";
-import { asObject, withoutUndefined, type JsonObject } from "./json.js";
+import type { EffortLevel } from "./efforts.js";
+import { asObject, removeUndefined, type JsonObject } from "./json.js";
 import type { Settings } from "./options.js";
 
 const MAX_ID_CHARACTERS = 256;
 const MAX_NAME_CHARACTERS = 200;
 
 // Models that produce or accept something other than text, are not for conversations, or accept no custom tools.
-const NO_CHAT =
+const NON_CHAT_ID_PATTERN =
   /(^|[-_/.])(text-embedding|embed(ding)?s?|whisper|tts|dall-e|(omni-)?moderation|rerank(er)?|transcribe|transcription|realtime|audio|(gpt-)?image|imagen|veo|lyria|sora|guard|ocr|speech|stable-diffusion|sdxl|flux|davinci|babbage|clip|bge|aqa|orpheus|playai|computer-use|deep-research|search-(preview|api)|safeguard|live|voice)([-_/.:\d]|$)/i;
 /** Control characters and lone surrogates, which are invalid in headers and logs. */
-const UNWRITABLE = /[\p{Cc}\p{Cs}]/u;
+const UNPRINTABLE_PATTERN = /[\p{Cc}\p{Cs}]/u;
 const CHAT_TYPES = new Set(["chat", "language", "llm", "vlm", "model", "text", "text-generation", "base"]);
 
-const WINDOWS = [
+const WINDOW_KEYS = [
   "context_length",
   "context_window",
   "max_context_length",
@@ -23,7 +23,7 @@ const WINDOWS = [
   "inputTokenLimit",
   "max_input_tokens",
 ];
-const OUTPUTS = [
+const OUTPUT_LIMIT_KEYS = [
   "max_completion_tokens",
   "max_output_tokens",
   "max_output_length",
@@ -34,37 +34,37 @@ const OUTPUTS = [
 /** Converts an entry of a model list; undefined for models that cannot chat. */
 export function readEntry(entry: JsonObject, settings: Settings): Model | undefined {
   const rawId = entry.id ?? entry.name ?? entry.model;
-  if (typeof rawId !== "string" || rawId === "" || rawId.length > MAX_ID_CHARACTERS || UNWRITABLE.test(rawId))
+  if (typeof rawId !== "string" || rawId === "" || rawId.length > MAX_ID_CHARACTERS || UNPRINTABLE_PATTERN.test(rawId))
     return undefined;
   const id = settings.wire === "google" ? rawId.replace(/^models\//, "") : rawId;
   if (!canChat(entry, id)) return undefined;
-  const limits = [
+  const limitSources = [
     entry,
     asObject(entry.top_provider),
     asObject(entry.metadata),
     asObject(entry.meta),
     asObject(entry.limits),
   ];
-  const contextWindow = firstPositive(limits, WINDOWS);
-  const output = firstPositive(limits, settings.wire === "anthropic" ? ["max_tokens"] : OUTPUTS);
-  return withoutUndefined({
+  const contextWindow = firstPositive(limitSources, WINDOW_KEYS);
+  const output = firstPositive(limitSources, settings.wire === "anthropic" ? ["max_tokens"] : OUTPUT_LIMIT_KEYS);
+  return removeUndefined({
     id,
     name:
-      printableName(entry.display_name) ??
-      printableName(entry.displayName) ??
-      (entry.id === undefined ? undefined : printableName(entry.name)) ??
+      readPrintableName(entry.display_name) ??
+      readPrintableName(entry.displayName) ??
+      (entry.id === undefined ? undefined : readPrintableName(entry.name)) ??
       id,
     ownedBy:
-      printableName(entry.owned_by) ??
-      printableName(entry.organization) ??
+      readPrintableName(entry.owned_by) ??
+      readPrintableName(entry.organization) ??
       (id.includes("/") ? id.slice(0, id.indexOf("/")) : settings.name),
     contextWindow,
     // A limit as large as the window would leave no room for the prompt.
     maxOutput: output !== undefined && output < (contextWindow ?? Infinity) ? output : undefined,
     reasoning: canReason(entry),
-    efforts: effortsIn(entry),
-    input: inputs(entry),
-    prices: pricesOf(entry),
+    efforts: readEfforts(entry),
+    input: readInput(entry),
+    prices: readPrices(entry),
   });
 }
 
@@ -76,7 +76,7 @@ function canChat(entry: JsonObject, id: string): boolean {
   const outputs = asObject(entry.architecture).output_modalities;
   if (Array.isArray(outputs) && !outputs.includes("text")) return false;
   if (typeof entry.type === "string" && !CHAT_TYPES.has(entry.type)) return false;
-  return !NO_CHAT.test(id);
+  return !NON_CHAT_ID_PATTERN.test(id);
 }
 
 function canReason(entry: JsonObject): boolean | undefined {
@@ -92,17 +92,17 @@ function canReason(entry: JsonObject): boolean | undefined {
 }
 
 /** Effort levels in the formats of OpenRouter and Anthropic. */
-function effortsIn(entry: JsonObject): readonly RequestedEffort[] | undefined {
-  const listed = asObject(entry.reasoning).supported_efforts;
+function readEfforts(entry: JsonObject): readonly EffortLevel[] | undefined {
+  const listedEfforts = asObject(entry.reasoning).supported_efforts;
   const flags = asObject(asObject(entry.capabilities).effort);
-  if (!Array.isArray(listed) && flags.supported !== true) return undefined;
-  const has = (effort: string): boolean =>
-    Array.isArray(listed) ? listed.includes(effort) : asObject(flags[effort]).supported === true;
-  const efforts = EFFORTS.filter((effort): effort is RequestedEffort => effort !== "" && has(effort));
+  if (!Array.isArray(listedEfforts) && flags.supported !== true) return undefined;
+  const isSupported = (effort: string): boolean =>
+    Array.isArray(listedEfforts) ? listedEfforts.includes(effort) : asObject(flags[effort]).supported === true;
+  const efforts = EFFORTS.filter((effort): effort is EffortLevel => effort !== "" && isSupported(effort));
   return efforts.length > 0 ? efforts : undefined;
 }
 
-function inputs(entry: JsonObject): Model["input"] | undefined {
+function readInput(entry: JsonObject): Model["input"] | undefined {
   const list = asObject(entry.architecture).input_modalities ?? entry.input_modalities;
   if (Array.isArray(list)) return toInput(list.includes("image"), list.includes("file") || list.includes("pdf"));
   const capabilities = asObject(entry.capabilities);
@@ -122,16 +122,16 @@ function toInput(image: boolean, pdf: boolean): NonNullable<Model["input"]> {
 }
 
 /** Prices of the list: texts are per token, numbers per million tokens. */
-function pricesOf(entry: JsonObject): ModelPrices | undefined {
+function readPrices(entry: JsonObject): ModelPrices | undefined {
   const pricing = asObject(entry.pricing ?? asObject(entry.metadata).pricing);
-  const input = perMillion(pricing.prompt ?? pricing.input ?? pricing.input_tokens);
-  const output = perMillion(pricing.completion ?? pricing.output ?? pricing.output_tokens);
+  const input = toPricePerMillion(pricing.prompt ?? pricing.input ?? pricing.input_tokens);
+  const output = toPricePerMillion(pricing.completion ?? pricing.output ?? pricing.output_tokens);
   if (input === undefined || output === undefined) return undefined;
-  const cacheRead = perMillion(pricing.input_cache_read ?? pricing.cached_input ?? pricing.cache_read_tokens);
-  return withoutUndefined({ input, output, cacheRead, cacheWrite: perMillion(pricing.input_cache_write) });
+  const cacheRead = toPricePerMillion(pricing.input_cache_read ?? pricing.cached_input ?? pricing.cache_read_tokens);
+  return removeUndefined({ input, output, cacheRead, cacheWrite: toPricePerMillion(pricing.input_cache_write) });
 }
 
-function perMillion(value: unknown): number | undefined {
+function toPricePerMillion(value: unknown): number | undefined {
   if (typeof value === "number") return Number.isFinite(value) && value >= 0 ? value : undefined;
   // Routers report -1 if the price depends on the serving provider.
   if (typeof value !== "string" || value === "" || !(Number(value) >= 0)) return undefined;
@@ -148,8 +148,8 @@ function firstPositive(sources: readonly JsonObject[], keys: readonly string[]):
   return undefined;
 }
 
-function printableName(value: unknown): string | undefined {
-  return typeof value === "string" && value !== "" && !UNWRITABLE.test(value)
+function readPrintableName(value: unknown): string | undefined {
+  return typeof value === "string" && value !== "" && !UNPRINTABLE_PATTERN.test(value)
     ? value.slice(0, MAX_NAME_CHARACTERS)
     : undefined;
 }

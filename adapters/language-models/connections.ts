@@ -1,7 +1,7 @@
 import type { ClientRequest, IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
-import { ResponseBytes, type Bytes } from "./response-bytes.js";
+import { ResponseBytes, type ByteSource } from "./response-bytes.js";
 
 export interface HttpRequest {
   readonly method: string;
@@ -17,85 +17,89 @@ export interface HttpResponse {
   readonly statusText: string;
   /** Names are in lower case. */
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: Bytes;
+  readonly body: ByteSource;
 }
 
 interface HttpTransport {
-  ask(url: URL, question: HttpRequest, signal: AbortSignal): Promise<HttpResponse>;
+  send(url: URL, httpRequest: HttpRequest, signal: AbortSignal): Promise<HttpResponse>;
   /** Aborts requests in progress. */
   close(): Promise<void>;
 }
 
 const LOOPBACK = /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/;
-const PROXIES = ["https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"];
-const CONNECT_MS = 30_000;
-/** At most as long as most servers keep idle connections. */
-const IDLE_MS = 4_000;
+const PROXY_VARIABLES = ["https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"];
+const CONNECT_TIMEOUT_MS = 30_000;
+/** Timeout of an idle connection. Most servers keep idle connections longer. */
+const IDLE_TIMEOUT_MS = 4_000;
 
 /**
- * HTTP connections with keep-alive; each kind is loaded with its first use.
+ * HTTP connections with keep-alive. The code for HTTP, HTTPS and proxies is loaded with the first use of each.
  *
- * There is no limit on the wait for headers or bytes: the kernel's watchdog has one, and a local model may think for
+ * There is no limit on the wait for headers or bytes: the caller's watchdog has one, and a local model may think for
  * ten minutes. HTTPS_PROXY, HTTP_PROXY and NO_PROXY apply, except for this machine. Errors are those of the platform's
  * `fetch`: a `TypeError` with the cause.
  */
 export class HttpConnections {
-  readonly #ways = new Map<OpenTransport, HttpTransport | Promise<HttpTransport>>();
-  #closed = false;
+  readonly #transports = new Map<OpenTransport, HttpTransport | Promise<HttpTransport>>();
+  #isClosed = false;
 
   /**
    * Sends a request. Rejects with the signal's reason as soon as it aborts; a body in progress then ends with an error.
    */
-  async ask(url: string, question: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
+  async send(url: string, httpRequest: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
     const target = new URL(url);
-    const open = transportFor(target);
-    let way = this.#ways.get(open);
-    if (way === undefined) this.#ways.set(open, (way = open()));
-    const opened = await way;
-    if (this.#closed) throw new Error("the provider is closed");
+    const openTransport = transportFor(target);
+    let transport = this.#transports.get(openTransport);
+    if (transport === undefined) this.#transports.set(openTransport, (transport = openTransport()));
+    const openedTransport = await transport;
+    if (this.#isClosed) throw new Error("the provider is closed");
     signal.throwIfAborted();
-    return await opened.ask(target, question, signal);
+    return await openedTransport.send(target, httpRequest, signal);
   }
 
   async close(): Promise<void> {
-    this.#closed = true;
-    await Promise.allSettled([...this.#ways.values()].map(async (way) => (await way).close()));
+    this.#isClosed = true;
+    await Promise.allSettled([...this.#transports.values()].map(async (transport) => (await transport).close()));
   }
 }
 
 type OpenTransport = () => HttpTransport | Promise<HttpTransport>;
 
 function transportFor({ protocol, hostname }: URL): OpenTransport {
-  if (!LOOPBACK.test(hostname) && PROXIES.some((name) => Boolean(process.env[name]))) return openProxied;
+  if (!LOOPBACK.test(hostname) && PROXY_VARIABLES.some((name) => Boolean(process.env[name]))) return openProxied;
   return protocol === "https:" ? openSecure : openPlain;
 }
 
 function openPlain(): HttpTransport {
   // Not `import()`, which on Node 22 and later also loads the platform's fetch and takes 30 ms.
   const { Agent, request } = process.getBuiltinModule("node:http");
-  return direct(new Agent({ keepAlive: true, timeout: IDLE_MS }), request, "connect");
+  return createDirectTransport(new Agent({ keepAlive: true, timeout: IDLE_TIMEOUT_MS }), request, "connect");
 }
 
 function openSecure(): HttpTransport {
   const { Agent, request } = process.getBuiltinModule("node:https");
-  return direct(new Agent({ keepAlive: true, timeout: IDLE_MS }), request, "secureConnect");
+  return createDirectTransport(new Agent({ keepAlive: true, timeout: IDLE_TIMEOUT_MS }), request, "secureConnect");
 }
 
 type Agent = import("node:http").Agent;
 
-function direct(agent: Agent, request: typeof import("node:http").request, connected: string): HttpTransport {
-  const ask: HttpTransport["ask"] = (url, { method, headers, body }, signal) =>
+function createDirectTransport(
+  agent: Agent,
+  request: typeof import("node:http").request,
+  connectEvent: string,
+): HttpTransport {
+  const send: HttpTransport["send"] = (url, { method, headers, body }, signal) =>
     new Promise((resolve, reject) => {
       // As bytes, because a text would be copied again after the headers.
       const bytes = typeof body === "string" ? Buffer.from(body) : body;
-      const length = bytes === undefined ? {} : { "content-length": String(bytes.length) };
-      const clientRequest = request(url, { method, agent, headers: { accept: "*/*", ...headers, ...length } });
+      const lengthHeader = bytes === undefined ? {} : { "content-length": String(bytes.length) };
+      const clientRequest = request(url, { method, agent, headers: { accept: "*/*", ...headers, ...lengthHeader } });
       const onAbort = (): void => {
         reject(signal.reason as Error);
         clientRequest.destroy();
       };
       signal.addEventListener("abort", onAbort, { once: true });
-      clientRequest.once("socket", (socket) => limitConnecting(clientRequest, socket, connected));
+      clientRequest.once("socket", (socket) => limitConnecting(clientRequest, socket, connectEvent));
       clientRequest.on("error", (error) => {
         signal.removeEventListener("abort", onAbort);
         reject(new TypeError("fetch failed", { cause: error }));
@@ -107,24 +111,28 @@ function direct(agent: Agent, request: typeof import("node:http").request, conne
       });
       clientRequest.end(bytes);
     });
-  return { ask, close: async () => agent.destroy() };
+  return { send, close: async () => agent.destroy() };
 }
 
-/** A host that drops packets would otherwise be awaited for the timeout of the operating system. */
-function limitConnecting(clientRequest: ClientRequest, socket: Socket, connected: string): void {
+/** Limits the time to connect. For a host that drops packets the limit of the operating system is minutes. */
+function limitConnecting(clientRequest: ClientRequest, socket: Socket, connectEvent: string): void {
   if (clientRequest.reusedSocket) return;
-  const late = Object.assign(new Error("connecting took too long"), { code: "ETIMEDOUT" });
-  const timer = setTimeout(() => clientRequest.destroy(late), CONNECT_MS);
-  const stop = (): void => clearTimeout(timer);
-  socket.once(connected, stop).once("close", stop);
+  const timeoutError = Object.assign(new Error("connection attempt timed out"), { code: "ETIMEDOUT" });
+  const timer = setTimeout(() => clientRequest.destroy(timeoutError), CONNECT_TIMEOUT_MS);
+  const stopTimer = (): void => clearTimeout(timer);
+  socket.once(connectEvent, stopTimer).once("close", stopTimer);
 }
 
 async function openProxied(): Promise<HttpTransport> {
   // Default export: bundles cannot resolve the names of a CommonJS package.
   const { default: undici } = await import("undici");
-  const agent = new undici.EnvHttpProxyAgent({ headersTimeout: 0, bodyTimeout: 0, connect: { timeout: CONNECT_MS } });
+  const agent = new undici.EnvHttpProxyAgent({
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    connect: { timeout: CONNECT_TIMEOUT_MS },
+  });
   return {
-    async ask(url, { method, headers, body }, signal) {
+    async send(url, { method, headers, body }, signal) {
       const requestOptions = {
         origin: url.origin,
         path: url.pathname + url.search,
@@ -132,11 +140,11 @@ async function openProxied(): Promise<HttpTransport> {
         signal,
         body: body ?? null,
       };
-      const answer = await agent.request({ ...requestOptions, method: method as "POST" }).catch((error: unknown) => {
+      const response = await agent.request({ ...requestOptions, method: method as "POST" }).catch((error: unknown) => {
         signal.throwIfAborted();
         throw new TypeError("fetch failed", { cause: error });
       });
-      const { statusCode, headers: responseHeaders, body: stream } = answer;
+      const { statusCode, headers: responseHeaders, body: stream } = response;
       return toResponse(
         url,
         statusCode,

@@ -3,18 +3,18 @@ import type { Model } from "gantry/plugin";
 import { claudeThinking } from "./claude.js";
 import type { Settings } from "./options.js";
 
-/** A requested reasoning effort. */
-export type RequestedEffort = Exclude<ReasoningEffort, "">;
+/** An effort other than the model's default. */
+export type EffortLevel = Exclude<ReasoningEffort, "">;
 
 /** Efforts that nearly every model with efforts supports. */
-export const COMMON_EFFORTS: readonly RequestedEffort[] = ["low", "medium", "high"];
-/** Efforts that a router maps for every model. */
-const ROUTER_EFFORTS: readonly RequestedEffort[] = ["minimal", "low", "medium", "high", "xhigh"];
+export const COMMON_EFFORTS: readonly EffortLevel[] = ["low", "medium", "high"];
+/** Efforts that a router accepts for every model. */
+const ROUTER_EFFORTS: readonly EffortLevel[] = ["minimal", "low", "medium", "high", "xhigh"];
 /** Models whose thinking can only be switched on or off. */
-const ON_OR_OFF: readonly RequestedEffort[] = ["minimal", "high"];
+const ON_OFF_EFFORTS: readonly EffortLevel[] = ["minimal", "high"];
 
 /** Efforts by the start of a model id, after the names of its hosts. The first match wins. */
-const FAMILIES: readonly (readonly [RegExp, readonly RequestedEffort[]])[] = [
+const FAMILY_EFFORTS: readonly (readonly [RegExp, readonly EffortLevel[]])[] = [
   [/^gpt-5-pro/, ["high"]],
   [/^gpt-5-codex/, COMMON_EFFORTS],
   [/^gpt-5(-(mini|nano))?(-\d|$)/, ["minimal", "low", "medium", "high"]],
@@ -35,42 +35,46 @@ const FAMILIES: readonly (readonly [RegExp, readonly RequestedEffort[]])[] = [
 ];
 
 /** Models whose thinking has a separate switch (`thinking`); some of them also have efforts. */
-const SWITCHED_FAMILIES: readonly (readonly [RegExp, readonly RequestedEffort[]])[] = [
+const SWITCHED_FAMILY_EFFORTS: readonly (readonly [RegExp, readonly EffortLevel[]])[] = [
   [/^deepseek-v([4-9]|\d\d)/, ["minimal", "low", "high", "max"]],
   [/^kimi-k([3-9]|\d\d)/, ["low", "high", "max"]],
   [/^kimi-k2(\.[7-9]|.*thinking)/, []],
-  [/^(deepseek-|kimi-|glm-)/, ON_OR_OFF],
+  [/^(deepseek-|kimi-|glm-)/, ON_OFF_EFFORTS],
 ];
 
 /** The supported efforts of a model; undefined if they are unknown. */
 export function effortsOf(
   { id }: Pick<Model, "id">,
   { quirks }: Pick<Settings, "quirks">,
-): readonly RequestedEffort[] | undefined {
+): readonly EffortLevel[] | undefined {
   if (quirks.effort === "none") return [];
-  const name = withoutHostNames(id);
-  const claude = claudeThinking(name)?.efforts;
-  if (claude !== undefined) return claude;
-  const families = quirks.effort === "thinking" ? [...SWITCHED_FAMILIES, ...FAMILIES] : FAMILIES;
+  const name = removeHostNames(id);
+  const claudeEfforts = claudeThinking(name)?.efforts;
+  if (claudeEfforts !== undefined) return claudeEfforts;
+  const families = quirks.effort === "thinking" ? [...SWITCHED_FAMILY_EFFORTS, ...FAMILY_EFFORTS] : FAMILY_EFFORTS;
   const familyEfforts = families.find(([pattern]) => pattern.test(name))?.[1];
   return (
     familyEfforts ??
-    (quirks.effort === "reasoning" ? ROUTER_EFFORTS : quirks.effort === "thinking" ? ON_OR_OFF : undefined)
+    (quirks.effort === "reasoning" ? ROUTER_EFFORTS : quirks.effort === "thinking" ? ON_OFF_EFFORTS : undefined)
   );
 }
 
-/** Whether a model accepts an effort in addition to the thinking switch, instead of it, or not at all. */
-export function gradeOf(id: string): "beside" | "alone" | "none" {
-  const name = withoutHostNames(id);
-  return /^deepseek-v([4-9]|\d\d)/.test(name) ? "beside" : /^kimi-k([3-9]|\d\d)/.test(name) ? "alone" : "none";
+/** Whether a model accepts an effort together with the thinking switch, instead of the switch, or not at all. */
+export function effortUseOf(id: string): "with-switch" | "without-switch" | "none" {
+  const name = removeHostNames(id);
+  return /^deepseek-v([4-9]|\d\d)/.test(name)
+    ? "with-switch"
+    : /^kimi-k([3-9]|\d\d)/.test(name)
+      ? "without-switch"
+      : "none";
 }
 
 /** Whether an OpenAI model thinks only with an explicit effort. Such a model works best with one. */
 export function needsEffortToThink(id: string): boolean {
-  return /^gpt-5\.[1-4](-mini|-nano)?(-\d|$)/.test(withoutHostNames(id));
+  return /^gpt-5\.[1-4](-mini|-nano)?(-\d|$)/.test(removeHostNames(id));
 }
 
 /** A model id in lower case without the names of its hosts. */
-export function withoutHostNames(id: string): string {
+export function removeHostNames(id: string): string {
   return id.slice(id.lastIndexOf("/") + 1).toLowerCase();
 }

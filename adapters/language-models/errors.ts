@@ -1,13 +1,13 @@
 import { hasCode, ProviderError, type ProviderErrorKind } from "gantry";
 import type { CompleteBody } from "./bodies.js";
-import { faultOf, retryAfterMs, type ProviderFault } from "./provider-fault.js";
+import { faultOf, readRetryAfterMs, type ProviderFault } from "./provider-fault.js";
 import { asObject, parseJsonObject, isErrorValue } from "./json.js";
 import { UNREADABLE_CALL, type FaultContext } from "./invalid-answers.js";
-import { looksLikeHtml, whyUnreadable } from "./unreadable.js";
+import { looksLikeHtml, describeUnreadable } from "./unreadable.js";
 
 export type { FaultContext } from "./invalid-answers.js";
 
-const CONTEXT_LENGTH = new RegExp(
+const CONTEXT_LENGTH_PATTERN = new RegExp(
   [
     "context[_ -]?length[_ -]?exceeded",
     "maximum context length",
@@ -31,15 +31,15 @@ const CONTEXT_LENGTH = new RegExp(
   ].join("|"),
   "i",
 );
-const FILTERED =
+const FILTER_PATTERN =
   /content[_ -]?(filter|policy|management)|safety (system|filter|settings)|prohibited[_ ]content|moderation|flagged/i;
-const NO_MONEY =
+const NO_CREDIT_PATTERN =
   /insufficient[_ ](quota|balance|funds|credits?)|billing|exceeded your current quota|payment required|credit balance|out of credits/i;
 /** Groq rejects a request because of its own model's invalid output. */
-const INVALID_CALL = /\b(tool_use_failed|output_parse_failed)\b/;
+const INVALID_CALL_PATTERN = /\b(tool_use_failed|output_parse_failed)\b/;
 const NETWORK_CODE =
   /^(ECONNRESET|ECONNREFUSED|ECONNABORTED|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EPIPE|EHOSTUNREACH|ENETUNREACH|ENETDOWN|EPROTO|UND_ERR_(SOCKET|CONNECT_TIMEOUT|HEADERS_TIMEOUT|BODY_TIMEOUT|CLOSED|DESTROYED|INFO|RES_CONTENT_LENGTH_MISMATCH|REQ_RETRY|PRX_TLS|ABORTED)|HPE_.*)$/;
-const UNREACHABLE = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
+const UNREACHABLE_CODE = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
 const CERTIFICATE_CODE = /CERT|SELF_SIGNED|UNABLE_TO_(VERIFY|GET_ISSUER)|ERR_TLS/;
 
 /** A request with an error status; `faultOf` reads these fields. */
@@ -60,7 +60,7 @@ export class RejectedRequest extends Error {
 
 /** Converts any error of a provider: its kind, the provider's message without secrets, and the delay before a retry. */
 export function toProviderError(error: unknown, context: FaultContext): ProviderError {
-  const providerError = knownFault(error);
+  const providerError = findProviderError(error);
   if (providerError !== undefined) return providerError;
   const createError = (
     kind: ProviderErrorKind,
@@ -72,93 +72,102 @@ export function toProviderError(error: unknown, context: FaultContext): Provider
   // An error of a broken connection may contain the status of the interrupted answer.
   if (code !== undefined) {
     if (CERTIFICATE_CODE.test(code)) return createError("protocol", `the connection is not trusted (${code})`);
-    return createError("network", networkMessage(error, code), { unreachable: UNREACHABLE.test(code) });
+    return createError("network", networkMessage(error, code), { unreachable: UNREACHABLE_CODE.test(code) });
   }
   if (isNamed(error, "AI_APICallError") && asObject(error).statusCode === 200) {
     const body = asObject(error).responseBody;
-    return createError("protocol", typeof body === "string" ? whyUnreadable(body) : "the answer could not be read");
+    return createError(
+      "protocol",
+      typeof body === "string" ? describeUnreadable(body) : "the answer could not be read",
+    );
   }
   if (isNamed(error, "AI_JSONParseError") || isNamed(error, "AI_TypeValidationError")) {
-    const garbled = isNamed(error, "AI_JSONParseError");
-    const value = garbled ? parseJsonObject(asObject(error).text) : asObject(error).value;
-    const inside = asObject(value).error === undefined ? undefined : faultOf(value);
-    // A truncated chunk may be complete after a retry; a chunk of an unknown form never is.
-    if (inside === undefined) return createError(garbled ? "server" : "protocol", "a malformed chunk in the answer");
-    return createError(kindOf(inside), inside.message);
+    const isInvalidJson = isNamed(error, "AI_JSONParseError");
+    const value = isInvalidJson ? parseJsonObject(asObject(error).text) : asObject(error).value;
+    const innerFault = asObject(value).error === undefined ? undefined : faultOf(value);
+    // A retry may help after a truncated chunk, but not after a chunk of an unknown form.
+    if (innerFault === undefined)
+      return createError(isInvalidJson ? "server" : "protocol", "a malformed chunk in the answer");
+    return createError(kindOf(innerFault), innerFault.message);
   }
   if (isNamed(error, "AI_InvalidResponseDataError") || isNamed(error, "AI_EmptyResponseBodyError")) {
-    return /finish reason/.test(message(error))
+    return /finish reason/.test(messageOf(error))
       ? createError("network", "the answer ended before it was finished")
-      : createError("protocol", message(error));
+      : createError("protocol", messageOf(error));
   }
-  if (isNamed(error, "AI_UnsupportedFunctionalityError")) return createError("bad_request", message(error));
-  if (isNamed(error, "AI_NoSuchModelError")) return createError("not_found", message(error));
-  if (isNamed(error, "AI_LoadAPIKeyError")) return createError("authentication", message(error));
+  if (isNamed(error, "AI_UnsupportedFunctionalityError")) return createError("bad_request", messageOf(error));
+  if (isNamed(error, "AI_NoSuchModelError")) return createError("not_found", messageOf(error));
+  if (isNamed(error, "AI_LoadAPIKeyError")) return createError("authentication", messageOf(error));
 
   const fault = faultOf(error);
-  if (INVALID_CALL.test(fault.words))
+  if (INVALID_CALL_PATTERN.test(fault.typeAndCode))
     return UNREADABLE_CALL.toError(context, fault.modelOutput ?? fault.message, fault.status);
   const { status, headers, waitMs } = fault;
-  return createError(kindOf(fault), fault.message, { status, retryAfterMs: retryAfterMs(headers) ?? waitMs });
+  return createError(kindOf(fault), fault.message, { status, retryAfterMs: readRetryAfterMs(headers) ?? waitMs });
 }
 
 /** Converts an unexpected body to an error: an error object, the page of a proxy, or anything else. */
-export function unexpectedBody(body: string, context: FaultContext): ProviderError {
+export function toUnexpectedBodyError(body: string, context: FaultContext): ProviderError {
   const parsedBody = parseJsonObject(body);
   const { error, detail, message } = asObject(Array.isArray(parsedBody) ? (parsedBody as unknown[])[0] : parsedBody);
   if (isErrorValue(error) || detail !== undefined || message !== undefined) return toProviderError(parsedBody, context);
-  const why = whyUnreadable(body);
-  const description = looksLikeHtml(body) ? why : `unexpected: ${why}`;
+  const reason = describeUnreadable(body);
+  const description = looksLikeHtml(body) ? reason : `unexpected: ${reason}`;
   return new ProviderError(context.provider, "protocol", context.redact(description));
 }
 
-function kindOf({ status, message, words, thrown }: ProviderFault): ProviderErrorKind {
-  const all = `${words} ${message}`;
-  const early =
+function kindOf({ status, message, typeAndCode, isThrown }: ProviderFault): ProviderErrorKind {
+  const text = `${typeAndCode} ${message}`;
+  const mayBeContextLength =
     status === undefined || status === 400 || status === 413 || status === 422 || status === 429 || status >= 500;
-  if (early && CONTEXT_LENGTH.test(all) && !/tokens per (min|day)|per minute.{0,40}try again/i.test(message))
-    return "context_length";
-  if (status === undefined) return kindOfWords(all) ?? (thrown ? "protocol" : "server");
   if (
-    NO_MONEY.test(words) ||
+    mayBeContextLength &&
+    CONTEXT_LENGTH_PATTERN.test(text) &&
+    !/tokens per (min|day)|per minute.{0,40}try again/i.test(message)
+  )
+    return "context_length";
+  if (status === undefined) return kindOfText(text) ?? (isThrown ? "protocol" : "server");
+  if (
+    NO_CREDIT_PATTERN.test(typeAndCode) ||
     status === 402 ||
-    (status === 429 && NO_MONEY.test(message) && !/per (minute|day)/i.test(message))
+    (status === 429 && NO_CREDIT_PATTERN.test(message) && !/per (minute|day)/i.test(message))
   )
     return "permission";
   if (status === 401) return "authentication";
-  if (status === 403) return FILTERED.test(all) ? "content_filter" : "permission";
+  if (status === 403) return FILTER_PATTERN.test(text) ? "content_filter" : "permission";
   if (status === 404) return "not_found";
   if (status === 408) return "timeout";
   if (status === 413) return "context_length";
   if (status === 429) return "rate_limit";
-  if (status === 503 || status === 529 || /overloaded/i.test(words)) return "overloaded";
+  if (status === 503 || status === 529 || /overloaded/i.test(typeAndCode)) return "overloaded";
   if (status >= 500 || status === 409 || status === 425) return "server";
   // Gemini returns 400 for an unknown API key.
-  if (/api[_ ]key[_ ](not valid|invalid)|invalid[_ ]api[_ ]key|API_KEY_INVALID/i.test(all)) return "authentication";
-  if (status >= 400) return FILTERED.test(all) && !/invalid/i.test(words) ? "content_filter" : "bad_request";
+  if (/api[_ ]key[_ ](not valid|invalid)|invalid[_ ]api[_ ]key|API_KEY_INVALID/i.test(text)) return "authentication";
+  if (status >= 400)
+    return FILTER_PATTERN.test(text) && !/invalid/i.test(typeAndCode) ? "content_filter" : "bad_request";
   return "protocol";
 }
 
-/** Kind of an error without status, like one within a stream. Without known words it counts as a server error. */
-function kindOfWords(all: string): ProviderErrorKind | undefined {
-  if (NO_MONEY.test(all)) return "permission";
-  if (/overloaded|unavailable|capacity/i.test(all)) return "overloaded";
-  if (/rate[_ ]?limit|too many requests|resource_exhausted/i.test(all)) return "rate_limit";
-  if (/authentication|unauthorized|invalid[_ ]api[_ ]key/i.test(all)) return "authentication";
-  if (/permission|forbidden/i.test(all)) return "permission";
-  if (/time[_ ]?out|timed out|deadline/i.test(all)) return "timeout";
-  if (FILTERED.test(all)) return "content_filter";
-  if (/not_found|does not exist/i.test(all)) return "not_found";
-  if (/server|internal|api_error/i.test(all)) return "server";
-  if (/invalid|bad[_ ]request/i.test(all)) return "bad_request";
+/** Kind of an error without status, such as an error within a stream; undefined if the text matches no kind. */
+function kindOfText(text: string): ProviderErrorKind | undefined {
+  if (NO_CREDIT_PATTERN.test(text)) return "permission";
+  if (/overloaded|unavailable|capacity/i.test(text)) return "overloaded";
+  if (/rate[_ ]?limit|too many requests|resource_exhausted/i.test(text)) return "rate_limit";
+  if (/authentication|unauthorized|invalid[_ ]api[_ ]key/i.test(text)) return "authentication";
+  if (/permission|forbidden/i.test(text)) return "permission";
+  if (/time[_ ]?out|timed out|deadline/i.test(text)) return "timeout";
+  if (FILTER_PATTERN.test(text)) return "content_filter";
+  if (/not_found|does not exist/i.test(text)) return "not_found";
+  if (/server|internal|api_error/i.test(text)) return "server";
+  if (/invalid|bad[_ ]request/i.test(text)) return "bad_request";
   return undefined;
 }
 
 function networkCode(error: unknown): string | undefined {
-  const seen = new Set<unknown>();
+  const visitedErrors = new Set<unknown>();
   let current: unknown = error;
-  while (current instanceof Error && !seen.has(current)) {
-    seen.add(current);
+  while (current instanceof Error && !visitedErrors.has(current)) {
+    visitedErrors.add(current);
     const { code } = current as { code?: unknown };
     if (typeof code === "string" && (NETWORK_CODE.test(code) || CERTIFICATE_CODE.test(code))) return code;
     // undici's error for a connection that ended within the body; its cause may be a plain Error.
@@ -166,8 +175,8 @@ function networkCode(error: unknown): string | undefined {
       return networkCode(current.cause) ?? "connection lost";
     }
     if (current instanceof AggregateError) {
-      const first = networkCode(current.errors[0]);
-      if (first !== undefined) return first;
+      const firstCode = networkCode(current.errors[0]);
+      if (firstCode !== undefined) return firstCode;
     }
     current = current.cause;
   }
@@ -177,15 +186,15 @@ function networkCode(error: unknown): string | undefined {
 function networkMessage(error: unknown, code: string): string {
   const url = asObject(error).url;
   const status = asObject(error).statusCode;
-  const where = typeof url === "string" && URL.canParse(url) ? ` to ${new URL(url).host}` : "";
-  if (code === "ECONNREFUSED") return `no connection${where} (${code}); is the server running?`;
+  const target = typeof url === "string" && URL.canParse(url) ? ` to ${new URL(url).host}` : "";
+  if (code === "ECONNREFUSED") return `no connection${target} (${code}); is the server running?`;
   if (code === "ENOTFOUND" || code === "EAI_AGAIN")
-    return `no connection${where} (${code}); check base_url and the network`;
-  return status === undefined ? `no connection${where} (${code})` : `the connection${where} broke (${code})`;
+    return `no connection${target} (${code}); check base_url and the network`;
+  return status === undefined ? `no connection${target} (${code})` : `the connection${target} broke (${code})`;
 }
 
 /** An error that is already converted, even if a package has wrapped it. */
-function knownFault(error: unknown): ProviderError | undefined {
+function findProviderError(error: unknown): ProviderError | undefined {
   let current: unknown = error;
   for (let depth = 0; depth < 5 && current instanceof Error; depth++) {
     if (hasCode(current, "provider")) return current;
@@ -198,6 +207,6 @@ function isNamed(error: unknown, name: string): boolean {
   return error instanceof Error && error.name === name;
 }
 
-function message(error: unknown): string {
+function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

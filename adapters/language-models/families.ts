@@ -1,10 +1,10 @@
 import type { Model } from "gantry/plugin";
-import { withoutUndefined } from "./json.js";
+import { removeUndefined } from "./json.js";
 
 /** Matches the start of an id or of its last part: `openai/gpt-5`, `gpt-5-mini`. */
-const family = (pattern: string): RegExp => new RegExp(`(^|[/.:])(${pattern})`, "i");
+const createFamilyPattern = (pattern: string): RegExp => new RegExp(`(^|[/.:])(${pattern})`, "i");
 
-const REASONING = family(
+const REASONING_FAMILIES = createFamilyPattern(
   [
     "o[134](-|$)",
     "gpt-[5-9](?!.*chat)",
@@ -22,12 +22,15 @@ const REASONING = family(
     "minimax-m\\d",
   ].join("|"),
 );
-const SEEING = family(
+const VISION_FAMILIES = createFamilyPattern(
   "o[134](-|$)(?!.*mini)|gpt-(4o|4\\.1|4-turbo|[5-9])(?!.*(audio|realtime|search))|claude-|gemini-|pixtral|llama-4|gemma-?3|llava|qwen[\\d.]*-vl|grok-[4-9]",
 );
 
-/** Defaults of model families, for models without own data in list and configuration. */
-export function familyDefaults(id: string): Pick<Model, "reasoning" | "input"> {
+/** Defaults of a model's family, for fields that neither the list nor the configuration has. */
+export function familyDefaultsOf(id: string): Pick<Model, "reasoning" | "input"> {
   const input: Model["input"] = /claude-|gemini-/i.test(id) ? ["text", "image", "pdf"] : ["text", "image"];
-  return withoutUndefined({ reasoning: REASONING.test(id) || undefined, input: SEEING.test(id) ? input : undefined });
+  return removeUndefined({
+    reasoning: REASONING_FAMILIES.test(id) || undefined,
+    input: VISION_FAMILIES.test(id) ? input : undefined,
+  });
 }

@@ -13,34 +13,35 @@ export interface Media {
 }
 
 /** Detects the type by the first bytes; undefined for other types. The media type of a stored file is not trusted. */
-export function sniff(base64: string): { kind: "image" | "pdf"; mediaType: string } | undefined {
-  const head = Buffer.from(base64.slice(0, 64), "base64").toString("latin1");
-  if (head.startsWith("\x89PNG\r\n\x1a\n")) return { kind: "image", mediaType: "image/png" };
-  if (head.startsWith("\xff\xd8\xff")) return { kind: "image", mediaType: "image/jpeg" };
-  if (/^GIF8[79]a/.test(head)) return { kind: "image", mediaType: "image/gif" };
-  if (/^RIFF[^]{4}WEBP/.test(head)) return { kind: "image", mediaType: "image/webp" };
-  if (head.startsWith("%PDF-")) return { kind: "pdf", mediaType: "application/pdf" };
+export function detectType(base64: string): { kind: "image" | "pdf"; mediaType: string } | undefined {
+  const firstBytes = Buffer.from(base64.slice(0, 64), "base64").toString("latin1");
+  if (firstBytes.startsWith("\x89PNG\r\n\x1a\n")) return { kind: "image", mediaType: "image/png" };
+  if (firstBytes.startsWith("\xff\xd8\xff")) return { kind: "image", mediaType: "image/jpeg" };
+  if (/^GIF8[79]a/.test(firstBytes)) return { kind: "image", mediaType: "image/gif" };
+  if (/^RIFF[^]{4}WEBP/.test(firstBytes)) return { kind: "image", mediaType: "image/webp" };
+  if (firstBytes.startsWith("%PDF-")) return { kind: "pdf", mediaType: "application/pdf" };
   return undefined;
 }
 
 /** The file if the model accepts its type, otherwise one line that describes it. */
-export function show(part: ImagePart | FilePart, input: ReadonlySet<InputKind>): Media | string {
-  const detected =
-    sniff(part.data) ?? (part.type === "image" ? { kind: "image" as const, mediaType: part.mediaType } : undefined);
+export function toMediaOrText(part: ImagePart | FilePart, input: ReadonlySet<InputKind>): Media | string {
+  const detectedType =
+    detectType(part.data) ??
+    (part.type === "image" ? { kind: "image" as const, mediaType: part.mediaType } : undefined);
   const filename = part.type === "file" && part.filename !== "" ? part.filename : undefined;
-  if (detected !== undefined && input.has(detected.kind)) return { ...detected, filename, data: part.data };
-  const what = filename ?? (detected?.kind === "pdf" ? "PDF" : (detected?.kind ?? "file"));
-  const type = detected?.mediaType ?? "binary";
-  const why =
-    detected === undefined
+  if (detectedType !== undefined && input.has(detectedType.kind)) return { ...detectedType, filename, data: part.data };
+  const label = filename ?? (detectedType?.kind === "pdf" ? "PDF" : (detectedType?.kind ?? "file"));
+  const type = detectedType?.mediaType ?? "binary";
+  const reason =
+    detectedType === undefined
       ? "not shown"
-      : detected.kind === "image"
+      : detectedType.kind === "image"
         ? "this model takes no images"
         : "this model takes no PDF";
-  return `[${what} (${type}, ${sizeOf(part.data)} bytes): ${why}]`;
+  return `[${label} (${type}, ${decodedBytesOf(part.data)} bytes): ${reason}]`;
 }
 
-function sizeOf(base64: string): number {
+function decodedBytesOf(base64: string): number {
   const padding = base64.endsWith("==") ? 2 : base64.endsWith("=") ? 1 : 0;
   return Math.max(0, Math.floor((base64.length * 3) / 4) - padding);
 }

@@ -4,10 +4,10 @@ import { AiSdkModels, type OpenWire } from "./ai-sdk-models.js";
 import { toProviderError } from "./errors.js";
 import { isAiSdkModel, type AiSdkModel } from "./language-model.js";
 import { DEFAULT_LIMITS, type ConfiguredModel, type Settings } from "./options.js";
-import { askPackage } from "./package-source.js";
-import { passedCost } from "./prices.js";
-import { redactor } from "./redact.js";
-import { forSpecification } from "./specification.js";
+import { sendToPackage } from "./package-source.js";
+import { readPackageCost } from "./prices.js";
+import { createRedactor } from "./redact.js";
+import { toSpecification } from "./specification.js";
 import type { Wire } from "./wires/wire.js";
 
 /** A provider of the AI SDK: the result of any package's `createX({...})`, recognized by its structure. */
@@ -46,13 +46,13 @@ export function fromAiSdk(
   return new PackageModels(source, options);
 }
 
-/** Placeholders: the package itself decides on address, key and protocol. */
-const NO_SETTINGS: Omit<Settings, "name" | "models" | "idleTimeoutMs" | "maxRetries" | "maxWaitMs"> = {
+/** Values of settings that the package itself defines, such as URL, key and protocol. */
+const PLACEHOLDER_SETTINGS: Omit<Settings, "name" | "models" | "idleTimeoutMs" | "maxRetries" | "maxWaitMs"> = {
   wire: "openai",
   baseUrl: "",
   apiKey: undefined,
   headers: {},
-  local: false,
+  isLocal: false,
   isFree: false,
   preset: undefined,
   priceProvider: undefined,
@@ -80,13 +80,13 @@ class PackageModels extends AiSdkModels {
     const name = options.name ?? [...modelsById.values()][0]?.provider.split(".")[0];
     if (name === undefined || name === "" || /[\s/]/.test(name))
       throw new InputError("name", 'a name for the provider, without "/" and white space');
-    const faults = { provider: name, redact: redactor(options.secrets ?? []) };
+    const faultContext = { provider: name, redact: createRedactor(options.secrets ?? []) };
     const modelOf = (id: string): AiSdkModel => {
       let model: unknown = modelsById.get(id);
       try {
         model ??= factory?.languageModel(id);
       } catch (error) {
-        throw toProviderError(error, faults);
+        throw toProviderError(error, faultContext);
       }
       if (!isAiSdkModel(model)) throw new InputError("model", `a model of ${name}`);
       modelsById.set(id, model);
@@ -99,18 +99,22 @@ class PackageModels extends AiSdkModels {
       idleTimeoutMs: (options.timeout ?? DEFAULT_LIMITS.timeout) * 1000,
       maxRetries: options.maxRetries ?? DEFAULT_LIMITS.maxRetries,
       maxWaitMs: (options.maxWait ?? DEFAULT_LIMITS.maxWait) * 1000,
-      ...NO_SETTINGS,
+      ...PLACEHOLDER_SETTINGS,
     };
-    const opened: OpenWire = {
+    const openWire: OpenWire = {
       wire,
-      async ask({ request: { model, effort, startAfter }, refused }, callOptions, signal) {
-        const asks = modelOf(model.id);
-        const specified = forSpecification(asks.specificationVersion, callOptions, refused.has("effort") ? "" : effort);
+      async send({ request: { model, effort, startAfter }, rejectedParameters }, callOptions, signal) {
+        const packageModel = modelOf(model.id);
+        const packageOptions = toSpecification(
+          packageModel.specificationVersion,
+          callOptions,
+          rejectedParameters.has("effort") ? "" : effort,
+        );
         await startAfter;
-        return askPackage(asks, specified, signal);
+        return sendToPackage(packageModel, packageOptions, signal);
       },
     };
-    super(settings, faults, async () => opened, options.logger);
+    super(settings, faultContext, async () => openWire, options.logger);
     this.#onClose = options.onClose;
   }
 
@@ -122,23 +126,23 @@ class PackageModels extends AiSdkModels {
 /** A wire for packages of third parties, based on the specification only. */
 function packageWire(modelOf: (id: string) => AiSdkModel, providerOptions: FromAiSdkOptions["providerOptions"]): Wire {
   return {
-    thinkTags: true,
-    cost: passedCost,
+    mayUseThinkTags: true,
+    readCost: readPackageCost,
     input: () => ["text"],
-    // Some packages implement it as a tool, which must be the only one.
+    // Some packages implement an output schema as a tool, which must be the only tool.
     supportsOutputSchema: ({ request: { tools } }) => tools.length === 0,
     // Packages handle media in tool results differently; all support media in a user message after the result.
     rules: ({ id }) => ({
-      toolMedia: "behind",
+      toolMedia: "after",
       toolIds: "plain",
       toolNames: /google|gemini|vertex/.test(modelOf(id).provider) ? "letter" : "plain",
       reasoningOnMessage: false,
     }),
-    async options({ request: { model, effort }, refused }) {
+    async options({ request: { model, effort }, rejectedParameters }) {
       const { provider } = modelOf(model.id);
       // These are JSON values; the package's type cannot express that.
       const extra = { ...providerOptions } as Record<string, Record<string, never>>;
-      if (effort !== "" && !refused.has("effort")) {
+      if (effort !== "" && !rejectedParameters.has("effort")) {
         const key = provider.split(".")[0]!;
         // The option name of most packages.
         extra[key] = { reasoningEffort: effort, ...extra[key] } as unknown as Record<string, never>;

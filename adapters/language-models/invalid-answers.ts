@@ -14,20 +14,20 @@ const MAX_EXCERPT_CHARACTERS = 600;
 export class InvalidAnswer {
   readonly #description: string;
   readonly #hint: string;
-  constructor(what: string, hint: string) {
-    this.#description = what;
+  constructor(description: string, hint: string) {
+    this.#description = description;
     this.#hint = hint;
   }
 
   /** `output`: the invalid output, if the provider reports it. */
   toError(context: FaultContext, output?: string, status?: number): ProviderError {
     const excerpt = output === undefined || output.trim() === "" ? undefined : context.redact(output.trim());
-    const shown = excerpt === undefined ? "" : ` Your answer was: ${cut(excerpt)}`;
+    const quote = excerpt === undefined ? "" : ` Your answer was: ${truncate(excerpt)}`;
     return new ProviderError(
       context.provider,
       "malformed_answer",
       excerpt === undefined ? this.#description : `${this.#description}: ${excerpt}`,
-      { hint: this.#hint + shown, status },
+      { hint: this.#hint + quote, status },
     );
   }
 }
@@ -39,7 +39,7 @@ export const EMPTY_ANSWER = new InvalidAnswer(
   "an empty answer",
   "Your last answer was empty. Continue with the task, or say that it is done.",
 );
-export const REASONING_ONLY = new InvalidAnswer(
+export const REASONING_ONLY_ANSWER = new InvalidAnswer(
   "reasoning without an answer",
   "Your last answer contained only reasoning. Continue: call a tool, or answer with text.",
 );
@@ -59,7 +59,7 @@ const UNEXPECTED_CALL = new InvalidAnswer(
   "the model called a tool where none was expected",
   `Your last tool call was not expected. ${CALL_AGAIN}`,
 );
-const UNREADABLE = new InvalidAnswer(
+const UNREADABLE_ANSWER = new InvalidAnswer(
   "the model made a malformed answer",
   "Your last answer could not be read. Answer again.",
 );
@@ -68,9 +68,9 @@ const UNREADABLE = new InvalidAnswer(
 export const INVALID_FINISH_REASONS: Readonly<Record<string, InvalidAnswer>> = {
   MALFORMED_FUNCTION_CALL: UNREADABLE_CALL,
   UNEXPECTED_TOOL_CALL: UNEXPECTED_CALL,
-  MALFORMED_RESPONSE: UNREADABLE,
+  MALFORMED_RESPONSE: UNREADABLE_ANSWER,
 };
 
-function cut(text: string): string {
+function truncate(text: string): string {
   return text.length > MAX_EXCERPT_CHARACTERS ? `${text.slice(0, MAX_EXCERPT_CHARACTERS - 1)}…` : text;
 }

@@ -2,17 +2,17 @@
 export type JsonObject = Readonly<Record<string, unknown>>;
 
 /** Parses a JSON object or array; undefined for any other value. */
-export function parseJsonObject(asText: unknown): unknown {
-  if (typeof asText !== "string" || !/^\s*[[{]/.test(asText)) return undefined;
+export function parseJsonObject(text: unknown): unknown {
+  if (typeof text !== "string" || !/^\s*[[{]/.test(text)) return undefined;
   try {
-    return JSON.parse(asText);
+    return JSON.parse(text);
   } catch {
     return undefined;
   }
 }
 
 /** Removes undefined fields, so that a spread does not overwrite other values. */
-export function withoutUndefined<T extends object>(fields: T): T {
+export function removeUndefined<T extends object>(fields: T): T {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as T;
 }
 
@@ -43,7 +43,7 @@ export function asCount(value: unknown): number | undefined {
   return typeof number === "number" && Number.isFinite(number) && number >= 0 ? number : undefined;
 }
 
-export function firstCount(...values: readonly unknown[]): number | undefined {
+export function findFirstCount(...values: readonly unknown[]): number | undefined {
   for (const value of values) {
     const number = asCount(value);
     if (number !== undefined) return number;
@@ -52,7 +52,7 @@ export function firstCount(...values: readonly unknown[]): number | undefined {
 }
 
 /** Arguments of a call as JSON text. */
-export function argumentsOf(value: unknown): string {
+export function asArgumentsText(value: unknown): string {
   if (typeof value === "string") return value;
   return value === undefined || value === null ? "" : JSON.stringify(value);
 }

@@ -5,7 +5,7 @@ import type { Read } from "./network.js";
 import { asObject, parseJsonObject, type JsonObject } from "./json.js";
 import { enrichLocal } from "./local-catalogue.js";
 import type { Settings } from "./options.js";
-import { whyUnreadable } from "./unreadable.js";
+import { describeUnreadable } from "./unreadable.js";
 
 const LIST_TIMEOUT_MS = 30_000;
 const MAX_PAGES = 20;
@@ -16,7 +16,7 @@ const MAX_MODELS = 10_000;
  * The provider's own model list, or the preset's if the provider has none. Rejects with `ProviderError`, or with the
  * signal's reason.
  */
-export async function entriesOf(
+export async function loadEntries(
   settings: Settings,
   read: Read,
   context: FaultContext,
@@ -25,13 +25,18 @@ export async function entriesOf(
   const { preset } = settings;
   const presetEntries = (preset?.models ?? []).map((id) => ({ id }));
   if (preset?.listing === false) return presetEntries;
-  const timeout = AbortSignal.timeout(LIST_TIMEOUT_MS);
-  const either = AbortSignal.any([signal, timeout]);
+  const timeoutSignal = AbortSignal.timeout(LIST_TIMEOUT_MS);
+  const combinedSignal = AbortSignal.any([signal, timeoutSignal]);
   try {
-    return await enrichLocal(await fetchEntries(settings, read, context, either), settings, read, either);
+    return await enrichLocal(
+      await fetchEntries(settings, read, context, combinedSignal),
+      settings,
+      read,
+      combinedSignal,
+    );
   } catch (error) {
     signal.throwIfAborted();
-    if (timeout.aborted)
+    if (timeoutSignal.aborted)
       throw new ProviderError(context.provider, "timeout", `no list of models within ${LIST_TIMEOUT_MS / 1000} s`);
     const fault = toProviderError(error, context);
     if (fault.kind === "not_found" && presetEntries.length > 0) return presetEntries;
@@ -46,7 +51,7 @@ async function fetchEntries(
   signal: AbortSignal,
 ): Promise<JsonObject[]> {
   const { wire, baseUrl } = settings;
-  const headers = { accept: "application/json", ...keyHeaders(settings), ...settings.headers };
+  const headers = { accept: "application/json", ...createKeyHeaders(settings), ...settings.headers };
   const entries: JsonObject[] = [];
   let query = wire === "anthropic" ? "?limit=1000" : wire === "google" ? "?pageSize=1000" : "";
   let remainingBytes = BODY_LIMITS.list;
@@ -62,30 +67,31 @@ async function fetchEntries(
         context,
       );
     }
-    if (body === undefined) throw new ProviderError(context.provider, "protocol", context.redact(whyUnreadable(text)));
-    const list = listOf(body);
+    if (body === undefined)
+      throw new ProviderError(context.provider, "protocol", context.redact(describeUnreadable(text)));
+    const list = findList(body);
     if (list === undefined)
       throw new ProviderError(context.provider, "protocol", "the list of models has an unknown shape");
     for (const entry of list.slice(0, MAX_MODELS - entries.length)) entries.push(asObject(entry));
-    const next = asObject(body);
-    if (wire === "google" && typeof next.nextPageToken === "string" && next.nextPageToken !== "") {
-      query = `?pageSize=1000&pageToken=${encodeURIComponent(next.nextPageToken)}`;
-    } else if (wire === "anthropic" && next.has_more === true && typeof next.last_id === "string") {
-      query = `?limit=1000&after_id=${encodeURIComponent(next.last_id)}`;
+    const pageFields = asObject(body);
+    if (wire === "google" && typeof pageFields.nextPageToken === "string" && pageFields.nextPageToken !== "") {
+      query = `?pageSize=1000&pageToken=${encodeURIComponent(pageFields.nextPageToken)}`;
+    } else if (wire === "anthropic" && pageFields.has_more === true && typeof pageFields.last_id === "string") {
+      query = `?limit=1000&after_id=${encodeURIComponent(pageFields.last_id)}`;
     } else break;
   }
   return entries;
 }
 
-function keyHeaders({ wire, apiKey, quirks }: Settings): Record<string, string> {
-  const version: Record<string, string> = wire === "anthropic" ? { "anthropic-version": "2023-06-01" } : {};
-  if (apiKey === undefined) return version;
-  if (wire === "anthropic") return { ...version, "x-api-key": apiKey };
+function createKeyHeaders({ wire, apiKey, quirks }: Settings): Record<string, string> {
+  const versionHeader: Record<string, string> = wire === "anthropic" ? { "anthropic-version": "2023-06-01" } : {};
+  if (apiKey === undefined) return versionHeader;
+  if (wire === "anthropic") return { ...versionHeader, "x-api-key": apiKey };
   if (wire === "google") return { "x-goog-api-key": apiKey };
   return quirks.keyHeader === undefined ? { authorization: `Bearer ${apiKey}` } : { [quirks.keyHeader]: apiKey };
 }
 
-function listOf(body: unknown): unknown[] | undefined {
+function findList(body: unknown): unknown[] | undefined {
   const list = Array.isArray(body) ? (body as unknown[]) : (asObject(body).data ?? asObject(body).models);
   return Array.isArray(list) ? (list as unknown[]) : undefined;
 }

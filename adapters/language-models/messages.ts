@@ -1,7 +1,7 @@
 import type { Part } from "gantry";
 import type { ModelMessage, ModelRequest, OpaqueData, ReasoningPart } from "gantry/plugin";
-import { argumentsOf, toolIds, toolNames, type IdForm, type NameForm } from "./call-forms.js";
-import { show, type InputKind, type Media } from "./files.js";
+import { parseArguments, createIdConverter, createNameConverter, type IdForm, type NameForm } from "./call-forms.js";
+import { toMediaOrText, type InputKind, type Media } from "./files.js";
 import type { Metadata, ModelPrompt } from "./language-model.js";
 
 /** Requirements of a wire on a conversation. */
@@ -11,7 +11,7 @@ export interface PromptRules {
   readonly model: string;
   readonly input: ReadonlySet<InputKind>;
   /** Position of images and PDFs of tool results: in the result, or in a user message after it. */
-  readonly toolMedia: "inside" | "behind";
+  readonly toolMedia: "inside" | "after";
   /** Required form of tool call ids. */
   readonly toolIds: IdForm;
   /** Required first character of tool names. */
@@ -34,7 +34,7 @@ interface CachedPrefix {
   readonly system: string;
   readonly messages: readonly ModelMessage[];
   readonly prompt: ModelPrompt;
-  /** Number of messages, and of prompt messages that they became. */
+  /** Number of messages, and of the prompt messages that they were converted to. */
   readonly messageCount: number;
   readonly promptCount: number;
 }
@@ -47,37 +47,37 @@ export class PrefixCache {
   /** Prefixes by the rules of the conversion and by their first message. */
   readonly #prefixes = new Map<string, WeakMap<ModelMessage, CachedPrefix>>();
 
-  /** The cached prefix of this conversation, if every message of it is still the same object; otherwise undefined. */
+  /** The cached prefix of this conversation; undefined unless every message of the prefix is still the same object. */
   find({ system, messages }: Conversation, rules: PromptRules): CachedPrefix | undefined {
-    const prefix = messages[0] && this.#of(rules).get(messages[0]);
+    const prefix = messages[0] && this.#prefixesFor(rules).get(messages[0]);
     if (prefix?.system !== system || prefix.messageCount > messages.length) return undefined;
     for (let i = 0; i < prefix.messageCount; i++) if (prefix.messages[i] !== messages[i]) return undefined;
     return prefix;
   }
 
-  keep(beginning: CachedPrefix, rules: PromptRules): void {
-    const first = beginning.messages[0];
-    if (first !== undefined && beginning.messageCount > 0) this.#of(rules).set(first, beginning);
+  store(prefix: CachedPrefix, rules: PromptRules): void {
+    const first = prefix.messages[0];
+    if (first !== undefined && prefix.messageCount > 0) this.#prefixesFor(rules).set(first, prefix);
   }
 
-  #of({ provider, model, input, ...form }: PromptRules): WeakMap<ModelMessage, CachedPrefix> {
+  #prefixesFor({ provider, model, input, ...form }: PromptRules): WeakMap<ModelMessage, CachedPrefix> {
     const key = JSON.stringify([provider, model, ...input, form]);
-    let beginnings = this.#prefixes.get(key);
-    if (beginnings === undefined) this.#prefixes.set(key, (beginnings = new WeakMap()));
-    return beginnings;
+    let prefixes = this.#prefixes.get(key);
+    if (prefixes === undefined) this.#prefixes.set(key, (prefixes = new WeakMap()));
+    return prefixes;
   }
 }
 
 type Conversation = Pick<ModelRequest, "system" | "messages">;
 
 /** Converts a conversation for AI SDK packages. Equal messages always give equal bytes. */
-export function toPrompt({ system, messages }: Conversation, rules: PromptRules, memory?: PrefixCache): ModelPrompt {
-  const prefix = memory?.find({ system, messages }, rules);
+export function toPrompt({ system, messages }: Conversation, rules: PromptRules, cache?: PrefixCache): ModelPrompt {
+  const prefix = cache?.find({ system, messages }, rules);
   const prompt: ModelPrompt = prefix?.prompt.slice(0, prefix.promptCount) ?? [];
   let [messageCount, promptCount] = [prefix?.messageCount ?? 0, prompt.length];
   if (system !== "" && prefix === undefined) prompt.push({ role: "system", content: system });
-  const toolId = toolIds(rules.toolIds);
-  const toolName = toolNames(rules.toolNames);
+  const toolId = createIdConverter(rules.toolIds);
+  const toolName = createNameConverter(rules.toolNames);
   const addUser = (content: UserContent): void => {
     if (content.length === 0) return;
     const last = prompt.at(-1);
@@ -85,96 +85,102 @@ export function toPrompt({ system, messages }: Conversation, rules: PromptRules,
     if (last?.role === "user") last.content.push(...content);
     else prompt.push({ role: "user", content });
   };
-  let results: ModelMessage[] = [];
-  let caller = messages[messageCount - 1];
+  let toolMessages: ModelMessage[] = [];
+  let callMessage = messages[messageCount - 1];
   const addResults = (): void => {
-    if (results.length === 0) return;
+    if (toolMessages.length === 0) return;
     // Parallel tools end in any order, but Gemini matches results to calls by their order.
-    if (results.length > 1) {
-      const calls = callIds(caller);
-      results.sort((a, b) => calls.indexOf(a.toolCallId) - calls.indexOf(b.toolCallId));
+    if (toolMessages.length > 1) {
+      const calls = callIdsOf(callMessage);
+      toolMessages.sort((a, b) => calls.indexOf(a.toolCallId) - calls.indexOf(b.toolCallId));
     }
-    const shown = results.map((message) =>
-      toolContent(message, rules, { toolCallId: toolId(message.toolCallId), toolName: toolName(message.name) }),
+    const convertedResults = toolMessages.map((message) =>
+      toToolContent(message, rules, { toolCallId: toolId(message.toolCallId), toolName: toolName(message.name) }),
     );
-    prompt.push({ role: "tool", content: shown.flatMap(({ result }) => result) });
-    addUser(shown.flatMap(({ behind }) => behind));
-    results = [];
+    prompt.push({ role: "tool", content: convertedResults.flatMap(({ result }) => result) });
+    addUser(convertedResults.flatMap(({ mediaContent }) => mediaContent));
+    toolMessages = [];
   };
   for (let i = messageCount; i < messages.length; i++) {
     const message = messages[i]!;
     if (message.role === "tool") {
-      results.push(message);
+      toolMessages.push(message);
       continue;
     }
     addResults();
     if (message.role === "assistant") {
-      caller = message;
-      const { content, providerOptions } = assistantContent(message, rules, { toolId, toolName });
+      callMessage = message;
+      const { content, providerOptions } = toAssistantContent(message, rules, { toolId, toolName });
       if (content.length === 0) continue;
       prompt.push({ role: "assistant", content, providerOptions });
       [messageCount, promptCount] = [i + 1, prompt.length];
     } else {
-      const content = userContent(message, rules);
+      const content = toUserContent(message, rules);
       addUser(content.length > 0 ? content : [{ type: "text", text: "(empty message)" }]);
     }
   }
   addResults();
-  memory?.keep({ system, messages, prompt, messageCount, promptCount }, rules);
+  cache?.store({ system, messages, prompt, messageCount, promptCount }, rules);
   return prompt;
 }
 
-function callIds(message: ModelMessage | undefined): string[] {
+function callIdsOf(message: ModelMessage | undefined): string[] {
   return message?.parts.flatMap((part) => (part.type === "tool_call" ? [part.id] : [])) ?? [];
 }
 
-function userContent(message: ModelMessage, rules: PromptRules): UserContent {
+function toUserContent(message: ModelMessage, rules: PromptRules): UserContent {
   const content: UserContent = [];
   for (const part of message.parts) {
     // Anthropic rejects texts that contain only white space.
     if (part.type === "text" && part.text.trim() !== "") content.push({ type: "text", text: part.text });
-    else if (part.type === "image" || part.type === "file") content.push(mediaPart(show(part, rules.input)));
+    else if (part.type === "image" || part.type === "file") content.push(toMediaPart(toMediaOrText(part, rules.input)));
   }
   return content;
 }
 
-function mediaPart(shown: Media | string): UserContent[number] {
-  if (typeof shown === "string") return { type: "text", text: shown };
-  const { mediaType, filename, data } = shown;
+function toMediaPart(mediaOrText: Media | string): UserContent[number] {
+  if (typeof mediaOrText === "string") return { type: "text", text: mediaOrText };
+  const { mediaType, filename, data } = mediaOrText;
   return { type: "file", mediaType, data, filename };
 }
 
-function assistantContent(
+function toAssistantContent(
   message: ModelMessage,
   rules: PromptRules,
   { toolId, toolName }: Readonly<Record<"toolId" | "toolName", (name: string) => string>>,
 ): { content: AssistantContent; providerOptions?: ProviderOptions } {
   const content: AssistantContent = [];
-  let onMessage: ProviderOptions | undefined;
+  let messageOptions: ProviderOptions | undefined;
   for (const part of message.parts) {
-    const options = opaqueOptions(part, rules);
+    const options = toOpaqueOptions(part, rules);
     if (part.type === "text") {
       if (part.text.trim() !== "") content.push({ type: "text", text: part.text, ...options });
     } else if (part.type === "tool_call") {
-      const call = { toolCallId: toolId(part.id), toolName: toolName(part.name), input: argumentsOf(part.arguments) };
+      const call = {
+        toolCallId: toolId(part.id),
+        toolName: toolName(part.name),
+        input: parseArguments(part.arguments),
+      };
       content.push({ type: "tool-call", ...call, ...options });
     } else if (part.type === "reasoning" && options !== undefined) {
-      const isOnMessage = rules.reasoningOnMessage && hasDetails(part);
-      if (isOnMessage) onMessage = options.providerOptions;
-      content.push({ type: "reasoning", text: part.text, ...(!isOnMessage && options) });
+      const belongsToMessage = rules.reasoningOnMessage && hasReasoningDetails(part);
+      if (belongsToMessage) messageOptions = options.providerOptions;
+      content.push({ type: "reasoning", text: part.text, ...(!belongsToMessage && options) });
     }
   }
   // Providers reject reasoning at the end of a message, which a cancel can leave.
   while (content.at(-1)?.type === "reasoning") content.pop();
-  return content.length > 0 && onMessage !== undefined ? { content, providerOptions: onMessage } : { content };
+  return content.length > 0 && messageOptions !== undefined
+    ? { content, providerOptions: messageOptions }
+    : { content };
 }
 
-function hasDetails(part: ReasoningPart): boolean {
+function hasReasoningDetails(part: ReasoningPart): boolean {
   return (part.opaque?.data as Metadata | undefined)?.openaiCompatible?.reasoning_details !== undefined;
 }
 
 /** Opaque fields are sent only to the provider and model that made them; others reject them. */
-function opaqueOptions(
+function toOpaqueOptions(
   part: Part & { opaque?: OpaqueData },
   rules: PromptRules,
 ): { providerOptions: ProviderOptions } | undefined {
@@ -189,31 +195,31 @@ function opaqueOptions(
   };
 }
 
-function toolContent(
+function toToolContent(
   message: ModelMessage,
   rules: PromptRules,
   call: Readonly<Record<"toolCallId" | "toolName", string>>,
-): { result: ToolContent; behind: UserContent } {
+): { result: ToolContent; mediaContent: UserContent } {
   const media: Media[] = [];
   const lines: string[] = [];
   for (const part of message.parts) {
     if (part.type === "text") {
       if (part.text !== "") lines.push(part.text);
     } else if (part.type === "image" || part.type === "file") {
-      const shown = show(part, rules.input);
-      if (typeof shown === "string") lines.push(shown);
-      else media.push(shown);
+      const mediaOrText = toMediaOrText(part, rules.input);
+      if (typeof mediaOrText === "string") lines.push(mediaOrText);
+      else media.push(mediaOrText);
     }
   }
   const text = lines.some((line) => line.trim() !== "") ? lines.join("\n") : "";
   const base = { type: "tool-result" as const, ...call };
-  if (media.length === 0 || rules.toolMedia === "behind") {
-    const behind: UserContent = media.map(mediaPart);
+  if (media.length === 0 || rules.toolMedia === "after") {
+    const mediaContent: UserContent = media.map(toMediaPart);
     // Names the tool, so that the model knows the origin of the file.
     const note = `${media.length === 1 ? "The file" : `The ${media.length} files`} that \`${call.toolName}\` returned:`;
-    if (media.length > 0) behind.unshift({ type: "text", text: note });
+    if (media.length > 0) mediaContent.unshift({ type: "text", text: note });
     const value = text !== "" ? text : media.length > 0 ? "(see the next user message)" : NO_OUTPUT;
-    return { result: [{ ...base, output: { type: message.failed ? "error-text" : "text", value } }], behind };
+    return { result: [{ ...base, output: { type: message.failed ? "error-text" : "text", value } }], mediaContent };
   }
   const value: Extract<ToolContent[number], { type: "tool-result" }>["output"] & { type: "content" } = {
     type: "content",
@@ -224,5 +230,5 @@ function toolContent(
     if (kind === "image") value.value.push({ type: "image-data", mediaType, data });
     else value.value.push({ type: "file-data", mediaType, data, filename: filename ?? "document.pdf" });
   }
-  return { result: [{ ...base, output: value }], behind: [] };
+  return { result: [{ ...base, output: value }], mediaContent: [] };
 }

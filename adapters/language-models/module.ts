@@ -11,18 +11,18 @@ import {
 import { Network } from "./network.js";
 import { fromAiSdk, isAiSdkFactory, type AiSdkFactory } from "./from-ai-sdk.js";
 import { requireEventStream } from "./require-event-stream.js";
-import { withoutUndefined } from "./json.js";
+import { removeUndefined } from "./json.js";
 import { toConfiguredModels, connectionEntries, findDuplicateId } from "./options.js";
-import { redactor } from "./redact.js";
+import { createRedactor } from "./redact.js";
 
 /** Options of a provider whose `driver` is a package or a file. */
-export type AiSdkModuleOptions = option.Value<ReturnType<typeof moduleOptions>>;
+export type AiSdkModuleOptions = option.Value<ReturnType<typeof createModuleOptions>>;
 
 type Factory = (settings: Record<string, unknown>) => unknown;
 
 /**
- * An AI SDK module as an adapter. The module exports `createX`, a ready provider, or a default function `(settings) =>
- * provider`. Returns undefined for any other module, so that the caller can report the error.
+ * Describes an AI SDK module as an adapter. The module exports `createX`, a ready provider, or a default function
+ * `(settings) => provider`. Returns undefined for any other module, so that the caller can report the error.
  */
 export function describeAiSdkModule(
   module: unknown,
@@ -32,12 +32,12 @@ export function describeAiSdkModule(
   return defineAdapter({
     kind: "model-provider",
     name: specifier,
-    schema: moduleOptions([...factoriesOf(module).keys()]),
-    create: (options, { logger }) => open(module, specifier, options, logger),
+    schema: createModuleOptions([...factoriesOf(module).keys()]),
+    create: (options, { logger }) => createProvider(module, specifier, options, logger),
   });
 }
 
-const moduleOptions = (factories: readonly string[]) =>
+const createModuleOptions = (factories: readonly string[]) =>
   option.section(
     {
       ...connectionEntries,
@@ -59,15 +59,20 @@ const moduleOptions = (factories: readonly string[]) =>
     },
   );
 
-function open(module: unknown, specifier: string, moduleSettings: AiSdkModuleOptions, logger: Logger): ModelProvider {
+function createProvider(
+  module: unknown,
+  specifier: string,
+  moduleSettings: AiSdkModuleOptions,
+  logger: Logger,
+): ModelProvider {
   const { name = specifier, apiKey, baseUrl, headers, timeout, maxRetries, maxWait } = moduleSettings;
   const factories = factoriesOf(module);
   const factory = factories.get(moduleSettings.export ?? "") ?? [...factories.values()][0]!;
   const secrets = [apiKey, ...headerSecrets(headers ?? {})].filter((secret) => secret !== undefined);
-  const context = { provider: name, redact: redactor(secrets) };
+  const context = { provider: name, redact: createRedactor(secrets) };
   const network = new Network(context);
   const provider = factory({
-    ...withoutUndefined({ apiKey, baseURL: baseUrl, headers: headers && { ...headers } }),
+    ...removeUndefined({ apiKey, baseURL: baseUrl, headers: headers && { ...headers } }),
     fetch: requireEventStream(network.fetch, context),
     ...moduleSettings.options,
   });

@@ -1,26 +1,32 @@
 import { ProviderError } from "gantry";
-import { toBoundedResponse, readSent, readComplete, type ResponseBodyLimits, type CompleteBody } from "./bodies.js";
+import {
+  toBoundedResponse,
+  readRequestBody,
+  readComplete,
+  type ResponseBodyLimits,
+  type CompleteBody,
+} from "./bodies.js";
 import { HttpConnections, type HttpResponse, type HttpRequest } from "./connections.js";
 import type { FaultContext } from "./errors.js";
 
 /** `fetch` as the AI SDK's packages call it. */
 export type Fetch = typeof globalThis.fetch;
 
-/** Reads a complete body of at most `most` bytes; `what` names it in the error for a larger one. */
+/** Requests a URL and reads a body of at most `maxBytes`. The error for a larger body names `subject`. */
 export type Read = (
   url: string,
-  question: Omit<HttpRequest, "method">,
+  httpRequest: Omit<HttpRequest, "method">,
   signal: AbortSignal,
-  most: number,
-  what: string,
+  maxBytes: number,
+  subject: string,
 ) => Promise<CompleteBody>;
 
 const MAX_REDIRECTS = 5;
 /** Used for lists, which are long and not streamed. */
-const COMPRESSED = { "accept-encoding": "gzip, br" };
+const COMPRESSION_HEADERS = { "accept-encoding": "gzip, br" };
 
 /**
- * Sends requests to a provider. Redirects to another origin are rejected: it would get the key and the whole prompt.
+ * Sends requests to a provider. Redirects to another origin are rejected: that server would get the key and the prompt.
  */
 export class Network {
   readonly #context: FaultContext;
@@ -36,26 +42,26 @@ export class Network {
    * Sends a request and follows redirects within the origin. Rejects with the signal's reason, or like `fetch` with an
    * additional `url`.
    */
-  async ask(url: string, question: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
+  async send(url: string, httpRequest: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
     let currentUrl = url;
     for (let hops = 0; ; hops++) {
-      const answer = await this.#connections.ask(currentUrl, question, signal).catch((error: unknown) => {
+      const response = await this.#connections.send(currentUrl, httpRequest, signal).catch((error: unknown) => {
         // The error message names the host that was not reached.
         throw error instanceof TypeError && !signal.aborted ? Object.assign(error, { url: currentUrl }) : error;
       });
-      const { location } = answer.headers;
-      if (location === undefined || ![301, 302, 303, 307, 308].includes(answer.status)) return answer;
+      const { location } = response.headers;
+      if (location === undefined || ![301, 302, 303, 307, 308].includes(response.status)) return response;
       // The body of a redirect is not read.
-      answer.body.release(true);
-      currentUrl = this.#redirect(currentUrl, location, answer.status, question.method, hops);
+      response.body.release(true);
+      currentUrl = this.#redirect(currentUrl, location, response.status, httpRequest.method, hops);
     }
   }
 
   /** Sends requests whose answer is not streamed. */
-  readonly read: Read = async (url, { headers, body }, signal, most, what) => {
-    const requestOptions = { headers: { ...COMPRESSED, ...headers }, ...(body === undefined ? {} : { body }) };
-    const answer = await this.ask(url, { ...requestOptions, method: body === undefined ? "GET" : "POST" }, signal);
-    return await readComplete(answer, most, this.#context.provider, what);
+  readonly read: Read = async (url, { headers, body }, signal, maxBytes, subject) => {
+    const requestOptions = { headers: { ...COMPRESSION_HEADERS, ...headers }, ...(body === undefined ? {} : { body }) };
+    const response = await this.send(url, { ...requestOptions, method: body === undefined ? "GET" : "POST" }, signal);
+    return await readComplete(response, maxBytes, this.#context.provider, subject);
   };
 
   /** For packages that read answers themselves: events have a bounded size. */
@@ -63,8 +69,8 @@ export class Network {
     const request = new Request(input, init);
     const { method, url, signal } = request;
     const headers = Object.fromEntries(request.headers);
-    const question = { method, headers, ...(request.body === null ? {} : { body: await readSent(request) }) };
-    return toBoundedResponse(await this.ask(url, question, signal), this.#context.provider, this.#limits);
+    const httpRequest = { method, headers, ...(request.body === null ? {} : { body: await readRequestBody(request) }) };
+    return toBoundedResponse(await this.send(url, httpRequest, signal), this.#context.provider, this.#limits);
   };
 
   /** Aborts requests in progress. */
@@ -81,7 +87,7 @@ export class Network {
     const sourceUrl = new URL(from);
     const target = URL.canParse(location, from) ? new URL(location, from) : undefined;
     // Quoted from the header: an embedded key in lower case would escape the redaction.
-    const targetName = /^(?:https?:)?[/\\]{2}(?:[^/?#\\]*@)?([^/?#\\]*)/i.exec(location)?.[1] ?? "another place";
+    const targetName = /^(?:https?:)?[/\\]{2}(?:[^/?#\\]*@)?([^/?#\\]*)/i.exec(location)?.[1] ?? "another server";
     if (target?.origin !== sourceUrl.origin)
       fail(
         `${sourceUrl.host} redirects to ${targetName}, which gets neither key nor prompt; if it is the right server, set it as base_url`,

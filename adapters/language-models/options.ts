@@ -1,11 +1,11 @@
 import { ConfigError, option, type Model } from "gantry/plugin";
 import type { PriceSource } from "./price-updates.js";
-import { findPreset, presetAt, PRESETS, WIRES, type Preset, type Quirks, type WireName } from "./presets.js";
+import { findPreset, findPresetByHost, PRESETS, WIRES, type Preset, type Quirks, type WireName } from "./presets.js";
 
 /** A configured model; missing fields are taken from the provider's list or the price list. */
 export type ConfiguredModel = Pick<Model, "id"> & Partial<Omit<Model, "id">>;
 
-/** Options of a provider. All have a default, except that `name` or `preset` is required. */
+/** Options of a provider. All options have a default, except that `name` or `preset` is required. */
 export interface AiSdkProviderOptions {
   /** Name of the provider for clients. Default: the preset's. */
   name?: string | undefined;
@@ -46,7 +46,7 @@ export interface Settings {
   readonly maxRetries: number;
   readonly maxWaitMs: number;
   readonly models: readonly ConfiguredModel[];
-  readonly local: boolean;
+  readonly isLocal: boolean;
   /** Whether models without a known price are free. */
   readonly isFree: boolean;
   readonly preset: Preset | undefined;
@@ -57,8 +57,8 @@ export interface Settings {
 
 /** Default timeouts in seconds, and default number of retries. */
 export const DEFAULT_LIMITS = { timeout: 120, localTimeout: 1800, maxRetries: 5, maxWait: 60 };
-const EXAMPLE = "http://127.0.0.1:8000/v1";
-const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\]|host\.docker\.internal)$/;
+const EXAMPLE_BASE_URL = "http://127.0.0.1:8000/v1";
+const LOCAL_HOST_PATTERN = /^(localhost|127(\.\d+){3}|\[::1\]|host\.docker\.internal)$/;
 
 /** Completes the options. Throws `ConfigError` if they contradict each other. */
 export function resolveSettings(options: AiSdkProviderOptions): Settings {
@@ -75,64 +75,68 @@ export function resolveSettings(options: AiSdkProviderOptions): Settings {
     // Anthropic's documentation writes the URL without the version.
     .replace(/^https:\/\/api\.anthropic\.com$/, "$&/v1");
   if (baseUrl === "") {
-    throw new ConfigError(`base_url: expected the provider's URL, ${preset?.baseUrlExample ?? EXAMPLE} for instance`);
+    throw new ConfigError(
+      `base_url: expected the provider's URL, ${preset?.baseUrlExample ?? EXAMPLE_BASE_URL} for instance`,
+    );
   }
-  const located = preset ?? presetAt(baseUrl);
+  const effectivePreset = preset ?? findPresetByHost(baseUrl);
   const hasOtherUrl = preset !== undefined && preset.baseUrl !== "" && baseUrl !== preset.baseUrl;
   // Proxies for OpenAI support chat completions; few support the Responses API.
   const wire =
-    options.driver ?? (preset?.id === "openai" && hasOtherUrl ? "openai" : (preset?.wire ?? located?.wire ?? "openai"));
-  const local = preset?.local ?? LOOPBACK.test(new URL(baseUrl).hostname);
+    options.driver ??
+    (preset?.id === "openai" && hasOtherUrl ? "openai" : (preset?.wire ?? effectivePreset?.wire ?? "openai"));
+  const isLocal = preset?.local ?? LOCAL_HOST_PATTERN.test(new URL(baseUrl).hostname);
   return {
     name,
     wire,
     baseUrl,
     apiKey: options.apiKey,
     headers: options.headers ?? {},
-    idleTimeoutMs: (options.timeout ?? (local ? DEFAULT_LIMITS.localTimeout : DEFAULT_LIMITS.timeout)) * 1000,
+    idleTimeoutMs: (options.timeout ?? (isLocal ? DEFAULT_LIMITS.localTimeout : DEFAULT_LIMITS.timeout)) * 1000,
     maxRetries: options.maxRetries ?? DEFAULT_LIMITS.maxRetries,
     maxWaitMs: (options.maxWait ?? DEFAULT_LIMITS.maxWait) * 1000,
     models: options.models ?? [],
-    local,
+    isLocal,
     isFree: preset?.isFree ?? false,
-    preset: located,
-    priceProvider: located === undefined ? (local ? "" : undefined) : (located.prices ?? located.id),
+    preset: effectivePreset,
+    priceProvider:
+      effectivePreset === undefined ? (isLocal ? "" : undefined) : (effectivePreset.prices ?? effectivePreset.id),
     quirks: {
-      ...located?.quirks,
+      ...effectivePreset?.quirks,
       ...options.quirks,
       ...(options.echoReasoning !== undefined && { echoReasoning: options.echoReasoning }),
     },
   };
 }
 
-const price = { unit: "USD per million tokens", min: 0 } as const;
-const nonEmpty = { fits: (text: string) => text !== "", expected: "a text that is not empty", pattern: "." };
+const priceOptions = { unit: "USD per million tokens", min: 0 } as const;
+const nonEmptyText = { fits: (text: string) => text !== "", expected: "a text that is not empty", pattern: "." };
 
-const model = option.textOr(
+const modelOption = option.textOr(
   "id",
   option.section(
     {
-      id: option.text("The model's identifier at the provider.", { ...nonEmpty, required: true }),
-      name: option.text("Name for users.", nonEmpty),
+      id: option.text("The model's identifier at the provider.", { ...nonEmptyText, required: true }),
+      name: option.text("Name for users.", nonEmptyText),
       context_window: option.integer("Tokens.", { min: 1 }),
       max_output: option.integer("Tokens of an answer.", { min: 1 }),
-      reasoning: option.flag("Whether it reasons."),
+      reasoning: option.flag("Whether the model reasons."),
       efforts: option.list(
         option.oneOf(["minimal", "low", "medium", "high", "xhigh", "max"], ""),
-        "Efforts that it supports; another effort becomes the nearest of these.",
+        "Supported efforts; another effort becomes the nearest of these.",
       ),
-      input: option.list(option.oneOf(["text", "image", "pdf"], ""), "Kinds of input that it accepts."),
+      input: option.list(option.oneOf(["text", "image", "pdf"], ""), "Accepted kinds of input."),
       cost: option.section(
         {
-          input: option.number("Price of prompt tokens.", { ...price, required: true }),
-          output: option.number("Price of answer tokens.", { ...price, required: true }),
-          cache_read: option.number("Price of tokens read from the provider's cache.", price),
-          cache_write: option.number("Price of tokens written to the provider's cache.", price),
+          input: option.number("Price of prompt tokens.", { ...priceOptions, required: true }),
+          output: option.number("Price of answer tokens.", { ...priceOptions, required: true }),
+          cache_read: option.number("Price of tokens read from the provider's cache.", priceOptions),
+          cache_write: option.number("Price of tokens written to the provider's cache.", priceOptions),
         },
         { optional: true },
       ),
     },
-    { expected: "a model's id, or an object with it" },
+    { expected: "a model's id, or an object with an id" },
   ),
 );
 
@@ -173,7 +177,7 @@ export const connectionEntries = {
     "Maximum delay that the provider may request (`retry-after`); a longer one ends the run at once.",
     { unit: "seconds", min: 0, max: 86_400, default: DEFAULT_LIMITS.maxWait },
   ),
-  models: option.list(model, "Additional models, or more data of listed ones; see below.", {
+  models: option.list(modelOption, "Additional models, or more data of listed ones; see below.", {
     default: [],
   }),
 };
@@ -205,7 +209,10 @@ export const providerOptions = option.section(
           expected: 'a provider\'s name, "openai" for instance, or "name" and "base_url" of your own',
         };
       if (baseUrl === undefined && (preset === undefined || preset.baseUrl === ""))
-        return { key: "base_url", expected: `the provider's URL, ${preset?.baseUrlExample ?? EXAMPLE} for instance` };
+        return {
+          key: "base_url",
+          expected: `the provider's URL, ${preset?.baseUrlExample ?? EXAMPLE_BASE_URL} for instance`,
+        };
       if (apiKey === undefined && preset !== undefined && !preset.local && baseUrl === undefined) {
         const [variable = "API_KEY"] = [...preset.keyVariables, ...(preset.sharedKeyVariables ?? [])];
         return { key: "api_key", expected: `the key of ${preset.name}, "\${${variable}}" for instance` };
@@ -221,18 +228,18 @@ export function findDuplicateId(
 ): option.OptionFault | undefined {
   const ids = models.map(({ id }) => id);
   const i = ids.findIndex((id, at) => ids.indexOf(id) !== at);
-  return i === -1 ? undefined : { key: `models[${i}].id`, expected: `an id that is not there yet ("${ids[i]}")` };
+  return i === -1 ? undefined : { key: `models[${i}].id`, expected: `a different id; "${ids[i]}" is listed twice` };
 }
 
 /** Converts configured models to the names of the port. */
 export function toConfiguredModels(models: option.Value<typeof connectionEntries.models> = []): ConfiguredModel[] {
   return models.map(({ cost, ...modelFields }) =>
-    withoutUndefined({ ...modelFields, prices: cost && withoutUndefined(cost) }),
+    removeUndefined({ ...modelFields, prices: cost && removeUndefined(cost) }),
   );
 }
 
 /** Removes undefined fields, which would override defaults in a spread. */
-function withoutUndefined<T extends object>(value: T): { [Key in keyof T]: Exclude<T[Key], undefined> } {
+function removeUndefined<T extends object>(value: T): { [Key in keyof T]: Exclude<T[Key], undefined> } {
   return Object.fromEntries(Object.entries(value).filter(([, fieldValue]) => fieldValue !== undefined)) as never;
 }
 

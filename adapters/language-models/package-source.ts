@@ -2,21 +2,21 @@ import type { AiSdkModel, StreamPart } from "./language-model.js";
 import type { PartSource } from "./reading/answer-body.js";
 
 /** Sends a request through a package that reads the answers itself. */
-export async function askPackage(
+export async function sendToPackage(
   model: AiSdkModel,
   options: Readonly<Record<string, unknown>>,
   signal: AbortSignal,
 ): Promise<PartSource> {
   const pendingResult = model.doStream({ ...options, abortSignal: signal });
-  const { stream } = await untilAbort(
+  const { stream } = await raceAbort(
     pendingResult,
     signal,
-    ({ stream: late }) => void late.cancel().catch(() => undefined),
+    ({ stream: lateStream }) => void lateStream.cancel().catch(() => undefined),
   );
   const reader = stream.getReader();
-  const leave = (reason?: unknown): void => void reader.cancel(reason).catch(() => undefined);
+  const cancelReader = (reason?: unknown): void => void reader.cancel(reason).catch(() => undefined);
   // Settles a pending read at once, even if the package ignores the signal.
-  const onAbort = (): void => leave(signal.reason);
+  const onAbort = (): void => cancelReader(signal.reason);
   signal.addEventListener("abort", onAbort, { once: true });
   if (signal.aborted) onAbort();
   return {
@@ -26,16 +26,20 @@ export async function askPackage(
     },
     release() {
       signal.removeEventListener("abort", onAbort);
-      leave();
+      cancelReader();
     },
   };
 }
 
 /**
- * Resolves like the promise, or rejects with the reason of an abort. A later result is passed to the callback to be
- * discarded.
+ * Resolves like the promise, or rejects with the reason of an abort. Passes a result that arrives after the abort to
+ * `discard`.
  */
-async function untilAbort<T>(promise: PromiseLike<T>, signal: AbortSignal, discard: (late: T) => void): Promise<T> {
+async function raceAbort<T>(
+  promise: PromiseLike<T>,
+  signal: AbortSignal,
+  discard: (lateResult: T) => void,
+): Promise<T> {
   let onAbort = (): void => undefined;
   const aborted = new Promise<never>((_, reject) => {
     onAbort = () => {

@@ -60,7 +60,7 @@ export interface Preset {
   readonly quirks: Quirks;
 }
 
-function preset(
+function createPreset(
   id: string,
   name: string,
   baseUrl: string,
@@ -70,102 +70,105 @@ function preset(
   return { id, name, wire: "openai", baseUrl, keyVariables, local: false, quirks: {}, ...overrides };
 }
 
-function local(id: string, name: string, baseUrl: string, quirks: Quirks = {}): Preset {
-  return preset(id, name, baseUrl, [], { local: true, isFree: true, prices: "", quirks });
+function createLocalPreset(id: string, name: string, baseUrl: string, quirks: Quirks = {}): Preset {
+  return createPreset(id, name, baseUrl, [], { local: true, isFree: true, prices: "", quirks });
 }
 
 /** All presets, in the order in which keys in the environment are used. */
 export const PRESETS: readonly Preset[] = [
-  preset("anthropic", "Anthropic", "https://api.anthropic.com/v1", ["ANTHROPIC_API_KEY"], { wire: "anthropic" }),
-  preset("openai", "OpenAI", "https://api.openai.com/v1", ["OPENAI_API_KEY"], {
+  createPreset("anthropic", "Anthropic", "https://api.anthropic.com/v1", ["ANTHROPIC_API_KEY"], { wire: "anthropic" }),
+  createPreset("openai", "OpenAI", "https://api.openai.com/v1", ["OPENAI_API_KEY"], {
     wire: "openai-responses",
     quirks: { maxTokens: "max_completion_tokens", cacheKey: true },
   }),
-  preset(
+  createPreset(
     "google",
     "Google Gemini",
     "https://generativelanguage.googleapis.com/v1beta",
     ["GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY"],
     { wire: "google", sharedKeyVariables: ["GOOGLE_API_KEY"] },
   ),
-  preset("openrouter", "OpenRouter", "https://openrouter.ai/api/v1", ["OPENROUTER_API_KEY"], {
+  createPreset("openrouter", "OpenRouter", "https://openrouter.ai/api/v1", ["OPENROUTER_API_KEY"], {
     quirks: { effort: "reasoning", cost: "usage.cost", cacheMarks: true, body: { usage: { include: true } } },
   }),
-  preset("groq", "Groq", "https://api.groq.com/openai/v1", ["GROQ_API_KEY"], {
+  createPreset("groq", "Groq", "https://api.groq.com/openai/v1", ["GROQ_API_KEY"], {
     quirks: { maxTokens: "max_completion_tokens" },
   }),
-  preset("mistral", "Mistral", "https://api.mistral.ai/v1", ["MISTRAL_API_KEY"], {
+  createPreset("mistral", "Mistral", "https://api.mistral.ai/v1", ["MISTRAL_API_KEY"], {
     quirks: { shortToolIds: true, effort: "none", noStreamOptions: true },
   }),
-  preset("deepseek", "DeepSeek", "https://api.deepseek.com/v1", ["DEEPSEEK_API_KEY"], {
+  createPreset("deepseek", "DeepSeek", "https://api.deepseek.com/v1", ["DEEPSEEK_API_KEY"], {
     quirks: { echoReasoning: true, effort: "thinking" },
   }),
-  preset("xai", "xAI", "https://api.x.ai/v1", ["XAI_API_KEY"], {
+  createPreset("xai", "xAI", "https://api.x.ai/v1", ["XAI_API_KEY"], {
     prices: "x-ai",
     quirks: { cost: "usage.cost_in_usd_ticks" },
   }),
-  preset("together", "Together AI", "https://api.together.xyz/v1", ["TOGETHER_API_KEY", "TOGETHER_AI_API_KEY"]),
-  preset("fireworks", "Fireworks AI", "https://api.fireworks.ai/inference/v1", ["FIREWORKS_API_KEY"], {
+  createPreset("together", "Together AI", "https://api.together.xyz/v1", ["TOGETHER_API_KEY", "TOGETHER_AI_API_KEY"]),
+  createPreset("fireworks", "Fireworks AI", "https://api.fireworks.ai/inference/v1", ["FIREWORKS_API_KEY"], {
     quirks: { cacheKey: true },
   }),
-  preset("cerebras", "Cerebras", "https://api.cerebras.ai/v1", ["CEREBRAS_API_KEY"], {
+  createPreset("cerebras", "Cerebras", "https://api.cerebras.ai/v1", ["CEREBRAS_API_KEY"], {
     quirks: { maxTokens: "max_completion_tokens" },
   }),
-  preset("perplexity", "Perplexity", "https://api.perplexity.ai", ["PERPLEXITY_API_KEY"], {
+  createPreset("perplexity", "Perplexity", "https://api.perplexity.ai", ["PERPLEXITY_API_KEY"], {
     listing: false,
     models: ["sonar-pro", "sonar", "sonar-reasoning-pro"],
     quirks: { cost: "usage.cost.total_cost", noStreamOptions: true },
   }),
-  preset("deepinfra", "DeepInfra", "https://api.deepinfra.com/v1/openai", ["DEEPINFRA_API_KEY", "DEEPINFRA_TOKEN"]),
-  preset("nvidia", "NVIDIA NIM", "https://integrate.api.nvidia.com/v1", ["NVIDIA_API_KEY"], { prices: "" }),
-  preset("moonshot", "Moonshot AI", "https://api.moonshot.ai/v1", ["MOONSHOT_API_KEY"], {
+  createPreset("deepinfra", "DeepInfra", "https://api.deepinfra.com/v1/openai", [
+    "DEEPINFRA_API_KEY",
+    "DEEPINFRA_TOKEN",
+  ]),
+  createPreset("nvidia", "NVIDIA NIM", "https://integrate.api.nvidia.com/v1", ["NVIDIA_API_KEY"], { prices: "" }),
+  createPreset("moonshot", "Moonshot AI", "https://api.moonshot.ai/v1", ["MOONSHOT_API_KEY"], {
     prices: "moonshotai",
     quirks: { echoReasoning: true, effort: "thinking", cacheKey: true },
   }),
-  preset("zhipu", "Z.ai (Zhipu)", "https://api.z.ai/api/paas/v4", ["ZAI_API_KEY", "ZHIPU_API_KEY"], {
+  createPreset("zhipu", "Z.ai (Zhipu)", "https://api.z.ai/api/paas/v4", ["ZAI_API_KEY", "ZHIPU_API_KEY"], {
     prices: "zai",
     quirks: { echoReasoning: true, effort: "thinking" },
   }),
-  preset("minimax", "MiniMax", "https://api.minimax.io/v1", ["MINIMAX_API_KEY"], {
+  createPreset("minimax", "MiniMax", "https://api.minimax.io/v1", ["MINIMAX_API_KEY"], {
     models: ["MiniMax-M2"],
     quirks: { effort: "none" },
   }),
-  preset(
+  createPreset(
     "qwen",
     "Alibaba Model Studio",
     "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
     ["DASHSCOPE_API_KEY", "QWEN_API_KEY"],
     { prices: "", quirks: { effort: "none" } },
   ),
-  preset("siliconflow", "SiliconFlow", "https://api.siliconflow.com/v1", ["SILICONFLOW_API_KEY"], {
+  createPreset("siliconflow", "SiliconFlow", "https://api.siliconflow.com/v1", ["SILICONFLOW_API_KEY"], {
     prices: "",
     quirks: { effort: "none" },
   }),
-  preset("novita", "Novita AI", "https://api.novita.ai/openai/v1", ["NOVITA_API_KEY"]),
-  preset("nebius", "Nebius Token Factory", "https://api.tokenfactory.nebius.com/v1", ["NEBIUS_API_KEY"], {
+  createPreset("novita", "Novita AI", "https://api.novita.ai/openai/v1", ["NOVITA_API_KEY"]),
+  createPreset("nebius", "Nebius Token Factory", "https://api.tokenfactory.nebius.com/v1", ["NEBIUS_API_KEY"], {
     prices: "",
   }),
-  preset("hyperbolic", "Hyperbolic", "https://api.hyperbolic.xyz/v1", ["HYPERBOLIC_API_KEY"], { prices: "" }),
-  preset("sambanova", "SambaNova", "https://api.sambanova.ai/v1", ["SAMBANOVA_API_KEY"], { prices: "" }),
-  preset("baseten", "Baseten", "https://inference.baseten.co/v1", ["BASETEN_API_KEY"], { prices: "" }),
-  preset("huggingface", "Hugging Face", "https://router.huggingface.co/v1", ["HUGGINGFACE_API_KEY"], {
+  createPreset("hyperbolic", "Hyperbolic", "https://api.hyperbolic.xyz/v1", ["HYPERBOLIC_API_KEY"], { prices: "" }),
+  createPreset("sambanova", "SambaNova", "https://api.sambanova.ai/v1", ["SAMBANOVA_API_KEY"], { prices: "" }),
+  createPreset("baseten", "Baseten", "https://inference.baseten.co/v1", ["BASETEN_API_KEY"], { prices: "" }),
+  createPreset("huggingface", "Hugging Face", "https://router.huggingface.co/v1", ["HUGGINGFACE_API_KEY"], {
     prices: "",
     sharedKeyVariables: ["HF_TOKEN"],
   }),
-  preset("github-models", "GitHub Models", "https://models.github.ai/inference", ["GITHUB_MODELS_TOKEN"], {
+  createPreset("github-models", "GitHub Models", "https://models.github.ai/inference", ["GITHUB_MODELS_TOKEN"], {
     prices: "",
     sharedKeyVariables: ["GITHUB_TOKEN"],
     quirks: { effort: "none" },
   }),
-  preset("vercel", "Vercel AI Gateway", "https://ai-gateway.vercel.sh/v1", ["AI_GATEWAY_API_KEY"], {
+  createPreset("vercel", "Vercel AI Gateway", "https://ai-gateway.vercel.sh/v1", ["AI_GATEWAY_API_KEY"], {
     prices: "",
     quirks: { cacheMarks: true },
   }),
-  preset("cohere", "Cohere", "https://api.cohere.ai/compatibility/v1", ["COHERE_API_KEY", "CO_API_KEY"], {
+  createPreset("cohere", "Cohere", "https://api.cohere.ai/compatibility/v1", ["COHERE_API_KEY", "CO_API_KEY"], {
     quirks: { effort: "none" },
   }),
-  preset("inception", "Inception", "https://api.inceptionlabs.ai/v1", ["INCEPTION_API_KEY"], { prices: "" }),
-  preset(
+  createPreset("inception", "Inception", "https://api.inceptionlabs.ai/v1", ["INCEPTION_API_KEY"], { prices: "" }),
+  createPreset(
     "ovhcloud",
     "OVHcloud",
     "https://oai.endpoints.kepler.ai.cloud.ovh.net/v1",
@@ -174,33 +177,33 @@ export const PRESETS: readonly Preset[] = [
       prices: "ovhcloud",
     },
   ),
-  preset("scaleway", "Scaleway", "https://api.scaleway.ai/v1", [], {
+  createPreset("scaleway", "Scaleway", "https://api.scaleway.ai/v1", [], {
     prices: "",
     sharedKeyVariables: ["SCW_SECRET_KEY"],
   }),
-  preset("azure", "Azure OpenAI", "", ["AZURE_OPENAI_API_KEY", "AZURE_API_KEY"], {
+  createPreset("azure", "Azure OpenAI", "", ["AZURE_OPENAI_API_KEY", "AZURE_API_KEY"], {
     // The list contains all models of Azure, not the deployed ones.
     listing: false,
     wire: "openai-responses",
     baseUrlExample: "https://RESOURCE.openai.azure.com/openai/v1",
     quirks: { maxTokens: "max_completion_tokens", cacheKey: true, keyHeader: "api-key" },
   }),
-  preset("cloudflare", "Cloudflare Workers AI", "", [], {
+  createPreset("cloudflare", "Cloudflare Workers AI", "", [], {
     sharedKeyVariables: ["CLOUDFLARE_API_TOKEN"],
     baseUrlExample: "https://api.cloudflare.com/client/v4/accounts/ACCOUNT/ai/v1",
     prices: "",
     quirks: { effort: "none" },
   }),
-  local("ollama", "Ollama", "http://127.0.0.1:11434/v1"),
-  local("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1"),
-  local("vllm", "vLLM", "http://127.0.0.1:8000/v1"),
-  local("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1", { effort: "none" }),
+  createLocalPreset("ollama", "Ollama", "http://127.0.0.1:11434/v1"),
+  createLocalPreset("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1"),
+  createLocalPreset("vllm", "vLLM", "http://127.0.0.1:8000/v1"),
+  createLocalPreset("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1", { effort: "none" }),
   // LiteLLM forwards requests to paid providers.
-  { ...local("litellm", "LiteLLM", "http://127.0.0.1:4000/v1"), isFree: false },
-  local("jan", "Jan", "http://127.0.0.1:1337/v1", { effort: "none" }),
+  { ...createLocalPreset("litellm", "LiteLLM", "http://127.0.0.1:4000/v1"), isFree: false },
+  createLocalPreset("jan", "Jan", "http://127.0.0.1:1337/v1", { effort: "none" }),
 ];
 
-const BY_ID = new Map(PRESETS.map((entry) => [entry.id, entry]));
+const PRESETS_BY_ID = new Map(PRESETS.map((entry) => [entry.id, entry]));
 // Other common names of presets.
 const ALIASES: Readonly<Record<string, string>> = {
   gemini: "google",
@@ -217,17 +220,17 @@ const ALIASES: Readonly<Record<string, string>> = {
 };
 
 export function findPreset(id: string): Preset | undefined {
-  return BY_ID.get(id) ?? BY_ID.get(ALIASES[id] ?? "");
+  return PRESETS_BY_ID.get(id) ?? PRESETS_BY_ID.get(ALIASES[id] ?? "");
 }
 
 /**
  * The preset with this host, so that a provider configured by its URL gets the quirks of the preset. Never a local
  * preset, because these share ports.
  */
-export function presetAt(baseUrl: string): Preset | undefined {
+export function findPresetByHost(baseUrl: string): Preset | undefined {
   const host = hostOf(baseUrl);
   if (host === "") return undefined;
-  if (host.endsWith(".openai.azure.com")) return BY_ID.get("azure");
+  if (host.endsWith(".openai.azure.com")) return PRESETS_BY_ID.get("azure");
   return PRESETS.find((entry) => !entry.local && hostOf(entry.baseUrl) === host);
 }
 

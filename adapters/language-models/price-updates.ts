@@ -4,12 +4,12 @@ import { dirname } from "node:path";
 import type { Logger } from "gantry";
 import { isRecord } from "gantry/plugin";
 import type { Read } from "./network.js";
-import { preferPrices, priceList, type NewerPrices, type PriceList } from "./price-list.js";
+import { setNewerPrices, loadPriceList, type NewerPrices, type PriceList } from "./price-list.js";
 
 /** Age at which fetched prices are refreshed, and delay after a failure, in ms. */
 const DAY_MS = 86_400_000;
-const RETRY_MS = 3_600_000;
-/** Maximum age of cached prices, in ms. Older ones may be older than those of the package. */
+const RETRY_DELAY_MS = 3_600_000;
+/** Maximum age of cached prices, in ms. Beyond it the prices of the package may be newer. */
 const MAX_AGE_MS = 90 * DAY_MS;
 const FETCH_TIMEOUT_MS = 30_000;
 /** Maximum size of the list in bytes; several times its actual size. */
@@ -17,37 +17,36 @@ const MAX_LIST_BYTES = 8 * 1024 * 1024;
 const MAX_PROVIDERS = 1_000;
 const MAX_MODELS = 50_000;
 /** Providers that a valid list must contain. */
-const WELL_KNOWN = ["anthropic", "google", "openai"];
+const REQUIRED_PROVIDERS = ["anthropic", "google", "openai"];
 const MAX_PATTERN_CHARACTERS = 200;
 const MAX_MATCH_DEPTH = 8;
 
-/** Cache file and address of newer prices. */
+/** Cache file and URL of newer prices. */
 export interface PriceSource {
   /** Absolute path of the cache file; it is created by the first update. */
   readonly file: string;
-  /** Address of the list. Default: the price package's own. */
+  /** URL of the list. Default: the price package's own. */
   readonly url?: string;
 }
 
 type Providers = Exclude<Awaited<ReturnType<PriceList["waitForUpdate"]>>, null>;
-type Setting = (providers: Providers) => void;
+type SetProviders = (providers: Providers) => void;
 
 /**
- * The price package's current list, cached in a file. Errors are logged at debug level and leave the known prices
- * unchanged.
+ * The price package's current list, cached in a file. Errors are logged at debug level and do not change the prices.
  */
 export class CachedPrices implements NewerPrices {
   readonly #source: PriceSource;
   readonly #logger: Logger | undefined;
   #fetchedAt = 0;
-  #triedAt = 0;
+  #attemptedAt = 0;
 
   constructor(source: PriceSource, logger: Logger | undefined) {
     this.#source = source;
     this.#logger = logger;
   }
 
-  isOf({ file, url }: PriceSource): boolean {
+  hasSource({ file, url }: PriceSource): boolean {
     return file === this.#source.file && url === this.#source.url;
   }
 
@@ -56,14 +55,15 @@ export class CachedPrices implements NewerPrices {
     const text = await readFile(this.#source.file, "utf8").catch(() => undefined);
     if (text === undefined) return;
     try {
-      const { url, set } = updateMechanism(list);
-      const stored: unknown = JSON.parse(text);
-      if (!isRecord(stored) || typeof stored.fetchedAt !== "number") throw new Error("the file has no cached prices");
-      const age = Date.now() - stored.fetchedAt;
-      // A change of the list format changes its address.
-      if (stored.url !== (this.#source.url ?? url) || !(age >= 0 && age < MAX_AGE_MS)) return;
-      set(checkProviders(stored.providers));
-      this.#fetchedAt = stored.fetchedAt;
+      const { url, set: setProviders } = getUpdateMechanism(list);
+      const storedPrices: unknown = JSON.parse(text);
+      if (!isRecord(storedPrices) || typeof storedPrices.fetchedAt !== "number")
+        throw new Error("the file has no cached prices");
+      const ageMs = Date.now() - storedPrices.fetchedAt;
+      // A new list format has a new URL.
+      if (storedPrices.url !== (this.#source.url ?? url) || !(ageMs >= 0 && ageMs < MAX_AGE_MS)) return;
+      setProviders(checkProviders(storedPrices.providers));
+      this.#fetchedAt = storedPrices.fetchedAt;
     } catch (error) {
       this.#logger?.debug("cached prices ignored; using the prices of the package", { error });
     }
@@ -73,26 +73,26 @@ export class CachedPrices implements NewerPrices {
   async refresh(read: Read, signal: AbortSignal): Promise<void> {
     const now = Date.now();
     const isNew = (): boolean => now - this.#fetchedAt < DAY_MS;
-    if (isNew() || now - this.#triedAt < RETRY_MS || signal.aborted) return;
-    const list = await priceList();
+    if (isNew() || now - this.#attemptedAt < RETRY_DELAY_MS || signal.aborted) return;
+    const list = await loadPriceList();
     if (list === undefined) return;
     // Another process may have fetched the list meanwhile.
     await this.load(list);
     if (isNew() || signal.aborted) return;
-    this.#triedAt = now;
+    this.#attemptedAt = now;
     try {
-      const mechanism = updateMechanism(list);
+      const mechanism = getUpdateMechanism(list);
       const url = this.#source.url ?? mechanism.url;
-      const either = AbortSignal.any([signal, AbortSignal.timeout(FETCH_TIMEOUT_MS)]);
-      const answer = await read(
+      const fetchSignal = AbortSignal.any([signal, AbortSignal.timeout(FETCH_TIMEOUT_MS)]);
+      const response = await read(
         url,
         { headers: { accept: "application/json" } },
-        either,
+        fetchSignal,
         MAX_LIST_BYTES,
         "a list of prices",
       );
-      if (!answer.ok) throw new Error(`the list of prices answers ${answer.status}`);
-      const providers = checkProviders(JSON.parse(answer.text));
+      if (!response.ok) throw new Error(`the request for the price list failed with status ${response.status}`);
+      const providers = checkProviders(JSON.parse(response.text));
       mechanism.set(providers);
       this.#fetchedAt = now;
       await this.#store(JSON.stringify({ fetchedAt: now, url, providers }));
@@ -104,13 +104,13 @@ export class CachedPrices implements NewerPrices {
 
   async #store(text: string): Promise<void> {
     const { file } = this.#source;
-    const temporary = `${file}.${randomUUID()}.tmp`;
+    const temporaryPath = `${file}.${randomUUID()}.tmp`;
     try {
       await mkdir(dirname(file), { recursive: true, mode: 0o700 });
-      await writeFile(temporary, text, { mode: 0o600, flag: "wx" });
-      await rename(temporary, file);
+      await writeFile(temporaryPath, text, { mode: 0o600, flag: "wx" });
+      await rename(temporaryPath, file);
     } catch (error) {
-      await rm(temporary, { force: true }).catch(() => undefined);
+      await rm(temporaryPath, { force: true }).catch(() => undefined);
       throw error;
     }
   }
@@ -118,17 +118,17 @@ export class CachedPrices implements NewerPrices {
 
 let sharedPrices: CachedPrices | undefined;
 
-/** The cached prices of a source. All providers share them, and they are used from now on. */
+/** The cached prices of a source, shared by all providers. Puts these prices into effect. */
 export function getCachedPrices(source: PriceSource, logger: Logger | undefined): CachedPrices {
-  if (sharedPrices?.isOf(source) === true) return sharedPrices;
+  if (sharedPrices?.hasSource(source) === true) return sharedPrices;
   sharedPrices = new CachedPrices(source, logger);
-  preferPrices(sharedPrices);
+  setNewerPrices(sharedPrices);
   return sharedPrices;
 }
 
-/** The package's own update function. It rejects invalid prices and keeps the previous ones. */
-function updateMechanism(list: PriceList): { url: string; set: Setting } {
-  let mechanism: { url: string; set: Setting } | undefined;
+/** The package's own URL and update function. The function rejects invalid prices and keeps the previous prices. */
+function getUpdateMechanism(list: PriceList): { url: string; set: SetProviders } {
+  let mechanism: { url: string; set: SetProviders } | undefined;
   list.updatePrices(({ remoteDataUrl, setProviderData }) => {
     mechanism = { url: remoteDataUrl, set: setProviderData };
   });
@@ -137,38 +137,40 @@ function updateMechanism(list: PriceList): { url: string; set: Setting } {
 
 /** Validates a fetched list; throws if it is invalid. */
 function checkProviders(value: unknown): Providers {
-  const fail = (what: string): never => {
-    throw new Error(`no list of prices: ${what}`);
+  const fail = (problem: string): never => {
+    throw new Error(`invalid price list: ${problem}`);
   };
   if (!Array.isArray(value) || value.length > MAX_PROVIDERS) return fail("no list of providers");
   let models = 0;
   for (const provider of value as unknown[]) {
     if (!isRecord(provider) || typeof provider.id !== "string" || !Array.isArray(provider.models))
       return fail("a provider without models");
-    if (!isMatch(provider.model_match) || !isMatch(provider.provider_match)) fail(`how ${provider.id} is found`);
+    if (!isMatchClause(provider.model_match) || !isMatchClause(provider.provider_match))
+      fail(`a match clause of ${provider.id}`);
     models += provider.models.length;
     for (const model of provider.models as unknown[])
       if (
         !isRecord(model) ||
         typeof model.id !== "string" ||
         model.match === undefined ||
-        !isMatch(model.match) ||
-        !arePrices(model.prices)
+        !isMatchClause(model.match) ||
+        !hasValidPrices(model.prices)
       )
         fail(`a model of ${provider.id}`);
   }
   const ids = new Set((value as Providers).map(({ id }) => id));
-  if (models > MAX_MODELS || WELL_KNOWN.some((id) => !ids.has(id))) fail("well-known providers are missing");
+  if (models > MAX_MODELS || REQUIRED_PROVIDERS.some((id) => !ids.has(id))) fail("well-known providers are missing");
   return value as Providers;
 }
 
 /** Whether a match clause is valid, and its evaluation takes bounded time; also true without a clause. */
-function isMatch(match: unknown, depth = 0): boolean {
+function isMatchClause(match: unknown, depth = 0): boolean {
   if (match === undefined) return true;
   if (!isRecord(match) || depth > MAX_MATCH_DEPTH) return false;
-  return Object.entries(match).every(([how, what]) => {
-    if (Array.isArray(what)) return what.every((clause: unknown) => clause !== undefined && isMatch(clause, depth + 1));
-    return typeof what === "string" && (how !== "regex" || isPlainPattern(what));
+  return Object.entries(match).every(([kind, clauseValue]) => {
+    if (Array.isArray(clauseValue))
+      return clauseValue.every((clause: unknown) => clause !== undefined && isMatchClause(clause, depth + 1));
+    return typeof clauseValue === "string" && (kind !== "regex" || isPlainPattern(clauseValue));
   });
 }
 
@@ -184,13 +186,13 @@ function isPlainPattern(pattern: string): boolean {
 }
 
 /** Whether the value has prices by unit, optionally in tiers, or several of them by date or time of day. */
-function arePrices(prices: unknown): boolean {
+function hasValidPrices(prices: unknown): boolean {
   if (Array.isArray(prices))
-    return prices.every((entry: unknown) => isRecord(entry) && isRecord(entry.prices) && arePrices(entry.prices));
-  return isRecord(prices) && Object.values(prices).every((price) => isAmount(price) || isTiered(price));
+    return prices.every((entry: unknown) => isRecord(entry) && isRecord(entry.prices) && hasValidPrices(entry.prices));
+  return isRecord(prices) && Object.values(prices).every((price) => isAmount(price) || isTieredPrice(price));
 }
 
-function isTiered(price: unknown): boolean {
+function isTieredPrice(price: unknown): boolean {
   if (!isRecord(price) || !isAmount(price.base) || !Array.isArray(price.tiers)) return false;
   return price.tiers.every((tier: unknown) => isRecord(tier) && isAmount(tier.start) && isAmount(tier.price));
 }

@@ -1,19 +1,19 @@
 import { asObject, parseJsonObject } from "./json.js";
-import { htmlMessage, looksLikeHtml } from "./unreadable.js";
+import { describeHtml, looksLikeHtml } from "./unreadable.js";
 
 /** The data of an error or of an `error` part. */
 export interface ProviderFault {
   status: number | undefined;
   message: string;
-  /** Machine-readable words: `type` and `code` of the body. */
-  words: string;
+  /** Machine-readable `type` and `code` fields of the body, joined by spaces. */
+  typeAndCode: string;
   headers: Readonly<Record<string, string>>;
   /** Delay before a retry from the body, as Google sends it, in ms. */
   waitMs: number | undefined;
   /** The model's output that the provider rejected, if it is reported. */
   modelOutput: string | undefined;
   /** Whether the error was thrown, so that its cause may be outside of the server. */
-  thrown: boolean;
+  isThrown: boolean;
 }
 
 /** Reads the data of an error, in any format. */
@@ -22,18 +22,18 @@ export function faultOf(error: unknown): ProviderFault {
   const headers = asObject(source.responseHeaders) as Record<string, string>;
   const body = typeof source.responseBody === "string" ? source.responseBody : "";
   let status = typeof source.statusCode === "number" ? source.statusCode : undefined;
-  const inner = parseJsonObject(body) ?? (error instanceof Error ? source.data : error);
-  const described = describe(inner);
+  const errorBody = parseJsonObject(body) ?? (error instanceof Error ? source.data : error);
+  const description = describeBody(errorBody);
   // OpenRouter and others put the status of the upstream provider into the body of a 200.
   if (
     (status === undefined || status === 200) &&
-    described.code !== undefined &&
-    described.code >= 400 &&
-    described.code < 600
+    description.code !== undefined &&
+    description.code >= 400 &&
+    description.code < 600
   )
-    status = described.code;
-  let text = described.message;
-  if (text === undefined && looksLikeHtml(body)) text = htmlMessage(body);
+    status = description.code;
+  let text = description.message;
+  if (text === undefined && looksLikeHtml(body)) text = describeHtml(body);
   if (text === undefined && body.trim() !== "" && parseJsonObject(body) === undefined) text = body.trim();
   if (text === undefined && error instanceof Error && error.message !== "") text = error.message;
   if (text === undefined && typeof error === "string") text = error;
@@ -41,11 +41,11 @@ export function faultOf(error: unknown): ProviderFault {
   return {
     status,
     message: text,
-    words: described.words,
+    typeAndCode: description.typeAndCode,
     headers,
-    waitMs: retryDelayMs(inner),
-    modelOutput: described.modelOutput,
-    thrown: error instanceof Error,
+    waitMs: readRetryDelayMs(errorBody),
+    modelOutput: description.modelOutput,
+    isThrown: error instanceof Error,
   };
 }
 
@@ -64,41 +64,56 @@ const STATUS_TEXT: Readonly<Record<number, string>> = {
   529: "overloaded",
 };
 
-/** Message and words of an error body, in any format of the providers. */
-function describe(
+/** Reads an error body, in any format of the providers. */
+function describeBody(
   body: unknown,
-): Pick<ProviderFault, "words" | "modelOutput"> & { message: string | undefined; code: number | undefined } {
+): Pick<ProviderFault, "typeAndCode" | "modelOutput"> & { message: string | undefined; code: number | undefined } {
   if (typeof body === "string")
-    return { message: body.trim() || undefined, words: "", code: undefined, modelOutput: undefined };
-  const top = asObject(Array.isArray(body) ? body[0] : body);
-  const error = top.error ?? asObject(Array.isArray(top.errors) ? top.errors[0] : undefined).message ?? top;
-  const inner = asObject(error);
-  const nested = asObject(inner.metadata);
+    return { message: body.trim() || undefined, typeAndCode: "", code: undefined, modelOutput: undefined };
+  const bodyFields = asObject(Array.isArray(body) ? body[0] : body);
+  const error =
+    bodyFields.error ??
+    asObject(Array.isArray(bodyFields.errors) ? bodyFields.errors[0] : undefined).message ??
+    bodyFields;
+  const errorFields = asObject(error);
+  const metadata = asObject(errorFields.metadata);
   const texts: (string | undefined)[] = [
     typeof error === "string" ? error : undefined,
-    asText(inner.message),
-    asText(asObject(inner.error).message),
-    asText(top.message),
-    asText(top.detail),
-    asText(inner.detail),
-    asText(asObject(inner.response).error),
+    toMessage(errorFields.message),
+    toMessage(asObject(errorFields.error).message),
+    toMessage(bodyFields.message),
+    toMessage(bodyFields.detail),
+    toMessage(errorFields.detail),
+    toMessage(asObject(errorFields.response).error),
   ];
   let text = texts.find((candidate) => candidate !== undefined && candidate !== "");
   // OpenRouter: "Provider returned error"; the actual error is in the metadata.
-  const raw = asText(nested.raw);
+  const raw = toMessage(metadata.raw);
   if (raw !== undefined && text !== undefined && /^provider returned error/i.test(text)) {
-    text = `${text}: ${describe(parseJsonObject(raw) ?? raw).message ?? raw}`;
+    text = `${text}: ${describeBody(parseJsonObject(raw) ?? raw).message ?? raw}`;
   }
-  const words = [inner.type, inner.code, inner.status, top.type, top.code, top.error_type]
+  const typeAndCode = [
+    errorFields.type,
+    errorFields.code,
+    errorFields.status,
+    bodyFields.type,
+    bodyFields.code,
+    bodyFields.error_type,
+  ]
     .filter((word) => typeof word === "string" || typeof word === "number")
     .join(" ");
-  const code = [inner.code, inner.status_code, top.code, top.status]
+  const code = [errorFields.code, errorFields.status_code, bodyFields.code, bodyFields.status]
     .map(Number)
     .find((value) => Number.isInteger(value) && value >= 100);
-  return { message: text, words, code, modelOutput: asText(inner.failed_generation) ?? asText(top.failed_generation) };
+  return {
+    message: text,
+    typeAndCode,
+    code,
+    modelOutput: toMessage(errorFields.failed_generation) ?? toMessage(bodyFields.failed_generation),
+  };
 }
 
-function asText(value: unknown): string | undefined {
+function toMessage(value: unknown): string | undefined {
   if (typeof value === "string") return value;
   if (Array.isArray(value)) {
     // FastAPI: [{ loc: [...], msg: "..." }]
@@ -111,7 +126,7 @@ function asText(value: unknown): string | undefined {
   return undefined;
 }
 
-function retryDelayMs(body: unknown): number | undefined {
+function readRetryDelayMs(body: unknown): number | undefined {
   const error = asObject(asObject(Array.isArray(body) ? body[0] : body).error);
   const delays = (Array.isArray(error.details) ? error.details : []).map((detail) => asObject(detail).retryDelay);
   const seconds = delays
@@ -121,7 +136,7 @@ function retryDelayMs(body: unknown): number | undefined {
 }
 
 /** Delay from `retry-after` (seconds or date) or `retry-after-ms`; in ms. */
-export function retryAfterMs(
+export function readRetryAfterMs(
   headers: Readonly<Record<string, string | undefined>>,
   now = Date.now(),
 ): number | undefined {

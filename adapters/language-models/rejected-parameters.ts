@@ -1,5 +1,5 @@
 import type { Logger, ProviderError } from "gantry";
-import { rejectedParameter } from "./refused-parameter.js";
+import { findRejectedParameter } from "./parameter-rejection.js";
 import type { OptionalParameter } from "./wires/wire.js";
 
 const OPPOSITES: Readonly<Partial<Record<OptionalParameter, OptionalParameter>>> = { echo: "no_echo", no_echo: "echo" };
@@ -18,25 +18,25 @@ export class RejectedParameters {
   }
 
   /**
-   * Whether the model rejected a parameter that was `sent` and is not `settled`, so that a retry without it makes
-   * sense. If a server rejects a parameter and its absence, there are only two attempts: the opposite becomes
-   * `settled`.
+   * Stores the parameter that the model rejected. Returns whether a retry without the parameter may succeed: the
+   * parameter was sent and is not settled. A server may reject a parameter and its absence. The opposite therefore
+   * becomes settled, so that there are only two attempts.
    */
   learn(
     model: string,
     fault: ProviderError,
-    sent: ReadonlySet<OptionalParameter>,
-    settled: Set<OptionalParameter>,
+    sentParameters: ReadonlySet<OptionalParameter>,
+    settledParameters: Set<OptionalParameter>,
   ): boolean {
-    const parameter = rejectedParameter(fault, sent);
-    if (parameter === undefined || settled.has(parameter)) return false;
-    const refused = new Set([...this.of(model), parameter]);
+    const parameter = findRejectedParameter(fault, sentParameters);
+    if (parameter === undefined || settledParameters.has(parameter)) return false;
+    const rejected = new Set([...this.of(model), parameter]);
     const opposite = OPPOSITES[parameter];
     if (opposite !== undefined) {
-      refused.delete(opposite);
-      settled.add(opposite);
+      rejected.delete(opposite);
+      settledParameters.add(opposite);
     }
-    this.#byModel.set(model, refused);
+    this.#byModel.set(model, rejected);
     this.#logger?.info("model rejected a parameter; omitting it from now on", { model, parameter });
     return true;
   }

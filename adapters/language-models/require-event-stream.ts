@@ -1,23 +1,23 @@
-import { readText } from "./bodies.js";
-import { unexpectedBody, type FaultContext } from "./errors.js";
+import { readResponseText } from "./bodies.js";
+import { toUnexpectedBodyError, type FaultContext } from "./errors.js";
 import type { Fetch } from "./network.js";
 
-/** Wraps `fetch` and rejects answers that are no event stream; a package would read them as an empty one. */
+/** Wraps `fetch` and rejects answers that are not event streams; a package would read them as empty answers. */
 export function requireEventStream(fetch: Fetch, context: FaultContext): Fetch {
   return async (input, init) => {
     const response = await fetch(
       input,
-      init === undefined ? undefined : { ...init, body: wellFormed(init.body) ?? null },
+      init === undefined ? undefined : { ...init, body: replaceLoneSurrogates(init.body) ?? null },
     );
     if (!response.ok) return response;
-    const type = response.headers.get("content-type") ?? "";
-    if (/event-stream|text\/plain/i.test(type) || !/html|json|xml/i.test(type)) return response;
-    throw unexpectedBody(await readText(response), context);
+    const contentType = response.headers.get("content-type") ?? "";
+    if (/event-stream|text\/plain/i.test(contentType) || !/html|json|xml/i.test(contentType)) return response;
+    throw toUnexpectedBodyError(await readResponseText(response), context);
   };
 }
 
 /** Replaces lone surrogates (a text truncated within an emoji), for which some providers reject the whole request. */
-export function wellFormed<T>(body: T | string): T | string {
+export function replaceLoneSurrogates<T>(body: T | string): T | string {
   if (typeof body !== "string" || !body.includes("\\ud")) return body;
   // JSON contains pairs unescaped, so an escaped surrogate is alone. The first alternative skips escaped backslashes.
   return body.replace(/\\\\|\\ud[89a-f][0-9a-f]{2}/g, (match) => (match === "\\\\" ? match : "\\ufffd"));

@@ -2,27 +2,27 @@ import { pipeline, type Readable } from "node:stream";
 
 /** Maximum bytes that are held for a slow reader; beyond it the stream is paused. */
 const MAX_HELD_BYTES = 256 * 1024;
-/** Limits for the rest of a complete answer. Beyond them its connection is closed. */
+/** Limits for the unread part of a complete answer. Beyond them its connection is closed. */
 const DRAIN_LIMITS = { bytes: 64 * 1024, ms: 1_000 };
 
 /** The bytes of a body, in order. */
-export interface Bytes {
+export interface ByteSource {
   /**
    * Resolves with all bytes since the last call, or with the next ones; undefined at the end. Rejects if the body is
    * interrupted.
    */
   next(): Promise<Buffer | undefined>;
-  /** Discards the rest; `over`: everything of interest was read. */
-  release(over?: boolean): void;
+  /** Discards the remaining bytes. `isComplete`: everything of interest was read, so the connection may be reused. */
+  release(isComplete?: boolean): void;
 }
 
 /** The body of an answer, decompressed if necessary. An abort ends it with the signal's reason. */
-export class ResponseBytes implements Bytes {
+export class ResponseBytes implements ByteSource {
   readonly #stream: Readable;
   readonly #signal: AbortSignal;
   #pieces: Buffer[] = [];
-  #size = 0;
-  #state: "reads" | "ended" | "broken" | "left" = "reads";
+  #heldBytes = 0;
+  #state: "reading" | "ended" | "failed" | "released" = "reading";
   #fault: unknown;
   #wake: (() => void) | undefined;
   #drainBytes = DRAIN_LIMITS.bytes;
@@ -32,31 +32,32 @@ export class ResponseBytes implements Bytes {
     this.#stream = encoding === undefined ? stream : decompress(stream, encoding);
     this.#signal = signal;
     this.#stream
-      .on("data", (piece: Buffer) => this.#take(piece))
+      .on("data", (piece: Buffer) => this.#addPiece(piece))
       .once("end", () => this.#end("ended"))
-      .on("error", (cause) => this.#end("broken", new TypeError("terminated", { cause })))
+      .on("error", (cause) => this.#end("failed", new TypeError("terminated", { cause })))
       .once("close", () => this.#close());
     signal.addEventListener("abort", this.#onAbort, { once: true });
     if (signal.aborted) this.#onAbort();
   }
 
   async next(): Promise<Buffer | undefined> {
-    if (this.#size === 0 && this.#state === "reads") await new Promise<void>((resolve) => (this.#wake = resolve));
-    if (this.#size > 0) {
-      const came = this.#pieces;
+    if (this.#heldBytes === 0 && this.#state === "reading")
+      await new Promise<void>((resolve) => (this.#wake = resolve));
+    if (this.#heldBytes > 0) {
+      const pieces = this.#pieces;
       this.#pieces = [];
-      if (this.#size > MAX_HELD_BYTES) this.#stream.resume();
-      this.#size = 0;
-      return came.length === 1 ? came[0] : Buffer.concat(came);
+      if (this.#heldBytes > MAX_HELD_BYTES) this.#stream.resume();
+      this.#heldBytes = 0;
+      return pieces.length === 1 ? pieces[0] : Buffer.concat(pieces);
     }
-    if (this.#state === "broken") throw this.#fault;
+    if (this.#state === "failed") throw this.#fault;
     return undefined;
   }
 
-  release(over = false): void {
-    if (this.#state !== "reads") return;
-    this.#drop("left");
-    if (!over) {
+  release(isComplete = false): void {
+    if (this.#state !== "reading") return;
+    this.#discard("released");
+    if (!isComplete) {
       this.#stream.destroy();
       return;
     }
@@ -66,19 +67,19 @@ export class ResponseBytes implements Bytes {
   }
 
   readonly #onAbort = (): void => {
-    const reads = this.#state === "reads";
-    if (reads) this.#drop("broken", this.#signal.reason);
-    if (reads || this.#state === "left") this.#stream.destroy();
+    const isReading = this.#state === "reading";
+    if (isReading) this.#discard("failed", this.#signal.reason);
+    if (isReading || this.#state === "released") this.#stream.destroy();
   };
 
-  #take(piece: Buffer): void {
-    if (this.#state === "left") {
+  #addPiece(piece: Buffer): void {
+    if (this.#state === "released") {
       this.#drainBytes -= piece.length;
       if (this.#drainBytes < 0) this.#stream.destroy();
-    } else if (this.#state === "reads") {
+    } else if (this.#state === "reading") {
       this.#pieces.push(piece);
-      this.#size += piece.length;
-      if (this.#size > MAX_HELD_BYTES) this.#stream.pause();
+      this.#heldBytes += piece.length;
+      if (this.#heldBytes > MAX_HELD_BYTES) this.#stream.pause();
       this.#wake?.();
     }
   }
@@ -86,20 +87,20 @@ export class ResponseBytes implements Bytes {
   #close(): void {
     clearTimeout(this.#drainTimer);
     this.#signal.removeEventListener("abort", this.#onAbort);
-    this.#end("broken", new TypeError("terminated"));
+    this.#end("failed", new TypeError("terminated"));
   }
 
-  #end(state: "ended" | "broken", fault?: unknown): void {
-    if (this.#state !== "reads") return;
+  #end(state: "ended" | "failed", fault?: unknown): void {
+    if (this.#state !== "reading") return;
     this.#state = state;
     this.#fault = fault;
     this.#wake?.();
   }
 
   /** Discards the bytes that were not read yet. */
-  #drop(state: "left" | "broken", fault?: unknown): void {
+  #discard(state: "released" | "failed", fault?: unknown): void {
     this.#pieces = [];
-    this.#size = 0;
+    this.#heldBytes = 0;
     this.#state = state;
     this.#fault = fault;
     this.#wake?.();

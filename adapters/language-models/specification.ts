@@ -1,19 +1,19 @@
 import type { ModelCallOptions } from "./language-model.js";
 
 /** Converts options of specification v3 for a model of another version. */
-export function forSpecification(version: string, options: ModelCallOptions, effort: string): Record<string, unknown> {
+export function toSpecification(version: string, options: ModelCallOptions, effort: string): Record<string, unknown> {
   switch (version) {
     case "v2":
-      return { ...options, prompt: options.prompt.map(message2) };
+      return { ...options, prompt: options.prompt.map(toV2Message) };
     case "v4":
-      return { ...options, prompt: options.prompt.map(message4), reasoning: effort4(effort) };
+      return { ...options, prompt: options.prompt.map(toV4Message), reasoning: toV4Effort(effort) };
     default:
       return { ...options };
   }
 }
 
 /** v4 has no effort above `xhigh`. */
-function effort4(effort: string): string | undefined {
+function toV4Effort(effort: string): string | undefined {
   return effort === "max" ? "xhigh" : effort || undefined;
 }
 
@@ -23,14 +23,14 @@ type Output = Extract<Result["output"], { type: "content" }>["value"][number];
 type Media = Extract<Output, { type: "image-data" | "file-data" }>;
 
 /** v2 has a single type for media in tool results. */
-function message2(message: Message): unknown {
-  return withMedia(message, ({ data, mediaType }) => ({ type: "media", data, mediaType }));
+function toV2Message(message: Message): unknown {
+  return convertToolMedia(message, ({ data, mediaType }) => ({ type: "media", data, mediaType }));
 }
 
 /** v4 wraps the data of files. */
-function message4(message: Message): unknown {
+function toV4Message(message: Message): unknown {
   if (message.role !== "user")
-    return withMedia(message, (media) => ({ ...media, type: "file", data: { type: "data", data: media.data } }));
+    return convertToolMedia(message, (media) => ({ ...media, type: "file", data: { type: "data", data: media.data } }));
   const content = message.content.map((part) =>
     part.type === "file" ? { ...part, data: { type: "data", data: part.data } } : part,
   );
@@ -38,12 +38,12 @@ function message4(message: Message): unknown {
 }
 
 /** Converts the media in tool results with `put`. */
-function withMedia(message: Message, put: (media: Media) => unknown): unknown {
+function convertToolMedia(message: Message, convert: (media: Media) => unknown): unknown {
   if (message.role !== "tool") return message;
   const content = message.content.map((part) => {
     if (part.type !== "tool-result" || part.output.type !== "content") return part;
     const value = part.output.value.map((entry) =>
-      entry.type === "image-data" || entry.type === "file-data" ? put(entry) : entry,
+      entry.type === "image-data" || entry.type === "file-data" ? convert(entry) : entry,
     );
     return { ...part, output: { type: "content", value } };
   });

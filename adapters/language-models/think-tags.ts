@@ -4,19 +4,19 @@ export interface TaggedText {
   text: string;
 }
 
-const OPEN = "<think>";
-const CLOSE = "</think>";
+const OPEN_TAG = "<think>";
+const CLOSE_TAG = "</think>";
 
 /**
  * Separates reasoning from an answer that begins with `<think>`, as local servers send it for models with an unknown
  * format. Later tags are part of the answer.
  */
 export class ThinkTags {
-  #state: "start" | "thinking" | "behind" | "text" = "start";
+  #state: "start" | "thinking" | "after" | "text" = "start";
   /** Text that may be the beginning of a tag. */
   #possibleTag = "";
 
-  /** Whether everything from now on is the answer. */
+  /** Whether the remaining text contains no more reasoning. */
   get isOver(): boolean {
     return this.#state === "text";
   }
@@ -27,28 +27,28 @@ export class ThinkTags {
     this.#possibleTag = "";
     const pieces: TaggedText[] = [];
     if (this.#state === "start") {
-      const begun = remainingText.trimStart();
-      if (begun.length < OPEN.length && OPEN.startsWith(begun)) {
+      const trimmedText = remainingText.trimStart();
+      if (trimmedText.length < OPEN_TAG.length && OPEN_TAG.startsWith(trimmedText)) {
         this.#possibleTag = remainingText;
         return [];
       }
-      if (!begun.startsWith(OPEN)) {
+      if (!trimmedText.startsWith(OPEN_TAG)) {
         this.#state = "text";
         return [{ kind: "text", text: remainingText }];
       }
-      remainingText = begun.slice(OPEN.length);
+      remainingText = trimmedText.slice(OPEN_TAG.length);
       this.#state = "thinking";
     }
     if (this.#state === "thinking") {
-      const end = remainingText.indexOf(CLOSE);
+      const end = remainingText.indexOf(CLOSE_TAG);
       if (end === -1) {
-        const keep = possibleTagLength(remainingText);
-        this.#possibleTag = remainingText.slice(remainingText.length - keep);
-        return toReasoning(remainingText.slice(0, remainingText.length - keep));
+        const heldLength = possibleTagLength(remainingText);
+        this.#possibleTag = remainingText.slice(remainingText.length - heldLength);
+        return toReasoning(remainingText.slice(0, remainingText.length - heldLength));
       }
       pieces.push(...toReasoning(remainingText.slice(0, end)));
-      remainingText = remainingText.slice(end + CLOSE.length);
-      this.#state = "behind";
+      remainingText = remainingText.slice(end + CLOSE_TAG.length);
+      this.#state = "after";
     }
     // Empty lines between reasoning and answer are dropped.
     const text = remainingText.trimStart();
@@ -59,10 +59,10 @@ export class ThinkTags {
 
   /** Returns the held text at the end of the answer. */
   end(): TaggedText[] {
-    const held = this.#possibleTag;
+    const heldText = this.#possibleTag;
     this.#possibleTag = "";
-    if (held === "") return [];
-    return [{ kind: this.#state === "thinking" ? "reasoning" : "text", text: held }];
+    if (heldText === "") return [];
+    return [{ kind: this.#state === "thinking" ? "reasoning" : "text", text: heldText }];
   }
 }
 
@@ -72,8 +72,8 @@ function toReasoning(text: string): TaggedText[] {
 
 /** Number of characters at the end that may begin the closing tag. */
 function possibleTagLength(text: string): number {
-  for (let length = Math.min(CLOSE.length - 1, text.length); length > 0; length--) {
-    if (CLOSE.startsWith(text.slice(text.length - length))) return length;
+  for (let length = Math.min(CLOSE_TAG.length - 1, text.length); length > 0; length--) {
+    if (CLOSE_TAG.startsWith(text.slice(text.length - length))) return length;
   }
   return 0;
 }

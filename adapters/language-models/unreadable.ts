@@ -1,10 +1,10 @@
-/** Characters of a body that are searched for a title. */
+/** Maximum characters of a body that are searched for a title. */
 const MAX_SEARCHED_CHARACTERS = 256 * 1024;
 
-/** Describes a body that is no event stream, like the page of a proxy or a login form. */
-export function whyUnreadable(fullBody: string): string {
+/** Describes a body that is not an event stream, such as the page of a proxy or a login form. */
+export function describeUnreadable(fullBody: string): string {
   const body = fullBody.slice(0, MAX_SEARCHED_CHARACTERS);
-  if (looksLikeHtml(body)) return htmlMessage(body);
+  if (looksLikeHtml(body)) return describeHtml(body);
   const text = body.trim();
   return text === "" ? "an empty answer" : `an answer that is not an event stream: ${text.slice(0, 200)}`;
 }
@@ -15,7 +15,7 @@ export function looksLikeHtml(body: string): boolean {
 }
 
 /** Error message for an HTML page. */
-export function htmlMessage(body: string): string {
+export function describeHtml(body: string): string {
   const title = /<title[^>]*>([^<]{1,120})/i.exec(body)?.[1]?.replace(/\s+/g, " ").trim();
   return `an HTML page instead of an API answer${title ? ` ("${title}")` : ""}; check base_url and the network`;
 }

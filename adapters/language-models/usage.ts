@@ -14,20 +14,22 @@ export interface ReportedUsage {
 /** Reads the usage of any specification version; undefined if the provider reported none. */
 export function readUsage(value: unknown): ReportedUsage | undefined {
   const source = asObject(value);
-  const nested = typeof source.inputTokens === "object" || typeof source.outputTokens === "object";
-  const input = nested ? asObject(source.inputTokens) : {};
-  const output = nested ? asObject(source.outputTokens) : {};
-  const inputTokens = nested ? count(input.total) : count(source.inputTokens ?? source.promptTokens);
-  const outputTokens = nested ? count(output.total) : count(source.outputTokens ?? source.completionTokens);
+  const isNested = typeof source.inputTokens === "object" || typeof source.outputTokens === "object";
+  const input = isNested ? asObject(source.inputTokens) : {};
+  const output = isNested ? asObject(source.outputTokens) : {};
+  const inputTokens = isNested ? toTokenCount(input.total) : toTokenCount(source.inputTokens ?? source.promptTokens);
+  const outputTokens = isNested
+    ? toTokenCount(output.total)
+    : toTokenCount(source.outputTokens ?? source.completionTokens);
   // Servers that do not count tokens report nothing, or zero for both.
   if ((inputTokens ?? 0) === 0 && (outputTokens ?? 0) === 0) return undefined;
   return {
     usage: {
       inputTokens: inputTokens ?? 0,
       outputTokens: outputTokens ?? 0,
-      cacheReadTokens: count(nested ? input.cacheRead : source.cachedInputTokens) ?? 0,
-      cacheWriteTokens: count(nested ? input.cacheWrite : undefined) ?? 0,
-      reasoningTokens: count(nested ? output.reasoning : source.reasoningTokens) ?? 0,
+      cacheReadTokens: toTokenCount(isNested ? input.cacheRead : source.cachedInputTokens) ?? 0,
+      cacheWriteTokens: toTokenCount(isNested ? input.cacheWrite : undefined) ?? 0,
+      reasoningTokens: toTokenCount(isNested ? output.reasoning : source.reasoningTokens) ?? 0,
     },
     raw: asObject(source.raw),
   };
@@ -45,7 +47,7 @@ export function estimateUsage(request: ModelRequest, outputBytes: number): Model
   };
 }
 
-const REASONS: Readonly<Record<string, FinishReason>> = {
+const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
   stop: "stop",
   length: "length",
   "content-filter": "content_filter",
@@ -58,19 +60,19 @@ const REASONS: Readonly<Record<string, FinishReason>> = {
  */
 export function readReason(value: unknown): {
   reason: FinishReason;
-  failed: boolean;
+  hasFailed: boolean;
   raw: unknown;
   message: string | undefined;
 } {
   const unified = typeof value === "string" ? value : asObject(value).unified;
   const { raw, message } = asObject(value);
-  const reason = raw === "refusal" ? "content_filter" : (REASONS[String(unified)] ?? null);
-  return { reason, failed: unified === "error", raw, message: typeof message === "string" ? message : undefined };
+  const reason = raw === "refusal" ? "content_filter" : (FINISH_REASONS[String(unified)] ?? null);
+  return { reason, hasFailed: unified === "error", raw, message: typeof message === "string" ? message : undefined };
 }
 
 /** Maximum plausible tokens of one call. A larger count would make the sum of a session infinite. */
-const MAX_TOKENS = 1e12;
+const MAX_PLAUSIBLE_TOKENS = 1e12;
 
-function count(value: unknown): number | undefined {
-  return typeof value === "number" && value >= 0 && value <= MAX_TOKENS ? Math.round(value) : undefined;
+function toTokenCount(value: unknown): number | undefined {
+  return typeof value === "number" && value >= 0 && value <= MAX_PLAUSIBLE_TOKENS ? Math.round(value) : undefined;
 }

@@ -8,9 +8,9 @@ import type { Adapter } from "lowdb";
 import { readJson, syncFolder } from "./files.js";
 
 /** Version of the file format that this code reads and writes. */
-export const LAYOUT = 5;
+export const LAYOUT_VERSION = 5;
 
-export interface FiledDocument {
+export interface ChainFileDocument {
   version: number;
   /** Null: deleted since the file was written. Never null in a file. */
   value: unknown;
@@ -19,39 +19,40 @@ export interface FiledDocument {
 /** A file in the store's folder: all documents of a chain, by key. */
 export interface ChainFile {
   version: number;
-  /** Id of the chain's original. */
+  /** Id of the chain's first session. */
   chain: string;
   /** Version of the last change of the chain that the file contains. */
   upTo: number;
-  documents: Record<string, FiledDocument>;
+  documents: Record<string, ChainFileDocument>;
 }
 
 /** lowdb adapter for a chain's file. Readers, also after a crash, find either the old file or the new one. */
 export class ChainFileAdapter implements Adapter<ChainFile> {
-  readonly #temp: string;
+  readonly #tempPath: string;
 
   /**
-   * `isWanted` is called when the new file is on disk, right before it replaces the old one. False keeps the old file.
+   * `shouldReplace` is called when the new file is on disk, right before it replaces the old one. False keeps the old
+   * file.
    */
   constructor(
     readonly path: string,
     tempFolder: string,
-    readonly isWanted: () => Promise<boolean>,
+    readonly shouldReplace: () => Promise<boolean>,
   ) {
-    this.#temp = join(tempFolder, basename(path));
+    this.#tempPath = join(tempFolder, basename(path));
   }
 
   async read(): Promise<ChainFile> {
     const file = readChainFile(this.path);
-    if (!file) throw damaged(this.path, "it is missing");
+    if (!file) throw createDamagedError(this.path, "it is missing");
     return Promise.resolve(file);
   }
 
   async write(file: ChainFile): Promise<void> {
-    const present = Object.entries(file.documents).filter(([, { value }]) => value !== null);
-    const text = JSON.stringify({ ...file, documents: Object.fromEntries(present) }, undefined, 1);
-    await writeFile(this.#temp, text, { mode: 0o600, flush: true });
-    if (await this.isWanted()) renameSync(this.#temp, this.path);
+    const storedEntries = Object.entries(file.documents).filter(([, { value }]) => value !== null);
+    const text = JSON.stringify({ ...file, documents: Object.fromEntries(storedEntries) }, undefined, 1);
+    await writeFile(this.#tempPath, text, { mode: 0o600, flush: true });
+    if (await this.shouldReplace()) renameSync(this.#tempPath, this.path);
     await syncFolder(dirname(this.path));
   }
 }
@@ -62,25 +63,26 @@ export function readChainFile(path: string): ChainFile | undefined {
   try {
     file = readJson(path);
   } catch (error) {
-    throw damaged(path, String(error));
+    throw createDamagedError(path, String(error));
   }
-  if (file !== undefined && !isChainFile(file)) throw damaged(path, `expected documents of layout ${LAYOUT}`);
+  if (file !== undefined && !isChainFile(file))
+    throw createDamagedError(path, `expected documents of layout ${LAYOUT_VERSION}`);
   for (const [key, document] of Object.entries(file?.documents ?? {}))
     document.value = currentDocument(key, document.value);
   return file;
 }
 
 /** Error for an unusable chain file. */
-export function damaged(path: string, why: string): StoreError {
+export function createDamagedError(path: string, reason: string): StoreError {
   return new StoreError(
-    `the session's file ${path} is damaged and was not modified (${why}); restore it from a copy, or delete the session`,
+    `the session's file ${path} is damaged and was not modified (${reason}); restore it from a copy, or delete the session`,
   );
 }
 
 function isChainFile(file: unknown): file is ChainFile {
   return (
     isRecord(file) &&
-    file["version"] === LAYOUT &&
+    file["version"] === LAYOUT_VERSION &&
     typeof file["chain"] === "string" &&
     typeof file["upTo"] === "number" &&
     isRecord(file["documents"]) &&

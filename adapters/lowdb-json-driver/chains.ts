@@ -20,7 +20,7 @@ export interface CachedChain {
    */
   readonly low: Low<ChainFile>;
   /** Version up to which the file is complete; 0 without a file. */
-  filed: number;
+  filedVersion: number;
   /** False if documents with messages may exist only in the file. */
   isComplete: boolean;
 }
@@ -29,31 +29,31 @@ interface SmallDocument extends StoredDocument {
   chain: string;
 }
 
-/** Whether a document is small. Lists and runs need small documents, so they are always in memory. */
+/** Whether a document contains no messages. Such documents are always in memory, because lists and runs need them. */
 export const isSmall = (key: string): boolean => contentChain(key) === undefined;
 
-/** The chains of a store by the id of the original. `""` has the documents of the complete store. */
+/** The chains of a store by the id of their first session. `""` has the documents of the complete store. */
 export class Chains {
-  readonly byRoot = new Map<string, CachedChain>();
+  readonly chainsByRoot = new Map<string, CachedChain>();
   readonly smallDocuments = new DocumentMap();
   /** Version of the last change. */
   version = 0;
-  readonly #create: (root: string) => Low<ChainFile>;
+  readonly #createLow: (root: string) => Low<ChainFile>;
 
   constructor(create: (root: string) => Low<ChainFile>) {
-    this.#create = create;
+    this.#createLow = create;
   }
 
-  document(key: string): StoredDocument | undefined {
+  findDocument(key: string): StoredDocument | undefined {
     const root = contentChain(key);
     if (root === undefined) return this.smallDocuments.get(key);
-    const document = this.byRoot.get(root)?.low.data.documents[key];
+    const document = this.chainsByRoot.get(root)?.low.data.documents[key];
     return document && document.value !== null ? { key, ...document } : undefined;
   }
 
   /** The chain whose file must be read to get this document; undefined if none. */
-  incompleteFor(key: string): CachedChain | undefined {
-    const chain = this.byRoot.get(contentChain(key) ?? "");
+  findIncompleteChain(key: string): CachedChain | undefined {
+    const chain = this.chainsByRoot.get(contentChain(key) ?? "");
     return chain && !chain.isComplete && !(key in chain.low.data.documents) ? chain : undefined;
   }
 
@@ -62,49 +62,51 @@ export class Chains {
     this.version = Math.max(this.version, version);
     for (const [root, key, value, entryVersion = version] of set)
       this.#put(root, key, { version: entryVersion, value });
-    for (const root of this.deletedBy(set)) this.byRoot.delete(root);
-    for (const [root, upTo] of filed) this.#filed(this.#chain(root), upTo);
+    for (const root of this.findDeletedChains(set)) this.chainsByRoot.delete(root);
+    for (const [root, upTo] of filed) this.#markFiled(this.#getOrCreateChain(root), upTo);
   }
 
   /** Chains that have no small document left after these entries. The entries may be applied already. */
-  deletedBy(set: readonly LogEntry[]): string[] {
-    const deleted = set.filter(([, key, value]) => value === null && isSmall(key));
-    const keys = new Set(deleted.map(([, key]) => key));
+  findDeletedChains(entries: readonly LogEntry[]): string[] {
+    const deletedEntries = entries.filter(([, key, value]) => value === null && isSmall(key));
+    const deletedKeys = new Set(deletedEntries.map(([, key]) => key));
     const isDeleted = (root: string): boolean => {
-      for (const key in this.byRoot.get(root)?.low.data.documents) if (isSmall(key) && !keys.has(key)) return false;
+      for (const key in this.chainsByRoot.get(root)?.low.data.documents)
+        if (isSmall(key) && !deletedKeys.has(key)) return false;
       return true;
     };
-    return [...new Set(deleted.map(([root]) => root))].filter(isDeleted);
+    return [...new Set(deletedEntries.map(([root]) => root))].filter(isDeleted);
   }
 
   /** Removes documents from memory that the chain's file contains, except small ones. */
-  forgetFiled(chain: CachedChain): void {
-    if (chain.filed === 0) return;
+  dropFiledDocuments(chain: CachedChain): void {
+    if (chain.filedVersion === 0) return;
     chain.isComplete = false;
     const { documents } = chain.low.data;
     for (const key in documents)
-      if ((documents[key]?.version ?? 0) <= chain.filed && !isSmall(key)) delete documents[key];
+      if ((documents[key]?.version ?? 0) <= chain.filedVersion && !isSmall(key)) delete documents[key];
   }
 
   /** Log lines with everything that the files lack, and all small documents. */
-  *lines(): Generator<string> {
+  *createLines(): Generator<string> {
     const { version } = this;
-    for (const [root, { filed, low }] of this.byRoot) {
+    for (const [root, { filedVersion, low }] of this.chainsByRoot) {
       const set: LogEntry[] = [];
       for (const [key, document] of Object.entries(low.data.documents))
-        if (document.version > filed || isSmall(key)) set.push([root, key, document.value, document.version]);
-      yield JSON.stringify({ version, filed: filed > 0 ? [[root, filed]] : [], set } satisfies LogLine);
+        if (document.version > filedVersion || isSmall(key)) set.push([root, key, document.value, document.version]);
+      yield JSON.stringify({ version, filed: filedVersion > 0 ? [[root, filedVersion]] : [], set } satisfies LogLine);
     }
   }
 
   #put(root: string, key: string, document: { version: number; value: unknown }): void {
-    const { data } = this.#chain(root).low;
+    const { data } = this.#getOrCreateChain(root).low;
     data.upTo = Math.max(data.upTo, document.version);
     data.documents[key] = document;
     if (!isSmall(key)) return;
     // The head of a chain belongs to no chain before the chain is created.
-    const old = this.smallDocuments.get(key) as SmallDocument | undefined;
-    if (old && old.chain !== root) delete this.byRoot.get(old.chain)?.low.data.documents[key];
+    const previousDocument = this.smallDocuments.get(key) as SmallDocument | undefined;
+    if (previousDocument && previousDocument.chain !== root)
+      delete this.chainsByRoot.get(previousDocument.chain)?.low.data.documents[key];
     if (document.value !== null) this.smallDocuments.set({ key, ...document, chain: root } as SmallDocument);
     else {
       delete data.documents[key];
@@ -112,17 +114,17 @@ export class Chains {
     }
   }
 
-  #filed(chain: CachedChain, upTo: number): void {
+  #markFiled(chain: CachedChain, upTo: number): void {
     const { data } = chain.low;
-    chain.filed = upTo;
+    chain.filedVersion = upTo;
     data.upTo = Math.max(data.upTo, upTo);
     for (const [key, { version, value }] of Object.entries(data.documents))
       if (version <= upTo && value === null) delete data.documents[key];
   }
 
-  #chain(root: string): CachedChain {
-    const chain = this.byRoot.get(root) ?? { low: this.#create(root), filed: 0, isComplete: true };
-    this.byRoot.set(root, chain);
+  #getOrCreateChain(root: string): CachedChain {
+    const chain = this.chainsByRoot.get(root) ?? { low: this.#createLow(root), filedVersion: 0, isComplete: true };
+    this.chainsByRoot.set(root, chain);
     return chain;
   }
 }

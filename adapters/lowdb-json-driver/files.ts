@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { open } from "node:fs/promises";
 
-/** Syncs renames and removals in a folder to disk. Windows has no handle for a folder and does not need it. */
+/** Syncs renames and removals in a folder to disk. Windows cannot open a folder and needs no sync. */
 export async function syncFolder(path: string): Promise<void> {
   if (process.platform === "win32") return;
   await using folder = await open(path);
@@ -19,12 +19,12 @@ export function readJson(path: string): unknown {
   }
 }
 
-const SAFE_NAME = /^[a-z0-9][a-z0-9_-]{0,79}$/;
+const SAFE_NAME_PATTERN = /^[a-z0-9][a-z0-9_-]{0,79}$/;
 // Windows opens a device for these names, with any extension.
-const DEVICE_NAME = /^(con|prn|aux|nul|com\d|lpt\d)$/;
+const DEVICE_NAME_PATTERN = /^(con|prn|aux|nul|com\d|lpt\d)$/;
 
 /** File name that is safe on every file system, including case-insensitive ones: the id, or `~` and its hash. */
-export function fileName(id: string): string {
-  const isSafe = SAFE_NAME.test(id) && !DEVICE_NAME.test(id);
+export function toFileName(id: string): string {
+  const isSafe = SAFE_NAME_PATTERN.test(id) && !DEVICE_NAME_PATTERN.test(id);
   return `${isSafe ? id : `~${createHash("sha256").update(JSON.stringify(id)).digest("hex")}`}.json`;
 }

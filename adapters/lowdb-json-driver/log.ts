@@ -14,52 +14,52 @@ const NEWLINE = 10;
 export class Log {
   /** Size of the complete lines, in bytes. */
   bytes = 0;
-  #file: number;
-  /** Whether a partial line may follow, left by a dead process or a full disk. */
-  #isTorn = true;
-  #hasUnsynced = false;
+  #fd: number;
+  /** Whether a partial line may follow the complete lines, after a crash or on a full disk. */
+  #mayHavePartialLine = true;
+  #hasUnsyncedLines = false;
   /** The last started sync, and the sync that waits for its end. */
-  #sync: Promise<void> = Promise.resolve();
+  #lastSync: Promise<void> = Promise.resolve();
   #nextSync: Promise<void> | undefined;
 
   constructor(readonly path: string) {
     closeSync(openSync(path, "a", 0o600));
-    this.#file = openSync(path, "r+");
+    this.#fd = openSync(path, "r+");
   }
 
   /** All complete lines. An unterminated last line was never acknowledged. */
   *read(): Generator<string> {
     // A buffer, because a log may exceed the maximum string length.
-    const bytes = readFileSync(this.path);
-    for (let end = 0; (end = bytes.indexOf(NEWLINE, this.bytes)) >= 0; this.bytes = end + 1)
-      yield bytes.toString("utf8", this.bytes, end);
+    const buffer = readFileSync(this.path);
+    for (let end = 0; (end = buffer.indexOf(NEWLINE, this.bytes)) >= 0; this.bytes = end + 1)
+      yield buffer.toString("utf8", this.bytes, end);
   }
 
   /** Appends a line. If it throws, the log is unchanged. */
   append(line: string): void {
-    const bytes = Buffer.from(`${line}\n`);
-    if (this.#isTorn) ftruncateSync(this.#file, this.bytes);
-    this.#isTorn = true;
-    for (let done = 0; done < bytes.length;)
-      done += writeSync(this.#file, bytes, done, bytes.length - done, this.bytes + done);
-    this.#isTorn = false;
-    this.bytes += bytes.length;
-    this.#hasUnsynced = true;
+    const buffer = Buffer.from(`${line}\n`);
+    if (this.#mayHavePartialLine) ftruncateSync(this.#fd, this.bytes);
+    this.#mayHavePartialLine = true;
+    for (let offset = 0; offset < buffer.length;)
+      offset += writeSync(this.#fd, buffer, offset, buffer.length - offset, this.bytes + offset);
+    this.#mayHavePartialLine = false;
+    this.bytes += buffer.length;
+    this.#hasUnsyncedLines = true;
   }
 
   /** Resolves when all lines are on disk. Lines written during a sync share the next sync. */
   sync(): Promise<void> {
-    if (!this.#hasUnsynced) return this.#sync;
-    this.#nextSync ??= this.#sync
+    if (!this.#hasUnsyncedLines) return this.#lastSync;
+    this.#nextSync ??= this.#lastSync
       .catch(() => undefined)
       .then(() => {
         this.#nextSync = undefined;
-        this.#hasUnsynced = false;
-        this.#sync = datasync(this.#file).catch((error: unknown) => {
-          this.#hasUnsynced = true;
+        this.#hasUnsyncedLines = false;
+        this.#lastSync = datasync(this.#fd).catch((error: unknown) => {
+          this.#hasUnsyncedLines = true;
           throw error;
         });
-        return this.#sync;
+        return this.#lastSync;
       });
     return this.#nextSync;
   }
@@ -69,20 +69,20 @@ export class Log {
     let text = "";
     for (const line of lines) text += `${line}\n`;
     writeFileSync(`${this.path}.new`, text, { mode: 0o600, flush: true });
-    const file = openSync(`${this.path}.new`, "r+");
+    const newFd = openSync(`${this.path}.new`, "r+");
     renameSync(`${this.path}.new`, this.path);
-    const old = this.#file;
-    const syncOfOld = this.#sync.catch(() => undefined);
-    this.#file = file;
+    const oldFd = this.#fd;
+    const oldSync = this.#lastSync.catch(() => undefined);
+    this.#fd = newFd;
     this.bytes = Buffer.byteLength(text);
-    // Lines added now are on disk when the rename of the new file is.
-    this.#sync = syncOfOld.then(() => syncFolder(dirname(this.path)));
-    await syncOfOld;
-    closeSync(old);
-    await this.#sync;
+    // Lines that are added from now on need the rename on disk.
+    this.#lastSync = oldSync.then(() => syncFolder(dirname(this.path)));
+    await oldSync;
+    closeSync(oldFd);
+    await this.#lastSync;
   }
 
   close(): void {
-    closeSync(this.#file);
+    closeSync(this.#fd);
   }
 }

@@ -4,7 +4,7 @@ import type { Logger } from "gantry";
 import { JsonDocuments } from "./json-documents.js";
 import type { LowdbJsonOptions } from "./options.js";
 
-/** Notifications contain session ids, which are unique. Drivers of several stores can therefore share it. */
+/** Shared by the drivers of all stores, because notifications contain unique session ids. */
 const notifiers = new LocalNotifiers();
 
 /** Stores sessions in one JSON file per chain, for one process. Drivers of that process on one folder share a store. */
@@ -17,9 +17,9 @@ export class LowdbJsonDriver extends DocumentDriver {
 
 /** A store that this process has open, or is opening or closing. */
 interface OpenStore {
-  drivers: number;
-  opened: Promise<JsonDocuments>;
-  closed?: Promise<void>;
+  driverCount: number;
+  openPromise: Promise<JsonDocuments>;
+  closePromise?: Promise<void>;
 }
 
 /** Open stores by their real path. */
@@ -39,12 +39,12 @@ class SharedDocuments implements DocumentStore {
     createFolder(this.options.path);
     this.#path = realpathSync(this.options.path);
     let store = openStores.get(this.#path);
-    for (; store?.closed; store = openStores.get(this.#path)) await store.closed;
-    store ??= { drivers: 0, opened: JsonDocuments.open(this.#path, this.logger) };
-    store.drivers += 1;
+    for (; store?.closePromise; store = openStores.get(this.#path)) await store.closePromise;
+    store ??= { driverCount: 0, openPromise: JsonDocuments.open(this.#path, this.logger) };
+    store.driverCount += 1;
     openStores.set(this.#path, store);
     try {
-      this.#documents = await store.opened;
+      this.#documents = await store.openPromise;
     } catch (error) {
       openStores.delete(this.#path);
       throw error;
@@ -53,17 +53,17 @@ class SharedDocuments implements DocumentStore {
 
   async close(): Promise<void> {
     const store = openStores.get(this.#path);
-    if (!store || --store.drivers > 0) return;
-    store.closed = this.#opened.close().finally(() => openStores.delete(this.#path));
-    await store.closed;
+    if (!store || --store.driverCount > 0) return;
+    store.closePromise = this.#openDocuments.close().finally(() => openStores.delete(this.#path));
+    await store.closePromise;
   }
 
-  get = (keys: readonly string[]) => this.#opened.get(keys);
-  scan = (prefixes: readonly string[]) => this.#opened.scan(prefixes);
+  get = (keys: readonly string[]) => this.#openDocuments.get(keys);
+  scan = (prefixes: readonly string[]) => this.#openDocuments.scan(prefixes);
   compareAndSet = (changes: readonly DocumentChange[], { sync }: { sync: boolean }) =>
-    this.#opened.compareAndSet(changes, { sync: sync && this.options.durability !== "normal" });
+    this.#openDocuments.compareAndSet(changes, { sync: sync && this.options.durability !== "normal" });
 
-  get #opened(): JsonDocuments {
+  get #openDocuments(): JsonDocuments {
     if (!this.#documents) throw new Error("not open");
     return this.#documents;
   }

@@ -6,6 +6,6 @@ export const lowdbJsonOptions = option.section({
   durability: sharedOptions.durability,
 });
 
-type Read = option.Value<typeof lowdbJsonOptions>;
+type OptionValues = option.Value<typeof lowdbJsonOptions>;
 
-export interface LowdbJsonOptions extends Pick<Read, "path">, Partial<Pick<Read, "durability">> {}
+export interface LowdbJsonOptions extends Pick<OptionValues, "path">, Partial<Pick<OptionValues, "durability">> {}

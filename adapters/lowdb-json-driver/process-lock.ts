@@ -5,9 +5,9 @@ import { StoreError } from "gantry";
 import { holderState, newId, currentHolder, type LeaseHolder } from "gantry/plugin";
 
 /** Token name of a lock without a holder. */
-const FREE = "free";
+const FREE_TOKEN = "free";
 /** Interval at which a holder updates its token, in ms, for processes of other hosts and containers. */
-const HEARTBEAT_MS = 2_000;
+const HEARTBEAT_INTERVAL_MS = 2_000;
 /** Time without an update after which a holder on another host counts as dead, in ms. */
 const MAX_SILENCE_MS = 10_000;
 
@@ -17,32 +17,32 @@ const MAX_SILENCE_MS = 10_000;
  * are never reused, so two processes that find the same holder dead cannot both take the token.
  */
 export class ProcessLock {
-  readonly #token: string;
+  readonly #tokenName: string;
   #heartbeat: NodeJS.Timeout | undefined;
   #isLost = false;
 
   private constructor(readonly folder: string) {
     const id = newId();
-    this.#token = nameOf(currentHolder(id));
+    this.#tokenName = toTokenName(currentHolder(id));
     if (!existsSync(folder)) createLock(folder, `${folder}-${id}`);
   }
 
   /** Takes the lock. Rejects with `StoreError` if another live process holds it. `store`: its path, for the error. */
-  static async take(folder: string, store: string, maxSilenceMs = MAX_SILENCE_MS): Promise<ProcessLock> {
+  static async acquire(folder: string, store: string, maxSilenceMs = MAX_SILENCE_MS): Promise<ProcessLock> {
     const lock = new ProcessLock(folder);
-    while (!lock.#rename(FREE, lock.#token)) {
+    while (!lock.#rename(FREE_TOKEN, lock.#tokenName)) {
       const [name = ""] = readdirSync(folder);
-      if (name === FREE) continue;
-      if (await lock.#isDead(name, maxSilenceMs)) lock.#rename(name, FREE);
+      if (name === FREE_TOKEN) continue;
+      if (await lock.#isDead(name, maxSilenceMs)) lock.#rename(name, FREE_TOKEN);
       else if (existsSync(join(folder, name))) {
-        const { pid, host } = holderOf(name);
+        const { pid, host } = parseTokenName(name);
         throw new StoreError(
           `session store ${store}: the process ${pid} on ${host.split(" ")[0]} has it open, and the json driver is for ` +
             'one process at a time; stop that process, or set session.driver to "sqlite" for several processes',
         );
       }
     }
-    lock.#heartbeat = setInterval(() => lock.#showLife(), HEARTBEAT_MS).unref();
+    lock.#heartbeat = setInterval(() => lock.#sendHeartbeat(), HEARTBEAT_INTERVAL_MS).unref();
     return lock;
   }
 
@@ -50,30 +50,30 @@ export class ProcessLock {
    * Throws `StoreError` if another process has taken the lock, for instance after this process was suspended for a long
    * time.
    */
-  check(): void {
+  throwIfLost(): void {
     if (!this.#isLost) return;
     throw new StoreError(`session store: this process has lost the lock ${this.folder}; restart it`);
   }
 
   release(): void {
     clearInterval(this.#heartbeat);
-    this.#rename(this.#token, FREE);
+    this.#rename(this.#tokenName, FREE_TOKEN);
   }
 
   async #isDead(name: string, maxSilenceMs: number): Promise<boolean> {
-    const state = holderState(holderOf(name));
+    const state = holderState(parseTokenName(name));
     if (state !== "remote") return state === "dead";
     // Compares only times of the file system, because clocks of hosts differ.
-    const timeOf = (): number | undefined => statSync(join(this.folder, name), { throwIfNoEntry: false })?.mtimeMs;
-    const before = timeOf();
-    const until = performance.now() + maxSilenceMs;
-    while (timeOf() === before && performance.now() < until) await sleep(maxSilenceMs / 50);
-    return timeOf() === before;
+    const readTimeMs = (): number | undefined => statSync(join(this.folder, name), { throwIfNoEntry: false })?.mtimeMs;
+    const initialTimeMs = readTimeMs();
+    const deadlineMs = performance.now() + maxSilenceMs;
+    while (readTimeMs() === initialTimeMs && performance.now() < deadlineMs) await sleep(maxSilenceMs / 50);
+    return readTimeMs() === initialTimeMs;
   }
 
-  #showLife(): void {
+  #sendHeartbeat(): void {
     const now = new Date();
-    utimes(join(this.folder, this.#token), now, now, (error) => (this.#isLost = error?.code === "ENOENT"));
+    utimes(join(this.folder, this.#tokenName), now, now, (error) => (this.#isLost = error?.code === "ENOENT"));
   }
 
   #rename(from: string, to: string): boolean {
@@ -88,23 +88,23 @@ export class ProcessLock {
 }
 
 /** Creates the folder atomically, with its token in it. */
-function createLock(folder: string, made: string): void {
-  mkdirSync(made, { mode: 0o700 });
-  writeFileSync(join(made, FREE), "", { mode: 0o600 });
+function createLock(folder: string, newFolder: string): void {
+  mkdirSync(newFolder, { mode: 0o700 });
+  writeFileSync(join(newFolder, FREE_TOKEN), "", { mode: 0o600 });
   try {
-    renameSync(made, folder);
+    renameSync(newFolder, folder);
   } catch (error) {
-    rmSync(made, { recursive: true });
+    rmSync(newFolder, { recursive: true });
     if (!existsSync(folder)) throw error;
   }
 }
 
 /** Encodes a holder as a file name. */
-function nameOf({ host, boot, pid, started, id }: LeaseHolder): string {
+function toTokenName({ host, boot, pid, started, id }: LeaseHolder): string {
   return [host, boot, `${pid}`, started, id].map(encodeURIComponent).join(",");
 }
 
-function holderOf(name: string): LeaseHolder {
+function parseTokenName(name: string): LeaseHolder {
   const [host = "", boot = "", pid, started = "", id = ""] = name.split(",").map(decodeURIComponent);
   return { host, boot, pid: Number(pid), started, id };
 }

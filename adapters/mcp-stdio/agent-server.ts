@@ -49,7 +49,7 @@ export class AgentServer {
       {
         capabilities: { tools: {}, resources: {} },
         instructions:
-          "gantry is a coding agent that works by itself on the folder it was started in: give `run` a whole task. A session keeps what was said; go on in one by its id.",
+          "gantry is an autonomous coding agent for the folder it was started in: give `run` a complete task. A session keeps the conversation; continue one by its id.",
       },
     );
     this.#server.setRequestHandler("tools/list", () => ({ tools: [...TOOLS] }));
@@ -150,7 +150,7 @@ export class AgentServer {
       tokens: usage.totalTokens,
       cost_usd: usage.cost,
     };
-    const note = endedBy === "model" ? "" : `\n\n[It ended by a limit, and may not be done: ${endedBy}.]`;
+    const note = endedBy === "model" ? "" : `\n\n[The run ended at a limit and may be incomplete: ${endedBy}.]`;
     return { content: [{ type: "text", text: `${output}${note}\n\n[session ${run.sessionId}]` }], structuredContent };
   }
 

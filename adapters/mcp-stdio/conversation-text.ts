@@ -15,7 +15,7 @@ export function conversationText({ id, title, projectDir }: Session, messages: r
   for (const message of messages) {
     const part = sectionOf(message);
     if (text.length + part.length > MAX_CONVERSATION_CHARACTERS)
-      return `${text}\n[more after message ${message.seq - 1}; ask for it with after: ${message.seq - 1}]\n`;
+      return `${text}\n[more messages after ${message.seq - 1}; request them with after: ${message.seq - 1}]\n`;
     text += part;
   }
   return text;

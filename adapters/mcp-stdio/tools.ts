@@ -9,21 +9,19 @@ export const TOOLS: readonly Tool[] = [
     name: "run",
     title: "Run the coding agent",
     description:
-      "Have the coding agent do a task in its project folder: it reads, edits and runs commands until it is done, and answers with what it did. Takes minutes. Give `session` to go on where it was.",
+      "Have the coding agent do a task in its project folder: it reads and edits files and runs commands until the task is done, then reports its work. Takes minutes. Set `session` to continue a session.",
     inputSchema: {
       type: "object",
       properties: {
-        prompt: string("The task, with all that the agent must know of it."),
-        session: string("Id of a session to go on in; left out: a new one."),
-        model: string("`provider/model`, or a model's name; left out: the session's, or the configured one."),
+        prompt: string("The task, with all that the agent needs to know."),
+        session: string("Id of a session to continue; default a new one."),
+        model: string("`provider/model`, or a model's name; default the session's, or the configured one."),
         mode: {
           type: "string",
           enum: [...MODES],
-          description: "How free it is: auto does all, ask asks before it changes something, plan changes nothing.",
+          description: "Permission mode: auto allows all, ask asks before it changes something, plan changes nothing.",
         },
-        project_dir: string(
-          "Absolute path of the folder to work in; left out: the session's, or where gantry was started.",
-        ),
+        project_dir: string("Absolute path of the project folder; default the session's, or where gantry was started."),
       },
       required: ["prompt"],
     },
@@ -33,9 +31,9 @@ export const TOOLS: readonly Tool[] = [
         output: string("The answer."),
         session: string("Id of the session."),
         run: string("Id of the run."),
-        ended_by: string("model: it is done; else the limit that ended it."),
+        ended_by: string("model: the run is complete; otherwise the limit that ended it."),
         tokens: { type: "integer" },
-        cost_usd: { type: "number", description: "0 where the price is not known." },
+        cost_usd: { type: "number", description: "0 if the price is unknown." },
       },
       required: ["output", "session", "run", "ended_by", "tokens", "cost_usd"],
     },
@@ -44,7 +42,7 @@ export const TOOLS: readonly Tool[] = [
   {
     name: "sessions",
     title: "List sessions",
-    description: "The agent's sessions, the last used first.",
+    description: "List the agent's sessions, last used first.",
     inputSchema: {
       type: "object",
       properties: {
@@ -57,12 +55,12 @@ export const TOOLS: readonly Tool[] = [
   {
     name: "session",
     title: "Read a session",
-    description: "What was said in a session, 500 messages at most.",
+    description: "Show the messages of a session, at most 500.",
     inputSchema: {
       type: "object",
       properties: {
         session: string("Its id."),
-        after: { type: "integer", minimum: 0, description: "Only what comes behind the message of this number." },
+        after: { type: "integer", minimum: 0, description: "Only messages after this number." },
       },
       required: ["session"],
     },

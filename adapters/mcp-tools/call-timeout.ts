@@ -33,7 +33,7 @@ export class CallTimeout {
     this.#timer = setTimeout(
       () => {
         this.isOver = true;
-        this.#controller.abort(new Error("it took too long"));
+        this.#controller.abort(new Error("the call timed out"));
       },
       Math.max(0, Math.min(this.#ms, this.#remainingMs)),
     );

@@ -137,7 +137,7 @@ export class McpConnection {
       prompts
         ? this.#pages("prompts/list", "prompts", signal).catch((error: unknown) => {
             signal.throwIfAborted();
-            rejected.push(`its prompts: ${reasonOf(error)}`);
+            rejected.push(`prompts: ${reasonOf(error)}`);
             return [];
           })
         : [],

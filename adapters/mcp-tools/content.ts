@@ -46,7 +46,7 @@ export function truncate(text: string): string {
   if (text.length <= CONTENT_LIMITS.characters) return text;
   const half = CONTENT_LIMITS.characters / 2;
   const omittedCharacters = text.length - CONTENT_LIMITS.characters;
-  return `${trimSurrogates(text.slice(0, half))}\n[... ${omittedCharacters} characters left out: ask for less at a time ...]\n${trimSurrogates(text.slice(-half))}`;
+  return `${trimSurrogates(text.slice(0, half))}\n[... ${omittedCharacters} characters omitted: request less at a time ...]\n${trimSurrogates(text.slice(-half))}`;
 }
 
 /** Indented only if the compact form is within the limit: indentation multiplies the size of deeply nested values. */
@@ -65,7 +65,7 @@ function lineOf(block: Readonly<Record<string, unknown>>, parts: ImagePart[]): s
     return `[a resource: ${[nameOf(block["uri"]), ...about].join(", ")}]`;
   }
   if (type !== "resource" || !isRecord(block["resource"]))
-    return `[content of the kind ${nameOf(type)}, which cannot be shown]`;
+    return `[content of the type ${nameOf(type)}, which cannot be shown]`;
   const { uri, mimeType, text, blob } = block["resource"];
   if (typeof text === "string") return `[${nameOf(uri)}]\n${text}`;
   if (IMAGE_TYPES.has(mimeType as string)) return `[${nameOf(uri)}]\n${imageLine(mimeType, blob, parts)}`.trim();
@@ -77,7 +77,7 @@ function imageLine(mediaType: unknown, data: unknown, parts: ImagePart[]): strin
   const type = nameOf(mediaType);
   if (!IMAGE_TYPES.has(type)) return `[an image of the type ${type}, which cannot be shown]`;
   if (typeof data !== "string" || data === "") return INVALID_IMAGE;
-  if (data.length * 0.75 > CONTENT_LIMITS.bytes) return `[an image of ${sizeOf(data)}: more than can be shown]`;
+  if (data.length * 0.75 > CONTENT_LIMITS.bytes) return `[an image of ${sizeOf(data)}, which is too large]`;
   if (parts.length >= CONTENT_LIMITS.images) return "[another image, omitted: too many images]";
   const plain = data.replace(/\s+/g, "");
   // Check the actual type: a provider rejects an invalid or mislabelled image. Because the image is stored, every later
@@ -100,7 +100,7 @@ function kindOf(start: Buffer): string | undefined {
 }
 
 function sizeOf(base64: unknown): string {
-  return typeof base64 === "string" ? `${Math.floor(base64.length * 0.75).toLocaleString("en")} bytes` : "nothing";
+  return typeof base64 === "string" ? `${Math.floor(base64.length * 0.75).toLocaleString("en")} bytes` : "no data";
 }
 
 function textOf(value: unknown): string {

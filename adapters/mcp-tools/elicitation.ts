@@ -5,7 +5,7 @@ import type { ElicitResult } from "@modelcontextprotocol/client";
 
 /** Limits of one form: fields, characters of a question, and choices of a field. */
 const FORM_LIMITS = { fields: 32, characters: 1_000, choices: 32 };
-const SKIP_FIELD = "(leave it out)";
+const SKIP_FIELD = "(skip)";
 const [YES, NO] = ["yes", "no"];
 
 type Answer = string | number | boolean | string[];

@@ -14,7 +14,7 @@ export default defineAdapter({
   kind: "tool-source",
   name: "mcp-tools",
   schema: option.section(
-    { ...serverEntries, name: option.text("What it is called in names of tools and in rules.", { required: true }) },
+    { ...serverEntries, name: option.text("Name of the server in tool names and rules.", { required: true }) },
     { rule },
   ),
   create: ({ name, command, args, env, cwd, url = "", headers, type, tools, timeout, trusted }, context) => {

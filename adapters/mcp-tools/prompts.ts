@@ -61,7 +61,7 @@ function toSlashPrompt({ messages }: Readonly<Record<string, unknown>>): SlashPr
   const texts = all.map(({ role, content }) => {
     const read = contentOf(Array.isArray(content) ? (content as unknown[]) : [content]);
     parts.push(...read.parts);
-    return role === "assistant" ? `(An answer, as an example:)\n${read.text}` : read.text;
+    return role === "assistant" ? `(Example of an answer:)\n${read.text}` : read.text;
   });
   return { text: texts.filter((text) => text !== "").join("\n\n"), ...(parts.length > 0 && { parts }) };
 }

@@ -141,7 +141,7 @@ export class SharedServer {
     } finally {
       time.end();
       if (caller) this.#calls.delete(caller);
-      caller?.over.abort(new Error("the call is over"));
+      caller?.over.abort(new Error("the call has ended"));
     }
   }
 
@@ -172,10 +172,10 @@ export class SharedServer {
         // A server that only lost its session is still running.
         if (signal.aborted || why === SESSION_LOST) return;
         this.#backoff.recordUptime(Date.now() - began);
-        this.#backoff.recordFailure(why || "it answered nothing");
+        this.#backoff.recordFailure(why || "the server did not respond");
         logger.warn("MCP server exited; it restarts on the next call", {
           server: server.name,
-          why: hide(why || "it answered nothing"),
+          why: hide(why || "the server did not respond"),
         });
       });
       return connection;

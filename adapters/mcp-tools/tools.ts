@@ -65,7 +65,7 @@ function toolOf(key: string, server: SharedServer, tool: ListedTool, timeoutMs: 
       const { text, parts } = resultContent(result);
       const failed = result["isError"] === true;
       return {
-        text: text || (parts.length > 0 ? "" : failed ? "(it failed, and said nothing)" : "(nothing)"),
+        text: text || (parts.length > 0 ? "" : failed ? "(failed without output)" : "(no output)"),
         parts,
         failed,
       };
@@ -78,10 +78,10 @@ function toolOf(key: string, server: SharedServer, tool: ListedTool, timeoutMs: 
 function readTool(key: string, server: SharedServer, timeoutMs: number, trusted: boolean): Tool {
   const made = defineTool({
     name: toolName(key, READ_TOOL),
-    description: `Read a resource of the server ${key} by its URI. Without a URI: the list of its resources.`,
+    description: `Read a resource of the server ${key} by its URI. Without a URI, list its resources.`,
     schema: {
       type: "object",
-      properties: { uri: { type: "string", description: "As its list or a result names it." } },
+      properties: { uri: { type: "string", description: "URI from the list or a result." } },
     } as const,
     kind: trusted ? "read" : "other",
     parallel: trusted,
@@ -99,7 +99,7 @@ async function readResource(
 ): Promise<ToolOutput> {
   const { contents } = await server.request("resources/read", { uri }, { context, timeoutMs });
   const { text, parts } = resourceContent(contents);
-  return { text: text || "(nothing)", parts };
+  return { text: text || "(empty)", parts };
 }
 
 async function listResources(server: SharedServer, context: ToolContext, timeoutMs: number): Promise<ToolOutput> {
@@ -120,5 +120,5 @@ async function listResources(server: SharedServer, context: ToolContext, timeout
     return `${String(uri ?? uriTemplate)}  ${about.join(", ")}`.replace(/\s*\n\s*/g, " ").slice(0, 400);
   });
   if (all.length > MAX_LISTED_RESOURCES) lines.push(`[... and ${all.length - MAX_LISTED_RESOURCES} more]`);
-  return { text: lines.join("\n") || "(there are none)" };
+  return { text: lines.join("\n") || "(no resources)" };
 }

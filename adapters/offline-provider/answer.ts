@@ -32,16 +32,16 @@ const FIELDS: readonly [asked: RegExp, field: string][] = [
  */
 export function answer(prompt: string, results: [Step, Outcome][], lacking: string[], attachments: number): string {
   const parts = results.map(([step, outcome]) => quoteResult(step, outcome, prompt));
-  if (lacking.length > 0) parts.push(`This takes the tools ${list(lacking, ", ")}, which are not switched on here.`);
+  if (lacking.length > 0) parts.push(`This needs the tools ${list(lacking, ", ")}, which are not enabled here.`);
   else if (results.length === 0)
     parts.push(
-      "Nothing in this message names something that I can look up. I can list folders, read files that you name, find files by " +
+      "This message names nothing that I can look up. I can list folders, read files that you name, find files by " +
         'pattern and search text: try "Which files are here?", "Read README.md", "Find all *.ts files" or "Search for TODO".',
     );
   const attached = attachments === 1 ? "The attachment" : `The ${attachments} attachments`;
-  if (attachments > 0) parts.push(`${attached} reached me, but reading what is in there takes a model.`);
+  if (attachments > 0) parts.push(`${attached} cannot be read without a model.`);
   if (MODEL_REQUIRED.test(prompt))
-    parts.push("Changing files, running commands and explaining code take a model; I did none of it.");
+    parts.push("Changing files, running commands and explaining code need a model; I did none of that.");
   return parts.join("\n\n");
 }
 
@@ -59,10 +59,10 @@ function quoteResult(step: Step, { output, failed }: Outcome, prompt: string): s
   const { tool } = step;
   const name = subject(step).trim() || "the project folder";
   if (failed) return `\`${tool}\` failed for ${name}:\n\n${fenced(output)}`;
-  if (tool === "list") return `Files in ${name}, as \`list\` gave them:\n\n${fenced(output)}`;
+  if (tool === "list") return `Files in ${name}, as \`list\` returned them:\n\n${fenced(output)}`;
   if (tool !== "read") return `\`${tool}\` ${name}:\n\n${fenced(output)}`;
   const fieldsText = name.endsWith(".json`") ? quoteFields(output, prompt, name) : "";
-  return fieldsText || `${name}, as \`read\` gave it:\n\n${fenced(output)}`;
+  return fieldsText || `${name}, as \`read\` returned it:\n\n${fenced(output)}`;
 }
 
 /** Quotes the requested fields of a JSON file. Returns `""` if none is requested or the file is not JSON. */
@@ -75,7 +75,7 @@ function quoteFields(output: string, prompt: string, name: string): string {
     const missing = requestedFields.filter((field) => !there.includes(field));
     const lack = missing.length > 0 ? `${name} has no ${list(missing, ", no ")} field. ` : "";
     const quotes = there.map((field) => `"${field}": ${JSON.stringify(file[field], null, 2)}`).join("\n");
-    return lack + (quotes ? `${name} says:\n\n${fenced(quotes, "json")}` : "");
+    return lack + (quotes ? `${name} contains:\n\n${fenced(quotes, "json")}` : "");
   } catch {
     return "";
   }
@@ -97,7 +97,7 @@ function fenced(text: string, language = ""): string {
 export function howToAttach({ hints, foundServers: [local], configFile }: AttachHints): string {
   const start = "`OPENAI_API_KEY=... gantry serve` (in a clone: `OPENAI_API_KEY=... npm start`)";
   const intro =
-    "**No language model is attached.** This answer comes from gantry's built-in offline guide, which follows fixed rules, calls the tools that a message names and quotes what they return; it understands nothing.\n\n";
+    "**No language model is attached.** This answer comes from gantry's built-in offline guide, which follows fixed rules, calls the tools that a message names and quotes their results; it understands nothing.\n\n";
   const also = hints.length > 0 ? `\n\nFound on this machine: ${hints.join(", ")}.` : "";
   if (local === undefined)
     return `${intro}To attach one, start the server with a key in its environment: ${start}.

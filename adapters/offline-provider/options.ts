@@ -7,7 +7,7 @@ export const offlineOptions = option.section({
   provider: option.text('`"offline"`.'),
   name: option.text("Ignored by this provider."),
   driver: option.text("Ignored by this provider."),
-  hints: option.list(option.text("A hint."), "Strings that its answers mention among the ways to attach a model.", {
+  hints: option.list(option.text("A hint."), "Ways to attach a model that its answers mention.", {
     default: [],
   }),
   detect: option.flag("Whether to look for Ollama and LM Studio on this machine.", { default: true }),

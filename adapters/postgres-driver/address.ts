@@ -3,33 +3,33 @@ import { userInfo } from "node:os";
 import type { ConnectionOptions } from "node:tls";
 import { ConfigError } from "gantry/plugin";
 
-/** Encryption of a connection. */
-export type Tls = "none" | "if offered" | "always" | "verified" | "verified authority";
+/** Encryption of a connection, and whether the server's certificate is verified. */
+export type TlsMode = "none" | "if offered" | "always" | "verified" | "verified authority";
 
-/** Location of a database, from a URL. No printable field contains the password. */
+/** Address of a database, from a URL. `password` is a function, so that a logged address does not contain it. */
 export interface Address {
   readonly host: string;
   readonly port: number;
   readonly user: string;
   readonly password: () => string;
   readonly database: string;
-  readonly tls: Tls;
+  readonly tls: TlsMode;
   /** Files named by the URL's `sslrootcert`, `sslcert` and `sslkey`. */
-  readonly files: { readonly ca?: string; readonly cert?: string; readonly key?: string };
+  readonly tlsFiles: { readonly ca?: string; readonly cert?: string; readonly key?: string };
   /** `options` of the URL, sent with the connection request. A pooler may reject them. */
   readonly options: string | undefined;
-  readonly name: string;
+  readonly applicationName: string;
   /** Whether authentication must use channel binding. */
   readonly requiresChannelBinding: boolean;
   /** `host:port/database`; safe to log. */
-  readonly where: string;
+  readonly location: string;
 }
 
-const EXPECTED =
+const EXPECTED_URL =
   "expected a postgres:// URL with user:password@host:port/database, where / ? # @ % of a password are percent-encoded";
 
 /** Encryption by `sslmode`. Only `no-verify` accepts an unverified certificate when encryption is required. */
-const TLS_BY_SSLMODE: Readonly<Record<string, Tls>> = {
+const TLS_BY_SSLMODE: Readonly<Record<string, TlsMode>> = {
   disable: "none",
   allow: "if offered",
   prefer: "if offered",
@@ -40,8 +40,8 @@ const TLS_BY_SSLMODE: Readonly<Record<string, Tls>> = {
 };
 
 /** Parses a `session.url`. Throws `ConfigError` for an invalid URL, without repeating it. */
-export function readAddress(text: string, field = "session.url"): Address {
-  const wrong = (what: string): ConfigError => new ConfigError(`${field}: ${what}`);
+export function parseAddress(text: string, field = "session.url"): Address {
+  const toConfigError = (problem: string): ConfigError => new ConfigError(`${field}: ${problem}`);
   let url: URL;
   let user: string;
   let password: string;
@@ -55,37 +55,38 @@ export function readAddress(text: string, field = "session.url"): Address {
     host = decodeURIComponent(url.hostname).replace(/^\[(.*)\]$/, "$1");
     database = decodeURIComponent(url.pathname.slice(1));
   } catch {
-    throw wrong(EXPECTED);
+    throw toConfigError(EXPECTED_URL);
   }
-  if (url.protocol !== "postgres:" && url.protocol !== "postgresql:") throw wrong(EXPECTED);
+  if (url.protocol !== "postgres:" && url.protocol !== "postgresql:") throw toConfigError(EXPECTED_URL);
   // An unencoded `/`, `?` or `#` in a password ends the host early. The remaining password would then appear as the
   // database or a parameter in messages.
-  const keys = [...url.searchParams.keys()].join("");
-  if (url.hash !== "" || (url.username === "" && `${url.pathname}${keys}`.includes("@"))) throw wrong(EXPECTED);
+  const parameterNames = [...url.searchParams.keys()].join("");
+  if (url.hash !== "" || (url.username === "" && `${url.pathname}${parameterNames}`.includes("@")))
+    throw toConfigError(EXPECTED_URL);
   const parameters = url.searchParams;
   const mode = parameters.get("sslmode") ?? (parameters.get("ssl") === "true" ? "require" : "disable");
   const tls = TLS_BY_SSLMODE[mode];
-  if (tls === undefined) throw wrong(`sslmode: expected one of ${Object.keys(TLS_BY_SSLMODE).join(", ")}`);
+  if (tls === undefined) throw toConfigError(`sslmode: expected one of ${Object.keys(TLS_BY_SSLMODE).join(", ")}`);
   host = parameters.get("host") ?? (host || "localhost");
   const port = Number(parameters.get("port") ?? (url.port || "5432"));
-  if (!Number.isInteger(port) || port < 1 || port > 65_535) throw wrong(EXPECTED);
+  if (!Number.isInteger(port) || port < 1 || port > 65_535) throw toConfigError(EXPECTED_URL);
   user = parameters.get("user") ?? (user || systemUser());
   database ||= parameters.get("dbname") ?? user;
-  const secret = parameters.get("password") ?? password;
-  const file = (name: string, parameter: string) =>
+  const resolvedPassword = parameters.get("password") ?? password;
+  const toTlsFile = (name: string, parameter: string) =>
     parameters.has(parameter) ? { [name]: parameters.get(parameter) } : {};
   return {
     host,
     port,
     user,
-    password: () => secret,
+    password: () => resolvedPassword,
     database,
     tls,
-    files: { ...file("ca", "sslrootcert"), ...file("cert", "sslcert"), ...file("key", "sslkey") },
+    tlsFiles: { ...toTlsFile("ca", "sslrootcert"), ...toTlsFile("cert", "sslcert"), ...toTlsFile("key", "sslkey") },
     options: parameters.get("options") ?? undefined,
-    name: parameters.get("application_name") ?? "gantry",
+    applicationName: parameters.get("application_name") ?? "gantry",
     requiresChannelBinding: parameters.get("channel_binding") === "require",
-    where: `${host.includes(":") ? `[${host}]` : host}:${port}/${database}`,
+    location: `${host.includes(":") ? `[${host}]` : host}:${port}/${database}`,
   };
 }
 
@@ -99,13 +100,14 @@ function systemUser(): string {
 }
 
 /** Options for `node:tls`; undefined for no encryption. Reads the files named in the URL. */
-export function tlsOptions({ tls, files }: Address): ConnectionOptions | undefined {
+export function tlsOptions({ tls, tlsFiles: files }: Address): ConnectionOptions | undefined {
   if (tls === "none" || (tls === "if offered" && Object.keys(files).length === 0)) {
     return tls === "none" ? undefined : { rejectUnauthorized: false };
   }
-  const read = Object.fromEntries(Object.entries(files).map(([name, path]) => [name, readFileSync(path)]));
-  if (tls === "always" || tls === "if offered") return { ...read, rejectUnauthorized: false };
+  const fileContents = Object.fromEntries(Object.entries(files).map(([name, path]) => [name, readFileSync(path)]));
+  if (tls === "always" || tls === "if offered") return { ...fileContents, rejectUnauthorized: false };
   // With an explicit authority, every certificate that it signed is trusted.
-  if (tls === "verified authority" && files.ca !== undefined) return { ...read, checkServerIdentity: () => undefined };
-  return { ...read };
+  if (tls === "verified authority" && files.ca !== undefined)
+    return { ...fileContents, checkServerIdentity: () => undefined };
+  return { ...fileContents };
 }

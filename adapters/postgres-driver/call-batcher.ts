@@ -1,21 +1,21 @@
 import { StoreError } from "gantry";
 import type { Connections } from "./connections.js";
-import { unavailable } from "./errors.js";
+import { toUnavailableError } from "./errors.js";
 import type { ReadRow } from "./rows.js";
 
-/** A call that may share a statement with others; the database function `calls` runs it. */
+/** A call that may share a statement with other calls. The database function `calls` runs it. */
 export interface BatchedCall {
-  /** Its fields as JSON, without the braces. */
-  readonly text: string;
+  /** Fields of the call as a JSON object without the braces. */
+  readonly json: string;
   /** Whether the change must be on disk when the call is answered. */
-  readonly sync: boolean;
+  readonly needsSync: boolean;
   /** Whether the call changes nothing. */
   readonly isReadOnly: boolean;
   /**
    * Whether the call belongs to active work that would be lost. Such a call also waits for a server that has been away
    * for a while.
    */
-  readonly patient?: boolean;
+  readonly isPatient?: boolean;
 }
 
 /** Maximum time of a statement with much data, in seconds. */
@@ -23,19 +23,16 @@ export const LONG_STATEMENT_SECONDS = 300;
 
 interface QueuedCall extends BatchedCall {
   /** Time of arrival, in ms since the epoch. */
-  readonly since: number;
-  resolve(parts: ReadRow[]): void;
+  readonly addedAtMs: number;
+  resolve(rows: ReadRow[]): void;
   reject(error: unknown): void;
 }
 
 /** Maximum number of concurrent statements per lane. Calls that arrive meanwhile share the next statement. */
 const MAX_CONCURRENT_STATEMENTS = 3;
-/** Maximum number of calls and of characters per statement. A longer call is sent alone. */
+/** Maximum number of calls and of their characters per statement. A longer call is sent alone. */
 const MAX_BATCH = { calls: 32, size: 200_000 };
-/**
- * When a statement fails because the server is unreachable, calls that have waited longer than this, in ms, fail with
- * it.
- */
+/** Waiting time, in ms, after which a queued call fails together with a statement that did not reach the server. */
 const MAX_WAIT_MS = 1000;
 /** Maximum number of calls and of characters in the queue of a lane. Further calls are rejected at once. */
 const MAX_QUEUE = { calls: 2000, size: 64 * 1024 * 1024 };
@@ -53,22 +50,22 @@ export class CallBatcher {
   constructor(connections: Connections, sql: string) {
     this.#connections = connections;
     this.#sql = sql;
-    connections.whenAway = (error) => {
+    connections.onAway = (error) => {
       for (const lane of this.#lanes) for (const call of lane.takeImpatient()) call.reject(error);
     };
   }
 
   /** Resolves with the rows of the call. Rejects like `Connections.query`. */
   add(call: BatchedCall): Promise<ReadRow[]> {
-    const lane = this.#lanes[call.sync ? 1 : 0];
-    // Bypasses the queue, in which it would have to wait for the patient calls.
-    if (!call.patient && this.#connections.isAway) return this.#ask([call]).then(([parts = []]) => parts);
+    const lane = this.#lanes[call.needsSync ? 1 : 0];
+    // The call bypasses the queue, where it would wait for the patient calls.
+    if (!call.isPatient && this.#connections.isAway) return this.#query([call]).then(([rows = []]) => rows);
     return new Promise((resolve, reject) => {
-      if (lane.isFull(call.text.length)) {
-        reject(unavailable(this.#connections.address.where, "too many calls wait for it"));
+      if (lane.isFull(call.json.length)) {
+        reject(toUnavailableError(this.#connections.address.location, "too many calls wait for it"));
         return;
       }
-      lane.push({ ...call, since: Date.now(), resolve, reject });
+      lane.push({ ...call, addedAtMs: Date.now(), resolve, reject });
       this.#send(lane);
     });
   }
@@ -77,89 +74,89 @@ export class CallBatcher {
     while (lane.activeStatements < MAX_CONCURRENT_STATEMENTS && lane.length > 0) {
       lane.activeStatements++;
       // Never rejects: each call gets its own error.
-      void this.#sendBatch(lane, lane.take()).then(() => {
+      void this.#sendBatch(lane, lane.takeBatch()).then(() => {
         lane.activeStatements--;
         this.#send(lane);
       });
     }
   }
 
-  async #sendBatch(lane: Lane, group: readonly QueuedCall[]): Promise<void> {
+  async #sendBatch(lane: Lane, calls: readonly QueuedCall[]): Promise<void> {
     try {
-      const parts = await this.#ask(group);
-      group.forEach((call, at) => call.resolve(parts[at] ?? []));
+      const rowsByCall = await this.#query(calls);
+      calls.forEach((call, index) => call.resolve(rowsByCall[index] ?? []));
     } catch (error) {
       if (error instanceof StoreError) {
         // An unreachable server would give all queued calls this error, one batch after the other, each after its own
         // wait. If only one statement exceeded its time, no call has waited that long.
-        for (const call of [...group, ...lane.takeOlder(Date.now() - MAX_WAIT_MS)]) call.reject(error);
-      } else if (group.length === 1) group[0]?.reject(error);
+        for (const call of [...calls, ...lane.takeOlderThan(Date.now() - MAX_WAIT_MS)]) call.reject(error);
+      } else if (calls.length === 1) calls[0]?.reject(error);
       // One call was rejected, or its chain is locked for long, and nothing was done. Alone, each call gets its own
       // result.
-      else for (const call of group) this.#ask([call]).then(([parts = []]) => call.resolve(parts), call.reject);
+      else for (const call of calls) this.#query([call]).then(([rows = []]) => call.resolve(rows), call.reject);
     }
   }
 
-  async #ask(group: readonly BatchedCall[]): Promise<ReadRow[][]> {
-    const text = `[${group.map((call, n) => `{"n":${n},${call.text}}`).join()}]`;
+  async #query(calls: readonly BatchedCall[]): Promise<ReadRow[][]> {
+    const json = `[${calls.map((call, n) => `{"n":${n},${call.json}}`).join()}]`;
     // Copying a long conversation may take longer.
-    const seconds = text.length > 1_000_000 ? LONG_STATEMENT_SECONDS : undefined;
-    const repeatable = group.every(({ isReadOnly }) => isReadOnly) ? "read" : "once";
-    const patient = group.some((call) => call.patient);
-    const options = { seconds, patient };
-    const rows = await this.#connections.query<ReadRow & { n: number }>(this.#sql, [text], repeatable, options);
-    const parts = group.map((): ReadRow[] => []);
-    for (const row of rows) parts[row.n]?.push(row);
-    return parts;
+    const timeoutSeconds = json.length > 1_000_000 ? LONG_STATEMENT_SECONDS : undefined;
+    const repetition = calls.every(({ isReadOnly }) => isReadOnly) ? "read" : "once";
+    const isPatient = calls.some((call) => call.isPatient);
+    const options = { timeoutSeconds, isPatient };
+    const rows = await this.#connections.query<ReadRow & { n: number }>(this.#sql, [json], repetition, options);
+    const rowsByCall = calls.map((): ReadRow[] => []);
+    for (const row of rows) rowsByCall[row.n]?.push(row);
+    return rowsByCall;
   }
 }
 
-/** Queue of unsent calls, first in, first out. */
+/** A queue of unsent calls, first in, first out, with the number of its active statements. */
 class Lane {
-  #waiting: QueuedCall[] = [];
-  #size = 0;
+  #calls: QueuedCall[] = [];
+  #characters = 0;
   activeStatements = 0;
 
   get length(): number {
-    return this.#waiting.length;
+    return this.#calls.length;
   }
 
   isFull(size: number): boolean {
-    return this.length >= MAX_QUEUE.calls || (this.length > 0 && this.#size + size > MAX_QUEUE.size);
+    return this.length >= MAX_QUEUE.calls || (this.length > 0 && this.#characters + size > MAX_QUEUE.size);
   }
 
   push(call: QueuedCall): void {
-    this.#waiting.push(call);
-    this.#size += call.text.length;
+    this.#calls.push(call);
+    this.#characters += call.json.length;
   }
 
   /** Removes and returns the calls of the next statement. */
-  take(): QueuedCall[] {
+  takeBatch(): QueuedCall[] {
     let size = 0;
     let count = 0;
     while (count < Math.min(this.length, MAX_BATCH.calls)) {
-      size += this.#waiting[count]?.text.length ?? 0;
+      size += this.#calls[count]?.json.length ?? 0;
       if (count > 0 && size > MAX_BATCH.size) break;
       count++;
     }
-    return this.#release(this.#waiting.splice(0, count));
+    return this.#subtractSizes(this.#calls.splice(0, count));
   }
 
-  /** Removes and returns the calls that arrived before a time. */
-  takeOlder(time: number): QueuedCall[] {
-    const younger = this.#waiting.findIndex(({ since }) => since > time);
-    return this.#release(this.#waiting.splice(0, younger < 0 ? this.length : younger));
+  /** Removes and returns the calls that arrived before `timeMs`. */
+  takeOlderThan(timeMs: number): QueuedCall[] {
+    const firstYoungerIndex = this.#calls.findIndex(({ addedAtMs: since }) => since > timeMs);
+    return this.#subtractSizes(this.#calls.splice(0, firstYoungerIndex < 0 ? this.length : firstYoungerIndex));
   }
 
   /** Removes and returns the calls that do not wait for an unreachable server. */
   takeImpatient(): QueuedCall[] {
-    const taken = this.#waiting.filter(({ patient }) => !patient);
-    this.#waiting = this.#waiting.filter(({ patient }) => patient);
-    return this.#release(taken);
+    const impatientCalls = this.#calls.filter(({ isPatient }) => !isPatient);
+    this.#calls = this.#calls.filter(({ isPatient }) => isPatient);
+    return this.#subtractSizes(impatientCalls);
   }
 
-  #release(calls: QueuedCall[]): QueuedCall[] {
-    for (const { text } of calls) this.#size -= text.length;
+  #subtractSizes(calls: QueuedCall[]): QueuedCall[] {
+    for (const { json } of calls) this.#characters -= json.length;
     return calls;
   }
 }

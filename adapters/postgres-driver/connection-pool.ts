@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { StoreError, type Logger } from "gantry";
 import type { Address } from "./address.js";
-import { codeOf, reason, unavailable } from "./errors.js";
+import { errorCode, describeError, toUnavailableError } from "./errors.js";
 import { Connection } from "./connection.js";
 import { Outage } from "./outage.js";
 import {
   CAPACITY_CHECK_INTERVAL_MS,
-  SCARCE_MS,
+  SCARCE_PERIOD_MS,
   MAX_HOLD_MS,
   readServerCapacity,
   type ServerCapacity,
@@ -24,34 +24,33 @@ export interface PoolOptions {
   statementTimeout: number;
 }
 
-interface Waiter {
+interface QueuedRequest {
   /** Whether the caller waits its full time even for a server that is known to be away. */
-  readonly patient: boolean;
-  readonly lost: ConnectionLoss | undefined;
+  readonly isPatient: boolean;
+  readonly loss: ConnectionLoss | undefined;
   /** Size of the call's values, in characters. */
   readonly size: number;
-  take(link: Connection): void;
-  refuse(error: Error): void;
+  accept(connection: Connection): void;
+  reject(error: Error): void;
 }
 
 /** Loss of a connection: the reason, and a note for the error if no other connection is available. */
 export interface ConnectionLoss {
-  readonly why: string;
+  readonly reason: string;
   readonly note: string;
 }
 
-/** Options of a request for a connection. */
 export interface ConnectionRequest {
-  lost?: ConnectionLoss | undefined;
-  patient?: boolean;
+  loss?: ConnectionLoss | undefined;
+  isPatient?: boolean;
 }
 
-/** Maximum number of waiting calls, and of characters in their values. Further calls are rejected at once. */
+/** Maximum number of waiting calls, and of characters in their values (`size`). Further calls are rejected at once. */
 const MAX_QUEUE = { calls: 10_000, size: 64 * 1024 * 1024 };
 /** Timeout of a connection attempt, and maximum delay between two attempts while the server is unreachable, in ms. */
 const CONNECT_TIMEOUT_MS = 5000;
 const MAX_RETRY_DELAY_MS = 1000;
-/** Delay before a rejection, in ms. */
+/** Delay before a call is rejected because the server is away, in ms. */
 const REJECTION_DELAY_MS = 10;
 /** Interval between checks for unused connections, in ms. */
 const SWEEP_INTERVAL_MS = 1000;
@@ -68,277 +67,287 @@ export class ConnectionPool {
   readonly #address: Address;
   readonly #options: PoolOptions;
   readonly #outage: Outage;
-  /** Intact connections, including idle ones. */
+  /** All intact connections, including idle ones. */
   readonly #connections = new Set<Connection>();
-  /** Used last in, first out, so that surplus connections become idle and are closed. */
+  /** Unused connections, taken last in, first out, so that surplus ones reach the idle timeout. */
   readonly #idle: Connection[] = [];
-  readonly #attempts = new Set<Promise<void>>();
-  readonly #closing = new Set<Promise<void>>();
-  readonly #waiting: Waiter[] = [];
-  #waitingSize = 0;
-  /** Number of failed attempts since the last success, and the earliest time of the next attempt. */
-  #failures = 0;
-  #retryAt = 0;
-  #retry: NodeJS.Timeout | undefined;
-  #sweep: NodeJS.Timeout | undefined;
-  #turn: NodeJS.Timeout | undefined;
+  readonly #connectTasks = new Set<Promise<void>>();
+  readonly #closeTasks = new Set<Promise<void>>();
+  readonly #waitingCalls: QueuedRequest[] = [];
+  #waitingCharacters = 0;
+  /** Number of failed attempts since the last success. */
+  #failureCount = 0;
+  #retryAtMs = 0;
+  #retryTimer: NodeJS.Timeout | undefined;
+  #sweepTimer: NodeJS.Timeout | undefined;
+  #holdTimer: NodeJS.Timeout | undefined;
   #capacity: ServerCapacity = "enough";
-  #scarceUntil = 0;
-  #capacityReadAt = 0;
-  #life: AbortController | undefined;
-  #whenGone: (() => void) | undefined;
+  #scarceUntilMs = 0;
+  #capacityReadAtMs = 0;
+  #lifetime: AbortController | undefined;
+  #onAllClosed: (() => void) | undefined;
   /** Called after each failed attempt while the server is away. */
-  whenAway: ((error: StoreError) => void) | undefined;
+  onAway: ((error: StoreError) => void) | undefined;
 
   constructor(address: Address, options: PoolOptions, logger?: Logger) {
     this.#address = address;
     this.#options = options;
-    this.#outage = new Outage(address.where, logger);
+    this.#outage = new Outage(address.location, logger);
   }
 
-  /** Allows connections until `close`. Opens none itself. */
+  /** Allows connections until `close`. Opens no connection. */
   open(): void {
-    this.#life ??= new AbortController();
-    this.#capacityReadAt = Date.now();
+    this.#lifetime ??= new AbortController();
+    this.#capacityReadAtMs = Date.now();
   }
 
   /**
-   * Takes a connection, to be returned with `put`; waits until `until` at the latest. `size`: size of the caller's
-   * values, in characters. A caller that `lost` its connection is served first. Only patient callers wait for a server
-   * that has been away for two seconds. Rejects with `StoreError`.
+   * Takes a connection. The caller returns it with `put`. Waits until `deadlineMs` (ms since the epoch) at the latest.
+   * `size`: characters in the caller's values. A caller with a `loss` is served first. Only patient callers wait for a
+   * server that has been away for two seconds. Rejects with `StoreError`.
    */
-  async take(until: number, size: number, { lost, patient = false }: ConnectionRequest = {}): Promise<Connection> {
-    if (!this.#life) throw new StoreError(`session store ${this.#address.where}: it is closed`);
-    const idle = this.#idle.pop();
-    if (idle) {
-      idle.keepAlive(true);
-      return idle;
+  async take(
+    deadlineMs: number,
+    size: number,
+    { loss, isPatient = false }: ConnectionRequest = {},
+  ): Promise<Connection> {
+    if (!this.#lifetime) throw new StoreError(`session store ${this.#address.location}: it is closed`);
+    const idleConnection = this.#idle.pop();
+    if (idleConnection) {
+      idleConnection.setProcessHold(true);
+      return idleConnection;
     }
-    if (this.isAway && !patient) {
-      this.#grow();
+    if (this.isAway && !isPatient) {
+      this.#openConnections();
       // A caller that retries in a tight loop must yield to other work.
       await sleep(REJECTION_DELAY_MS);
-      throw this.#unavailableError("", lost);
+      throw this.#unavailableError("", loss);
     }
-    const full = this.#waiting.length >= MAX_QUEUE.calls || this.#waitingSize + size > MAX_QUEUE.size;
-    if (full && this.#waiting.length > 0) throw this.#unavailableError("too many calls wait; ");
+    const isQueueFull = this.#waitingCalls.length >= MAX_QUEUE.calls || this.#waitingCharacters + size > MAX_QUEUE.size;
+    if (isQueueFull && this.#waitingCalls.length > 0) throw this.#unavailableError("too many calls wait; ");
     return new Promise((resolve, reject) => {
       const timer = setTimeout(
         () => {
-          this.#waiting.splice(this.#waiting.indexOf(waiter), 1);
-          this.#waitingSize -= size;
-          reject(this.#unavailableError("", lost));
+          this.#waitingCalls.splice(this.#waitingCalls.indexOf(waiter), 1);
+          this.#waitingCharacters -= size;
+          reject(this.#unavailableError("", loss));
         },
-        Math.max(0, until - Date.now()),
+        Math.max(0, deadlineMs - Date.now()),
       );
-      const waiter: Waiter = {
+      const waiter: QueuedRequest = {
         size,
-        patient,
-        lost,
-        take: (link) => {
+        isPatient,
+        loss,
+        accept: (connection) => {
           clearTimeout(timer);
-          resolve(link);
+          resolve(connection);
         },
-        refuse: (error) => {
+        reject: (error) => {
           clearTimeout(timer);
           reject(error);
         },
       };
-      if (lost) this.#waiting.unshift(waiter);
-      else this.#waiting.push(waiter);
-      this.#waitingSize += size;
-      this.#grow();
+      if (loss) this.#waitingCalls.unshift(waiter);
+      else this.#waitingCalls.push(waiter);
+      this.#waitingCharacters += size;
+      this.#openConnections();
     });
   }
 
-  /** Returns a connection: to a waiting call, or to the idle ones. A lost connection is already removed. */
-  put(link: Connection, idleSince = Date.now()): void {
-    if (link.isLost) return;
-    if (!this.#life || Date.now() - link.since > MAX_AGE_MS) {
-      track(this.#closing, link.end());
+  /** Gives a connection to a waiting call, or adds it to the idle ones. A lost connection is already removed. */
+  put(connection: Connection, idleSinceMs = Date.now()): void {
+    if (connection.isLost) return;
+    if (!this.#lifetime || Date.now() - connection.createdAtMs > MAX_AGE_MS) {
+      track(this.#closeTasks, connection.end());
       return;
     }
-    if (this.#capacity !== "pooled" && Date.now() - this.#capacityReadAt > CAPACITY_CHECK_INTERVAL_MS) {
-      track(this.#closing, this.#updateCapacity(link, idleSince));
+    if (this.#capacity !== "pooled" && Date.now() - this.#capacityReadAtMs > CAPACITY_CHECK_INTERVAL_MS) {
+      track(this.#closeTasks, this.#updateCapacity(connection, idleSinceMs));
       return;
     }
-    if (this.#capacity === "scarce" && Date.now() - link.since > MAX_HOLD_MS) {
-      // Local waiting calls get a connection in turn with other processes that have none.
+    if (this.#capacity === "scarce" && Date.now() - connection.createdAtMs > MAX_HOLD_MS) {
+      // Other processes without a connection come first; then the waiting calls of this process get a new one.
       this.#delayRetry(MAX_RETRY_DELAY_MS);
-      track(this.#closing, link.end());
+      track(this.#closeTasks, connection.end());
       return;
     }
-    const waiter = this.#next();
-    link.keepAlive(waiter !== undefined);
+    const waiter = this.#takeWaitingCall();
+    connection.setProcessHold(waiter !== undefined);
     if (waiter) {
-      waiter.take(link);
+      waiter.accept(connection);
       return;
     }
-    link.idleSince = idleSince;
-    this.#idle.push(link);
+    connection.idleSinceMs = idleSinceMs;
+    this.#idle.push(connection);
     if (this.#capacity !== "scarce") return;
-    const over = (): void => {
-      this.#turn = undefined;
+    const endHold = (): void => {
+      this.#holdTimer = undefined;
       this.#closeIdle();
     };
-    this.#turn ??= setTimeout(over, MAX_HOLD_MS).unref();
+    this.#holdTimer ??= setTimeout(endHold, MAX_HOLD_MS).unref();
   }
 
-  /** Checks whether other processes get connections, because they cannot report it themselves. */
-  async #updateCapacity(link: Connection, idleSince: number): Promise<void> {
-    this.#capacityReadAt = Date.now();
+  /** Checks whether other processes can get a connection. */
+  async #updateCapacity(connection: Connection, idleSinceMs: number): Promise<void> {
+    this.#capacityReadAtMs = Date.now();
     try {
-      this.#setCapacity(await readServerCapacity(link));
+      this.#setCapacity(await readServerCapacity(connection));
     } catch {
       // A server that hides its capacity counts as sufficient until it rejects a connection. A lost connection is
       // removed.
     }
-    this.put(link, idleSince);
+    this.put(connection, idleSinceMs);
   }
 
-  #setCapacity(room: ServerCapacity): void {
-    if (room === "scarce") this.#scarceUntil = Date.now() + SCARCE_MS;
+  #setCapacity(capacity: ServerCapacity): void {
+    if (capacity === "scarce") this.#scarceUntilMs = Date.now() + SCARCE_PERIOD_MS;
     // Free capacity may be used up by other processes at once.
-    this.#capacity = room === "enough" && Date.now() < this.#scarceUntil ? "scarce" : room;
+    this.#capacity = capacity === "enough" && Date.now() < this.#scarceUntilMs ? "scarce" : capacity;
   }
 
-  #delayRetry(ms: number): void {
-    this.#failures = Math.max(1, this.#failures);
+  #delayRetry(delayMs: number): void {
+    this.#failureCount = Math.max(1, this.#failureCount);
     // Random, so that replicas do not retry simultaneously.
-    this.#retryAt = Date.now() + ms * (0.5 + Math.random() / 2);
+    this.#retryAtMs = Date.now() + delayMs * (0.5 + Math.random() / 2);
   }
 
   /** Waits a limited time for active calls and closes all connections. Never rejects. The pool can be opened again. */
   async close(): Promise<void> {
-    if (!this.#life) return;
-    this.#life.abort();
-    this.#life = undefined;
-    for (const timer of [this.#retry, this.#sweep, this.#turn]) clearTimeout(timer);
-    this.#retry = this.#sweep = this.#turn = undefined;
-    this.#refuse(() => new StoreError(`session store ${this.#address.where}: it was closed`));
-    for (const link of this.#idle.splice(0)) track(this.#closing, link.end());
+    if (!this.#lifetime) return;
+    this.#lifetime.abort();
+    this.#lifetime = undefined;
+    for (const timer of [this.#retryTimer, this.#sweepTimer, this.#holdTimer]) clearTimeout(timer);
+    this.#retryTimer = this.#sweepTimer = this.#holdTimer = undefined;
+    this.#rejectWaitingCalls(() => new StoreError(`session store ${this.#address.location}: it was closed`));
+    for (const connection of this.#idle.splice(0)) track(this.#closeTasks, connection.end());
     if (this.#connections.size > 0) {
       let timer: NodeJS.Timeout | undefined;
       await new Promise<void>((resolve) => {
-        this.#whenGone = resolve;
+        this.#onAllClosed = resolve;
         timer = setTimeout(resolve, CLOSE_TIMEOUT_MS);
       });
       clearTimeout(timer);
-      this.#whenGone = undefined;
-      for (const link of this.#connections) link.destroy();
+      this.#onAllClosed = undefined;
+      for (const connection of this.#connections) connection.destroy();
     }
-    await Promise.all([...this.#closing, ...this.#attempts]);
-    this.#failures = 0;
-    this.#outage.forget();
+    await Promise.all([...this.#closeTasks, ...this.#connectTasks]);
+    this.#failureCount = 0;
+    this.#outage.reset();
   }
 
-  #next(): Waiter | undefined {
-    const waiter = this.#waiting.shift();
-    if (waiter) this.#waitingSize -= waiter.size;
+  #takeWaitingCall(): QueuedRequest | undefined {
+    const waiter = this.#waitingCalls.shift();
+    if (waiter) this.#waitingCharacters -= waiter.size;
     return waiter;
   }
 
-  /** Whether the server has been unreachable for a while and attempts continue. */
+  /** Whether the server has been unreachable for two seconds and attempts continue. */
   get isAway(): boolean {
     return this.#connections.size === 0 && this.#outage.isLong;
   }
 
-  /** Rejects waiting calls. Default: all of them, including the patient ones. */
-  #refuse(why: (waiter: Waiter) => Error, which = (_: Waiter): boolean => true): void {
-    const refused = this.#waiting.filter(which);
-    if (refused.length === 0) return;
-    const remaining = this.#waiting.filter((waiter) => !which(waiter));
-    this.#waiting.splice(0, Infinity, ...remaining);
-    for (const waiter of refused) {
-      this.#waitingSize -= waiter.size;
-      waiter.refuse(why(waiter));
+  /** Rejects the waiting calls that `matches` selects. Default: all, including patient ones. */
+  #rejectWaitingCalls(toError: (waiter: QueuedRequest) => Error, matches = (_: QueuedRequest): boolean => true): void {
+    const rejectedCalls = this.#waitingCalls.filter(matches);
+    if (rejectedCalls.length === 0) return;
+    const remainingCalls = this.#waitingCalls.filter((waiter) => !matches(waiter));
+    this.#waitingCalls.splice(0, Infinity, ...remainingCalls);
+    for (const waiter of rejectedCalls) {
+      this.#waitingCharacters -= waiter.size;
+      waiter.reject(toError(waiter));
     }
   }
 
-  /** The error for a missing connection, with its reason. */
-  #unavailableError(before = "", lost?: ConnectionLoss): StoreError {
-    const all = `all ${this.#connections.size} connections are in use (session.pool.size)`;
-    const why = this.#outage.why ?? lost?.why ?? (this.#connections.size > 0 ? all : "the server does not answer");
-    return unavailable(this.#address.where, `${before}${why}${lost?.note ?? ""}`);
+  /** Creates the error for a call that gets no connection. */
+  #unavailableError(prefix = "", loss?: ConnectionLoss): StoreError {
+    const poolReason = `all ${this.#connections.size} connections are in use (session.pool.size)`;
+    const reason =
+      this.#outage.reason ?? loss?.reason ?? (this.#connections.size > 0 ? poolReason : "the server does not answer");
+    return toUnavailableError(this.#address.location, `${prefix}${reason}${loss?.note ?? ""}`);
   }
 
-  /** Closes connections unused for long. One of the remaining ones checks the server's capacity. */
+  /** Closes connections whose idle time has passed. A remaining connection checks the server's capacity. */
   #closeIdle(): void {
-    const ms = this.#capacity === "scarce" ? MAX_HOLD_MS : this.#options.idleTimeout * 1000;
-    const before = Date.now() - ms;
-    while (this.#idle[0] && this.#idle[0].idleSince <= before) track(this.#closing, this.#idle[0].end());
+    const idleMs = this.#capacity === "scarce" ? MAX_HOLD_MS : this.#options.idleTimeout * 1000;
+    const idleBeforeMs = Date.now() - idleMs;
+    while (this.#idle[0] && this.#idle[0].idleSinceMs <= idleBeforeMs) track(this.#closeTasks, this.#idle[0].end());
     const idle = this.#idle.pop();
-    if (idle) this.put(idle, idle.idleSince);
+    if (idle) this.put(idle, idle.idleSinceMs);
     if (this.#connections.size > 0) return;
-    clearInterval(this.#sweep);
-    this.#sweep = undefined;
+    clearInterval(this.#sweepTimer);
+    this.#sweepTimer = undefined;
   }
 
   /**
-   * Opens as many connections as are needed and allowed. While the server is unreachable, one at a time, so that a
-   * returning server is not overloaded.
+   * Opens as many connections as are needed and allowed. While the server is unreachable, it opens one at a time, so
+   * that a returning server is not overloaded.
    */
-  #grow(): void {
-    const attempts = this.#attempts;
+  #openConnections(): void {
+    const connectTasks = this.#connectTasks;
     const maxConnections = this.#capacity === "scarce" ? 1 : this.#options.size;
     // One attempt continues without waiting calls, to detect that the server is back.
     const needsConnection = (): boolean => {
-      const calls = Math.max(this.#waiting.length, this.isAway ? 1 : 0);
-      return attempts.size < calls && this.#connections.size + attempts.size < maxConnections;
+      const calls = Math.max(this.#waitingCalls.length, this.isAway ? 1 : 0);
+      return connectTasks.size < calls && this.#connections.size + connectTasks.size < maxConnections;
     };
-    if (!this.#life || !needsConnection()) return;
-    if (this.#failures === 0) while (needsConnection()) track(attempts, this.#connect(this.#life.signal));
-    else if (attempts.size === 0 && !this.#retry) {
-      const again = (): void => {
-        this.#retry = undefined;
-        if (this.#life && needsConnection()) track(attempts, this.#connect(this.#life.signal));
+    if (!this.#lifetime || !needsConnection()) return;
+    if (this.#failureCount === 0) while (needsConnection()) track(connectTasks, this.#connect(this.#lifetime.signal));
+    else if (connectTasks.size === 0 && !this.#retryTimer) {
+      const retry = (): void => {
+        this.#retryTimer = undefined;
+        if (this.#lifetime && needsConnection()) track(connectTasks, this.#connect(this.#lifetime.signal));
       };
       // Waiting calls have their own timers.
-      this.#retry = setTimeout(again, Math.max(0, this.#retryAt - Date.now())).unref();
+      this.#retryTimer = setTimeout(retry, Math.max(0, this.#retryAtMs - Date.now())).unref();
     }
   }
 
   /** Makes one attempt and reports its result to the waiting calls. Never rejects. */
   async #connect(signal: AbortSignal): Promise<void> {
-    const begun = Date.now();
+    const startedAtMs = Date.now();
     try {
-      const link = await Connection.dial(this.#address, CONNECT_TIMEOUT_MS, signal, this.#waiting.length > 0);
-      this.#failures = 0;
-      this.#outage.reached();
-      this.#connections.add(link);
-      link.onLost = () => this.#forget(link);
-      this.#sweep ??= setInterval(() => this.#closeIdle(), SWEEP_INTERVAL_MS).unref();
-      this.put(link);
+      const connection = await Connection.open(
+        this.#address,
+        CONNECT_TIMEOUT_MS,
+        signal,
+        this.#waitingCalls.length > 0,
+      );
+      this.#failureCount = 0;
+      this.#outage.recordSuccess();
+      this.#connections.add(connection);
+      connection.onLost = () => this.#removeConnection(connection);
+      this.#sweepTimer ??= setInterval(() => this.#closeIdle(), SWEEP_INTERVAL_MS).unref();
+      this.put(connection);
     } catch (error) {
-      if (!signal.aborted) this.#attemptFailed(error, begun);
+      if (!signal.aborted) this.#handleFailedAttempt(error, startedAtMs);
     }
-    // Runs after this attempt is no longer counted.
-    setImmediate(() => this.#grow());
+    // Delayed, so that this attempt no longer counts.
+    setImmediate(() => this.#openConnections());
   }
 
-  #attemptFailed(error: unknown, begun: number): void {
-    const { why, lasting } = reason(error);
-    const isScarce = codeOf(error) === "53300";
+  #handleFailedAttempt(error: unknown, startedAtMs: number): void {
+    const { reason, isPermanent } = describeError(error);
+    const isScarce = errorCode(error) === "53300";
     if (isScarce) this.#setCapacity("scarce");
-    this.#delayRetry(Math.min(isScarce ? MAX_HOLD_MS : MAX_RETRY_DELAY_MS, 50 * 2 ** this.#failures++));
+    this.#delayRetry(Math.min(isScarce ? MAX_HOLD_MS : MAX_RETRY_DELAY_MS, 50 * 2 ** this.#failureCount++));
     // A single failure is not reported as an outage: waiting calls may not notice it.
-    this.#outage.attemptFailed(begun, { why, passing: !lasting && !isScarce }, this.#failures > 2);
-    if (lasting && this.#connections.size === 0)
-      this.#refuse(() => new StoreError(`session store ${this.#address.where}: ${why}`));
+    this.#outage.recordFailure(startedAtMs, { reason, isTemporary: !isPermanent && !isScarce }, this.#failureCount > 2);
+    if (isPermanent && this.#connections.size === 0)
+      this.#rejectWaitingCalls(() => new StoreError(`session store ${this.#address.location}: ${reason}`));
     if (!this.isAway) return;
-    this.#refuse(
-      ({ lost }) => this.#unavailableError("", lost),
-      ({ patient }) => !patient,
+    this.#rejectWaitingCalls(
+      ({ loss }) => this.#unavailableError("", loss),
+      ({ isPatient }) => !isPatient,
     );
-    this.whenAway?.(this.#unavailableError());
+    this.onAway?.(this.#unavailableError());
   }
 
-  #forget(link: Connection): void {
-    this.#connections.delete(link);
-    const at = this.#idle.indexOf(link);
-    if (at >= 0) this.#idle.splice(at, 1);
-    if (this.#connections.size === 0) this.#whenGone?.();
-    this.#grow();
+  #removeConnection(connection: Connection): void {
+    this.#connections.delete(connection);
+    const index = this.#idle.indexOf(connection);
+    if (index >= 0) this.#idle.splice(index, 1);
+    if (this.#connections.size === 0) this.#onAllClosed?.();
+    this.#openConnections();
   }
 }
 

@@ -11,15 +11,15 @@ interface ClientInternals {
 }
 
 /** The package's connection class, used only to send a cancel request. */
-interface Messenger {
+interface CancelConnection {
   readonly stream: { destroy(): void };
-  on(event: "connect" | "sslconnect" | "error", then: () => void): void;
+  on(event: "connect" | "sslconnect" | "error", listener: () => void): void;
   connect(port: number | string, host?: string): void;
   requestSsl(): void;
   cancel(processID: number, secretKey: number): void;
 }
 
-interface Pg {
+interface PgModule {
   readonly Client: new (config: ClientConfig) => Client;
   readonly Connection: unknown;
 }
@@ -29,8 +29,8 @@ export type ParameterValue = string | number | boolean | null | Buffer | readonl
 
 /** Idle time after which the system probes the peer, in ms. */
 const KEEP_ALIVE_MS = 10_000;
-/** Time for a cancelled statement to end, in ms; after that its connection is destroyed. */
-const CANCEL_MS = 2000;
+/** Time after a cancel request at which the connection is destroyed, in ms. */
+const CANCEL_TIMEOUT_MS = 2000;
 const CLOSE_TIMEOUT_MS = 1000;
 
 /** Error of a statement that exceeded its time limit. */
@@ -42,129 +42,138 @@ export class StatementTimeout extends Error {
 
 /** A connection to the server. Its errors contain neither the address nor the password. */
 export class Connection {
-  readonly #pg: Pg;
+  readonly #pg: PgModule;
   readonly #address: Address;
   readonly #client: Client;
-  readonly #encrypted: boolean;
-  #lost: Error | undefined;
+  readonly #isEncrypted: boolean;
+  #lossError: Error | undefined;
   /** Called once when the connection becomes unusable for any reason. */
   onLost: (() => void) | undefined;
   onNotification: ((payload: string) => void) | undefined;
-  /** Times of the last use and of the creation, in ms since the epoch. */
-  idleSince = 0;
-  readonly since = Date.now();
+  /** Time of the last use, in ms since the epoch. Set by the pool. */
+  idleSinceMs = 0;
+  readonly createdAtMs = Date.now();
 
-  private constructor(pg: Pg, address: Address, encrypted: boolean) {
+  private constructor(pg: PgModule, address: Address, isEncrypted: boolean) {
     this.#pg = pg;
     this.#address = address;
-    this.#encrypted = encrypted;
-    this.#client = new pg.Client(config(address, encrypted));
-    this.#client.on("error", (error) => this.#lose(error));
-    this.#client.on("end", () => this.#lose(new Error("Connection terminated unexpectedly")));
+    this.#isEncrypted = isEncrypted;
+    this.#client = new pg.Client(toClientConfig(address, isEncrypted));
+    this.#client.on("error", (error) => this.#markLost(error));
+    this.#client.on("end", () => this.#markLost(new Error("Connection terminated unexpectedly")));
     this.#client.on("notification", ({ payload }: Notification) => this.onNotification?.(payload ?? ""));
   }
 
   /**
-   * Connects. Rejects with the error of `pg` or the system, after `ms` at the latest or on an abort of `signal`. With
-   * `held` false the connection does not keep the process alive.
+   * Connects. Rejects with the error of `pg` or the system, after `timeoutMs` at the latest or on an abort of `signal`.
+   * `holdsProcess`: whether the connection keeps the process alive.
    */
-  static async dial(address: Address, ms: number, signal: AbortSignal, held = true): Promise<Connection> {
+  static async open(
+    address: Address,
+    timeoutMs: number,
+    signal: AbortSignal,
+    holdsProcess = true,
+  ): Promise<Connection> {
     const { default: pg } = await import("pg");
-    const deadline = AbortSignal.any([signal, AbortSignal.timeout(ms)]);
+    const deadline = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
     try {
-      return await new Connection(pg, address, address.tls !== "none").#connect(deadline, held);
+      return await new Connection(pg, address, address.tls !== "none").#connect(deadline, holdsProcess);
     } catch (error) {
       if (address.tls !== "if offered" || !/does not support SSL/.test(String(error))) throw error;
-      return new Connection(pg, address, false).#connect(deadline, held);
+      return new Connection(pg, address, false).#connect(deadline, holdsProcess);
     }
   }
 
-  async #connect(deadline: AbortSignal, held: boolean): Promise<this> {
-    const end = (): void => this.destroy();
-    deadline.addEventListener("abort", end);
+  async #connect(deadline: AbortSignal, holdsProcess: boolean): Promise<this> {
+    const destroy = (): void => this.destroy();
+    deadline.addEventListener("abort", destroy);
     try {
       deadline.throwIfAborted();
-      this.keepAlive(held);
+      this.setProcessHold(holdsProcess);
       await this.#client.connect();
       // Encryption replaced the socket.
-      this.keepAlive(held);
+      this.setProcessHold(holdsProcess);
       return this;
     } catch (error) {
       this.destroy();
       throw deadline.aborted ? new Error("timeout expired") : error;
     } finally {
-      deadline.removeEventListener("abort", end);
+      deadline.removeEventListener("abort", destroy);
     }
   }
 
   get isLost(): boolean {
-    return this.#lost !== undefined;
+    return this.#lossError !== undefined;
   }
 
-  /** Process id of the server's backend, as sent at connection. A pooler sends another number. */
-  get backend(): number {
+  /** Process id of the server's backend, as sent when the connection was opened. A pooler sends another number. */
+  get backendProcessId(): number {
     return this.#internals.processID;
   }
 
   /**
-   * Runs one statement, or several if there are no values. After `seconds` (0: no limit) it cancels the statement,
-   * rejects with a timeout error, and the connection is lost.
+   * Runs one statement, or several if there are no values. After `timeoutSeconds` (0: no limit) it cancels the statement,
+   * rejects with `StatementTimeout`, and destroys the connection.
    */
-  async run<Row extends object>(text: string, values: readonly ParameterValue[], seconds: number): Promise<Row[]> {
-    let isLate = false;
-    let end: NodeJS.Timeout | undefined;
+  async run<Row extends object>(
+    text: string,
+    values: readonly ParameterValue[],
+    timeoutSeconds: number,
+  ): Promise<Row[]> {
+    let isTimedOut = false;
+    let destroyTimer: NodeJS.Timeout | undefined;
     const cancel = (): void => {
-      isLate = true;
+      isTimedOut = true;
       this.#cancel();
-      end = setTimeout(() => this.destroy(), CANCEL_MS);
+      destroyTimer = setTimeout(() => this.destroy(), CANCEL_TIMEOUT_MS);
     };
-    const timer = seconds > 0 ? setTimeout(cancel, seconds * 1000) : undefined;
+    const timer = timeoutSeconds > 0 ? setTimeout(cancel, timeoutSeconds * 1000) : undefined;
     try {
       const result = await (values.length === 0
         ? this.#client.query<Row>(text)
         : this.#client.query<Row>(text, values as unknown[]));
-      // Several statements return a list of results.
-      const last = Array.isArray(result) ? (result as (typeof result)[]).at(-1) : result;
-      return last?.rows ?? [];
+      // For several statements the client returns a list of results.
+      const lastResult = Array.isArray(result) ? (result as (typeof result)[]).at(-1) : result;
+      return lastResult?.rows ?? [];
     } catch (error) {
-      throw isLate ? new StatementTimeout(seconds) : error;
+      throw isTimedOut ? new StatementTimeout(timeoutSeconds) : error;
     } finally {
       clearTimeout(timer);
-      clearTimeout(end);
+      clearTimeout(destroyTimer);
       // A late cancel request could hit the next statement.
-      if (isLate) this.destroy();
+      if (isTimedOut) this.destroy();
     }
   }
 
   /** Sets whether the connection keeps the process alive. */
-  keepAlive(held: boolean): void {
-    if (held) this.#internals.ref();
+  setProcessHold(holdsProcess: boolean): void {
+    if (holdsProcess) this.#internals.ref();
     else this.#internals.unref();
   }
 
-  /** Closes the connection in an orderly way. Resolves after a second at the latest. */
+  /** Closes the connection with a message to the server. Resolves after a second at the latest. */
   async end(): Promise<void> {
-    if (this.#lost) return;
-    this.#lose(new Error("Connection terminated"));
+    if (this.#lossError) return;
+    this.#markLost(new Error("Connection terminated"));
     const timer = setTimeout(() => this.#destroySocket(), CLOSE_TIMEOUT_MS);
     await this.#client.end().catch(() => undefined);
     clearTimeout(timer);
   }
 
-  /** Destroys the connection; active statements reject. */
-  destroy(why = new Error("Connection terminated")): void {
-    this.#lose(why);
+  /** Destroys the connection. Active statements reject. */
+  destroy(error = new Error("Connection terminated")): void {
+    this.#markLost(error);
     this.#destroySocket();
   }
 
   #destroySocket(): void {
-    // `Client.end` may wait for the peer. Read each time, because encryption replaces the socket.
+    // Not `Client.end`, which may wait for the peer. The socket is read here, because encryption replaces it.
     this.#internals.connection.stream.destroy();
   }
 
-  #lose(error: Error): void {
-    if (this.#lost) return;
-    this.#lost = error;
+  #markLost(error: Error): void {
+    if (this.#lossError) return;
+    this.#lossError = error;
     this.onLost?.();
   }
 
@@ -172,16 +181,16 @@ export class Connection {
   #cancel(): void {
     const { host, port } = this.#address;
     const { processID, secretKey } = this.#internals;
-    const ssl = this.#encrypted ? config(this.#address, true).ssl : false;
-    const Messenger = this.#pg.Connection as new (options: object) => Messenger;
-    const messenger = new Messenger({ ssl });
-    const send = (): void => messenger.cancel(processID, secretKey);
-    messenger.on("connect", () => (ssl ? messenger.requestSsl() : send()));
-    messenger.on("sslconnect", send);
-    messenger.on("error", () => undefined);
-    if (host.startsWith("/")) messenger.connect(`${host}/.s.PGSQL.${port}`);
-    else messenger.connect(port, host);
-    setTimeout(() => messenger.stream.destroy(), CANCEL_MS).unref();
+    const ssl = this.#isEncrypted ? toClientConfig(this.#address, true).ssl : false;
+    const CancelConnection = this.#pg.Connection as new (options: object) => CancelConnection;
+    const cancelConnection = new CancelConnection({ ssl });
+    const sendCancel = (): void => cancelConnection.cancel(processID, secretKey);
+    cancelConnection.on("connect", () => (ssl ? cancelConnection.requestSsl() : sendCancel()));
+    cancelConnection.on("sslconnect", sendCancel);
+    cancelConnection.on("error", () => undefined);
+    if (host.startsWith("/")) cancelConnection.connect(`${host}/.s.PGSQL.${port}`);
+    else cancelConnection.connect(port, host);
+    setTimeout(() => cancelConnection.stream.destroy(), CANCEL_TIMEOUT_MS).unref();
   }
 
   get #internals(): ClientInternals {
@@ -189,8 +198,8 @@ export class Connection {
   }
 }
 
-function config(address: Address, encrypted: boolean): ClientConfig {
-  const { host, port, user, password, database, name, options, requiresChannelBinding } = address;
+function toClientConfig(address: Address, isEncrypted: boolean): ClientConfig {
+  const { host, port, user, password, database, applicationName: name, options, requiresChannelBinding } = address;
   return {
     host,
     port,
@@ -200,7 +209,7 @@ function config(address: Address, encrypted: boolean): ClientConfig {
     database,
     application_name: name,
     ...(options !== undefined && { options }),
-    ssl: encrypted ? (tlsOptions(address) ?? false) : false,
+    ssl: isEncrypted ? (tlsOptions(address) ?? false) : false,
     enableChannelBinding: requiresChannelBinding,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEP_ALIVE_MS,

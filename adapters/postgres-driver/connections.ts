@@ -1,13 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger, StoreError } from "gantry";
-import { readAddress, type Address } from "./address.js";
-import { isConflict, isLost, reason, unavailable, withoutUserText } from "./errors.js";
+import { parseAddress, type Address } from "./address.js";
+import { isConflict, isConnectionLost, describeError, toUnavailableError, removeUserText } from "./errors.js";
 import { ConnectionPool, type ConnectionLoss, type PoolOptions } from "./connection-pool.js";
 import { StatementTimeout, type ParameterValue } from "./connection.js";
 
 export type { ParameterValue } from "./connection.js";
 
-/** The driver options that `Connections` uses. */
 export interface ConnectionOptions {
   url: string;
   pool: PoolOptions;
@@ -16,10 +15,9 @@ export interface ConnectionOptions {
 /** Runs a query on one connection: one statement, or several in a text without values. */
 export type Query = <Row extends object>(text: string, values?: readonly ParameterValue[]) => Promise<Row[]>;
 
-/** Options of a query. */
 export interface QueryOptions {
-  seconds?: number | undefined;
-  patient?: boolean;
+  timeoutSeconds?: number | undefined;
+  isPatient?: boolean;
 }
 
 /** Maximum number of retries of a statement that the server aborted because of a conflict. */
@@ -37,7 +35,7 @@ export class Connections {
   /** Opens no connection. Throws `ConfigError` for an invalid URL. */
   constructor(options: ConnectionOptions, logger?: Logger) {
     this.#options = options.pool;
-    this.#address = readAddress(options.url);
+    this.#address = parseAddress(options.url);
     this.#pool = new ConnectionPool(this.#address, options.pool, logger);
   }
 
@@ -45,19 +43,19 @@ export class Connections {
     return this.#address;
   }
 
-  /** Whether the server has been unreachable for a while. Calls that are not patient then fail at once. */
+  /** Whether the server has been unreachable for two seconds. Calls that are not patient then fail at once. */
   get isAway(): boolean {
     return this.#pool.isAway;
   }
 
-  /** Called with an error when the server is found to be away. */
-  set whenAway(tell: (error: StoreError) => void) {
-    this.#pool.whenAway = tell;
+  /** Called with the error of each failed attempt to connect while the server is away. */
+  set onAway(listener: (error: StoreError) => void) {
+    this.#pool.onAway = listener;
   }
 
   /** `host:port/database`; safe to log. */
-  get where(): string {
-    return this.#address.where;
+  get location(): string {
+    return this.#address.location;
   }
 
   /**
@@ -66,83 +64,83 @@ export class Connections {
    */
   async open(prepare: (query: Query) => Promise<void>): Promise<void> {
     this.#pool.open();
-    const until = this.#deadline();
-    let lost: ConnectionLoss | undefined;
-    for (let losses = 1; ; losses++) {
-      const link = await this.#pool.take(until, 0, { lost });
+    const deadlineMs = this.#computeDeadlineMs();
+    let loss: ConnectionLoss | undefined;
+    for (let lossCount = 1; ; lossCount++) {
+      const connection = await this.#pool.take(deadlineMs, 0, { loss });
       try {
-        await prepare((text, values = []) => link.run(text, values, 0));
-        this.#pool.put(link);
+        await prepare((text, values = []) => connection.run(text, values, 0));
+        this.#pool.put(connection);
         return;
       } catch (error) {
-        const isGone = link.isLost || isLost(error);
+        const isGone = connection.isLost || isConnectionLost(error);
         // The connection may be in the middle of a transaction.
-        link.destroy();
-        if (!isGone) throw withoutUserText(error);
-        lost = { why: reason(error).why, note: "" };
-        await this.#pauseBeforeRetry(losses, until, lost);
+        connection.destroy();
+        if (!isGone) throw removeUserText(error);
+        loss = { reason: describeError(error).reason, note: "" };
+        await this.#pauseBeforeRetry(lossCount, deadlineMs, loss);
       }
     }
   }
 
   /**
    * Runs one statement in one round trip. A statement interrupted by a lost connection is sent again. A change
-   * (`"once"`) has a token among its values, by which it detects an earlier execution. `seconds`: time limit; default
-   * `statementTimeout`. A patient query waits its full time even for a server that is known to be away. Rejects with
+   * (`"once"`) has a token among its values, by which it detects an earlier execution. Default of
+   * `timeoutSeconds`: the option `statementTimeout`. A patient query waits its full time even for a server that is known to be away. Rejects with
    * `StoreError` for connection errors and timeouts, otherwise with the server's error.
    */
   async query<Row extends object>(
     text: string,
     values: readonly ParameterValue[],
-    again: "read" | "once",
-    { seconds = this.#options.statementTimeout, patient = false }: QueryOptions = {},
+    repetition: "read" | "once",
+    { timeoutSeconds = this.#options.statementTimeout, isPatient = false }: QueryOptions = {},
   ): Promise<Row[]> {
     const size = sizeOf(values);
-    const note = again === "once" ? UNKNOWN_OUTCOME : "";
-    let until = this.#deadline();
-    let lost: ConnectionLoss | undefined;
-    for (let losses = 0, conflicts = 0; ;) {
-      const link = await this.#pool.take(until, size, { lost, patient });
+    const note = repetition === "once" ? UNKNOWN_OUTCOME_NOTE : "";
+    let deadlineMs = this.#computeDeadlineMs();
+    let loss: ConnectionLoss | undefined;
+    for (let lossCount = 0, conflictCount = 0; ;) {
+      const connection = await this.#pool.take(deadlineMs, size, { loss, isPatient });
       try {
-        const rows = await link.run<Row>(text, values, seconds);
-        this.#pool.put(link);
+        const rows = await connection.run<Row>(text, values, timeoutSeconds);
+        this.#pool.put(connection);
         return rows;
       } catch (error) {
-        const isGone = link.isLost || isLost(error);
-        if (isGone) link.destroy();
-        else this.#pool.put(link);
-        if (error instanceof StatementTimeout) throw unavailable(this.#address.where, error.message + note);
+        const isGone = connection.isLost || isConnectionLost(error);
+        if (isGone) connection.destroy();
+        else this.#pool.put(connection);
+        if (error instanceof StatementTimeout) throw toUnavailableError(this.#address.location, error.message + note);
         if (isGone) {
           // Restarts the waiting time for a connection: the time of the attempt does not count.
-          if (losses++ === 0) until = this.#deadline();
-          lost = { why: reason(error).why, note };
-          await this.#pauseBeforeRetry(losses, until, lost);
-        } else if (isConflict(error) && conflicts++ < MAX_CONFLICT_RETRIES) {
-          until = this.#deadline();
-          await sleep(Math.random() * 10 * conflicts);
-        } else throw withoutUserText(error);
+          if (lossCount++ === 0) deadlineMs = this.#computeDeadlineMs();
+          loss = { reason: describeError(error).reason, note };
+          await this.#pauseBeforeRetry(lossCount, deadlineMs, loss);
+        } else if (isConflict(error) && conflictCount++ < MAX_CONFLICT_RETRIES) {
+          deadlineMs = this.#computeDeadlineMs();
+          await sleep(Math.random() * 10 * conflictCount);
+        } else throw removeUserText(error);
       }
     }
   }
 
-  /** Waits a limited time for active calls and closes all connections. Can be opened again. */
+  /** Waits a limited time for active calls and closes all connections. `open` opens them again. */
   close(): Promise<void> {
     return this.#pool.close();
   }
 
-  #deadline(): number {
+  #computeDeadlineMs(): number {
     return Date.now() + this.#options.connectTimeout * 1000;
   }
 
-  /** A short pause before a retry, against busy loops. Throws if no time is left. */
-  async #pauseBeforeRetry(losses: number, until: number, { why, note }: ConnectionLoss): Promise<void> {
-    if (Date.now() >= until) throw unavailable(this.#address.where, why + note);
-    if (losses > 1) await sleep(Math.random() * Math.min(500, 10 * 2 ** losses));
+  /** Pauses before the second and each further retry, against busy loops. Throws if no time is left. */
+  async #pauseBeforeRetry(lossCount: number, deadlineMs: number, { reason, note }: ConnectionLoss): Promise<void> {
+    if (Date.now() >= deadlineMs) throw toUnavailableError(this.#address.location, reason + note);
+    if (lossCount > 1) await sleep(Math.random() * Math.min(500, 10 * 2 ** lossCount));
   }
 }
 
-/** A caller must not assume that a failed change was not made. */
-const UNKNOWN_OUTCOME = "; whether the change was made is not known";
+/** Suffix for the error of a change: the caller must not assume that the change was not made. */
+const UNKNOWN_OUTCOME_NOTE = "; whether the change was made is not known";
 
 /** Size of a statement's values, in characters or bytes. */
 function sizeOf(values: readonly ParameterValue[]): number {

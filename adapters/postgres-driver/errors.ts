@@ -1,14 +1,14 @@
 import { StoreError } from "gantry";
 
-/** Error code from PostgreSQL (SQLSTATE), the system (`E...`) or `pg`; `""` if there is none. */
-export function codeOf(error: unknown): string {
+/** Returns the error code of PostgreSQL (SQLSTATE), the system (`E...`) or `pg`; `""` if there is none. */
+export function errorCode(error: unknown): string {
   const code = error instanceof Error ? (error as { code?: unknown }).code : undefined;
   return typeof code === "string" ? code : "";
 }
 
 /** Whether the error ends its connection, so that the statement can be repeated on another one. */
-export function isLost(error: unknown): boolean {
-  const code = codeOf(error);
+export function isConnectionLost(error: unknown): boolean {
+  const code = errorCode(error);
   // 25006: the server became read-only after a failover. 57P: it is shutting down or starting.
   if (/^(08...|57P0.|25006|E[A-Z_]+)$/.test(code)) return true;
   return (
@@ -20,23 +20,27 @@ export function isLost(error: unknown): boolean {
 
 /** Whether the server aborted the statement because of a conflict; it had no effect. */
 export function isConflict(error: unknown): boolean {
-  return /^(40001|40P01)$/.test(codeOf(error));
+  return /^(40001|40P01)$/.test(errorCode(error));
 }
 
-const ADVICE: readonly (readonly [pattern: RegExp, text: string, more?: { lasting?: true; full?: true }])[] = [
-  [/^28P01$/, "the server refuses the user or the password of session.url", { lasting: true }],
+const ADVICE_BY_CODE: readonly (readonly [
+  pattern: RegExp,
+  text: string,
+  more?: { isPermanent?: true; isDiskFull?: true },
+])[] = [
+  [/^28P01$/, "the server refuses the user or the password of session.url", { isPermanent: true }],
   [
     /^28...$/,
     "the server rejects this kind of connection; check its pg_hba.conf, or add ?sslmode=require to session.url",
-    { lasting: true },
+    { isPermanent: true },
   ],
-  [/^3D000$/, "the database does not exist; create it, or name another in session.url", { lasting: true }],
-  [/^42501$/, "the user of session.url lacks a required privilege", { lasting: true }],
+  [/^3D000$/, "the database does not exist; create it, or name another in session.url", { isPermanent: true }],
+  [/^42501$/, "the user of session.url lacks a required privilege", { isPermanent: true }],
   [
     /^53300$/,
     "the server has no connection left; raise its max_connections, lower session.pool, or put a pooler in between",
   ],
-  [/^53100$/, "no space left on the server's disk; free some space and retry", { full: true }],
+  [/^53100$/, "no space left on the server's disk; free some space and retry", { isDiskFull: true }],
   [/^53...$/, "the server lacks memory or another resource"],
   [/^54...$/, "an id, a key or a message is longer than the database can hold"],
   [/^57014$/, "the statement was cancelled"],
@@ -52,16 +56,16 @@ const ADVICE: readonly (readonly [pattern: RegExp, text: string, more?: { lastin
   [
     /^(SELF_SIGNED|UNABLE_TO|CERT_|DEPTH_ZERO|ERR_TLS_CERT)/,
     "the server's certificate is not trusted; name its authority (?sslrootcert=FILE in session.url), or trust any (?sslmode=no-verify)",
-    { lasting: true },
+    { isPermanent: true },
   ],
-  [/^(ERR_|EPROTO)/, "the encrypted connection failed", { lasting: true }],
+  [/^(ERR_|EPROTO)/, "the encrypted connection failed", { isPermanent: true }],
 ];
 
 /** Advice for errors of `pg` without a code, by message. */
-const MESSAGE_ADVICE: readonly (readonly [pattern: RegExp, text: string, lasting?: true])[] = [
+const ADVICE_BY_MESSAGE: readonly (readonly [pattern: RegExp, text: string, isPermanent?: true])[] = [
   [
     /^The server does not support SSL/,
-    "the server offers no encryption; take sslmode out of session.url, or set it up there",
+    "the server offers no encryption; remove sslmode from session.url, or enable encryption on the server",
     true,
   ],
   [/establishing an SSL/, "the peer is not a PostgreSQL server with encryption", true],
@@ -71,43 +75,48 @@ const MESSAGE_ADVICE: readonly (readonly [pattern: RegExp, text: string, lasting
   [/^Connection terminated/, "the connection was lost"],
 ];
 
-/** Reason and remedy for an error. `lasting`: a retry fails until a person fixes the cause. */
-export function reason(error: unknown): { why: string; lasting: boolean; full: boolean } {
-  const code = codeOf(error);
-  const [, text, flags] = code === "" ? [] : (ADVICE.find(([pattern]) => pattern.test(code)) ?? []);
+/** Returns reason and remedy of an error. `isPermanent`: a retry fails until a person fixes the cause. */
+export function describeError(error: unknown): { reason: string; isPermanent: boolean; isDiskFull: boolean } {
+  const code = errorCode(error);
+  const [, text, flags] = code === "" ? [] : (ADVICE_BY_CODE.find(([pattern]) => pattern.test(code)) ?? []);
   if (text !== undefined)
-    return { why: `${text} (${code})`, lasting: flags?.lasting ?? false, full: flags?.full ?? false };
+    return {
+      reason: `${text} (${code})`,
+      isPermanent: flags?.isPermanent ?? false,
+      isDiskFull: flags?.isDiskFull ?? false,
+    };
   const message = error instanceof Error ? error.message : String(error);
-  const [, messageAdvice, lasting] = MESSAGE_ADVICE.find(([pattern]) => pattern.test(message)) ?? [];
-  if (messageAdvice !== undefined) return { why: messageAdvice, lasting: lasting ?? false, full: false };
-  return { why: describeServerError(code, message), lasting: !isLost(error), full: false };
+  const [, messageAdvice, isPermanent] = ADVICE_BY_MESSAGE.find(([pattern]) => pattern.test(message)) ?? [];
+  if (messageAdvice !== undefined)
+    return { reason: messageAdvice, isPermanent: isPermanent ?? false, isDiskFull: false };
+  return { reason: describeServerError(code, message), isPermanent: !isConnectionLost(error), isDiskFull: false };
 }
 
-/** Server messages about a value may contain user text; other messages contain only names from the schema. */
+/** Omits server messages about a value, which may contain user text. Other messages contain only schema names. */
 function describeServerError(code: string, message: string): string {
   if (/^22...$/.test(code)) return `a value does not fit (${code})`;
   return code === "" ? message : `${message} (${code})`;
 }
 
-/** For `DriverLifecycle`: reason and remedy for an error that is not a `GantryError`. */
+/** Explains an error to `DriverLifecycle`. Undefined for errors of this code. */
 export function explain(error: unknown): { reason: string; full: boolean; unavailable: boolean } | undefined {
-  if (codeOf(error) === "" && !isLost(error)) return undefined;
-  const { why, full, lasting } = reason(error);
-  return { reason: why, full, unavailable: !full && !lasting };
+  if (errorCode(error) === "" && !isConnectionLost(error)) return undefined;
+  const { reason, isDiskFull, isPermanent } = describeError(error);
+  return { reason, full: isDiskFull, unavailable: !isDiskFull && !isPermanent };
 }
 
-/** Removes possible user text from the error of a failed statement: its values, and its position in a function. */
-export function withoutUserText(error: unknown): unknown {
-  if (!(error instanceof Error) || !/^[0-9A-Z]{5}$/.test(codeOf(error))) return error;
+/** Deletes the fields of a statement's error that may contain user text or internals of the functions. */
+export function removeUserText(error: unknown): unknown {
+  if (!(error instanceof Error) || !/^[0-9A-Z]{5}$/.test(errorCode(error))) return error;
   // The driver itself reads `detail` of these errors.
-  const userFields = /^(GN|23)/.test(codeOf(error)) ? [] : ["detail", "hint"];
+  const userFields = /^(GN|23)/.test(errorCode(error)) ? [] : ["detail", "hint"];
   for (const field of [...userFields, "where", "internalQuery", "internalPosition", "file", "line", "routine"])
     Reflect.deleteProperty(error, field);
-  if (/^22/.test(codeOf(error))) error.message = reason(error).why;
+  if (/^22/.test(errorCode(error))) error.message = describeError(error).reason;
   return error;
 }
 
-/** Error for an unreachable store; a retry may succeed. */
-export function unavailable(where: string, why: string): StoreError {
-  return new StoreError(`session store ${where}: ${why}`, { unavailable: true });
+/** Creates the error of an unreachable store. A retry may succeed. */
+export function toUnavailableError(location: string, reason: string): StoreError {
+  return new StoreError(`session store ${location}: ${reason}`, { unavailable: true });
 }

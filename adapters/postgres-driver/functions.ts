@@ -5,17 +5,17 @@ import { readFileSync } from "node:fs";
 // versions. A rejected call raises an SQLSTATE of the class GN (`sql-errors.ts`), which rolls it back. Every change has
 // a token, so that a change sent again after a lost answer is made once.
 
-/** The build replaces each call with the text of its file, because a bundled program has no files next to it. */
+/** The build replaces each call by the text of the file, because a bundled program has no files next to it. */
 const read = (file: string): string => readFileSync(new URL(file, import.meta.url), "utf8");
 
-let functions: { sql: string; suffix: string } | undefined;
+let cachedFunctions: { sql: string; suffix: string } | undefined;
 
 /**
- * SQL of all functions, and the suffix of their names. The suffix depends on the text, so that servers of two versions
+ * Returns the SQL of all functions, and the suffix of their names. The suffix depends on the text, so that servers of two versions
  * can share a schema.
  */
 export function databaseFunctions(): { sql: string; suffix: string } {
-  if (functions) return functions;
+  if (cachedFunctions) return cachedFunctions;
   const files = [
     read("./sql/shared.sql"),
     read("./sql/create.sql"),
@@ -27,6 +27,6 @@ export function databaseFunctions(): { sql: string; suffix: string } {
     read("./sql/read.sql"),
   ];
   const sql = files.join("\n");
-  functions = { sql, suffix: `_${createHash("sha256").update(sql).digest("hex").slice(0, 8)}` };
-  return functions;
+  cachedFunctions = { sql, suffix: `_${createHash("sha256").update(sql).digest("hex").slice(0, 8)}` };
+  return cachedFunctions;
 }

@@ -5,18 +5,15 @@ import type { Logger } from "gantry";
 import type { Notifier } from "gantry/plugin";
 import type { Address } from "./address.js";
 import type { Connections } from "./connections.js";
-import { reason } from "./errors.js";
+import { describeError } from "./errors.js";
 import { Connection } from "./connection.js";
-import { CAPACITY_CHECK_INTERVAL_MS as ROOM_MS, readServerCapacity, type ServerCapacity } from "./server-capacity.js";
+import { CAPACITY_CHECK_INTERVAL_MS, readServerCapacity, type ServerCapacity } from "./server-capacity.js";
 
-/** Minimum interval between two notification statements, in ms. Changes in between share the next one. */
-const BATCH_MS = 50;
-/**
- * Maximum number of chains per message, because a server limits messages to 8,000 bytes. More are sent as `*` (any
- * chain).
- */
-const MAX_CHAINS = 400;
-const ANY = "*";
+/** Minimum interval between two notification statements, in ms. Changes in between share the next statement. */
+const PUBLISH_INTERVAL_MS = 50;
+/** A server limits messages to 8,000 bytes. For more chains than this, a message contains `*` (any chain). */
+const MAX_CHAINS_PER_MESSAGE = 400;
+const ANY_CHAIN = "*";
 /**
  * Polling intervals of watched chains in ms, with and without received messages. A message may be lost with its sender
  * or in transit.
@@ -25,30 +22,26 @@ const POLL_INTERVAL_MS = 1000;
 const UNNOTIFIED_POLL_INTERVAL_MS = 250;
 /** Delay of the first poll of a chain, in ms. */
 const FIRST_POLL_DELAY_MS = 200;
-/**
- * Times in ms: how long an unneeded connection stays open, the timeout of a connection attempt, and the maximum delay
- * between attempts.
- */
+/** Time for which the connection stays open without subscribers, in ms. */
 const IDLE_TIMEOUT_MS = 10_000;
 const CONNECT_TIMEOUT_MS = 5000;
 const MAX_RETRY_DELAY_MS = 5000;
 /** Maximum time for which `close` waits for unsent notifications, in ms. */
 const CLOSE_TIMEOUT_MS = 1000;
 
-/** Options of the notifier. */
-export interface ListenOptions {
+export interface NotifierOptions {
   /** Address of the server itself, if the other connections use a pooler. */
   address: Address;
   /**
-   * Returns a state per chain (id of its original) that changes with each change of the chain, in one statement. A
-   * missing chain has no entry.
+   * Returns, in one statement, a state per chain (by root id) that differs after each change of the chain. A missing
+   * chain has no entry.
    */
-  states: (rootIds: readonly string[]) => Promise<ReadonlyMap<string, string>>;
+  readStates: (rootIds: readonly string[]) => Promise<ReadonlyMap<string, string>>;
   logger?: Logger | undefined;
 }
 
 /** A chain with subscribers. */
-interface Watched {
+interface WatchedChain {
   readonly rootId: string;
   subscribers: number;
   /** State at the last poll. Undefined before the first poll; null if the chain did not exist. */
@@ -66,92 +59,99 @@ export class PostgresNotifier implements Notifier {
   readonly #channel: string;
   readonly #address: Address;
   readonly #logger: Logger | undefined;
-  /** Both use short chain names (`nameOf`) as keys. */
-  readonly #hints = new ChainListeners();
-  readonly #watched = new Map<string, Watched>();
-  readonly #states: ListenOptions["states"];
-  #polling: Promise<void> | undefined;
-  #soon: NodeJS.Timeout | undefined;
+  /** The keys of both are short chain names (`toShortName`). */
+  readonly #listeners = new ChainListeners();
+  readonly #watchedChains = new Map<string, WatchedChain>();
+  readonly #readStates: NotifierOptions["readStates"];
+  #activePoll: Promise<void> | undefined;
+  #firstPollTimer: NodeJS.Timeout | undefined;
   readonly #senderId = randomBytes(6).toString("base64url");
-  #life: AbortController | undefined = new AbortController();
-  readonly #unpublished = new Set<string>();
-  #publishing: Promise<void> | undefined;
-  #pause: NodeJS.Timeout | undefined;
-  #link: Connection | undefined;
-  #dialing: Promise<void> | undefined;
-  #failures = 0;
-  #retry: NodeJS.Timeout | undefined;
+  #lifetime: AbortController | undefined = new AbortController();
+  readonly #unpublishedNames = new Set<string>();
+  #activePublish: Promise<void> | undefined;
+  #publishTimer: NodeJS.Timeout | undefined;
+  #connection: Connection | undefined;
+  #activeConnect: Promise<void> | undefined;
+  #failureCount = 0;
+  #retryTimer: NodeJS.Timeout | undefined;
   #pollTimer: NodeJS.Timeout | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
-  /** Whether the server has a connection for listening; a pooler has none. */
+  /** Free connections of the server at the last check. A pooler allows no listening. */
   #capacity: ServerCapacity = "enough";
   #capacityTimer: NodeJS.Timeout | undefined;
 
   /** Opens no connection. `channel` has at most 63 bytes. */
-  constructor(connections: Connections, channel: string, { address, states, logger }: ListenOptions) {
+  constructor(connections: Connections, channel: string, { address, readStates: states, logger }: NotifierOptions) {
     this.#connections = connections;
     this.#channel = channel;
     this.#address = address;
-    this.#states = states;
+    this.#readStates = states;
     this.#logger = logger;
   }
 
   publish(rootId: string): void {
-    if (!this.#life) return;
-    this.#unpublished.add(this.#unpublished.size < MAX_CHAINS ? nameOf(rootId) : ANY);
-    if (this.#publishing) return;
+    if (!this.#lifetime) return;
+    this.#unpublishedNames.add(this.#unpublishedNames.size < MAX_CHAINS_PER_MESSAGE ? toShortName(rootId) : ANY_CHAIN);
+    if (this.#activePublish) return;
     // Keeps the process alive until the change is published.
-    if (this.#pause) this.#pause.ref();
-    else this.#publishing = this.#publishAll();
+    if (this.#publishTimer) this.#publishTimer.ref();
+    else this.#activePublish = this.#publishAll();
   }
 
   subscribe(rootId: string, hint: () => void): () => void {
-    const name = nameOf(rootId);
-    const end = this.#hints.subscribe(name, hint);
-    const watched = this.#watched.get(name) ?? { rootId, subscribers: 0 };
-    this.#watched.set(name, watched);
+    const name = toShortName(rootId);
+    const unsubscribe = this.#listeners.subscribe(name, hint);
+    const watched = this.#watchedChains.get(name) ?? { rootId, subscribers: 0 };
+    this.#watchedChains.set(name, watched);
     watched.subscribers++;
     clearTimeout(this.#idleTimer);
     this.#listen();
-    let ended = false;
+    let isEnded = false;
     return () => {
-      if (ended) return;
-      ended = true;
-      end();
-      if (--watched.subscribers === 0) this.#watched.delete(name);
-      if (this.#watched.size > 0) return;
+      if (isEnded) return;
+      isEnded = true;
+      unsubscribe();
+      if (--watched.subscribers === 0) this.#watchedChains.delete(name);
+      if (this.#watchedChains.size > 0) return;
       clearInterval(this.#pollTimer);
       this.#pollTimer = undefined;
-      this.#idleTimer = setTimeout(() => this.#link?.destroy(), IDLE_TIMEOUT_MS).unref();
+      this.#idleTimer = setTimeout(() => this.#connection?.destroy(), IDLE_TIMEOUT_MS).unref();
     };
   }
 
-  /** Publishes pending changes, for a limited time, and stops listening. Never rejects. `open` reverts it. */
+  /** Publishes pending changes, for a limited time, and stops listening. Never rejects. `open` resumes. */
   async close(): Promise<void> {
-    if (!this.#life) return;
-    this.#life.abort();
-    this.#life = undefined;
-    for (const timer of [this.#pause, this.#retry, this.#pollTimer, this.#soon, this.#idleTimer, this.#capacityTimer])
+    if (!this.#lifetime) return;
+    this.#lifetime.abort();
+    this.#lifetime = undefined;
+    for (const timer of [
+      this.#publishTimer,
+      this.#retryTimer,
+      this.#pollTimer,
+      this.#firstPollTimer,
+      this.#idleTimer,
+      this.#capacityTimer,
+    ])
       clearTimeout(timer);
-    this.#pause = this.#retry = this.#pollTimer = this.#soon = this.#idleTimer = undefined;
+    this.#publishTimer = this.#retryTimer = this.#pollTimer = this.#firstPollTimer = this.#idleTimer = undefined;
     const publishRemaining = async (): Promise<void> => {
-      await this.#publishing;
-      if (this.#unpublished.size > 0) await this.#publishAll();
+      await this.#activePublish;
+      if (this.#unpublishedNames.size > 0) await this.#publishAll();
     };
     await Promise.race([publishRemaining(), sleep(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
-    await Promise.all([this.#dialing, this.#link?.end()]);
+    await Promise.all([this.#activeConnect, this.#connection?.end()]);
   }
 
-  /** Only after `close`. */
+  /** Listens again after `close`. */
   open(): void {
-    this.#life ??= new AbortController();
-    if (this.#watched.size > 0) this.#listen();
+    this.#lifetime ??= new AbortController();
+    if (this.#watchedChains.size > 0) this.#listen();
   }
 
   /** Publishes all pending changes at once. If that fails, other processes find them within a second by polling. */
   async #publishAll(): Promise<void> {
-    const names = this.#unpublished.has(ANY) ? ANY : [...this.#unpublished].join();
-    this.#unpublished.clear();
+    const names = this.#unpublishedNames.has(ANY_CHAIN) ? ANY_CHAIN : [...this.#unpublishedNames].join();
+    this.#unpublishedNames.clear();
     try {
       // A separate commit without a sync: no other commit waits for it, and it need not survive a crash.
       await this.#connections.query(
@@ -161,29 +161,29 @@ export class PostgresNotifier implements Notifier {
       );
     } catch (error) {
       this.#logger?.debug("change notification not sent; other processes find it by polling", {
-        reason: reason(error).why,
+        reason: describeError(error).reason,
       });
     }
-    this.#publishing = undefined;
-    if (!this.#life) return;
-    const next = (): void => {
-      this.#pause = undefined;
-      if (this.#unpublished.size > 0) this.#publishing = this.#publishAll();
+    this.#activePublish = undefined;
+    if (!this.#lifetime) return;
+    const publishNext = (): void => {
+      this.#publishTimer = undefined;
+      if (this.#unpublishedNames.size > 0) this.#activePublish = this.#publishAll();
     };
-    this.#pause = setTimeout(next, BATCH_MS);
-    if (this.#unpublished.size === 0) this.#pause.unref();
+    this.#publishTimer = setTimeout(publishNext, PUBLISH_INTERVAL_MS);
+    if (this.#unpublishedNames.size === 0) this.#publishTimer.unref();
   }
 
   #listen(): void {
-    if (!this.#life) return;
+    if (!this.#lifetime) return;
     this.#pollTimer ??= this.#startPolling();
     // A newly subscribed chain is polled soon, because earlier notifications for it were not received.
-    this.#soon ??= setTimeout(() => {
-      this.#soon = undefined;
+    this.#firstPollTimer ??= setTimeout(() => {
+      this.#firstPollTimer = undefined;
       this.#poll(true);
     }, FIRST_POLL_DELAY_MS).unref();
-    if (this.#link || this.#dialing || this.#retry || this.#capacity === "pooled") return;
-    this.#dialing = this.#dial(this.#life.signal).finally(() => (this.#dialing = undefined));
+    if (this.#connection || this.#activeConnect || this.#retryTimer || this.#capacity === "pooled") return;
+    this.#activeConnect = this.#connect(this.#lifetime.signal).finally(() => (this.#activeConnect = undefined));
   }
 
   #startPolling(): NodeJS.Timeout {
@@ -194,48 +194,50 @@ export class PostgresNotifier implements Notifier {
   }
 
   #poll(onlyNew = false): void {
-    if (!this.#life || this.#polling) return;
-    const all = [...this.#watched].filter(([, { state }]) => !onlyNew || state === undefined);
-    if (all.length > 0) this.#polling = this.#compare(all).finally(() => (this.#polling = undefined));
+    if (!this.#lifetime || this.#activePoll) return;
+    const chains = [...this.#watchedChains].filter(([, { state }]) => !onlyNew || state === undefined);
+    if (chains.length > 0) this.#activePoll = this.#notifyChanged(chains).finally(() => (this.#activePoll = undefined));
   }
 
-  /** Notifies subscribers of chains with a changed state. Never rejects: readers of the store get the error. */
-  async #compare(all: readonly (readonly [name: string, watched: Watched])[]): Promise<void> {
+  /** Polls and notifies the subscribers of changed chains. Never rejects: readers of the store get the error. */
+  async #notifyChanged(chains: readonly (readonly [name: string, watched: WatchedChain])[]): Promise<void> {
     try {
-      const states = await this.#states(all.map(([, { rootId }]) => rootId));
-      for (const [name, watched] of this.#life ? all : []) {
+      const states = await this.#readStates(chains.map(([, { rootId }]) => rootId));
+      for (const [name, watched] of this.#lifetime ? chains : []) {
         const state = states.get(watched.rootId) ?? null;
         if (state === watched.state) continue;
         watched.state = state;
-        this.#hints.notify(name);
+        this.#listeners.notify(name);
       }
     } catch (error) {
-      this.#logger?.debug("polling for changes of other processes failed", { reason: reason(error).why });
+      this.#logger?.debug("polling for changes of other processes failed", { reason: describeError(error).reason });
     }
   }
 
   /** Never rejects. */
-  async #dial(signal: AbortSignal): Promise<void> {
-    let link: Connection | undefined;
+  async #connect(signal: AbortSignal): Promise<void> {
+    let connection: Connection | undefined;
     try {
-      link = await Connection.dial(this.#address, CONNECT_TIMEOUT_MS, signal, false);
-      if (!(await this.#mayListen(link))) return;
-      link.onNotification = (payload) => this.#receive(payload);
-      await link.run(`LISTEN "${this.#channel.replaceAll('"', '""')}"`, [], CONNECT_TIMEOUT_MS / 1000);
+      connection = await Connection.open(this.#address, CONNECT_TIMEOUT_MS, signal, false);
+      if (!(await this.#canListen(connection))) return;
+      connection.onNotification = (payload) => this.#receive(payload);
+      await connection.run(`LISTEN "${this.#channel.replaceAll('"', '""')}"`, [], CONNECT_TIMEOUT_MS / 1000);
       signal.throwIfAborted();
-      link.onLost = () => this.#lost();
-      this.#link = link;
-      this.#failures = 0;
-      this.#checkCapacityLater();
+      connection.onLost = () => this.#handleLoss();
+      this.#connection = connection;
+      this.#failureCount = 0;
+      this.#scheduleCapacityCheck();
     } catch (error) {
-      link?.destroy();
-      this.#logger?.debug("listening for changes of other processes failed; retrying", { reason: reason(error).why });
-      this.#listenLater();
+      connection?.destroy();
+      this.#logger?.debug("listening for changes of other processes failed; retrying", {
+        reason: describeError(error).reason,
+      });
+      this.#scheduleListen();
     }
   }
 
-  /** Whether the server has enough connections for working calls. If not, ends the listening connection. */
-  async #mayListen(link: Connection): Promise<boolean> {
+  /** Whether the server has enough connections for other calls. If not, closes the listening connection. */
+  async #canListen(link: Connection): Promise<boolean> {
     const before = this.#capacity;
     this.#capacity = await readServerCapacity(link);
     if (this.#capacity !== before && this.#pollTimer) {
@@ -247,55 +249,55 @@ export class PostgresNotifier implements Notifier {
       this.#logger?.warn(
         "the session store's pooler passes no notifications; polling four times a second; " +
           "name the server itself in session.pool.listen_url",
-        { store: this.#address.where },
+        { store: this.#address.location },
       );
     await link.end();
-    if (this.#link !== link) this.#listenLater();
+    if (this.#connection !== link) this.#scheduleListen();
     return false;
   }
 
-  /** Checks later whether other processes lack this connection, because they cannot report it themselves. */
-  #checkCapacityLater(): void {
-    const look = (): void => {
-      const link = this.#link;
-      if (!link) return;
-      this.#mayListen(link).then(
-        (may) => may && this.#checkCapacityLater(),
-        () => link.destroy(),
+  /** Schedules the next check whether other processes need this connection. */
+  #scheduleCapacityCheck(): void {
+    const check = (): void => {
+      const connection = this.#connection;
+      if (!connection) return;
+      this.#canListen(connection).then(
+        (canListen) => canListen && this.#scheduleCapacityCheck(),
+        () => connection.destroy(),
       );
     };
     clearTimeout(this.#capacityTimer);
-    this.#capacityTimer = setTimeout(look, ROOM_MS).unref();
+    this.#capacityTimer = setTimeout(check, CAPACITY_CHECK_INTERVAL_MS).unref();
   }
 
-  #lost(): void {
-    this.#link = undefined;
+  #handleLoss(): void {
+    this.#connection = undefined;
     this.#poll();
-    this.#listenLater();
+    this.#scheduleListen();
   }
 
   /** Listens again after a delay. Polling finds the changes in between. */
-  #listenLater(): void {
-    if (!this.#life || this.#retry || this.#watched.size === 0 || this.#capacity === "pooled") return;
-    const pause =
-      this.#capacity === "scarce" ? MAX_RETRY_DELAY_MS : Math.min(MAX_RETRY_DELAY_MS, 100 * 2 ** this.#failures++);
-    const again = (): void => {
-      this.#retry = undefined;
-      if (this.#watched.size > 0) this.#listen();
+  #scheduleListen(): void {
+    if (!this.#lifetime || this.#retryTimer || this.#watchedChains.size === 0 || this.#capacity === "pooled") return;
+    const delayMs =
+      this.#capacity === "scarce" ? MAX_RETRY_DELAY_MS : Math.min(MAX_RETRY_DELAY_MS, 100 * 2 ** this.#failureCount++);
+    const listen = (): void => {
+      this.#retryTimer = undefined;
+      if (this.#watchedChains.size > 0) this.#listen();
     };
-    this.#retry = setTimeout(again, pause * (0.5 + Math.random() / 2)).unref();
+    this.#retryTimer = setTimeout(listen, delayMs * (0.5 + Math.random() / 2)).unref();
   }
 
-  /** Ignores the messages of this process, which the server returns too. */
+  /** Handles a message. Ignores the messages of this process, which the server sends back. */
   #receive(payload: string): void {
     const [, sender, names = ""] = /^([^:]*):(.*)$/.exec(payload) ?? [];
     if (sender === undefined || sender === this.#senderId) return;
-    if (names === ANY) this.#poll();
-    else for (const name of names.split(",")) this.#hints.notify(name);
+    if (names === ANY_CHAIN) this.#poll();
+    else for (const name of names.split(",")) this.#listeners.notify(name);
   }
 }
 
-/** Short name of fixed length, without user text. On a collision a subscriber gets an unneeded notification. */
-function nameOf(rootId: string): string {
+/** Returns a short name of fixed length, without user text. A collision only causes an unneeded notification. */
+function toShortName(rootId: string): string {
   return createHash("sha256").update(rootId).digest("base64url").slice(0, 16);
 }

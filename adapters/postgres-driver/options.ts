@@ -1,6 +1,6 @@
 import { option, sharedOptions } from "gantry/plugin";
 
-const isUrl = (value: string): boolean => {
+const isPostgresUrl = (value: string): boolean => {
   try {
     return /^postgres(ql)?:$/.test(new URL(value).protocol);
   } catch {
@@ -8,13 +8,14 @@ const isUrl = (value: string): boolean => {
   }
 };
 
+/** Times are in seconds. */
 const DEFAULTS = { schema: "gantry", size: 10, connectTimeout: 10, idleTimeout: 30, statementTimeout: 15 };
 
 /** The driver's options in the section `session`. */
 export const postgresOptions = option.section({
   url: option.text(
     'URL of the database, `postgres://user:password@host:port/database`; best as `"${DATABASE_URL}"`. `/ ? # @ %` of a password are percent-encoded. It is never logged. Required for `postgres`.',
-    { required: true, secret: true, fits: isUrl, expected: "a postgres:// URL" },
+    { required: true, secret: true, fits: isPostgresUrl, expected: "a postgres:// URL" },
   ),
   schema: option.text(
     "Database schema with gantry's tables. It is created if it is missing and the role has the privilege.",
@@ -49,23 +50,28 @@ export const postgresOptions = option.section({
     }),
     listen_url: option.text(
       "`postgres://` URL that bypasses a pooler in transaction mode, to listen for notifications. Default: `url`.",
-      { default: "", secret: true, fits: (value) => value === "" || isUrl(value), expected: "a postgres:// URL" },
+      {
+        default: "",
+        secret: true,
+        fits: (value) => value === "" || isPostgresUrl(value),
+        expected: "a postgres:// URL",
+      },
     ),
   }),
 });
 
-type Read = option.Value<typeof postgresOptions>;
+type OptionValues = option.Value<typeof postgresOptions>;
 
 /** Options of the driver; times in seconds. Undefined options have the defaults of the configuration. */
-export interface PostgresOptions extends Pick<Read, "url">, Partial<Pick<Read, "schema" | "durability">> {
-  pool?: Partial<Read["pool"]> | undefined;
+export interface PostgresOptions
+  extends Pick<OptionValues, "url">, Partial<Pick<OptionValues, "schema" | "durability">> {
+  pool?: Partial<OptionValues["pool"]> | undefined;
 }
 
-/** The options with all defaults applied. */
-export type ResolvedOptions = Pick<Read, "url" | "schema" | "durability" | "pool">;
+export type ResolvedOptions = Pick<OptionValues, "url" | "schema" | "durability" | "pool">;
 
 /** Applies the defaults; undefined counts as absent. */
-export function withDefaults({ url, schema, durability, pool = {} }: PostgresOptions): ResolvedOptions {
+export function applyDefaults({ url, schema, durability, pool = {} }: PostgresOptions): ResolvedOptions {
   return {
     url,
     schema: schema ?? DEFAULTS.schema,

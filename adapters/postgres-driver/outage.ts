@@ -1,52 +1,57 @@
 import type { Logger } from "gantry";
 
-/** Time in ms after which an unreachable server counts as away; callers that can retry are then rejected at once. */
+/** Time after which an unreachable server counts as away, in ms. Callers that can retry are then rejected at once. */
 const MIN_OUTAGE_MS = 2000;
 
-/** State of a server that cannot be reached. */
+/** Records and logs whether the server is unreachable. */
 export class Outage {
-  readonly #where: string;
+  readonly #location: string;
   readonly #logger: Logger | undefined;
-  /** Start of the outage in ms since the epoch, and the last reason. */
-  #now: { since: number; isLogged: boolean; why: string; passing: boolean } | undefined;
+  /** The current outage with the reason of its last failure. Undefined while the server is reachable. */
+  #current: { startedAtMs: number; isLogged: boolean; reason: string; isTemporary: boolean } | undefined;
 
-  constructor(where: string, logger?: Logger) {
-    this.#where = where;
+  constructor(location: string, logger?: Logger) {
+    this.#location = location;
     this.#logger = logger;
   }
 
-  get why(): string | undefined {
-    return this.#now?.why;
+  get reason(): string | undefined {
+    return this.#current?.reason;
   }
 
   /** Whether the server has been unreachable for two seconds and the outage may end without intervention. */
   get isLong(): boolean {
-    return this.#now !== undefined && this.#now.passing && Date.now() - this.#now.since >= MIN_OUTAGE_MS;
+    return (
+      this.#current !== undefined &&
+      this.#current.isTemporary &&
+      Date.now() - this.#current.startedAtMs >= MIN_OUTAGE_MS
+    );
   }
 
-  /**
-   * Records a failed attempt that started at `begun` (ms since the epoch). The outage is logged once, as soon as `tell`
-   * is true.
-   */
-  attemptFailed(begun: number, { why, passing }: { why: string; passing: boolean }, tell: boolean): void {
-    this.#now = { since: begun, isLogged: false, ...this.#now, why, passing };
-    if (!tell || this.#now.isLogged) return;
-    this.#now.isLogged = true;
-    this.#logger?.warn("session store unreachable", { store: this.#where, reason: why });
+  /** Records a failed attempt that started at `startedAtMs`. Logs the outage once, as soon as `isReportable` is true. */
+  recordFailure(
+    startedAtMs: number,
+    { reason, isTemporary }: { reason: string; isTemporary: boolean },
+    isReportable: boolean,
+  ): void {
+    this.#current = { startedAtMs, isLogged: false, ...this.#current, reason, isTemporary };
+    if (!isReportable || this.#current.isLogged) return;
+    this.#current.isLogged = true;
+    this.#logger?.warn("session store unreachable", { store: this.#location, reason });
   }
 
   /** Records that the server is reachable again. */
-  reached(): void {
-    if (this.#now?.isLogged)
+  recordSuccess(): void {
+    if (this.#current?.isLogged)
       this.#logger?.info("session store reachable again", {
-        store: this.#where,
-        seconds: Math.round((Date.now() - this.#now.since) / 1000),
+        store: this.#location,
+        seconds: Math.round((Date.now() - this.#current.startedAtMs) / 1000),
       });
-    this.#now = undefined;
+    this.#current = undefined;
   }
 
   /** Clears the state when the pool is closed. */
-  forget(): void {
-    this.#now = undefined;
+  reset(): void {
+    this.#current = undefined;
   }
 }

@@ -19,51 +19,55 @@ import type {
   SessionStart,
   StoredRun,
 } from "gantry/plugin";
-import { readAddress } from "./address.js";
+import { parseAddress } from "./address.js";
 import { Connections } from "./connections.js";
 import { explain } from "./errors.js";
-import { withDefaults } from "./options.js";
+import { applyDefaults } from "./options.js";
 import type { PostgresOptions } from "./options.js";
 import { PostgresNotifier } from "./listener.js";
 import { KeyQueue } from "./key-queue.js";
 import {
   dumpChain,
   getSession,
-  headOfChain,
+  readChainHead,
   listAsks,
   listInstructions,
   listMessages,
   listRuns,
   listSessions,
-  statesOf,
+  readChainStates,
 } from "./reads.js";
 import { toDriverError } from "./sql-errors.js";
 import { prepareSchema } from "./schema.js";
 import { SchemaStore } from "./store.js";
 import { changeSession, createSession, deleteChains, forgetKeys, loadChain, takeLease } from "./writes.js";
-import type { Work } from "./writes.js";
+import type { PreparedChange } from "./writes.js";
 
 /** Stores sessions in a schema of a PostgreSQL database, shared by any number of processes on any number of hosts. */
 export class PostgresDriver implements SessionDriver {
   readonly name = "postgres";
   readonly notifier: PostgresNotifier;
   readonly #lifecycle: DriverLifecycle<SchemaStore>;
-  readonly #queue = new KeyQueue();
+  readonly #keyQueue = new KeyQueue();
   readonly #isFullyDurable: boolean;
 
   /** Throws `ConfigError` for an invalid URL. */
   constructor(input: PostgresOptions, logger?: Logger) {
-    const options = withDefaults(input);
+    const options = applyDefaults(input);
     this.#isFullyDurable = options.durability === "full";
     const connections = new Connections(options, logger);
     const { listenUrl } = options.pool;
-    const address = listenUrl === "" ? connections.address : readAddress(listenUrl, "session.pool.listen_url");
+    const address = listenUrl === "" ? connections.address : parseAddress(listenUrl, "session.pool.listen_url");
     const store = new SchemaStore(connections, options.schema);
-    const states = (rootIds: readonly string[]): Promise<Map<string, string>> => statesOf(store, rootIds);
-    const notifier = new PostgresNotifier(connections, `gantry ${options.schema}`, { address, states, logger });
+    const readStates = (rootIds: readonly string[]): Promise<Map<string, string>> => readChainStates(store, rootIds);
+    const notifier = new PostgresNotifier(connections, `gantry ${options.schema}`, {
+      address,
+      readStates,
+      logger,
+    });
     this.notifier = notifier;
     this.#lifecycle = new DriverLifecycle({
-      where: connections.where,
+      where: connections.location,
       open: async () => {
         try {
           await connections.open((query) => prepareSchema(query, options.schema));
@@ -92,10 +96,10 @@ export class PostgresDriver implements SessionDriver {
 
   create(start: SessionStart): Promise<void> {
     const { id, alias, chain } = start.session;
-    this.#queue.cacheRoot(id, chain.root);
+    this.#keyQueue.cacheRoot(id, chain.root);
     const names = alias === "" ? [id] : [id, alias];
-    const touched = [this.#chain(chain.root), ...names.map((name) => `name ${name}`), ...keysOf(start.run)];
-    return this.#change(touched, () => createSession(start, this.#isFullyDurable));
+    const keys = [this.#chainKey(chain.root), ...names.map((name) => `name ${name}`), ...toRunKeys(start.run)];
+    return this.#change(keys, () => createSession(start, this.#isFullyDurable));
   }
 
   async get(id: string): Promise<Session | undefined> {
@@ -105,7 +109,7 @@ export class PostgresDriver implements SessionDriver {
   }
 
   async head(id: string, options = { messages: true }): Promise<ChainHead | undefined> {
-    const head = await this.#read((store) => headOfChain(store, id, options.messages));
+    const head = await this.#read((store) => readChainHead(store, id, options.messages));
     this.#cacheRoots(head?.original, head?.newest);
     return head;
   }
@@ -122,13 +126,13 @@ export class PostgresDriver implements SessionDriver {
 
   async runs(query: RunQuery): Promise<StoredRun[]> {
     const runs = await this.#read((store) => listRuns(store, query));
-    for (const { run } of runs) this.#queue.cacheRoot(run.sessionId, run.sessionId);
+    for (const { run } of runs) this.#keyQueue.cacheRoot(run.sessionId, run.sessionId);
     return runs;
   }
 
   async asks(query: AskQuery): Promise<Ask[]> {
     const asks = await this.#read((store) => listAsks(store, query));
-    for (const { sessionId } of asks) this.#queue.cacheRoot(sessionId, sessionId);
+    for (const { sessionId } of asks) this.#keyQueue.cacheRoot(sessionId, sessionId);
     return asks;
   }
 
@@ -143,8 +147,8 @@ export class PostgresDriver implements SessionDriver {
   write(id: string, change: SessionChange): Promise<ChangeResult> {
     const { runs = [], asks = [], instruct } = change;
     const touched = [
-      this.#queue.chainKey(id),
-      ...runs.flatMap(keysOf),
+      this.#keyQueue.chainKey(id),
+      ...runs.flatMap(toRunKeys),
       ...asks.map((ask) => `ask ${ask.id}`),
       ...(instruct ? [`instruction ${instruct.id}`] : []),
     ];
@@ -152,8 +156,8 @@ export class PostgresDriver implements SessionDriver {
   }
 
   delete(ids: readonly string[]): Promise<void> {
-    const touched = ids.map((id) => this.#queue.chainKey(id));
-    return this.#change(touched, () => deleteChains(ids));
+    const keys = ids.map((id) => this.#keyQueue.chainKey(id));
+    return this.#change(keys, () => deleteChains(ids));
   }
 
   async lease(
@@ -162,10 +166,10 @@ export class PostgresDriver implements SessionDriver {
     ttlMs: number,
     options?: LeaseOptions,
   ): Promise<AcquiredLease | LeaseConflict> {
-    const chain = this.#queue.chainKey(id) ?? this.#chain(id);
+    const chain = this.#keyQueue.chainKey(id) ?? this.#chainKey(id);
     const lease = await this.#change([chain], () => takeLease(id, holder, ttlMs, options));
     const { rootId } = "heldBy" in lease ? lease.heldBy : lease;
-    this.#queue.cacheRoot(id, rootId);
+    this.#keyQueue.cacheRoot(id, rootId);
     if ("head" in lease) this.#cacheRoots(lease.head?.original, lease.head?.newest);
     return lease;
   }
@@ -176,28 +180,28 @@ export class PostgresDriver implements SessionDriver {
 
   load(chain: ChainData): Promise<void> {
     const root = chain.sessions[0]?.session.id ?? "";
-    for (const { session } of chain.sessions) this.#queue.cacheRoot(session.id, root);
+    for (const { session } of chain.sessions) this.#keyQueue.cacheRoot(session.id, root);
     // Unknown keys, because a chain may have any number of ids, aliases and keys.
     return this.#change([undefined], () => loadChain(chain, this.#isFullyDurable));
   }
 
-  #chain(root: string): string {
+  #chainKey(root: string): string {
     return `chain ${root}`;
   }
 
   #cacheRoots(...sessions: readonly (Session | undefined)[]): void {
-    for (const session of sessions) if (session) this.#queue.cacheRoot(session.id, session.chain.root);
+    for (const session of sessions) if (session) this.#keyQueue.cacheRoot(session.id, session.chain.root);
   }
 
   #read<T>(read: (store: SchemaStore) => Promise<T>): Promise<T> {
     return this.#lifecycle.run((store) => read(store));
   }
 
-  #change<T>(touched: readonly (string | undefined)[], ready: () => Work<T>): Promise<T> {
+  #change<T>(keys: readonly (string | undefined)[], prepare: () => PreparedChange<T>): Promise<T> {
     return this.#lifecycle.run(async (store) => {
       try {
-        const change = ready();
-        return await this.#queue.after(touched, () => change(store));
+        const change = prepare();
+        return await this.#keyQueue.runAfter(keys, () => change(store));
       } catch (error) {
         throw toDriverError(error) ?? error;
       }
@@ -205,6 +209,6 @@ export class PostgresDriver implements SessionDriver {
   }
 }
 
-function keysOf(run: SessionStart["run"]): string[] {
+function toRunKeys(run: SessionStart["run"]): string[] {
   return run && run.idempotencyKey !== "" ? [`key ${run.idempotencyKey}`] : [];
 }

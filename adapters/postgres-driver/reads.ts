@@ -17,27 +17,27 @@ import type {
 } from "gantry/plugin";
 import { LONG_STATEMENT_SECONDS } from "./call-batcher.js";
 import type { ParameterValue } from "./connections.js";
-import { askOf, instructionOf, messageOf, recordOf, runOf, sessionOf, snapshotOf } from "./rows.js";
+import { toAsk, toInstruction, toMessage, toRunRecord, toStoredRun, toSession, toSnapshot } from "./rows.js";
 import type { AskRow, ReadRow, RunRow } from "./rows.js";
 import type { SchemaStore } from "./store.js";
 import { encodeText, decodeText } from "./text-encoding.js";
 
-/** Greatest possible seq. */
+/** Greatest possible `seq`. */
 const MAX_SEQ = Number.MAX_SAFE_INTEGER;
-/** Columns of a run, then its current holder by the server's clock. */
-const RUN = `r.record, r.named, r.key, c.root,
+/** Columns of a run; `holder` is null if the lease under which it was written has expired or was replaced. */
+const RUN_COLUMNS = `r.record, r.named, r.key, c.root,
   CASE WHEN c.fence = r.fence AND c.expires > floor(extract(epoch FROM clock_timestamp()) * 1000) THEN c.holder END AS holder`;
-/** The chain of a session id. */
-const CHAIN = "(SELECT n.chain FROM @.names n WHERE n.name = $1 AND NOT n.alias)";
+/** SQL for the chain of the session id `$1`. */
+const CHAIN_SQL = "(SELECT n.chain FROM @.names n WHERE n.name = $1 AND NOT n.alias)";
 
 export async function getSession(store: SchemaStore, id: string): Promise<Session | undefined> {
-  const text = `"call":"get","id":${JSON.stringify(encodeText(id))}`;
-  const [part] = await store.call({ text, sync: false, isReadOnly: true });
-  return part && sessionOf(part.body);
+  const json = `"call":"get","id":${JSON.stringify(encodeText(id))}`;
+  const [row] = await store.call({ json, needsSync: false, isReadOnly: true });
+  return row && toSession(row.body);
 }
 
-/** A state per chain that differs after each change, by the id of its original. A missing chain has no entry. */
-export async function statesOf(store: SchemaStore, rootIds: readonly string[]): Promise<Map<string, string>> {
+/** Returns a state per chain that differs after each change, by root id. A missing chain has no entry. */
+export async function readChainStates(store: SchemaStore, rootIds: readonly string[]): Promise<Map<string, string>> {
   // The row version, because every change of a chain updates its row.
   const rows = await store.read<{ root: string; state: string }>(
     "SELECT c.root, c.xmin::text AS state FROM @.chains c WHERE c.root = ANY ($1)",
@@ -46,85 +46,87 @@ export async function statesOf(store: SchemaStore, rootIds: readonly string[]): 
   return new Map(rows.map(({ root, state }) => [decodeText(root), state]));
 }
 
-export async function headOfChain(store: SchemaStore, id: string, messages: boolean): Promise<ChainHead | undefined> {
+export async function readChainHead(
+  store: SchemaStore,
+  id: string,
+  includesMessages: boolean,
+): Promise<ChainHead | undefined> {
   const sql = "SELECT * FROM @.head@v((SELECT n.chain FROM @.names n WHERE n.name = $1), $2)";
-  return headOf(await store.read<ReadRow>(sql, [encodeText(id), messages]));
+  return toHead(await store.read<ReadRow>(sql, [encodeText(id), includesMessages]));
 }
 
 /** Parses the rows of the database function `head`. */
-function headOf(parts: readonly ReadRow[]): ChainHead | undefined {
-  const head = leaseHeadOf(parts);
-  return head && { ...head, snapshots: snapshotsOf(parts) };
+function toHead(rows: readonly ReadRow[]): ChainHead | undefined {
+  const head = toLeaseHead(rows);
+  return head && { ...head, snapshots: toSnapshots(rows) };
 }
 
-/** Head without snapshots, for a lease. */
-export function leaseHeadOf(parts: readonly ReadRow[]): LeaseHead | undefined {
-  const sessions = kindOf(parts, "s").map(({ body }) => sessionOf(body));
-  const byIndex = sessions.sort((a, b) => a.chain.index - b.chain.index);
-  const [original, newest = original] = byIndex;
+/** Parses the rows of a head without snapshots, for a lease. */
+export function toLeaseHead(rows: readonly ReadRow[]): LeaseHead | undefined {
+  const sessions = filterByKind(rows, "s").map(({ body }) => toSession(body));
+  const [original, newest = original] = sessions.sort((a, b) => a.chain.index - b.chain.index);
   if (!original || !newest) return undefined;
-  const [view] = kindOf(parts, "v");
-  const storedMessages = inOrder(kindOf(parts, "m")).map((part) => messageOf(part, newest.id));
-  const unfinished = kindOf(parts, "r").map((part) => runOfPart(part, original.id));
-  // The same session, but each result is a separate object.
-  const both = { original, newest: newest === original ? structuredClone(original) : newest };
+  const [view] = filterByKind(rows, "v");
+  const storedMessages = sortBySeq(filterByKind(rows, "m")).map((row) => toMessage(row, newest.id));
+  const unfinished = filterByKind(rows, "r").map((row) => toRun(row, original.id));
+  // A caller may modify one of the two, so they are never the same object.
+  const ends = { original, newest: newest === original ? structuredClone(original) : newest };
   const messages = view
     ? [...(JSON.parse(view.body) as Message[]).map(currentMessage), ...storedMessages]
     : storedMessages;
-  return { ...both, messages, unfinished };
+  return { ...ends, messages, unfinished };
 }
 
-const kindOf = (parts: readonly ReadRow[], kind: string): ReadRow[] => parts.filter((part) => part.kind === kind);
-const inOrder = (parts: ReadRow[]): ReadRow[] => parts.sort((a, b) => Number(a.seq) - Number(b.seq));
-const snapshotsOf = (parts: readonly ReadRow[]): Snapshot[] =>
-  kindOf(parts, "p").map(({ tag, seq, body }) => snapshotOf({ id: tag, after: seq, created_at: body }));
-const runOfPart = ({ tag, body, more }: ReadRow, root: string) =>
-  recordOf({ record: body, named: more, key: tag }, root);
+const filterByKind = (rows: readonly ReadRow[], kind: string): ReadRow[] => rows.filter((row) => row.kind === kind);
+const sortBySeq = (rows: ReadRow[]): ReadRow[] => rows.sort((a, b) => Number(a.seq) - Number(b.seq));
+const toSnapshots = (rows: readonly ReadRow[]): Snapshot[] =>
+  filterByKind(rows, "p").map(({ tag, seq, body }) => toSnapshot({ id: tag, after: seq, created_at: body }));
+const toRun = ({ tag, body, more }: ReadRow, root: string) =>
+  toRunRecord({ record: body, named: more, key: tag }, root);
 
-/**
- * A page and its total, read at one moment. Each row contains the total; an empty page has one row with only the total.
- */
+/** Reads a page and its total in one statement. Each row contains the total; an empty page has one row without a body. */
 export async function listSessions(store: SchemaStore, query: SessionQuery): Promise<SessionPage> {
-  const { sql, values } = listStatement(query);
+  const { sql, values } = buildListStatement(query);
   const rows = await store.read<{ body: string | null; total: string }>(sql, values);
   const bodies = rows.flatMap(({ body }) => (body === null ? [] : [body]));
-  return { sessions: bodies.map(sessionOf), total: Number(rows[0]?.total ?? 0) };
+  return { sessions: bodies.map(toSession), total: Number(rows[0]?.total ?? 0) };
 }
 
-/** The statement of a list, and its values. */
-export function listStatement(query: SessionQuery): { sql: string; values: ParameterValue[] } {
+/** Builds the statement of `listSessions` and its values. */
+export function buildListStatement(query: SessionQuery): { sql: string; values: ParameterValue[] } {
   const { projectDir, spawnedBy, search = "", emptyBefore, before, offset = 0 } = query;
-  const isPlain = projectDir !== undefined && spawnedBy === undefined;
-  if (isPlain && search === "" && emptyBefore === undefined && before === undefined && offset === 0)
-    return { sql: "SELECT * FROM @.of_dir@v($1, $2)", values: [encodeText(projectDir), limitOf(query.limit)] };
+  const isFolderPage = projectDir !== undefined && spawnedBy === undefined;
+  if (isFolderPage && search === "" && emptyBefore === undefined && before === undefined && offset === 0)
+    return { sql: "SELECT * FROM @.of_dir@v($1, $2)", values: [encodeText(projectDir), toSqlLimit(query.limit)] };
   const values: ParameterValue[] = [];
-  const value = (parameter: ParameterValue): string => `$${values.push(parameter)}`;
-  const where = ["s.idx = 0"];
+  const addValue = (parameter: ParameterValue): string => `$${values.push(parameter)}`;
+  const conditions = ["s.idx = 0"];
   let scope = "''";
-  if (spawnedBy === undefined) where.push("s.spawner IS NULL");
+  if (spawnedBy === undefined) conditions.push("s.spawner IS NULL");
   else {
-    const spawner = value(encodeText(spawnedBy));
+    const spawner = addValue(encodeText(spawnedBy));
     // The same expression as in the index.
-    where.push(`left(s.spawner, 200) = left(${spawner}, 200)`, `s.spawner = ${spawner}`);
+    conditions.push(`left(s.spawner, 200) = left(${spawner}, 200)`, `s.spawner = ${spawner}`);
   }
   if (query.projectDir !== undefined) {
-    const dir = value(encodeText(query.projectDir));
+    const dir = addValue(encodeText(query.projectDir));
     scope = `@.scope@v(${dir})`;
     // The same expression as in the index.
-    where.push(`left(s.project_dir, 200) = left(${dir}, 200)`, `s.project_dir = ${dir}`);
+    conditions.push(`left(s.project_dir, 200) = left(${dir}, 200)`, `s.project_dir = ${dir}`);
   }
-  if (query.emptyBefore !== undefined) where.push("s.empty", `s.updated_at < ${value(encodeText(query.emptyBefore))}`);
-  if (query.search) where.push(`strpos(s.search, ${value(encodeText(query.search.toLowerCase()))}) > 0`);
-  const isCounted = query.search || query.emptyBefore !== undefined || spawnedBy !== undefined;
-  const total = isCounted
-    ? `SELECT count(*) AS total FROM @.sessions s WHERE ${where.join(" AND ")}`
+  if (query.emptyBefore !== undefined)
+    conditions.push("s.empty", `s.updated_at < ${addValue(encodeText(query.emptyBefore))}`);
+  if (query.search) conditions.push(`strpos(s.search, ${addValue(encodeText(query.search.toLowerCase()))}) > 0`);
+  const needsCount = query.search || query.emptyBefore !== undefined || spawnedBy !== undefined;
+  const total = needsCount
+    ? `SELECT count(*) AS total FROM @.sessions s WHERE ${conditions.join(" AND ")}`
     : `SELECT coalesce(sum(t.n), 0) AS total FROM @.totals t WHERE t.scope = ${scope}`;
   if (query.before)
-    where.push(
-      `(s.updated_at, s.id) < (${value(encodeText(query.before.updatedAt))}, ${value(encodeText(query.before.id))})`,
+    conditions.push(
+      `(s.updated_at, s.id) < (${addValue(encodeText(query.before.updatedAt))}, ${addValue(encodeText(query.before.id))})`,
     );
-  const limits = `LIMIT ${value(limitOf(query.limit))} OFFSET ${value(limitOf(query.offset ?? 0))}`;
-  const page = `SELECT s.* FROM @.sessions s WHERE ${where.join(" AND ")} ORDER BY s.updated_at DESC, s.id DESC ${limits}`;
+  const limits = `LIMIT ${addValue(toSqlLimit(query.limit))} OFFSET ${addValue(toSqlLimit(query.offset ?? 0))}`;
+  const page = `SELECT s.* FROM @.sessions s WHERE ${conditions.join(" AND ")} ORDER BY s.updated_at DESC, s.id DESC ${limits}`;
   const sql = `SELECT t.total, row_to_json(p)::text AS body FROM (${total}) t LEFT JOIN (${page}) p ON true
     ORDER BY p.updated_at DESC, p.id DESC`;
   return { sql, values };
@@ -132,28 +134,28 @@ export function listStatement(query: SessionQuery): { sql: string; values: Param
 
 export async function listMessages(store: SchemaStore, id: string, page: MessagePage): Promise<Message[]> {
   const { after = -1, before = MAX_SEQ, limit = Infinity, scope, hiddenBy, tool } = page;
-  const last = page.before !== undefined && page.after === undefined && page.limit !== undefined;
+  const readsBackwards = page.before !== undefined && page.after === undefined && page.limit !== undefined;
   const rows = await store.read<ReadRow>("SELECT * FROM @.messages@v($1, $2, $3, $4, $5, $6, $7, $8)", [
     encodeText(id),
     scope === "chain",
     after,
     before,
-    limitOf(limit),
-    last,
+    toSqlLimit(limit),
+    readsBackwards,
     hiddenBy === undefined ? null : encodeText(hiddenBy),
     tool === undefined ? null : encodeText(tool),
   ]);
-  return inOrder(rows).map((part) => messageOf(part, decodeText(part.tag)));
+  return sortBySeq(rows).map((row) => toMessage(row, decodeText(row.tag)));
 }
 
 export async function listRuns(store: SchemaStore, query: RunQuery): Promise<StoredRun[]> {
   if (query.states?.length === 0) return [];
-  const { sql, values } = runsStatement(query);
-  return (await store.read<RunRow>(sql, values)).map(runOf);
+  const { sql, values } = buildRunsStatement(query);
+  return (await store.read<RunRow>(sql, values)).map(toStoredRun);
 }
 
-/** The statement of a list of runs, which reads each state by its own index, and its values. */
-export function runsStatement({ id, sessionId, states, idempotencyKey, before, limit }: RunQuery): {
+/** Builds the statement of `listRuns`, which reads each state by its own index, and its values. */
+export function buildRunsStatement({ id, sessionId, states, idempotencyKey, before, limit }: RunQuery): {
   sql: string;
   values: ParameterValue[];
 } {
@@ -164,83 +166,87 @@ export function runsStatement({ id, sessionId, states, idempotencyKey, before, l
   )
     return { sql: "SELECT * FROM @.run@v($1)", values: [encodeText(id)] };
   const values: ParameterValue[] = [];
-  const value = (parameter: ParameterValue): string => `$${values.push(parameter)}`;
-  const where = ["true"];
-  if (id !== undefined) where.push(`r.id = ${value(encodeText(id))}`);
-  if (sessionId !== undefined) where.push(`r.chain = ${CHAIN.replace("$1", value(encodeText(sessionId)))}`);
+  const addValue = (parameter: ParameterValue): string => `$${values.push(parameter)}`;
+  const conditions = ["true"];
+  if (id !== undefined) conditions.push(`r.id = ${addValue(encodeText(id))}`);
+  if (sessionId !== undefined) conditions.push(`r.chain = ${CHAIN_SQL.replace("$1", addValue(encodeText(sessionId)))}`);
   // Matches the partial index, which excludes runs without a key.
-  if (idempotencyKey !== undefined) where.push(`r.key = ${value(encodeText(idempotencyKey))} AND r.key <> ''`);
+  if (idempotencyKey !== undefined) conditions.push(`r.key = ${addValue(encodeText(idempotencyKey))} AND r.key <> ''`);
   if (before)
-    where.push(`(r.started_at, r.id) < (${value(encodeText(before.startedAt))}, ${value(encodeText(before.id))})`);
-  const limitParameter = value(limitOf(limit));
+    conditions.push(
+      `(r.started_at, r.id) < (${addValue(encodeText(before.startedAt))}, ${addValue(encodeText(before.id))})`,
+    );
+  const limitParameter = addValue(toSqlLimit(limit));
   const order = "ORDER BY r.started_at DESC, r.id DESC";
   const statements = (
-    states === undefined ? [[]] : [...new Set(states)].map((state) => [`r.state = ${value(state)}`])
+    states === undefined ? [[]] : [...new Set(states)].map((state) => [`r.state = ${addValue(state)}`])
   ).map(
     (state) =>
-      `(SELECT r.* FROM @.runs r WHERE ${[...where, ...state].join(" AND ")} ${order} LIMIT ${limitParameter})`,
+      `(SELECT r.* FROM @.runs r WHERE ${[...conditions, ...state].join(" AND ")} ${order} LIMIT ${limitParameter})`,
   );
-  const sql = `SELECT ${RUN} FROM (${statements.join(" UNION ALL ")}) r JOIN @.chains c ON c.chain = r.chain ${order} LIMIT ${limitParameter}`;
+  const sql = `SELECT ${RUN_COLUMNS} FROM (${statements.join(" UNION ALL ")}) r JOIN @.chains c ON c.chain = r.chain ${order} LIMIT ${limitParameter}`;
   return { sql, values };
 }
 
 export async function listAsks(store: SchemaStore, query: AskQuery): Promise<Ask[]> {
-  const { sql, values } = asksStatement(query);
-  return (await store.read<AskRow>(sql, values)).map(askOf);
+  const { sql, values } = buildAsksStatement(query);
+  return (await store.read<AskRow>(sql, values)).map(toAsk);
 }
 
-/** The statement of a list of asks, and its values. */
-export function asksStatement({ id, sessionId, open = false, before, limit }: AskQuery): {
+/** Builds the statement of `listAsks` and its values. */
+export function buildAsksStatement({ id, sessionId, open = false, before, limit }: AskQuery): {
   sql: string;
   values: ParameterValue[];
 } {
   const values: ParameterValue[] = [];
-  const value = (parameter: ParameterValue): string => `$${values.push(parameter)}`;
-  const where = ["true", ...(open ? ["a.state = 'open'"] : [])];
-  if (id !== undefined) where.push(`a.id = ${value(encodeText(id))}`);
-  if (sessionId !== undefined) where.push(`a.chain = ${CHAIN.replace("$1", value(encodeText(sessionId)))}`);
+  const addValue = (parameter: ParameterValue): string => `$${values.push(parameter)}`;
+  const conditions = ["true", ...(open ? ["a.state = 'open'"] : [])];
+  if (id !== undefined) conditions.push(`a.id = ${addValue(encodeText(id))}`);
+  if (sessionId !== undefined) conditions.push(`a.chain = ${CHAIN_SQL.replace("$1", addValue(encodeText(sessionId)))}`);
   if (before)
-    where.push(`(a.created_at, a.id) < (${value(encodeText(before.createdAt))}, ${value(encodeText(before.id))})`);
+    conditions.push(
+      `(a.created_at, a.id) < (${addValue(encodeText(before.createdAt))}, ${addValue(encodeText(before.id))})`,
+    );
   const sql = `SELECT c.root, a.state, a.ask, a.answered FROM @.asks a JOIN @.chains c ON c.chain = a.chain
-    WHERE ${where.join(" AND ")} ORDER BY a.created_at DESC, a.id DESC LIMIT ${value(limitOf(limit))}`;
+    WHERE ${conditions.join(" AND ")} ORDER BY a.created_at DESC, a.id DESC LIMIT ${addValue(toSqlLimit(limit))}`;
   return { sql, values };
 }
 
 export async function listInstructions(store: SchemaStore, sessionId: string): Promise<Instruction[]> {
   const sql = `SELECT c.root, i.instruction FROM @.chains c
-    LEFT JOIN @.instructions i ON i.chain = c.chain AND i.withdrawn IS NULL WHERE c.chain = ${CHAIN} ORDER BY i.n`;
+    LEFT JOIN @.instructions i ON i.chain = c.chain AND i.withdrawn IS NULL WHERE c.chain = ${CHAIN_SQL} ORDER BY i.n`;
   const rows = await store.read<{ root: string; instruction: string | null }>(sql, [encodeText(sessionId)]);
   if (rows.length === 0) throw new SessionNotFoundError(sessionId);
-  return rows.flatMap(({ root, instruction }) => (instruction === null ? [] : [instructionOf({ root, instruction })]));
+  return rows.flatMap(({ root, instruction }) => (instruction === null ? [] : [toInstruction({ root, instruction })]));
 }
 
-/** Complete data of a chain, read at one moment. */
+/** Reads the complete data of a chain in one statement. */
 export async function dumpChain(store: SchemaStore, id: string): Promise<ChainData | undefined> {
-  const parts = await store.read<ReadRow>("SELECT * FROM @.dump@v($1)", [encodeText(id)], LONG_STATEMENT_SECONDS);
+  const rows = await store.read<ReadRow>("SELECT * FROM @.dump@v($1)", [encodeText(id)], LONG_STATEMENT_SECONDS);
   const sessions = new Map<number, SessionData>();
-  for (const { idx, tag, body } of kindOf(parts, "s").sort((a, b) => a.idx - b.idx))
-    sessions.set(idx, { session: sessionOf(body), hiddenBy: decodeText(tag), view: [], messages: [] });
+  for (const { idx, tag, body } of filterByKind(rows, "s").sort((a, b) => a.idx - b.idx))
+    sessions.set(idx, { session: toSession(body), hiddenBy: decodeText(tag), view: [], messages: [] });
   const root = sessions.get(0)?.session.id;
   if (root === undefined) return undefined;
-  for (const { idx, body } of kindOf(parts, "v")) {
+  for (const { idx, body } of filterByKind(rows, "v")) {
     const data = sessions.get(idx);
     if (data) data.view = (JSON.parse(body) as Message[]).map(currentMessage);
   }
-  for (const part of inOrder(kindOf(parts, "m"))) {
-    const data = sessions.get(part.idx);
-    data?.messages.push({ message: messageOf(part, data.session.id), hiddenBy: decodeText(part.tag) });
+  for (const row of sortBySeq(filterByKind(rows, "m"))) {
+    const data = sessions.get(row.idx);
+    data?.messages.push({ message: toMessage(row, data.session.id), hiddenBy: decodeText(row.tag) });
   }
   return {
     sessions: [...sessions.values()],
-    snapshots: snapshotsOf(parts),
-    runs: kindOf(parts, "r").map((part) => runOfPart(part, root)),
-    asks: kindOf(parts, "a").map(({ tag, body, more }) =>
-      askOf({ root: encodeText(root), state: tag, ask: body, answered: more ?? "" }),
+    snapshots: toSnapshots(rows),
+    runs: filterByKind(rows, "r").map((row) => toRun(row, root)),
+    asks: filterByKind(rows, "a").map(({ tag, body, more }) =>
+      toAsk({ root: encodeText(root), state: tag, ask: body, answered: more ?? "" }),
     ),
   };
 }
 
-/** Limit for PostgreSQL; null for none. */
-function limitOf(limit: number): number | null {
+/** Converts a limit for PostgreSQL; null means no limit. */
+function toSqlLimit(limit: number): number | null {
   return Number.isFinite(limit) ? Math.min(MAX_SEQ, Math.max(0, Math.trunc(limit))) : null;
 }

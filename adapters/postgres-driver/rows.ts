@@ -23,7 +23,7 @@ export interface ReadRow {
   gained: string | null;
 }
 
-/** Row of a session, as JSON. */
+/** Row of a session, as JSON. `root` and `idx` are its chain and the position in it; `leave` (grants) and `cuts` (rewinds) are JSON. */
 interface SessionRow {
   id: string;
   alias: string;
@@ -51,7 +51,7 @@ interface SessionRow {
   cost: number;
 }
 
-export function sessionOf(body: string): Session {
+export function toSession(body: string): Session {
   const row = JSON.parse(body) as SessionRow;
   return {
     id: decodeText(row.id),
@@ -87,12 +87,12 @@ export function sessionOf(body: string): Session {
   };
 }
 
-/** Complete row of a session, including the last `seq` of its messages. */
-export function rowOfSession(session: Session, seqs: readonly number[], cut: string): Record<string, unknown> {
+/** Converts a session to its complete row, with the greatest `seq` of its messages. */
+export function toSessionRow(session: Session, seqs: readonly number[], cut: string): Record<string, unknown> {
   const { chain, parentId, spawnedBy, createdAt, lastSeq, usage, id, alias, permissionGrants, rewinds, ...fields } =
     session;
   return {
-    ...rowOfFields({ ...fields, permissionGrants: permissionGrants, rewinds: rewinds }, usage, seqs),
+    ...toFieldsRow({ ...fields, permissionGrants, rewinds }, usage, seqs),
     id: encodeText(id),
     alias: encodeText(alias),
     root: encodeText(chain.root),
@@ -109,8 +109,8 @@ export function rowOfSession(session: Session, seqs: readonly number[], cut: str
   };
 }
 
-/** Fields that a change sets, increments of the counters, and the range of the added `seq`s. */
-export function rowOfFields(
+/** Converts the fields that a change sets, the increments of the counters, and the range of the added `seq`s. */
+export function toFieldsRow(
   { title, hasFinalTitle, permissionGrants, rewinds, ...fields }: SessionFields,
   usage: Usage | undefined,
   seqs: readonly number[],
@@ -140,8 +140,8 @@ export function rowOfFields(
 
 const encodeOptional = (text: string | undefined): string | undefined => text && encodeText(text);
 
-/** Columns of a message, without those of its position. */
-export function rowOfMessage({ seq, finished, shown, sessionId: _, ...body }: Message): Record<string, unknown> {
+/** Converts a message to the columns that do not depend on its session. */
+export function toMessageRow({ seq, finished, shown, sessionId: _, ...body }: Message): Record<string, unknown> {
   return {
     seq,
     id: encodeText(body.id),
@@ -152,11 +152,11 @@ export function rowOfMessage({ seq, finished, shown, sessionId: _, ...body }: Me
   };
 }
 
-/** A stored message, with its appended text if it is still growing. */
-export function messageOf({ seq, done, body, more, gained }: ReadRow, sessionId: string): Message {
+/** Converts a row to a message. Adds the appended text if the message is unfinished. */
+export function toMessage({ seq, done, body, more, gained }: ReadRow, sessionId: string): Message {
   const { id, ...fields } = JSON.parse(body) as Omit<Message, "seq" | "sessionId" | "finished" | "shown">;
   fields.parts = currentParts(fields.parts);
-  if (gained !== null) for (const deltas of JSON.parse(gained) as Delta[][]) grow(fields.parts, deltas);
+  if (gained !== null) for (const deltas of JSON.parse(gained) as Delta[][]) appendDeltas(fields.parts, deltas);
   return {
     id,
     sessionId,
@@ -169,23 +169,23 @@ export function messageOf({ seq, done, body, more, gained }: ReadRow, sessionId:
 
 type Delta = readonly [part: number, type: PartDelta["type"], text: string];
 
-function grow(parts: Message["parts"], deltas: readonly Delta[]): void {
-  for (const [place, type, text] of deltas) {
-    const part = parts[place];
+function appendDeltas(parts: Message["parts"], deltas: readonly Delta[]): void {
+  for (const [partIndex, type, text] of deltas) {
+    const part = parts[partIndex];
     if (part && "text" in part) part.text += text;
     else parts.push({ type, text });
   }
 }
 
-/** Appended text per message, in the order of first appearance. */
-export function rowsOfDeltas(append: readonly PartDelta[]): { id: string; deltas: string }[] {
-  const byMessage = new Map<string, Delta[]>();
+/** Groups appended text by message, in the order of first appearance. */
+export function toDeltaRows(append: readonly PartDelta[]): { id: string; deltas: string }[] {
+  const deltasByMessageId = new Map<string, Delta[]>();
   for (const { messageId, part, type, text } of append) {
-    const deltas = byMessage.get(messageId);
+    const deltas = deltasByMessageId.get(messageId);
     if (deltas) deltas.push([part, type, text]);
-    else byMessage.set(messageId, [[part, type, text]]);
+    else deltasByMessageId.set(messageId, [[part, type, text]]);
   }
-  return [...byMessage].map(([id, deltas]) => ({ id: encodeText(id), deltas: JSON.stringify(deltas) }));
+  return [...deltasByMessageId].map(([id, deltas]) => ({ id: encodeText(id), deltas: JSON.stringify(deltas) }));
 }
 
 /** A stored run. The data for its key (`named`) is separate, because it is removed before the run is. */
@@ -199,7 +199,7 @@ export interface RunRow {
 
 type KeyData = Pick<RunRecord, "fingerprint" | "answer">;
 
-export function rowOfRun({ fingerprint, answer, idempotencyKey, ...run }: RunRecord): Record<string, unknown> {
+export function toRunRow({ fingerprint, answer, idempotencyKey, ...run }: RunRecord): Record<string, unknown> {
   const named = fingerprint === "" && answer === null ? "" : JSON.stringify({ fingerprint, answer } satisfies KeyData);
   const { id, state, startedAt } = run;
   return {
@@ -212,15 +212,15 @@ export function rowOfRun({ fingerprint, answer, idempotencyKey, ...run }: RunRec
   };
 }
 
-export function recordOf({ record, named, key }: Pick<RunRow, "record" | "named" | "key">, root: string): RunRecord {
+export function toRunRecord({ record, named, key }: Pick<RunRow, "record" | "named" | "key">, root: string): RunRecord {
   const keyData: KeyData = named ? (JSON.parse(named) as KeyData) : { fingerprint: "", answer: null };
   const run = currentRun(JSON.parse(record) as RunRecord);
   return { ...run, sessionId: root, idempotencyKey: decodeText(key), ...keyData };
 }
 
-export function runOf(row: RunRow): StoredRun {
+export function toStoredRun(row: RunRow): StoredRun {
   const holder = row.holder === null ? null : (JSON.parse(row.holder) as StoredRun["holder"]);
-  return { run: recordOf(row, decodeText(row.root)), holder };
+  return { run: toRunRecord(row, decodeText(row.root)), holder };
 }
 
 /** A stored ask; its answer is separate. */
@@ -231,27 +231,27 @@ export interface AskRow {
   answered: string;
 }
 
-export function rowOfAsk(ask: Ask): Record<string, unknown> {
+export function toAskRow(ask: Ask): Record<string, unknown> {
   return { id: encodeText(ask.id), state: ask.state, created_at: encodeText(ask.createdAt), ask: JSON.stringify(ask) };
 }
 
-export function rowOfAnswer({ askId, ...answered }: NonNullable<SessionChange["answer"]>): Record<string, unknown> {
+export function toAnswerRow({ askId, ...answered }: NonNullable<SessionChange["answer"]>): Record<string, unknown> {
   return { id: encodeText(askId), answered: JSON.stringify(answered) };
 }
 
-export function askOf({ root, state, ask, answered }: AskRow): Ask {
+export function toAsk({ root, state, ask, answered }: AskRow): Ask {
   const answer = answered === "" ? {} : (JSON.parse(answered) as Partial<Ask>);
   return { ...(JSON.parse(ask) as Ask), sessionId: decodeText(root), ...answer, state: state as Ask["state"] };
 }
 
-export function instructionOf({ root, instruction }: { root: string; instruction: string }): Instruction {
+export function toInstruction({ root, instruction }: { root: string; instruction: string }): Instruction {
   return { ...(JSON.parse(instruction) as Instruction), sessionId: decodeText(root) };
 }
 
-export function rowOfSnapshot({ id, after, createdAt }: Snapshot): Record<string, unknown> {
+export function toSnapshotRow({ id, after, createdAt }: Snapshot): Record<string, unknown> {
   return { id: encodeText(id), after, created_at: encodeText(createdAt) };
 }
 
-export function snapshotOf({ id, after, created_at }: { id: string; after: string; created_at: string }): Snapshot {
+export function toSnapshot({ id, after, created_at }: { id: string; after: string; created_at: string }): Snapshot {
   return { id: decodeText(id), after: Number(after), createdAt: decodeText(created_at) };
 }

@@ -1,12 +1,10 @@
 import { StoreError } from "gantry";
 import { databaseFunctions } from "./functions.js";
-import { MIGRATIONS, VERSION } from "./tables.js";
+import { MIGRATIONS, SCHEMA_VERSION } from "./tables.js";
 import type { Query } from "./connections.js";
 
-/**
- * Resolves the placeholders of SQL for one schema: `@.` is the schema, and `@v` the version suffix of the functions.
- */
-export function sqlOf(schema: string): (sql: string) => string {
+/** Returns a function that replaces the placeholders in SQL: `@.` by the schema, `@v` by the suffix of the functions. */
+export function createSqlResolver(schema: string): (sql: string) => string {
   const sqlByTemplate = new Map<string, string>();
   return (sql) => {
     let text = sqlByTemplate.get(sql);
@@ -18,39 +16,37 @@ export function sqlOf(schema: string): (sql: string) => string {
   };
 }
 
-/** Current state of a schema. */
 interface SchemaStatus {
-  /** Whether the schema exists. */
-  schema: boolean;
+  hasSchema: boolean;
   /** Version of the tables; 0 without tables. */
   version: number;
-  functions: boolean;
+  hasFunctions: boolean;
 }
 
 /**
- * Migrates the schema to `VERSION` and installs the functions of this code. Any number of processes may do so at once:
- * all changes are in one transaction, under a lock. A complete schema is not written, and the role then needs no
- * privilege except to use it.
+ * Migrates the schema to `SCHEMA_VERSION` and installs the functions of this code. Any number of processes may do so at once:
+ * all changes are in one transaction, under a lock. If the schema is complete, nothing is
+ * written, and the role needs no other privilege than to use it.
  */
 export async function prepareSchema(query: Query, schema: string): Promise<void> {
-  const sql = sqlOf(schema);
-  const complete = ({ version, functions }: SchemaStatus): boolean => version === VERSION && functions;
-  if (complete(await readStatus(query, schema))) return;
+  const sql = createSqlResolver(schema);
+  const isComplete = ({ version, hasFunctions }: SchemaStatus): boolean => version === SCHEMA_VERSION && hasFunctions;
+  if (isComplete(await readStatus(query, schema))) return;
   await checkEncoding(query, schema);
   await query("BEGIN", []);
   try {
     await query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", [`gantry ${schema}`]);
     const status = await readStatus(query, schema);
-    if (!complete(status)) await query(steps(status, schema).map(sql).join(";\n"), []);
+    if (!isComplete(status)) await query(buildStatements(status, schema).map(sql).join(";\n"), []);
     await query("COMMIT", []);
   } catch (error) {
     // The connection may be lost, and the transaction with it.
     await query("ROLLBACK", []).catch(() => undefined);
-    throw missingRight(error, schema) ?? error;
+    throw toPrivilegeError(error, schema) ?? error;
   }
 }
 
-/** A database with another encoding rejects characters that it cannot represent, in the middle of a run. */
+/** Rejects a database that cannot store every character: it would fail in the middle of a run. */
 async function checkEncoding(query: Query, schema: string): Promise<void> {
   const [{ encoding } = { encoding: "" }] = await query<{ encoding: string }>(
     "SELECT pg_catalog.current_setting('server_encoding') AS encoding",
@@ -63,15 +59,15 @@ async function checkEncoding(query: Query, schema: string): Promise<void> {
   );
 }
 
-function steps({ schema: made, version, functions }: SchemaStatus, schema: string): string[] {
+function buildStatements({ hasSchema, version, hasFunctions }: SchemaStatus, schema: string): string[] {
   return [
     // Not `IF NOT EXISTS`, which requires a privilege on the database even if the schema exists.
-    ...(made ? [] : [`CREATE SCHEMA "${schema}"`]),
+    ...(hasSchema ? [] : [`CREATE SCHEMA "${schema}"`]),
     ...(version > 0 ? [] : ["CREATE TABLE @.version (version integer NOT NULL)"]),
     ...(version > 0 ? [] : ["INSERT INTO @.version VALUES (0)"]),
     ...MIGRATIONS.slice(version),
-    `UPDATE @.version SET version = ${VERSION}`,
-    ...(functions ? [] : [databaseFunctions().sql]),
+    `UPDATE @.version SET version = ${SCHEMA_VERSION}`,
+    ...(hasFunctions ? [] : [databaseFunctions().sql]),
   ];
 }
 
@@ -83,19 +79,19 @@ async function readStatus(query: Query, schema: string): Promise<SchemaStatus> {
      FROM pg_catalog.pg_namespace s WHERE s.nspname = $1`,
     [schema, `dump${databaseFunctions().suffix}`],
   );
-  if (!schemaRow?.version) return { schema: schemaRow !== undefined, version: 0, functions: false };
-  const [row] = await query<{ version: number }>(sqlOf(schema)("SELECT version FROM @.version"), []);
+  if (!schemaRow?.version) return { hasSchema: schemaRow !== undefined, version: 0, hasFunctions: false };
+  const [row] = await query<{ version: number }>(createSqlResolver(schema)("SELECT version FROM @.version"), []);
   const version = row?.version ?? 0;
-  if (version > VERSION)
+  if (version > SCHEMA_VERSION)
     throw new StoreError(
-      `session store in schema ${schema}: written by a newer gantry (version ${version}, this one knows ${VERSION}); ` +
+      `session store in schema ${schema}: written by a newer gantry (version ${version}, this one supports ${SCHEMA_VERSION}); ` +
         "it was not modified: update gantry, or choose another session.schema",
     );
-  return { schema: true, version, functions: schemaRow.functions };
+  return { hasSchema: true, version, hasFunctions: schemaRow.functions };
 }
 
-/** Error for a role without the required privileges; names the roles that can create the missing objects. */
-function missingRight(error: unknown, schema: string): StoreError | undefined {
+/** Converts the error of a role without the required privileges; undefined for other errors. */
+function toPrivilegeError(error: unknown, schema: string): StoreError | undefined {
   if ((error as { code?: unknown }).code !== "42501") return undefined;
   return new StoreError(
     `session store in schema ${schema}: tables or functions of this version are missing, and the role of session.url may ` +

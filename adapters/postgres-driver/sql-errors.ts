@@ -2,14 +2,13 @@ import { LeaseLostError, PointNotFoundError, RunKeyTakenError, SessionExistsErro
 import { SeqTakenError } from "gantry/plugin";
 import { decodeText } from "./text-encoding.js";
 
-/** Fields of a server error. */
 interface ServerErrorFields {
   code?: string;
   detail?: string;
   constraint?: string;
 }
 
-/** Driver error for a rejection by one of the database functions or indexes; undefined for other errors. */
+/** Converts a rejection by a database function or index to the driver's error; undefined for other errors. */
 export function toDriverError(error: unknown): Error | undefined {
   if (!(error instanceof Error)) return undefined;
   const { code = "", detail = "", constraint = "" } = error as Error & ServerErrorFields;
@@ -27,13 +26,13 @@ export function toDriverError(error: unknown): Error | undefined {
     case "GN006":
       return new RunKeyTakenError(decodeText(detail));
     case "23505":
-      return takenOf(constraint, detail);
+      return toUniquenessError(constraint, detail);
   }
   return undefined;
 }
 
 /** `detail` contains the column names in the server's language, then the values: `(chain, seq)=(7, 3)`. */
-function takenOf(constraint: string, detail: string): Error | undefined {
+function toUniquenessError(constraint: string, detail: string): Error | undefined {
   const values = /\)=\((.*)\)/s.exec(detail)?.[1] ?? "";
   switch (constraint) {
     case "messages_pkey":

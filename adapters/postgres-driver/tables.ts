@@ -177,4 +177,4 @@ export const MIGRATIONS: readonly string[] = [
 ];
 
 /** Version of the tables that this code reads and writes. */
-export const VERSION = MIGRATIONS.length;
+export const SCHEMA_VERSION = MIGRATIONS.length;

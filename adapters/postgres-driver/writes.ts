@@ -13,35 +13,35 @@ import type {
   SessionStart,
 } from "gantry/plugin";
 import { LONG_STATEMENT_SECONDS } from "./call-batcher.js";
-import { leaseHeadOf } from "./reads.js";
+import { toLeaseHead } from "./reads.js";
 import {
-  askOf,
-  instructionOf,
-  rowOfAnswer,
-  rowOfAsk,
-  rowOfFields,
-  rowOfMessage,
-  rowOfRun,
-  rowOfSession,
-  rowOfSnapshot,
-  rowsOfDeltas,
+  toAsk,
+  toInstruction,
+  toAnswerRow,
+  toAskRow,
+  toFieldsRow,
+  toMessageRow,
+  toRunRow,
+  toSessionRow,
+  toSnapshotRow,
+  toDeltaRows,
 } from "./rows.js";
 import type { ReadRow } from "./rows.js";
 import type { SchemaStore } from "./store.js";
 import { encodeText, decodeText } from "./text-encoding.js";
 
-/** A change whose data is already copied, so that the caller may modify its input. */
-export type Work<T> = (store: SchemaStore) => Promise<T>;
+/** A change whose data is already encoded, so that the caller may modify its input. */
+export type PreparedChange<T> = (store: SchemaStore) => Promise<T>;
 
 /** Maximum number of messages that one statement deletes. */
 const MAX_DELETED_MESSAGES = 5000;
 
-/** Undefined for an empty list, so that the database function skips it. */
-function rowsOf<T>(list: readonly T[] | undefined, row: (item: T) => unknown): unknown[] | undefined {
+/** Converts a list; undefined for an empty list, so that the database function skips it. */
+function mapRows<T>(list: readonly T[] | undefined, row: (item: T) => unknown): unknown[] | undefined {
   return list && list.length > 0 ? list.map(row) : undefined;
 }
 
-export function createSession(start: SessionStart, full: boolean): Work<void> {
+export function createSession(start: SessionStart, isFullyDurable: boolean): PreparedChange<void> {
   const { session, messages = [], view = [], run, fence = null, sync = true } = start;
   const data = {
     session,
@@ -49,20 +49,20 @@ export function createSession(start: SessionStart, full: boolean): Work<void> {
     view: [...view],
     messages: messages.map((message) => ({ message, hiddenBy: "" })),
   };
-  const chain = chainOf({ sessions: [data], snapshots: [], runs: run ? [run] : [], asks: [] });
+  const chain = toChainRows({ sessions: [data], snapshots: [], runs: run ? [run] : [], asks: [] });
   const { root } = session.chain;
-  return create(root, root === session.id, fence, full && sync, chain);
+  return prepareCreate(root, root === session.id, fence, isFullyDurable && sync, chain);
 }
 
-export function loadChain(chain: ChainData, full: boolean): Work<void> {
+export function loadChain(chain: ChainData, isFullyDurable: boolean): PreparedChange<void> {
   const root = chain.sessions[0]?.session.id ?? "";
-  return create(root, true, null, full, { ...chainOf(chain), load: true });
+  return prepareCreate(root, true, null, isFullyDurable, { ...toChainRows(chain), load: true });
 }
 
-function chainOf({ sessions, snapshots, runs, asks }: ChainData): Record<string, unknown> {
+function toChainRows({ sessions, snapshots, runs, asks }: ChainData): Record<string, unknown> {
   const messages = sessions.flatMap((data) =>
     data.messages.map(({ message, hiddenBy }) => ({
-      ...rowOfMessage(message),
+      ...toMessageRow(message),
       idx: data.session.chain.index,
       cut: encodeText(hiddenBy),
     })),
@@ -70,38 +70,50 @@ function chainOf({ sessions, snapshots, runs, asks }: ChainData): Record<string,
   const views = sessions.filter(({ view }) => view.length > 0);
   return {
     sessions: sessions.map(({ session, hiddenBy, messages: sessionMessages }) =>
-      rowOfSession(
+      toSessionRow(
         session,
         sessionMessages.map(({ message }) => message.seq),
         hiddenBy,
       ),
     ),
-    messages: rowsOf(messages, (row) => row),
-    views: rowsOf(views, ({ session, view }) => ({ idx: session.chain.index, messages: JSON.stringify(view) })),
-    snapshots: rowsOf(snapshots, rowOfSnapshot),
-    runs: rowsOf(runs, rowOfRun),
-    asks: rowsOf(asks, rowOfAsk),
+    messages: mapRows(messages, (row) => row),
+    views: mapRows(views, ({ session, view }) => ({ idx: session.chain.index, messages: JSON.stringify(view) })),
+    snapshots: mapRows(snapshots, toSnapshotRow),
+    runs: mapRows(runs, toRunRow),
+    asks: mapRows(asks, toAskRow),
   };
 }
 
-function create(
+function prepareCreate(
   root: string,
-  fresh: boolean,
+  isNewChain: boolean,
   fence: number | null,
-  sync: boolean,
+  needsSync: boolean,
   chain: Record<string, unknown>,
-): Work<void> {
-  const fields = { call: "create", id: encodeText(root), fresh, fence, token: randomUUID(), sync, change: chain };
-  const call = { text: fieldsOf(fields), sync, isReadOnly: false };
+): PreparedChange<void> {
+  const fields = {
+    call: "create",
+    id: encodeText(root),
+    fresh: isNewChain,
+    fence,
+    token: randomUUID(),
+    sync: needsSync,
+    change: chain,
+  };
+  const call = { json: encodeFields(fields), needsSync, isReadOnly: false };
   return async (store) => void (await store.call(call));
 }
 
 /** Encodes the fields as JSON, without the braces. */
-function fieldsOf(fields: Record<string, unknown>): string {
+function encodeFields(fields: Record<string, unknown>): string {
   return JSON.stringify(fields).slice(1, -1);
 }
 
-export function changeSession(id: string, change: SessionChange, full: boolean): Work<ChangeResult> {
+export function changeSession(
+  id: string,
+  change: SessionChange,
+  isFullyDurable: boolean,
+): PreparedChange<ChangeResult> {
   const { fence, sync, set, usage, add = [], append = [], finish = [], revert, restore, release = false } = change;
   const { answer, instruct } = change;
   const fields = set || usage || add.length > 0;
@@ -109,45 +121,46 @@ export function changeSession(id: string, change: SessionChange, full: boolean):
   const changesMessages =
     add.length + append.length + finish.length > 0 || revert !== undefined || restore !== undefined;
   const content = {
-    fields: fields ? rowOfFields(set ?? {}, usage, seqs) : undefined,
-    cut: revert && rowOfSnapshot(revert),
+    fields: fields ? toFieldsRow(set ?? {}, usage, seqs) : undefined,
+    cut: revert && toSnapshotRow(revert),
     restore: restore === undefined ? undefined : encodeText(restore),
-    add: rowsOf(add, rowOfMessage),
-    append: rowsOf(rowsOfDeltas(append), (row) => row),
-    finish: rowsOf(finish, rowOfMessage),
-    runs: rowsOf(change.runs, rowOfRun),
-    asks: rowsOf(change.asks, rowOfAsk),
+    add: mapRows(add, toMessageRow),
+    append: mapRows(toDeltaRows(append), (row) => row),
+    finish: mapRows(finish, toMessageRow),
+    runs: mapRows(change.runs, toRunRow),
+    asks: mapRows(change.asks, toAskRow),
   };
   const requests = {
-    answer: answer && rowOfAnswer(answer),
+    answer: answer && toAnswerRow(answer),
     instruct: instruct && { id: encodeText(instruct.id), instruction: JSON.stringify(instruct) },
-    followed: rowsOf(change.consumedInstructions, encodeText),
+    followed: mapRows(change.consumedInstructions, encodeText),
   };
-  // A run waits for a server that is away. A caller that only releases, answers or instructs gets the error at once.
-  const patient = Object.values(content).some((value) => value !== undefined);
-  const text = fieldsOf({
+  // A run waits for a server that is away. A change that only releases, answers or instructs fails at once.
+  const isPatient = Object.values(content).some((value) => value !== undefined);
+  const needsSync = isFullyDurable && sync;
+  const json = encodeFields({
     call: "write",
     id: encodeText(id),
     fence,
     token: randomUUID(),
-    sync: full && sync,
+    sync: needsSync,
     release: release && fence !== null,
     says: changesMessages,
     change: { ...content, ...requests },
   });
-  const call = { text, sync: full && sync, isReadOnly: false, patient };
-  return async (store) => resultOf(await store.call(call));
+  const call = { json, needsSync, isReadOnly: false, isPatient };
+  return async (store) => toChangeResult(await store.call(call));
 }
 
 /** Parses the result of the database function `write`. */
-function resultOf(parts: readonly ReadRow[]): ChangeResult {
+function toChangeResult(rows: readonly ReadRow[]): ChangeResult {
   const instructions: Instruction[] = [];
   const consumedInstructions: string[] = [];
   let answer: AnswerResult | undefined;
-  for (const { kind, done, tag, body, more, gained } of parts)
-    if (kind === "i") instructions.push(instructionOf({ root: tag, instruction: body }));
+  for (const { kind, done, tag, body, more, gained } of rows)
+    if (kind === "i") instructions.push(toInstruction({ root: tag, instruction: body }));
     else if (kind === "f") consumedInstructions.push(decodeText(tag));
-    else answer = { ask: askOf({ root: gained ?? "", state: tag, ask: body, answered: more ?? "" }), isAccepted: done };
+    else answer = { ask: toAsk({ root: gained ?? "", state: tag, ask: body, answered: more ?? "" }), isAccepted: done };
   return { instructions, consumedInstructions, ...(answer && { answer }) };
 }
 
@@ -156,8 +169,8 @@ export function takeLease(
   holder: LeaseHolder,
   ttlMs: number,
   { fenceToReplace, head }: LeaseOptions = {},
-): Work<AcquiredLease | LeaseConflict> {
-  const text = fieldsOf({
+): PreparedChange<AcquiredLease | LeaseConflict> {
+  const json = encodeFields({
     call: "lease",
     id: encodeText(id),
     holder_id: encodeText(holder.id),
@@ -168,12 +181,12 @@ export function takeLease(
     messages: head?.messages ?? false,
     known: head?.cachedFence,
   });
-  return async (store) => leaseOf(await store.call({ text, sync: false, isReadOnly: false }), head !== undefined);
+  return async (store) => toLease(await store.call({ json, needsSync: false, isReadOnly: false }), head !== undefined);
 }
 
 /** Parses the result of the database function `lease`. */
-function leaseOf(rows: readonly ReadRow[], isWanted: boolean): AcquiredLease | LeaseConflict {
-  const [first, ...parts] = rows;
+function toLease(rows: readonly ReadRow[], includesHead: boolean): AcquiredLease | LeaseConflict {
+  const [first, ...headRows] = rows;
   if (!first) throw new Error("the database returned no lease");
   const lease: Lease = {
     rootId: decodeText(first.tag),
@@ -183,17 +196,17 @@ function leaseOf(rows: readonly ReadRow[], isWanted: boolean): AcquiredLease | L
   };
   if (first.kind === "h") return { heldBy: lease };
   const previous = first.gained === null ? {} : { previous: Number(first.gained) };
-  const currentHead = isWanted ? leaseHeadOf(parts) : undefined;
+  const currentHead = includesHead ? toLeaseHead(headRows) : undefined;
   return { ...lease, ...previous, ...(currentHead && { head: currentHead }) };
 }
 
-export function forgetKeys(before: string): Work<void> {
+export function forgetKeys(before: string): PreparedChange<void> {
   return async (store) =>
     void (await store.change("SELECT @.forget_keys@v($1)", [encodeText(before)], LONG_STATEMENT_SECONDS));
 }
 
 /** Deletes chains, and completes deletes that another process started and did not finish. */
-export function deleteChains(ids: readonly string[]): Work<void> {
+export function deleteChains(ids: readonly string[]): PreparedChange<void> {
   let remainingIds = ids.map(encodeText);
   return async (store) => {
     for (;;) {

@@ -1,10 +1,10 @@
 import { currentRun } from "gantry/plugin";
 import { SessionExistsError, type Ask, type RunRecord } from "gantry";
 import type { AnswerResult, AskQuery, SessionChange } from "gantry/plugin";
-import { limitOf } from "./reads.js";
+import { toSqlLimit } from "./reads.js";
 import type { Statements } from "./statements.js";
 
-/** Inserts an ask, or replaces the chain's ask with its id unless that was answered. */
+/** Inserts an ask, or replaces the stored ask of the chain with the same id unless it was answered. */
 export function putAsk(db: Statements, root: string, ask: Ask): void {
   const { id, state, createdAt } = ask;
   const storedAsk = db.get<{ root: string; state: string }>("SELECT root, state FROM asks WHERE id = ?", id);
@@ -14,36 +14,38 @@ export function putAsk(db: Statements, root: string, ask: Ask): void {
   else if (storedAsk.state !== "answered") db.update("asks", "id", id, row);
 }
 
-/** Undefined if the chain has no such ask. */
+/** Answers an ask. Returns undefined if the chain has no such ask. */
 export function answerAsk(
   db: Statements,
   root: string,
-  { askId, ...answered }: NonNullable<SessionChange["answer"]>,
+  { askId, ...answerFields }: NonNullable<SessionChange["answer"]>,
 ): AnswerResult | undefined {
   const row = db.get<{ ask: string }>("SELECT ask FROM asks WHERE id = ? AND root = ?", askId, root);
   if (!row) return undefined;
-  const ask = askOf(row);
+  const ask = parseAsk(row);
   if (ask.state !== "open") return { ask, isAccepted: false };
-  const closed: Ask = { ...ask, ...answered, state: "answered" };
-  putAsk(db, root, closed);
-  return { ask: closed, isAccepted: true };
+  const answeredAsk: Ask = { ...ask, ...answerFields, state: "answered" };
+  putAsk(db, root, answeredAsk);
+  return { ask: answeredAsk, isAccepted: true };
 }
 
 export function listAsks(db: Statements, { id, sessionId, open = false, before, limit }: AskQuery): Ask[] {
-  const where = [
+  const conditions = [
     ...(id === undefined ? [] : ["id = ?"]),
     ...(sessionId === undefined ? [] : ["root = (SELECT root FROM sessions WHERE id = ?)"]),
     ...(open ? ["state = 'open'"] : []),
     ...(before === undefined ? [] : ["(created_at, id) < (?, ?)"]),
   ];
-  const values = [id, sessionId, before?.createdAt, before?.id, limitOf(limit)].filter((value) => value !== undefined);
-  const sql = `SELECT ask FROM asks WHERE ${["1", ...where].join(" AND ")} ORDER BY created_at DESC, id DESC LIMIT ?`;
-  return db.all<{ ask: string }>(sql, ...values).map(askOf);
+  const values = [id, sessionId, before?.createdAt, before?.id, toSqlLimit(limit)].filter(
+    (value) => value !== undefined,
+  );
+  const sql = `SELECT ask FROM asks WHERE ${["1", ...conditions].join(" AND ")} ORDER BY created_at DESC, id DESC LIMIT ?`;
+  return db.all<{ ask: string }>(sql, ...values).map(parseAsk);
 }
 
-const askOf = ({ ask }: { ask: string }): Ask => JSON.parse(ask) as Ask;
+const parseAsk = ({ ask }: { ask: string }): Ask => JSON.parse(ask) as Ask;
 
-/** Frees the keys, fingerprints and answers of ended runs that started before a time. */
+/** Removes the keys, fingerprints and answers of ended runs that started before a timestamp. */
 export function forgetKeys(db: Statements, before: string): void {
   const rows = db.all<{ id: string; record: string }>(
     `SELECT id, record FROM runs WHERE key <> '' AND started_at < ? AND state NOT IN ('queued', 'running', 'waiting')`,

@@ -5,7 +5,7 @@ import type { Database } from "better-sqlite3";
 import { StoreError, type Logger } from "gantry";
 import { createFolder } from "gantry/plugin";
 import { retain, prepare, readPragma, setPragma } from "./retained-objects.js";
-import { LOWER } from "./reads.js";
+import { LOWER_CASE_FUNCTION } from "./reads.js";
 import type { SqliteOptions } from "./options.js";
 import { APPLICATION_ID, checkVersion, migrate } from "./schema.js";
 
@@ -25,10 +25,10 @@ export interface OpenDatabase {
    * Whether the file has a write-ahead log, so that readers and a writer do not block each other. False if the file
    * system does not support it.
    */
-  readonly wal: boolean;
+  readonly hasWal: boolean;
 }
 
-/** Opens the file and prepares it. `retry` repeats a step while another process blocks it. */
+/** Opens the file, checks it and migrates it. `retry` repeats a step while another process blocks it. */
 export async function connect(
   options: SqliteOptions,
   logger: Logger | undefined,
@@ -38,12 +38,12 @@ export async function connect(
   prepareFile(path);
   const db = await openDatabase(path);
   try {
-    // Needs a retry too, because preparing the statement reads the file.
+    // This check is retried too, because preparing its statement reads the file.
     await retry(() => checkSqlite(db));
-    await retry(() => inspect(db, path));
+    await retry(() => rejectForeignFile(db, path));
     const mode = await retry(() => String(readPragma(db, "journal_mode = WAL")));
-    const wal = mode === "wal";
-    if (!wal) {
+    const hasWal = mode === "wal";
+    if (!hasWal) {
       logger?.warn(
         "the file system of the session store does not support a write-ahead log; readers and writers block each other",
         {
@@ -52,19 +52,19 @@ export async function connect(
         },
       );
     }
-    await retry(() => configure(db, wal, options.maxPages));
+    await retry(() => configure(db, hasWal, options.maxPages));
     await retry(() => migrate(db, path));
-    db.function(LOWER, { deterministic: true }, (text) => String(text).toLowerCase());
-    return { db, wal };
+    db.function(LOWER_CASE_FUNCTION, { deterministic: true }, (text) => String(text).toLowerCase());
+    return { db, hasWal };
   } catch (error) {
     db.close();
     throw error;
   }
 }
 
-/** Set on every open: the file stores none of these settings, only the journal mode. */
-function configure(db: Database, wal: boolean, maxPages: number | undefined): void {
-  setPragma(db, `synchronous = ${wal ? "NORMAL" : "FULL"}`);
+/** Sets the pragmas of a connection. The file stores only the journal mode. */
+function configure(db: Database, hasWal: boolean, maxPages: number | undefined): void {
+  setPragma(db, `synchronous = ${hasWal ? "NORMAL" : "FULL"}`);
   setPragma(db, "secure_delete = ON");
   setPragma(db, `journal_size_limit = ${MAX_WAL_BYTES}`);
   setPragma(db, "trusted_schema = OFF");
@@ -73,29 +73,29 @@ function configure(db: Database, wal: boolean, maxPages: number | undefined): vo
   if (maxPages !== undefined) setPragma(db, `max_page_count = ${Math.trunc(maxPages)}`);
 }
 
-/** Loads the addon with the first database. */
+/** Opens the database. The first call loads the native addon. */
 async function openDatabase(path: string): Promise<Database> {
   try {
     const { default: Sqlite } = await import("better-sqlite3");
     return retain(new Sqlite(path, { timeout: MAX_BLOCKING_MS, nativeBinding: loadAddon() }));
   } catch (error) {
-    const why = whyNotLoaded(error);
-    if (why === undefined) throw error;
+    const cause = describeLoadFailure(error);
+    if (cause === undefined) throw error;
     throw new StoreError(
-      `session store ${path}: better-sqlite3 cannot be loaded by Node ${process.version}: ${why}; ${remedy(error)}, ` +
+      `session store ${path}: better-sqlite3 cannot be loaded by Node ${process.version}: ${cause}; ${describeRemedy(error)}, ` +
         `or keep sessions elsewhere (--session-driver json)`,
       { cause: error },
     );
   }
 }
 
-function remedy(error: unknown): string {
+function describeRemedy(error: unknown): string {
   // A bundled program does not include the package.
-  if (isMissing(error)) return "install it beside this program (npm install better-sqlite3)";
+  if (isPackageMissing(error)) return "install it beside this program (npm install better-sqlite3)";
   return `build it for this Node (npm rebuild better-sqlite3${prefixOption()})`;
 }
 
-function isMissing(error: unknown): boolean {
+function isPackageMissing(error: unknown): boolean {
   const { code, message = "" } = (error ?? {}) as Partial<NodeJS.ErrnoException>;
   return code === "MODULE_NOT_FOUND" && message.includes("'better-sqlite3/package.json'");
 }
@@ -103,7 +103,7 @@ function isMissing(error: unknown): boolean {
 /** The `--prefix` option that lets npm find the package from any folder; `""` if its folder is unknown. */
 function prefixOption(): string {
   try {
-    const [folder] = packageFolder().split(/[\\/]node_modules[\\/]better-sqlite3$/);
+    const [folder] = findPackageFolder().split(/[\\/]node_modules[\\/]better-sqlite3$/);
     return folder ? ` --prefix ${/^[\w./:\\~-]+$/.test(folder) ? folder : JSON.stringify(folder)}` : "";
   } catch {
     return "";
@@ -115,21 +115,21 @@ function prefixOption(): string {
  * all other steps of opening a file. The `require` is here, because a bundler replaces the one in the package's code.
  */
 function loadAddon(): string {
-  const file = join(packageFolder(), "build", "Release", "better_sqlite3.node");
-  // An object in fact, which the package accepts although its types do not.
+  const file = join(findPackageFolder(), "build", "Release", "better_sqlite3.node");
+  // The addon is an object. The package accepts it, although its types require a path.
   return createRequire(import.meta.url)(file) as string;
 }
 
-function packageFolder(): string {
+function findPackageFolder(): string {
   return dirname(createRequire(import.meta.url).resolve("better-sqlite3/package.json"));
 }
 
-/** Why the addon or its package cannot be loaded; undefined for other errors. */
-function whyNotLoaded(error: unknown): string | undefined {
+/** Describes why the addon or its package cannot be loaded; undefined for other errors. */
+function describeLoadFailure(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   const versions = /NODE_MODULE_VERSION (\d+)[\s\S]*NODE_MODULE_VERSION (\d+)/.exec(error.message);
-  if (versions) return `it was built for another Node version (module version ${versions[1]}, wanted ${versions[2]})`;
-  if (isMissing(error)) return "it is not installed";
+  if (versions) return `it was built for another Node version (module version ${versions[1]}, required ${versions[2]})`;
+  if (isPackageMissing(error)) return "it is not installed";
   const { code } = error as NodeJS.ErrnoException;
   if (code === "MODULE_NOT_FOUND" && error.message.includes("better_sqlite3.node")) return "its native part is missing";
   if (code === "ERR_DLOPEN_FAILED" || code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND")
@@ -144,8 +144,8 @@ function whyNotLoaded(error: unknown): string | undefined {
  */
 function prepareFile(path: string): void {
   const folder = dirname(path);
-  const made = createFolder(folder);
-  if (made !== undefined) chmodSync(folder, 0o700);
+  const createdFolder = createFolder(folder);
+  if (createdFolder !== undefined) chmodSync(folder, 0o700);
   const file = openSync(path, "a+", 0o600);
   try {
     const { mode, size } = fstatSync(file);
@@ -158,16 +158,17 @@ function prepareFile(path: string): void {
   } finally {
     closeSync(file);
   }
-  for (const beside of [`${path}-wal`, `${path}-shm`]) {
+  for (const sideFile of [`${path}-wal`, `${path}-shm`]) {
     try {
-      if (((statSync(beside, { throwIfNoEntry: false })?.mode ?? 0o600) & 0o777) !== 0o600) chmodSync(beside, 0o600);
+      if (((statSync(sideFile, { throwIfNoEntry: false })?.mode ?? 0o600) & 0o777) !== 0o600)
+        chmodSync(sideFile, 0o600);
     } catch {
       // Another process has just removed the file, or this user may not change it.
     }
   }
 }
 
-/** Keeps the file's name across a power failure. */
+/** Syncs a folder, so that the name of a new file survives a power failure. */
 function syncFolder(folder: string): void {
   const handle = openSync(folder, "r");
   try {
@@ -177,7 +178,7 @@ function syncFolder(folder: string): void {
   }
 }
 
-/** Identifies the file by its header alone, because a query by SQLite could already merge a write-ahead log into it. */
+/** Reads only the header, because a query by SQLite could already merge a write-ahead log into the file. */
 function checkHeader(buffer: Buffer, bytesRead: number, path: string): void {
   if (bytesRead < 100 || buffer.toString("latin1", 0, 16) !== "SQLite format 3\0") {
     throw new StoreError(
@@ -190,19 +191,19 @@ function checkHeader(buffer: Buffer, bytesRead: number, path: string): void {
 function checkSqlite(db: Database): void {
   const version = String(prepare(db, "SELECT sqlite_version()").pluck().get());
   const [major = 0, minor = 0, patch = 0] = version.split(".").map(Number);
-  const [oldMajor, oldMinor, oldPatch] = MIN_SQLITE_VERSION;
-  const rank = (a: number, b: number, c: number): number => a * 1e6 + b * 1e3 + c;
-  if (rank(major, minor, patch) >= rank(oldMajor, oldMinor, oldPatch)) return;
+  const [minMajor, minMinor, minPatch] = MIN_SQLITE_VERSION;
+  const toNumber = (a: number, b: number, c: number): number => a * 1e6 + b * 1e3 + c;
+  if (toNumber(major, minor, patch) >= toNumber(minMajor, minMinor, minPatch)) return;
   throw new StoreError(
     `SQLite ${version} can corrupt a store that several processes use; update better-sqlite3 (SQLite ${MIN_SQLITE_VERSION.join(".")} or newer)`,
   );
 }
 
-/** Read-only: a file of a newer gantry or of another program must not be modified. */
-function inspect(db: Database, path: string): void {
+/** Rejects a file of a newer gantry or of another program. Only reads, because such a file must not be modified. */
+function rejectForeignFile(db: Database, path: string): void {
   const tables = Number(prepare(db, "SELECT count(*) FROM sqlite_schema").pluck().get());
-  const application = Number(readPragma(db, "application_id"));
-  if (tables > 0 && application !== APPLICATION_ID) {
+  const applicationId = Number(readPragma(db, "application_id"));
+  if (tables > 0 && applicationId !== APPLICATION_ID) {
     throw new StoreError(
       `session store ${path}: a database of another program; it was not modified: choose another session.path`,
     );

@@ -1,12 +1,12 @@
 /** SQLite's error code; `""` for other errors. */
-export function sqliteCode(error: unknown): string {
+export function sqliteErrorCode(error: unknown): string {
   const code = error instanceof Error ? (error as { code?: unknown }).code : undefined;
   return typeof code === "string" && code.startsWith("SQLITE_") ? code : "";
 }
 
 /** Whether another connection blocks the operation, so that a retry can succeed. */
 export function isBusy(error: unknown): boolean {
-  return /^SQLITE_(BUSY|LOCKED|PROTOCOL)/.test(sqliteCode(error));
+  return /^SQLITE_(BUSY|LOCKED|PROTOCOL)/.test(sqliteErrorCode(error));
 }
 
 const ADVICE: readonly (readonly [pattern: RegExp, text: string])[] = [
@@ -23,7 +23,7 @@ const ADVICE: readonly (readonly [pattern: RegExp, text: string])[] = [
 
 /** Reason and remedy for an SQLite error; undefined for other errors. */
 export function explain(error: unknown): { reason: string; full: boolean } | undefined {
-  const code = sqliteCode(error);
+  const code = sqliteErrorCode(error);
   const advice = ADVICE.find(([pattern]) => pattern.test(code))?.[1];
   return advice === undefined ? undefined : { reason: `${advice} (${code})`, full: code.startsWith("SQLITE_FULL") };
 }

@@ -1,39 +1,39 @@
 import { closeSync, fdatasync, openSync, realpathSync } from "node:fs";
 
 /**
- * Syncs the write-ahead log to disk without blocking the event loop, unlike a commit with `synchronous = FULL`. It is
- * equally safe. A completed commit has written its frames to the log in order. A checkpoint syncs the log before it
+ * Syncs the write-ahead log to disk without blocking the event loop, unlike a commit with `synchronous = FULL`. Both are
+ * equally safe: a completed commit has written its frames to the log in order, and a checkpoint syncs the log before it
  * moves frames into the database.
  */
 export class LogSync {
   readonly #path: string;
   #file: number | undefined;
   /** Whether the log grew since the last sync started. */
-  #hasUnsynced = false;
-  #running: Promise<void> | undefined;
-  #next: Promise<void> | undefined;
+  #hasUnsyncedCommits = false;
+  #activeSync: Promise<void> | undefined;
+  #nextSync: Promise<void> | undefined;
 
   /** `path`: the database file, which must be open. */
   constructor(path: string) {
     this.#path = path;
   }
 
-  /** Reports a completed commit of this process. */
-  committed(): void {
-    this.#hasUnsynced = true;
+  /** Marks the log as unsynced after a commit of this process. */
+  recordCommit(): void {
+    this.#hasUnsyncedCommits = true;
   }
 
   /**
-   * Resolves when all earlier commits are on disk. One sync runs at a time; callers during a sync share the next one.
+   * Resolves when all earlier commits are on disk. One sync runs at a time; callers during a sync share the next sync.
    */
-  synced(): Promise<void> {
-    if (!this.#hasUnsynced) return this.#running ?? Promise.resolve();
-    if (!this.#running) return this.#begin();
-    return (this.#next ??= this.#running
+  waitUntilSynced(): Promise<void> {
+    if (!this.#hasUnsyncedCommits) return this.#activeSync ?? Promise.resolve();
+    if (!this.#activeSync) return this.#startSync();
+    return (this.#nextSync ??= this.#activeSync
       .catch(() => undefined)
       .then(() => {
-        this.#next = undefined;
-        return this.#begin();
+        this.#nextSync = undefined;
+        return this.#startSync();
       }));
   }
 
@@ -43,19 +43,18 @@ export class LogSync {
     this.#file = undefined;
   }
 
-  #begin(): Promise<void> {
-    this.#hasUnsynced = false;
-    return (this.#running = this.#sync().finally(() => (this.#running = undefined)));
+  #startSync(): Promise<void> {
+    this.#hasUnsyncedCommits = false;
+    return (this.#activeSync = this.#sync().finally(() => (this.#activeSync = undefined)));
   }
 
   async #sync(): Promise<void> {
     try {
-      // The log is next to the real file, also if a link leads there. Opened for writing, because Windows syncs only
-      // writable files.
+      // If `#path` is a symbolic link, the log is next to its target. Windows syncs only files opened for writing.
       const file = (this.#file ??= openSync(`${realpathSync(this.#path)}-wal`, "r+"));
       await new Promise<void>((resolve, reject) => fdatasync(file, (error) => (error ? reject(error) : resolve())));
     } catch (error) {
-      this.#hasUnsynced = true;
+      this.#hasUnsyncedCommits = true;
       throw error;
     }
   }

@@ -6,9 +6,9 @@ export const sqliteOptions = option.section({
   durability: sharedOptions.durability,
 });
 
-type Read = option.Value<typeof sqliteOptions>;
+type OptionValues = option.Value<typeof sqliteOptions>;
 
-export interface SqliteOptions extends Pick<Read, "path">, Partial<Pick<Read, "durability">> {
+export interface SqliteOptions extends Pick<OptionValues, "path">, Partial<Pick<OptionValues, "durability">> {
   /** Maximum number of pages (4 KiB each) to which this driver lets the file grow. Default: SQLite's own limit. */
   maxPages?: number | undefined;
 }

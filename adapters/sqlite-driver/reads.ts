@@ -11,56 +11,56 @@ import type {
   SessionQuery,
   StoredRun,
 } from "gantry/plugin";
-import { messageOf, sessionOf, snapshotOf } from "./rows.js";
+import { toMessage, toSession, toSnapshot } from "./rows.js";
 import type { MessageRow, PieceRow, SessionRow, SnapshotRow } from "./rows.js";
 import type { Statements, SqlValue } from "./statements.js";
 
 /** Name of the SQL function that lower-cases like JavaScript. */
-export const LOWER = "gantry_lower";
+export const LOWER_CASE_FUNCTION = "gantry_lower";
 
-function sessionRow(db: Statements, id: string): SessionRow | undefined {
+function readSessionRow(db: Statements, id: string): SessionRow | undefined {
   return db.get<SessionRow>("SELECT * FROM sessions WHERE id = ?", id);
 }
 
-export function getSession(db: Statements, id: string): SessionRow | undefined {
-  return sessionRow(db, id) ?? db.get<SessionRow>("SELECT * FROM sessions WHERE alias = ? AND alias <> ''", id);
+export function findSessionRow(db: Statements, id: string): SessionRow | undefined {
+  return readSessionRow(db, id) ?? db.get<SessionRow>("SELECT * FROM sessions WHERE alias = ? AND alias <> ''", id);
 }
 
-/** Read at one moment. */
-export function headOf(db: Statements, id: string, options: { messages: boolean }): ChainHead | undefined {
-  return db.atOnce(() => {
-    const head = leaseHeadOf(db, id, options);
-    return head && { ...head, snapshots: db.all<SnapshotRow>(SNAPSHOTS, head.original.id).map(snapshotOf) };
+/** Reads the head of a chain in one transaction. */
+export function readHead(db: Statements, id: string, options: { messages: boolean }): ChainHead | undefined {
+  return db.readConsistently(() => {
+    const head = readLeaseHead(db, id, options);
+    return head && { ...head, snapshots: db.all<SnapshotRow>(SNAPSHOTS_SQL, head.original.id).map(toSnapshot) };
   });
 }
 
-/** Head without snapshots, for a lease. */
-export function leaseHeadOf(db: Statements, id: string, options: { messages: boolean }): LeaseHead | undefined {
-  const newest = newestOfChain(db, id) ?? newestOfChain(db, getSession(db, id)?.id ?? "");
-  const original = newest && (newest.idx === 0 ? newest : sessionRow(db, newest.root));
+/** Reads the head without snapshots, for a lease. */
+export function readLeaseHead(db: Statements, id: string, options: { messages: boolean }): LeaseHead | undefined {
+  const newest = findNewestSession(db, id) ?? findNewestSession(db, findSessionRow(db, id)?.id ?? "");
+  const original = newest && (newest.idx === 0 ? newest : readSessionRow(db, newest.root));
   if (!original) return undefined;
-  const unfinished = db.all<{ record: string }>(UNFINISHED, original.root);
+  const unfinished = db.all<{ record: string }>(UNFINISHED_RUNS_SQL, original.root);
   return {
-    original: sessionOf(original),
-    newest: sessionOf(newest),
-    messages: options.messages ? messagesOfSession(db, newest) : [],
-    unfinished: unfinished.map(({ record }) => recordOf(record)),
+    original: toSession(original),
+    newest: toSession(newest),
+    messages: options.messages ? readModelMessages(db, newest) : [],
+    unfinished: unfinished.map(({ record }) => parseRunRecord(record)),
   };
 }
 
-const SNAPSHOTS =
+const SNAPSHOTS_SQL =
   "SELECT id, after, created_at FROM snapshots WHERE chain = (SELECT n FROM sessions WHERE id = ?) ORDER BY n";
 
 /** Message columns that a model needs. */
 const MODEL_COLUMNS = "n, session, seq, finished, id, role, tool_call_id, name, failed, created_at, parts";
 
-/** Everything of a session that a model needs: its view, then its messages. */
-function messagesOfSession(db: Statements, { n, id }: SessionRow): Message[] {
-  const rows = db.all<MessageRow>(messagesStatement({}, MODEL_COLUMNS).sql, n, -1);
-  return [...viewOf(db, n), ...rows.map((row) => wholeMessage(db, row, id))];
+/** Reads everything that a model needs of a session: its view, then its messages. */
+function readModelMessages(db: Statements, { n, id }: SessionRow): Message[] {
+  const rows = db.all<MessageRow>(buildMessagesStatement({}, MODEL_COLUMNS).sql, n, -1);
+  return [...readView(db, n), ...rows.map((row) => readMessage(db, row, id))];
 }
 
-export function newestOfChain(db: Statements, id: string): SessionRow | undefined {
+export function findNewestSession(db: Statements, id: string): SessionRow | undefined {
   return db.get<SessionRow>(
     `SELECT * FROM sessions WHERE root = (SELECT root FROM sessions WHERE id = ?) AND cut = ''
      ORDER BY idx DESC LIMIT 1`,
@@ -68,66 +68,66 @@ export function newestOfChain(db: Statements, id: string): SessionRow | undefine
   );
 }
 
-/** The statements of a list and of its count, with their values. */
-export function listStatement(query: SessionQuery): {
-  page: string;
-  count: string;
+/** Builds the statements of a list and of its count, with their values. */
+export function buildListStatement(query: SessionQuery): {
+  pageSql: string;
+  countSql: string;
   pageValues: SqlValue[];
   countValues: SqlValue[];
 } {
-  const where = ["idx = 0"];
+  const conditions = ["idx = 0"];
   const values: SqlValue[] = [];
-  if (query.spawnedBy === undefined) where.push("spawner IS NULL");
+  if (query.spawnedBy === undefined) conditions.push("spawner IS NULL");
   else {
-    where.push("spawner = ?");
+    conditions.push("spawner = ?");
     values.push(query.spawnedBy);
   }
   if (query.projectDir !== undefined) {
-    where.push("project_dir = ?");
+    conditions.push("project_dir = ?");
     values.push(query.projectDir);
   }
   if (query.emptyBefore !== undefined) {
-    where.push("last_seq = 0", "updated_at < ?");
+    conditions.push("last_seq = 0", "updated_at < ?");
     values.push(query.emptyBefore);
   }
   if (query.search) {
     // SQLite's own `lower` handles only ASCII and is faster for titles without other characters.
-    where.push(
-      `instr(CASE WHEN length(title) = length(CAST(title AS BLOB)) THEN lower(title) ELSE ${LOWER}(title) END, ?) > 0`,
+    conditions.push(
+      `instr(CASE WHEN length(title) = length(CAST(title AS BLOB)) THEN lower(title) ELSE ${LOWER_CASE_FUNCTION}(title) END, ?) > 0`,
     );
     values.push(query.search.toLowerCase());
   }
-  const count = `SELECT count(*) AS n FROM sessions WHERE ${where.join(" AND ")}`;
+  const countSql = `SELECT count(*) AS n FROM sessions WHERE ${conditions.join(" AND ")}`;
   const countValues = [...values];
   if (query.before) {
-    where.push("(updated_at, id) < (?, ?)");
+    conditions.push("(updated_at, id) < (?, ?)");
     values.push(query.before.updatedAt, query.before.id);
   }
-  values.push(limitOf(query.limit), query.offset ?? 0);
-  const page = `SELECT * FROM sessions WHERE ${where.join(" AND ")} ORDER BY updated_at DESC, id DESC LIMIT ? OFFSET ?`;
-  return { page, count, pageValues: values, countValues };
+  values.push(toSqlLimit(query.limit), query.offset ?? 0);
+  const pageSql = `SELECT * FROM sessions WHERE ${conditions.join(" AND ")} ORDER BY updated_at DESC, id DESC LIMIT ? OFFSET ?`;
+  return { pageSql, countSql, pageValues: values, countValues };
 }
 
 export function listSessions(db: Statements, query: SessionQuery): SessionPage {
-  const { page, count, pageValues, countValues } = listStatement(query);
-  return db.atOnce(() => {
-    const counted =
+  const { pageSql, countSql, pageValues, countValues } = buildListStatement(query);
+  return db.readConsistently(() => {
+    const total =
       query.search || query.emptyBefore !== undefined || query.spawnedBy !== undefined
-        ? db.get<{ n: number }>(count, ...countValues)
+        ? db.get<{ n: number }>(countSql, ...countValues)
         : db.get<{ n: number }>(
             "SELECT n FROM totals WHERE scope = ?",
             query.projectDir === undefined ? "all" : `dir:${query.projectDir}`,
           );
-    return { sessions: db.all<SessionRow>(page, ...pageValues).map(sessionOf), total: counted?.n ?? 0 };
+    return { sessions: db.all<SessionRow>(pageSql, ...pageValues).map(toSession), total: total?.n ?? 0 };
   });
 }
 
-/** The statement of a page of messages, whether it reads backwards, and its values after the id. */
-export function messagesStatement(
+/** Builds the statement of a page of messages. `values` follow the row number `n` of the session or chain. */
+export function buildMessagesStatement(
   page: MessagePage,
   columns = "*",
-): { sql: string; descending: boolean; limits: SqlValue[] } {
-  const descending = page.before !== undefined && page.after === undefined && page.limit !== undefined;
+): { sql: string; isDescending: boolean; values: SqlValue[] } {
+  const isDescending = page.before !== undefined && page.after === undefined && page.limit !== undefined;
   const conditions = [
     page.scope === "chain" ? "chain = ?" : "session = ?",
     ...(page.after === undefined ? [] : ["seq > ?"]),
@@ -136,44 +136,44 @@ export function messagesStatement(
     ...(page.tool === undefined ? [] : ["name = ?"]),
   ];
   return {
-    sql: `SELECT ${columns} FROM messages WHERE ${conditions.join(" AND ")} ORDER BY seq ${descending ? "DESC" : "ASC"} LIMIT ?`,
-    descending,
-    limits: [page.after, page.before, page.hiddenBy, page.tool, limitOf(page.limit ?? Infinity)].filter(
+    sql: `SELECT ${columns} FROM messages WHERE ${conditions.join(" AND ")} ORDER BY seq ${isDescending ? "DESC" : "ASC"} LIMIT ?`,
+    isDescending,
+    values: [page.after, page.before, page.hiddenBy, page.tool, toSqlLimit(page.limit ?? Infinity)].filter(
       (value) => value !== undefined,
     ),
   };
 }
 
 export function listMessages(db: Statements, id: string, page: MessagePage): Message[] {
-  const { sql, descending, limits } = messagesStatement(page);
-  return db.atOnce(() => {
+  const { sql, isDescending, values } = buildMessagesStatement(page);
+  return db.readConsistently(() => {
     const session = db.get<{ n: number; root: string }>("SELECT n, root FROM sessions WHERE id = ?", id);
     if (!session) return [];
-    const ids = new Map<number, string>([[session.n, id]]);
-    let owner = session.n;
+    const idsByN = new Map<number, string>([[session.n, id]]);
+    let ownerN = session.n;
     if (page.scope === "chain") {
       for (const row of db.all<{ n: number; id: string }>("SELECT n, id FROM sessions WHERE root = ?", session.root)) {
-        ids.set(row.n, row.id);
-        if (row.id === session.root) owner = row.n;
+        idsByN.set(row.n, row.id);
+        if (row.id === session.root) ownerN = row.n;
       }
     }
-    const rows = db.all<MessageRow>(sql, owner, ...limits);
-    if (descending) rows.reverse();
-    return rows.map((row) => wholeMessage(db, row, ids.get(row.session) ?? id));
+    const rows = db.all<MessageRow>(sql, ownerN, ...values);
+    if (isDescending) rows.reverse();
+    return rows.map((row) => readMessage(db, row, idsByN.get(row.session) ?? id));
   });
 }
 
-/** A message with its appended text if it is still growing. */
-export function wholeMessage(db: Statements, row: MessageRow, sessionId: string): Message {
+/** Converts a row to a message. Reads the appended text if the message is unfinished. */
+export function readMessage(db: Statements, row: MessageRow, sessionId: string): Message {
   const pieces =
     row.finished === 1
       ? []
       : db.all<PieceRow>("SELECT part, type, text FROM pieces WHERE message = ? ORDER BY n", row.n);
-  return messageOf(row, sessionId, pieces);
+  return toMessage(row, sessionId, pieces);
 }
 
-/** The compacted view with which a session started. */
-export function viewOf(db: Statements, session: number): Message[] {
+/** Reads the compacted view with which a session started; empty if it has none. */
+export function readView(db: Statements, session: number): Message[] {
   const row = db.get<{ messages: string }>("SELECT messages FROM views WHERE session = ?", session);
   return row ? (JSON.parse(row.messages) as Message[]).map(currentMessage) : [];
 }
@@ -183,32 +183,32 @@ interface RunRow {
   holder: string | null;
 }
 
-/** Runs with the holder of their lease. The values are the current time in ms, then those of `WHERE`. */
-const RUNS = `SELECT r.record, l.holder FROM runs r
+/** Selects runs, with the holder of their lease. Values: the current time in ms, then the values of `WHERE`. */
+const RUNS_SQL = `SELECT r.record, l.holder FROM runs r
   LEFT JOIN leases l ON l.root = r.root AND l.fence = r.fence AND l.expires_at > ?`;
 
 /**
- * Unfinished runs of a chain, without a holder: the caller has the lease. The `+` makes SQLite sort the few matching
+ * Selects the unfinished runs of a chain, without a holder, because the caller has the lease. The `+` makes SQLite sort the few matching
  * rows, instead of scanning all runs of the chain in index order.
  */
-export const UNFINISHED = `SELECT record FROM runs WHERE root = ? AND state IN ('queued', 'running', 'waiting')
+export const UNFINISHED_RUNS_SQL = `SELECT record FROM runs WHERE root = ? AND state IN ('queued', 'running', 'waiting')
   ORDER BY +started_at DESC, id DESC`;
 
-/** The stored record of a run. Fields that an earlier version did not store get defaults. */
-function recordOf(record: string): RunRecord {
-  const lacking = { fingerprint: "", after: 0, queueLease: null, retry: null, answer: null } as const;
-  return { ...lacking, ...currentRun(JSON.parse(record) as RunRecord) };
+/** Parses a stored run. Fields that an earlier version did not store get defaults. */
+function parseRunRecord(record: string): RunRecord {
+  const defaults = { fingerprint: "", after: 0, queueLease: null, retry: null, answer: null } as const;
+  return { ...defaults, ...currentRun(JSON.parse(record) as RunRecord) };
 }
 
-const runOf = ({ record, holder }: RunRow): StoredRun => ({
-  run: recordOf(record),
+const toStoredRun = ({ record, holder }: RunRow): StoredRun => ({
+  run: parseRunRecord(record),
   holder: holder === null ? null : (JSON.parse(holder) as LeaseHolder),
 });
 
-/** The statement of a list of runs of one state or of all states, and its values after the current time. */
-export function runsStatement(query: RunQuery, state?: RunState): { sql: string; values: SqlValue[] } {
+/** Builds the statement of a list of runs, of one state or of all. `values` follow the current time. */
+export function buildRunsStatement(query: RunQuery, state?: RunState): { sql: string; values: SqlValue[] } {
   const { id, sessionId, idempotencyKey, before } = query;
-  const where = [
+  const conditions = [
     ...(id === undefined ? [] : ["r.id = ?"]),
     ...(sessionId === undefined ? [] : ["r.root = (SELECT root FROM sessions WHERE id = ?)"]),
     ...(state === undefined ? [] : ["r.state = ?"]),
@@ -216,9 +216,9 @@ export function runsStatement(query: RunQuery, state?: RunState): { sql: string;
     ...(idempotencyKey === undefined ? [] : ["r.key = ? AND r.key <> ''"]),
     ...(before === undefined ? [] : ["(r.started_at, r.id) < (?, ?)"]),
   ];
-  const values = [id, sessionId, state, idempotencyKey, before?.startedAt, before?.id, limitOf(query.limit)];
+  const values = [id, sessionId, state, idempotencyKey, before?.startedAt, before?.id, toSqlLimit(query.limit)];
   return {
-    sql: `${RUNS} WHERE ${["1", ...where].join(" AND ")} ORDER BY r.started_at DESC, r.id DESC LIMIT ?`,
+    sql: `${RUNS_SQL} WHERE ${["1", ...conditions].join(" AND ")} ORDER BY r.started_at DESC, r.id DESC LIMIT ?`,
     values: values.filter((value) => value !== undefined),
   };
 }
@@ -226,18 +226,17 @@ export function runsStatement(query: RunQuery, state?: RunState): { sql: string;
 /** Reads each state by its own index. */
 export function listRuns(db: Statements, query: RunQuery): StoredRun[] {
   const states = query.states ? [...new Set(query.states)] : [undefined];
-  return db.atOnce(() =>
+  return db.readConsistently(() =>
     states
       .flatMap((state) => {
-        const { sql, values } = runsStatement(query, state);
-        return db.all<RunRow>(sql, Date.now(), ...values).map(runOf);
+        const { sql, values } = buildRunsStatement(query, state);
+        return db.all<RunRow>(sql, Date.now(), ...values).map(toStoredRun);
       })
       .sort((a, b) => (sortKeyOf(a) > sortKeyOf(b) ? -1 : 1))
       .slice(0, query.limit),
   );
 }
 
-/** Sort key in the order of the index. */
 function sortKeyOf({ run }: StoredRun): string {
   return `${run.startedAt}\0${run.id}`;
 }
@@ -245,17 +244,17 @@ function sortKeyOf({ run }: StoredRun): string {
 export function listInstructions(db: Statements, sessionId: string): Instruction[] {
   const session = db.get<{ root: string }>("SELECT root FROM sessions WHERE id = ?", sessionId);
   if (!session) throw new SessionNotFoundError(sessionId);
-  return instructionsOf(db, session.root);
+  return readInstructions(db, session.root);
 }
 
-/** Instructions of the chain with this original. */
-export function instructionsOf(db: Statements, root: string): Instruction[] {
+/** Reads the instructions of the chain with this root id. */
+export function readInstructions(db: Statements, root: string): Instruction[] {
   return db
     .all<{ instruction: string }>("SELECT instruction FROM instructions WHERE root = ? ORDER BY n", root)
     .map(({ instruction }) => JSON.parse(instruction) as Instruction);
 }
 
-/** Limit for SQLite: -1 for none. */
-export function limitOf(limit: number): number {
+/** Converts a limit for SQLite; -1 means no limit. */
+export function toSqlLimit(limit: number): number {
   return Number.isFinite(limit) ? Math.max(0, Math.trunc(limit)) : -1;
 }

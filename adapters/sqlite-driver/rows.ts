@@ -9,9 +9,9 @@ import {
   type Snapshot,
 } from "gantry/plugin";
 
-/** An empty list as JSON. */
-const EMPTY_LIST = "[]";
+const EMPTY_LIST_JSON = "[]";
 
+/** Row of `sessions`. `root` and `idx` are its chain and position; `leave` (grants) and `cuts` (rewinds) are JSON. */
 export interface SessionRow {
   n: number;
   id: string;
@@ -40,6 +40,7 @@ export interface SessionRow {
   cost: number;
 }
 
+/** Row of `messages`. `session` is the `n` of its session; `parts` and `shown` are JSON. */
 export interface MessageRow {
   n: number;
   session: number;
@@ -56,6 +57,7 @@ export interface MessageRow {
   shown?: string;
 }
 
+/** Text appended to an unfinished message, as a JSON string. `part` is the number of the message part. */
 export interface PieceRow {
   part: number;
   type: string;
@@ -68,12 +70,12 @@ export interface SnapshotRow {
   created_at: string;
 }
 
-/** SQLite stores UTF-8: a lone surrogate becomes U+FFFD, so that stored ids and keys are found again. */
-export function wellFormed(text: string): string {
+/** Replaces lone surrogates by U+FFFD, because SQLite stores UTF-8. A query for a stored id needs the same replacement. */
+export function toWellFormed(text: string): string {
   return text.isWellFormed() ? text : text.toWellFormed();
 }
 
-export function sessionOf(row: SessionRow): Session {
+export function toSession(row: SessionRow): Session {
   return {
     id: row.id,
     alias: row.alias,
@@ -83,8 +85,8 @@ export function sessionOf(row: SessionRow): Session {
     model: row.model,
     reasoningEffort: row.reasoning_effort as ReasoningEffort,
     mode: row.mode as SessionMode,
-    permissionGrants: row.leave === EMPTY_LIST ? [] : currentGrants(JSON.parse(row.leave) as PermissionGrant[]),
-    rewinds: row.cuts === EMPTY_LIST ? [] : (JSON.parse(row.cuts) as number[]),
+    permissionGrants: row.leave === EMPTY_LIST_JSON ? [] : currentGrants(JSON.parse(row.leave) as PermissionGrant[]),
+    rewinds: row.cuts === EMPTY_LIST_JSON ? [] : (JSON.parse(row.cuts) as number[]),
     projectDir: row.project_dir,
     parentId: row.parent_id,
     spawnedBy:
@@ -104,7 +106,7 @@ export function sessionOf(row: SessionRow): Session {
   };
 }
 
-export function rowOfSession(session: Session): Omit<SessionRow, "n"> {
+export function toSessionRow(session: Session): Omit<SessionRow, "n"> {
   const { usage, chain } = session;
   return {
     id: session.id,
@@ -134,8 +136,8 @@ export function rowOfSession(session: Session): Omit<SessionRow, "n"> {
   };
 }
 
-/** The columns of a message, without its position. */
-export function rowOfMessage(message: Message): Omit<MessageRow, "n" | "session" | "seq"> {
+/** Converts a message to its columns, without its row number, session and `seq`. */
+export function toMessageRow(message: Message): Omit<MessageRow, "n" | "session" | "seq"> {
   return {
     finished: Number(message.finished),
     id: message.id,
@@ -149,14 +151,14 @@ export function rowOfMessage(message: Message): Omit<MessageRow, "n" | "session"
   };
 }
 
-/** A stored message, with its appended text if it is still growing. */
-export function messageOf(row: MessageRow, sessionId: string, pieces: readonly PieceRow[]): Message {
+/** Converts a row to a message, with the appended text of an unfinished message. */
+export function toMessage(row: MessageRow, sessionId: string, pieces: readonly PieceRow[]): Message {
   return {
     id: row.id,
     sessionId,
     seq: row.seq,
     role: row.role as Role,
-    parts: grown(currentParts(JSON.parse(row.parts) as Part[]), pieces),
+    parts: appendPieces(currentParts(JSON.parse(row.parts) as Part[]), pieces),
     toolCallId: row.tool_call_id,
     name: row.name,
     failed: row.failed === 1,
@@ -166,28 +168,28 @@ export function messageOf(row: MessageRow, sessionId: string, pieces: readonly P
   };
 }
 
-/** Files of version 1 contain pieces that number the parts with gaps, so the number is not the index. */
-function grown(parts: Part[], pieces: readonly PieceRow[]): Part[] {
+/** Appends text to the parts. In files of version 1 the numbers of the parts have gaps and are no indexes. */
+function appendPieces(parts: Part[], pieces: readonly PieceRow[]): Part[] {
   if (pieces.length === 0) return parts;
-  const byIndex = new Map<number, Part>(parts.entries());
+  const partsByNumber = new Map<number, Part>(parts.entries());
   for (const piece of pieces) {
     const text = JSON.parse(piece.text) as string;
-    const present = byIndex.get(piece.part);
-    if (present && "text" in present) {
-      present.text += text;
+    const storedPart = partsByNumber.get(piece.part);
+    if (storedPart && "text" in storedPart) {
+      storedPart.text += text;
     } else {
-      const added: Part = { type: piece.type === "reasoning" ? "reasoning" : "text", text };
-      byIndex.set(piece.part, added);
-      parts.push(added);
+      const newPart: Part = { type: piece.type === "reasoning" ? "reasoning" : "text", text };
+      partsByNumber.set(piece.part, newPart);
+      parts.push(newPart);
     }
   }
   return parts;
 }
 
-export function snapshotOf(row: SnapshotRow): Snapshot {
+export function toSnapshot(row: SnapshotRow): Snapshot {
   return { id: row.id, after: row.after, createdAt: row.created_at };
 }
 
-export function rowOfSnapshot({ id, after, createdAt }: Snapshot): SnapshotRow {
+export function toSnapshotRow({ id, after, createdAt }: Snapshot): SnapshotRow {
   return { id, after, created_at: createdAt };
 }

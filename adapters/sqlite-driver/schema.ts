@@ -2,7 +2,7 @@ import type { Database } from "better-sqlite3";
 import { StoreError } from "gantry";
 import { readPragma, setPragma } from "./retained-objects.js";
 
-/** "gant": distinguishes these files from those of other programs. */
+/** The letters "gant", which identify the files of this driver. */
 export const APPLICATION_ID = 0x67616e74;
 
 /**
@@ -191,29 +191,29 @@ export const MIGRATIONS: readonly string[] = [
 ];
 
 /** Version of the files that this code reads and writes. */
-export const VERSION = MIGRATIONS.length;
+export const SCHEMA_VERSION = MIGRATIONS.length;
 
 /** Throws `StoreError` for a file of a newer gantry. */
 export function checkVersion(version: number, path: string): void {
-  if (version <= VERSION) return;
+  if (version <= SCHEMA_VERSION) return;
   throw new StoreError(
-    `session store ${path}: written by a newer gantry (version ${version}, this one knows ${VERSION}); ` +
+    `session store ${path}: written by a newer gantry (version ${version}, this one supports ${SCHEMA_VERSION}); ` +
       "it was not modified: update gantry, or choose another session.path",
   );
 }
 
 /**
- * Migrates the file to `VERSION`. One transaction takes the write lock first and reads the version again, so that any
+ * Migrates the file to `SCHEMA_VERSION`. One transaction takes the write lock first and reads the version again, so that any
  * number of processes may open a new file at once. Throws SQLITE_BUSY while another process migrates.
  */
 export function migrate(db: Database, path: string): void {
-  const version = (): number => Number(readPragma(db, "user_version"));
-  if (version() === VERSION) return;
+  const readVersion = (): number => Number(readPragma(db, "user_version"));
+  if (readVersion() === SCHEMA_VERSION) return;
   db.transaction(() => {
-    const from = version();
-    checkVersion(from, path);
-    for (const step of MIGRATIONS.slice(from)) db.exec(step);
+    const oldVersion = readVersion();
+    checkVersion(oldVersion, path);
+    for (const migration of MIGRATIONS.slice(oldVersion)) db.exec(migration);
     setPragma(db, `application_id = ${APPLICATION_ID}`);
-    setPragma(db, `user_version = ${VERSION}`);
+    setPragma(db, `user_version = ${SCHEMA_VERSION}`);
   }).immediate();
 }

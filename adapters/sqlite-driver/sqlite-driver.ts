@@ -24,8 +24,8 @@ import { forgetKeys, listAsks } from "./asks.js";
 import { connect, type OpenDatabase } from "./connection.js";
 import { explain } from "./errors.js";
 import type { SqliteOptions } from "./options.js";
-import { getSession, headOf, listInstructions, listMessages, listRuns, listSessions } from "./reads.js";
-import { sessionOf } from "./rows.js";
+import { findSessionRow, readHead, listInstructions, listMessages, listRuns, listSessions } from "./reads.js";
+import { toSession } from "./rows.js";
 import { readPragma, setPragma } from "./retained-objects.js";
 import { LogSync } from "./log-sync.js";
 import { Statements } from "./statements.js";
@@ -36,11 +36,11 @@ import { changeSession, createSession, deleteChains, takeLease } from "./writes.
 /** Time without writes after which the write-ahead log is merged into the file, in ms. */
 const CHECKPOINT_DELAY_MS = 1000;
 
-interface Opened extends OpenDatabase {
+interface OpenStore extends OpenDatabase {
   statements: Statements;
-  /** Set if changes must survive a power failure. */
-  disk: LogSync | undefined;
-  writes: WriteQueue;
+  /** Undefined if a commit alone gives the required durability. */
+  logSync: LogSync | undefined;
+  writeQueue: WriteQueue;
 }
 
 /** Stores sessions in one SQLite file that any number of processes share. */
@@ -48,10 +48,10 @@ export class SqliteDriver implements SessionDriver {
   readonly name = "sqlite";
   readonly notifier = new PollingNotifier(() => this.#isChanged());
   readonly #logger: Logger | undefined;
-  readonly #lifecycle: DriverLifecycle<Opened>;
-  #idle: NodeJS.Timeout | undefined;
-  #opened: Database | undefined;
-  #seen: unknown;
+  readonly #lifecycle: DriverLifecycle<OpenStore>;
+  #checkpointTimer: NodeJS.Timeout | undefined;
+  #database: Database | undefined;
+  #dataVersion: unknown;
 
   constructor(options: SqliteOptions, logger?: Logger) {
     this.#logger = logger;
@@ -59,16 +59,16 @@ export class SqliteDriver implements SessionDriver {
       where: options.path,
       open: async () => {
         const connection = await connect(options, logger, retryWhileBusy);
-        const { db, wal } = connection;
-        this.#opened = db;
-        const disk = wal && options.durability !== "normal" ? new LogSync(options.path) : undefined;
-        return { ...connection, statements: new Statements(db), disk, writes: new WriteQueue(db, disk) };
+        const { db, hasWal } = connection;
+        this.#database = db;
+        const logSync = hasWal && options.durability !== "normal" ? new LogSync(options.path) : undefined;
+        return { ...connection, statements: new Statements(db), logSync, writeQueue: new WriteQueue(db, logSync) };
       },
-      close: ({ db, disk }) => {
-        clearTimeout(this.#idle);
-        this.#idle = undefined;
-        this.#opened = undefined;
-        disk?.close();
+      close: ({ db, logSync }) => {
+        clearTimeout(this.#checkpointTimer);
+        this.#checkpointTimer = undefined;
+        this.#database = undefined;
+        logSync?.close();
         // The last connection to close merges the write-ahead log into the file.
         db.close();
       },
@@ -90,13 +90,13 @@ export class SqliteDriver implements SessionDriver {
 
   get(id: string): Promise<Session | undefined> {
     return this.#read((db) => {
-      const row = getSession(db, id);
-      return row && sessionOf(row);
+      const row = findSessionRow(db, id);
+      return row && toSession(row);
     });
   }
 
   head(id: string, options = { messages: true }): Promise<ChainHead | undefined> {
-    return this.#read((db) => headOf(db, id, options));
+    return this.#read((db) => readHead(db, id, options));
   }
 
   list(query: SessionQuery): Promise<SessionPage> {
@@ -141,7 +141,7 @@ export class SqliteDriver implements SessionDriver {
   }
 
   synced(): Promise<void> {
-    return this.#lifecycle.run(({ writes }) => writes.synced());
+    return this.#lifecycle.run(({ writeQueue }) => writeQueue.waitUntilSynced());
   }
 
   dump(id: string): Promise<ChainData | undefined> {
@@ -154,37 +154,37 @@ export class SqliteDriver implements SessionDriver {
 
   /** Whether another connection wrote to the file since the last call. */
   #isChanged(): boolean {
-    const dataVersion = this.#opened && readPragma(this.#opened, "data_version");
-    const isNew = dataVersion !== this.#seen;
-    this.#seen = dataVersion;
-    return isNew;
+    const dataVersion = this.#database && readPragma(this.#database, "data_version");
+    const isChanged = dataVersion !== this.#dataVersion;
+    this.#dataVersion = dataVersion;
+    return isChanged;
   }
 
   #read<T>(read: (db: Statements) => T): Promise<T> {
     return this.#lifecycle.run(({ statements }) => retryWhileBusy(() => read(statements)));
   }
 
-  #write<T>(sync: boolean, change: (db: Statements) => T): Promise<T> {
-    return this.#lifecycle.run(async ({ db, wal, statements, writes }) => {
+  #write<T>(needsSync: boolean, change: (db: Statements) => T): Promise<T> {
+    return this.#lifecycle.run(async ({ db, hasWal, statements, writeQueue }) => {
       try {
-        return await writes.add(sync, () => change(statements));
+        return await writeQueue.add(needsSync, () => change(statements));
       } finally {
-        if (wal) this.#checkpointWhenIdle(db);
+        if (hasWal) this.#checkpointWhenIdle(db);
       }
     });
   }
 
   /** Keeps the write-ahead log short and removes deleted text from it. */
   #checkpointWhenIdle(db: Database): void {
-    if (this.#idle?.refresh()) return;
-    this.#idle = setTimeout(() => {
+    if (this.#checkpointTimer?.refresh()) return;
+    this.#checkpointTimer = setTimeout(() => {
       try {
         setPragma(db, "wal_checkpoint(TRUNCATE)");
       } catch (error) {
-        // Another process is writing or reading; it makes a checkpoint when it is idle.
-        this.#logger?.debug("checkpoint of the session store postponed", { why: String(error) });
+        // Another process is writing or reading. That process makes a checkpoint when it is idle.
+        this.#logger?.debug("checkpoint of the session store postponed", { reason: String(error) });
       }
     }, CHECKPOINT_DELAY_MS);
-    this.#idle.unref();
+    this.#checkpointTimer.unref();
   }
 }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Database, Transaction } from "better-sqlite3";
 import { StoreError } from "gantry";
-import { isBusy, sqliteCode } from "./errors.js";
+import { isBusy, sqliteErrorCode } from "./errors.js";
 import type { LogSync } from "./log-sync.js";
 
 /** Maximum time to wait for other processes, in ms. */
@@ -11,111 +11,111 @@ const BATCH_SIZE = 64;
 
 interface Job {
   run: () => unknown;
-  sync: boolean;
-  since: number;
+  needsSync: boolean;
+  startedAtMs: number;
   resolve: (value: never) => void;
   reject: (error: unknown) => void;
 }
 
 type Outcome = { value: unknown } | { error: unknown };
 
-/** Repeats `step` while another process blocks it. The event loop is free between attempts. */
-export async function retryWhileBusy<T>(step: () => T, since = Date.now()): Promise<T> {
+/** Repeats `operation` while another process blocks it. The event loop is free between attempts. */
+export async function retryWhileBusy<T>(operation: () => T, startedAtMs = Date.now()): Promise<T> {
   for (let attempt = 0; ; attempt++) {
     try {
-      return step();
+      return operation();
     } catch (error) {
       if (!isBusy(error)) throw error;
-      if (Date.now() - since > MAX_WAIT_MS) throw timeoutError(error);
+      if (Date.now() - startedAtMs > MAX_WAIT_MS) throw createTimeoutError(error);
       await backOff(attempt);
     }
   }
 }
 
 /**
- * All writes of a driver, in order of arrival. Changes that arrive in one turn of the event loop share a transaction.
+ * Queue of all writes of a driver, in order of arrival. Changes that arrive in one turn of the event loop share a transaction.
  * Each change is still atomic and gets its own error. Disk syncs do not block the event loop; changes during a sync
  * share the next sync.
  */
 export class WriteQueue {
   readonly #db: Database;
-  readonly #disk: LogSync | undefined;
+  readonly #logSync: LogSync | undefined;
   readonly #jobs: Job[] = [];
-  readonly #batch: Transaction<(jobs: readonly Job[]) => readonly Outcome[]>;
-  readonly #single: Transaction<(job: Job) => unknown>;
-  #pumping = false;
+  readonly #batchTransaction: Transaction<(jobs: readonly Job[]) => readonly Outcome[]>;
+  readonly #jobTransaction: Transaction<(job: Job) => unknown>;
+  #isPumping = false;
 
-  /** `disk`: undefined if a commit alone gives the required durability. */
-  constructor(db: Database, disk: LogSync | undefined) {
+  /** `logSync`: undefined if a commit alone gives the required durability. */
+  constructor(db: Database, logSync: LogSync | undefined) {
     this.#db = db;
-    this.#disk = disk;
-    // Created once, because better-sqlite3 creates four functions for each.
-    this.#batch = db.transaction((jobs: readonly Job[]) => this.#outcomes(jobs));
-    this.#single = db.transaction((job: Job) => job.run());
+    this.#logSync = logSync;
+    // Created once, because better-sqlite3 creates four functions for each transaction.
+    this.#batchTransaction = db.transaction((jobs: readonly Job[]) => this.#runJobs(jobs));
+    this.#jobTransaction = db.transaction((job: Job) => job.run());
   }
 
   /**
-   * Runs `run` inside a transaction that holds the write lock. It may run more than once, each time from a clean state.
+   * Calls `run` inside a transaction that holds the write lock. A repeated call finds the state before the first one.
    */
-  add<T>(sync: boolean, run: () => T): Promise<T> {
+  add<T>(needsSync: boolean, run: () => T): Promise<T> {
     return new Promise<T>((resolve, reject) => {
-      this.#jobs.push({ run, sync, since: Date.now(), resolve, reject });
+      this.#jobs.push({ run, needsSync, startedAtMs: Date.now(), resolve, reject });
       // Never rejects: each job gets its own error.
-      if (!this.#pumping) void this.#pump();
+      if (!this.#isPumping) void this.#pump();
     });
   }
 
   /** Resolves when all completed changes are on disk. */
-  async synced(): Promise<void> {
-    await this.#disk?.synced();
+  async waitUntilSynced(): Promise<void> {
+    await this.#logSync?.waitUntilSynced();
   }
 
   async #pump(): Promise<void> {
-    this.#pumping = true;
+    this.#isPumping = true;
     await new Promise((resolve) => setImmediate(resolve));
     while (this.#jobs.length > 0) {
-      await this.#group(this.#jobs.splice(0, BATCH_SIZE));
+      await this.#runBatch(this.#jobs.splice(0, BATCH_SIZE));
       // Yields to other work of the process between two batches.
       if (this.#jobs.length > 0) await new Promise((resolve) => setImmediate(resolve));
     }
     // Set in the same turn as the last check of the list, so that no job is added to a pump that has ended.
-    this.#pumping = false;
+    this.#isPumping = false;
   }
 
-  async #group(jobs: readonly Job[]): Promise<void> {
+  async #runBatch(jobs: readonly Job[]): Promise<void> {
     const first = jobs[0];
     if (!first) return;
     let outcomes: readonly Outcome[];
     try {
-      outcomes = await retryWhileBusy(() => this.#batch.immediate(jobs), first.since);
+      outcomes = await retryWhileBusy(() => this.#batchTransaction.immediate(jobs), first.startedAtMs);
     } catch (error) {
       if (jobs.length === 1) {
         first.reject(error);
         return;
       }
       // One job failed the complete transaction; alone, each job gets its own result.
-      for (const job of jobs) await this.#group([job]);
+      for (const job of jobs) await this.#runBatch([job]);
       return;
     }
-    this.#disk?.committed();
-    jobs.forEach((job, at) => {
-      const outcome = outcomes[at];
+    this.#logSync?.recordCommit();
+    jobs.forEach((job, index) => {
+      const outcome = outcomes[index];
       if (!outcome || "error" in outcome) job.reject(outcome?.error);
-      else if (job.sync) this.synced().then(() => job.resolve(outcome.value as never), job.reject);
+      else if (job.needsSync) this.waitUntilSynced().then(() => job.resolve(outcome.value as never), job.reject);
       else job.resolve(outcome.value as never);
     });
   }
 
   /** Runs the jobs in one transaction. Throws if the complete transaction is rolled back. */
-  #outcomes(jobs: readonly Job[]): readonly Outcome[] {
-    const alone = jobs.length === 1;
+  #runJobs(jobs: readonly Job[]): readonly Outcome[] {
+    const isSingle = jobs.length === 1;
     return jobs.map((job): Outcome => {
-      if (alone) return { value: job.run() };
+      if (isSingle) return { value: job.run() };
       try {
-        return { value: this.#single(job) };
+        return { value: this.#jobTransaction(job) };
       } catch (error) {
         // A full or failing disk ends the outer transaction too.
-        if (!this.#db.inTransaction || sqliteCode(error) !== "") throw error;
+        if (!this.#db.inTransaction || sqliteErrorCode(error) !== "") throw error;
         return { error };
       }
     });
@@ -127,7 +127,7 @@ async function backOff(attempt: number): Promise<void> {
   await sleep(1 + Math.random() * maxDelayMs);
 }
 
-function timeoutError(cause: unknown): StoreError {
+function createTimeoutError(cause: unknown): StoreError {
   return new StoreError(
     `session store: another process has been writing for ${MAX_WAIT_MS / 1000} s without a pause; check for a stuck process`,
     { cause },

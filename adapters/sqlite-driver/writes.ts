@@ -14,40 +14,40 @@ import type {
   Snapshot,
 } from "gantry/plugin";
 import { answerAsk, putAsk } from "./asks.js";
-import { instructionsOf, leaseHeadOf, newestOfChain } from "./reads.js";
-import { rowOfMessage, rowOfSession, rowOfSnapshot } from "./rows.js";
+import { readInstructions, readLeaseHead, findNewestSession } from "./reads.js";
+import { toMessageRow, toSessionRow, toSnapshotRow } from "./rows.js";
 import type { Statements, SqlValue } from "./statements.js";
 
-// All functions here must run in a transaction that holds the write lock; a throw rolls it back.
+// All functions of this file must run in a transaction that holds the write lock. A throw rolls the transaction back.
 
-/** A session's row, with the row of its chain's original. */
+/** Row number and chain of a session. `chain` is the row number `n` of the chain's first session. */
 interface SessionPosition {
   n: number;
   id: string;
   root: string;
   idx: number;
   chain: number;
-  /** Fence of the chain's lease. Null without one; negative after its release. */
+  /** Fence of the chain's lease. Null without a lease; negative after the release of the lease. */
   fence: number | null;
 }
 
-/** Returns `n` of the new row. */
+/** Creates a session. Returns the row number `n`. */
 export function createSession(
   db: Statements,
   { session, messages = [], view = [], run, fence = null }: SessionStart,
 ): number {
   const { id, alias, chain } = session;
-  if (isTaken(db, id)) throw new SessionExistsError(id);
-  if (alias !== "" && (alias === id || isTaken(db, alias))) throw new SessionExistsError(alias);
-  const original = chain.root === id ? undefined : positionOf(db, chain.root);
+  if (isIdTaken(db, id)) throw new SessionExistsError(id);
+  if (alias !== "" && (alias === id || isIdTaken(db, alias))) throw new SessionExistsError(alias);
+  const original = chain.root === id ? undefined : findPosition(db, chain.root);
   if (chain.root !== id && !original) throw new SessionNotFoundError(chain.root);
-  checkFence(chain.root, fence, fence === null ? null : fenceOf(db, chain.root));
+  checkFence(chain.root, fence, fence === null ? null : readFence(db, chain.root));
   if (original && db.get("SELECT 1 FROM sessions WHERE root = ? AND idx = ?", chain.root, chain.index)) {
     throw new SessionExistsError(id);
   }
-  if (original && fence === null) forgetLease(db, chain.root);
-  const lastSeq = Math.max(session.lastSeq, lastOf(messages));
-  const { lastInsertRowid: n } = db.insert("sessions", rowOfSession({ ...session, lastSeq }));
+  if (original && fence === null) deleteReleasedLease(db, chain.root);
+  const lastSeq = Math.max(session.lastSeq, greatestSeq(messages));
+  const { lastInsertRowid: n } = db.insert("sessions", toSessionRow({ ...session, lastSeq }));
   addMessages(db, { n, chain: original?.n ?? n }, messages);
   if (view.length > 0) db.run("INSERT INTO views VALUES (?, ?)", n, JSON.stringify(view));
   if (run) putRun(db, chain.root, run, fence);
@@ -55,46 +55,46 @@ export function createSession(
 }
 
 export function changeSession(db: Statements, id: string, change: SessionChange): ChangeResult {
-  const place = positionOf(db, id);
-  if (!place) return releaseUncreated(db, id, change);
-  checkFence(place.root, change.fence, place.fence);
-  if (change.fence === null && changesMessages(change)) forgetLease(db, place.root);
-  if (change.revert) revert(db, place, change.revert);
-  if (change.restore !== undefined) restore(db, place, change.restore);
-  if (change.revert || change.restore !== undefined) raiseLastSeq(db, place);
-  setFields(db, place, change);
-  addMessages(db, place, change.add ?? []);
-  grow(db, place, change.append ?? []);
-  for (const message of change.finish ?? []) finish(db, place, message);
-  for (const run of change.runs ?? []) putRun(db, place.root, run, change.fence);
-  for (const ask of change.asks ?? []) putAsk(db, place.root, ask);
-  const answer = change.answer && answerAsk(db, place.root, change.answer);
-  if (change.instruct) instruct(db, place.root, change.instruct);
+  const position = findPosition(db, id);
+  if (!position) return releaseUncreatedSession(db, id, change);
+  checkFence(position.root, change.fence, position.fence);
+  if (change.fence === null && changesMessages(change)) deleteReleasedLease(db, position.root);
+  if (change.revert) applyRevert(db, position, change.revert);
+  if (change.restore !== undefined) applyRestore(db, position, change.restore);
+  if (change.revert || change.restore !== undefined) raiseLastSeq(db, position);
+  setFields(db, position, change);
+  addMessages(db, position, change.add ?? []);
+  appendDeltas(db, position, change.append ?? []);
+  for (const message of change.finish ?? []) finishMessage(db, position, message);
+  for (const run of change.runs ?? []) putRun(db, position.root, run, change.fence);
+  for (const ask of change.asks ?? []) putAsk(db, position.root, ask);
+  const answer = change.answer && answerAsk(db, position.root, change.answer);
+  if (change.instruct) insertInstruction(db, position.root, change.instruct);
   const consumedInstructions = (change.consumedInstructions ?? []).filter(
     (instructionId) =>
-      db.run("DELETE FROM instructions WHERE id = ? AND root = ?", instructionId, place.root).changes > 0,
+      db.run("DELETE FROM instructions WHERE id = ? AND root = ?", instructionId, position.root).changes > 0,
   );
-  const isReleased = change.release === true && change.fence !== null && releaseLease(db, place.root, change.fence);
-  const instructions = isReleased ? instructionsOf(db, place.root) : [];
+  const isReleased = change.release === true && change.fence !== null && releaseLease(db, position.root, change.fence);
+  const instructions = isReleased ? readInstructions(db, position.root) : [];
   return { instructions, consumedInstructions, ...(answer && { answer }) };
 }
 
 /** Releases the lease of a session that was never created. Throws `SessionNotFoundError` for any other change. */
-function releaseUncreated(db: Statements, id: string, change: SessionChange): ChangeResult {
+function releaseUncreatedSession(db: Statements, id: string, change: SessionChange): ChangeResult {
   const { fence, sync: _, release, ...otherFields } = change;
-  const isAlone = Object.values(otherFields).every(
+  const isReleaseOnly = Object.values(otherFields).every(
     (value) => value === undefined || (Array.isArray(value) && value.length === 0),
   );
-  if (!release || !isAlone || fence === null || !releaseLease(db, id, fence)) throw new SessionNotFoundError(id);
+  if (!release || !isReleaseOnly || fence === null || !releaseLease(db, id, fence)) throw new SessionNotFoundError(id);
   return { instructions: [], consumedInstructions: [] };
 }
 
-function instruct(db: Statements, root: string, instruction: Instruction): void {
+function insertInstruction(db: Statements, root: string, instruction: Instruction): void {
   const row = { id: instruction.id, root, instruction: JSON.stringify({ ...instruction, sessionId: root }) };
   db.insert("instructions", row, "ON CONFLICT (id) DO NOTHING");
 }
 
-/** Inserts a run, or replaces the chain's run with its id. */
+/** Inserts a run, or replaces the stored run of the chain with the same id. */
 export function putRun(db: Statements, root: string, run: RunRecord, fence: number | null): void {
   const { id, idempotencyKey, state, startedAt } = run;
   if (idempotencyKey !== "" && db.get("SELECT 1 FROM runs WHERE key = ? AND key <> '' AND id <> ?", idempotencyKey, id))
@@ -111,15 +111,15 @@ export function putRun(db: Statements, root: string, run: RunRecord, fence: numb
 
 export function deleteChains(db: Statements, ids: readonly string[]): void {
   for (const id of ids) {
-    const place = positionOf(db, id);
-    if (!place) continue;
-    db.run("DELETE FROM pieces WHERE message IN (SELECT n FROM messages WHERE chain = ?)", place.chain);
-    db.run("DELETE FROM messages WHERE chain = ?", place.chain);
-    db.run("DELETE FROM snapshots WHERE chain = ?", place.chain);
-    db.run("DELETE FROM views WHERE session IN (SELECT n FROM sessions WHERE root = ?)", place.root);
-    db.run("DELETE FROM leases WHERE root = ?", place.root);
-    for (const table of ["runs", "asks", "instructions"]) db.run(`DELETE FROM ${table} WHERE root = ?`, place.root);
-    db.run("DELETE FROM sessions WHERE root = ?", place.root);
+    const position = findPosition(db, id);
+    if (!position) continue;
+    db.run("DELETE FROM pieces WHERE message IN (SELECT n FROM messages WHERE chain = ?)", position.chain);
+    db.run("DELETE FROM messages WHERE chain = ?", position.chain);
+    db.run("DELETE FROM snapshots WHERE chain = ?", position.chain);
+    db.run("DELETE FROM views WHERE session IN (SELECT n FROM sessions WHERE root = ?)", position.root);
+    db.run("DELETE FROM leases WHERE root = ?", position.root);
+    for (const table of ["runs", "asks", "instructions"]) db.run(`DELETE FROM ${table} WHERE root = ?`, position.root);
+    db.run("DELETE FROM sessions WHERE root = ?", position.root);
   }
 }
 
@@ -131,42 +131,47 @@ export function takeLease(
   { fenceToReplace, head: headOptions }: LeaseOptions = {},
 ): AcquiredLease | LeaseConflict {
   const now = Date.now();
-  const place = positionOf(db, rootId);
-  const root = place?.root ?? rootId;
-  const held =
-    place?.fence === null
+  const position = findPosition(db, rootId);
+  const root = position?.root ?? rootId;
+  const lease =
+    position?.fence === null
       ? undefined
       : db.get<{ fence: number; holder_id: string; holder: string; expires_at: number }>(
           "SELECT fence, holder_id, holder, expires_at FROM leases WHERE root = ?",
           root,
         );
-  const isOwnLease = held?.holder_id === holder.id;
-  if (held && !isOwnLease && held.expires_at > now && held.fence !== fenceToReplace) {
-    const rival = JSON.parse(held.holder) as LeaseHolder;
+  const isOwnLease = lease?.holder_id === holder.id;
+  if (lease && !isOwnLease && lease.expires_at > now && lease.fence !== fenceToReplace) {
+    const otherHolder = JSON.parse(lease.holder) as LeaseHolder;
     return {
-      heldBy: { rootId: root, holder: rival, fence: held.fence, expiresAt: new Date(held.expires_at).toISOString() },
+      heldBy: {
+        rootId: root,
+        holder: otherHolder,
+        fence: lease.fence,
+        expiresAt: new Date(lease.expires_at).toISOString(),
+      },
     };
   }
-  const fence = held && isOwnLease ? held.fence : nextFence(db);
-  const expires = now + ttlMs;
+  const fence = lease && isOwnLease ? lease.fence : createFence(db);
+  const expiresAtMs = now + ttlMs;
   const sql = "INSERT OR REPLACE INTO leases (root, fence, holder_id, holder, expires_at) VALUES (?, ?, ?, ?, ?)";
-  db.run(sql, root, fence, holder.id, JSON.stringify(holder), expires);
-  const previous = held && !isOwnLease ? Math.abs(held.fence) : undefined;
-  const isKnown = headOptions?.cachedFence !== undefined && headOptions.cachedFence === previous;
-  const head = headOptions && place && leaseHeadOf(db, root, { messages: headOptions.messages && !isKnown });
+  db.run(sql, root, fence, holder.id, JSON.stringify(holder), expiresAtMs);
+  const previousFence = lease && !isOwnLease ? Math.abs(lease.fence) : undefined;
+  const isCached = headOptions?.cachedFence !== undefined && headOptions.cachedFence === previousFence;
+  const head = headOptions && position && readLeaseHead(db, root, { messages: headOptions.messages && !isCached });
   return {
     rootId: root,
     holder: { ...holder },
     fence,
-    expiresAt: new Date(expires).toISOString(),
-    ...(previous !== undefined && { previous }),
+    expiresAt: new Date(expiresAtMs).toISOString(),
+    ...(previousFence !== undefined && { previous: previousFence }),
     ...(head && { head }),
   };
 }
 
 /**
- * Returns whether the lease was held. The row stays with a negative fence, so that the next lease can return it as
- * `previous`.
+ * Returns whether the lease existed. Its row stays with a negative fence, so that the next lease can return that fence
+ * as `previous`.
  */
 function releaseLease(db: Statements, root: string, fence: number): boolean {
   const sql =
@@ -174,8 +179,8 @@ function releaseLease(db: Statements, root: string, fence: number): boolean {
   return db.run(sql, root, fence).changes > 0;
 }
 
-/** Removes a released fence after messages changed without a lease: its holder's copy may be outdated. */
-function forgetLease(db: Statements, root: string): void {
+/** Deletes a released lease after a change of messages without a lease: the last holder's copy may be outdated. */
+function deleteReleasedLease(db: Statements, root: string): void {
   db.run("DELETE FROM leases WHERE root = ? AND fence < 0", root);
 }
 
@@ -183,11 +188,11 @@ function changesMessages({ add = [], append = [], finish = [], revert, restore }
   return add.length + append.length + finish.length > 0 || revert !== undefined || restore !== undefined;
 }
 
-function nextFence(db: Statements): number {
+function createFence(db: Statements): number {
   return db.get<{ last: number }>("UPDATE fence SET last = last + 1 RETURNING last")?.last ?? 0;
 }
 
-function positionOf(db: Statements, id: string): SessionPosition | undefined {
+function findPosition(db: Statements, id: string): SessionPosition | undefined {
   return db.get<SessionPosition>(
     `SELECT s.n, s.id, s.root, s.idx, o.n AS chain, l.fence FROM sessions s JOIN sessions o ON o.id = s.root
      LEFT JOIN leases l ON l.root = s.root WHERE s.id = ?`,
@@ -195,49 +200,54 @@ function positionOf(db: Statements, id: string): SessionPosition | undefined {
   );
 }
 
-function isTaken(db: Statements, id: string): boolean {
+function isIdTaken(db: Statements, id: string): boolean {
   const sql = "SELECT 1 FROM sessions WHERE id = ? UNION ALL SELECT 1 FROM sessions WHERE alias = ? AND alias <> ''";
   return db.get(sql, id, id) !== undefined;
 }
 
-function fenceOf(db: Statements, root: string): number | null {
+function readFence(db: Statements, root: string): number | null {
   return db.get<{ fence: number }>("SELECT fence FROM leases WHERE root = ?", root)?.fence ?? null;
 }
 
-function checkFence(root: string, requiredFence: number | null, held: number | null): void {
-  if (requiredFence !== null && requiredFence !== held) throw new LeaseLostError(root);
+function checkFence(root: string, requiredFence: number | null, currentFence: number | null): void {
+  if (requiredFence !== null && requiredFence !== currentFence) throw new LeaseLostError(root);
 }
 
-function revert(db: Statements, place: SessionPosition, snapshot: Snapshot): void {
+function applyRevert(db: Statements, position: SessionPosition, snapshot: Snapshot): void {
   db.run(
     "UPDATE messages SET cut = ? WHERE chain = ? AND seq > ? AND cut = ''",
     snapshot.id,
-    place.chain,
+    position.chain,
     snapshot.after,
   );
-  db.run("UPDATE sessions SET cut = ? WHERE root = ? AND idx > ? AND cut = ''", snapshot.id, place.root, place.idx);
-  db.insert("snapshots", { chain: place.chain, ...rowOfSnapshot(snapshot) });
+  db.run(
+    "UPDATE sessions SET cut = ? WHERE root = ? AND idx > ? AND cut = ''",
+    snapshot.id,
+    position.root,
+    position.idx,
+  );
+  db.insert("snapshots", { chain: position.chain, ...toSnapshotRow(snapshot) });
 }
 
-function restore(db: Statements, place: SessionPosition, snapshotId: string): void {
-  const { changes } = db.run("DELETE FROM snapshots WHERE chain = ? AND id = ?", place.chain, snapshotId);
+function applyRestore(db: Statements, position: SessionPosition, snapshotId: string): void {
+  const { changes } = db.run("DELETE FROM snapshots WHERE chain = ? AND id = ?", position.chain, snapshotId);
   if (changes === 0) throw new PointNotFoundError("snapshot");
-  db.run("UPDATE messages SET cut = '' WHERE chain = ? AND cut = ? AND cut <> ''", place.chain, snapshotId);
-  db.run("UPDATE sessions SET cut = '' WHERE root = ? AND cut = ?", place.root, snapshotId);
+  db.run("UPDATE messages SET cut = '' WHERE chain = ? AND cut = ? AND cut <> ''", position.chain, snapshotId);
+  db.run("UPDATE sessions SET cut = '' WHERE root = ? AND cut = ?", position.root, snapshotId);
 }
 
-function raiseLastSeq(db: Statements, place: SessionPosition): void {
-  const newest = newestOfChain(db, place.root);
+function raiseLastSeq(db: Statements, position: SessionPosition): void {
+  const newest = findNewestSession(db, position.root);
   if (!newest) return;
   db.run(
     "UPDATE sessions SET last_seq = max(last_seq, coalesce((SELECT max(seq) FROM messages WHERE chain = ?), 0)) WHERE n = ?",
-    place.chain,
+    position.chain,
     newest.n,
   );
 }
 
 /** Columns that a change may set, in the order of the values in `setFields`. */
-const FIELDS = [
+const FIELD_ASSIGNMENTS = [
   "title = ?",
   "titled = ?",
   "provider = ?",
@@ -254,21 +264,21 @@ const FIELDS = [
   "cost = cost + ?",
   "last_seq = CASE n WHEN ? THEN max(last_seq, ?) ELSE last_seq END",
 ] as const;
-/** Statements by the bit mask of their fields, each built once. */
-const UPDATES = new Map<number, string>();
+/** Statements by the bit mask of the set columns. Bit `i` stands for `FIELD_ASSIGNMENTS[i]`. */
+const UPDATE_SQL_BY_MASK = new Map<number, string>();
 
-function updateOf(fields: number): string {
-  let sql = UPDATES.get(fields);
+function toUpdateSql(mask: number): string {
+  let sql = UPDATE_SQL_BY_MASK.get(mask);
   if (sql === undefined) {
-    const named = FIELDS.filter((_, at) => (fields & (1 << at)) !== 0);
-    sql = `UPDATE sessions SET ${named.join(", ")} WHERE n IN (?, ?)`;
-    UPDATES.set(fields, sql);
+    const assignments = FIELD_ASSIGNMENTS.filter((_, i) => (mask & (1 << i)) !== 0);
+    sql = `UPDATE sessions SET ${assignments.join(", ")} WHERE n IN (?, ?)`;
+    UPDATE_SQL_BY_MASK.set(mask, sql);
   }
   return sql;
 }
 
-/** One statement with only the changed columns, because SQLite writes an index for each named column. */
-function setFields(db: Statements, place: SessionPosition, { set = {}, usage, add = [] }: SessionChange): void {
+/** Runs one statement with only the changed columns, because SQLite writes an index for each named column. */
+function setFields(db: Statements, position: SessionPosition, { set = {}, usage, add = [] }: SessionChange): void {
   const {
     title,
     hasFinalTitle,
@@ -281,9 +291,9 @@ function setFields(db: Statements, place: SessionPosition, { set = {}, usage, ad
     projectDir,
     updatedAt,
   } = set;
-  const last = lastOf(add);
+  const lastAddedSeq = greatestSeq(add);
   const values: SqlValue[] = [];
-  let fields = 0;
+  let mask = 0;
   [
     title,
     hasFinalTitle === undefined ? undefined : Number(hasFinalTitle),
@@ -299,50 +309,55 @@ function setFields(db: Statements, place: SessionPosition, { set = {}, usage, ad
     usage?.completionTokens,
     usage?.totalTokens,
     usage?.cost,
-    last > 0 ? place.n : undefined,
-  ].forEach((value, at) => {
+    lastAddedSeq > 0 ? position.n : undefined,
+  ].forEach((value, i) => {
     if (value === undefined) return;
-    fields |= 1 << at;
+    mask |= 1 << i;
     values.push(value);
   });
-  if (fields === 0) return;
-  if (last > 0) values.push(last);
-  db.run(updateOf(fields), ...values, place.n, place.chain);
+  if (mask === 0) return;
+  if (lastAddedSeq > 0) values.push(lastAddedSeq);
+  db.run(toUpdateSql(mask), ...values, position.n, position.chain);
 }
 
-/** Greatest `seq`; 0 without messages. */
-function lastOf(messages: readonly Message[]): number {
+/** Returns the greatest `seq`; 0 without messages. */
+function greatestSeq(messages: readonly Message[]): number {
   return messages.reduce((last, { seq }) => Math.max(last, seq), 0);
 }
 
-/** The caller updates the session's last `seq`. */
-function addMessages(db: Statements, place: Pick<SessionPosition, "n" | "chain">, messages: readonly Message[]): void {
+/** Inserts messages. The caller updates `last_seq` of the session. */
+function addMessages(
+  db: Statements,
+  position: Pick<SessionPosition, "n" | "chain">,
+  messages: readonly Message[],
+): void {
   for (const message of messages) {
-    const row = { chain: place.chain, session: place.n, seq: message.seq, ...rowOfMessage(message) };
+    const row = { chain: position.chain, session: position.n, seq: message.seq, ...toMessageRow(message) };
     const { changes } = db.insert("messages", row, "ON CONFLICT (chain, seq) DO NOTHING");
     if (changes === 0) throw new SeqTakenError(message.seq);
   }
 }
 
-function grow(db: Statements, place: SessionPosition, deltas: readonly PartDelta[]): void {
-  const rows = new Map<string, number>();
+function appendDeltas(db: Statements, position: SessionPosition, deltas: readonly PartDelta[]): void {
+  const rowNumbersById = new Map<string, number>();
   for (const { messageId, part, type, text } of deltas) {
-    const row = rows.get(messageId) ?? growing(db, place, messageId);
-    rows.set(messageId, row);
-    db.run("INSERT INTO pieces (message, part, type, text) VALUES (?, ?, ?, ?)", row, part, type, JSON.stringify(text));
+    const n = rowNumbersById.get(messageId) ?? findUnfinishedMessage(db, position, messageId);
+    rowNumbersById.set(messageId, n);
+    db.run("INSERT INTO pieces (message, part, type, text) VALUES (?, ?, ?, ?)", n, part, type, JSON.stringify(text));
   }
 }
 
-function finish(db: Statements, place: SessionPosition, message: Message): void {
-  const row = growing(db, place, message.id);
-  db.update("messages", "n", row, { ...rowOfMessage(message), finished: 1 });
-  db.run("DELETE FROM pieces WHERE message = ?", row);
+function finishMessage(db: Statements, position: SessionPosition, message: Message): void {
+  const n = findUnfinishedMessage(db, position, message.id);
+  db.update("messages", "n", n, { ...toMessageRow(message), finished: 1 });
+  db.run("DELETE FROM pieces WHERE message = ?", n);
 }
 
-function growing(db: Statements, place: SessionPosition, messageId: string): number {
+/** Returns the row number `n`. Throws if no unfinished message has this id. */
+function findUnfinishedMessage(db: Statements, position: SessionPosition, messageId: string): number {
   const row = db.get<{ n: number }>(
     "SELECT n FROM messages WHERE chain = ? AND id = ? AND finished = 0",
-    place.chain,
+    position.chain,
     messageId,
   );
   if (!row) throw new PointNotFoundError("message");

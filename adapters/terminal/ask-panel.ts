@@ -1,11 +1,11 @@
 import type { ApiAsk } from "gantry/client";
-import { diffRows } from "./diff-rows.js";
+import { renderDiff } from "./diff-rows.js";
 import { Editor } from "./editor.js";
 import type { KeyInput } from "./keys.js";
 import { span, wrap, type Line } from "./spans.js";
 import { truncate, escapeInvisible, escapeLine } from "./text.js";
 
-const DIFF_ROWS = 2_000;
+const MAX_DIFF_ROWS = 2_000;
 /** Time without key presses before the panel accepts an answer, in ms. Keys pressed earlier were not meant for it. */
 const QUIET_MS = 500;
 
@@ -15,8 +15,8 @@ export interface AskPanelOptions {
   /** Whether the panel receives the keys, not the prompt. */
   hasKeys: boolean;
   /**
-   * Whether it follows an answered question directly. Early key presses were then meant for that question and are
-   * dropped.
+   * Whether the question directly follows an answered one. Early keys were then meant for the previous question and
+   * are dropped.
    */
   followsAnswer: boolean;
   answer(reply: Reply): void;
@@ -26,98 +26,100 @@ export interface AskPanelOptions {
 
 /**
  * A question of a run. No choice is selected when it appears, and it accepts no key until the keyboard was quiet for a
- * moment. A user who is typing, or holds a key, must not answer it by accident.
+ * moment, because a user who is typing or holds a key must not answer by accident.
  */
 export class AskPanel {
   readonly ask: ApiAsk;
   readonly #options: AskPanelOptions;
-  readonly #text = new Editor();
-  #quietSince: number;
-  #at = -1;
-  #top = 0;
-  #page = 1;
-  #body: { columns: number; rows: Line[] } | undefined;
+  readonly #editor = new Editor();
+  #quietSinceMs: number;
+  #choiceIndex = -1;
+  #topRow = 0;
+  #pageRows = 1;
+  #cachedContent: { columns: number; rows: Line[] } | undefined;
   hasKeys: boolean;
-  isSent = false;
+  isAnswerSent = false;
 
   constructor(ask: ApiAsk, options: AskPanelOptions) {
     this.ask = ask;
     this.#options = options;
     this.hasKeys = options.hasKeys;
-    this.#quietSince = this.#options.now();
+    this.#quietSinceMs = this.#options.now();
   }
 
   /** Whether the panel accepts an answer now. */
   get isReady(): boolean {
-    return this.#options.now() - this.#quietSince >= QUIET_MS;
+    return this.#options.now() - this.#quietSinceMs >= QUIET_MS;
   }
 
   /** Renders the panel in `rows` rows: the scrolled part of the content that fits, and the answers below it. */
-  rows(columns: number, rows: number, pendingAskCount: number): Line[] {
-    const about = this.#about(columns);
-    const answers = this.#answers(columns, Math.max(1, Math.floor(rows / 2)));
-    const seen = Math.max(1, rows - answers.length - 1);
+  renderRows(columns: number, rows: number, pendingAskCount: number): Line[] {
+    const content = this.#renderContent(columns);
+    const answers = this.#renderAnswers(columns, Math.max(1, Math.floor(rows / 2)));
+    const contentRows = Math.max(1, rows - answers.length - 1);
     // Reserves a row for the hint about hidden rows.
-    const page = about.length > seen ? Math.max(1, seen - 1) : seen;
-    this.#page = page;
-    this.#top = Math.max(0, Math.min(this.#top, about.length - page));
-    const shown = about.slice(this.#top, this.#top + page);
-    const remainingRows = about.length - this.#top - shown.length;
-    if (about.length > seen)
-      shown.push([
+    const pageRows = content.length > contentRows ? Math.max(1, contentRows - 1) : contentRows;
+    this.#pageRows = pageRows;
+    this.#topRow = Math.max(0, Math.min(this.#topRow, content.length - pageRows));
+    const visibleRows = content.slice(this.#topRow, this.#topRow + pageRows);
+    const remainingRows = content.length - this.#topRow - visibleRows.length;
+    if (content.length > contentRows)
+      visibleRows.push([
         span(
           truncate(remainingRows > 0 ? `   ↓ ${remainingRows} more rows: PgDn` : "   end; PgUp scrolls back", columns),
           "warn",
         ),
       ]);
-    return [...shown, ...answers, [span(truncate(`   ${this.#keys(pendingAskCount)}`, columns), "dim")]];
+    return [...visibleRows, ...answers, [span(truncate(`   ${this.#describeKeys(pendingAskCount)}`, columns), "dim")]];
   }
 
-  /** Returns false if the input, and what follows it, belongs to the prompt. */
+  /** Handles an input. Returns false if this and all further input belongs to the prompt. */
   press(input: KeyInput): boolean {
-    if (input.type === "wheel") this.#top -= input.rows;
-    else if (input.type === "key" && input.name === "pageup") this.#top -= this.#page;
-    else if (input.type === "key" && input.name === "pagedown") this.#top += this.#page;
-    else if (this.isReady) return this.#press(input);
+    if (input.type === "wheel") this.#topRow -= input.rows;
+    else if (input.type === "key" && input.name === "pageup") this.#topRow -= this.#pageRows;
+    else if (input.type === "key" && input.name === "pagedown") this.#topRow += this.#pageRows;
+    else if (this.isReady) return this.#handleAnswerInput(input);
     else {
-      this.#quietSince = this.#options.now();
+      this.#quietSinceMs = this.#options.now();
       return this.#options.followsAnswer || input.type === "key";
     }
     return true;
   }
 
-  #press(input: Exclude<KeyInput, { type: "wheel" }>): boolean {
-    const { choices, free_text: mayType } = this.ask;
+  #handleAnswerInput(input: Exclude<KeyInput, { type: "wheel" }>): boolean {
+    const { choices, free_text: acceptsText } = this.ask;
     if (input.type !== "key") {
       const number = /^[1-9]$/.test(input.text) ? Number(input.text) : Infinity;
       // With free text, a digit starts the text ("1. first") and selects no choice.
-      this.#at = !mayType && number <= choices.length ? number - 1 : -1;
-      if (mayType) this.#text.insert(input.text);
-      else return this.#at !== -1;
-    } else if (input.name === "up") this.#at = this.#at <= 0 ? choices.length - 1 : this.#at - 1;
-    else if (input.name === "down") this.#at = choices.length === 0 ? -1 : (this.#at + 1) % choices.length;
-    else if (input.name === "backspace") this.#text.backspace();
-    else if (input.name === "enter" && !this.isSent) {
-      const choice = choices[this.#at];
+      this.#choiceIndex = !acceptsText && number <= choices.length ? number - 1 : -1;
+      if (acceptsText) this.#editor.insert(input.text);
+      else return this.#choiceIndex !== -1;
+    } else if (input.name === "up")
+      this.#choiceIndex = this.#choiceIndex <= 0 ? choices.length - 1 : this.#choiceIndex - 1;
+    else if (input.name === "down")
+      this.#choiceIndex = choices.length === 0 ? -1 : (this.#choiceIndex + 1) % choices.length;
+    else if (input.name === "backspace") this.#editor.backspace();
+    else if (input.name === "enter" && !this.isAnswerSent) {
+      const choice = choices[this.#choiceIndex];
       if (choice) this.#send({ choice: choice.id });
-      else if (mayType && this.#text.text.trim() !== "") this.#send({ text: this.#text.text });
+      else if (acceptsText && this.#editor.text.trim() !== "") this.#send({ text: this.#editor.text });
     }
     return true;
   }
 
   #send(reply: Reply): void {
-    this.isSent = true;
+    this.isAnswerSent = true;
     this.#options.answer(reply);
   }
 
-  #keys(pendingAskCount: number): string {
-    const { choices, free_text: mayType } = this.ask;
-    if (this.isSent) return "sent";
+  #describeKeys(pendingAskCount: number): string {
+    const { choices, free_text: acceptsText } = this.ask;
+    if (this.isAnswerSent) return "sent";
     if (!this.hasKeys) return "Tab to answer";
     if (!this.isReady) return "...";
     return [
-      choices.length > 0 ? (mayType ? "↑↓ choose" : `↑↓ or 1-${choices.length} choose`) : "",
-      mayType ? "or type an answer" : "",
+      choices.length > 0 ? (acceptsText ? "↑↓ choose" : `↑↓ or 1-${choices.length} choose`) : "",
+      acceptsText ? "or type an answer" : "",
       "Enter answers",
       "Tab to the prompt",
       pendingAskCount > 0 ? `${pendingAskCount} more` : "",
@@ -126,43 +128,47 @@ export class AskPanel {
       .join(", ");
   }
 
-  /** The choices and the typed text. Choices are wrapped if they fit, otherwise cut to one row each. */
-  #answers(columns: number, most: number): Line[] {
-    const { choices, free_text: mayType } = this.ask;
-    const typed = mayType
+  /** Renders the choices and the typed text. Choices are wrapped if they fit, otherwise truncated to one row each. */
+  #renderAnswers(columns: number, maxRows: number): Line[] {
+    const { choices, free_text: acceptsText } = this.ask;
+    const textRows = acceptsText
       ? wrap(
-          [span(this.#text.text === "" ? "…" : escapeInvisible(this.#text.text).replaceAll("\n", " ⏎ "))],
+          [span(this.#editor.text === "" ? "…" : escapeInvisible(this.#editor.text).replaceAll("\n", " ⏎ "))],
           columns,
           [span(" > ", "accent")],
           [span("   ")],
-        ).slice(-Math.max(1, most - 1))
+        ).slice(-Math.max(1, maxRows - 1))
       : [];
-    const each = choices.map(({ label }, i): Line[] => {
-      const sign = span(i === this.#at ? " ❯ " : "   ", "accent");
+    const choiceRows = choices.map(({ label }, i): Line[] => {
+      const sign = span(i === this.#choiceIndex ? " ❯ " : "   ", "accent");
       return wrap(
-        [span(`${i + 1} ${escapeLine(label)}`, i === this.#at ? "selected" : "plain")],
+        [span(`${i + 1} ${escapeLine(label)}`, i === this.#choiceIndex ? "selected" : "plain")],
         columns,
         [sign],
         [span("   ")],
       );
     });
-    const room = Math.max(1, most - typed.length);
-    if (each.flat().length <= room) return [...each.flat(), ...typed];
-    const top = Math.max(0, Math.min(this.#at, each.length - 1) - room + 1);
-    const rows = each.slice(top, top + room).map((rows, i): Line => {
-      const [first = []] = rows;
-      const isCut = rows.length > 1;
-      const hidden = i === Math.min(room, each.length) - 1 && top + room < each.length;
-      return [...first, span(isCut ? "…" : "", "dim"), span(hidden ? ` ↓ ${each.length - top - room}` : "", "warn")];
+    const limit = Math.max(1, maxRows - textRows.length);
+    if (choiceRows.flat().length <= limit) return [...choiceRows.flat(), ...textRows];
+    const top = Math.max(0, Math.min(this.#choiceIndex, choiceRows.length - 1) - limit + 1);
+    const rows = choiceRows.slice(top, top + limit).map((rows, i): Line => {
+      const [firstRow = []] = rows;
+      const isTruncated = rows.length > 1;
+      const hidesChoices = i === Math.min(limit, choiceRows.length) - 1 && top + limit < choiceRows.length;
+      return [
+        ...firstRow,
+        span(isTruncated ? "…" : "", "dim"),
+        span(hidesChoices ? ` ↓ ${choiceRows.length - top - limit}` : "", "warn"),
+      ];
     });
-    return [...rows, ...typed];
+    return [...rows, ...textRows];
   }
 
-  /** The question, its reason, and its effect: the diff, or else the arguments of the call. */
-  #about(columns: number): Line[] {
-    if (this.#body?.columns === columns) return this.#body.rows;
+  /** Renders the question, its reason, and its effect: the diff, or the arguments of the call if there is no diff. */
+  #renderContent(columns: number): Line[] {
+    if (this.#cachedContent?.columns === columns) return this.#cachedContent.rows;
     const { diff, input, kind, title, reason } = this.ask;
-    const inner = Math.max(1, columns - 3);
+    const innerColumns = Math.max(1, columns - 3);
     const indent = (row: Line): Line => [span("   "), ...row];
     const rows: Line[] = wrap(
       [span(kind === "permission" ? "Allow? " : "", "warn"), span(escapeLine(title), "bold")],
@@ -170,18 +176,19 @@ export class AskPanel {
       [span(" ? ", "warn")],
       [span("   ")],
     );
-    if (reason !== "") for (const row of wrap([span(escapeLine(reason), "dim")], inner)) rows.push(indent(row));
-    for (const fileDiff of diff) for (const row of diffRows(fileDiff, inner, DIFF_ROWS)) rows.push(indent(row));
+    if (reason !== "") for (const row of wrap([span(escapeLine(reason), "dim")], innerColumns)) rows.push(indent(row));
+    for (const fileDiff of diff)
+      for (const row of renderDiff(fileDiff, innerColumns, MAX_DIFF_ROWS)) rows.push(indent(row));
     if (diff.length === 0 && kind !== "question")
       for (const [name, value] of typeof input === "object" && input !== null
         ? Object.entries(input)
         : [["input", input] as const]) {
         const lines = escapeInvisible(typeof value === "string" ? value : String(JSON.stringify(value))).split("\n");
         for (const [i, line] of lines.entries())
-          for (const row of wrap([span(i === 0 ? `${escapeLine(name)}: ` : "  ", "dim"), span(line)], inner))
+          for (const row of wrap([span(i === 0 ? `${escapeLine(name)}: ` : "  ", "dim"), span(line)], innerColumns))
             rows.push(indent(row));
       }
-    this.#body = { columns, rows };
+    this.#cachedContent = { columns, rows };
     return rows;
   }
 }

@@ -15,7 +15,7 @@ import type { PendingPrompt } from "./transcript.js";
 /** Number of messages that are loaded when a session opens, and with each older page. */
 export const MESSAGE_BATCH_SIZE = 50;
 /** Larger than any sequence number. */
-const END = Number.MAX_SAFE_INTEGER;
+const MAX_SEQ = Number.MAX_SAFE_INTEGER;
 const ACTIVE_STATES: ReadonlySet<string> = new Set(["queued", "running", "waiting"]);
 
 /** Settings of a session that does not exist yet. */
@@ -29,11 +29,11 @@ export interface NewSessionOptions {
 /** Callbacks of a conversation to the terminal that shows it. */
 export interface ConversationListener {
   /** The conversation has changed and must be redrawn. */
-  changed(): void;
-  /** Shows a line to the user. */
-  notice(text: string, isBad?: boolean): void;
-  /** Returns texts that a stopped run did not read. */
-  returned(texts: readonly string[]): void;
+  reportChange(): void;
+  /** Shows a line to the user, in the style of an error if `isError` is true. */
+  showNotice(text: string, isError?: boolean): void;
+  /** Puts steers that the stopped run did not read back into the prompt. */
+  restoreTexts(texts: readonly string[]): void;
 }
 
 /**
@@ -44,8 +44,8 @@ export class TerminalConversation {
   readonly mirror = new SessionMirror();
   readonly #client: GantryClient;
   readonly #listener: ConversationListener;
-  readonly #end = new AbortController();
-  readonly #watching: Promise<void>[] = [];
+  readonly #closeController = new AbortController();
+  readonly #watches: Promise<void>[] = [];
   readonly #steers: PendingSteers;
   /** Settings for a session that the first prompt creates. */
   readonly newSessionOptions: NewSessionOptions;
@@ -54,41 +54,41 @@ export class TerminalConversation {
   /** Whether messages exist before the first loaded one. */
   hasOlder = false;
   isLoading = false;
-  #begun = false;
-  /** True if the user pressed stop, also before the run's session was known. */
+  #isRunStarting = false;
+  /** Whether the user has stopped the run, perhaps before the server returned the session's id. */
   #isStopRequested = false;
   /** The last prompt request without an answer, and its idempotency key. */
-  #unanswered: { requestJson: string; key: string } | undefined;
+  #lastRequest: { requestJson: string; key: string } | undefined;
   /** Set from Enter until the server sends the prompt as a message, rejects it, or the user stops the run. */
   pendingPrompt: PendingPrompt | undefined;
 
-  constructor(client: GantryClient, listener: ConversationListener, wishes: NewSessionOptions = {}) {
+  constructor(client: GantryClient, listener: ConversationListener, newSessionOptions: NewSessionOptions = {}) {
     this.#client = client;
     this.#steers = new PendingSteers(client);
     this.#listener = listener;
-    this.newSessionOptions = wishes;
+    this.newSessionOptions = newSessionOptions;
   }
 
   /** Shows an existing session. Rejects with `ApiError` and shows nothing if it cannot be read. */
   async open(id: string): Promise<void> {
-    await this.#client.sessions.get(id, this.#until);
+    await this.#client.sessions.get(id, this.#abortOptions);
     this.id = id;
     this.isLoading = true;
-    this.#listener.changed();
+    this.#listener.reportChange();
     try {
-      await this.#restore(id);
+      await this.#loadLastMessages(id);
     } finally {
       this.isLoading = false;
     }
     this.#watch(id, this.#lastFinalSeq());
-    this.#listener.changed();
+    this.#listener.reportChange();
   }
 
   get isRunning(): boolean {
-    return this.#begun || ACTIVE_STATES.has(this.mirror.state?.run?.state ?? "");
+    return this.#isRunStarting || ACTIVE_STATES.has(this.mirror.state?.run?.state ?? "");
   }
 
-  /** Instructions that the run has not read yet, oldest first. */
+  /** Texts of steers that the run has not read yet, oldest first. */
   get pendingSteers(): readonly string[] {
     return this.#steers.all.map(({ text }) => text);
   }
@@ -112,18 +112,18 @@ export class TerminalConversation {
     return [provider, model].filter((name) => name !== "").join("/");
   }
 
-  /** Loads the batch before the first message. Resolves with the number of messages in it. */
+  /** Loads the batch before the first message. Resolves with the number of loaded messages. */
   async loadOlder(): Promise<number> {
     const [first] = this.mirror.messages;
     const { id } = this;
     if (id === undefined || !first || !this.hasOlder || this.isLoading) return 0;
     this.isLoading = true;
-    this.#listener.changed();
+    this.#listener.reportChange();
     try {
       const olderMessages = await this.#client.sessions.messages(
         id,
         { before: first.seq, limit: MESSAGE_BATCH_SIZE },
-        this.#until,
+        this.#abortOptions,
       );
       // A rewind may have replaced these messages in the meantime.
       if (this.mirror.at(first.seq)) this.mirror.add(olderMessages);
@@ -131,28 +131,28 @@ export class TerminalConversation {
       return olderMessages.length;
     } finally {
       this.isLoading = false;
-      this.#listener.changed();
+      this.#listener.reportChange();
     }
   }
 
   /**
-   * Sends an instruction to the current run, or else a prompt. A message with files or a command always becomes a
+   * Sends a steer to the current run, or a prompt if there is no run. A message with files or a command always becomes a
    * prompt, which waits in the queue until the current run ends.
    */
   async send(message: string, files: readonly string[] = [], isCommand = false): Promise<void> {
     const { id } = this;
     if (id !== undefined && this.isRunning && files.length === 0 && !isCommand) {
       try {
-        await this.#steers.send(id, message, this.mirror, this.#until);
-        return void this.#settle();
+        await this.#steers.send(id, message, this.mirror, this.#abortOptions);
+        return void this.#settleSteers();
       } catch (error) {
         if (!(error instanceof ApiError) || error.code !== "no_run") throw error;
       }
     }
-    this.#begun = true;
+    this.#isRunStarting = true;
     this.#isStopRequested = false;
     this.pendingPrompt = { text: message, afterSeq: this.mirror.messages.at(-1)?.seq ?? 0 };
-    this.#listener.changed();
+    this.#listener.reportChange();
     const request = {
       message,
       // This client watches the session as soon as it knows the id.
@@ -163,46 +163,49 @@ export class TerminalConversation {
     };
     // A retry of an unanswered request uses the same key, so that the server executes it once.
     const requestJson = JSON.stringify(request);
-    const { key } = (this.#unanswered =
-      this.#unanswered?.requestJson === requestJson ? this.#unanswered : { requestJson, key: crypto.randomUUID() });
+    const { key } = (this.#lastRequest =
+      this.#lastRequest?.requestJson === requestJson ? this.#lastRequest : { requestJson, key: crypto.randomUUID() });
     try {
-      const { session_id } = await this.#client.start(request, { key, ...this.#until });
-      this.#unanswered = undefined;
+      const { session_id } = await this.#client.start(request, { key, ...this.#abortOptions });
+      this.#lastRequest = undefined;
       if (id === undefined) {
         this.id = session_id;
         this.#watch(session_id, undefined);
       }
       if (this.#isStopRequested) await this.stop();
     } catch (error) {
-      this.#begun = false;
+      this.#isRunStarting = false;
       this.pendingPrompt = undefined;
       throw error;
     } finally {
-      this.#listener.changed();
+      this.#listener.reportChange();
     }
   }
 
   /**
-   * Summarizes the conversation; the argument says what to keep. Resolves with the number of messages that the model
+   * Summarizes the conversation. `instructions` describe what the summary keeps. Resolves with the number of messages that the model
    * sees now, 0 if a summary was not worthwhile, or undefined on failure. The session's state has the error.
    */
   async compact(instructions: string): Promise<number | undefined> {
     const { id } = this;
     if (id === undefined) return 0;
-    const stream = await this.#client.stream({ session_id: id, message: instructions, compact: true }, this.#until);
-    let messages = 0;
+    const stream = await this.#client.stream(
+      { session_id: id, message: instructions, compact: true },
+      this.#abortOptions,
+    );
+    let messageCount = 0;
     try {
-      for await (const event of stream) if (event.type === "compaction") ({ messages } = event);
+      for await (const event of stream) if (event.type === "compaction") messageCount = event.messages;
     } catch {
       return undefined;
     }
-    return messages;
+    return messageCount;
   }
 
   /** Stops the current run and the queued runs of this session. */
   async stop(): Promise<void> {
     this.#isStopRequested = true;
-    if (this.id !== undefined) await this.#client.sessions.cancel(this.id, this.#until);
+    if (this.id !== undefined) await this.#client.sessions.cancel(this.id, this.#abortOptions);
   }
 
   /**
@@ -211,7 +214,7 @@ export class TerminalConversation {
    */
   async change(change: ApiSessionChange): Promise<void> {
     if (this.id !== undefined) {
-      await this.#client.sessions.update(this.id, change, this.#until);
+      await this.#client.sessions.update(this.id, change, this.#abortOptions);
       return;
     }
     const { provider, model, mode, reasoning_effort: effort } = change;
@@ -223,13 +226,13 @@ export class TerminalConversation {
 
   /** Answers a question of a run. */
   async answer(ask: ApiAsk, reply: { choice: string } | { text: string }): Promise<void> {
-    await this.#client.asks.answer(ask.id, reply, this.#until);
+    await this.#client.asks.answer(ask.id, reply, this.#abortOptions);
   }
 
   /** Stops watching. A run continues. */
   async close(): Promise<void> {
-    this.#end.abort();
-    await Promise.all(this.#watching);
+    this.#closeController.abort();
+    await Promise.all(this.#watches);
   }
 
   #settlePrompt(event: WatchedEvent): void {
@@ -238,26 +241,30 @@ export class TerminalConversation {
     if (isSent || (this.#isStopRequested && !this.isRunning)) this.pendingPrompt = undefined;
   }
 
-  async #settle(): Promise<void> {
-    const texts = await this.#steers.settle(this.mirror, this.#until);
-    if (this.#end.signal.aborted) return;
-    if (texts.length > 0) this.#listener.returned(texts);
-    else this.#listener.changed();
+  async #settleSteers(): Promise<void> {
+    const texts = await this.#steers.settle(this.mirror, this.#abortOptions);
+    if (this.#closeController.signal.aborted) return;
+    if (texts.length > 0) this.#listener.restoreTexts(texts);
+    else this.#listener.reportChange();
   }
 
-  get #until(): { signal: AbortSignal } {
-    return { signal: this.#end.signal };
+  get #abortOptions(): { signal: AbortSignal } {
+    return { signal: this.#closeController.signal };
   }
 
-  async #restore(id: string): Promise<void> {
-    const last = await this.#client.sessions.messages(id, { before: END, limit: MESSAGE_BATCH_SIZE }, this.#until);
-    this.mirror.add(last);
-    this.hasOlder = (last[0]?.seq ?? 1) > 1;
+  async #loadLastMessages(id: string): Promise<void> {
+    const lastMessages = await this.#client.sessions.messages(
+      id,
+      { before: MAX_SEQ, limit: MESSAGE_BATCH_SIZE },
+      this.#abortOptions,
+    );
+    this.mirror.add(lastMessages);
+    this.hasOlder = (lastMessages[0]?.seq ?? 1) > 1;
   }
 
   /**
-   * Sequence number before the last message, so that the stream sends that message again: it may still change.
-   * Undefined if no message precedes it.
+   * Returns the `seq` before the last message, because that message may still change and must be sent again. Undefined
+   * if no message precedes the last one.
    */
   #lastFinalSeq(): number | undefined {
     const last = this.mirror.messages.at(-1);
@@ -265,56 +272,57 @@ export class TerminalConversation {
   }
 
   #watch(id: string, afterSeq: number | undefined): void {
-    this.#watching.push(this.#follow(id, afterSeq));
+    this.#watches.push(this.#readEvents(id, afterSeq));
   }
 
-  async #follow(id: string, afterSeq: number | undefined): Promise<void> {
-    const { signal } = this.#end;
+  async #readEvents(id: string, afterSeq: number | undefined): Promise<void> {
+    const { signal } = this.#closeController;
     const options = {
       signal,
       afterSeq,
       canAnswer: true,
       onConnection: (state: ConnectionState) => {
         this.connection = state;
-        this.#listener.changed();
+        this.#listener.reportChange();
       },
     };
     try {
       for await (const event of this.#client.sessions.watch(id, options)) {
-        const before = this.mirror.state?.run;
+        const previousRun = this.mirror.state?.run;
         this.mirror.apply(event);
         if (event.type === "state") {
-          this.#begun = false;
+          this.#isRunStarting = false;
           const { run } = event;
-          const ended = run && run.error && (before?.id !== run.id || before.state !== run.state);
+          const hasNewError = run && run.error && (previousRun?.id !== run.id || previousRun.state !== run.state);
           // Report the end only if this client saw the run before or stopped it.
-          if (ended && (before !== undefined || this.#isStopRequested))
-            this.#listener.notice(failure(run.state, run.error), run.state === "failed");
-          if (run && before?.id === run.id && before.state !== run.state && run.ended_by === "budget")
-            this.#listener.notice("The run ended: budget exceeded.");
-          if (run && before?.id === run.id && before.state !== run.state && run.ended_by === "max_iterations")
-            this.#listener.notice("The run ended: iteration limit reached.");
+          if (hasNewError && (previousRun !== undefined || this.#isStopRequested))
+            this.#listener.showNotice(describeFailure(run.state, run.error), run.state === "failed");
+          if (run && previousRun?.id === run.id && previousRun.state !== run.state && run.ended_by === "budget")
+            this.#listener.showNotice("The run ended: budget exceeded.");
+          if (run && previousRun?.id === run.id && previousRun.state !== run.state && run.ended_by === "max_iterations")
+            this.#listener.showNotice("The run ended: iteration limit reached.");
         }
         this.#settlePrompt(event);
-        if (event.type === "state" || event.type === "message") void this.#settle();
-        if (event.type === "rewind" && this.mirror.messages.length === 0 && event.after > 0) await this.#restore(id);
-        this.#listener.changed();
+        if (event.type === "state" || event.type === "message") void this.#settleSteers();
+        if (event.type === "rewind" && this.mirror.messages.length === 0 && event.after > 0)
+          await this.#loadLastMessages(id);
+        this.#listener.reportChange();
       }
     } catch (error) {
       if (signal.aborted) return;
       this.connection = "lost";
-      this.#listener.notice(error instanceof Error ? error.message : String(error), true);
+      this.#listener.showNotice(error instanceof Error ? error.message : String(error), true);
     }
   }
 }
 
-function failure(state: string, error: { message: string } | null): string {
+function describeFailure(state: string, error: { message: string } | null): string {
   if (state === "cancelled") return "Stopped.";
   if (state === "interrupted") return "The run's process exited unexpectedly.";
   return error?.message ?? "The run failed.";
 }
 
-/** The user's prompts, oldest first. */
+/** Returns the user's prompts, oldest first. */
 export function promptsOf(messages: readonly ApiMessage[]): string[] {
   return messages
     .filter(({ role }) => role === "user")

@@ -6,94 +6,102 @@ const CONTEXT_LINES = 2;
 /** Maximum size of the comparison table, in pairs of lines. Larger texts are shown as removed and added. */
 const MAX_LINE_PAIRS = 4_000_000;
 
-interface Step {
+interface DiffLine {
   readonly sign: " " | "+" | "-";
   readonly text: string;
 }
 
-/** Rows that show the changes in a file, at most `most` of them. */
-export function diffRows({ path, old_text: before, new_text: after }: ApiDiff, columns: number, most: number): Line[] {
-  const steps = stepsOf(before === null ? [] : linesOf(before), linesOf(after));
-  const added = steps.filter(({ sign }) => sign === "+").length;
-  const removed = steps.filter(({ sign }) => sign === "-").length;
-  const head: Line = [
-    span(before === null ? "new file " : "", "dim"),
+/** Renders the changes in a file, in at most `maxRows` rows. */
+export function renderDiff(
+  { path, old_text: oldText, new_text: newText }: ApiDiff,
+  columns: number,
+  maxRows: number,
+): Line[] {
+  const diffLines = compareLines(oldText === null ? [] : splitLines(oldText), splitLines(newText));
+  const addedCount = diffLines.filter(({ sign }) => sign === "+").length;
+  const removedCount = diffLines.filter(({ sign }) => sign === "-").length;
+  const header: Line = [
+    span(oldText === null ? "new file " : "", "dim"),
     span(escapeLine(path), "bold"),
-    span(` +${added}`, "good"),
-    span(` -${removed}`, "bad"),
+    span(` +${addedCount}`, "good"),
+    span(` -${removedCount}`, "bad"),
   ];
-  const rows = wrap(head, columns);
-  const near = new Set<number>();
-  steps.forEach(({ sign }, i) => {
-    if (sign !== " ") for (let at = i - CONTEXT_LINES; at <= i + CONTEXT_LINES; at += 1) near.add(at);
+  const rows = wrap(header, columns);
+  const visibleIndexes = new Set<number>();
+  diffLines.forEach(({ sign }, i) => {
+    if (sign !== " ") for (let k = i - CONTEXT_LINES; k <= i + CONTEXT_LINES; k += 1) visibleIndexes.add(k);
   });
-  let folded = false;
-  for (const [i, { sign, text }] of steps.entries()) {
-    if (!near.has(i)) {
-      if (!folded) rows.push([span("  ⋯", "dim")]);
-      folded = true;
+  let isFolded = false;
+  for (const [i, { sign, text }] of diffLines.entries()) {
+    if (!visibleIndexes.has(i)) {
+      if (!isFolded) rows.push([span("  ⋯", "dim")]);
+      isFolded = true;
       continue;
     }
-    folded = false;
+    isFolded = false;
     const look = sign === "+" ? "good" : sign === "-" ? "bad" : "dim";
     rows.push(...wrap([span(escapeInvisible(text).replaceAll("\n", " "), look)], columns, [span(`${sign} `, look)]));
   }
-  if (rows.length <= most) return rows;
-  return [...rows.slice(0, Math.max(1, most - 1)), [span(`  … ${rows.length - most + 1} more lines`, "dim")]];
+  if (rows.length <= maxRows) return rows;
+  return [...rows.slice(0, Math.max(1, maxRows - 1)), [span(`  … ${rows.length - maxRows + 1} more lines`, "dim")]];
 }
 
-function linesOf(text: string): string[] {
+function splitLines(text: string): string[] {
   const lines = text.split("\n");
   if (lines.at(-1) === "") lines.pop();
   return lines;
 }
 
-/** Steps from one text to the other, by their longest common subsequence of lines. */
-function stepsOf(before: readonly string[], after: readonly string[]): Step[] {
+/** Compares two texts by their longest common subsequence of lines. */
+function compareLines(oldLines: readonly string[], newLines: readonly string[]): DiffLine[] {
   let start = 0;
-  while (start < before.length && start < after.length && before[start] === after[start]) start += 1;
+  while (start < oldLines.length && start < newLines.length && oldLines[start] === newLines[start]) start += 1;
   let end = 0;
   while (
-    end < before.length - start &&
-    end < after.length - start &&
-    before[before.length - 1 - end] === after[after.length - 1 - end]
+    end < oldLines.length - start &&
+    end < newLines.length - start &&
+    oldLines[oldLines.length - 1 - end] === newLines[newLines.length - 1 - end]
   )
     end += 1;
-  const same = (lines: readonly string[]): Step[] => lines.map((text) => ({ sign: " ", text }));
-  const middle = between(before.slice(start, before.length - end), after.slice(start, after.length - end));
-  return [...same(before.slice(0, start)), ...middle, ...same(before.slice(before.length - end))];
+  const toUnchanged = (lines: readonly string[]): DiffLine[] => lines.map((text) => ({ sign: " ", text }));
+  const middle = compareMiddle(
+    oldLines.slice(start, oldLines.length - end),
+    newLines.slice(start, newLines.length - end),
+  );
+  return [...toUnchanged(oldLines.slice(0, start)), ...middle, ...toUnchanged(oldLines.slice(oldLines.length - end))];
 }
 
-function between(before: readonly string[], after: readonly string[]): Step[] {
-  const steps: Step[] = [];
-  const minus = (text: string) => steps.push({ sign: "-", text });
-  const plus = (text: string) => steps.push({ sign: "+", text });
-  if (before.length * after.length > MAX_LINE_PAIRS || before.length === 0 || after.length === 0) {
-    before.forEach(minus);
-    after.forEach(plus);
-    return steps;
+function compareMiddle(oldLines: readonly string[], newLines: readonly string[]): DiffLine[] {
+  const diffLines: DiffLine[] = [];
+  const addRemoved = (text: string) => diffLines.push({ sign: "-", text });
+  const addAdded = (text: string) => diffLines.push({ sign: "+", text });
+  if (oldLines.length * newLines.length > MAX_LINE_PAIRS || oldLines.length === 0 || newLines.length === 0) {
+    oldLines.forEach(addRemoved);
+    newLines.forEach(addAdded);
+    return diffLines;
   }
-  const columns = after.length + 1;
-  const common = new Uint32Array((before.length + 1) * columns);
-  const at = (i: number, j: number) => common[i * columns + j] ?? 0;
-  for (let i = before.length - 1; i >= 0; i -= 1)
-    for (let j = after.length - 1; j >= 0; j -= 1)
-      common[i * columns + j] = before[i] === after[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
+  const columns = newLines.length + 1;
+  const lengths = new Uint32Array((oldLines.length + 1) * columns);
+  const lengthAt = (i: number, j: number) => lengths[i * columns + j] ?? 0;
+  for (let i = oldLines.length - 1; i >= 0; i -= 1)
+    for (let j = newLines.length - 1; j >= 0; j -= 1)
+      lengths[i * columns + j] =
+        oldLines[i] === newLines[j] ? lengthAt(i + 1, j + 1) + 1 : Math.max(lengthAt(i + 1, j), lengthAt(i, j + 1));
   let i = 0;
   let j = 0;
-  while (i < before.length || j < after.length) {
-    const [old = "", fresh = ""] = [before[i], after[j]];
-    if (i < before.length && j < after.length && old === fresh) {
-      steps.push({ sign: " ", text: old });
+  while (i < oldLines.length || j < newLines.length) {
+    const [oldLine = "", newLine = ""] = [oldLines[i], newLines[j]];
+    if (i < oldLines.length && j < newLines.length && oldLine === newLine) {
+      diffLines.push({ sign: " ", text: oldLine });
       i += 1;
       j += 1;
-    } else if (i < before.length && (j === after.length || at(i + 1, j) >= at(i, j + 1))) {
-      minus(old);
+    } else if (i < oldLines.length && (j === newLines.length || lengthAt(i + 1, j) >= lengthAt(i, j + 1))) {
+      addRemoved(oldLine);
       i += 1;
     } else {
-      plus(fresh);
+      addAdded(newLine);
       j += 1;
     }
   }
-  return steps;
+  return diffLines;
 }

@@ -1,167 +1,171 @@
-import { graphemes } from "./text.js";
+import { toGraphemes } from "./text.js";
 
-// eslint-disable-next-line no-control-regex -- what is no text is not taken
-const NO_TEXT = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
+// eslint-disable-next-line no-control-regex -- removes control characters
+const CONTROL_CHARACTERS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
 
 /** A multi-line text input with history. */
 export class Editor {
   text = "";
-  /** Cursor position: an index into the text, between two graphemes. */
-  at = 0;
+  /** Index into the text, between two graphemes. */
+  cursor = 0;
   #history: string[] = [];
   /** Position in the history, counted from its end; 0 is the current text. */
-  #back = 0;
+  #historyOffset = 0;
+  /** The typed text while the history is shown. */
   #draft = "";
-  #killed = "";
+  /** The text that the last kill command removed; `yank` inserts it. */
+  #killedText = "";
 
   insert(text: string): void {
-    const cleanText = text.replace(NO_TEXT, "");
-    this.text = this.text.slice(0, this.at) + cleanText + this.text.slice(this.at);
-    this.at += cleanText.length;
+    const cleanText = text.replace(CONTROL_CHARACTERS, "");
+    this.text = this.text.slice(0, this.cursor) + cleanText + this.text.slice(this.cursor);
+    this.cursor += cleanText.length;
   }
 
   /** Replaces the text and puts the cursor at its end. */
-  set(text: string): void {
+  setText(text: string): void {
     this.text = text;
-    this.at = text.length;
+    this.cursor = text.length;
   }
 
-  /** Replaces the text between `from` and the cursor. */
-  replace(from: number, text: string): void {
-    this.text = this.text.slice(0, from) + text + this.text.slice(this.at);
-    this.at = from + text.length;
+  /** Replaces the text between `start` and the cursor. */
+  replace(start: number, text: string): void {
+    this.text = this.text.slice(0, start) + text + this.text.slice(this.cursor);
+    this.cursor = start + text.length;
   }
 
   /** Returns the text, adds it to the history and clears the input. */
-  take(): string {
+  takeText(): string {
     const text = this.text;
-    this.remember(text);
-    this.set("");
+    this.addToHistory(text);
+    this.setText("");
     return text;
   }
 
-  remember(text: string): void {
+  addToHistory(text: string): void {
     if (text.trim() !== "" && this.#history.at(-1) !== text) this.#history.push(text);
-    this.#back = 0;
+    this.#historyOffset = 0;
   }
 
   /** Sets the history to earlier prompts of the session, oldest first. */
-  seed(prompts: readonly string[]): void {
+  setHistory(prompts: readonly string[]): void {
     this.#history = prompts.filter((text) => text.trim() !== "");
-    this.#back = 0;
+    this.#historyOffset = 0;
   }
 
   moveLeft(): void {
-    this.at -= this.#before().length;
+    this.cursor -= this.#graphemeBeforeCursor().length;
   }
 
   moveRight(): void {
-    this.at += graphemes(this.text.slice(this.at))[0]?.length ?? 0;
+    this.cursor += toGraphemes(this.text.slice(this.cursor))[0]?.length ?? 0;
   }
 
-  wordLeft(): void {
-    this.at = this.#wordStart();
+  moveWordLeft(): void {
+    this.cursor = this.#wordStartIndex();
   }
 
-  wordRight(): void {
-    this.at += /^\s*\S*/.exec(this.text.slice(this.at))?.[0].length ?? 0;
+  moveWordRight(): void {
+    this.cursor += /^\s*\S*/.exec(this.text.slice(this.cursor))?.[0].length ?? 0;
   }
 
-  lineStart(): void {
-    this.at = this.text.lastIndexOf("\n", this.at - 1) + 1;
-    if (this.at < 0) this.at = 0;
+  moveToLineStart(): void {
+    this.cursor = this.text.lastIndexOf("\n", this.cursor - 1) + 1;
+    if (this.cursor < 0) this.cursor = 0;
   }
 
-  lineEnd(): void {
-    const end = this.text.indexOf("\n", this.at);
-    this.at = end === -1 ? this.text.length : end;
+  moveToLineEnd(): void {
+    const end = this.text.indexOf("\n", this.cursor);
+    this.cursor = end === -1 ? this.text.length : end;
   }
 
   backspace(): void {
-    this.#cut(this.at - this.#before().length, this.at);
+    this.#deleteRange(this.cursor - this.#graphemeBeforeCursor().length, this.cursor);
   }
 
   delete(): void {
-    this.#cut(this.at, this.at + (graphemes(this.text.slice(this.at))[0]?.length ?? 0));
+    this.#deleteRange(this.cursor, this.cursor + (toGraphemes(this.text.slice(this.cursor))[0]?.length ?? 0));
   }
 
   killWord(): void {
-    this.#kill(this.#wordStart(), this.at);
+    this.#killRange(this.#wordStartIndex(), this.cursor);
   }
 
   killToStart(): void {
-    const end = this.at;
-    this.lineStart();
-    this.#kill(this.at, end);
+    const end = this.cursor;
+    this.moveToLineStart();
+    this.#killRange(this.cursor, end);
   }
 
   killToEnd(): void {
-    const start = this.at;
-    this.lineEnd();
-    this.#kill(start, this.at === start ? start + 1 : this.at);
+    const start = this.cursor;
+    this.moveToLineEnd();
+    this.#killRange(start, this.cursor === start ? start + 1 : this.cursor);
   }
 
   yank(): void {
-    this.insert(this.#killed);
+    this.insert(this.#killedText);
   }
 
   /** Moves a line up; from the first line, to the previous history entry. */
-  up(): void {
-    if (!this.text.slice(0, this.at).includes("\n")) return this.older();
-    const column = this.#column();
-    this.lineStart();
-    this.at -= 1;
-    this.lineStart();
-    this.#toColumn(column);
+  moveUp(): void {
+    if (!this.text.slice(0, this.cursor).includes("\n")) return this.showOlderEntry();
+    const column = this.#cursorColumn();
+    this.moveToLineStart();
+    this.cursor -= 1;
+    this.moveToLineStart();
+    this.#moveToColumn(column);
   }
 
   /** Moves a line down; from the last line, to the next history entry. */
-  down(): void {
-    if (!this.text.slice(this.at).includes("\n")) return this.newer();
-    const column = this.#column();
-    this.lineEnd();
-    this.at += 1;
-    this.#toColumn(column);
+  moveDown(): void {
+    if (!this.text.slice(this.cursor).includes("\n")) return this.showNewerEntry();
+    const column = this.#cursorColumn();
+    this.moveToLineEnd();
+    this.cursor += 1;
+    this.#moveToColumn(column);
   }
 
-  older(): void {
-    if (this.#back >= this.#history.length) return;
-    if (this.#back === 0) this.#draft = this.text;
-    this.#back += 1;
-    this.set(this.#history.at(-this.#back) ?? "");
+  showOlderEntry(): void {
+    if (this.#historyOffset >= this.#history.length) return;
+    if (this.#historyOffset === 0) this.#draft = this.text;
+    this.#historyOffset += 1;
+    this.setText(this.#history.at(-this.#historyOffset) ?? "");
   }
 
-  newer(): void {
-    if (this.#back === 0) return;
-    this.#back -= 1;
-    this.set(this.#back === 0 ? this.#draft : (this.#history.at(-this.#back) ?? ""));
+  showNewerEntry(): void {
+    if (this.#historyOffset === 0) return;
+    this.#historyOffset -= 1;
+    this.setText(this.#historyOffset === 0 ? this.#draft : (this.#history.at(-this.#historyOffset) ?? ""));
   }
 
-  #before(): string {
-    return graphemes(this.text.slice(0, this.at)).at(-1) ?? "";
+  #graphemeBeforeCursor(): string {
+    return toGraphemes(this.text.slice(0, this.cursor)).at(-1) ?? "";
   }
 
-  #wordStart(): number {
-    return this.at - (/\S*\s*$/.exec(this.text.slice(Math.max(0, this.at - 1000), this.at))?.[0].length ?? 0);
+  #wordStartIndex(): number {
+    return (
+      this.cursor - (/\S*\s*$/.exec(this.text.slice(Math.max(0, this.cursor - 1000), this.cursor))?.[0].length ?? 0)
+    );
   }
 
-  #column(): number {
-    return graphemes(this.text.slice(this.text.lastIndexOf("\n", this.at - 1) + 1, this.at)).length;
+  #cursorColumn(): number {
+    return toGraphemes(this.text.slice(this.text.lastIndexOf("\n", this.cursor - 1) + 1, this.cursor)).length;
   }
 
-  #toColumn(column: number): void {
-    const end = this.text.indexOf("\n", this.at);
-    const line = this.text.slice(this.at, end === -1 ? undefined : end);
-    this.at += graphemes(line).slice(0, column).join("").length;
+  #moveToColumn(column: number): void {
+    const end = this.text.indexOf("\n", this.cursor);
+    const line = this.text.slice(this.cursor, end === -1 ? undefined : end);
+    this.cursor += toGraphemes(line).slice(0, column).join("").length;
   }
 
-  #kill(from: number, to: number): void {
-    this.#killed = this.text.slice(from, to);
-    this.#cut(from, to);
+  #killRange(start: number, end: number): void {
+    this.#killedText = this.text.slice(start, end);
+    this.#deleteRange(start, end);
   }
 
-  #cut(from: number, to: number): void {
+  #deleteRange(from: number, to: number): void {
     this.text = this.text.slice(0, Math.max(0, from)) + this.text.slice(to);
-    this.at = Math.max(0, from);
+    this.cursor = Math.max(0, from);
   }
 }

@@ -1,19 +1,18 @@
 import type { TerminalStore } from "./store.js";
 import type { CursorPosition } from "./painter.js";
-import { truncate, graphemes, formatCount, textWidth, graphemeWidth, escapeInvisible, escapeLine } from "./text.js";
+import { truncate, toGraphemes, formatCount, textWidth, graphemeWidth, escapeInvisible, escapeLine } from "./text.js";
 import { span, textOf, wrap, type Line } from "./spans.js";
 import type { Transcript } from "./transcript.js";
 
-/** Maximum visible rows of the prompt, the suggestions, the plan and the unread instructions. */
-const PROMPT_ROWS = 10;
-const PROPOSALS = 6;
-const PLAN_ROWS = 6;
-const STEER_ROWS = 3;
+const MAX_PROMPT_ROWS = 10;
+const MAX_SUGGESTION_ROWS = 6;
+const MAX_PLAN_ROWS = 6;
+const MAX_STEER_ROWS = 3;
 /** Below this number of rows, a panel leaves only one row for messages. */
 const MIN_SHARED_ROWS = 16;
-const SPIN = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+const SPINNER_FRAMES = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/** The whole screen, row by row. A row may be wider than the screen. */
+/** All rows of the screen. A row may be wider than the screen. */
 export interface Frame {
   readonly rows: readonly Line[];
   /** Undefined while an overlay or a question has the keys. */
@@ -30,38 +29,39 @@ export function renderFrame(
 ): Frame {
   const { conversation, overlay, ask } = store;
   const status = statusRow(store, columns, tick);
-  const prompt = promptRows(store, columns, Math.max(1, Math.min(PROMPT_ROWS, rows - 4)));
-  const room = Math.max(0, rows - 2 - prompt.rows.length);
+  const prompt = promptRows(store, columns, Math.max(1, Math.min(MAX_PROMPT_ROWS, rows - 4)));
+  const freeRows = Math.max(0, rows - 2 - prompt.rows.length);
   // A panel leaves four rows for messages, on a small screen one.
-  const over = Math.max(1, room < MIN_SHARED_ROWS ? room - 1 : room - 4);
-  const panel = overlay
-    ? overlay.rows(columns, over)
+  const maxPanelRows = Math.max(1, freeRows < MIN_SHARED_ROWS ? freeRows - 1 : freeRows - 4);
+  const fullPanel = overlay
+    ? overlay.renderRows(columns, maxPanelRows)
     : ask
-      ? ask.rows(columns, over, conversation.asks.length - 1)
+      ? ask.renderRows(columns, maxPanelRows, conversation.asks.length - 1)
       : [
           ...planRows(store, columns),
           ...steerRows(store, columns),
           ...processRows(store, columns),
-          ...proposalRows(store, columns),
+          ...suggestionRows(store, columns),
         ];
-  const shown = panel.slice(0, room);
-  const height = room - shown.length;
-  const blocks = transcript.blocks(
+  const visiblePanel = fullPanel.slice(0, freeRows);
+  const messageHeight = freeRows - visiblePanel.length;
+  const blocks = transcript.renderBlocks(
     conversation.mirror,
     store.notices,
     { columns, showsAll: store.showsAll },
     conversation.pendingPrompt,
   );
-  const head = headRows(store, columns);
-  const messageRows = height > 0 ? store.scroll.visibleRows([{ seq: 0, rows: head }, ...blocks], height) : [];
-  const empty: Line[] = Array.from({ length: height - messageRows.length }, () => []);
+  const header = headRows(store, columns);
+  const messageRows =
+    messageHeight > 0 ? store.scroll.applyScroll([{ seq: 0, rows: header }, ...blocks], messageHeight) : [];
+  const emptyRows: Line[] = Array.from({ length: messageHeight - messageRows.length }, () => []);
   const rule: Line = [span("─".repeat(columns), "dim")];
-  const above = [...messageRows, ...empty, ...(overlay || ask ? [...shown, rule] : [rule])];
-  const isWriting = !overlay && !ask?.hasKeys;
-  const y = above.length + prompt.cursor.y;
+  const upperRows = [...messageRows, ...emptyRows, ...(overlay || ask ? [...visiblePanel, rule] : [rule])];
+  const hasPromptCursor = !overlay && !ask?.hasKeys;
+  const y = upperRows.length + prompt.cursor.y;
   return {
-    rows: [...above, ...prompt.rows, ...(overlay || ask ? [] : shown), status].slice(0, rows),
-    cursor: isWriting && y < rows ? { x: Math.min(prompt.cursor.x, columns - 1), y } : undefined,
+    rows: [...upperRows, ...prompt.rows, ...(overlay || ask ? [] : visiblePanel), status].slice(0, rows),
+    cursor: hasPromptCursor && y < rows ? { x: Math.min(prompt.cursor.x, columns - 1), y } : undefined,
   };
 }
 
@@ -69,7 +69,7 @@ export function renderFrame(
 function headRows({ conversation, options }: TerminalStore, columns: number): Line[] {
   if (conversation.isLoading) return [[span("  loading ...", "dim")]];
   if (conversation.hasOlder) return [[span("  older messages: scroll up", "dim")]];
-  const rows = wrap([span("gantry ", "heading"), span(escapeLine(options.place), "dim")], columns, [span("  ")]);
+  const rows = wrap([span("gantry ", "heading"), span(escapeLine(options.location), "dim")], columns, [span("  ")]);
   if (conversation.id === undefined && !conversation.pendingPrompt)
     rows.push(
       [],
@@ -83,20 +83,19 @@ function headRows({ conversation, options }: TerminalStore, columns: number): Li
 function planRows({ conversation }: TerminalStore, columns: number): Line[] {
   const plan = conversation.mirror.state?.plan ?? [];
   if (!conversation.isRunning || plan.every(({ status }) => status === "completed")) return [];
-  const at = Math.max(0, plan.findIndex(({ status }) => status !== "completed") - 1);
+  const firstIndex = Math.max(0, plan.findIndex(({ status }) => status !== "completed") - 1);
   const marks = { completed: "✓", in_progress: "▸", pending: "·" };
   return plan
-    .slice(at, at + PLAN_ROWS)
+    .slice(firstIndex, firstIndex + MAX_PLAN_ROWS)
     .map(({ content, status }): Line => [
       span(`  ${marks[status]} `, status === "in_progress" ? "accent" : "dim"),
       span(truncate(escapeLine(content), columns - 4), status === "in_progress" ? "plain" : "dim"),
     ]);
 }
 
-/** Instructions that the run has not read yet. */
 function steerRows({ conversation }: TerminalStore, columns: number): Line[] {
   return conversation.pendingSteers
-    .slice(-STEER_ROWS)
+    .slice(-MAX_STEER_ROWS)
     .map((text): Line => [
       span("  ↳ not read yet: ", "accent"),
       span(truncate(escapeLine(text), Math.max(1, columns - 18)), "dim"),
@@ -105,80 +104,85 @@ function steerRows({ conversation }: TerminalStore, columns: number): Line[] {
 
 /** Background processes in one row: their number and the command of the last one. */
 function processRows({ conversation }: TerminalStore, columns: number): Line[] {
-  const running = (conversation.mirror.state?.processes ?? []).filter(({ state }) => state === "running");
-  const last = running.at(-1);
-  if (!last) return [];
-  // The count precedes the command, because a long command is cut at its end.
-  const count = running.length === 1 ? "" : `${running.length} `;
+  const runningProcesses = (conversation.mirror.state?.processes ?? []).filter(({ state }) => state === "running");
+  const lastProcess = runningProcesses.at(-1);
+  if (!lastProcess) return [];
+  // The count precedes the command, because a long command is truncated.
+  const count = runningProcesses.length === 1 ? "" : `${runningProcesses.length} `;
   const label = `  ⟳ ${count}in the background: `;
   return [
-    [span(label, "accent"), span(truncate(escapeLine(last.command), Math.max(1, columns - label.length)), "dim")],
+    [
+      span(label, "accent"),
+      span(truncate(escapeLine(lastProcess.command), Math.max(1, columns - label.length)), "dim"),
+    ],
   ];
 }
 
-function proposalRows({ prompt: { completion } }: TerminalStore, columns: number): Line[] {
+function suggestionRows({ prompt: { completion } }: TerminalStore, columns: number): Line[] {
   if (!completion) return [];
-  const { suggestions, at } = completion;
-  const top = Math.max(0, Math.min(at - PROPOSALS + 1, suggestions.length - PROPOSALS));
+  const { suggestions, selectedIndex } = completion;
+  const top = Math.max(0, Math.min(selectedIndex - MAX_SUGGESTION_ROWS + 1, suggestions.length - MAX_SUGGESTION_ROWS));
   return suggestions
-    .slice(top, top + PROPOSALS)
-    .map(({ text, about }, i): Line => [
-      span(top + i === at ? "❯ " : "  ", "accent"),
-      span(truncate(escapeLine(text.trimEnd()), columns - 3), top + i === at ? "selected" : "plain"),
-      span(about === "" ? "" : `  ${about}`, "dim"),
+    .slice(top, top + MAX_SUGGESTION_ROWS)
+    .map(({ text, description }, i): Line => [
+      span(top + i === selectedIndex ? "❯ " : "  ", "accent"),
+      span(truncate(escapeLine(text.trimEnd()), columns - 3), top + i === selectedIndex ? "selected" : "plain"),
+      span(description === "" ? "" : `  ${description}`, "dim"),
     ]);
 }
 
-/** A row of the prompt: where it starts in the text, and its displayed characters. */
+/** A row of the prompt: its first index in the text, and its displayed characters. */
 interface PromptRow {
-  readonly from: number;
-  readonly shown: string;
+  readonly start: number;
+  readonly text: string;
 }
 
-/** The last text broken into rows: most frames show the same text. */
-let cachedRows: { text: string; room: number; rows: readonly PromptRow[] } | undefined;
+/** Caches the rows of the last text, because most frames show the same text. */
+let cachedRows: { text: string; rowColumns: number; rows: readonly PromptRow[] } | undefined;
 
-function breakPrompt(text: string, room: number): readonly PromptRow[] {
-  if (cachedRows?.text === text && cachedRows.room === room) return cachedRows.rows;
+function breakPrompt(text: string, rowColumns: number): readonly PromptRow[] {
+  if (cachedRows?.text === text && cachedRows.rowColumns === rowColumns) return cachedRows.rows;
   const rows: PromptRow[] = [];
-  let from = 0;
-  let shown = "";
-  let used = 0;
+  let start = 0;
+  let rowText = "";
+  let usedColumns = 0;
   let index = 0;
-  const end = (next: number) => {
-    rows.push({ from, shown });
-    [from, shown, used] = [next, "", 0];
+  const endRow = (nextStart: number) => {
+    rows.push({ start, text: rowText });
+    [start, rowText, usedColumns] = [nextStart, "", 0];
   };
-  for (const grapheme of graphemes(text)) {
-    if (grapheme === "\n") end(index + 1);
+  for (const grapheme of toGraphemes(text)) {
+    if (grapheme === "\n") endRow(index + 1);
     else {
-      const seen = escapeInvisible(grapheme);
-      const width = seen.length === 1 ? graphemeWidth(seen) : textWidth(seen);
-      if (used + width > room && used > 0) end(index);
-      shown += seen;
-      used += width;
+      const visibleText = escapeInvisible(grapheme);
+      const width = visibleText.length === 1 ? graphemeWidth(visibleText) : textWidth(visibleText);
+      if (usedColumns + width > rowColumns && usedColumns > 0) endRow(index);
+      rowText += visibleText;
+      usedColumns += width;
     }
     index += grapheme.length;
   }
-  end(index);
-  cachedRows = { text, room, rows };
+  endRow(index);
+  cachedRows = { text, rowColumns, rows };
   return rows;
 }
 
-/** The prompt's rows, broken at the screen width, and the cursor in them. */
+/** Renders the prompt in at most `maxRows` rows, and the cursor position in them. */
 function promptRows(
   { editor }: TerminalStore,
   columns: number,
-  most: number,
+  maxRows: number,
 ): { rows: Line[]; cursor: CursorPosition } {
-  const all = breakPrompt(editor.text, Math.max(1, columns - 3));
-  let y = all.length - 1;
-  while (y > 0 && (all[y]?.from ?? 0) > editor.at) y -= 1;
-  const x = 2 + textWidth(escapeInvisible(editor.text.slice(all[y]?.from ?? 0, editor.at)));
-  const top = Math.max(0, Math.min(y - most + 1, all.length - most));
-  const first = span(editor.text.startsWith("/") ? "/ " : "❯ ", "accent");
+  const allRows = breakPrompt(editor.text, Math.max(1, columns - 3));
+  let y = allRows.length - 1;
+  while (y > 0 && (allRows[y]?.start ?? 0) > editor.cursor) y -= 1;
+  const x = 2 + textWidth(escapeInvisible(editor.text.slice(allRows[y]?.start ?? 0, editor.cursor)));
+  const top = Math.max(0, Math.min(y - maxRows + 1, allRows.length - maxRows));
+  const firstPrefix = span(editor.text.startsWith("/") ? "/ " : "❯ ", "accent");
   return {
-    rows: all.slice(top, top + most).map(({ shown }, i): Line => [top + i === 0 ? first : span("  "), span(shown)]),
+    rows: allRows
+      .slice(top, top + maxRows)
+      .map(({ text }, i): Line => [top + i === 0 ? firstPrefix : span("  "), span(text)]),
     cursor: { x, y: y - top },
   };
 }
@@ -187,7 +191,7 @@ function statusRow(store: TerminalStore, columns: number, tick: number): Line {
   const { conversation } = store;
   const { state } = conversation.mirror;
   const run = state?.run;
-  const statusSpans: Line = store.isLeaving
+  const statusSpans: Line = store.isExitPending
     ? [span(conversation.isRunning ? "stopping; Ctrl+C again quits" : "Ctrl+C again quits", "warn")]
     : conversation.connection === "lost" && conversation.id !== undefined
       ? [span("connection lost, reconnecting", "bad")]
@@ -198,7 +202,7 @@ function statusRow(store: TerminalStore, columns: number, tick: number): Line {
           : conversation.isRunning
             ? [
                 span(
-                  `${SPIN[tick % SPIN.length] ?? ""} ${run?.state === "queued" ? "queued" : "working"}, Ctrl+C stops`,
+                  `${SPINNER_FRAMES[tick % SPINNER_FRAMES.length] ?? ""} ${run?.state === "queued" ? "queued" : "working"}, Ctrl+C stops`,
                   "accent",
                 ),
               ]
@@ -206,7 +210,7 @@ function statusRow(store: TerminalStore, columns: number, tick: number): Line {
               ? [span("/help", "dim")]
               : [span("Ctrl+End: to the end", "dim")];
   const usage = state?.session.usage;
-  const right = [
+  const fullDetails = [
     conversation.mode,
     conversation.model,
     usage && usage.total_tokens > 0 ? `${formatCount(usage.total_tokens)} tokens` : "",
@@ -216,7 +220,7 @@ function statusRow(store: TerminalStore, columns: number, tick: number): Line {
     .filter((part) => part !== "")
     .map(escapeLine)
     .join(" · ");
-  const details = truncate(right, Math.max(0, columns - textWidth(textOf(statusSpans)) - 4));
-  const gap = columns - textWidth(textOf(statusSpans)) - textWidth(details) - 2;
-  return [span(" "), ...statusSpans, span(" ".repeat(Math.max(1, gap))), span(details, "dim")];
+  const details = truncate(fullDetails, Math.max(0, columns - textWidth(textOf(statusSpans)) - 4));
+  const gapColumns = columns - textWidth(textOf(statusSpans)) - textWidth(details) - 2;
+  return [span(" "), ...statusSpans, span(" ".repeat(Math.max(1, gapColumns))), span(details, "dim")];
 }

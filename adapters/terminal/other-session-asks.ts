@@ -10,20 +10,20 @@ const POLL_INTERVAL_MS = 10_000;
  */
 export function watchOtherSessionAsks(store: TerminalStore, signal: AbortSignal): void {
   const reportedIds = new Set<string>();
-  const look = async () => {
+  const poll = async () => {
     try {
       const asks = await store.options.client.asks.list({ canAnswer: true }, { signal });
       for (const { id, session_id: session, title } of asks.reverse()) {
         const { conversation } = store;
         if (reportedIds.has(id) || [conversation.id, conversation.mirror.state?.session.id].includes(session)) continue;
         reportedIds.add(id);
-        store.notice(`Another session asks: ${escapeLine(title)}. /sessions ${session} shows it.`);
+        store.showNotice(`Another session asks: ${escapeLine(title)}. /sessions ${session} shows it.`);
       }
     } catch {
       // The status line reports a lost connection.
     }
   };
-  void look();
-  const timer = setInterval(() => void look(), POLL_INTERVAL_MS);
+  void poll();
+  const timer = setInterval(() => void poll(), POLL_INTERVAL_MS);
   signal.addEventListener("abort", () => clearInterval(timer), { once: true });
 }

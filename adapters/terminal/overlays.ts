@@ -8,12 +8,12 @@ const MAX_LIST_ROWS = 10;
 export interface ListEntry {
   readonly id: string;
   readonly label: string;
-  readonly about: string;
+  readonly description: string;
 }
 
 /** A panel over the prompt that receives all keys until it closes. */
 export interface Overlay {
-  rows(columns: number, rows: number): Line[];
+  renderRows(columns: number, rows: number): Line[];
   /** Handles an input. Returns whether the overlay closes. */
   press(input: KeyInput): boolean;
 }
@@ -21,50 +21,50 @@ export interface Overlay {
 /** A text to read. Any key except the arrow keys closes it. */
 export class TextOverlay implements Overlay {
   readonly #title: string;
-  readonly #text: readonly (readonly [left: string, right: string])[];
-  #top = 0;
+  readonly #lines: readonly (readonly [left: string, right: string])[];
+  #topRow = 0;
 
   constructor(title: string, text: readonly (readonly [left: string, right: string])[]) {
     this.#title = title;
-    this.#text = text;
+    this.#lines = text;
   }
 
-  rows(columns: number, rows: number): Line[] {
-    const nameColumns = Math.min(Math.floor(columns / 2), Math.max(0, ...this.#text.map(([name]) => name.length)) + 2);
-    const all = this.#text.flatMap(([name, about]) =>
+  renderRows(columns: number, rows: number): Line[] {
+    const nameColumns = Math.min(Math.floor(columns / 2), Math.max(0, ...this.#lines.map(([name]) => name.length)) + 2);
+    const allRows = this.#lines.flatMap(([name, description]) =>
       wrap(
-        [span(escapeLine(about))],
+        [span(escapeLine(description))],
         columns,
         [span(`  ${truncate(escapeLine(name), nameColumns).padEnd(nameColumns)}`, "bold")],
         [span(" ".repeat(nameColumns + 2))],
       ),
     );
-    this.#top = Math.max(0, Math.min(this.#top, all.length - (rows - 2)));
-    const shown = all.slice(this.#top, this.#top + Math.max(1, rows - 2));
-    const scrollHint = shown.length < all.length ? "↑↓ scroll, " : "";
-    return [[span(` ${this.#title}`, "heading")], ...shown, [span(`  ${scrollHint}Esc closes`, "dim")]];
+    this.#topRow = Math.max(0, Math.min(this.#topRow, allRows.length - (rows - 2)));
+    const visibleRows = allRows.slice(this.#topRow, this.#topRow + Math.max(1, rows - 2));
+    const scrollHint = visibleRows.length < allRows.length ? "↑↓ scroll, " : "";
+    return [[span(` ${this.#title}`, "heading")], ...visibleRows, [span(`  ${scrollHint}Esc closes`, "dim")]];
   }
 
   press(input: KeyInput): boolean {
-    if (input.type === "wheel") this.#top -= input.rows;
-    else if (input.type === "key" && input.name === "up") this.#top -= 1;
-    else if (input.type === "key" && input.name === "down") this.#top += 1;
+    if (input.type === "wheel") this.#topRow -= input.rows;
+    else if (input.type === "key" && input.name === "up") this.#topRow -= 1;
+    else if (input.type === "key" && input.name === "down") this.#topRow += 1;
     else return true;
     return false;
   }
 }
 
 /** A confirmation of an action that cannot be undone. Only `y` confirms. */
-export class Confirm implements Overlay {
+export class Confirmation implements Overlay {
   readonly #question: string;
-  readonly #yes: () => void;
+  readonly #onConfirm: () => void;
 
-  constructor(question: string, yes: () => void) {
+  constructor(question: string, onConfirm: () => void) {
     this.#question = question;
-    this.#yes = yes;
+    this.#onConfirm = onConfirm;
   }
 
-  rows(columns: number): Line[] {
+  renderRows(columns: number): Line[] {
     return [
       ...wrap([span(escapeLine(this.#question), "warn")], columns, [span("  ")]),
       [span("  y", "bold"), span(" yes   "), span("any other key", "bold"), span(" no")],
@@ -73,7 +73,7 @@ export class Confirm implements Overlay {
 
   press(input: KeyInput): boolean {
     if (input.type === "wheel") return false;
-    if (input.type === "text" && input.text === "y") this.#yes();
+    if (input.type === "text" && input.text === "y") this.#onConfirm();
     return true;
   }
 }
@@ -83,7 +83,7 @@ export interface PickerOptions {
   title: string;
   entries: readonly ListEntry[];
   /** Id of the entry that is currently selected in the session. */
-  current?: string | undefined;
+  currentId?: string | undefined;
   pick(entry: ListEntry): void;
   remove?: (entry: ListEntry) => void;
   /** Called when the selection reaches the end of the list. */
@@ -96,91 +96,94 @@ export interface PickerOptions {
 export class Picker implements Overlay {
   readonly #options: PickerOptions;
   #entries: readonly ListEntry[];
-  #at = 0;
-  #typed = "";
-  note = "";
+  #selectedIndex = 0;
+  #searchText = "";
+  /** Shown instead of an empty list. Default: `nothing found`. */
+  emptyText = "";
 
   constructor(options: PickerOptions) {
     this.#options = options;
     this.#entries = options.entries;
-    this.#at = Math.max(
+    this.#selectedIndex = Math.max(
       0,
-      options.entries.findIndex(({ id }) => id === options.current),
+      options.entries.findIndex(({ id }) => id === options.currentId),
     );
   }
 
   /** Replaces the entries. Keeps the selected entry selected if it still exists. */
   set entries(entries: readonly ListEntry[]) {
-    const before = this.#matches[this.#at]?.id;
+    const selectedId = this.#matches[this.#selectedIndex]?.id;
     this.#entries = entries;
     const matches = this.#matches;
-    const same = matches.findIndex(({ id }) => id === before);
-    this.#at = same === -1 ? Math.max(0, Math.min(this.#at, matches.length - 1)) : same;
+    const newIndex = matches.findIndex(({ id }) => id === selectedId);
+    this.#selectedIndex = newIndex === -1 ? Math.max(0, Math.min(this.#selectedIndex, matches.length - 1)) : newIndex;
   }
 
   get #matches(): readonly ListEntry[] {
-    const searchText = this.#typed.toLowerCase();
+    const searchText = this.#searchText.toLowerCase();
     if (this.#options.search || searchText === "") return this.#entries;
-    return this.#entries.filter(({ label, about }) => `${label} ${about}`.toLowerCase().includes(searchText));
+    return this.#entries.filter(({ label, description }) =>
+      `${label} ${description}`.toLowerCase().includes(searchText),
+    );
   }
 
-  rows(columns: number, rows: number): Line[] {
+  renderRows(columns: number, rows: number): Line[] {
     const matches = this.#matches;
-    const seen = Math.max(1, Math.min(MAX_LIST_ROWS, rows - 2));
-    const top = Math.max(0, Math.min(this.#at - Math.floor(seen / 2), matches.length - seen));
-    const list = matches.slice(top, top + seen).map(({ id, label, about }, i): Line => {
-      const isAt = top + i === this.#at;
-      const mark = `${isAt ? "❯" : " "} ${id === this.#options.current ? "• " : "  "}`;
-      const right = truncate(escapeLine(about), Math.max(0, Math.floor(columns / 2) - 2));
-      const text = truncate(escapeLine(label), Math.max(1, columns - 6 - right.length));
+    const count = Math.max(1, Math.min(MAX_LIST_ROWS, rows - 2));
+    const top = Math.max(0, Math.min(this.#selectedIndex - Math.floor(count / 2), matches.length - count));
+    const listRows = matches.slice(top, top + count).map(({ id, label, description }, i): Line => {
+      const isSelected = top + i === this.#selectedIndex;
+      const mark = `${isSelected ? "❯" : " "} ${id === this.#options.currentId ? "• " : "  "}`;
+      const detail = truncate(escapeLine(description), Math.max(0, Math.floor(columns / 2) - 2));
+      const text = truncate(escapeLine(label), Math.max(1, columns - 6 - detail.length));
       return [
         span(mark, "accent"),
-        span(text, isAt ? "selected" : "plain"),
-        span(right === "" ? "" : `  ${right}`, "dim"),
+        span(text, isSelected ? "selected" : "plain"),
+        span(detail === "" ? "" : `  ${detail}`, "dim"),
       ];
     });
-    const none: Line = [span(this.note === "" ? "  nothing found" : `  ${this.note}`, "dim")];
-    const place = matches.length > seen ? ` ${this.#at + 1}/${matches.length}` : "";
-    const keys = `  ↑↓ Enter chooses${this.#options.remove ? ", Ctrl+D deletes" : ""}, type to search, Esc closes${place}`;
+    const emptyRow: Line = [span(this.emptyText === "" ? "  nothing found" : `  ${this.emptyText}`, "dim")];
+    const positionText = matches.length > count ? ` ${this.#selectedIndex + 1}/${matches.length}` : "";
+    const keyHelp = `  ↑↓ Enter chooses${this.#options.remove ? ", Ctrl+D deletes" : ""}, type to search, Esc closes${positionText}`;
     return [
       [
         span(` ${this.#options.title} `, "heading"),
-        span(this.#typed === "" ? "" : escapeInvisible(this.#typed), "bold"),
+        span(this.#searchText === "" ? "" : escapeInvisible(this.#searchText), "bold"),
       ],
-      ...(list.length > 0 ? list : [none]),
-      [span(truncate(keys, columns), "dim")],
+      ...(listRows.length > 0 ? listRows : [emptyRow]),
+      [span(truncate(keyHelp, columns), "dim")],
     ];
   }
 
   press(input: KeyInput): boolean {
     const matches = this.#matches;
     if (input.type === "wheel") this.#move(-Math.sign(input.rows));
-    else if (input.type !== "key") this.#search(this.#typed + input.text.replaceAll("\n", " "));
+    else if (input.type !== "key") this.#search(this.#searchText + input.text.replaceAll("\n", " "));
     else if (input.name === "up" || (input.ctrl && input.name === "p")) this.#move(-1);
     else if (input.name === "down" || (input.ctrl && input.name === "n")) this.#move(1);
     else if (input.name === "pageup") this.#move(-MAX_LIST_ROWS);
     else if (input.name === "pagedown") this.#move(MAX_LIST_ROWS);
-    else if (input.name === "backspace") this.#search(this.#typed.slice(0, -1));
+    else if (input.name === "backspace") this.#search(this.#searchText.slice(0, -1));
     else if (input.name === "enter") {
-      const entry = matches[this.#at];
+      const entry = matches[this.#selectedIndex];
       if (entry) this.#options.pick(entry);
       return entry !== undefined;
     } else if (input.ctrl && input.name === "d") {
-      const entry = matches[this.#at];
+      const entry = matches[this.#selectedIndex];
       if (entry) this.#options.remove?.(entry);
     } else return input.name === "escape" || (input.ctrl && input.name === "c");
     return false;
   }
 
-  #move(by: number): void {
-    const last = this.#matches.length - 1;
-    this.#at = Math.max(0, Math.min(last, this.#at + by));
-    if (this.#at >= last) this.#options.loadMore?.();
+  #move(offset: number): void {
+    const lastIndex = this.#matches.length - 1;
+    this.#selectedIndex = Math.max(0, Math.min(lastIndex, this.#selectedIndex + offset));
+    if (this.#selectedIndex >= lastIndex) this.#options.loadMore?.();
   }
 
-  #search(typed: string): void {
-    this.#typed = typed;
-    this.#at = 0;
-    this.#options.search?.(typed);
+  #search(searchText: string): void {
+    this.#searchText = searchText;
+    this.#selectedIndex = 0;
+    this.#options.search?.(searchText);
   }
 }

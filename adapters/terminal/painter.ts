@@ -1,8 +1,8 @@
-const SYNCHRONISED = { begin: "\u001b[?2026h", end: "\u001b[?2026l" };
+const SYNCHRONISED_UPDATE = { begin: "\u001b[?2026h", end: "\u001b[?2026l" };
 const HIDE_CURSOR = "\u001b[?25l";
 const SHOW_CURSOR = "\u001b[?25h";
 
-/** Position of the cursor, from 0. */
+/** Column and row of the cursor, from 0. */
 export interface CursorPosition {
   readonly x: number;
   readonly y: number;
@@ -14,8 +14,8 @@ export interface CursorPosition {
  */
 export class Painter {
   readonly #output: NodeJS.WriteStream;
-  #rows: readonly string[] = [];
-  #cursor = "";
+  #paintedRows: readonly string[] = [];
+  #cursorSequence = "";
 
   constructor(output: NodeJS.WriteStream) {
     this.#output = output;
@@ -32,23 +32,23 @@ export class Painter {
   /** Paints one frame. An undefined `cursor` hides the cursor. */
   paint(rows: readonly string[], cursor: CursorPosition | undefined): void {
     let changes = "";
-    for (let at = 0; at < Math.max(rows.length, this.#rows.length); at += 1) {
-      const row = rows[at] ?? "";
+    for (let y = 0; y < Math.max(rows.length, this.#paintedRows.length); y += 1) {
+      const row = rows[y] ?? "";
       // Erase first: after a full row the cursor is still on its last character.
-      if (row !== this.#rows[at]) changes += `\u001b[${at + 1};1H\u001b[0m\u001b[K${row}\u001b[0m`;
+      if (row !== this.#paintedRows[y]) changes += `\u001b[${y + 1};1H\u001b[0m\u001b[K${row}\u001b[0m`;
     }
-    this.#rows = rows;
-    const position = cursor ? `\u001b[${cursor.y + 1};${cursor.x + 1}H${SHOW_CURSOR}` : HIDE_CURSOR;
-    if (changes === "" && position === this.#cursor) return;
-    this.#cursor = position;
+    this.#paintedRows = rows;
+    const cursorSequence = cursor ? `\u001b[${cursor.y + 1};${cursor.x + 1}H${SHOW_CURSOR}` : HIDE_CURSOR;
+    if (changes === "" && cursorSequence === this.#cursorSequence) return;
+    this.#cursorSequence = cursorSequence;
     this.#output.write(
-      `${SYNCHRONISED.begin}${changes === "" ? "" : HIDE_CURSOR}${changes}${position}${SYNCHRONISED.end}`,
+      `${SYNCHRONISED_UPDATE.begin}${changes === "" ? "" : HIDE_CURSOR}${changes}${cursorSequence}${SYNCHRONISED_UPDATE.end}`,
     );
   }
 
   /** Makes the next frame paint every row, after the screen was cleared or resized. */
-  forget(): void {
-    this.#rows = [];
-    this.#cursor = "";
+  invalidate(): void {
+    this.#paintedRows = [];
+    this.#cursorSequence = "";
   }
 }

@@ -1,4 +1,4 @@
-import { commandsLike, filesIn, filesLike, wordAt, type CommandEntry, type Completion } from "./completion.js";
+import { suggestCommands, findPaths, suggestFiles, wordAt, type CommandEntry, type Completion } from "./completion.js";
 import { Editor } from "./editor.js";
 import type { KeyInput } from "./keys.js";
 
@@ -20,12 +20,12 @@ export interface PromptHost {
 /** The text input with its suggestions. */
 export class Prompt {
   readonly editor = new Editor();
-  completion: (Completion & { at: number }) | undefined;
+  completion: (Completion & { selectedIndex: number }) | undefined;
   readonly #host: PromptHost;
   #files: readonly string[] = [];
-  #filesAsked = -Infinity;
+  #filesRequestedAtMs = -Infinity;
   #commands: readonly CommandEntry[] = [];
-  #commandsAsked = -Infinity;
+  #commandsRequestedAtMs = -Infinity;
 
   constructor(host: PromptHost) {
     this.#host = host;
@@ -34,40 +34,39 @@ export class Prompt {
   /** Inserts typed or pasted characters. */
   insert(text: string): void {
     this.editor.insert(text);
-    this.#complete();
+    this.#updateCompletion();
   }
 
   /** Clears the input. The text stays in the history (↑). */
-  putAside(): void {
-    this.editor.remember(this.editor.text);
-    this.editor.set("");
+  clear(): void {
+    this.editor.addToHistory(this.editor.text);
+    this.editor.setText("");
     this.completion = undefined;
   }
 
-  /** Handles a key. */
   press({ name, ctrl, alt, shift }: Extract<KeyInput, { type: "key" }>): void {
     const { editor } = this;
-    if (this.completion && !alt && this.#inCompletion(name, ctrl)) return;
+    if (this.completion && !alt && this.#handleCompletionKey(name, ctrl)) return;
     if (name === "enter" && (alt || shift || ctrl)) editor.insert("\n");
-    else if (name === "enter" && editor.text.slice(0, editor.at).endsWith("\\")) {
+    else if (name === "enter" && editor.text.slice(0, editor.cursor).endsWith("\\")) {
       editor.backspace();
       editor.insert("\n");
     } else if (name === "enter") return this.#submit();
-    else if (ctrl) this.#control(name);
-    else if (alt) this.#alternate(name);
-    else this.#edit(name);
-    this.#complete(["up", "down", "escape"].includes(name));
+    else if (ctrl) this.#handleControlKey(name);
+    else if (alt) this.#handleAltKey(name);
+    else this.#handleEditKey(name);
+    this.#updateCompletion(["up", "down", "escape"].includes(name));
   }
 
-  #control(name: string): void {
+  #handleControlKey(name: string): void {
     const { editor } = this;
-    const does: Readonly<Record<string, () => void>> = {
-      a: () => editor.lineStart(),
-      e: () => editor.lineEnd(),
+    const actions: Readonly<Record<string, () => void>> = {
+      a: () => editor.moveToLineStart(),
+      e: () => editor.moveToLineEnd(),
       b: () => editor.moveLeft(),
       f: () => editor.moveRight(),
-      p: () => editor.older(),
-      n: () => editor.newer(),
+      p: () => editor.showOlderEntry(),
+      n: () => editor.showNewerEntry(),
       k: () => editor.killToEnd(),
       u: () => editor.killToStart(),
       w: () => editor.killWord(),
@@ -75,89 +74,88 @@ export class Prompt {
       h: () => editor.backspace(),
       j: () => editor.insert("\n"),
       d: () => editor.delete(),
-      left: () => editor.wordLeft(),
-      right: () => editor.wordRight(),
+      left: () => editor.moveWordLeft(),
+      right: () => editor.moveWordRight(),
     };
-    if (Object.hasOwn(does, name)) does[name]?.();
+    if (Object.hasOwn(actions, name)) actions[name]?.();
   }
 
-  #alternate(name: string): void {
-    if (name === "b" || name === "left") this.editor.wordLeft();
-    else if (name === "f" || name === "right") this.editor.wordRight();
+  #handleAltKey(name: string): void {
+    if (name === "b" || name === "left") this.editor.moveWordLeft();
+    else if (name === "f" || name === "right") this.editor.moveWordRight();
     else if (name === "backspace") this.editor.killWord();
   }
 
-  #edit(name: string): void {
+  #handleEditKey(name: string): void {
     const { editor } = this;
-    const does: Readonly<Record<string, () => void>> = {
+    const actions: Readonly<Record<string, () => void>> = {
       left: () => editor.moveLeft(),
       right: () => editor.moveRight(),
-      up: () => editor.up(),
-      down: () => editor.down(),
-      home: () => editor.lineStart(),
-      end: () => editor.lineEnd(),
+      up: () => editor.moveUp(),
+      down: () => editor.moveDown(),
+      home: () => editor.moveToLineStart(),
+      end: () => editor.moveToLineEnd(),
       backspace: () => editor.backspace(),
       delete: () => editor.delete(),
     };
-    if (Object.hasOwn(does, name)) does[name]?.();
+    if (Object.hasOwn(actions, name)) actions[name]?.();
   }
 
   #submit(): void {
     const text = this.editor.text.trim();
     this.completion = undefined;
     if (text === "") return;
-    this.editor.take();
-    this.#host.submit(text, filesIn(text, this.#files));
+    this.editor.takeText();
+    this.#host.submit(text, findPaths(text, this.#files));
   }
 
-  /** Updates the suggestions at the cursor. `not`: the key only moved or closed them, so none are shown. */
-  #complete(not = false): void {
+  /** Updates the suggestions at the cursor. `hidesSuggestions`: the key moved the cursor or closed the list. */
+  #updateCompletion(hidesSuggestions = false): void {
     const { editor } = this;
-    const wordAtCursor = not ? undefined : wordAt(editor.text, editor.at);
+    const wordAtCursor = hidesSuggestions ? undefined : wordAt(editor.text, editor.cursor);
     this.completion = undefined;
     if (!wordAtCursor) return;
-    const { sign, from, word } = wordAtCursor;
+    const { sign, start, word } = wordAtCursor;
     if (sign === "@") this.#listFiles();
     else this.#listCommands();
     const commands = [...this.#host.commands, ...this.#commands];
-    const suggestions = sign === "/" ? commandsLike(word, commands) : filesLike(word, this.#files);
-    if (suggestions.length > 0) this.completion = { from, suggestions, at: 0 };
+    const suggestions = sign === "/" ? suggestCommands(word, commands) : suggestFiles(word, this.#files);
+    if (suggestions.length > 0) this.completion = { start, suggestions, selectedIndex: 0 };
   }
 
   #listCommands(): void {
     const now = performance.now();
-    if (now - this.#commandsAsked < SUGGESTION_CACHE_MS) return;
-    this.#commandsAsked = now;
+    if (now - this.#commandsRequestedAtMs < SUGGESTION_CACHE_MS) return;
+    this.#commandsRequestedAtMs = now;
     this.#host.findCommands((commands) => {
       this.#commands = commands;
-      this.#complete();
+      this.#updateCompletion();
     });
   }
 
   #listFiles(): void {
     const now = performance.now();
-    // Newer files are found after the cache time.
-    if (now - this.#filesAsked < SUGGESTION_CACHE_MS) return;
-    this.#filesAsked = now;
+    if (now - this.#filesRequestedAtMs < SUGGESTION_CACHE_MS) return;
+    this.#filesRequestedAtMs = now;
     this.#host.findFiles?.((files) => {
       this.#files = files;
-      this.#complete();
+      this.#updateCompletion();
     });
   }
 
   /** Handles a key for the suggestion list. Returns false if it belongs to the prompt. */
-  #inCompletion(name: string, ctrl: boolean): boolean {
+  #handleCompletionKey(name: string, ctrl: boolean): boolean {
     const { completion, editor } = this;
     if (!completion || ctrl) return false;
-    const { suggestions, from, at } = completion;
+    const { suggestions, start, selectedIndex } = completion;
     if (name === "up" || name === "down")
-      completion.at = (at + (name === "up" ? suggestions.length - 1 : 1)) % suggestions.length;
+      completion.selectedIndex = (selectedIndex + (name === "up" ? suggestions.length - 1 : 1)) % suggestions.length;
     else if (name === "escape") this.completion = undefined;
     else if (name === "tab" || name === "enter") {
-      const { text = "", takesArgument = false } = suggestions[at] ?? {};
-      // Enter runs a completely typed command at once.
-      if (name === "enter" && `${editor.text.slice(from, editor.at)} ` === text) return false;
-      editor.replace(from, text);
+      const { text = "", takesArgument = false } = suggestions[selectedIndex] ?? {};
+      // Enter runs a completely typed command selectedIndex once.
+      if (name === "enter" && `${editor.text.slice(start, editor.cursor)} ` === text) return false;
+      editor.replace(start, text);
       this.completion = undefined;
       if (name === "enter" && text.startsWith("/") && !takesArgument) this.#submit();
     } else return false;

@@ -1,21 +1,21 @@
 /**
- * Sequences that set up the cursor, screen, paste and wheel modes, and restore them. Line wrapping is off: a row that
- * the terminal measures wider than this program ends at the edge.
+ * Escape sequences that set and reset the modes of cursor, screen, paste and wheel. Line wrapping is off: if the terminal
+ * measures a row wider than this program does, the row ends at the edge.
  */
-const BEGIN = "\u001b[?1049h\u001b[?7l\u001b[2J\u001b[H\u001b[?2004h\u001b[?1000h\u001b[?1006h";
-const END = "\u001b[?1006l\u001b[?1000l\u001b[?2004l\u001b[?2026l\u001b[?7h\u001b[0m\u001b[?1049l\u001b[?25h";
+const ENTER_SEQUENCE = "\u001b[?1049h\u001b[?7l\u001b[2J\u001b[H\u001b[?2004h\u001b[?1000h\u001b[?1006h";
+const EXIT_SEQUENCE = "\u001b[?1006l\u001b[?1000l\u001b[?2004l\u001b[?2026l\u001b[?7h\u001b[0m\u001b[?1049l\u001b[?25h";
 
-/** Time after which a suspend that had no effect is undone, in ms. */
+/** Time after which the screen is restored if the process was not suspended, in ms. */
 const SUSPEND_TIMEOUT_MS = 200;
 
-/** Takes over the terminal, and restores it on request or when the process ends for any reason. */
+/** Takes over the terminal, and restores it on `release` or when the process exits. */
 export class Screen {
   readonly #input: NodeJS.ReadStream;
   readonly #output: NodeJS.WriteStream;
-  #taken = false;
-  #wheel = true;
-  /** Whether the shell has the terminal. */
-  #isAway = false;
+  #isActive = false;
+  #hasWheel = true;
+  /** Whether the shell has the terminal, after Ctrl+Z. */
+  #isSuspended = false;
   readonly #restore = () => this.release();
   readonly #onContinue = () => this.#resume();
   /** Called when the whole screen must be redrawn. */
@@ -26,20 +26,20 @@ export class Screen {
     this.#output = output;
   }
 
-  take(): void {
-    this.#taken = true;
-    // Also covers an exit call and an uncaught exception.
+  takeOver(): void {
+    this.#isActive = true;
+    // Covers `process.exit` and uncaught exceptions too.
     process.on("exit", this.#restore);
     process.on("SIGCONT", this.#onContinue);
-    this.#output.write(BEGIN);
+    this.#output.write(ENTER_SEQUENCE);
     this.#input.setRawMode(true);
     this.#input.setEncoding("utf8");
     this.#input.resume();
   }
 
   release(): void {
-    if (!this.#taken) return;
-    this.#taken = false;
+    if (!this.#isActive) return;
+    this.#isActive = false;
     process.off("exit", this.#restore);
     process.off("SIGCONT", this.#onContinue);
     try {
@@ -47,40 +47,40 @@ export class Screen {
     } catch {
       // The terminal no longer exists.
     }
-    this.#output.write(END);
+    this.#output.write(EXIT_SEQUENCE);
     this.#input.pause();
   }
 
   /** Whether the program receives the wheel. If false, the mouse selects text as usual. */
-  set wheel(on: boolean) {
-    this.#wheel = on;
-    if (this.#taken) this.#output.write(on ? "\u001b[?1000h\u001b[?1006h" : "\u001b[?1006l\u001b[?1000l");
+  set hasWheel(isEnabled: boolean) {
+    this.#hasWheel = isEnabled;
+    if (this.#isActive) this.#output.write(isEnabled ? "\u001b[?1000h\u001b[?1006h" : "\u001b[?1006l\u001b[?1000l");
   }
 
-  get wheel(): boolean {
-    return this.#wheel;
+  get hasWheel(): boolean {
+    return this.#hasWheel;
   }
 
   clear(): void {
     this.#output.write("\u001b[2J\u001b[H");
   }
 
-  /** Returns the terminal to the shell until it continues this process. */
+  /** Returns the terminal to the shell until the shell continues this process. */
   suspend(): void {
-    if (process.platform === "win32" || !this.#taken) return;
-    this.#isAway = true;
+    if (process.platform === "win32" || !this.#isActive) return;
+    this.#isSuspended = true;
     this.#input.setRawMode(false);
-    this.#output.write(END);
+    this.#output.write(EXIT_SEQUENCE);
     // Stops the whole process group, as Ctrl+Z of the terminal does, so that a waiting parent stops too.
     process.kill(0, "SIGTSTP");
     // Without job control nothing was stopped: restore the screen.
-    setTimeout(() => this.#isAway && this.#resume(), SUSPEND_TIMEOUT_MS);
+    setTimeout(() => this.#isSuspended && this.#resume(), SUSPEND_TIMEOUT_MS);
   }
 
   #resume(): void {
-    this.#isAway = false;
-    this.#output.write(BEGIN);
-    if (!this.#wheel) this.wheel = false;
+    this.#isSuspended = false;
+    this.#output.write(ENTER_SEQUENCE);
+    if (!this.#hasWheel) this.hasWheel = false;
     this.#input.setRawMode(true);
     this.onRedraw();
   }

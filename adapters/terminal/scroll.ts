@@ -1,73 +1,73 @@
 import type { RowBlock } from "./transcript.js";
 import type { Line } from "./spans.js";
 
-/** Scroll position in the messages: at the end, which it follows, or at a fixed row. */
-export class Scroll {
+/** Scroll position in the messages: it follows the end, or stays at a fixed row. */
+export class ScrollPosition {
   /** The top visible row, as a row of a block. Undefined: the end is visible and followed. */
   #anchor: { seq: number; row: number } | undefined;
   /** Rows to scroll, collected since the last frame. */
-  #by = 0;
+  #pendingRows = 0;
   #height = 1;
   /** Whether the user scrolled up at the first row. */
-  wantsOlder = false;
+  needsOlderMessages = false;
 
-  by(rows: number): void {
-    this.#by += rows;
+  scrollBy(rows: number): void {
+    this.#pendingRows += rows;
   }
 
-  pages(count: number): void {
-    this.by(count * Math.max(1, this.#height - 2));
+  scrollPages(count: number): void {
+    this.scrollBy(count * Math.max(1, this.#height - 2));
   }
 
-  toStart(): void {
-    this.#by = -Infinity;
+  scrollToStart(): void {
+    this.#pendingRows = -Infinity;
   }
 
-  toEnd(): void {
+  scrollToEnd(): void {
     this.#anchor = undefined;
-    this.#by = 0;
+    this.#pendingRows = 0;
   }
 
   get isAtEnd(): boolean {
     return this.#anchor === undefined;
   }
 
-  /** The visible rows, at most `height`. */
-  visibleRows(blocks: readonly RowBlock[], height: number): Line[] {
-    const total = blocks.reduce((sum, { rows }) => sum + rows.length, 0);
-    const last = Math.max(0, total - height);
-    const before = this.#anchor === undefined ? last : this.#place(blocks, last);
-    const top = Math.max(0, Math.min(last, before + this.#by));
+  /** Applies the collected scrolling. Returns the visible rows, at most `height`. */
+  applyScroll(blocks: readonly RowBlock[], height: number): Line[] {
+    const totalRows = blocks.reduce((sum, { rows }) => sum + rows.length, 0);
+    const lastTop = Math.max(0, totalRows - height);
+    const previousTop = this.#anchor === undefined ? lastTop : this.#findAnchorRow(blocks, lastTop);
+    const top = Math.max(0, Math.min(lastTop, previousTop + this.#pendingRows));
     this.#height = height;
-    this.wantsOlder = top === 0 && this.#by < 0;
-    if (this.#by !== 0 || this.#anchor) this.#anchor = top >= last ? undefined : anchorAt(blocks, top);
-    this.#by = 0;
+    this.needsOlderMessages = top === 0 && this.#pendingRows < 0;
+    if (this.#pendingRows !== 0 || this.#anchor) this.#anchor = top >= lastTop ? undefined : findAnchor(blocks, top);
+    this.#pendingRows = 0;
     const rows: Line[] = [];
-    let at = 0;
+    let blockStart = 0;
     for (const block of blocks) {
-      rows.push(...block.rows.slice(Math.max(0, top - at), Math.max(0, top + height - at)));
-      at += block.rows.length;
+      rows.push(...block.rows.slice(Math.max(0, top - blockStart), Math.max(0, top + height - blockStart)));
+      blockStart += block.rows.length;
     }
     return rows;
   }
 
-  #place(blocks: readonly RowBlock[], last: number): number {
-    let at = 0;
+  #findAnchorRow(blocks: readonly RowBlock[], lastTop: number): number {
+    let blockStart = 0;
     for (const { seq, rows } of blocks) {
       if (this.#anchor && seq >= this.#anchor.seq)
-        return at + (seq === this.#anchor.seq ? Math.min(this.#anchor.row, rows.length - 1) : 0);
-      at += rows.length;
+        return blockStart + (seq === this.#anchor.seq ? Math.min(this.#anchor.row, rows.length - 1) : 0);
+      blockStart += rows.length;
     }
-    return last;
+    return lastTop;
   }
 }
 
-function anchorAt(blocks: readonly RowBlock[], top: number): { seq: number; row: number } | undefined {
-  let at = 0;
+function findAnchor(blocks: readonly RowBlock[], top: number): { seq: number; row: number } | undefined {
+  let blockStart = 0;
   for (const { seq, rows } of blocks) {
-    // Rows before the first message change when older messages load. The anchor therefore counts from a message.
-    if (seq > 0 && top < at + rows.length) return { seq, row: top - at };
-    at += rows.length;
+    // The row number changes when older messages load before it. The anchor therefore counts from a message.
+    if (seq > 0 && top < blockStart + rows.length) return { seq, row: top - blockStart };
+    blockStart += rows.length;
   }
   return undefined;
 }

@@ -1,10 +1,10 @@
-import { truncate, graphemes, textWidth, graphemeWidth } from "./text.js";
+import { truncate, toGraphemes, textWidth, graphemeWidth } from "./text.js";
 
-/** Meaning of a piece of a line. It maps to the terminal's 16 colours, which suit its background. */
+/** Style of a span. It maps to the terminal's 16 colours, which suit the terminal's background. */
 export type Look =
   "plain" | "bold" | "dim" | "italic" | "code" | "heading" | "accent" | "good" | "bad" | "warn" | "selected" | "person";
 
-/** A piece of a line. Its text is clean: it contains no control characters. */
+/** A part of a line with one style. The text contains no control characters. */
 export interface Span {
   readonly text: string;
   readonly look: Look;
@@ -13,8 +13,8 @@ export interface Span {
 /** Contents of one row. */
 export type Line = readonly Span[];
 
-/** Does not use blue and yellow: blue is unreadable on many dark backgrounds, yellow on many light ones. */
-const CODES: Readonly<Record<Look, string>> = {
+/** Not blue or yellow: blue is unreadable on many dark backgrounds, yellow on many light ones. */
+const SGR_CODES: Readonly<Record<Look, string>> = {
   plain: "",
   bold: "1",
   dim: "2",
@@ -28,9 +28,9 @@ const CODES: Readonly<Record<Look, string>> = {
   selected: "7",
   person: "1",
 };
-/** Codes without colours; only weight distinguishes them. */
-const COLOURLESS: Readonly<Record<Look, string>> = {
-  ...CODES,
+/** Codes for a terminal without colours. */
+const COLOURLESS_SGR_CODES: Readonly<Record<Look, string>> = {
+  ...SGR_CODES,
   code: "",
   accent: "",
   good: "",
@@ -42,27 +42,27 @@ export function span(text: string, look: Look = "plain"): Span {
   return { text, look };
 }
 
-export function paint(line: Line, colours: boolean): string {
-  const codes = colours ? CODES : COLOURLESS;
+export function paint(line: Line, hasColours: boolean): string {
+  const codes = hasColours ? SGR_CODES : COLOURLESS_SGR_CODES;
   return line
     .map(({ text, look }) => (codes[look] === "" || text === "" ? text : `\u001b[${codes[look]}m${text}\u001b[0m`))
     .join("");
 }
 
-/** A line as text for the terminal, cut to `columns`. */
+/** Converts a line to text for the terminal, truncated to `columns`. */
 export function paintRow(line: Line, columns: number, hasColours: boolean): string {
   let remainingColumns = columns;
-  const fitting: Span[] = [];
+  const visibleSpans: Span[] = [];
   for (const { text, look } of line) {
     if (remainingColumns <= 0) break;
     const width = textWidth(text);
-    fitting.push(span(width <= remainingColumns ? text : truncate(text, remainingColumns), look));
+    visibleSpans.push(span(width <= remainingColumns ? text : truncate(text, remainingColumns), look));
     remainingColumns -= width;
   }
-  return paint(fitting, hasColours);
+  return paint(visibleSpans, hasColours);
 }
 
-/** Text of a line, without styles. */
+/** Returns the text of a line without styles. */
 export function textOf(line: Line): string {
   return line.map(({ text }) => text).join("");
 }
@@ -74,52 +74,51 @@ interface Cell {
 }
 
 /**
- * Breaks a line into rows, between words if possible. The third argument precedes the first row, the fourth all others.
- * Default of the fourth: the third.
+ * Breaks a line into rows, between words if possible. `firstPrefix` precedes the first row, `nextPrefix` all other rows.
  */
-export function wrap(line: Line, columns: number, first: Line = [], continuation: Line = first): Line[] {
-  const room = Math.max(1, columns - Math.max(textWidth(textOf(first)), textWidth(textOf(continuation))));
+export function wrap(line: Line, columns: number, firstPrefix: Line = [], nextPrefix: Line = firstPrefix): Line[] {
+  const contentColumns = Math.max(1, columns - Math.max(textWidth(textOf(firstPrefix)), textWidth(textOf(nextPrefix))));
   const cells: Cell[] = [];
   for (const { text, look } of line)
-    for (const grapheme of graphemes(text)) {
+    for (const grapheme of toGraphemes(text)) {
       const width = graphemeWidth(grapheme);
       // The terminal would break a grapheme that is wider than the row.
-      cells.push(width > room ? { text: "?", width: 1, look } : { text: grapheme, width, look });
+      cells.push(width > contentColumns ? { text: "?", width: 1, look } : { text: grapheme, width, look });
     }
   const rows: Line[] = [];
-  let start = 0;
-  let used = 0;
-  let space = -1;
-  for (let at = 0; at < cells.length; at += 1) {
-    const cell = cells[at];
+  let startIndex = 0;
+  let usedColumns = 0;
+  let spaceIndex = -1;
+  for (let index = 0; index < cells.length; index += 1) {
+    const cell = cells[index];
     if (!cell) break;
-    if (used + cell.width > room && cell.text === " ") {
+    if (usedColumns + cell.width > contentColumns && cell.text === " ") {
       // Drops the space at which the row breaks.
-      rows.push(joined(cells, start, at));
-      start = at + 1;
-      used = 0;
-      space = -1;
+      rows.push(joinCells(cells, startIndex, index));
+      startIndex = index + 1;
+      usedColumns = 0;
+      spaceIndex = -1;
       continue;
     }
-    if (used + cell.width > room) {
-      const end = space > start ? space : at;
-      rows.push(joined(cells, start, end));
-      start = space > start ? space + 1 : at;
-      used = 0;
-      for (let i = start; i < at; i += 1) used += cells[i]?.width ?? 0;
-      space = -1;
+    if (usedColumns + cell.width > contentColumns) {
+      const end = spaceIndex > startIndex ? spaceIndex : index;
+      rows.push(joinCells(cells, startIndex, end));
+      startIndex = spaceIndex > startIndex ? spaceIndex + 1 : index;
+      usedColumns = 0;
+      for (let i = startIndex; i < index; i += 1) usedColumns += cells[i]?.width ?? 0;
+      spaceIndex = -1;
     }
-    if (cell.text === " ") space = at;
-    used += cell.width;
+    if (cell.text === " ") spaceIndex = index;
+    usedColumns += cell.width;
   }
-  if (start < cells.length || rows.length === 0) rows.push(joined(cells, start, cells.length));
-  return rows.map((row, i) => [...(i === 0 ? first : continuation), ...row]);
+  if (startIndex < cells.length || rows.length === 0) rows.push(joinCells(cells, startIndex, cells.length));
+  return rows.map((row, i) => [...(i === 0 ? firstPrefix : nextPrefix), ...row]);
 }
 
-function joined(cells: readonly Cell[], from: number, to: number): Line {
+function joinCells(cells: readonly Cell[], startIndex: number, endIndex: number): Line {
   const spans: { text: string; look: Look }[] = [];
-  for (let at = from; at < to; at += 1) {
-    const cell = cells[at];
+  for (let index = startIndex; index < endIndex; index += 1) {
+    const cell = cells[index];
     if (!cell) break;
     const last = spans.at(-1);
     if (last?.look === cell.look) last.text += cell.text;

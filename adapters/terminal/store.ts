@@ -8,13 +8,13 @@ import type { Overlay } from "./overlays.js";
 import { Prompt } from "./prompt.js";
 import { escapeLine } from "./text.js";
 import type { TranscriptNotice } from "./transcript.js";
-import { Scroll } from "./scroll.js";
+import { ScrollPosition } from "./scroll.js";
 
 /**
- * A question that appears within this time after an answer follows it, in ms. The user is looking at it: its early keys
- * are dropped and do not reach the prompt.
+ * Maximum time between an answer and the next question for which early keys count as meant for the answered question, in
+ * ms. They are dropped and do not reach the prompt.
  */
-const FOLLOW_UP_QUESTION_MS = 2_000;
+const NEXT_QUESTION_MS = 2_000;
 /** A second Enter within this time after an answer is ignored, in ms. */
 const DOUBLE_ENTER_MS = 300;
 
@@ -23,19 +23,19 @@ export interface TerminalStoreOptions {
   /** Settings of new sessions. */
   newSessionOptions: NewSessionOptions;
   /** Lists the files that `@` suggests, from a folder on this machine. Undefined: no suggestions. */
-  files?: ((folder: string | undefined, signal: AbortSignal) => Promise<readonly string[]>) | undefined;
+  listFiles?: ((folder: string | undefined, signal: AbortSignal) => Promise<readonly string[]>) | undefined;
   /** Lists only sessions of this folder. Undefined: all sessions. */
   projectDir?: string | undefined;
   /** Location for the first line of the screen: a folder or a server. */
-  place: string;
+  location: string;
   /** The terminal's own commands, and the function that runs them. */
-  commands: readonly (readonly [name: string, about: string])[];
-  run: (store: TerminalStore, line: string) => void;
+  commands: readonly (readonly [name: string, description: string])[];
+  runCommand: (store: TerminalStore, line: string) => void;
   requestExit: () => void;
   /** Returns the terminal to the shell. */
   suspend: () => void;
-  /** Sets whether the program or the terminal handles the wheel. */
-  wheel: (on: boolean) => void;
+  /** Sets whether the program handles the wheel, not the terminal. */
+  setWheel: (isEnabled: boolean) => void;
   /** Monotonic clock, in ms. Default: `performance.now`. */
   now?: () => number;
 }
@@ -44,30 +44,31 @@ export interface TerminalStoreOptions {
 export class TerminalStore implements ConversationListener {
   readonly options: TerminalStoreOptions;
   readonly prompt: Prompt;
-  readonly scroll = new Scroll();
+  readonly scroll = new ScrollPosition();
   conversation: TerminalConversation;
   notices: TranscriptNotice[] = [];
   overlay: Overlay | undefined;
   ask: AskPanel | undefined;
   /** Whether thoughts, outputs and diffs are shown in full. */
   showsAll = false;
-  wheel = true;
+  /** Whether the program handles the wheel, not the terminal. */
+  hasWheel = true;
   /** Set by the view that draws this store. */
   onChanged: () => void = () => undefined;
   #models: Promise<ApiModel[]> | undefined;
   readonly #now: () => number;
-  /** When the user last answered a question here, by the clock `now`. */
+  /** Time of the last answer in this terminal, by the clock `now`, in ms. */
   #answeredAt = -Infinity;
-  /** Whether the last key was Ctrl+C. */
-  #isLeaving = false;
-  readonly #end = new AbortController();
-  readonly #gone: Promise<void>[] = [];
+  /** Whether the last key was Ctrl+C, so that the next one quits. */
+  #isExitPending = false;
+  readonly #closeController = new AbortController();
+  readonly #closingConversations: Promise<void>[] = [];
 
   constructor(options: TerminalStoreOptions) {
     this.options = options;
     this.#now = options.now ?? (() => performance.now());
     this.conversation = new TerminalConversation(options.client, this, options.newSessionOptions);
-    const { files } = options;
+    const { listFiles: files } = options;
     this.prompt = new Prompt({
       commands: options.commands,
       findCommands: (onFound) => this.attempt(async () => onFound(await this.loadAgentCommands().catch(() => []))),
@@ -75,9 +76,9 @@ export class TerminalStore implements ConversationListener {
         files &&
         ((onFound) =>
           this.attempt(async () => {
-            onFound(await files(this.conversation.mirror.state?.session.project_dir, this.#end.signal));
+            onFound(await files(this.conversation.mirror.state?.session.project_dir, this.#closeController.signal));
           })),
-      submit: (text, named) => this.#submit(text, named),
+      submit: (text, filePaths) => this.#submit(text, filePaths),
     });
   }
 
@@ -85,40 +86,40 @@ export class TerminalStore implements ConversationListener {
     return this.prompt.editor;
   }
 
-  changed(): void {
-    this.#followAsks();
-    if (this.conversation.mirror.deleted && !this.#end.signal.aborted) {
+  reportChange(): void {
+    this.#updateAsk();
+    if (this.conversation.mirror.deleted && !this.#closeController.signal.aborted) {
       this.#replace(new TerminalConversation(this.options.client, this, this.options.newSessionOptions));
-      this.notice("This session was deleted.");
+      this.showNotice("This session was deleted.");
     }
     this.onChanged();
   }
 
-  notice(text: string, isBad = false): void {
-    this.addNotice([text], isBad);
+  showNotice(text: string, isError = false): void {
+    this.addNotice([text], isError);
   }
 
   /** Puts the texts back into the prompt, before the typed text. */
-  returned(texts: readonly string[]): void {
+  restoreTexts(texts: readonly string[]): void {
     const { text } = this.editor;
-    this.editor.set([...texts, ...(text === "" ? [] : [text])].join("\n"));
-    this.notice("The run did not read your last message; it is back in the prompt.");
+    this.editor.setText([...texts, ...(text === "" ? [] : [text])].join("\n"));
+    this.showNotice("The run did not read your last message; it is back in the prompt.");
   }
 
   /** Adds notice lines after the current last message. */
-  addNotice(rows: readonly string[], isBad = false): void {
-    const behind = this.conversation.mirror.messages.at(-1)?.seq ?? 0;
-    this.notices = [...this.notices, { afterSeq: behind, rows, isBad }];
-    this.changed();
+  addNotice(lines: readonly string[], isError = false): void {
+    const afterSeq = this.conversation.mirror.messages.at(-1)?.seq ?? 0;
+    this.notices = [...this.notices, { afterSeq, lines, isError }];
+    this.reportChange();
   }
 
   /** Starts an asynchronous action. Shows its error as a notice. */
   attempt(work: () => Promise<unknown>): void {
     work().then(
-      () => this.changed(),
+      () => this.reportChange(),
       (error: unknown) => {
-        if (this.#end.signal.aborted || (error instanceof Error && error.name === "AbortError")) return;
-        this.notice(error instanceof ApiError || error instanceof Error ? error.message : String(error), true);
+        if (this.#closeController.signal.aborted || (error instanceof Error && error.name === "AbortError")) return;
+        this.showNotice(error instanceof ApiError || error instanceof Error ? error.message : String(error), true);
       },
     );
   }
@@ -133,28 +134,28 @@ export class TerminalStore implements ConversationListener {
       throw error instanceof NotFoundError ? new Error(`session ${id} not found; /sessions lists sessions`) : error;
     }
     this.#replace(next);
-    this.editor.seed(promptsOf(next.mirror.messages));
-    this.changed();
+    this.editor.setHistory(promptsOf(next.mirror.messages));
+    this.reportChange();
   }
 
   /** Shows a conversation without a session. */
   startNew(): void {
     this.#replace(new TerminalConversation(this.options.client, this, { ...this.options.newSessionOptions }));
-    this.changed();
+    this.reportChange();
   }
 
   /** Loads the slash commands of this session's agent. Excludes names that the terminal's own commands use. */
   async loadAgentCommands(): Promise<CommandEntry[]> {
     const { client, projectDir, commands } = this.options;
     const { id } = this.conversation;
-    const all = await client
-      .commands(id === undefined ? { projectDir } : { sessionId: id }, { signal: this.#end.signal })
+    const agentCommands = await client
+      .commands(id === undefined ? { projectDir } : { sessionId: id }, { signal: this.#closeController.signal })
       // Older servers do not have this endpoint.
       .catch((error: unknown) => {
         if (error instanceof NotFoundError) return [];
         throw error;
       });
-    return all
+    return agentCommands
       .filter(({ name }) => escapeLine(name) === name && !commands.some(([commandName]) => commandName === name))
       .map(({ name, description, hint }) => [name, escapeLine(`${description} ${hint}`.trim()), hint]);
   }
@@ -165,15 +166,15 @@ export class TerminalStore implements ConversationListener {
     this.attempt(() =>
       conversation.send(text, files, isCommand).catch((error: unknown) => {
         // Sending failed: restores the text, if the prompt is empty.
-        if (this.editor.text === "") this.editor.set(text);
+        if (this.editor.text === "") this.editor.setText(text);
         throw error;
       }),
     );
   }
 
   /** Loads the models at the first use and caches them. */
-  models(): Promise<ApiModel[]> {
-    this.#models ??= this.options.client.models({ signal: this.#end.signal }).catch((error: unknown) => {
+  loadModels(): Promise<ApiModel[]> {
+    this.#models ??= this.options.client.models({ signal: this.#closeController.signal }).catch((error: unknown) => {
       this.#models = undefined;
       throw error;
     });
@@ -183,54 +184,53 @@ export class TerminalStore implements ConversationListener {
   /** Shows an overlay; undefined closes it. */
   show(overlay: Overlay | undefined): void {
     this.overlay = overlay;
-    this.changed();
+    this.reportChange();
   }
 
   /** Handles an input of the keyboard or wheel. */
   press(input: KeyInput): void {
-    const isStop = input.type === "key" && input.ctrl && input.name === "c";
-    if (!isStop) this.#isLeaving = false;
+    const isCtrlC = input.type === "key" && input.ctrl && input.name === "c";
+    if (!isCtrlC) this.#isExitPending = false;
     if (this.overlay) {
       const { overlay } = this;
       // The action may have opened another overlay.
       if (overlay.press(input) && this.overlay === overlay) this.overlay = undefined;
-    } else if (isStop) this.#stop();
-    else if (input.type === "wheel" && !this.ask?.hasKeys) this.scroll.by(-input.rows);
-    else if (!this.#toAsk(input)) {
+    } else if (isCtrlC) this.#stop();
+    else if (input.type === "wheel" && !this.ask?.hasKeys) this.scroll.scrollBy(-input.rows);
+    else if (!this.#passToAsk(input)) {
       if (input.type === "text" || input.type === "paste") this.prompt.insert(input.text);
-      else if (input.type === "key" && !this.#key(input)) this.prompt.press(input);
+      else if (input.type === "key" && !this.#handleGlobalKey(input)) this.prompt.press(input);
     }
-    this.changed();
+    this.reportChange();
   }
 
-  /** Called by the view when the user scrolled above the first row. */
-  reachedTop(): void {
+  loadOlderMessages(): void {
     const { conversation } = this;
     if (conversation.hasOlder && !conversation.isLoading) this.attempt(() => conversation.loadOlder());
   }
 
   async close(): Promise<void> {
-    this.#end.abort();
-    await Promise.all([this.conversation.close(), ...this.#gone]);
+    this.#closeController.abort();
+    await Promise.all([this.conversation.close(), ...this.#closingConversations]);
   }
 
-  get isLeaving(): boolean {
-    return this.#isLeaving;
+  get isExitPending(): boolean {
+    return this.#isExitPending;
   }
 
   #replace(next: TerminalConversation): void {
-    this.#gone.push(this.conversation.close());
+    this.#closingConversations.push(this.conversation.close());
     this.conversation = next;
     this.notices = [];
-    this.scroll.toEnd();
+    this.scroll.scrollToEnd();
     this.ask = undefined;
   }
 
-  /** Whether the question consumed the input. */
-  #toAsk(input: KeyInput): boolean {
+  /** Passes an input to the question. Returns whether the question consumed it. */
+  #passToAsk(input: KeyInput): boolean {
     const { ask } = this;
-    // A second Enter for the previous question.
-    if (input.type === "key" && input.name === "enter" && this.#hasAnswered(DOUBLE_ENTER_MS)) return true;
+    // This Enter was meant for the previous question.
+    if (input.type === "key" && input.name === "enter" && this.#hasAnsweredWithin(DOUBLE_ENTER_MS)) return true;
     if (!ask?.hasKeys) return false;
     if (input.type === "key" && (input.ctrl || input.name === "tab" || input.name === "escape")) return false;
     // The input is no answer: the user is typing a prompt, which receives the keys from now on.
@@ -238,67 +238,67 @@ export class TerminalStore implements ConversationListener {
     return ask.hasKeys;
   }
 
-  #hasAnswered(withinMs: number): boolean {
-    return this.#now() - this.#answeredAt < withinMs;
+  #hasAnsweredWithin(periodMs: number): boolean {
+    return this.#now() - this.#answeredAt < periodMs;
   }
 
-  #followAsks(): void {
-    const [first] = this.conversation.asks;
-    if (first?.id === this.ask?.ask.id) return;
+  #updateAsk(): void {
+    const [oldestAsk] = this.conversation.asks;
+    if (oldestAsk?.id === this.ask?.ask.id) return;
     const { conversation } = this;
-    const isBehind = this.#hasAnswered(FOLLOW_UP_QUESTION_MS);
+    const followsAnswer = this.#hasAnsweredWithin(NEXT_QUESTION_MS);
     this.ask =
-      first &&
-      new AskPanel(first, {
+      oldestAsk &&
+      new AskPanel(oldestAsk, {
         hasKeys: this.editor.text === "",
-        followsAnswer: isBehind,
+        followsAnswer,
         now: this.#now,
         answer: (reply) => {
           this.#answeredAt = this.#now();
           this.attempt(() =>
-            conversation.answer(first, reply).catch((error: unknown) => {
-              if (this.ask?.ask === first) this.ask.isSent = false;
+            conversation.answer(oldestAsk, reply).catch((error: unknown) => {
+              if (this.ask?.ask === oldestAsk) this.ask.isAnswerSent = false;
               throw error;
             }),
           );
         },
       });
-    if (this.ask) this.scroll.toEnd();
+    if (this.ask) this.scroll.scrollToEnd();
   }
 
   /** The first Ctrl+C stops the run or clears the prompt; a second one quits. */
   #stop(): void {
-    if (this.#isLeaving) return this.options.requestExit();
-    this.#isLeaving = true;
+    if (this.#isExitPending) return this.options.requestExit();
+    this.#isExitPending = true;
     const { conversation } = this;
     if (conversation.isRunning) this.attempt(() => conversation.stop());
-    else if (this.editor.text !== "") this.prompt.putAside();
+    else if (this.editor.text !== "") this.prompt.clear();
   }
 
   /** Handles a global key. Returns false for keys that belong to the prompt. */
-  #key({ name, ctrl, shift }: Extract<KeyInput, { type: "key" }>): boolean {
+  #handleGlobalKey({ name, ctrl, shift }: Extract<KeyInput, { type: "key" }>): boolean {
     const { scroll, ask } = this;
-    if (name === "pageup") scroll.pages(-1);
-    else if (name === "pagedown") scroll.pages(1);
-    else if (name === "up" && (shift || ctrl)) scroll.by(-1);
-    else if (name === "down" && (shift || ctrl)) scroll.by(1);
-    else if (name === "home" && ctrl) scroll.toStart();
-    else if (name === "end" && ctrl) scroll.toEnd();
-    else if (ctrl && name === "l") scroll.toEnd();
+    if (name === "pageup") scroll.scrollPages(-1);
+    else if (name === "pagedown") scroll.scrollPages(1);
+    else if (name === "up" && (shift || ctrl)) scroll.scrollBy(-1);
+    else if (name === "down" && (shift || ctrl)) scroll.scrollBy(1);
+    else if (name === "home" && ctrl) scroll.scrollToStart();
+    else if (name === "end" && ctrl) scroll.scrollToEnd();
+    else if (ctrl && name === "l") scroll.scrollToEnd();
     else if (ctrl && name === "o") this.showsAll = !this.showsAll;
     else if (ctrl && name === "z") this.options.suspend();
     else if (ctrl && name === "d" && this.editor.text === "") this.options.requestExit();
     else if (this.prompt.completion) return false;
     else if (name === "escape" && ask?.hasKeys) ask.hasKeys = false;
-    else if (name === "escape") scroll.toEnd();
+    else if (name === "escape") scroll.scrollToEnd();
     else if (name === "tab" && ask) ask.hasKeys = !ask.hasKeys;
     else return false;
     return true;
   }
 
   #submit(text: string, files: readonly string[]): void {
-    this.scroll.toEnd();
-    if (/^\/[^\s/]+(\s|$)/.test(text)) return this.options.run(this, text);
+    this.scroll.scrollToEnd();
+    if (/^\/[^\s/]+(\s|$)/.test(text)) return this.options.runCommand(this, text);
     this.send(text, files);
   }
 }

@@ -9,7 +9,7 @@ import { Screen } from "./screen.js";
 import { escapeLine } from "./text.js";
 import { View } from "./view.js";
 
-/** Address of a served agent, and headers of its requests. */
+/** Address of a served agent, and headers for each request. */
 interface Server {
   url: string;
   headers: Readonly<Record<string, string>>;
@@ -31,21 +31,22 @@ export interface TerminalOptions {
   /**
    * Lists the files that `@` suggests, from the session's folder. The folder is undefined before the session exists.
    */
-  files?: ((folder: string | undefined, signal: AbortSignal) => Promise<readonly string[]>) | undefined;
+  listFiles?: ((folder: string | undefined, signal: AbortSignal) => Promise<readonly string[]>) | undefined;
   /** Location for the first line of the screen: a folder or a server. */
-  place: string;
-  colours: boolean;
-  /** Closes the terminal when it aborts. */
+  location: string;
+  hasColours: boolean;
+  /** Closes the terminal when the signal aborts. */
   signal?: AbortSignal | undefined;
-  /** Receives a function that shows lines to the user, for logs that must not draw over the screen. */
-  onReady?: ((tell: (line: string) => void) => void) | undefined;
+  /** Receives a function that shows log lines as notices, because other output would overwrite the screen. */
+  onReady?: ((showLine: (line: string) => void) => void) | undefined;
 }
 
 /**
- * Shows the terminal until the user quits. Resolves with the last shown session. Restores the screen before it settles.
+ * Shows the terminal until the user quits. Resolves with the id of the last session. Rejects if the server cannot start.
+ * Restores the screen before it settles.
  */
 export async function openTerminal(options: TerminalOptions): Promise<{ session: string | undefined }> {
-  const { input, output, newSessionOptions, projectDir, files, place, colours, signal } = options;
+  const { input, output, newSessionOptions, projectDir, listFiles, location, hasColours, signal } = options;
   const screen = new Screen(input, output);
   const painter = new Painter(output);
   let requestExit: () => void = () => undefined;
@@ -53,45 +54,45 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
   let resolveServer: (server: Promise<Server>) => void = () => undefined;
   const server = new Promise<Server>((resolve) => (resolveServer = resolve));
   const client = createDeferredClient(server);
-  let failed: (error: unknown) => void = () => undefined;
-  const crash = new Promise<never>((_, reject) => (failed = reject));
+  let reportCrash: (error: unknown) => void = () => undefined;
+  const crash = new Promise<never>((_, reject) => (reportCrash = reject));
   crash.catch(() => undefined);
   const store = new TerminalStore({
     client,
-    newSessionOptions: newSessionOptions,
-    files,
+    newSessionOptions,
+    listFiles,
     projectDir,
-    place,
+    location,
     commands: COMMANDS,
-    run: runCommand,
+    runCommand,
     requestExit: () => requestExit(),
     suspend: () => screen.suspend(),
-    wheel: (on) => (screen.wheel = on),
+    setWheel: (isEnabled) => (screen.hasWheel = isEnabled),
   });
-  const ended = new AbortController();
-  const keyboard = new Keyboard((pressed) => store.press(pressed));
-  const read = (text: string | Buffer) => keyboard.feed(String(text));
-  screen.take();
-  const view = new View(store, painter, colours);
+  const closeController = new AbortController();
+  const keyboard = new Keyboard((keyInput) => store.press(keyInput));
+  const feedInput = (text: string | Buffer) => keyboard.feed(String(text));
+  screen.takeOver();
+  const view = new View(store, painter, hasColours);
   const redraw = () => {
-    painter.forget();
+    painter.invalidate();
     screen.clear();
     view.draw();
   };
   screen.onRedraw = redraw;
   output.on("resize", redraw);
   // The caller reports these errors on the restored screen.
-  process.on("uncaughtException", failed);
-  process.on("unhandledRejection", failed);
-  input.on("data", read);
+  process.on("uncaughtException", reportCrash);
+  process.on("unhandledRejection", reportCrash);
+  input.on("data", feedInput);
   input.once("end", requestExit);
   signal?.addEventListener("abort", requestExit, { once: true });
   try {
-    options.onReady?.((line) => store.notice(escapeLine(line)));
+    options.onReady?.((line) => store.showNotice(escapeLine(line)));
     // Wait until the first frame is drawn.
     await new Promise((resolve) => setImmediate(resolve));
     resolveServer(options.serve());
-    watchOtherSessionAsks(store, ended.signal);
+    watchOtherSessionAsks(store, closeController.signal);
     if (options.session !== undefined)
       store.attempt(() => resume(store, options.session ?? "", newSessionOptions, projectDir));
     if (signal?.aborted) requestExit();
@@ -99,16 +100,16 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     await Promise.race([exitRequest, crash, server.then(() => exitRequest)]);
     return { session: store.conversation.id };
   } finally {
-    ended.abort();
+    closeController.abort();
     signal?.removeEventListener("abort", requestExit);
-    input.off("data", read);
+    input.off("data", feedInput);
     input.off("end", requestExit);
     output.off("resize", redraw);
     keyboard.close();
     view.close();
     screen.release();
-    process.off("uncaughtException", failed);
-    process.off("unhandledRejection", failed);
+    process.off("uncaughtException", reportCrash);
+    process.off("unhandledRejection", reportCrash);
     await store.close();
   }
 }
@@ -117,12 +118,13 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
 async function resume(
   store: TerminalStore,
   session: string,
-  wishes: NewSessionOptions,
+  settings: NewSessionOptions,
   projectDir: string | undefined,
 ): Promise<void> {
   if (session !== "last") await store.open(session);
   else await openLast(store, projectDir);
-  if (store.conversation.id !== undefined && Object.keys(wishes).length > 0) await store.conversation.change(wishes);
+  if (store.conversation.id !== undefined && Object.keys(settings).length > 0)
+    await store.conversation.change(settings);
 }
 
 async function openLast(store: TerminalStore, projectDir: string | undefined): Promise<void> {
@@ -132,7 +134,7 @@ async function openLast(store: TerminalStore, projectDir: string | undefined): P
   });
   const [last] = sessions;
   if (last) await store.open(last.id);
-  else store.notice("No session in this folder yet; starting a new one.");
+  else store.showNotice("No session in this folder yet; starting a new one.");
 }
 
 /** Creates a client for a server that is still starting. Each request waits for the server's address. */
@@ -154,9 +156,9 @@ function createDeferredClient(server: Promise<Server>): GantryClient {
 function waitUntilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return promise;
   return new Promise((resolve, reject) => {
-    const stop = () => reject(signal.reason as Error);
-    if (signal.aborted) return stop();
-    signal.addEventListener("abort", stop, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+    const onAbort = () => reject(signal.reason as Error);
+    if (signal.aborted) return onAbort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
   });
 }

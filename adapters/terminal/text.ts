@@ -1,56 +1,54 @@
 import stringWidth from "string-width";
 
 /** A tab has a fixed width, independent of its column. */
-const TAB = "    ";
+const TAB_SPACES = "    ";
 /**
  * Escape sequences. A string sequence (OSC and similar) matches only if it ends in its line, because an unterminated
  * one would remove all following text. It contains no start of another sequence, so each is scanned once.
  */
-const SEQUENCES =
-  // eslint-disable-next-line no-control-regex -- control characters are what is looked for
+const ESCAPE_SEQUENCES =
+  // eslint-disable-next-line no-control-regex -- matches control characters
   /(?:\u001b\[|\u009b)[0-?]*[ -/]*[@-~]|(?:\u001b[\]PX^_]|[\u009d\u0090\u0098\u009e\u009f])[^\u0007\u001b\n\u0080-\u009f]*(?:\u0007|\u001b\\|\u009c)|\u001b[ -/]*[0-~]/g;
 /** Remaining control characters, other line ends, direction controls, invisible characters and lone surrogates. */
-const INVISIBLE =
+const INVISIBLE_CHARACTERS =
   // eslint-disable-next-line no-control-regex -- as above
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]|\p{Surrogate}/gu;
 /** More than eight combining marks on one character, which no script uses. The second group is the excess. */
-const MARKS = /(\p{M}{8})(\p{M}+)/gu;
+const EXCESS_MARKS = /(\p{M}{8})(\p{M}+)/gu;
 /**
  * Text in which each character is one grapheme and one column: ASCII, Latin letters, dashes and quotes, box-drawing
  * lines, and the prompt sign. It needs neither a segmenter nor a width table, which take 20 ms of a start.
  */
-const PLAIN = /^[\n\u0020-\u007e\u00a1-\u00ac\u00ae-\u02ff\u2010-\u2027\u2500-\u259f\u276f]*$/;
+const PLAIN_TEXT = /^[\n\u0020-\u007e\u00a1-\u00ac\u00ae-\u02ff\u2010-\u2027\u2500-\u259f\u276f]*$/;
 /**
- * Runs of characters that are one grapheme each, unless a combining mark follows. They are found much faster than by
+ * Eight or more characters that are one grapheme each, unless a combining mark follows. This pattern is much faster than
  * the segmenter.
  */
-const SINGLE =
+const SINGLE_GRAPHEMES =
   /[\u0020-\u007e\u00a1-\u00ac\u00ae-\u02ff\u0400-\u0482\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3]{8,}/g;
 /** Maximum characters per call of the segmenter: its time per grapheme grows with the length of the text. */
-const SEGMENTER_CHARACTERS = 256;
+const MAX_SEGMENTER_CHARACTERS = 256;
 /** Maximum number of cached widths. */
 const MAX_CACHED_WIDTHS = 4_096;
 
 /**
- * Untrusted text for display on a terminal, with its lines. Escape sequences are removed; other control and invisible
- * characters are shown by name. Do not use it for content that the user is about to permit: use the next function,
- * which removes nothing.
+ * Prepares untrusted text for the terminal and keeps its lines. Removes escape sequences; shows other control and
+ * invisible characters by name. For content that the user is about to permit, use `escapeInvisible`, which removes nothing.
  */
 export function clean(text: string): string {
-  return PLAIN.test(text) ? text : escapeInvisible(text.replace(SEQUENCES, ""));
+  return PLAIN_TEXT.test(text) ? text : escapeInvisible(text.replace(ESCAPE_SEQUENCES, ""));
 }
 
 /**
- * Text with all its characters: invisible ones are shown by name, nothing is removed. For permission requests, names
- * and file contents.
+ * Shows invisible characters by name and removes nothing. For permission requests, names and file contents.
  */
 export function escapeInvisible(text: string): string {
-  if (PLAIN.test(text)) return text;
+  if (PLAIN_TEXT.test(text)) return text;
   return text
     .replace(/\r\n/g, "\n")
-    .replaceAll("\t", TAB)
-    .replace(MARKS, (_, first: string, excessMarks: string) => `${first}<${excessMarks.length} more marks>`)
-    .replace(INVISIBLE, (character) => {
+    .replaceAll("\t", TAB_SPACES)
+    .replace(EXCESS_MARKS, (_, marks: string, excessMarks: string) => `${marks}<${excessMarks.length} more marks>`)
+    .replace(INVISIBLE_CHARACTERS, (character) => {
       const code = character.codePointAt(0) ?? 0;
       if (code < 0x20) return String.fromCodePoint(0x2400 + code);
       if (code === 0x7f) return "\u2421";
@@ -59,7 +57,8 @@ export function escapeInvisible(text: string): string {
 }
 
 /**
- * The same in one line. A sign marks each line break, so that text after a `#` comment does not look like a part of it.
+ * Escapes text like `escapeInvisible`, in one line. A sign marks each line break, so that text after a `#` comment does
+ * not look like a part of the comment.
  */
 export function escapeLine(text: string): string {
   const escapedText = escapeInvisible(text);
@@ -71,8 +70,7 @@ export function escapeLine(text: string): string {
     .join(" ⏎ ");
 }
 
-/** Text without trailing line breaks. */
-export function trimEmptyLines(text: string): string {
+export function trimLineBreaks(text: string): string {
   let end = text.length;
   while (end > 0 && text[end - 1] === "\n") end -= 1;
   return text.slice(0, end);
@@ -80,67 +78,67 @@ export function trimEmptyLines(text: string): string {
 
 let segmenter: Intl.Segmenter | undefined;
 
-/** Grapheme clusters: characters as a reader counts them. */
-export function graphemes(text: string): string[] {
-  if (PLAIN.test(text)) return text.split("");
-  const characters = (segmenter ??= new Intl.Segmenter(undefined, { granularity: "grapheme" }));
+/** Splits text into grapheme clusters, which are characters as a reader counts them. */
+export function toGraphemes(text: string): string[] {
+  if (PLAIN_TEXT.test(text)) return text.split("");
+  const activeSegmenter = (segmenter ??= new Intl.Segmenter(undefined, { granularity: "grapheme" }));
   const allGraphemes: string[] = [];
-  let from = 0;
-  const addSegments = (to: number) => {
-    while (from < to) {
-      const end = Math.min(to, from + SEGMENTER_CHARACTERS);
-      const segments = Array.from(characters.segment(text.slice(from, end)), ({ segment }) => segment);
-      // The last grapheme may continue after the piece.
-      if (end < to && segments.length > 1) segments.pop();
+  let startIndex = 0;
+  const addSegments = (endIndex: number) => {
+    while (startIndex < endIndex) {
+      const pieceEnd = Math.min(endIndex, startIndex + MAX_SEGMENTER_CHARACTERS);
+      const segments = Array.from(activeSegmenter.segment(text.slice(startIndex, pieceEnd)), ({ segment }) => segment);
+      // The last grapheme may continue after this part of the text.
+      if (pieceEnd < endIndex && segments.length > 1) segments.pop();
       for (const grapheme of segments) {
         allGraphemes.push(grapheme);
-        from += grapheme.length;
+        startIndex += grapheme.length;
       }
     }
   };
-  for (const { 0: run, index } of text.matchAll(SINGLE)) {
+  for (const { 0: singles, index } of text.matchAll(SINGLE_GRAPHEMES)) {
     addSegments(index);
     // A combining mark may follow the last character.
-    for (let i = 0; i < run.length - 1; i += 1) allGraphemes.push(run[i] ?? "");
-    from = index + run.length - 1;
+    for (let i = 0; i < singles.length - 1; i += 1) allGraphemes.push(singles[i] ?? "");
+    startIndex = index + singles.length - 1;
   }
   addSegments(text.length);
   return allGraphemes;
 }
 
-/** Width of a text on the terminal, in columns. */
+/** Returns the width of a text on the terminal, in columns. */
 export function textWidth(text: string): number {
-  if (PLAIN.test(text)) return text.length;
+  if (PLAIN_TEXT.test(text)) return text.length;
   let width = 0;
-  for (const grapheme of graphemes(text)) width += graphemeWidth(grapheme);
+  for (const grapheme of toGraphemes(text)) width += graphemeWidth(grapheme);
   return width;
 }
 
-const widths = new Map<string, number>();
+const cachedWidths = new Map<string, number>();
 
-/** Width of one grapheme, in columns. */
+/** Returns the width of one grapheme, in columns. */
 export function graphemeWidth(grapheme: string): number {
   const code = grapheme.charCodeAt(0);
   if (grapheme.length === 1) {
     if (code >= 0x20 && code < 0x300 && (code < 0x7f || code > 0xa0) && code !== 0xad) return 1;
     if ((code >= 0x4e00 && code <= 0x9fff) || (code >= 0xac00 && code <= 0xd7a3)) return 2;
   }
-  const cachedWidth = widths.get(grapheme);
+  const cachedWidth = cachedWidths.get(grapheme);
   if (cachedWidth !== undefined) return cachedWidth;
   const width = stringWidth(grapheme);
-  if (widths.size >= MAX_CACHED_WIDTHS) widths.clear();
-  widths.set(grapheme, width);
+  if (cachedWidths.size >= MAX_CACHED_WIDTHS) cachedWidths.clear();
+  cachedWidths.set(grapheme, width);
   return width;
 }
 
-/** Cuts a line to `columns` and marks the cut with an ellipsis. */
+/** Shortens a line to `columns`; an ellipsis replaces the removed end. */
 export function truncate(text: string, columns: number): string {
   if (textWidth(text) <= columns) return text;
   let prefix = "";
-  let used = 1;
-  for (const grapheme of graphemes(text)) {
-    used += graphemeWidth(grapheme);
-    if (used > columns) break;
+  let usedColumns = 1;
+  for (const grapheme of toGraphemes(text)) {
+    usedColumns += graphemeWidth(grapheme);
+    if (usedColumns > columns) break;
     prefix += grapheme;
   }
   return columns < 1 ? "" : `${prefix}…`;

@@ -8,10 +8,9 @@ import { Transcript } from "./transcript.js";
 const FRAME_INTERVAL_MS = 16;
 /** A frame that takes longer is followed by a pause of this many times its duration, so that other work can run. */
 const PAUSE_PER_FRAME = 3;
-/** Interval of the frames of the spinner, in ms. */
 const SPIN_INTERVAL_MS = 120;
 
-/** A row as the terminal shows it, cut to `columns`. */
+/** A row as text for the terminal, truncated to `columns`. */
 interface PaintedRow {
   readonly columns: number;
   readonly text: string;
@@ -27,7 +26,7 @@ export class View {
   readonly #hasColours: boolean;
   readonly #transcript = new Transcript();
   /** Painted text by row. Rows of the transcript are the same objects in each frame. */
-  readonly #painted = new WeakMap<Line, PaintedRow>();
+  readonly #paintedRows = new WeakMap<Line, PaintedRow>();
   #cancelFrame: (() => void) | undefined;
   /** Earliest time of the next frame, by `performance.now()`. */
   #nextFrameAt = 0;
@@ -55,8 +54,8 @@ export class View {
     );
     const endedAt = performance.now();
     this.#nextFrameAt = Math.max(startedAt + FRAME_INTERVAL_MS, endedAt + (endedAt - startedAt) * PAUSE_PER_FRAME);
-    this.#spin();
-    if (this.#store.scroll.wantsOlder) this.#store.reachedTop();
+    this.#updateSpinner();
+    if (this.#store.scroll.needsOlderMessages) this.#store.loadOlderMessages();
   }
 
   /** Stops drawing. */
@@ -78,7 +77,7 @@ export class View {
     }
   }
 
-  #spin(): void {
+  #updateSpinner(): void {
     if (!this.#store.conversation.isRunning) {
       clearInterval(this.#spinner);
       this.#spinner = undefined;
@@ -91,10 +90,10 @@ export class View {
   }
 
   #paint(row: Line, columns: number): string {
-    const painted = this.#painted.get(row);
-    if (painted?.columns === columns) return painted.text;
+    const cachedRow = this.#paintedRows.get(row);
+    if (cachedRow?.columns === columns) return cachedRow.text;
     const text = paintRow(row, columns, this.#hasColours);
-    this.#painted.set(row, { columns, text });
+    this.#paintedRows.set(row, { columns, text });
     return text;
   }
 }

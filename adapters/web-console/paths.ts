@@ -1,11 +1,11 @@
 /** URL path of the console. Below it are the page's files and the endpoints that create and use one-time links. */
-export const ADDRESS = "/console";
-export const ASSETS = "/console/assets/";
-export const LINKS = "/console/links";
-export const LOGIN = "/console/login";
+export const CONSOLE_PATH = "/console";
+export const ASSETS_PATH = "/console/assets/";
+export const LINKS_PATH = "/console/links";
+export const LOGIN_PATH = "/console/login";
 
 /** Headers of every response: pages load and run only files of the build, and no other page can frame them. */
-export const SECURITY: Readonly<Record<string, string>> = {
+export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
   "Content-Security-Policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types dompurify",

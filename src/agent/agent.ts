@@ -21,20 +21,20 @@ import { Asks } from "../run/permissions/requests.js";
 import type { ListedCommand } from "../run/prompt/slash-commands.js";
 import { describeCall, type DescribedCall } from "../run/calls/describe.js";
 import { AGENT_DEFAULTS } from "../ports/defaults.js";
-import { checkInput, oneOf } from "../run/input/run-input.js";
-import type { AgentServices, Spawned } from "../run/context/run-context.js";
+import { checkInput, checkOneOf } from "../run/input/run-input.js";
+import type { AgentServices, SubagentCall } from "../run/context/run-context.js";
 import { Runs } from "../run/runs.js";
 import type { LocalRuns } from "../run/local-runs.js";
 import { SessionProcesses } from "../run/session-processes.js";
 import { forgetFilesOf } from "../sessions/forget-files.js";
-import { OpenedStore } from "./opened-store.js";
+import { AgentStore } from "./opened-store.js";
 import { throttleOutageLogs } from "../sessions/outage.js";
 import { Sessions } from "../sessions/sessions.js";
 
 /** Time limit at close for tools that did not stop after a cancel, in ms. */
 const UNSETTLED_TOOLS_TIMEOUT_MS = 2_500;
 
-const DRAINING: ReadinessProblem = { code: "draining", message: "the server is about to stop" };
+const DRAINING_PROBLEM: ReadinessProblem = { code: "draining", message: "the server is about to stop" };
 
 /**
  * A coding agent: a model, tools and persistent sessions. Transports are written against this class. Embedded use needs
@@ -52,8 +52,8 @@ export class Agent {
 
   readonly #services: AgentServices;
   readonly #providers: readonly ModelProvider[];
-  readonly #closing = new AbortController();
-  readonly #store: OpenedStore;
+  readonly #closeController = new AbortController();
+  readonly #store: AgentStore;
   readonly #watchers: Watchers;
   readonly #presence: Presence;
   readonly #processes: SessionProcesses;
@@ -62,35 +62,35 @@ export class Agent {
   #runs: Runs | undefined;
   #asks: Asks | undefined;
   #isDraining = false;
-  #isRefusing = false;
-  #readiness: Promise<ReadinessCheck> | undefined;
-  #closed: Promise<void> | undefined;
-  #prepared: Promise<void> | undefined;
+  #isRejectingRuns = false;
+  #readinessCheck: Promise<ReadinessCheck> | undefined;
+  #closePromise: Promise<void> | undefined;
+  #preparePromise: Promise<void> | undefined;
 
   constructor(options: AgentOptions) {
     checkOptions(options);
     const { driver, fileHistory } = options;
     const logger = throttleOutageLogs(options.logger ?? silentLogger);
     const bus = new Bus<BusEvents>((error) => logger.error("event listener failed", { error }));
-    const closing = this.#closing.signal;
-    this.#store = new OpenedStore({ driver, bus, logger, fileHistory, closing });
+    const closeSignal = this.#closeController.signal;
+    this.#store = new AgentStore({ driver, bus, logger, fileHistory, closeSignal });
     const store = () => this.#store.get();
     this.#presence = new Presence((options.clientGraceSeconds ?? AGENT_DEFAULTS.clientGraceSeconds) * 1000);
-    this.#watchers = new Watchers(store, (rootId) => this.#processes.list(rootId), closing, this.#presence);
-    const changed = (rootId: string, messages: boolean) => void this.#watchers.notify(rootId, messages);
+    this.#watchers = new Watchers(store, (rootId) => this.#processes.list(rootId), closeSignal, this.#presence);
+    const notifyChange = (rootId: string, messages: boolean) => void this.#watchers.notify(rootId, messages);
     this.#services = createServices(options, {
       name: this.name,
       store,
       bus,
       logger,
-      live: () => this.#watchers.live,
-      spawn: (input, spawned) => this.#start(input, spawned),
-      closing,
+      liveSessions: () => this.#watchers.liveSessions,
+      spawn: (input, subagentCall) => this.#start(input, subagentCall),
+      closeSignal,
     });
     const { conversationCache, mode, models, projectDir, tasks, tools } = this.#services;
     bus.on("session.deleted", ({ ids }) => ids.forEach((id) => conversationCache.drop(id)));
     forgetFilesOf(bus, fileHistory, tasks, logger);
-    this.#processes = new SessionProcesses(tools, bus, tasks, store, (rootId) => changed(rootId, false));
+    this.#processes = new SessionProcesses(tools, bus, tasks, store, (rootId) => notifyChange(rootId, false));
     this.#providers = options.providers;
     this.projectDir = projectDir;
     this.mcpServerFactory = options.mcpServerFactory;
@@ -101,11 +101,11 @@ export class Agent {
       logger,
       projectDir,
       mode,
-      isRunningHere: (rootId) => this.#localRuns?.of(rootId) !== undefined,
-      notifyWatchers: changed,
-      watch: (id, watched) => this.#watchers.watch(id, watched),
+      isRunningHere: (rootId) => this.#localRuns?.find(rootId) !== undefined,
+      notifyWatchers: notifyChange,
+      watch: (id, options) => this.#watchers.watch(id, options),
       stopRun: async (rootId) => this.#localRuns?.stop(rootId),
-      background: { tasks, closing },
+      background: { tasks, closeSignal },
       fileHistory,
     });
   }
@@ -127,29 +127,29 @@ export class Agent {
   get runs(): Runs {
     return (this.#runs ??= new Runs({
       store: this.#services.store,
-      running: (rootId) => this.#localRuns?.of(rootId),
-      unqueue: (rootId, runId) => this.#localRuns?.unqueue(rootId, runId),
-      waits: (rootId, runId) => this.#localRuns?.waits(rootId, runId),
-      watch: (id, watched) => this.#watchers.watch(id, watched),
+      findLocalRun: (rootId) => this.#localRuns?.find(rootId),
+      cancelQueued: (rootId, runId) => this.#localRuns?.cancelQueued(rootId, runId),
+      waitUntilDequeued: (rootId, runId) => this.#localRuns?.waitUntilDequeued(rootId, runId),
+      watch: (id, options) => this.#watchers.watch(id, options),
     }));
   }
 
   /**
    * Connects a client that can answer requests of any session. The returned function disconnects it.
    *
-   * `answers` is called each time a run makes a request, with the id of the chain's first session. It returns whether
+   * `canAnswer` is called each time a run makes a request, with the id of the chain's first session. It returns whether
    * the client answers for that session.
    */
-  addResponder(answers: (sessionId: string) => boolean = () => true): () => void {
-    return this.#presence.join(answers);
+  addResponder(canAnswer: (sessionId: string) => boolean = () => true): () => void {
+    return this.#presence.connect(canAnswer);
   }
 
   /** Requests of runs to users. */
   get asks(): Asks {
     return (this.#asks ??= new Asks({
       store: this.#services.store,
-      running: (rootId) => this.#localRuns?.of(rootId),
-      changed: (rootId) => void this.#watchers.notify(rootId, false),
+      findLocalRun: (rootId) => this.#localRuns?.find(rootId),
+      notifyChange: (rootId) => void this.#watchers.notify(rootId, false),
     }));
   }
 
@@ -163,7 +163,7 @@ export class Agent {
    */
   async run(input: RunInput): Promise<Run> {
     checkInput(input);
-    if (this.#isRefusing) throw new ShuttingDownError();
+    if (this.#isRejectingRuns) throw new ShuttingDownError();
     return this.#start(input);
   }
 
@@ -171,8 +171,8 @@ export class Agent {
    * Lists the slash commands (`/name words`) of a session, or of a new session in a folder. Rejects with
    * `SessionNotFoundError`, `StoreError`.
    */
-  async commands(where: CommandQuery = {}): Promise<ListedCommand[]> {
-    return (await import("../run/prompt/agent-commands.js")).commandsOf(this.#services, where);
+  async commands(query: CommandQuery = {}): Promise<ListedCommand[]> {
+    return (await import("../run/prompt/agent-commands.js")).listCommands(this.#services, query);
   }
 
   /** Describes a stored tool call for display. `input` is undefined if the arguments are invalid JSON. Never throws. */
@@ -183,7 +183,7 @@ export class Agent {
 
   /** Adds a listener to the bus. The returned function removes it. */
   on<E extends keyof BusEvents>(event: E, listener: (event: BusEvents[E]) => void): () => void {
-    oneOf("event", BUS_EVENTS, event);
+    checkOneOf("event", BUS_EVENTS, event);
     return this.#services.bus.on(event, listener);
   }
 
@@ -197,10 +197,10 @@ export class Agent {
    * afterwards: `close` waits for it, the returned promise does not. Never rejects: the first run reports the error.
    */
   async prepare(): Promise<void> {
-    if (this.#isRefusing) return;
+    if (this.#isRejectingRuns) return;
     const { tasks, tools } = this.#services;
     await tasks.add(Promise.all([this.#loadLocalRuns(), tools.load()])).catch(() => undefined);
-    this.#prepared ??= tasks.add(this.#prepareModels());
+    this.#preparePromise ??= tasks.add(this.#prepareModels());
   }
 
   /**
@@ -214,7 +214,7 @@ export class Agent {
       const reasons = await (await this.#loadReadinessCheck()).reasons(signal);
       if (!this.#isDraining) return { ready: reasons.length === 0, reasons };
     }
-    return { ready: false, reasons: [DRAINING] };
+    return { ready: false, reasons: [DRAINING_PROBLEM] };
   }
 
   /** Reports the agent as not ready from now on, but still accepts runs. Load balancers get time to react. */
@@ -225,7 +225,7 @@ export class Agent {
   /** Rejects new runs from now on with `ShuttingDownError`. */
   refuseNew(): void {
     this.#isDraining = true;
-    this.#isRefusing = true;
+    this.#isRejectingRuns = true;
     this.#localRuns?.closeQueue();
   }
 
@@ -234,7 +234,7 @@ export class Agent {
    * Idempotent.
    */
   close(): Promise<void> {
-    return (this.#closed ??= this.#close());
+    return (this.#closePromise ??= this.#close());
   }
 
   /** Same as `close`, for `await using agent = new Agent(...)`. */
@@ -244,7 +244,7 @@ export class Agent {
 
   async #close(): Promise<void> {
     this.refuseNew();
-    this.#closing.abort(new ShuttingDownError());
+    this.#closeController.abort(new ShuttingDownError());
     await this.#services.tasks.settled();
     this.#services.conversationCache.clear();
     this.#processes.close();
@@ -252,32 +252,34 @@ export class Agent {
     await this.#services.unsettledTools.settled(UNSETTLED_TOOLS_TIMEOUT_MS);
     await this.#services.sources.close();
     await this.models.close();
-    const closing = [...this.#providers.map((provider) => provider.close())];
-    for (const tool of this.tools) closing.push(Promise.resolve(tool.close?.()));
-    closing.push(this.#store.close());
-    const failed = (await Promise.allSettled(closing)).find((outcome) => outcome.status === "rejected");
-    if (failed) throw failed.reason;
+    const closePromises = [...this.#providers.map((provider) => provider.close())];
+    for (const tool of this.tools) closePromises.push(Promise.resolve(tool.close?.()));
+    closePromises.push(this.#store.close());
+    const failure = (await Promise.allSettled(closePromises)).find((outcome) => outcome.status === "rejected");
+    if (failure) throw failure.reason;
   }
 
-  #start(input: RunInput, spawned?: Spawned): Promise<Run> {
-    // Taken before anything is awaited, so that runs keep the order of their requests.
-    const ticket = { id: newId(), at: now() };
-    return this.#services.tasks.add(this.#loadLocalRuns().then((localRuns) => localRuns.start(input, ticket, spawned)));
+  #start(input: RunInput, subagentCall?: SubagentCall): Promise<Run> {
+    // The ticket is created before any await, so that runs keep the order of their requests.
+    const ticket = { id: newId(), requestedAt: now() };
+    return this.#services.tasks.add(
+      this.#loadLocalRuns().then((localRuns) => localRuns.start(input, ticket, subagentCall)),
+    );
   }
 
-  /** Loading blocks the event loop for 50 ms, so requests that have already arrived go first. */
+  /** Lets requests that have already arrived go first, because loading blocks the event loop for 50 ms. */
   async #prepareModels(): Promise<void> {
     await new Promise((resolve) => setImmediate(resolve));
-    await this.models.prepare(this.#closing.signal);
+    await this.models.prepare(this.#closeController.signal);
   }
 
-  /** Loaded lazily: more than half of the agent's code is not needed before the first run. */
+  /** Loads the code of runs at the first use, because it is more than half of the agent's code. */
   #loadLocalRuns(): Promise<LocalRuns> {
     return (this.#localRunsPromise ??= import("../run/local-runs.js").then(({ LocalRuns }) => {
       return (this.#localRuns = new LocalRuns({
         services: this.#services,
         run: (input) => this.run(input),
-        isRefusing: () => this.#isRefusing,
+        isRejectingRuns: () => this.#isRejectingRuns,
         watchProcesses: () => this.#processes.watchProcesses(),
         freeKey: (key) => this.runs.freeKey(key),
       }));
@@ -285,7 +287,7 @@ export class Agent {
   }
 
   #loadReadinessCheck(): Promise<ReadinessCheck> {
-    return (this.#readiness ??= import("./readiness.js").then(({ ReadinessCheck }) => {
+    return (this.#readinessCheck ??= import("./readiness.js").then(({ ReadinessCheck }) => {
       const { store, models, logger } = this.#services;
       return new ReadinessCheck({ store, models, logger });
     }));

@@ -5,7 +5,7 @@ import type { Logger } from "../ports/logger.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import { Housekeeping } from "../sessions/housekeeping.js";
 
-export interface OpenedStoreOptions {
+export interface AgentStoreOptions {
   /** Undefined: sessions are stored in memory. */
   driver: SessionDriver | undefined;
   /** Receives an event for each session that housekeeping deletes. */
@@ -13,25 +13,25 @@ export interface OpenedStoreOptions {
   logger: Logger;
   fileHistory: FileHistory | undefined;
   /** Aborted when the agent closes. A store that opens after that gets no housekeeping. */
-  closing: AbortSignal;
+  closeSignal: AbortSignal;
 }
 
 /** The store of one agent. Opens at the first use, runs housekeeping in the background, and closes with the agent. */
-export class OpenedStore {
-  readonly #options: OpenedStoreOptions;
+export class AgentStore {
+  readonly #options: AgentStoreOptions;
   #driver: SessionDriver | undefined;
-  #opened: Promise<SessionDriver> | undefined;
+  #openPromise: Promise<SessionDriver> | undefined;
   #housekeeping: Housekeeping | undefined;
 
-  constructor(options: OpenedStoreOptions) {
+  constructor(options: AgentStoreOptions) {
     this.#options = options;
     this.#driver = options.driver;
   }
 
   /** Opens the store if necessary. Rejects with `StoreError`; the next call tries again. */
   get(): Promise<SessionDriver> {
-    return (this.#opened ??= this.#open().catch((error: unknown) => {
-      this.#opened = undefined;
+    return (this.#openPromise ??= this.#open().catch((error: unknown) => {
+      this.#openPromise = undefined;
       throw error;
     }));
   }
@@ -41,16 +41,16 @@ export class OpenedStore {
     await this.#housekeeping?.close();
   }
 
-  /** Does nothing if the store never opened. */
+  /** Closes the store, if it was opened. */
   async close(): Promise<void> {
-    const driver = await this.#opened?.catch(() => undefined);
+    const driver = await this.#openPromise?.catch(() => undefined);
     await driver?.close();
   }
 
   async #open(): Promise<SessionDriver> {
     const driver = (this.#driver ??= new (await import("../memory-driver/memory-driver.js")).MemoryDriver());
     await driver.open();
-    if (!this.#options.closing.aborted) this.#housekeeping = this.#startHousekeeping(driver);
+    if (!this.#options.closeSignal.aborted) this.#housekeeping = this.#startHousekeeping(driver);
     return driver;
   }
 

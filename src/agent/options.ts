@@ -7,12 +7,12 @@ import type { BusEvents } from "../ports/bus-events.js";
 import type { Logger } from "../ports/logger.js";
 import type { ModelPrices, ModelProvider, ReasoningEffort } from "../ports/model-provider.js";
 import { EFFORTS } from "../models/efforts.js";
-import { object, objects, oneOf } from "../run/input/run-input.js";
-import { UNATTENDED, type Unattended } from "../ports/unattended.js";
+import { checkObject, checkObjects, checkOneOf } from "../run/input/run-input.js";
+import { UNATTENDED_POLICIES, type Unattended } from "../ports/unattended.js";
 import { PROMPT_USES, type PromptUse } from "../ports/prompt-use.js";
 import { checkRules } from "../run/permissions/rule-schema.js";
 import type { SessionMode } from "../ports/session.js";
-import { checkBudget, checkPrice } from "../run/input/budget-check.js";
+import { checkBudget, checkPrices } from "../run/input/budget-check.js";
 import type { SessionBudget } from "../run/budget/limits.js";
 import type { Budget } from "../ports/run.js";
 import type { SessionDriver } from "../ports/session-driver.js";
@@ -124,7 +124,7 @@ export interface AgentOptions {
   logger?: Logger | undefined;
 }
 
-const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
+const OPTION_NAMES: Readonly<Record<keyof AgentOptions, true>> = {
   providers: true,
   driver: true,
   tools: true,
@@ -164,22 +164,22 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
 export function checkOptions(options: unknown): void {
   if (!isRecord(options)) throw new InputError("options", "an object with `providers`");
   for (const key of Object.keys(options)) {
-    if (!Object.hasOwn(KNOWN, key)) throw new InputError(key, `one of ${Object.keys(KNOWN).join(", ")}`);
+    if (!Object.hasOwn(OPTION_NAMES, key)) throw new InputError(key, `one of ${Object.keys(OPTION_NAMES).join(", ")}`);
   }
-  objects("providers", options["providers"], "model providers", ["models", "stream", "close"]);
+  checkObjects("providers", options["providers"], "model providers", ["models", "stream", "close"]);
   if (options["driver"] !== undefined)
-    object("driver", options["driver"], "a session driver, with", ["open", "create", "write"]);
+    checkObject("driver", options["driver"], "a session driver, with", ["open", "create", "write"]);
   const { fileHistory } = options;
   if (fileHistory !== undefined && !(isRecord(fileHistory) && typeof fileHistory["recorder"] === "function"))
     throw new InputError("fileHistory", "a file history, for example from folderHistory()");
-  if (options["commands"] !== undefined) objects("commands", options["commands"], "slash commands", ["prompt"]);
+  if (options["commands"] !== undefined) checkObjects("commands", options["commands"], "slash commands", ["prompt"]);
   const { permissions } = options;
-  if (Array.isArray(permissions)) objects("permissions", permissions, "permission policies", ["judge"]);
-  else if (permissions !== undefined) object("permissions", permissions, "a permission policy, with", ["judge"]);
+  if (Array.isArray(permissions)) checkObjects("permissions", permissions, "permission policies", ["judge"]);
+  else if (permissions !== undefined) checkObject("permissions", permissions, "a permission policy, with", ["judge"]);
   const { rules = [] } = options;
   if (!Array.isArray(rules) || rules.length > 0) checkRules("rules", rules);
-  if (options["mode"] !== undefined) oneOf("mode", SESSION_MODES, options["mode"]);
-  if (options["unattended"] !== undefined) oneOf("unattended", UNATTENDED, options["unattended"]);
+  if (options["mode"] !== undefined) checkOneOf("mode", SESSION_MODES, options["mode"]);
+  if (options["unattended"] !== undefined) checkOneOf("unattended", UNATTENDED_POLICIES, options["unattended"]);
   const { askTimeoutSeconds = 1 } = options;
   // Timers do not support much longer delays.
   if (typeof askTimeoutSeconds !== "number" || !(askTimeoutSeconds > 0 && askTimeoutSeconds <= 86_400))
@@ -190,17 +190,17 @@ export function checkOptions(options: unknown): void {
   const { budget, sessionBudget, unknownPrice } = options;
   if (!isEmpty(budget)) checkBudget("budget", budget);
   if (!isEmpty(sessionBudget)) checkBudget("sessionBudget", sessionBudget, ["usd", "tokens"]);
-  if (unknownPrice !== undefined) checkPrice("unknownPrice", unknownPrice);
+  if (unknownPrice !== undefined) checkPrices("unknownPrice", unknownPrice);
   if (options["hooks"] !== undefined) checkHooks(options["hooks"]);
-  if (options["prompt"] !== undefined) oneOf("prompt", PROMPT_USES, options["prompt"]);
+  if (options["prompt"] !== undefined) checkOneOf("prompt", PROMPT_USES, options["prompt"]);
   if (typeof (options["home"] ?? "") !== "string") throw new InputError("home", "an absolute path");
   const { model, projectDir } = options;
   if (projectDir !== undefined && !(typeof projectDir === "string" && isAbsolute(projectDir)))
     throw new InputError("projectDir", "an absolute path, for example the result of path.resolve()");
-  if (isRecord(model)) oneOf("model.reasoningEffort", EFFORTS, model["reasoningEffort"] ?? "");
+  if (isRecord(model)) checkOneOf("model.reasoningEffort", EFFORTS, model["reasoningEffort"] ?? "");
 }
 
-export const HOOKS: Readonly<Record<keyof Hooks, true>> = {
+export const HOOK_NAMES: Readonly<Record<keyof Hooks, true>> = {
   beforeToolCall: true,
   afterToolCall: true,
   beforeModelCall: true,
@@ -210,12 +210,12 @@ export const HOOKS: Readonly<Record<keyof Hooks, true>> = {
 function checkHooks(hooks: unknown): void {
   if (!isRecord(hooks)) throw new InputError("hooks", "an object with hooks");
   for (const [name, hook] of Object.entries(hooks)) {
-    oneOf("hooks", Object.keys(HOOKS), name);
+    checkOneOf("hooks", Object.keys(HOOK_NAMES), name);
     if (hook !== undefined && typeof hook !== "function") throw new InputError(`hooks.${name}`, "a function");
   }
 }
 
-const NAMES: Readonly<Record<keyof BusEvents, true>> = {
+const BUS_EVENT_NAMES: Readonly<Record<keyof BusEvents, true>> = {
   "session.created": true,
   "session.resume": true,
   "session.updated": true,
@@ -236,7 +236,7 @@ const NAMES: Readonly<Record<keyof BusEvents, true>> = {
   "tool.started": true,
   "tool.finished": true,
 };
-export const BUS_EVENTS = Object.keys(NAMES) as readonly (keyof BusEvents)[];
+export const BUS_EVENTS = Object.keys(BUS_EVENT_NAMES) as readonly (keyof BusEvents)[];
 
 /** Whether a record has no defined value; most budgets have none. */
 function isEmpty(value: unknown): boolean {

@@ -13,7 +13,7 @@ export interface ReadinessOptions {
 }
 
 /** Lifetime of a result, in ms. Any number of requests cause one query of the store. */
-const CACHE_MS = 1_000;
+const CACHE_TTL_MS = 1_000;
 /** A store that does not answer within this time counts as unreachable, in ms. */
 const STORE_TIMEOUT_MS = 2_000;
 /**
@@ -28,7 +28,7 @@ const STORE_UNREACHABLE: ReadinessProblem = {
   code: "store_unreachable",
   message: "the session store cannot be reached",
 };
-const SYNCING: ReadinessProblem = {
+const MODELS_SYNCING: ReadinessProblem = {
   code: "models_syncing",
   message: "the lists of models are being fetched for the first time",
 };
@@ -38,7 +38,7 @@ export class ReadinessCheck {
   readonly #options: ReadinessOptions;
   readonly #pendingQueries = new Set<Promise<unknown>>();
   #reasons: Promise<readonly ReadinessProblem[]> | undefined;
-  #checkedAt = Infinity;
+  #checkedAtMs = Infinity;
   #isUnreachable = false;
 
   constructor(options: ReadinessOptions) {
@@ -50,24 +50,24 @@ export class ReadinessCheck {
    * two seconds. Rejects only with the signal's reason.
    */
   async reasons(signal?: AbortSignal): Promise<readonly ReadinessProblem[]> {
-    if (this.#reasons === undefined || monotonicMs() - this.#checkedAt > CACHE_MS) {
-      this.#checkedAt = Infinity;
-      this.#reasons = this.#check().finally(() => (this.#checkedAt = monotonicMs()));
+    if (this.#reasons === undefined || monotonicMs() - this.#checkedAtMs > CACHE_TTL_MS) {
+      this.#checkedAtMs = Infinity;
+      this.#reasons = this.#check().finally(() => (this.#checkedAtMs = monotonicMs()));
     }
     return signal ? abortable(this.#reasons, signal) : this.#reasons;
   }
 
   async #check(): Promise<readonly ReadinessProblem[]> {
-    const [isThere, isSynced] = await Promise.all([
+    const [isStoreReachable, isSynced] = await Promise.all([
       this.#isStoreReachable(),
       this.#options.models.waitForLists(MODELS_TIMEOUT_MS),
     ]);
-    return [...(isThere ? [] : [STORE_UNREACHABLE]), ...(isSynced ? [] : [SYNCING])];
+    return [...(isStoreReachable ? [] : [STORE_UNREACHABLE]), ...(isSynced ? [] : [MODELS_SYNCING])];
   }
 
   async #isStoreReachable(): Promise<boolean> {
     let failure: unknown = new Error(`no answer within ${STORE_TIMEOUT_MS} ms`);
-    let answered = false;
+    let hasAnswered = false;
     if (this.#pendingQueries.size < MAX_PENDING_QUERIES) {
       // No session has this id, so this is the cheapest query.
       const query: Promise<unknown> = this.#options
@@ -77,16 +77,16 @@ export class ReadinessCheck {
       this.#pendingQueries.add(query);
     }
     // An answer to an earlier query also shows that the store is reachable.
-    const first = Promise.race(this.#pendingQueries).then(
-      () => (answered = true),
+    const firstAnswer = Promise.race(this.#pendingQueries).then(
+      () => (hasAnswered = true),
       (error: unknown) => (failure = error),
     );
-    await settlesWithin(first, STORE_TIMEOUT_MS);
+    await settlesWithin(firstAnswer, STORE_TIMEOUT_MS);
     const { logger } = this.#options;
-    if (!answered && !this.#isUnreachable)
+    if (!hasAnswered && !this.#isUnreachable)
       logger.warn("session store is unreachable; reporting not ready", { error: failure });
-    if (answered && this.#isUnreachable) logger.info("session store is reachable again");
-    this.#isUnreachable = !answered;
-    return answered;
+    if (hasAnswered && this.#isUnreachable) logger.info("session store is reachable again");
+    this.#isUnreachable = !hasAnswered;
+    return hasAnswered;
   }
 }

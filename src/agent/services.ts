@@ -13,7 +13,7 @@ import { ToolSources } from "../run/tools/sources.js";
 import { ToolStateCache } from "../run/tools/tool-state.js";
 
 /** The agent's own members that its runs use. */
-type AgentMembers = Pick<AgentServices, "name" | "store" | "bus" | "logger" | "live" | "spawn" | "closing">;
+type AgentMembers = Pick<AgentServices, "name" | "store" | "bus" | "logger" | "liveSessions" | "spawn" | "closeSignal">;
 
 /**
  * Creates the services that all runs of an agent share. Throws `InputError` if two tools or two providers have the same
@@ -24,8 +24,8 @@ export function createServices(options: AgentOptions, agentMembers: AgentMembers
   const { model, projectDir = process.cwd(), mode = "auto" } = options;
   const tools = new AgentTools(options.tools);
   const names = options.providers.map((provider) => provider.name);
-  const doubled = names.find((name, i) => names.indexOf(name) !== i);
-  if (doubled !== undefined) throw new InputError("providers", `distinct names, got ${doubled} twice`);
+  const duplicate = names.find((name, i) => names.indexOf(name) !== i);
+  if (duplicate !== undefined) throw new InputError("providers", `distinct names, got ${duplicate} twice`);
   const project = new Project({ ...options, logger });
   return {
     ...agentMembers,
@@ -46,7 +46,7 @@ export function createServices(options: AgentOptions, agentMembers: AgentMembers
       folders: options.commandFolders ?? [],
       usesProjectCommands: options.projectInstructions ?? true,
       deniedPaths: options.deniedPaths ?? [],
-      leftOut: project.logSkipped,
+      onSkipped: project.logSkipped,
     },
     permissions: [options.permissions ?? []].flat(),
     rules: options.rules ?? [],

@@ -1,10 +1,10 @@
 import { resolve } from "node:path";
 import type { AdapterKind } from "../plugin/adapter.js";
-import { builtInNames, isBuiltIn, loadAdapter } from "../serve/plugins.js";
-import { optionsOf, Selection, type Selected } from "../serve/selected-adapters.js";
+import { listBuiltInNames, isBuiltIn, loadAdapter } from "../serve/plugins.js";
+import { parseOptions, Selection, type SelectedAdapter } from "../serve/selected-adapters.js";
 import { builtinTools } from "../tools/all.js";
-import type { adapters } from "./about/adapters.js";
-import { loadFor, type CommandHandler } from "./command.js";
+import type { adapters } from "./descriptions/adapters.js";
+import { loadConfigWithFlags, type CommandHandler } from "./command.js";
 import { refuseArguments } from "./refuse-arguments.js";
 
 /** One adapter of the list. */
@@ -19,7 +19,7 @@ export interface AdapterEntry {
   error?: string;
 }
 
-const TITLES: Readonly<Record<AdapterKind, string>> = {
+const KIND_TITLES: Readonly<Record<AdapterKind, string>> = {
   transport: "Transports (server.transports, --transport)",
   "session-driver": "Session drivers (session.driver, --session-driver)",
   "model-provider": "Model providers (providers[])",
@@ -36,11 +36,11 @@ const TITLES: Readonly<Record<AdapterKind, string>> = {
  */
 export const run: CommandHandler<typeof adapters.flags> = async ({ args, flags, output }) => {
   refuseArguments(args);
-  const { loaded, home } = await loadFor(flags);
-  const entries = await adapterEntries(new Selection(loaded, home), async (selected) => {
-    const where = `${loaded.file}: ${selected.key}`;
-    const descriptor = await loadAdapter(selected.kind, selected.name, loaded.folder, where);
-    optionsOf(selected, descriptor, {
+  const { loaded, home } = await loadConfigWithFlags(flags);
+  const entries = await listAdapters(new Selection(loaded, home), async (selected) => {
+    const errorPrefix = `${loaded.file}: ${selected.key}`;
+    const descriptor = await loadAdapter(selected.kind, selected.name, loaded.folder, errorPrefix);
+    parseOptions(selected, descriptor, {
       where: `${loaded.file}: ${selected.section}`,
       configDir: loaded.folder,
       home,
@@ -48,7 +48,7 @@ export const run: CommandHandler<typeof adapters.flags> = async ({ args, flags, 
     });
     return descriptor.kind;
   });
-  await output.write(flags.json ? `${JSON.stringify(entries, null, 2)}\n` : table(entries));
+  await output.write(flags.json ? `${JSON.stringify(entries, null, 2)}\n` : formatEntries(entries));
   return entries.some(({ error }) => error !== undefined) ? 1 : 0;
 };
 
@@ -56,22 +56,22 @@ export const run: CommandHandler<typeof adapters.flags> = async ({ args, flags, 
  * Returns all built-in adapters and all that the config selects. `check` resolves with the kind, or rejects if the
  * adapter cannot be used.
  */
-async function adapterEntries(
+async function listAdapters(
   selection: Selection,
-  check: (selected: Selected) => Promise<AdapterKind>,
+  checkAdapter: (selected: SelectedAdapter) => Promise<AdapterKind>,
 ): Promise<AdapterEntry[]> {
   const toolNames = builtinTools().map(({ name }) => name);
-  const entries: AdapterEntry[] = (Object.keys(TITLES) as AdapterKind[]).flatMap((kind) => {
-    const names = kind === "tool" ? toolNames : builtInNames(kind);
+  const entries: AdapterEntry[] = (Object.keys(KIND_TITLES) as AdapterKind[]).flatMap((kind) => {
+    const names = kind === "tool" ? toolNames : listBuiltInNames(kind);
     return names.map((name) => ({ kind, name, builtIn: true, selectedBy: [] }));
   });
-  const select = (kind: AdapterKind, name: string, key: string, error?: string): void => {
+  const addSelection = (kind: AdapterKind, name: string, key: string, error?: string): void => {
     let entry = entries.find((candidate) => candidate.kind === kind && candidate.name === name);
     if (!entry) entries.push((entry = { kind, name, builtIn: isBuiltIn(kind, name), selectedBy: [] }));
     if (!entry.selectedBy.includes(key)) entry.selectedBy.push(key);
     if (error !== undefined) entry.error = error;
   };
-  const modules = [
+  const selectedModules = [
     ...selection.transports(),
     selection.driver(),
     ...(await selection.providers()),
@@ -80,34 +80,38 @@ async function adapterEntries(
     ...selection.hooks(),
     selection.strategy(),
   ];
-  for (const [i, module] of modules.entries()) {
+  for (const [i, module] of selectedModules.entries()) {
     if (typeof module === "string") {
-      const isStrategy = i === modules.length - 1;
-      select(isStrategy ? "compaction-strategy" : "tool", module, isStrategy ? "compaction.strategy" : "agent.tools");
+      const isStrategy = i === selectedModules.length - 1;
+      addSelection(
+        isStrategy ? "compaction-strategy" : "tool",
+        module,
+        isStrategy ? "compaction.strategy" : "agent.tools",
+      );
       continue;
     }
     try {
-      select(await check(module), module.name, module.key);
+      addSelection(await checkAdapter(module), module.name, module.key);
     } catch (error) {
-      select(module.kind, module.name, module.key, error instanceof Error ? error.message : String(error));
+      addSelection(module.kind, module.name, module.key, error instanceof Error ? error.message : String(error));
     }
   }
   return entries;
 }
 
-function table(entries: readonly AdapterEntry[]): string {
+function formatEntries(entries: readonly AdapterEntry[]): string {
   const width = Math.max(...entries.map(({ name }) => name.length));
-  return (Object.keys(TITLES) as AdapterKind[])
+  return (Object.keys(KIND_TITLES) as AdapterKind[])
     .filter((kind) => entries.some((entry) => entry.kind === kind))
     .map((kind) => {
       const rows = entries
         .filter((entry) => entry.kind === kind)
         .map(({ name, selectedBy, error }) => {
-          const selection = selectedBy.length > 0 ? `selected by ${selectedBy.join(", ")}` : "";
-          const failure = error === undefined ? "" : `\n      cannot be used: ${error}`;
-          return `  ${selectedBy.length > 0 ? "*" : " "} ${name.padEnd(width)}  ${selection}`.trimEnd() + failure;
+          const selectionText = selectedBy.length > 0 ? `selected by ${selectedBy.join(", ")}` : "";
+          const errorText = error === undefined ? "" : `\n      cannot be used: ${error}`;
+          return `  ${selectedBy.length > 0 ? "*" : " "} ${name.padEnd(width)}  ${selectionText}`.trimEnd() + errorText;
         });
-      return `${TITLES[kind]}\n${rows.join("\n")}\n`;
+      return `${KIND_TITLES[kind]}\n${rows.join("\n")}\n`;
     })
     .join("\n");
 }

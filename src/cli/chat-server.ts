@@ -3,8 +3,8 @@ import { createLogger } from "../base/log.js";
 import { ConfigError } from "../ports/errors.js";
 import { homeFolder, loadConfig, type LoadedConfig } from "../serve/config.js";
 import { isLoopback } from "../http/web-safety.js";
-import type { FlagsOf } from "./about.js";
-import type { chat } from "./about/chat.js";
+import type { FlagsOf } from "./command-description.js";
+import type { chat } from "./descriptions/chat.js";
 
 type ChatFlags = FlagsOf<typeof chat.flags>;
 
@@ -20,7 +20,7 @@ export interface ChatServer {
 }
 
 /**
- * Connects to the server at `address`. If that is undefined, starts an agent for `folder` in this process. `tell`
+ * Connects to the server at `address`. Without an address, starts an agent for `folder` in this process. `report`
  * receives log lines.
  *
  * Rejects with `ConfigError` if the config, the flags or the server are invalid.
@@ -29,47 +29,48 @@ export async function openChatServer(
   flags: ChatFlags,
   address: URL | undefined,
   folder: string,
-  tell: (line: string) => void,
+  report: (line: string) => void,
 ): Promise<ChatServer> {
   const loaded = await loadChatConfig(flags, address);
-  if (!address) return startLocalServer(loaded, folder, (line) => tell(shortenLogLine(line)));
-  const headers = headersFor(address, flags.header, loaded);
-  const server = await connectToServer(address, headers, flags.anyUser === true, tell);
-  const { tokenHeaders } = await import("./token-headers.js");
-  return { ...server, headers: { ...tokenHeaders(address), ...headers } };
+  if (!address) return startLocalServer(loaded, folder, (line) => report(shortenLogLine(line)));
+  const headers = createHeaders(address, flags.header, loaded);
+  const server = await connectToServer(address, headers, flags.anyUser === true, report);
+  const { readTokenHeaders } = await import("./token-headers.js");
+  return { ...server, headers: { ...readTokenHeaders(address), ...headers } };
 }
 
 /**
- * Connects to a running server. While that is down, any process can listen on its port, so each connection is checked
- * before data is sent.
+ * Connects to a running server. While the server is down, any process can listen on its port, so each connection is
+ * checked before data is sent.
  *
- * Rejects with `ConfigError` if the first connection is not trusted. For later connections, `tell` receives the reason.
+ * Rejects with `ConfigError` if the first connection is not trusted. For later connections, `report` receives the
+ * reason.
  */
 async function connectToServer(
   { origin }: URL,
   headers: ChatServer["headers"],
   allowsAnyUser: boolean,
-  tell: (line: string) => void,
+  report: (line: string) => void,
 ): Promise<ChatServer> {
   if (allowsAnyUser) return { url: origin, headers, close: async () => undefined };
-  const { checkedFetch, findRejection, createServerCheck } = await import("./own-server.js");
-  const { fetch, close } = await checkedFetch(createServerCheck(origin, Object.keys(headers).length > 0));
+  const { createCheckedFetch, findRejection, createServerCheck } = await import("./server-check.js");
+  const { fetch, close } = await createCheckedFetch(createServerCheck(origin, Object.keys(headers).length > 0));
   let reportedMessage = "";
   const reportingFetch: typeof globalThis.fetch = (input, init) =>
     fetch(input, init).catch((error: unknown) => {
       const { message = "" } = findRejection(error) ?? {};
-      if (message !== "" && message !== reportedMessage) tell((reportedMessage = message));
+      if (message !== "" && message !== reportedMessage) report((reportedMessage = message));
       throw error;
     });
   // The first request makes a connection, which is checked. Other errors are ignored: the chat waits for a server that
   // is not running yet.
-  const refusal = await fetch(`${origin}/api/health`).then(
+  const rejection = await fetch(`${origin}/api/health`).then(
     async ({ body }) => void (await body?.cancel()),
     (error: unknown) => findRejection(error),
   );
-  if (refusal) {
+  if (rejection) {
     await close();
-    throw refusal;
+    throw rejection;
   }
   return { url: origin, headers, fetch: reportingFetch, close };
 }
@@ -96,32 +97,32 @@ function loadChatConfig(flags: ChatFlags, address: URL | undefined): Promise<Loa
 async function startLocalServer(
   loaded: LoadedConfig,
   folder: string,
-  tell: (line: string) => void,
+  report: (line: string) => void,
 ): Promise<ChatServer> {
   const { compose } = await import("../serve/compose.js");
   const { log, server } = loaded.config;
   const level = log.level === "error" ? "error" : "warn";
-  const logger = createLogger({ level, write: tell, secrets: () => loaded.secrets });
+  const logger = createLogger({ level, write: report, secrets: () => loaded.secrets });
   const composition = await compose({ loaded, home: homeFolder(), projectDir: folder, logger });
-  const [{ address: url } = { address: "" }] = composition.listening;
+  const [{ address: url } = { address: "" }] = composition.startedTransports;
   return { url, headers: server.requiredHeaders, close: () => composition.stop() };
 }
 
 /**
- * Headers for the server: those of the config, overridden by those of the flags. The config's headers are sent only to
+ * Returns the headers of the config, overridden by the headers of the flags. Headers of the config are sent only to
  * this machine and to the configured host.
  */
-function headersFor(
+function createHeaders(
   address: URL,
   headerFlags: readonly string[] | undefined,
   { config }: LoadedConfig,
 ): ChatServer["headers"] {
-  const isOwnServer = isLoopback(address.hostname) || address.hostname === config.server.host;
-  const headers: Record<string, string> = isOwnServer ? { ...config.server.requiredHeaders } : {};
-  for (const line of headerFlags ?? []) {
-    const at = line.indexOf(":");
+  const canReceiveConfigHeaders = isLoopback(address.hostname) || address.hostname === config.server.host;
+  const headers: Record<string, string> = canReceiveConfigHeaders ? { ...config.server.requiredHeaders } : {};
+  for (const headerFlag of headerFlags ?? []) {
+    const at = headerFlag.indexOf(":");
     if (at < 1) throw new ConfigError("--header: expected NAME:VALUE");
-    headers[line.slice(0, at).trim()] = line.slice(at + 1).trim();
+    headers[headerFlag.slice(0, at).trim()] = headerFlag.slice(at + 1).trim();
   }
   return headers;
 }

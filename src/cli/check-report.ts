@@ -22,15 +22,18 @@ export interface AdapterReport {
   readonly notDeclared: readonly string[];
 }
 
-export function reportText({ exportName, kind, name, checks, notDeclared }: AdapterReport): string {
+export function formatReport({ exportName, kind, name, checks, notDeclared }: AdapterReport): string {
   const groups = [...new Set(checks.map(({ group }) => group))];
   const width = Math.max(...groups.map((group) => group.length));
   const rows = groups.flatMap((group) => {
-    const members = checks.filter((check) => check.group === group);
-    return [`  ${group.padEnd(width)}  ${counts(members)}`, ...members.filter(isFailed).map(detail)];
+    const groupChecks = checks.filter((check) => check.group === group);
+    return [
+      `  ${group.padEnd(width)}  ${formatCounts(groupChecks)}`,
+      ...groupChecks.filter(isFailed).map(formatFailure),
+    ];
   });
   const reasons = checks.flatMap(({ status, message = "" }) =>
-    status.startsWith("not") ? [`  ${words(status)}: ${message}`] : [],
+    status.startsWith("not") ? [`  ${formatStatus(status)}: ${message}`] : [],
   );
   return printableLines(
     [
@@ -38,17 +41,21 @@ export function reportText({ exportName, kind, name, checks, notDeclared }: Adap
       ...rows,
       ...(notDeclared.length > 0 ? [`  not declared: ${notDeclared.join(", ")}`] : []),
       ...new Set(reasons),
-      `${checks.length} checks: ${counts(checks)}\n`,
+      `${checks.length} checks: ${formatCounts(checks)}\n`,
     ].join("\n"),
   );
 }
 
-function counts(checks: readonly CheckResult[]): string {
-  const each = STATUSES.map((status) => [status, checks.filter((check) => check.status === status).length] as const);
-  return each.flatMap(([status, count]) => (count > 0 ? [`${count} ${words(status)}`] : [])).join(", ");
+function formatCounts(checks: readonly CheckResult[]): string {
+  const countsByStatus = STATUSES.map(
+    (status) => [status, checks.filter((check) => check.status === status).length] as const,
+  );
+  return countsByStatus
+    .flatMap(([status, count]) => (count > 0 ? [`${count} ${formatStatus(status)}`] : []))
+    .join(", ");
 }
 
-function words(status: CheckResult["status"]): string {
+function formatStatus(status: CheckResult["status"]): string {
   return status.replace("_", " ");
 }
 
@@ -56,6 +63,6 @@ function isFailed({ status }: CheckResult): boolean {
   return status === "failed";
 }
 
-function detail({ name, message = "" }: CheckResult): string {
+function formatFailure({ name, message = "" }: CheckResult): string {
   return `    FAILED ${name}\n${message.trim().replace(/^/gm, "      ")}`;
 }

@@ -1,29 +1,29 @@
 import meow from "meow";
 import { VERSION } from "../base/version.js";
-import { flagName, type FlagSpec, type FlagSpecs } from "./about.js";
+import { toFlag, type FlagSpec, type FlagSpecs } from "./command-description.js";
 
 /** A command line as parsed by meow. */
 export interface CommandLine {
   /** Words that are neither flags nor values of flags. */
   readonly input: readonly string[];
-  /** Flags by key: all values of a flag that takes one, otherwise `true`. */
+  /** Flags by key: a list of values for a flag with a value, otherwise `true`. */
   readonly flags: Readonly<Record<string, unknown>>;
 }
 
 /** Parsed flags of a command, in the form of `FlagsOf`. */
 export type Flags = Readonly<Record<string, string | number | true | readonly string[]>>;
 
-/** An invalid flag. `unknown` is the flag if the command does not have it. */
+/** An invalid flag. `unknownFlag` is set if the command does not have the flag. */
 export interface FlagFault {
   readonly fault: string;
-  readonly unknown?: string;
+  readonly unknownFlag?: string;
 }
 
 /** Flags of every command that print a text. */
 const TEXT_FLAGS = { help: { type: "boolean", shortFlag: "h" }, version: { type: "boolean", shortFlag: "v" } } as const;
 
-/** Parses the command line. `specs` has the flags of every command that it can contain. */
-export function parse(argv: readonly string[], specs: FlagSpecs): CommandLine {
+/** Parses the command line. `specs` are the flags of all commands that the line can contain. */
+export function parseCommandLine(argv: readonly string[], specs: FlagSpecs): CommandLine {
   // Flags with values are parsed as lists, and numbers as text. Meow throws for a repeated flag before the command is
   // known, and parses `--limit=` as 0.
   const flags = Object.entries(specs).map(([key, { type }]) => [
@@ -44,37 +44,38 @@ export function parse(argv: readonly string[], specs: FlagSpecs): CommandLine {
   return { input: cli.input, flags: cli.flags };
 }
 
-/** Returns the flags of a command, or the first error in them. `argv` are the words that were parsed. */
-export function flagsOf(
+/** Returns the flags of a command, or the first error in them. `argv` is the command line as typed. */
+export function parseFlags(
   { flags }: CommandLine,
   specs: FlagSpecs,
   argv: readonly string[],
 ): { readonly flags: Flags } | FlagFault {
   const result: Record<string, Flags[string]> = {};
   // Words after `--` are not flags.
-  const words = argv.includes("--") ? argv.slice(0, argv.indexOf("--")) : argv;
+  const flagWords = argv.includes("--") ? argv.slice(0, argv.indexOf("--")) : argv;
   for (const [key, values] of Object.entries(flags)) {
-    const name = flagName(key);
+    const name = toFlag(key);
     const spec = Object.hasOwn(specs, key) ? specs[key] : undefined;
-    const named = words.filter((word) => word === name || word.startsWith(`${name}=`)).length;
-    if (Array.isArray(values) && values.length === 0 && named === 0) continue;
+    const occurrences = flagWords.filter((word) => word === name || word.startsWith(`${name}=`)).length;
+    if (Array.isArray(values) && values.length === 0 && occurrences === 0) continue;
     if (values === false && (spec?.type === "boolean" || Object.hasOwn(TEXT_FLAGS, key)))
       return { fault: `${name} takes no value` };
-    if (!spec || (spec.type === "boolean" ? values !== true : !isTexts(values))) return unknownFlag(key, words);
-    // Meow omits a flag without its value.
-    if (isTexts(values) && values.length < named) return { fault: `${name} needs a value` };
-    const value = isTexts(values) ? valueOf(name, spec, values) : true;
+    if (!spec || (spec.type === "boolean" ? values !== true : !isTextList(values)))
+      return createUnknownFlagFault(key, flagWords);
+    // Meow drops a flag that has no value.
+    if (isTextList(values) && values.length < occurrences) return { fault: `${name} needs a value` };
+    const value = isTextList(values) ? parseFlagValue(name, spec, values) : true;
     if (typeof value === "object" && "fault" in value) return value;
     result[key] = value;
   }
   return { flags: result };
 }
 
-function isTexts(values: unknown): values is readonly [string, ...string[]] {
+function isTextList(values: unknown): values is readonly [string, ...string[]] {
   return Array.isArray(values) && values.every((value) => typeof value === "string");
 }
 
-function valueOf(
+function parseFlagValue(
   name: string,
   { type, choices, isMultiple }: FlagSpec,
   values: readonly [string, ...string[]],
@@ -82,26 +83,27 @@ function valueOf(
   if (isMultiple) return values;
   const [text] = values;
   if (values.length > 1) return { fault: `${name} was given twice` };
-  const got = `got ${JSON.stringify(text)}`;
-  if (choices && !choices.includes(text)) return { fault: `${name}: expected one of ${choices.join(", ")}, ${got}` };
+  const valueText = `got ${JSON.stringify(text)}`;
+  if (choices && !choices.includes(text))
+    return { fault: `${name}: expected one of ${choices.join(", ")}, ${valueText}` };
   if (type !== "number") return text;
   if (/^(\d+|\d*\.\d+)$/.test(text)) return Number(text);
-  return { fault: `${name}: expected a number${/^-[\d.]/.test(text) ? " that is not below 0" : ""}, ${got}` };
+  return { fault: `${name}: expected a number${/^-[\d.]/.test(text) ? " that is not below 0" : ""}, ${valueText}` };
 }
 
 /** Meow reports only the key of an unknown flag. The message shows the word as typed. */
-function unknownFlag(key: string, words: readonly string[]): FlagFault {
-  const bare = (text: string) =>
+function createUnknownFlagFault(key: string, words: readonly string[]): FlagFault {
+  const normalizeFlag = (text: string) =>
     text
       .replace(/=[^]*/, "")
       .replace(/[^a-z0-9]/gi, "")
       .toLowerCase();
   const flags = words.filter((word) => word.startsWith("-"));
-  const typed =
-    flags.find((word) => bare(word) === bare(key)) ??
+  const typedFlag =
+    flags.find((word) => normalizeFlag(word) === normalizeFlag(key)) ??
     flags.find((word) => /^-[^-\d]/.test(word)) ??
-    flags.find((word) => bare(word).includes(bare(key))) ??
-    flagName(key);
-  const [name = ""] = typed.split("=");
-  return { fault: `unknown flag ${name}`, unknown: name };
+    flags.find((word) => normalizeFlag(word).includes(normalizeFlag(key))) ??
+    toFlag(key);
+  const [name = ""] = typedFlag.split("=");
+  return { fault: `unknown flag ${name}`, unknownFlag: name };
 }

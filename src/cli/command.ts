@@ -1,29 +1,29 @@
 import { read } from "../plugin/options.js";
 import { ConfigError } from "../ports/errors.js";
-import type { FlagsOf, FlagSpecs } from "./about.js";
-import type { SERVING_FLAGS } from "./about/flags.js";
-import { homeFolder, loadConfig, optionAt, type LoadedConfig } from "../serve/config.js";
+import type { FlagsOf, FlagSpecs } from "./command-description.js";
+import type { SERVING_FLAGS } from "./descriptions/flags.js";
+import { homeFolder, loadConfig, findOption, type LoadedConfig } from "../serve/config.js";
 
 /** Output of a command. The entry point uses the streams of the process. */
 export interface CommandOutput {
   /** Writes text to stdout unchanged. Resolves when it is written; rejects if the reader has closed the stream. */
   write(text: string): Promise<void>;
-  /** Writes a line for the user to stderr. */
+  /** Writes a line to stderr, for the user. */
   report(line: string): void;
   /** Width of the terminal at stderr. Undefined if stderr is not a terminal. */
   readonly columns: number | undefined;
   /** Writes text to stderr unchanged, for terminal control. */
   draw(text: string): void;
   /** Whether stdout is a terminal. */
-  readonly isShown: boolean;
-  /** Redirects the output of libraries to stderr, because stdout carries a protocol. */
-  keepStdoutClean(): void;
+  readonly isStdoutTerminal: boolean;
+  /** Redirects `console.log` of libraries to stderr, so that stdout contains only a protocol or JSON. */
+  redirectConsoleToStderr(): void;
 }
 
 /** Input of a command. The entry point uses the stream of the process. */
 export interface CommandInput extends AsyncIterable<Uint8Array> {
   /** Total size in bytes if the input is a file, otherwise undefined. */
-  readonly bytes: number | undefined;
+  readonly fileBytes: number | undefined;
   /** Whether the input is a terminal. */
   readonly isTerminal: boolean;
 }
@@ -37,10 +37,10 @@ export interface CommandContext<F extends FlagSpecs = FlagSpecs> {
   readonly input: CommandInput;
   readonly output: CommandOutput;
   /**
-   * Handles termination signals from now on: the first one aborts the returned signal with the signal's name as reason.
-   * A second one ends the process.
+   * Handles SIGINT, SIGTERM and SIGHUP from now on. The first one aborts the returned `AbortSignal` with its name as
+   * reason, the second one ends the process.
    */
-  interrupted(): AbortSignal;
+  handleInterrupts(): AbortSignal;
 }
 
 /**
@@ -55,9 +55,10 @@ export type CommandHandler<F extends FlagSpecs = FlagSpecs> = (
 export type ConfigFlags = Partial<FlagsOf<typeof SERVING_FLAGS>>;
 
 /**
- * Loads the config and applies the flags to it. `more` has further settings by config key. Rejects with `ConfigError`.
+ * Loads the config and applies the flags to it. `extraSettings` are further flags by config key. Rejects with
+ * `ConfigError`.
  */
-export async function loadFor(
+export async function loadConfigWithFlags(
   flags: ConfigFlags,
   extraSettings: Readonly<Record<string, { flag: string; value: unknown }>> = {},
 ): Promise<{ loaded: LoadedConfig; home: string }> {
@@ -80,7 +81,7 @@ export async function loadFor(
   const overrides: Record<string, unknown> = {};
   for (const [flag, key, value] of flagSettings) {
     if (value === undefined) continue;
-    read(await optionAt(key), value, flag);
+    read(await findOption(key), value, flag);
     overrides[key] = value;
   }
   const home = homeFolder();

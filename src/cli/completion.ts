@@ -1,53 +1,57 @@
 import { shellQuote } from "../base/shell-quote.js";
 import { ConfigError } from "../ports/errors.js";
-import { flagName, type CommandDescription, type FlagSpec } from "./about.js";
-import { ALL_COMMANDS } from "./about/all.js";
-import { SHELLS } from "./about/completion.js";
+import { toFlag, type CommandDescription, type FlagSpec } from "./command-description.js";
+import { COMMAND_DESCRIPTIONS } from "./descriptions/all.js";
+import { SHELLS } from "./descriptions/completion.js";
 import type { CommandHandler } from "./command.js";
 
 /** `gantry completion SHELL`: prints a completion script, generated from the command descriptions. */
 export const run: CommandHandler = async ({ args, output }) => {
-  const [shell = "", another] = args;
-  if (another !== undefined || !Object.hasOwn(SCRIPTS, shell))
+  const [shell = "", extraArgument] = args;
+  if (extraArgument !== undefined || !Object.hasOwn(SCRIPTS, shell))
     throw new ConfigError(`completion: expected one of ${SHELLS.join(", ")}`);
   await output.write(SCRIPTS[shell as keyof typeof SCRIPTS]());
   return 0;
 };
 
-const SCRIPTS: Readonly<Record<(typeof SHELLS)[number], () => string>> = { bash, zsh, fish };
-
-const COMMON_FLAGS = {
-  help: { type: "boolean", about: "print help" },
-  version: { type: "boolean", about: "print the version" },
+const SCRIPTS: Readonly<Record<(typeof SHELLS)[number], () => string>> = {
+  bash: createBashScript,
+  zsh: createZshScript,
+  fish: createFishScript,
 };
 
-/** All commands, each followed by its subcommands. */
-function allCommands(): CommandDescription[] {
-  return ALL_COMMANDS.flatMap((about) => [about, ...Object.values(about.commands ?? {})]);
+const COMMON_FLAGS = {
+  help: { type: "boolean", description: "print help" },
+  version: { type: "boolean", description: "print the version" },
+};
+
+/** Returns all commands, each followed by its subcommands. */
+function listCommands(): CommandDescription[] {
+  return COMMAND_DESCRIPTIONS.flatMap((command) => [command, ...Object.values(command.commands ?? {})]);
 }
 
-function flagsOf({ flags }: CommandDescription): [string, FlagSpec][] {
+function listFlags({ flags }: CommandDescription): [string, FlagSpec][] {
   return Object.entries({ ...flags, ...COMMON_FLAGS } as Record<string, FlagSpec>).map(([key, spec]) => [
-    flagName(key),
+    toFlag(key),
     spec,
   ]);
 }
 
-/** Possible words after a command's name. */
-function wordsOf({ commands, firstArguments = [] }: CommandDescription): readonly string[] {
+/** Returns the possible words after a command's name. */
+function listFirstWords({ commands, firstArguments = [] }: CommandDescription): readonly string[] {
   return commands ? Object.keys(commands) : firstArguments;
 }
 
-function bash(): string {
-  const commands = allCommands().map((about) => {
-    const flags = flagsOf(about).map(([flag]) => flag);
-    return `    "${about.name}") words="${[...wordsOf(about), ...flags].join(" ")}" ;;`;
+function createBashScript(): string {
+  const commands = listCommands().map((command) => {
+    const flags = listFlags(command).map(([flag]) => flag);
+    return `    "${command.name}") words="${[...listFirstWords(command), ...flags].join(" ")}" ;;`;
   });
-  const names = ALL_COMMANDS.map(({ name }) => name).join(" ");
-  const withInner = ALL_COMMANDS.filter(({ commands }) => commands).map(({ name }) => name);
+  const names = COMMAND_DESCRIPTIONS.map(({ name }) => name).join(" ");
+  const parentCommands = COMMAND_DESCRIPTIONS.filter(({ commands }) => commands).map(({ name }) => name);
   return `# bash completion of gantry
 _gantry_files() {
-  # A name may have blanks and stars, and macOS has a bash that knows no mapfile.
+  # File names can contain blanks and stars. The bash of macOS has no mapfile.
   local file
   while IFS= read -r file; do COMPREPLY+=("$file"); done < <(compgen "$1" -- "$2")
   compopt -o filenames 2>/dev/null
@@ -62,15 +66,15 @@ _gantry() {
     [[ $word == -* || $word == = ]] && continue
     case $name in
       "") name=$word ;;
-      ${withInner.join("|")}) name="$name $word" ;;
+      ${parentCommands.join("|")}) name="$name $word" ;;
     esac
   done
   COMPREPLY=()
   case "$before" in
-${[...choicesByFlag()].map(([flag, choices]) => `    ${flag}) value="${choices.join(" ")}" ;;`).join("\n")}
-    ${flagsThatComplete("file").join("|")}) _gantry_files -f "$cur"; return ;;
-    ${flagsThatComplete("folder").join("|")}) _gantry_files -d "$cur"; return ;;
-    ${otherFlags().join("|")}) return ;;
+${[...getChoicesByFlag()].map(([flag, choices]) => `    ${flag}) value="${choices.join(" ")}" ;;`).join("\n")}
+    ${listFlagsWithCompletion("file").join("|")}) _gantry_files -f "$cur"; return ;;
+    ${listFlagsWithCompletion("folder").join("|")}) _gantry_files -d "$cur"; return ;;
+    ${listOtherValueFlags().join("|")}) return ;;
   esac
   if [[ -n $value ]]; then
     COMPREPLY=($(compgen -W "$value" -- "$cur"))
@@ -86,16 +90,16 @@ complete -o default -F _gantry gantry
 `;
 }
 
-function zsh(): string {
-  const described = (pairs: readonly (readonly [string, string])[]): string =>
-    pairs.map(([word, about]) => shellQuote(`${word.replaceAll(":", "\\:")}:${about}`)).join(" ");
-  const commands = allCommands().map((about) => {
-    const inner = Object.entries(about.commands ?? {}).map(([word, { summary }]) => [word, summary] as const);
-    const words = (about.firstArguments ?? []).map((word) => [word, ""] as const);
-    const flags = flagsOf(about).map(([flag, { about: line }]) => [flag, line] as const);
-    return `    ${shellQuote(about.name)}) offered=(${described([...inner, ...words])}); flags=(${described(flags)}) ;;`;
+function createZshScript(): string {
+  const formatPairs = (pairs: readonly (readonly [string, string])[]): string =>
+    pairs.map(([word, description]) => shellQuote(`${word.replaceAll(":", "\\:")}:${description}`)).join(" ");
+  const commands = listCommands().map((command) => {
+    const subcommands = Object.entries(command.commands ?? {}).map(([word, { summary }]) => [word, summary] as const);
+    const words = (command.firstArguments ?? []).map((word) => [word, ""] as const);
+    const flags = listFlags(command).map(([flag, { description }]) => [flag, description] as const);
+    return `    ${shellQuote(command.name)}) offered=(${formatPairs([...subcommands, ...words])}); flags=(${formatPairs(flags)}) ;;`;
   });
-  const withInner = ALL_COMMANDS.filter((about) => about.commands).map(({ name }) => name);
+  const parentCommands = COMMAND_DESCRIPTIONS.filter((command) => command.commands).map(({ name }) => name);
   return `#compdef gantry
 _gantry() {
   local name= word before=\${words[CURRENT-1]}
@@ -105,18 +109,18 @@ _gantry() {
     [[ $word == -* ]] && continue
     case $name in
       "") name=$word ;;
-      ${withInner.join("|")}) name="$name $word" ;;
+      ${parentCommands.join("|")}) name="$name $word" ;;
     esac
   done
   case $before in
-${[...choicesByFlag()].map(([flag, choices]) => `    ${flag}) compadd -- ${choices.join(" ")}; return ;;`).join("\n")}
-    ${flagsThatComplete("file").join("|")}) _files; return ;;
-    ${flagsThatComplete("folder").join("|")}) _files -/; return ;;
-    ${otherFlags().join("|")}) _message value; return ;;
+${[...getChoicesByFlag()].map(([flag, choices]) => `    ${flag}) compadd -- ${choices.join(" ")}; return ;;`).join("\n")}
+    ${listFlagsWithCompletion("file").join("|")}) _files; return ;;
+    ${listFlagsWithCompletion("folder").join("|")}) _files -/; return ;;
+    ${listOtherValueFlags().join("|")}) _message value; return ;;
   esac
   local -a offered
   case $name in
-    "") offered=(${described(ALL_COMMANDS.map(({ name, summary }) => [name, summary] as const))}); flags=('--help:print help' '--version:print the version') ;;
+    "") offered=(${formatPairs(COMMAND_DESCRIPTIONS.map(({ name, summary }) => [name, summary] as const))}); flags=('--help:print help' '--version:print the version') ;;
 ${commands.join("\n")}
     *) _files; return ;;
   esac
@@ -127,46 +131,54 @@ compdef _gantry gantry
 `;
 }
 
-function fish(): string {
+function createFishScript(): string {
   const lines = ["# fish completion of gantry", "complete -c gantry -f"];
-  const line = (condition: string, options: string): void =>
+  const addLine = (condition: string, options: string): void =>
     void lines.push(`complete -c gantry -n ${shellQuote(condition)} ${options}`);
-  for (const { name, summary } of ALL_COMMANDS) line("__fish_use_subcommand", `-a ${name} -d ${shellQuote(summary)}`);
-  for (const about of allCommands()) {
-    const [first = "", second] = about.name.split(" ");
-    const inner = Object.entries(about.commands ?? {});
-    const seen = (words: readonly string[]): string => `__fish_seen_subcommand_from ${words.join(" ")}`;
-    const commandCondition = second === undefined ? seen([first]) : `${seen([first])}; and ${seen([second])}`;
-    const undecided =
-      inner.length > 0 ? `${commandCondition}; and not ${seen(inner.map(([word]) => word))}` : commandCondition;
-    for (const [word, { summary }] of inner) line(undecided, `-a ${word} -d ${shellQuote(summary)}`);
-    for (const word of about.firstArguments ?? []) line(undecided, `-a ${word}`);
-    for (const [flag, spec] of flagsOf(about))
-      line(undecided, `-l ${flag.slice(2)} ${fishValue(spec)}-d ${shellQuote(spec.about)}`);
+  for (const { name, summary } of COMMAND_DESCRIPTIONS)
+    addLine("__fish_use_subcommand", `-a ${name} -d ${shellQuote(summary)}`);
+  for (const command of listCommands()) {
+    const [commandName = "", subcommandName] = command.name.split(" ");
+    const subcommands = Object.entries(command.commands ?? {});
+    const seenCondition = (words: readonly string[]): string => `__fish_seen_subcommand_from ${words.join(" ")}`;
+    const commandCondition =
+      subcommandName === undefined
+        ? seenCondition([commandName])
+        : `${seenCondition([commandName])}; and ${seenCondition([subcommandName])}`;
+    const condition =
+      subcommands.length > 0
+        ? `${commandCondition}; and not ${seenCondition(subcommands.map(([word]) => word))}`
+        : commandCondition;
+    for (const [word, { summary }] of subcommands) addLine(condition, `-a ${word} -d ${shellQuote(summary)}`);
+    for (const word of command.firstArguments ?? []) addLine(condition, `-a ${word}`);
+    for (const [flag, spec] of listFlags(command))
+      addLine(condition, `-l ${flag.slice(2)} ${formatFishValue(spec)}-d ${shellQuote(spec.description)}`);
   }
   return `${lines.join("\n")}\n`;
 }
 
-function fishValue({ type, choices, completes }: FlagSpec): string {
+function formatFishValue({ type, choices, completionKind }: FlagSpec): string {
   if (type === "boolean") return "";
   if (choices) return `-x -a ${shellQuote(choices.join(" "))} `;
-  if (completes === "folder") return "-x -a '(__fish_complete_directories)' ";
-  return completes === "file" ? "-r -F " : "-x ";
+  if (completionKind === "folder") return "-x -a '(__fish_complete_directories)' ";
+  return completionKind === "file" ? "-r -F " : "-x ";
 }
 
-function choicesByFlag(): Map<string, readonly string[]> {
-  const all = allCommands().flatMap((about) => flagsOf(about));
+function getChoicesByFlag(): Map<string, readonly string[]> {
+  const all = listCommands().flatMap((command) => listFlags(command));
   return new Map(all.flatMap(([flag, { choices }]) => (choices ? [[flag, choices] as const] : [])));
 }
 
-function flagsThatComplete(what: FlagSpec["completes"]): string[] {
-  const all = allCommands().flatMap((about) => flagsOf(about));
-  return [...new Set(all.filter(([, { completes }]) => completes === what).map(([flag]) => flag))];
+function listFlagsWithCompletion(completion: FlagSpec["completionKind"]): string[] {
+  const all = listCommands().flatMap((command) => listFlags(command));
+  return [...new Set(all.filter(([, { completionKind }]) => completionKind === completion).map(([flag]) => flag))];
 }
 
-/** Flags that take any value. */
-function otherFlags(): string[] {
-  const all = allCommands().flatMap((about) => flagsOf(about));
-  const valueFlags = all.filter(([, { type, choices, completes }]) => type !== "boolean" && !choices && !completes);
+/** Returns the flags whose value cannot be completed. */
+function listOtherValueFlags(): string[] {
+  const all = listCommands().flatMap((command) => listFlags(command));
+  const valueFlags = all.filter(
+    ([, { type, choices, completionKind }]) => type !== "boolean" && !choices && !completionKind,
+  );
   return [...new Set(valueFlags.map(([flag]) => flag))];
 }

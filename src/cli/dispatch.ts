@@ -1,11 +1,11 @@
 import { VERSION } from "../base/version.js";
-import type { CommandDescription } from "./about.js";
-import { serve } from "./about/serve.js";
+import type { CommandDescription } from "./command-description.js";
+import { serve } from "./descriptions/serve.js";
 import type { CommandChoice } from "./choose.js";
 import type { CommandHandler, CommandContext, CommandOutput } from "./command.js";
-import { flagsOf, parse, type FlagFault } from "./command-line.js";
+import { parseFlags, parseCommandLine, type FlagFault } from "./command-line.js";
 
-/** Loaders of the commands, by the first word of the name. The descriptions are in `about`. */
+/** Loaders of the commands, by the first word of the name. The descriptions are in `descriptions`. */
 const COMMANDS: Readonly<Record<string, () => Promise<{ run: (context: never) => ReturnType<CommandHandler> }>>> = {
   chat: () => import("./chat.js"),
   serve: () => import("./serve.js"),
@@ -20,8 +20,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<{ run: (context: never) =>
   completion: () => import("./completion.js"),
 };
 
-/** Streams and exit of the process. Only the entry point has them. */
-export interface Terminal extends CommandOutput, Pick<CommandContext, "input" | "interrupted"> {
+/** Streams and exit of the process, which only the entry point accesses. */
+export interface Terminal extends CommandOutput, Pick<CommandContext, "input" | "handleInterrupts"> {
   /** Writes a line to stderr and ends the process. Default exit code 1. */
   fail(line: string, code?: number): never;
   /** Ends the process. */
@@ -31,39 +31,41 @@ export interface Terminal extends CommandOutput, Pick<CommandContext, "input" | 
 /** Parses the command line and runs the command. */
 export async function main(argv: readonly string[], terminal: Terminal): Promise<void> {
   // The descriptions of all commands take time to load, and `serve` does not need them.
-  const all = argv[0] === "serve" ? undefined : await import("./choose.js");
-  const line = parse(argv, all ? all.flagsFor(argv) : serve.flags);
-  if (line.flags["version"] === true || line.input[0] === "version") return print(`${VERSION}\n`, terminal);
+  const chooseModule = argv[0] === "serve" ? undefined : await import("./choose.js");
+  const commandLine = parseCommandLine(argv, chooseModule ? chooseModule.flagsFor(argv) : serve.flags);
+  if (commandLine.flags["version"] === true || commandLine.input[0] === "version")
+    return print(`${VERSION}\n`, terminal);
   // Creating the stdin stream takes 3 ms, and `serve` does not read it.
-  const isAtTerminal = (): boolean => terminal.input.isTerminal && terminal.isShown;
-  const chosen: CommandChoice =
-    all || line.flags["help"] === true
-      ? (all ?? (await import("./choose.js"))).choose(line, argv, isAtTerminal())
-      : { about: serve, args: line.input.slice(1) };
-  if ("text" in chosen) return print(chosen.text, terminal);
-  if ("fault" in chosen) return fail(chosen.fault, argv, terminal);
-  const { about, args } = chosen;
-  const read = flagsOf(line, about.flags, argv);
-  if ("fault" in read) return fail(await wordsOf(read, about), argv, terminal, about.usageExitCode);
+  const isAtTerminal = (): boolean => terminal.input.isTerminal && terminal.isStdoutTerminal;
+  const choice: CommandChoice =
+    chooseModule || commandLine.flags["help"] === true
+      ? (chooseModule ?? (await import("./choose.js"))).chooseCommand(commandLine, argv, isAtTerminal())
+      : { command: serve, args: commandLine.input.slice(1) };
+  if ("text" in choice) return print(choice.text, terminal);
+  if ("fault" in choice) return fail(choice.fault, argv, terminal);
+  const { command, args } = choice;
+  const parsedFlags = parseFlags(commandLine, command.flags, argv);
+  if ("fault" in parsedFlags)
+    return fail(await describeFlagFault(parsedFlags, command), argv, terminal, command.usageExitCode);
   // Meow sets the title to the name only. With the arguments, `ps` distinguishes several servers.
   process.title = ["gantry", ...argv].join(" ");
-  const [first = ""] = about.name.split(" ");
+  const [first = ""] = command.name.split(" ");
   try {
     const { run } = await COMMANDS[first]!();
     const context: CommandContext = {
-      name: about.name,
+      name: command.name,
       args,
-      flags: read.flags as CommandContext["flags"],
+      flags: parsedFlags.flags as CommandContext["flags"],
       input: terminal.input,
       output: terminal,
-      interrupted: () => terminal.interrupted(),
+      handleInterrupts: () => terminal.handleInterrupts(),
     };
     // The flags have been parsed with the command's own description.
     const code = await run(context as never);
     if (code !== undefined) terminal.exit(code);
   } catch (error) {
-    const { failureReason } = await import("./failure.js");
-    return fail(failureReason(error, about.name), argv, terminal);
+    const { describeFailure } = await import("./failure.js");
+    return fail(describeFailure(error, command.name), argv, terminal);
   }
 }
 
@@ -71,8 +73,8 @@ async function print(text: string, terminal: Terminal): Promise<never> {
   try {
     await terminal.write(text);
   } catch (error) {
-    const { failureLine, failureReason } = await import("./failure.js");
-    return terminal.fail(failureLine(failureReason(error, "help")));
+    const { formatFailureLine, describeFailure } = await import("./failure.js");
+    return terminal.fail(formatFailureLine(describeFailure(error, "help")));
   }
   return terminal.exit(0);
 }
@@ -82,8 +84,8 @@ async function print(text: string, terminal: Terminal): Promise<never> {
  * error, because editors do not show stderr.
  */
 async function fail(message: string, argv: readonly string[], terminal: Terminal, code = 1): Promise<never> {
-  const { failureLine } = await import("./failure.js");
-  const line = failureLine(message);
+  const { formatFailureLine } = await import("./failure.js");
+  const line = formatFailureLine(message);
   if (["serve", "--acp", "--stdio"].every((word) => argv.includes(word))) {
     const { refuseOverStdio } = await import("./serve.js");
     await refuseOverStdio(line);
@@ -91,8 +93,8 @@ async function fail(message: string, argv: readonly string[], terminal: Terminal
   return terminal.fail(line, code);
 }
 
-async function wordsOf({ fault, unknown }: FlagFault, about: CommandDescription): Promise<string> {
-  if (unknown === undefined) return `${fault} (see gantry ${about.name} --help)`;
-  const { unknownFlag } = await import("./help.js");
-  return unknownFlag(unknown, about);
+async function describeFlagFault({ fault, unknownFlag }: FlagFault, command: CommandDescription): Promise<string> {
+  if (unknownFlag === undefined) return `${fault} (see gantry ${command.name} --help)`;
+  const { describeUnknownFlag } = await import("./help.js");
+  return describeUnknownFlag(unknownFlag, command);
 }

@@ -2,10 +2,10 @@ import { escapeInvisible } from "../base/printable.js";
 import { GantryError } from "../ports/errors.js";
 
 /**
- * Returns the reason why a command failed. Unexpected errors are prefixed with the command. In its own file, because it
- * is rarely loaded.
+ * Returns the reason why a command failed. Unexpected errors are prefixed with the command. The function has its own
+ * file, because it is rarely needed.
  */
-export function failureReason(error: unknown, name: string): string {
+export function describeFailure(error: unknown, name: string): string {
   const message = error instanceof Error ? error.message : String(error);
   if (error instanceof GantryError) return message;
   if ((error as NodeJS.ErrnoException | undefined)?.syscall === "uv_cwd")
@@ -14,6 +14,6 @@ export function failureReason(error: unknown, name: string): string {
 }
 
 /** Formats an error for stderr: one line without control characters. */
-export function failureLine(message: string): string {
+export function formatFailureLine(message: string): string {
   return `gantry: ${escapeInvisible(message.replace(/\s*[\r\n]+\s*/g, " "))}`;
 }

@@ -5,38 +5,39 @@ import { InputError } from "../ports/errors.js";
 
 /**
  * Splits the input into lines, at LF only: JSON texts can contain other line breaks. Throws `InputError` as soon as a
- * line exceeds `longest` characters (default: the maximum of a string).
+ * line exceeds `maxLineCharacters` (default: the maximum of a string).
  */
 export async function* readLines(
   input: AsyncIterable<Uint8Array>,
   onChunk: (chunk: Uint8Array) => void,
-  interrupted: AbortSignal,
-  longest = constants.MAX_STRING_LENGTH,
+  interruptSignal: AbortSignal,
+  maxLineCharacters = constants.MAX_STRING_LENGTH,
 ): AsyncGenerator<string> {
   const decoder = new StringDecoder("utf8");
   const chunks = input[Symbol.asyncIterator]();
-  let pieces: string[] = [];
+  let lineParts: string[] = [];
   let length = 0;
-  let line = 1;
+  let lineNumber = 1;
   for (;;) {
-    // The writer can pause for long: an interrupt must end the wait.
-    const next = await abortable(chunks.next(), interrupted);
+    // The writer can pause for a long time: an interrupt must end the wait.
+    const next = await abortable(chunks.next(), interruptSignal);
     if (next.done) break;
     const chunk: Uint8Array = next.value;
     onChunk(chunk);
     const parts = decoder.write(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length)).split("\n");
     for (const [at, part] of parts.entries()) {
       if (at > 0) {
-        yield pieces.join("");
-        pieces = [];
+        yield lineParts.join("");
+        lineParts = [];
         length = 0;
-        line++;
+        lineNumber++;
       }
       length += part.length;
-      if (length > longest) throw new InputError(`line ${line}`, `at most ${longest} characters`);
-      pieces.push(part);
+      if (length > maxLineCharacters)
+        throw new InputError(`line ${lineNumber}`, `at most ${maxLineCharacters} characters`);
+      lineParts.push(part);
     }
   }
-  const lastLine = pieces.join("") + decoder.end();
+  const lastLine = lineParts.join("") + decoder.end();
   if (lastLine !== "") yield lastLine;
 }

@@ -1,27 +1,27 @@
 #!/usr/bin/env node
 import type { Terminal } from "./dispatch.js";
 
-// Must come first and use only syntax of old Node versions. The modules imported below need a newer parser.
+// This check must come first and use only syntax of old Node versions. The modules imported below need newer syntax.
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
 if (major < 20 || (major === 20 && minor < 19) || major === 21 || (major === 22 && minor < 3)) {
-  const needed = major > 20 ? "22.3" : "20.19";
-  console.error(`gantry: needs Node ${needed} or later; this is ${process.version} (${process.execPath})`);
+  const requiredVersion = major > 20 ? "22.3" : "20.19";
+  console.error(`gantry: needs Node ${requiredVersion} or later; this is ${process.version} (${process.execPath})`);
   process.exit(1);
 }
 
 setUpCompileCache();
 
-// Loads in parallel with the creation of standard output, which takes as long.
-const loading = import("./dispatch.js");
+// The module loads in parallel with the creation of standard output, which takes the same time.
+const dispatchModule = import("./dispatch.js");
 
 let isStdoutClosed = false;
-// All other errors, such as a full disk, are failures.
+// A closed reader is no failure. All other errors are, for example a full disk.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => (isStdoutClosed = error.code === "EPIPE"));
 
 const terminal: Terminal = {
   input: {
     [Symbol.asyncIterator]: () => process.stdin[Symbol.asyncIterator](),
-    get bytes() {
+    get fileBytes() {
       return sizeOfFile(0);
     },
     get isTerminal() {
@@ -31,11 +31,11 @@ const terminal: Terminal = {
   get columns() {
     return process.stderr.isTTY ? process.stderr.columns : undefined;
   },
-  get isShown() {
+  get isStdoutTerminal() {
     return process.stdout.isTTY;
   },
   draw: (text) => void process.stderr.write(text),
-  interrupted: () => {
+  handleInterrupts: () => {
     const controller = new AbortController();
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
       process.on(signal, () => {
@@ -53,9 +53,9 @@ const terminal: Terminal = {
       resolve();
     }),
   report: (line) => console.error(line),
-  keepStdoutClean: () => void (console.log = console.info = console.debug = console.error),
+  redirectConsoleToStderr: () => void (console.log = console.info = console.debug = console.error),
   fail: (line, code = 1) => {
-    // For example `gantry sessions export | head`.
+    // A closed reader is no failure, for example in `gantry sessions export | head`.
     if (isStdoutClosed) process.exit(0);
     console.error(line);
     process.exit(code);
@@ -67,7 +67,7 @@ const terminal: Terminal = {
  * Enables the compile cache of Node 22 and later, in gantry's home folder. The next start reads compiled code instead
  * of compiling.
  *
- * A folder of another user is not used, because its code would run.
+ * A folder of another user is not used, because gantry would run code that this user wrote.
  */
 function setUpCompileCache(): void {
   const { getBuiltinModule, env, geteuid } = process;
@@ -76,7 +76,7 @@ function setUpCompileCache(): void {
   };
   if (!enableCompileCache) return;
   try {
-    // Same rule as `homeFolder` in src/serve/config.ts, which must not be imported here: it is to be cached.
+    // Same rule as `homeFolder` in src/serve/config.ts. An import here would load that module before the cache is on.
     const home = env["GANTRY_HOME"] || `${getBuiltinModule("node:os").homedir()}/.gantry`;
     const owner = getBuiltinModule("node:fs").statSync(home).uid;
     if (owner === (geteuid?.() ?? owner)) enableCompileCache(`${home}/compiled`);
@@ -85,7 +85,7 @@ function setUpCompileCache(): void {
   }
 }
 
-/** Size of standard input or output in bytes if it is a file, otherwise undefined. */
+/** Returns the size of standard input or output in bytes if it is a file, otherwise undefined. */
 function sizeOfFile(fd: number): number | undefined {
   const { fstatSync } = process.getBuiltinModule("node:fs");
   try {
@@ -96,14 +96,14 @@ function sizeOfFile(fd: number): number | undefined {
   }
 }
 
-/** Writes the whole text. The stream would report success after a partial write to a full disk. */
+/** Writes the text to stdout synchronously. The stream would report success after a partial write to a full disk. */
 function writeToFile(text: string): void {
   const { writeSync } = process.getBuiltinModule("node:fs");
   const bytes = Buffer.from(text);
   for (let at = 0; at < bytes.length;) at += writeSync(1, bytes, at);
 }
 
-loading
+dispatchModule
   .then(({ main }) => main(process.argv.slice(2), terminal))
   .catch((error: unknown) => {
     console.error(error);

@@ -3,27 +3,27 @@ import { randomBytes } from "node:crypto";
 import { EventEmitter, once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { answer } from "../http/answers.js";
-import { isOwnClient } from "../http/find-server-owner.js";
+import { isTrustedClient } from "../http/find-server-owner.js";
 import type { Refusal } from "../ports/http-host.js";
-import { environment } from "../serve/environment.js";
+import { getEnvironmentVariable } from "../serve/environment.js";
 
 /** An opener that still runs after this time counts as successful. */
 const OPENER_TIMEOUT_MS = 3_000;
-/** Time limit for the browser to fetch the handed-over address. */
+/** Time limit for the browser to fetch the redirect. */
 const HANDOVER_TIMEOUT_MS = 20_000;
 
-const FORBIDDEN: Refusal = { status: 403, message: "forbidden", code: "forbidden" };
-const REDIRECT = { status: 302, message: "continue there", code: "found" };
+const FORBIDDEN_REFUSAL: Refusal = { status: 403, message: "forbidden", code: "forbidden" };
+const REDIRECT_RESPONSE = { status: 302, message: "continue there", code: "found" };
 
 /** Opens an address in the platform's browser. Resolves with false if there is none or it fails. */
 export async function openAddress(address: string): Promise<boolean> {
-  const [command, ...args] = opener();
+  const [command, ...args] = findOpenerCommand();
   return command !== undefined && runOpener(command, [...args, address]);
 }
 
 /**
  * Opens an address that contains a secret. All users of the machine can read the arguments of a process, so the address
- * must not be one.
+ * must not be an argument.
  *
  * Resolves with false if no safe way exists.
  */
@@ -35,20 +35,20 @@ export async function openSecretAddress(address: string): Promise<boolean> {
 }
 
 /**
- * Opens the address of a temporary local server. It redirects to the secret address once, and only a process of this
- * user.
+ * Opens the address of a temporary local server. The server redirects to the secret address once, and only for a
+ * process of this user or of root.
  */
 async function openThroughRedirect(address: string): Promise<boolean> {
   const { openHttpHost } = await import("../http/http-host.js");
   const path = `/${randomBytes(16).toString("base64url")}`;
   const timeout = AbortSignal.timeout(HANDOVER_TIMEOUT_MS);
   const events = new EventEmitter();
-  const handover = once(events, "told", { signal: timeout }).then(
+  const handover = once(events, "redirected", { signal: timeout }).then(
     () => true,
     () => false,
   );
   let isHandedOver = false;
-  const refuse = (response: ServerResponse) => answer(response, FORBIDDEN);
+  const refuse = (response: ServerResponse) => answer(response, FORBIDDEN_REFUSAL);
   const host = openHttpHost({ port: 0 });
   const origin = await host.mount({
     prefix: "/",
@@ -56,12 +56,12 @@ async function openThroughRedirect(address: string): Promise<boolean> {
     authenticated: false,
     handler: (request, response) => {
       if (request.url !== path || request.method !== "GET") return refuse(response);
-      // If the peer's user cannot be determined, every peer is accepted.
-      void isOwnClient(request.socket).then((isOwn) => {
-        if (!isOwn || isHandedOver) return refuse(response);
+      // A client whose user cannot be determined is refused.
+      void isTrustedClient(request.socket).then((isTrusted) => {
+        if (!isTrusted || isHandedOver) return refuse(response);
         isHandedOver = true;
-        response.on("close", () => events.emit("told"));
-        answer(response, { ...REDIRECT, headers: { Location: address, "Cache-Control": "no-store" } });
+        response.on("close", () => events.emit("redirected"));
+        answer(response, { ...REDIRECT_RESPONSE, headers: { Location: address, "Cache-Control": "no-store" } });
       });
     },
     refuse: (_request, response) => refuse(response),
@@ -74,28 +74,32 @@ async function openThroughRedirect(address: string): Promise<boolean> {
 }
 
 /**
- * Runs a command. Resolves with true if it exits with code 0, or still runs after `OPENED_MS`: then it is the browser
- * itself.
+ * Runs a command. Resolves with true if it exits with code 0, or still runs after `OPENER_TIMEOUT_MS`, as a browser
+ * does.
  */
 async function runOpener(command: string, args: readonly string[], input?: string): Promise<boolean> {
   const stdio = [input === undefined ? "ignore" : "pipe", "ignore", "ignore"] as const;
   const child = spawn(command, args, { stdio: [...stdio], detached: true, windowsHide: true });
   child.stdin?.on("error", () => undefined).end(input);
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<boolean>((resolve) => (timer = setTimeout(() => resolve(true), OPENER_TIMEOUT_MS)));
-  const ended = once(child, "exit").then(
+  const openerTimeout = new Promise<boolean>((resolve) => (timer = setTimeout(() => resolve(true), OPENER_TIMEOUT_MS)));
+  const exitResult = once(child, "exit").then(
     ([code]) => code === 0,
     () => false,
   );
-  const opened = await Promise.race([ended, late]);
+  const isOpened = await Promise.race([exitResult, openerTimeout]);
   clearTimeout(timer);
   child.unref();
-  return opened;
+  return isOpened;
 }
 
-function opener(): readonly string[] {
+function findOpenerCommand(): readonly string[] {
   if (process.platform === "darwin") return ["open"];
   if (process.platform === "win32") return ["rundll32", "url.dll,FileProtocolHandler"];
   // Without a display, xdg-open would start a browser in the terminal, or wait for one.
-  return environment("DISPLAY") || environment("WAYLAND_DISPLAY") || environment("BROWSER") ? ["xdg-open"] : [];
+  return getEnvironmentVariable("DISPLAY") ||
+    getEnvironmentVariable("WAYLAND_DISPLAY") ||
+    getEnvironmentVariable("BROWSER")
+    ? ["xdg-open"]
+    : [];
 }

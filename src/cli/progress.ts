@@ -20,30 +20,32 @@ export interface ProgressState {
   total?: number | undefined;
 }
 
-/** Progress line on the terminal. Nothing is drawn elsewhere, and the line is removed at the end. */
+/** Progress line on the terminal. Draws nothing if stderr is not a terminal. */
 export class Progress {
   readonly #output: CommandOutput;
   readonly #columns: () => number | undefined;
-  readonly #begun = monotonicMs();
-  #drawnAt = -Infinity;
-  #measured = { at: monotonicMs(), bytes: 0 };
-  #rate: number | undefined;
+  readonly #startedAtMs = monotonicMs();
+  #drawnAtMs = -Infinity;
+  #lastMeasurement = { at: monotonicMs(), bytes: 0 };
+  #bytesPerSecond: number | undefined;
   #isDrawn = false;
 
-  /** With `isDrawn` false, nothing is drawn even on a terminal. */
-  constructor(output: CommandOutput, isDrawn = true) {
+  /** With `isEnabled` false, nothing is drawn even on a terminal. */
+  constructor(output: CommandOutput, isEnabled = true) {
     this.#output = output;
-    this.#columns = () => (isDrawn ? output.columns : undefined);
+    this.#columns = () => (isEnabled ? output.columns : undefined);
   }
 
   /** Updates the line. Can be called at any rate; draws every 100 ms at most, and only on a terminal. */
-  show(done: ProgressState): void {
+  show(state: ProgressState): void {
     const columns = this.#columns();
     const now = monotonicMs();
-    if (columns === undefined || now - this.#drawnAt < DRAW_INTERVAL_MS) return;
-    this.#drawnAt = now;
-    this.#measure(done.bytes, now);
-    this.#draw(progressLine(done, { seconds: (now - this.#begun) / 1000, rate: this.#rate }, columns));
+    if (columns === undefined || now - this.#drawnAtMs < DRAW_INTERVAL_MS) return;
+    this.#drawnAtMs = now;
+    this.#updateRate(state.bytes, now);
+    this.#draw(
+      formatProgressLine(state, { seconds: (now - this.#startedAtMs) / 1000, rate: this.#bytesPerSecond }, columns),
+    );
   }
 
   /** Writes a line above the progress line. */
@@ -58,12 +60,13 @@ export class Progress {
     this.#isDrawn = false;
   }
 
-  #measure(bytes: number, now: number): void {
-    const { at, bytes: before } = this.#measured;
+  #updateRate(bytes: number, now: number): void {
+    const { at, bytes: previousBytes } = this.#lastMeasurement;
     if (now - at < MEASURE_INTERVAL_MS) return;
-    const rate = ((bytes - before) * 1000) / (now - at);
-    this.#rate = this.#rate === undefined ? rate : this.#rate * (1 - NEW_RATE_WEIGHT) + rate * NEW_RATE_WEIGHT;
-    this.#measured = { at: now, bytes };
+    const rate = ((bytes - previousBytes) * 1000) / (now - at);
+    this.#bytesPerSecond =
+      this.#bytesPerSecond === undefined ? rate : this.#bytesPerSecond * (1 - NEW_RATE_WEIGHT) + rate * NEW_RATE_WEIGHT;
+    this.#lastMeasurement = { at: now, bytes };
   }
 
   #draw(line: string): void {
@@ -76,41 +79,45 @@ export class Progress {
  * Formats the progress within the width. If space is short, the bar is dropped first, then the rate, the bytes and the
  * time.
  */
-export function progressLine(
+export function formatProgressLine(
   { count, bytes, fraction, total }: ProgressState,
   { seconds, rate }: { seconds: number; rate: number | undefined },
   columns: number,
 ): string {
-  const counted =
+  const countText =
     total === undefined ? `${formatCount(count)} sessions` : `${formatCount(count)}/${formatCount(total)} sessions`;
   const remainingTime =
-    fraction !== undefined && fraction > 0 && seconds > 2 ? `${clock((seconds * (1 - fraction)) / fraction)} left` : "";
-  const pieces = [counted, remainingTime, size(bytes), rate === undefined ? "" : `${size(rate)}/s`];
+    fraction !== undefined && fraction > 0 && seconds > 2
+      ? `${formatClock((seconds * (1 - fraction)) / fraction)} left`
+      : "";
+  const allTexts = [countText, remainingTime, formatBytes(bytes), rate === undefined ? "" : `${formatBytes(rate)}/s`];
   // The last column stays empty, because some terminals wrap after it.
-  const room = columns - 1;
-  const shownPieces: string[] = [];
-  for (const piece of pieces)
-    if (piece !== "" && [...shownPieces, piece].join("  ").length <= room) shownPieces.push(piece);
-  const text = shownPieces.join("  ");
-  const width = Math.min(40, room - text.length - 4);
-  if (fraction === undefined || width < 10) return text;
-  const full = Math.round(width * Math.min(1, fraction));
-  return `[${"=".repeat(full)}${" ".repeat(width - full)}]  ${text}`;
+  const maxCharacters = columns - 1;
+  const shownTexts: string[] = [];
+  for (const candidate of allTexts)
+    if (candidate !== "" && [...shownTexts, candidate].join("  ").length <= maxCharacters) shownTexts.push(candidate);
+  const text = shownTexts.join("  ");
+  const barCharacters = Math.min(40, maxCharacters - text.length - 4);
+  if (fraction === undefined || barCharacters < 10) return text;
+  const filledCharacters = Math.round(barCharacters * Math.min(1, fraction));
+  return `[${"=".repeat(filledCharacters)}${" ".repeat(barCharacters - filledCharacters)}]  ${text}`;
 }
 
-/** Format: `12.3 MB` */
-export function size(bytes: number): string {
+/** Formats a size as `12.3 MB`. */
+export function formatBytes(bytes: number): string {
   let value = bytes;
   let unit = 0;
   for (; value >= 1000 && unit < UNITS.length - 1; unit++) value /= 1000;
   return `${unit === 0 ? Math.round(value) : value.toFixed(1)} ${UNITS[unit]}`;
 }
 
-/** Format: `1:02:03` or `2:03` */
-function clock(seconds: number): string {
-  const all = Math.ceil(seconds);
-  const two = (value: number): string => String(value).padStart(2, "0");
-  const hours = Math.floor(all / 3600);
-  const minutes = Math.floor(all / 60) % 60;
-  return hours > 0 ? `${hours}:${two(minutes)}:${two(all % 60)}` : `${minutes}:${two(all % 60)}`;
+/** Formats a duration as `1:02:03` or `2:03`. */
+function formatClock(seconds: number): string {
+  const totalSeconds = Math.ceil(seconds);
+  const padTwoDigits = (value: number): string => String(value).padStart(2, "0");
+  const hours = Math.floor(totalSeconds / 3600);
+  const minutes = Math.floor(totalSeconds / 60) % 60;
+  return hours > 0
+    ? `${hours}:${padTwoDigits(minutes)}:${padTwoDigits(totalSeconds % 60)}`
+    : `${minutes}:${padTwoDigits(totalSeconds % 60)}`;
 }

@@ -6,14 +6,14 @@ import { openSearchPlace } from "../processes/search-place.js";
 const MAX_FILES = 50_000;
 
 /** Returns the files of a folder that are not ignored, as sorted relative paths. Unreadable folders are skipped. */
-export async function projectFiles(folder: string, signal: AbortSignal): Promise<string[]> {
+export async function listProjectFiles(folder: string, signal: AbortSignal): Promise<string[]> {
   const guard = await PathGuard.create({ roots: [folder], denied: [] });
-  const place = await openSearchPlace(guard, { path: folder, isFolder: true }, { project: folder, all: false });
+  const searchPlace = await openSearchPlace(guard, { path: folder, isFolder: true }, { project: folder, all: false });
   try {
     const files: string[] = [];
-    await listFiles(place, { signal, args: ["--sort=path"] }, (name) => files.push(name.slice(2)) < MAX_FILES);
+    await listFiles(searchPlace, { signal, args: ["--sort=path"] }, (name) => files.push(name.slice(2)) < MAX_FILES);
     return files;
   } finally {
-    await place.close();
+    await searchPlace.close();
   }
 }

@@ -4,7 +4,7 @@ import { abortable } from "../base/abort.js";
 import { isRecord, parseJson } from "../base/json.js";
 import type { Budget, RunInput } from "../ports/run.js";
 import type { CommandInput } from "./command.js";
-import { size } from "./progress.js";
+import { formatBytes } from "./progress.js";
 import { UsageError } from "./usage-error.js";
 
 /** Maximum size of standard input as a prompt. */
@@ -13,15 +13,15 @@ const MAX_PROMPT_BYTES = 16_000_000;
 const NOTICE_DELAY_MS = 2_000;
 
 /**
- * Reads the prompt from the arguments, standard input or both. Piped text is untrusted, so slash commands are accepted
- * only if arguments are given.
+ * Reads the prompt from the arguments, standard input or both. Slash commands are accepted only if there are arguments,
+ * because piped text is untrusted.
  *
  * Rejects with `UsageError`, or with the signal's reason.
  */
 export async function readPrompt(
   args: readonly string[],
   input: CommandInput,
-  tell: (line: string) => void,
+  report: (line: string) => void,
   signal: AbortSignal,
 ): Promise<Required<Pick<RunInput, "message" | "commands">>> {
   // A single dash means standard input.
@@ -31,29 +31,30 @@ export async function readPrompt(
     if (argumentText === "") throw new UsageError("expected a prompt, as arguments or on standard input");
     return { message: argumentText, commands };
   }
-  const waiting = setTimeout(
-    () => tell("reading the prompt from standard input; redirect from /dev/null to skip it"),
+  const noticeTimer = setTimeout(
+    () => report("reading the prompt from standard input; redirect from /dev/null to skip it"),
     NOTICE_DELAY_MS,
   );
   try {
-    const piped = (await textOf(input, signal)).trim();
-    const prompt = [argumentText, piped].filter((text) => text !== "").join("\n\n");
+    const pipedText = (await readText(input, signal)).trim();
+    const prompt = [argumentText, pipedText].filter((text) => text !== "").join("\n\n");
     if (prompt === "") throw new UsageError("expected a prompt, as arguments or on standard input");
     return { message: prompt, commands };
   } finally {
-    clearTimeout(waiting);
+    clearTimeout(noticeTimer);
   }
 }
 
-async function textOf(input: CommandInput, signal: AbortSignal): Promise<string> {
+async function readText(input: CommandInput, signal: AbortSignal): Promise<string> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
-  const each = input[Symbol.asyncIterator]();
+  const iterator = input[Symbol.asyncIterator]();
   for (;;) {
-    const next = await abortable(each.next(), signal);
+    const next = await abortable(iterator.next(), signal);
     if (next.done) break;
     bytes += next.value.length;
-    if (bytes > MAX_PROMPT_BYTES) throw new UsageError(`standard input: expected at most ${size(MAX_PROMPT_BYTES)}`);
+    if (bytes > MAX_PROMPT_BYTES)
+      throw new UsageError(`standard input: expected at most ${formatBytes(MAX_PROMPT_BYTES)}`);
     chunks.push(next.value);
   }
   try {
@@ -81,8 +82,8 @@ export async function readSchema(file: string): Promise<NonNullable<RunInput["ou
   return schema;
 }
 
-/** Budget from the flags; undefined if none is set. */
-export function budgetOf(flags: {
+/** Returns the budget of the flags; undefined if no flag is set. */
+export function toBudget(flags: {
   budget?: number | undefined;
   budgetTokens?: number | undefined;
   budgetSeconds?: number | undefined;

@@ -2,7 +2,7 @@ import type { Agent } from "../agent/agent.js";
 import type { ModelEntry } from "../models/models.js";
 import { hasCode, ModelSelectionError } from "../ports/errors.js";
 import type { RunInput } from "../ports/run.js";
-import { nearest } from "./nearest.js";
+import { findNearest } from "./nearest.js";
 import { UsageError } from "./usage-error.js";
 
 type RequestedModel = Pick<RunInput, "provider" | "model">;
@@ -24,35 +24,37 @@ export async function resolveModel(
     throw new UsageError(`--model: expected [PROVIDER/]MODEL, got ${JSON.stringify(name)}`);
   // With a provider, the run asks only that provider.
   if (requestedModel.provider !== undefined) return requestedModel;
-  const isWanted = ({ model }: ModelEntry): boolean => model.id === requestedModel.model;
-  if ((await agent.models.listKnown()).models.some(isWanted)) return requestedModel;
-  const all = await agent.models.list(signal);
-  if (all.some(isWanted)) return requestedModel;
-  const silent = providers.filter((provider) => !all.some((entry) => entry.provider === provider));
-  if (silent.length > 0)
-    throw new ModelSelectionError(`no provider lists ${name}, and ${silent.join(", ")} did not list any models`);
-  throw unknownModel(name, agent);
+  const isRequested = ({ model }: ModelEntry): boolean => model.id === requestedModel.model;
+  if ((await agent.models.listKnown()).models.some(isRequested)) return requestedModel;
+  const listedModels = await agent.models.list(signal);
+  if (listedModels.some(isRequested)) return requestedModel;
+  const silentProviders = providers.filter((provider) => !listedModels.some((entry) => entry.provider === provider));
+  if (silentProviders.length > 0)
+    throw new ModelSelectionError(
+      `no provider lists ${name}, and ${silentProviders.join(", ")} did not list any models`,
+    );
+  throw createUnknownModelError(name, agent);
 }
 
-/** Converts the error of a run to a usage error if the provider listed its models: then the model's name was wrong. */
-export function asUsage(error: unknown, name: string, agent: Agent, providers: readonly string[]): unknown {
+/** Converts the error of a run to a usage error if the provider listed its models, so that the model's name was wrong. */
+export function toModelUsageError(error: unknown, name: string, agent: Agent, providers: readonly string[]): unknown {
   const { provider } = parseModel(name, providers);
   const hasListed = agent.models.entries().some((entry) => entry.provider === provider);
-  return hasListed && hasCode(error, "model_selection") ? unknownModel(name, agent) : error;
+  return hasListed && hasCode(error, "model_selection") ? createUnknownModelError(name, agent) : error;
 }
 
-function unknownModel(name: string, agent: Agent): UsageError {
+function createUnknownModelError(name: string, agent: Agent): UsageError {
   const names = agent.models.entries().flatMap(({ provider, model: { id } }) => [id, `${provider}/${id}`]);
-  const near = nearest(name, names);
+  const suggestion = findNearest(name, names);
   return new UsageError(
-    `--model ${name}: unknown model${near === undefined ? "" : `; did you mean ${near}?`} (see gantry models)`,
+    `--model ${name}: unknown model${suggestion === undefined ? "" : `; did you mean ${suggestion}?`} (see gantry models)`,
   );
 }
 
 /** Splits `[provider/]model`. Model names can contain slashes. */
 function parseModel(name: string, providers: readonly string[]): RequestedModel {
-  const [first = "", ...modelParts] = name.split("/");
-  return modelParts.length > 0 && providers.includes(first)
-    ? { provider: first, model: modelParts.join("/") }
+  const [firstPart = "", ...modelParts] = name.split("/");
+  return modelParts.length > 0 && providers.includes(firstPart)
+    ? { provider: firstPart, model: modelParts.join("/") }
     : { model: name };
 }

@@ -2,18 +2,18 @@ import { escapeInvisible } from "../base/printable.js";
 import type { AgentEvent } from "../ports/events.js";
 import type { Run } from "../ports/run.js";
 import type { CommandOutput } from "./command.js";
-import { cell, truncate } from "./table.js";
+import { formatCell, truncate } from "./table.js";
 
 /** Maximum characters of a progress line if stderr is not a terminal. */
 const MAX_LINE_CHARACTERS = 120;
 const DIM = "\u001b[2m";
-const PLAIN = "\u001b[0m";
+const RESET = "\u001b[0m";
 
 /** Prints the events of a run. */
 export interface Printer {
   /** Called when the run has started. */
   begin(run: Run): Promise<void>;
-  event(event: AgentEvent): Promise<void>;
+  printEvent(event: AgentEvent): Promise<void>;
   /** Called at the end. `text` is the final output for stdout, if any. */
   end(text: string | undefined): Promise<void>;
   /** Prints a line for the user. */
@@ -23,7 +23,7 @@ export interface Printer {
 export interface PrinterOptions {
   readonly quiet: boolean;
   /** Whether the model's text is streamed to stdout. */
-  readonly streams: boolean;
+  readonly streamsText: boolean;
   /** Whether colours are used on a terminal. */
   readonly hasColours: boolean;
 }
@@ -39,8 +39,8 @@ export class TextPrinter implements Printer {
   /** Ids of the calls that start a subagent. */
   readonly #subagentCallIds = new Set<string>();
   /** The last two characters written to stdout. */
-  #last = "\n\n";
-  #isBegun = false;
+  #lastCharacters = "\n\n";
+  #hasWritten = false;
   /** First half of a surrogate pair, until the second half arrives. */
   #pendingSurrogate = "";
 
@@ -54,13 +54,13 @@ export class TextPrinter implements Printer {
     return Promise.resolve();
   }
 
-  async event(event: AgentEvent): Promise<void> {
+  async printEvent(event: AgentEvent): Promise<void> {
     switch (event.type) {
       case "token":
         return event.text === undefined ? undefined : this.#writeText(event.text, event.messageId);
       case "tool_call":
         if (event.name === SUBAGENT_TOOL) this.#subagentCallIds.add(event.callId);
-        return this.#progress(`> ${callOf(event.name, event.title)}`);
+        return this.#progress(`> ${formatCall(event.name, event.title)}`);
       case "tool_progress":
         // The progress of a subagent call is one line for each of its tool calls. The progress of other calls is
         // command output and is not shown.
@@ -83,15 +83,15 @@ export class TextPrinter implements Printer {
 
   async end(text: string | undefined): Promise<void> {
     if (text !== undefined) await this.#write(text);
-    if (this.#isBegun && !this.#last.endsWith("\n")) await this.#write("\n");
+    if (this.#hasWritten && !this.#lastCharacters.endsWith("\n")) await this.#write("\n");
   }
 
   report(line: string): void {
-    const { columns, isShown } = this.#output;
+    const { columns, isStdoutTerminal: isShown } = this.#output;
     // Stdout and stderr are usually the same terminal.
-    if (columns !== undefined && isShown && !this.#last.endsWith("\n")) {
+    if (columns !== undefined && isShown && !this.#lastCharacters.endsWith("\n")) {
       this.#output.draw("\n");
-      this.#last = "\n\n";
+      this.#lastCharacters = "\n\n";
     }
     this.#output.report(line);
   }
@@ -100,16 +100,16 @@ export class TextPrinter implements Printer {
     if (this.#options.quiet) return;
     const { columns } = this.#output;
     const text = truncate(
-      line.startsWith(" ") ? `  ${cell(line)}` : cell(line),
+      line.startsWith(" ") ? `  ${formatCell(line)}` : formatCell(line),
       columns === undefined ? MAX_LINE_CHARACTERS : columns - 1,
     );
-    this.report(columns !== undefined && this.#options.hasColours ? `${DIM}${text}${PLAIN}` : text);
+    this.report(columns !== undefined && this.#options.hasColours ? `${DIM}${text}${RESET}` : text);
   }
 
   async #writeText(text: string, messageId: string): Promise<void> {
-    if (!this.#options.streams) return;
-    if (this.#messageId !== messageId && this.#isBegun && !this.#last.endsWith("\n\n"))
-      await this.#write(this.#last.endsWith("\n") ? "\n" : "\n\n");
+    if (!this.#options.streamsText) return;
+    if (this.#messageId !== messageId && this.#hasWritten && !this.#lastCharacters.endsWith("\n\n"))
+      await this.#write(this.#lastCharacters.endsWith("\n") ? "\n" : "\n\n");
     this.#messageId = messageId;
     const joinedText = this.#pendingSurrogate + text;
     this.#pendingSurrogate = /[\uD800-\uDBFF]$/.test(joinedText) ? joinedText.slice(-1) : "";
@@ -118,15 +118,15 @@ export class TextPrinter implements Printer {
 
   async #write(text: string): Promise<void> {
     if (text === "") return;
-    this.#isBegun = true;
-    this.#last = (this.#last + text).slice(-2);
+    this.#hasWritten = true;
+    this.#lastCharacters = (this.#lastCharacters + text).slice(-2);
     // On a terminal, control characters of the model are escaped. Programs receive the unchanged text.
-    await this.#output.write(this.#output.isShown ? escapeInvisible(text, true) : text);
+    await this.#output.write(this.#output.isStdoutTerminal ? escapeInvisible(text, true) : text);
   }
 }
 
-/** Omits the tool's name if the title begins with it: `Read a.txt` of `read`. */
-function callOf(name: string, title: string): string {
+/** Formats a tool call. Omits the tool's name if the title begins with it: `Read a.txt` of `read`. */
+function formatCall(name: string, title: string): string {
   return title.toLowerCase().startsWith(name.toLowerCase()) ? title : `${name}: ${title}`;
 }
 
@@ -144,10 +144,10 @@ export class JsonPrinter implements Printer {
     return this.#line({ type: "begin", runId: id, sessionId, provider, model: model.id });
   }
 
-  event(event: AgentEvent): Promise<void> {
+  printEvent(event: AgentEvent): Promise<void> {
     // The final result contains the same data.
     if (event.type === "done" || event.type === "error") return Promise.resolve();
-    return this.#line(event.type === "retry" ? { ...event, error: errorOf(event.error) } : event);
+    return this.#line(event.type === "retry" ? { ...event, error: toErrorFields(event.error) } : event);
   }
 
   async end(text: string | undefined): Promise<void> {
@@ -163,7 +163,7 @@ export class JsonPrinter implements Printer {
   }
 }
 
-export function errorOf(error: unknown): { code: string; message: string } {
+export function toErrorFields(error: unknown): { code: string; message: string } {
   const { code } = error as { code?: unknown };
   return {
     code: typeof code === "string" ? code : "internal",

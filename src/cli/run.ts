@@ -7,23 +7,23 @@ import { hasCode } from "../ports/errors.js";
 import type { Run, RunInput, RunResult } from "../ports/run.js";
 import { compose, type Composition } from "../serve/compose.js";
 import type { LoadedConfig } from "../serve/config.js";
-import { environment } from "../serve/environment.js";
+import { getEnvironmentVariable } from "../serve/environment.js";
 import { Selection } from "../serve/selected-adapters.js";
-import type { run as about } from "./about/run.js";
-import { loadFor, type CommandHandler, type CommandContext } from "./command.js";
-import { SIGNAL_EXIT_CODES } from "./exit-reason.js";
-import { budgetOf, readPrompt, readSchema } from "./run-input.js";
-import { asUsage, resolveModel } from "./run-model.js";
-import { errorOf, JsonPrinter, TextPrinter, type Printer } from "./run-printer.js";
-import { cell, truncate, formatDollars, formatCount } from "./table.js";
+import type { run as runDescription } from "./descriptions/run.js";
+import { loadConfigWithFlags, type CommandHandler, type CommandContext } from "./command.js";
+import { SIGNAL_EXIT_CODES } from "./signal-exit-codes.js";
+import { toBudget, readPrompt, readSchema } from "./run-input.js";
+import { toModelUsageError, resolveModel } from "./run-model.js";
+import { toErrorFields, JsonPrinter, TextPrinter, type Printer } from "./run-printer.js";
+import { formatCell, truncate, formatDollars, formatCount } from "./table.js";
 import { UsageError } from "./usage-error.js";
-import { WaitingLine } from "./wait-for-turn.js";
+import { WaitingLine } from "./waiting-line.js";
 
-type RunCommandContext = CommandContext<typeof about.flags>;
+type RunCommandContext = CommandContext<typeof runDescription.flags>;
 
-const EXIT = { done: 0, failed: 1, usage: 2, limit: 3, refused: 4 } as const;
-/** The flag for each input field, for error messages. */
-const FLAG_OF: Readonly<Record<string, string>> = {
+const EXIT_CODES = { done: 0, failed: 1, usage: 2, limit: 3, refused: 4 } as const;
+/** Flags by input field of a run, for error messages. */
+const FLAGS_BY_FIELD: Readonly<Record<string, string>> = {
   "budget.usd": "--budget",
   "budget.tokens": "--budget-tokens",
   "budget.seconds": "--budget-seconds",
@@ -39,137 +39,151 @@ interface RunOutcome {
   readonly exitCode: number;
   readonly run?: Run | undefined;
   readonly result?: RunResult;
-  readonly refused?: readonly { name: string; title: string }[];
+  readonly deniedCalls?: readonly { name: string; title: string }[];
   readonly error?: unknown;
 }
 
 /** `gantry run PROMPT`: runs one prompt with an agent in this process. */
-export const run: CommandHandler<typeof about.flags> = async (context) => {
+export const run: CommandHandler<typeof runDescription.flags> = async (context) => {
   const { flags, output } = context;
   const options = {
     quiet: flags.quiet === true,
-    streams: flags.schema === undefined,
-    hasColours: (environment("NO_COLOR") ?? "") === "" && environment("TERM") !== "dumb",
+    streamsText: flags.schema === undefined,
+    hasColours: (getEnvironmentVariable("NO_COLOR") ?? "") === "" && getEnvironmentVariable("TERM") !== "dumb",
   };
   const printer = flags.json ? new JsonPrinter(output, options) : new TextPrinter(output, options);
-  const interrupted = context.interrupted();
-  const outcome = await executeRun(context, printer, interrupted);
+  const interruptSignal = context.handleInterrupts();
+  const outcome = await executeRun(context, printer, interruptSignal);
   let { exitCode, error } = outcome;
   try {
-    await printer.end(flags.json ? `${JSON.stringify(resultOf(outcome))}\n` : valueOf(outcome, flags));
+    await printer.end(
+      flags.json ? `${JSON.stringify(toResultRecord(outcome))}\n` : formatStructuredResult(outcome, flags),
+    );
   } catch (writeError) {
     if (isClosedStdout(writeError)) return SIGNAL_EXIT_CODES["SIGPIPE"];
     // The output is incomplete, for example because the disk is full.
-    if (error === undefined) exitCode = EXIT.failed;
+    if (error === undefined) exitCode = EXIT_CODES.failed;
     error ??= writeError;
   }
   if (error !== undefined && exitCode !== SIGNAL_EXIT_CODES["SIGPIPE"])
-    output.report(`gantry: ${exitCode >= 128 ? "interrupted" : cell(await messageOf(error))}`);
+    output.report(`gantry: ${exitCode >= 128 ? "interrupted" : formatCell(await describeError(error))}`);
   return exitCode;
 };
 
-/** Never rejects. Errors are part of the outcome. */
-async function executeRun(context: RunCommandContext, printer: Printer, interrupted: AbortSignal): Promise<RunOutcome> {
-  // Aborts the run on a signal, or if stdout can no longer be written.
-  const ending = new AbortController();
-  onAbort(interrupted, () => ending.abort(interrupted.reason));
+/** Runs the prompt. Never rejects: errors are part of the outcome. */
+async function executeRun(
+  context: RunCommandContext,
+  printer: Printer,
+  interruptSignal: AbortSignal,
+): Promise<RunOutcome> {
+  // This controller aborts the run on a signal, or if stdout can no longer be written.
+  const runController = new AbortController();
+  onAbort(interruptSignal, () => runController.abort(interruptSignal.reason));
   let composition: Composition | undefined;
-  let begun: Run | undefined;
+  let startedRun: Run | undefined;
   try {
-    const input = await inputOf(context, printer, interrupted);
+    const input = await readInput(context, printer, interruptSignal);
     const { loaded, home } = await loadConfig(context);
     composition = await compose({
       loaded,
       home,
       projectDir: resolve("."),
-      logger: loggerOf(loaded, context),
-      alone: true,
+      logger: createRunLogger(loaded, context),
+      isProcessLocal: true,
     });
     const { agent, providers } = composition;
     const { model } = context.flags;
-    const waiting = new WaitingLine({ ...waitingOn(context), report: (line) => printer.report(line) });
+    const waitingLine = new WaitingLine({ ...toWaitingOutput(context), report: (line) => printer.report(line) });
     try {
-      if (model !== undefined) waiting.show(`asking ${providers.join(", ")} for ${model}`);
-      const requestedModel = model === undefined ? {} : await resolveModel(model, agent, providers, ending.signal);
-      begun = await agent.run({
+      if (model !== undefined) waitingLine.show(`requesting models of ${providers.join(", ")}`);
+      const requestedModel =
+        model === undefined ? {} : await resolveModel(model, agent, providers, runController.signal);
+      startedRun = await agent.run({
         ...input,
         ...requestedModel,
-        ...(await sessionOf(context, agent)),
-        ...attachmentsOf(context, loaded, home),
+        ...(await findSession(context, agent)),
+        ...toAttachments(context, loaded, home),
         overflow: "merge",
         clientName: "run",
-        signal: ending.signal,
-        onWaiting: (why) => waiting.show(`waiting for a model${why === "" ? "" : `: ${why}`}`),
+        signal: runController.signal,
+        onWaiting: (reason) => waitingLine.show(`waiting for a model${reason === "" ? "" : `: ${reason}`}`),
       });
     } catch (error) {
-      throw model === undefined ? error : asUsage(error, model, agent, providers);
+      throw model === undefined ? error : toModelUsageError(error, model, agent, providers);
     } finally {
-      waiting.clear();
+      waitingLine.clear();
     }
-    await printer.begin(begun);
+    await printer.begin(startedRun);
     // A job without its key would use the offline guide's answer as a result.
-    if (begun.provider === "offline")
+    if (startedRun.provider === "offline")
       printer.report("gantry: no language model configured; the offline guide answers (see gantry models)");
-    await reportMode(begun, agent, loaded, context, printer);
-    return await printEvents(begun, printer, ending, context);
+    await reportMode(startedRun, agent, loaded, context, printer);
+    return await printEvents(startedRun, printer, runController, context);
   } catch (error) {
-    const signal = isClosedStdout(error) ? "SIGPIPE" : interrupted.aborted ? String(interrupted.reason) : undefined;
-    if (signal !== undefined) return { exitCode: SIGNAL_EXIT_CODES[signal] ?? EXIT.failed, run: begun, error };
-    const usage = begun ? undefined : toUsageError(error);
-    return { exitCode: usage ? EXIT.usage : EXIT.failed, run: begun, error: usage ?? error };
+    const signal = isClosedStdout(error)
+      ? "SIGPIPE"
+      : interruptSignal.aborted
+        ? String(interruptSignal.reason)
+        : undefined;
+    if (signal !== undefined)
+      return { exitCode: SIGNAL_EXIT_CODES[signal] ?? EXIT_CODES.failed, run: startedRun, error };
+    const usageError = startedRun ? undefined : toUsageError(error);
+    return { exitCode: usageError ? EXIT_CODES.usage : EXIT_CODES.failed, run: startedRun, error: usageError ?? error };
   } finally {
-    if (begun && composition) await setTitleFromPrompt(begun, composition.agent, context);
+    if (startedRun && composition) await setTitleFromPrompt(startedRun, composition.agent, context);
     await composition?.stop();
   }
 }
 
 /** Prints the events of the run. Rejects if the run fails, or if the output cannot be written. */
 async function printEvents(
-  begun: Run,
+  startedRun: Run,
   printer: Printer,
-  ending: AbortController,
+  runController: AbortController,
   { flags }: RunCommandContext,
 ): Promise<RunOutcome> {
   const titles = new Map<string, string>();
-  const refused: { name: string; title: string }[] = [];
+  const deniedCalls: { name: string; title: string }[] = [];
   try {
-    for await (const event of begun) {
+    for await (const event of startedRun) {
       if (event.type === "tool_call") titles.set(event.callId, event.title);
       if (event.type === "tool_result" && event.refused)
-        refused.push({ name: event.name, title: titles.get(event.callId) ?? event.name });
-      await printer.event(event);
+        deniedCalls.push({ name: event.name, title: titles.get(event.callId) ?? event.name });
+      await printer.printEvent(event);
     }
   } catch (error) {
-    // Cancels the run and waits until its tools have ended and its messages are stored.
-    ending.abort(error);
-    await begun.result.catch(() => undefined);
+    // Cancel the run and wait until its tools have ended and its messages are stored.
+    runController.abort(error);
+    await startedRun.result.catch(() => undefined);
     throw error;
   }
-  const result = await begun.result;
+  const result = await startedRun.result;
   const { usage, iterations, endedBy, finishReason } = result;
   if (!flags.quiet) {
     const turns = `${formatCount(iterations)} turn${iterations === 1 ? "" : "s"}`;
     printer.report(`${turns}, ${formatCount(usage.totalTokens)} tokens, ${formatDollars(usage.cost)}`);
   }
-  const limit = endedBy !== "model";
-  if (limit)
+  const isLimited = endedBy !== "model";
+  if (isLimited)
     printer.report(`gantry: ended at ${endedBy === "budget" ? "its budget" : "the maximum number of iterations"}`);
   else if (finishReason === "length")
     printer.report("gantry: the model's last answer was truncated at its output limit");
-  if (refused.length > 0)
-    printer.report(`gantry: permission denied: ${refused.map(({ name, title }) => cell(title || name)).join(", ")}`);
+  if (deniedCalls.length > 0)
+    printer.report(
+      `gantry: permission denied: ${deniedCalls.map(({ name, title }) => formatCell(title || name)).join(", ")}`,
+    );
   return {
-    exitCode: limit ? EXIT.limit : refused.length > 0 ? EXIT.refused : EXIT.done,
-    run: begun,
+    exitCode: isLimited ? EXIT_CODES.limit : deniedCalls.length > 0 ? EXIT_CODES.refused : EXIT_CODES.done,
+    run: startedRun,
     result,
-    refused,
+    deniedCalls: deniedCalls,
   };
 }
 
-async function inputOf({ args, flags, input }: RunCommandContext, printer: Printer, signal: AbortSignal) {
+async function readInput({ args, flags, input }: RunCommandContext, printer: Printer, signal: AbortSignal) {
   if (flags.session !== undefined && flags.continue)
     throw new UsageError("--session and --continue: expected one of them");
-  const budget = budgetOf(flags);
+  const budget = toBudget(flags);
   return {
     ...(flags.schema === undefined ? {} : { outputSchema: await readSchema(flags.schema) }),
     ...(flags.effort === undefined
@@ -183,16 +197,16 @@ async function inputOf({ args, flags, input }: RunCommandContext, printer: Print
 
 async function loadConfig({ flags }: RunCommandContext) {
   const { maxIterations } = flags;
-  return loadFor(
+  return loadConfigWithFlags(
     flags,
     maxIterations === undefined ? {} : { "agent.max_iterations": { flag: "--max-iterations", value: maxIterations } },
   );
 }
 
-function loggerOf({ config, secrets }: LoadedConfig, { flags, output }: RunCommandContext) {
+function createRunLogger({ config, secrets }: LoadedConfig, { flags, output }: RunCommandContext) {
   const { level } = config.log;
   return createLogger({
-    // Informational messages of the server are not progress of the run.
+    // Informational messages of the agent are not progress of the run.
     level: flags.quiet ? "error" : level === "info" ? "warn" : level,
     write: (line) => output.report(line),
     secrets: () => secrets,
@@ -200,62 +214,62 @@ function loggerOf({ config, secrets }: LoadedConfig, { flags, output }: RunComma
 }
 
 /** Finds the session of the flags. Rejects with `UsageError`. */
-async function sessionOf({ flags }: RunCommandContext, agent: Agent): Promise<Pick<RunInput, "sessionId">> {
+async function findSession({ flags }: RunCommandContext, agent: Agent): Promise<Pick<RunInput, "sessionId">> {
   if (flags.session !== undefined) {
     if (!(await agent.sessions.get(flags.session)))
       throw new UsageError(`--session ${flags.session}: session not found`);
     return { sessionId: flags.session };
   }
   if (!flags.continue) return {};
-  const [newest] = (await agent.sessions.list({ projectDir: agent.projectDir, limit: 1 })).sessions;
-  if (!newest) throw new UsageError("--continue: this folder has no session yet");
-  return { sessionId: newest.id };
+  const [newestSession] = (await agent.sessions.list({ projectDir: agent.projectDir, limit: 1 })).sessions;
+  if (!newestSession) throw new UsageError("--continue: this folder has no session yet");
+  return { sessionId: newestSession.id };
 }
 
-function attachmentsOf({ flags }: RunCommandContext, loaded: LoadedConfig, home: string): Pick<RunInput, "attach"> {
+function toAttachments({ flags }: RunCommandContext, loaded: LoadedConfig, home: string): Pick<RunInput, "attach"> {
   const { file: files = [] } = flags;
   if (files.length === 0) return {};
-  const deniedPaths = new Selection(loaded, home).denied();
+  const deniedPaths = new Selection(loaded, home).deniedPaths();
   const policy = { projectDir: resolve("."), anywhere: true, allowPaths: [], deniedPaths };
   return { attach: (reserve) => readAttachments(files, { ...policy, reserve }) };
 }
 
-function waitingOn({ flags, output }: RunCommandContext) {
+function toWaitingOutput({ flags, output }: RunCommandContext) {
   return { columns: flags.quiet ? undefined : output.columns, draw: (text: string) => output.draw(text) };
 }
 
 /** Prints how permission requests are decided without a user, if the mode or the rules can cause any. */
 async function reportMode(
-  begun: Run,
+  startedRun: Run,
   agent: Agent,
   { config }: LoadedConfig,
   { flags }: RunCommandContext,
   printer: Printer,
 ) {
   if (flags.quiet) return;
-  const mode = (await agent.sessions.get(begun.sessionId))?.mode;
+  const mode = (await agent.sessions.get(startedRun.sessionId))?.mode;
   const { rules, unattended, timeout } = config.permissions;
   if (mode === "plan") return printer.report("mode plan: tools that change anything do not run");
   if (mode !== "ask" && !rules.some(({ action }) => action === "ask")) return;
-  const then = {
+  const policyText = {
     reject: "are denied",
     allow: "are allowed (permissions.unattended)",
     wait: `wait ${timeout} s for an answer elsewhere (permissions.unattended)`,
   }[unattended];
-  printer.report(`no user can answer: tool calls that need permission ${then}`);
+  printer.report(`no user can answer: tool calls that need permission ${policyText}`);
 }
 
 /**
  * Sets the prompt as the title of a session without a final title. A generated title is rarely ready when a short run
  * ends.
  */
-async function setTitleFromPrompt(begun: Run, agent: Agent, { args }: RunCommandContext): Promise<void> {
+async function setTitleFromPrompt(startedRun: Run, agent: Agent, { args }: RunCommandContext): Promise<void> {
   try {
-    const session = await agent.sessions.get(begun.sessionId);
+    const session = await agent.sessions.get(startedRun.sessionId);
     if (session?.hasFinalTitle !== false) return;
     const prompt = args.join(" ");
-    const [first] = await agent.sessions.messages(session.id, { limit: 1 });
-    const textPart = first?.parts.find((part) => part.type === "text");
+    const [firstMessage] = await agent.sessions.messages(session.id, { limit: 1 });
+    const textPart = firstMessage?.parts.find((part) => part.type === "text");
     const title = truncate(
       (prompt || (textPart?.type === "text" ? textPart.text : "")).replace(/\s+/g, " ").trim(),
       MAX_TITLE_CHARACTERS,
@@ -266,44 +280,44 @@ async function setTitleFromPrompt(begun: Run, agent: Agent, { args }: RunCommand
   }
 }
 
-/** Final output for stdout if the text was not streamed. */
-function valueOf({ result }: RunOutcome, { schema }: RunCommandContext["flags"]): string | undefined {
+/** Returns the JSON value of `--schema` for stdout; undefined if the text was streamed instead. */
+function formatStructuredResult({ result }: RunOutcome, { schema }: RunCommandContext["flags"]): string | undefined {
   if (schema === undefined || result === undefined || !("structured" in result)) return undefined;
   return `${JSON.stringify(result.structured)}\n`;
 }
 
-function resultOf({ exitCode, run, result, refused = [], error }: RunOutcome): object {
+function toResultRecord({ exitCode, run, result, deniedCalls = [], error }: RunOutcome): object {
   return {
     type: "result",
     exitCode,
     state: error === undefined ? "finished" : exitCode >= 128 ? "cancelled" : "failed",
     ...(run && { runId: run.id, sessionId: run.sessionId, provider: run.provider, model: run.model.id }),
     ...result,
-    ...(refused.length > 0 && { refused }),
+    ...(deniedCalls.length > 0 && { refused: deniedCalls }),
     ...(error !== undefined && {
-      error: error instanceof UsageError ? { code: "usage", message: error.message } : errorOf(error),
+      error: error instanceof UsageError ? { code: "usage", message: error.message } : toErrorFields(error),
     }),
   };
 }
 
-/** Converts an error to a usage error if the command line caused it, otherwise undefined. */
+/** Converts an error to a usage error if the command line caused it, otherwise returns undefined. */
 function toUsageError(error: unknown): UsageError | undefined {
   if (error instanceof UsageError) return error;
   if (hasCode(error, "invalid_input")) {
     const { field, message } = error;
-    return new UsageError(`${FLAG_OF[field] ?? field}${message.slice(field.length)}`);
+    return new UsageError(`${FLAGS_BY_FIELD[field] ?? field}${message.slice(field.length)}`);
   }
   if (hasCode(error, "attachment")) return new UsageError(`--file: ${error.message}`);
   return hasCode(error, "config") && error.message.startsWith("--") ? new UsageError(error.message) : undefined;
 }
 
-async function messageOf(error: unknown): Promise<string> {
+async function describeError(error: unknown): Promise<string> {
   if (error instanceof UsageError) return error.message;
-  const { failureReason } = await import("./failure.js");
-  return failureReason(error, "run");
+  const { describeFailure } = await import("./failure.js");
+  return describeFailure(error, "run");
 }
 
-/** Whether stdout was closed by its reader. */
+/** Whether the error means that the reader closed stdout. */
 function isClosedStdout(error: unknown): boolean {
   const { code } = (error ?? {}) as NodeJS.ErrnoException;
   return code === "EPIPE" || code === "ERR_STREAM_DESTROYED";

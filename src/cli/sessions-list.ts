@@ -1,13 +1,13 @@
 import { resolve } from "node:path";
 import { ConfigError } from "../ports/errors.js";
 import type { Session } from "../ports/session.js";
-import type { list } from "./about/sessions.js";
+import type { list } from "./descriptions/sessions.js";
 import type { CommandHandler } from "./command.js";
 import { refuseArguments } from "./refuse-arguments.js";
-import { formatDollars, formatCount, formatTime, table } from "./table.js";
+import { formatDollars, formatCount, formatTime, formatTable } from "./table.js";
 import { withSessions } from "./with-sessions.js";
 
-/** Number of sessions read at a time. */
+/** Number of sessions per read. */
 const PAGE_SIZE = 200;
 const DEFAULT_LIMIT = 50;
 
@@ -25,22 +25,23 @@ export const run: CommandHandler<typeof list.flags> = async (context) => {
     const maxSessions = limit === 0 ? Infinity : limit;
     const results: Session[] = [];
     let total = 0;
-    for (let before: Session | undefined; ;) {
+    for (let lastSession: Session | undefined; ;) {
       const page = await sessions.list({
         ...query,
         limit: Math.min(PAGE_SIZE, maxSessions - results.length),
-        ...(before && { before }),
+        ...(lastSession && { before: lastSession }),
       });
-      if (!before) ({ total } = page);
+      if (!lastSession) ({ total } = page);
       results.push(...page.sessions);
-      before = page.sessions.at(-1);
-      if (!before || results.length >= maxSessions) break;
+      lastSession = page.sessions.at(-1);
+      if (!lastSession || results.length >= maxSessions) break;
     }
     if (json) {
       await output.write(`${JSON.stringify(results.map(withoutGrants), null, 2)}\n`);
       return 0;
     }
-    if (results.length > 0) await output.write(tableOf(results, output.isShown ? output.columns : undefined));
+    if (results.length > 0)
+      await output.write(formatSessions(results, output.isStdoutTerminal ? output.columns : undefined));
     if (total > results.length)
       output.report(`${formatCount(results.length)} of ${formatCount(total)} sessions; --limit 0 lists all`);
     else if (results.length === 0) output.report("no sessions");
@@ -48,12 +49,12 @@ export const run: CommandHandler<typeof list.flags> = async (context) => {
   });
 };
 
-/** The session as the SDK returns it, without its permission grants. */
+/** Removes the permission grants, which clients do not see. */
 export function withoutGrants({ permissionGrants: _, ...session }: Session): Omit<Session, "permissionGrants"> {
   return session;
 }
 
-function tableOf(sessions: readonly Session[], columns: number | undefined): string {
+function formatSessions(sessions: readonly Session[], columns: number | undefined): string {
   const rows = sessions.map(({ id, updatedAt, usage, model, title }) => [
     id,
     formatTime(updatedAt),
@@ -62,5 +63,5 @@ function tableOf(sessions: readonly Session[], columns: number | undefined): str
     model,
     title,
   ]);
-  return table(["ID", "LAST USED", "TOKENS", "COST", "MODEL", "TITLE"], rows, { columns, right: [2, 3] });
+  return formatTable(["ID", "LAST USED", "TOKENS", "COST", "MODEL", "TITLE"], rows, { columns, rightAligned: [2, 3] });
 }

@@ -2,10 +2,10 @@ import { relative, sep } from "node:path";
 import { isInside } from "../files/path-guard.js";
 import { ConfigError, hasCode } from "../ports/errors.js";
 import type { UndoneFile } from "../ports/file-history.js";
-import type { undo } from "./about/sessions.js";
+import type { undo } from "./descriptions/sessions.js";
 import type { CommandHandler } from "./command.js";
-import { cell } from "./table.js";
-import { notFound, withSessions } from "./with-sessions.js";
+import { formatCell } from "./table.js";
+import { createNotFoundError, withSessions } from "./with-sessions.js";
 
 /**
  * `gantry sessions undo ID`: restores files and messages to the state before the last run. The exit code is 1 if some
@@ -13,8 +13,9 @@ import { notFound, withSessions } from "./with-sessions.js";
  */
 export const run: CommandHandler<typeof undo.flags> = async (context) => {
   const { args, flags, output } = context;
-  const [id, another] = args;
-  if (id === undefined || another !== undefined) throw new ConfigError("sessions undo: expected the id of one session");
+  const [id, extraArgument] = args;
+  if (id === undefined || extraArgument !== undefined)
+    throw new ConfigError("sessions undo: expected the id of one session");
   const { to, redo = false, force = false, json = false } = flags;
   const dryRun = flags.dryRun === true;
   const filesOnly = flags.filesOnly === true;
@@ -27,27 +28,29 @@ export const run: CommandHandler<typeof undo.flags> = async (context) => {
     throw new ConfigError("sessions undo: expected one of --files-only and --messages-only");
   return withSessions(context, async ({ sessions }) => {
     const session = await sessions.get(id);
-    if (!session) throw notFound(id);
+    if (!session) throw createNotFoundError(id);
     const options = { dryRun, force };
-    const tell = async (files: readonly UndoneFile[], done: boolean, last: string): Promise<void> => {
+    const writeFiles = async (files: readonly UndoneFile[], isDone: boolean, lastMessageId: string): Promise<void> => {
       if (json)
-        return output.write(`${JSON.stringify({ done, dry_run: dryRun, last_message: last, files }, null, 2)}\n`);
-      for (const file of files) await output.write(`${lineOf(file, session.projectDir)}\n`);
+        return output.write(
+          `${JSON.stringify({ done: isDone, dry_run: dryRun, last_message: lastMessageId, files }, null, 2)}\n`,
+        );
+      for (const file of files) await output.write(`${formatFile(file, session.projectDir)}\n`);
     };
     try {
-      const undone = await (redo
+      const undoResult = await (redo
         ? sessions.redo(id, options)
         : sessions.undo(id, { ...options, filesOnly, messagesOnly, ...(to !== undefined && { to }) }));
-      await tell(undone.files, !dryRun, undone.to);
-      const { length } = undone.files;
-      const failedCount = undone.files.filter(({ outcome }) => isFailed(outcome)).length;
-      const what = length === 0 ? "no files to change" : pathsOf(length - failedCount);
-      const not = failedCount === 0 ? "" : `; ${pathsOf(failedCount)} could not be changed`;
-      output.report(`${dryRun ? "would be " : ""}${redo ? "redone" : "undone"}: ${what}${not}`);
+      await writeFiles(undoResult.files, !dryRun, undoResult.to);
+      const { length } = undoResult.files;
+      const failedCount = undoResult.files.filter(({ outcome }) => isFailed(outcome)).length;
+      const changeText = length === 0 ? "no files to change" : formatPathCount(length - failedCount);
+      const failureText = failedCount === 0 ? "" : `; ${formatPathCount(failedCount)} could not be changed`;
+      output.report(`${dryRun ? "would be " : ""}${redo ? "redone" : "undone"}: ${changeText}${failureText}`);
       return failedCount === 0 ? 0 : 1;
     } catch (error) {
       if (hasCode(error, "undo_conflict")) {
-        await tell(error.files, false, "");
+        await writeFiles(error.files, false, "");
         output.report(`${error.message}${force ? "" : conflictHint(error.files, redo)}`);
         return 1;
       }
@@ -60,13 +63,13 @@ export const run: CommandHandler<typeof undo.flags> = async (context) => {
   });
 };
 
-/** Hint on how to resolve a conflict. */
+/** Returns the end of the error message: the flag that resolves the conflict. */
 function conflictHint(files: readonly UndoneFile[], redo: boolean): string {
   if (files.some(({ outcome }) => outcome === "conflict")) return "; --force overwrites";
   return `; --force changes the other files${redo ? "" : ", --messages-only keeps all files"}`;
 }
 
-function pathsOf(count: number): string {
+function formatPathCount(count: number): string {
   return count === 1 ? "1 path" : `${count} paths`;
 }
 
@@ -74,7 +77,7 @@ function isFailed(outcome: UndoneFile["outcome"]): boolean {
   return outcome === "conflict" || outcome === "lost" || outcome === "failed";
 }
 
-function lineOf({ path, outcome, reason }: UndoneFile, projectDir: string): string {
+function formatFile({ path, outcome, reason }: UndoneFile, projectDir: string): string {
   const name = isInside(path, projectDir) ? relative(projectDir, path).split(sep).join("/") : path;
-  return `${outcome.padEnd(8)}  ${cell(name)}${reason === "" ? "" : `: ${cell(reason)}`}`;
+  return `${outcome.padEnd(9)}  ${formatCell(name)}${reason === "" ? "" : `: ${formatCell(reason)}`}`;
 }

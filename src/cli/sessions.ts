@@ -2,7 +2,13 @@ import type { CommandHandler } from "./command.js";
 
 /** `gantry sessions ...`: loads only the requested subcommand. */
 export const run: CommandHandler = async (context) => {
-  const { exporting, importing, list, show, undo } = await import("./about/sessions.js");
+  const {
+    exportDescription: exporting,
+    importDescription: importing,
+    list,
+    show,
+    undo,
+  } = await import("./descriptions/sessions.js");
   switch (context.name) {
     case exporting.name:
     case importing.name:

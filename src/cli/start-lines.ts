@@ -3,7 +3,7 @@ import type { Logger } from "../ports/logger.js";
 import type { Composition } from "../serve/compose.js";
 import type { LoadedConfig } from "../serve/config.js";
 
-/** Logs what the started server works with, and the address of the console last. */
+/** Logs the folder, models, session store and sandbox of the started server, and the address of the console. */
 export async function logStart(
   loaded: LoadedConfig,
   home: string,
@@ -13,25 +13,25 @@ export async function logStart(
   logger.info(`working in ${composition.agent.projectDir} with ${describeModels(loaded, composition)}`);
   logger.info(`sessions in ${describeStore(loaded, home)}`);
   await composition.logSandbox();
-  const address = composition.listening.find(({ transport }) => transport === "web-console")?.address;
+  const address = composition.startedTransports.find(({ transportName }) => transportName === "web-console")?.address;
   if (address === undefined) return;
   // A browser does not have the required headers yet.
-  const how = Object.keys(loaded.config.server.requiredHeaders).length > 0 ? " (gantry console opens it)" : "";
-  logger.info(`console on ${address}${how}`);
+  const hint = Object.keys(loaded.config.server.requiredHeaders).length > 0 ? " (gantry console opens it)" : "";
+  logger.info(`console on ${address}${hint}`);
 }
 
-/** Names the configured model, otherwise the providers. Listing their models would take time. */
+/** Names the configured model, otherwise the providers. A list of their models would delay the start. */
 function describeModels({ config }: LoadedConfig, { providers }: Composition): string {
   const { provider, model } = config.model;
   if (model !== "") return `the model ${provider === "" ? "" : `${provider}/`}${model}`;
   return `models of ${provider === "" ? providers.join(", ") : provider}`;
 }
 
-/** Location of the session store. Database addresses are not logged, because they can contain a password. */
+/** Returns the location of the session store, without database addresses, because they can contain a password. */
 function describeStore({ config, folder, rawConfig }: LoadedConfig, home: string): string {
   const { driver } = config.session;
-  const standard = { sqlite: "sessions.db", json: "sessions" }[driver];
-  if (standard === undefined) return driver;
+  const defaultName = { sqlite: "sessions.db", json: "sessions" }[driver];
+  if (defaultName === undefined) return driver;
   const { path } = (rawConfig["session"] ?? {}) as { path?: string };
-  return path ? resolve(folder, path) : join(home, standard);
+  return path ? resolve(folder, path) : join(home, defaultName);
 }

@@ -3,14 +3,14 @@ import type { Agent } from "../agent/agent.js";
 import { createLogger } from "../base/log.js";
 import { ConfigError } from "../ports/errors.js";
 import { openSessions } from "../serve/open-sessions.js";
-import { loadFor, type CommandContext, type ConfigFlags } from "./command.js";
+import { loadConfigWithFlags, type CommandContext, type ConfigFlags } from "./command.js";
 
 /** Opens the stored sessions, runs `work` and closes the store. Resolves with the result of `work`. */
 export async function withSessions(
   { flags, output }: Pick<CommandContext, "output"> & { flags: ConfigFlags },
-  work: (agent: Agent) => Promise<number>,
+  callback: (agent: Agent) => Promise<number>,
 ): Promise<number> {
-  const { loaded, home } = await loadFor(flags);
+  const { loaded, home } = await loadConfigWithFlags(flags);
   const { config, secrets } = loaded;
   const logger = createLogger({
     level: config.log.level,
@@ -19,13 +19,13 @@ export async function withSessions(
   });
   const agent = await openSessions({ loaded, home, projectDir: resolve("."), logger });
   try {
-    return await work(agent);
+    return await callback(agent);
   } finally {
     await agent.close();
   }
 }
 
 /** Error for an unknown session. It has the same wording as the other clients, and names the id. */
-export function notFound(id: string): ConfigError {
+export function createNotFoundError(id: string): ConfigError {
   return new ConfigError(`session not found: ${id}`);
 }

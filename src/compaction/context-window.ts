@@ -1,6 +1,6 @@
 import { nearestEffort } from "../models/efforts.js";
 import { abortable } from "../base/abort.js";
-import { bytesOfAll, BYTES_PER_TOKEN, estimatePrompt, sizeOf, tokensOf } from "../models/estimate.js";
+import { bytesOfAll, BYTES_PER_TOKEN, estimatePrompt, cachedBytesOf, estimateTokens } from "../models/estimate.js";
 import { fit, shortened } from "./fit.js";
 import { followUp } from "./follow-up.js";
 import { fitPrefix, type PromptPrefix } from "./prompt-prefix.js";
@@ -44,7 +44,7 @@ const MAX_BYTES_PER_TOKEN = 8;
 /** The members of a run that its context window uses. */
 export interface WindowContext extends ModelCaller {
   readonly effort: ReasoningEffort;
-  readonly system: string;
+  readonly systemPrompt: string;
   readonly tools: readonly ToolSpec[];
   /** Schema of the final answer. Undefined: the answer is free text. */
   readonly outputSchema?: JsonSchema | undefined;
@@ -154,7 +154,7 @@ export class ContextWindow {
    * with the estimated tokens of the next prompt.
    */
   async compact(instructions: string): Promise<number> {
-    const messages = tokensOf(this.#visibleMessages(this.#context.conversation.messages));
+    const messages = estimateTokens(this.#visibleMessages(this.#context.conversation.messages));
     if (messages > MIN_COMPACTION_TOKENS)
       await this.#compact({ instructions, most: Math.floor(messages * REQUESTED_COMPACTION_SHARE) });
     return this.#promptTokens();
@@ -192,7 +192,7 @@ export class ContextWindow {
   #promptTokens(): number {
     const { messages } = this.#context.conversation;
     if (!this.#reported) return this.#prefix.tokens + Math.ceil(this.#bytes() / BYTES_PER_TOKEN);
-    return this.#reported.tokens + tokensOf(this.#visibleMessages(messages.slice(this.#reported.count)));
+    return this.#reported.tokens + estimateTokens(this.#visibleMessages(messages.slice(this.#reported.count)));
   }
 
   /** Bytes of all messages. */
@@ -218,7 +218,7 @@ export class ContextWindow {
     if (this.#showsAll) return messages;
     const most = this.#maxOutputBytes;
     return messages.map((message) => {
-      if (message.role !== "tool" || sizeOf(message) <= most) return message;
+      if (message.role !== "tool" || cachedBytesOf(message) <= most) return message;
       const shownMessage = this.#shortenedMessages.get(message) ?? shortened(message, most);
       this.#shortenedMessages.set(message, shownMessage);
       return shownMessage;
@@ -226,7 +226,7 @@ export class ContextWindow {
   }
 
   #fitPrefix(): PromptPrefix {
-    const { system, tools, logger } = this.#context;
+    const { systemPrompt: system, tools, logger } = this.#context;
     const budget = this.#rules.enabled ? Math.floor(this.#limit * PREFIX_SHARE) : Infinity;
     return fitPrefix(system, tools, budget, logger);
   }
@@ -245,13 +245,13 @@ export class ContextWindow {
     const fitted = fit(repairMessages(messages), room);
     const isSame = fitted.length === source.length && fitted.every((message, i) => message === source[i]);
     const view = fit(attachState(fitted, state, Math.floor(room * STATE_SHARE) * BYTES_PER_TOKEN), room);
-    if (tokensOf(view) > room) {
+    if (estimateTokens(view) > room) {
       const size = this.#rules.size;
       throw new ProviderError(provider.name, "context_length", `the prompt does not fit the window of ${size} tokens`);
     }
     this.#reported = undefined;
     // The compaction saved nothing, so a follow-up session would be useless.
-    if (isSame || (instructions !== undefined && tokensOf(view) >= tokensOf(prompt))) return;
+    if (isSame || (instructions !== undefined && estimateTokens(view) >= estimateTokens(prompt))) return;
     const from = conversation.session;
     const to = await followUp(recorder, conversation, view);
     logger.info("context compacted", { session: sessionId, strategy, tokens: before, messages: view.length });
@@ -270,7 +270,7 @@ export class ContextWindow {
       budget,
       keepMessages,
       instructions,
-      estimate: tokensOf,
+      estimate: estimateTokens,
       ask: (question, asking) => this.#ask(question, asking),
     };
     try {

@@ -1,7 +1,7 @@
 import { attachedText, toolCalls } from "../conversation/messages.js";
 import type { ModelMessage, Part } from "../ports/message.js";
 import { cutMiddle } from "../base/cut-text.js";
-import { BYTES_PER_TOKEN, bytesOfAll, sizeOf } from "../models/estimate.js";
+import { BYTES_PER_TOKEN, bytesOfAll, cachedBytesOf } from "../models/estimate.js";
 import { currentPrompt, isSummary, unitsOf } from "./units.js";
 
 /** Replaces a tool output that was cleared. */
@@ -65,7 +65,7 @@ class MessageFitter<M extends ModelMessage> {
   clearOld(): void {
     for (const unit of this.#units.slice(0, -1)) {
       this.#change(unit, (message) =>
-        message.role === "tool" && sizeOf(message) > MAX_UNCLEARED_BYTES
+        message.role === "tool" && cachedBytesOf(message) > MAX_UNCLEARED_BYTES
           ? { ...message, parts: [{ type: "text", text: CLEARED_NOTE }] }
           : message,
       );
@@ -117,7 +117,7 @@ class MessageFitter<M extends ModelMessage> {
       if (this.fits) return;
       const changed = change(message);
       if (changed === message) continue;
-      this.#total += sizeOf(changed) - sizeOf(message);
+      this.#total += cachedBytesOf(changed) - cachedBytesOf(message);
       unit[i] = changed;
       if (this.#isProtected(message)) this.#protected.add(changed);
     }
@@ -133,12 +133,12 @@ class MessageFitter<M extends ModelMessage> {
  * names.
  */
 export function shortened<M extends ModelMessage>(message: M, bytes: number): M {
-  if (sizeOf(message) <= bytes) return message;
+  if (cachedBytesOf(message) <= bytes) return message;
   const cap = Math.max(MIN_TEXT_BYTES, Math.floor(bytes / Math.max(1, message.parts.length)));
   const parts = message.parts.flatMap((part) => shortPart(part, cap));
   if (parts.length === 0 && toolCalls(message).length === 0) parts.push({ type: "text", text: "[left out]" });
   const shorter = { ...message, parts };
-  return sizeOf(shorter) < sizeOf(message) ? shorter : message;
+  return cachedBytesOf(shorter) < cachedBytesOf(message) ? shorter : message;
 }
 
 function shortPart(part: Part, cap: number): Part[] {

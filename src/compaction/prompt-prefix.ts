@@ -1,7 +1,7 @@
 import type { Logger } from "../ports/logger.js";
 import type { JsonSchema, ToolSpec } from "../ports/tool.js";
 import { cutMiddle } from "../base/cut-text.js";
-import { BYTES_PER_TOKEN, prefixBytes, toolBytes } from "../models/estimate.js";
+import { BYTES_PER_TOKEN, bytesOfPrefix, bytesOfTool } from "../models/estimate.js";
 
 /** The part of every request that comes before the messages. */
 export interface PromptPrefix {
@@ -20,7 +20,7 @@ export interface PromptPrefix {
 export function fitPrefix(system: string, tools: readonly ToolSpec[], budget: number, logger: Logger): PromptPrefix {
   const bytes = Math.max(0, budget) * BYTES_PER_TOKEN;
   let frame = { system, tools };
-  const fits = () => prefixBytes(frame) <= bytes;
+  const fits = () => bytesOfPrefix(frame) <= bytes;
   if (!fits()) frame = { ...frame, system: cutMiddle(system, Math.floor(bytes * 0.6)) };
   if (!fits()) frame = { ...frame, tools: frame.tools.map(withoutNotes) };
   if (!fits()) frame = { ...frame, tools: frame.tools.map(shortTool) };
@@ -36,7 +36,7 @@ export function fitPrefix(system: string, tools: readonly ToolSpec[], budget: nu
       toolsLeftOut: tools.filter((tool) => !names.has(tool.name)).map((tool) => tool.name),
     });
   }
-  return { ...frame, tokens: Math.ceil(prefixBytes(frame) / BYTES_PER_TOKEN) };
+  return { ...frame, tokens: Math.ceil(bytesOfPrefix(frame) / BYTES_PER_TOKEN) };
 }
 
 /**
@@ -47,7 +47,7 @@ function leastImportantTool(tools: readonly ToolSpec[]): ToolSpec | undefined {
   const luxuries = tools.filter(({ kind }) => kind === "think" || kind === "fetch" || kind === "delete");
   const doubled = tools.filter((tool) => tools.some((otherTool) => otherTool !== tool && otherTool.kind === tool.kind));
   const [candidates = tools] = [luxuries, doubled].filter((group) => group.length > 0);
-  return [...candidates].sort((a, b) => toolBytes(b) - toolBytes(a))[0];
+  return [...candidates].sort((a, b) => bytesOfTool(b) - bytesOfTool(a))[0];
 }
 
 function withoutNotes(tool: ToolSpec): ToolSpec {

@@ -83,6 +83,6 @@ async function pinFolder(way: string): Promise<PinnedFile> {
   if (held.stats.isDirectory()) return held;
   held.handle.close();
   throw held.stats.isSymbolicLink()
-    ? new PathError("invalid", "a symbolic link is in the way, and it is not followed here")
+    ? new PathError("invalid", "the path contains a symbolic link, which is not followed here")
     : new PathError("invalid", "not a folder");
 }

@@ -56,7 +56,7 @@ export function notRegular(stats: { isDirectory(): boolean; isFIFO(): boolean; i
 }
 
 export function replacedMeanwhile(): PathError {
-  return new PathError("io", "it keeps being replaced while it is opened; try again");
+  return new PathError("io", "another process keeps replacing it; try again");
 }
 
 export function codeOf(error: unknown): string | undefined {

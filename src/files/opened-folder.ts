@@ -176,7 +176,7 @@ export class OpenedFolder {
   /** Removes a folder with all its contents. Links inside are removed, their targets are not. */
   async removeTree(name: string, signal: AbortSignal, depth = 1): Promise<void> {
     if (depth > MAX_DEPTH)
-      throw new PathError("invalid", `holds folders more than ${MAX_DEPTH} deep, which are not deleted`);
+      throw new PathError("invalid", `contains folders more than ${MAX_DEPTH} levels deep, which are not deleted`);
     const folder = await this.folder(name);
     try {
       for (let batch = await folder.#readBatch(); batch.length > 0; batch = await folder.#readBatch()) {
@@ -238,7 +238,7 @@ export class OpenedFolder {
 
   #childPath(name: string): string {
     if (name === "" || name === "." || name === ".." || basename(name) !== name || name.includes("\0"))
-      throw new PathError("invalid", "not a name in a folder");
+      throw new PathError("invalid", "not a valid file name");
     return this.#access.at(name);
   }
 }

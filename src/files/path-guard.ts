@@ -171,7 +171,7 @@ export class PathGuard {
   }
 
   async #try<T>(path: string, work: () => Promise<T>): Promise<T> {
-    if (path.includes("\0")) throw new PathError("invalid", "the path holds a NUL character");
+    if (path.includes("\0")) throw new PathError("invalid", "the path contains a NUL character");
     try {
       return await work();
     } catch (error) {

@@ -43,7 +43,7 @@ const RETENTION_MS = 30 * DAY_MS;
 const SESSION_BYTES = 512 * 1024 * 1024;
 /** Maximum sessions whose journal is cached. */
 const MAX_CACHED_SESSIONS = 64;
-const PARTIAL_UNDO_NOTE = "; a part of it is done: another undo continues it, a redo reverts it";
+const PARTIAL_UNDO_NOTE = "; partly done: another undo continues it, a redo reverts it";
 const HISTORY_TOO_SHORT = "the history of this session does not reach back that far";
 
 /** Options of `FolderHistory`. All paths are absolute. */

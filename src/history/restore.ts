@@ -156,11 +156,11 @@ export async function inParentFolder<T>(
   // Folders are not created through a link.
   if (create) {
     const target = await guard.resolveForChange(dirname(path));
-    if (target.path !== dirname(path)) throw new PathError("outside", "its folder has moved");
+    if (target.path !== dirname(path)) throw new PathError("outside", "its folder was moved");
   } else guard.refuseProtected([dirname(path)]);
   const folder = await guard.openFolder(dirname(path), { create });
   try {
-    if (folder.path !== dirname(path)) throw new PathError("outside", "its folder has moved");
+    if (folder.path !== dirname(path)) throw new PathError("outside", "its folder was moved");
     await guard.refuseProtectedIn(folder, name);
     return await work(folder, name);
   } finally {

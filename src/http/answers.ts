@@ -2,18 +2,18 @@ import { STATUS_CODES, type ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Refusal } from "../ports/http-host.js";
 
-/** Time in ms that a client has to read an error response before the connection is closed. */
+/** Time for a client to read an error response before the connection is closed, in ms. */
 const LINGER_MS = 1_000;
 
-/** Sends a refusal as `{ "error": message, "code": word }`. `common`: headers of every response. */
+/** Sends a refusal as JSON: `{ error, code }`. The headers of the refusal override `commonHeaders`. */
 export function answer(
   response: ServerResponse,
   { status, message, code, headers }: Refusal,
-  common: Readonly<Record<string, string>> = {},
+  commonHeaders: Readonly<Record<string, string>> = {},
 ): void {
   const body = JSON.stringify({ error: message, code });
   response.writeHead(status, {
-    ...common,
+    ...commonHeaders,
     ...headers,
     "Content-Type": "application/json",
     "Content-Length": Buffer.byteLength(body),
@@ -44,20 +44,20 @@ export function endRaw(
 }
 
 /**
- * Responds to input that is not HTTP, has too large headers, or arrived too slowly. `answering`: a response has already
- * started, so only the socket is destroyed.
+ * Responds to input that is not HTTP, has too large headers, or arrived too slowly. If a response has already started,
+ * the socket is destroyed instead.
  */
-export function answerBroken(
+export function answerClientError(
   error: NodeJS.ErrnoException,
   socket: Duplex,
-  isAnswering: boolean,
+  hasStartedResponse: boolean,
   headers: Readonly<Record<string, string>> = {},
 ): void {
-  if (error.code === "ECONNRESET" || !socket.writable || isAnswering) socket.destroy();
-  else endRaw(socket, { ...brokenBy(error), headers });
+  if (error.code === "ECONNRESET" || !socket.writable || hasStartedResponse) socket.destroy();
+  else endRaw(socket, { ...toRefusal(error), headers });
 }
 
-function brokenBy({ code }: NodeJS.ErrnoException): Refusal {
+function toRefusal({ code }: NodeJS.ErrnoException): Refusal {
   if (code === "HPE_HEADER_OVERFLOW")
     return { status: 431, message: "request headers too large", code: "headers_too_large" };
   if (code === "ERR_HTTP_REQUEST_TIMEOUT")

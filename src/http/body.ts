@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { Transform, type TransformCallback } from "node:stream";
 import { JsonLimits } from "../base/json.js";
 
-/** Why a request body could not be read. */
+/** A request body could not be read, for one of the reasons that `readBody` lists. */
 export class BodyError extends Error {
   constructor(readonly reason: "too_large" | "not_text" | "broken") {
     super(`request body: ${reason}`);
@@ -10,7 +10,7 @@ export class BodyError extends Error {
   }
 }
 
-/** Initial buffer size, in bytes. */
+/** Initial buffer size of `readBody`, and chunk size of `gatheredBody`. */
 const BUFFER_BYTES = 16 * 1024;
 
 /**
@@ -19,61 +19,61 @@ const BUFFER_BYTES = 16 * 1024;
  * - `not_text`: not UTF-8.
  * - `broken`: the client disconnected before the end.
  *
- * Chunks are copied into one buffer. A body sent in pieces of one byte would otherwise use hundreds of times its size.
+ * Chunks are copied into one buffer. A body sent in chunks of one byte would otherwise use hundreds of times its size.
  */
 export async function readBody(request: IncomingMessage, maxBytes: number): Promise<string> {
   if (Number(request.headers["content-length"] ?? 0) > maxBytes) throw new BodyError("too_large");
-  let bytes = Buffer.allocUnsafeSlow(Math.min(BUFFER_BYTES, maxBytes));
+  let buffer = Buffer.allocUnsafeSlow(Math.min(BUFFER_BYTES, maxBytes));
   let length = 0;
   try {
     // The request is not destroyed when reading stops, because the refusal must still be sent.
     for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-      const needed = length + chunk.length;
-      if (needed > maxBytes) throw new BodyError("too_large");
-      if (needed > bytes.length) {
-        const grown = Buffer.allocUnsafeSlow(Math.min(maxBytes, Math.max(needed, bytes.length * 2)));
-        bytes.copy(grown, 0, 0, length);
-        bytes = grown;
+      const newLength = length + chunk.length;
+      if (newLength > maxBytes) throw new BodyError("too_large");
+      if (newLength > buffer.length) {
+        const largerBuffer = Buffer.allocUnsafeSlow(Math.min(maxBytes, Math.max(newLength, buffer.length * 2)));
+        buffer.copy(largerBuffer, 0, 0, length);
+        buffer = largerBuffer;
       }
-      chunk.copy(bytes, length);
-      length = needed;
+      chunk.copy(buffer, length);
+      length = newLength;
     }
   } catch (error) {
     throw error instanceof BodyError ? error : new BodyError("broken");
   }
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes.subarray(0, length));
+    return new TextDecoder("utf-8", { fatal: true }).decode(buffer.subarray(0, length));
   } catch {
     throw new BodyError("not_text");
   }
 }
 
-/** A body for a parser of another package. */
+/** A request body in chunks of at least 16 KiB, with the headers that a parser of another package reads. */
 export interface GatheredBody extends Transform {
   readonly headers: IncomingMessage["headers"];
 }
 
 /**
- * A request body for a parser that keeps every chunk: it arrives in chunks of 16 KiB, so that the parser keeps few. The
- * parser must limit the size. Ends with an error if the client disconnects before the end.
+ * Joins small chunks of a request body, because some parsers keep every chunk as an object. The parser must limit the
+ * size. The stream fails if the client disconnects before the end.
  *
- * With `jsonDepth` it also ends with an error if the body is not UTF-8, is nested deeper, or has too many keys. A JSON
- * parser then parses nothing.
+ * With `jsonDepth` the stream also fails if the body is not UTF-8, is nested deeper, or has too many keys. It fails at
+ * the end, so a JSON parser does not parse the body.
  */
 export function gatheredBody(request: IncomingMessage, options: { readonly jsonDepth?: number } = {}): GatheredBody {
-  const gathered = new Gathered(request.headers, options.jsonDepth);
-  request.once("close", () => request.complete || gathered.destroy(new BodyError("broken")));
-  request.once("error", (error) => gathered.destroy(error));
-  return request.pipe(gathered);
+  const body = new GatheringTransform(request.headers, options.jsonDepth);
+  request.once("close", () => request.complete || body.destroy(new BodyError("broken")));
+  request.once("error", (error) => body.destroy(error));
+  return request.pipe(body);
 }
 
-class Gathered extends Transform implements GatheredBody {
+class GatheringTransform extends Transform implements GatheredBody {
   readonly headers: IncomingMessage["headers"];
-  #bytes = Buffer.allocUnsafeSlow(BUFFER_BYTES);
+  #buffer = Buffer.allocUnsafeSlow(BUFFER_BYTES);
   #length = 0;
   readonly #limits: JsonLimits | undefined;
   readonly #decoder = new TextDecoder("utf-8", { fatal: true });
-  #fault: Error | undefined;
+  #firstError: Error | undefined;
 
   constructor(headers: IncomingMessage["headers"], jsonDepth: number | undefined) {
     super();
@@ -82,43 +82,43 @@ class Gathered extends Transform implements GatheredBody {
   }
 
   override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
-    this.#check(() => {
+    this.#captureError(() => {
       this.#limits?.scan(chunk);
       this.#decoder.decode(chunk, { stream: true });
     });
     if (this.#length + chunk.length > BUFFER_BYTES) this.#pushBuffer();
     if (chunk.length >= BUFFER_BYTES) this.push(chunk);
     else {
-      chunk.copy(this.#bytes, this.#length);
+      chunk.copy(this.#buffer, this.#length);
       this.#length += chunk.length;
     }
     done();
   }
 
   override _flush(done: TransformCallback): void {
-    // The last character may be incomplete.
-    this.#check(() => void this.#decoder.decode());
+    // Throws if the last character is incomplete.
+    this.#captureError(() => void this.#decoder.decode());
     this.#pushBuffer();
-    done(this.#fault);
+    done(this.#firstError);
   }
 
   /**
-   * Keeps an error until the end, so that the whole body is read. A client that is still sending would not read the
-   * response.
+   * Stores the first error until `_flush`, so that the whole body is read. A client that is still sending would not
+   * read the response.
    */
-  #check(check: () => void): void {
-    if (!this.#limits || this.#fault) return;
+  #captureError(check: () => void): void {
+    if (!this.#limits || this.#firstError) return;
     try {
       check();
     } catch (error) {
-      this.#fault = error as Error;
+      this.#firstError = error as Error;
     }
   }
 
   #pushBuffer(): void {
     if (this.#length === 0) return;
-    this.push(this.#bytes.subarray(0, this.#length));
-    this.#bytes = Buffer.allocUnsafeSlow(BUFFER_BYTES);
+    this.push(this.#buffer.subarray(0, this.#length));
+    this.#buffer = Buffer.allocUnsafeSlow(BUFFER_BYTES);
     this.#length = 0;
   }
 }

@@ -1,4 +1,4 @@
-/** Defaults of an HTTP port. Times in seconds. */
+/** Default options of an HTTP listener. Timeouts are in seconds. */
 export const HTTP_DEFAULTS = {
   host: "127.0.0.1",
   port: 8080,

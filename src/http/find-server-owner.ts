@@ -1,10 +1,10 @@
 import type { Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
-import { PeerLookup, trustedUsers } from "./peer-lookup.js";
+import { PeerLookup, getTrustedUids } from "./peer-lookup.js";
 import { isLoopback } from "./web-safety.js";
 
-/** Time in ms that a server may take to accept a connection, and the interval of the checks. */
+/** Time for a server to accept a connection, in ms. */
 const ACCEPT_TIMEOUT_MS = 3_000;
 const POLL_INTERVAL_MS = 20;
 
@@ -16,24 +16,24 @@ const POLL_INTERVAL_MS = 20;
  */
 export async function findServerOwner(socket: Socket): Promise<"own" | "elsewhere" | "unknown" | { uid: string }> {
   const address = socket.remoteAddress ?? "";
-  const isLocalAddress = Object.values(networkInterfaces()).some((all) =>
-    all?.some((networkAddress) => networkAddress.address === address),
+  const isLocalAddress = Object.values(networkInterfaces()).some((interfaceAddresses) =>
+    interfaceAddresses?.some((networkAddress) => networkAddress.address === address),
   );
   if (!isLoopback(address) && !isLocalAddress) return "elsewhere";
-  const trusted = trustedUsers();
-  if (!trusted) return "unknown";
+  const trustedUids = getTrustedUids();
+  if (!trustedUids) return "unknown";
   const peerLookup = new PeerLookup();
-  for (let waited = 0; waited < ACCEPT_TIMEOUT_MS; waited += POLL_INTERVAL_MS) {
+  for (let waitedMs = 0; waitedMs < ACCEPT_TIMEOUT_MS; waitedMs += POLL_INTERVAL_MS) {
     const owner = await peerLookup.findOwner(socket);
     if (owner === "hidden") return "unknown";
-    if (owner !== "none") return trusted.has(owner.uid) ? "own" : { uid: String(owner.uid) };
+    if (owner !== "none") return trustedUids.has(owner.uid) ? "own" : { uid: String(owner.uid) };
     await pause(POLL_INTERVAL_MS);
   }
   return "unknown";
 }
 
 /** Whether a process of this user, or of root, is the client of an incoming connection. */
-export async function isOwnClient(socket: Socket): Promise<boolean> {
+export async function isTrustedClient(socket: Socket): Promise<boolean> {
   const owner = await new PeerLookup().findOwner(socket);
-  return typeof owner === "object" && trustedUsers()?.has(owner.uid) === true;
+  return typeof owner === "object" && getTrustedUids()?.has(owner.uid) === true;
 }

@@ -1,11 +1,11 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
-import type { Client, Peers } from "./peers.js";
+import type { ClientKind, ClientLookup } from "./client-lookup.js";
 import { PersonToken } from "./person-token.js";
 import { pathOf } from "./target.js";
 import type { Logger } from "../ports/logger.js";
 import type { HttpMount, Refusal } from "../ports/http-host.js";
-import { authenticates, headerFault, isLoopback, refusalOf, upgradeRefusalOf } from "./web-safety.js";
+import { authenticates, findHeaderFault, isLoopback, refusalOf, upgradeRefusalOf } from "./web-safety.js";
 
 /** Rules for the admission of requests. */
 export interface GateOptions {
@@ -20,54 +20,55 @@ export interface GateOptions {
   /** Whether to serve processes of other users of this machine. Default false. */
   allowOtherUsers?: boolean | undefined;
   /**
-   * Folder, readable only by its user, for the token of the port. Requests reserved for the user need the token if no
+   * Folder for the token of the HTTP listener. Only the user can read it. Requests reserved for the user need the token if no
    * headers are required. Default: no token.
    */
   tokenFolder?: string | undefined;
 }
 
-const OTHER_USER: Refusal = { status: 403, message: "connection of another user refused", code: "other_user" };
-const COMMAND: Refusal = {
+const OTHER_USER_REFUSAL: Refusal = { status: 403, message: "connection of another user refused", code: "other_user" };
+const COMMAND_REFUSAL: Refusal = {
   status: 403,
   message:
     "request of a command refused: commands, MCP servers and background processes of gantry cannot use its server",
   code: "command_refused",
 };
-const NAMESPACE = needsToken("from another PID namespace", "namespace_refused");
-const UNSEEN = needsToken("of a process that gantry cannot see", "unseen_refused");
+const NAMESPACE_REFUSAL = createTokenRefusal("from another PID namespace", "namespace_refused");
+const UNSEEN_REFUSAL = createTokenRefusal("of a process that gantry cannot see", "unseen_refused");
 
-function needsToken(client: string, code: string): Refusal {
+function createTokenRefusal(client: string, code: string): Refusal {
   const remedy = "send Authorization: Bearer with the token of this server, or open the console with gantry console";
   return { status: 403, message: `request ${client} refused: ${remedy}`, code };
 }
 
-/** Whether the request is a GET or HEAD of one of these paths. */
-export function isReadOf(request: IncomingMessage, paths: readonly string[] = []): boolean {
+/** Whether the request is a GET or HEAD request for one of these paths. */
+export function isReadOfPath(request: IncomingMessage, paths: readonly string[] = []): boolean {
   return /^(GET|HEAD)$/.test(request.method ?? "") && paths.includes(pathOf(request));
 }
 
 /** Whether the request is for one of these paths. A path that ends with `*` matches every path with that prefix. */
-function isAmong(request: IncomingMessage, paths: readonly string[] = []): boolean {
+function matchesPath(request: IncomingMessage, paths: readonly string[] = []): boolean {
   const path = pathOf(request);
   return paths.some((pattern) => (pattern.endsWith("*") ? path.startsWith(pattern.slice(0, -1)) : path === pattern));
 }
 
-/** Whether the browser reports a top-level navigation, such as a link, and not a load, frame or request by a page. */
-function isVisit({ method = "", headers }: IncomingMessage): boolean {
+/** Whether a browser opens the path in a tab, for example from a link, and not as a frame or resource of a page. */
+function isNavigation({ method = "", headers }: IncomingMessage): boolean {
   const { "sec-fetch-mode": mode, "sec-fetch-dest": destination, origin } = headers;
   return method === "GET" && mode === "navigate" && destination === "document" && origin === undefined;
 }
 
-/** Checks the client of every request to every mount of a port: user, `Host`, page and required headers. */
+/** Checks the client of every request to every mount of a listener: user, `Host`, page and required headers. */
 export class HttpGate {
   readonly #options: GateOptions;
   readonly #boundHost: string;
   readonly #boundAddress: string;
   readonly #logger: Logger;
   /** Whether clients are identified. False if the system cannot identify them, or if all clients must authenticate. */
-  readonly #identifies: boolean;
-  readonly #clients = new WeakMap<object, { client: Client | undefined; identification: Promise<void> }>();
-  #peers: Promise<Peers> | undefined;
+  readonly #identifiesClients: boolean;
+  /** Clients by socket. `client` is undefined until `identification` resolves. */
+  readonly #clients = new WeakMap<object, { client: ClientKind | undefined; identification: Promise<void> }>();
+  #lookup: Promise<ClientLookup> | undefined;
   #token: PersonToken | undefined;
 
   /** `boundAddress` is the address of `boundHost`. */
@@ -75,111 +76,119 @@ export class HttpGate {
     this.#options = options;
     this.#boundHost = boundHost;
     this.#boundAddress = boundAddress;
-    const isOpen = isLoopback(boundAddress) || !authenticates(options.requiredHeaders ?? {});
-    this.#identifies = isOpen && process.platform === "linux";
+    const canBeUnauthenticated = isLoopback(boundAddress) || !authenticates(options.requiredHeaders ?? {});
+    this.#identifiesClients = canBeUnauthenticated && process.platform === "linux";
     this.#logger = logger;
   }
 
   /** Whether other users of the machine are rejected. Beyond loopback, `insecure` admits every client. */
   get refusesOtherUsers(): boolean {
-    return this.#identifies && isLoopback(this.#boundAddress) && this.#options.allowOtherUsers !== true;
+    return this.#identifiesClients && isLoopback(this.#boundAddress) && this.#options.allowOtherUsers !== true;
   }
 
   /** Starts to identify the client of a new connection. */
   add(socket: Socket): void {
-    if (!this.#identifies) return;
-    const entry: { client: Client | undefined; identification: Promise<void> } = {
+    if (!this.#identifiesClients) return;
+    const entry: { client: ClientKind | undefined; identification: Promise<void> } = {
       client: undefined,
       identification: Promise.resolve(),
     };
-    // Loaded with the first client.
-    this.#peers ??= import("./peers.js").then(({ Peers }) => new Peers(this.#logger));
+    // The module is loaded with the first client.
+    this.#lookup ??= import("./client-lookup.js").then(({ ClientLookup }) => new ClientLookup(this.#logger));
     // A client that cannot be identified because of an error is rejected.
-    const identified = this.#peers.then((peers) => peers.identify(socket)).catch((): Client => "gone");
-    entry.identification = identified.then((client) => void (entry.client = client));
+    const identifiedClient = this.#lookup.then((lookup) => lookup.identify(socket)).catch((): ClientKind => "gone");
+    entry.identification = identifiedClient.then((client) => void (entry.client = client));
     this.#clients.set(socket, entry);
   }
 
-  /** Calls `work` when the client of the connection is identified. */
-  whenIdentified({ socket }: IncomingMessage, work: () => void): void {
+  /** Calls `callback` when the client of the connection is identified, at once if it already is. */
+  whenIdentified({ socket }: IncomingMessage, callback: () => void): void {
     const entry = this.#clients.get(socket);
-    if (entry === undefined || entry.client !== undefined) work();
-    else void entry.identification.then(work);
+    if (entry === undefined || entry.client !== undefined) callback();
+    else void entry.identification.then(callback);
   }
 
   /** Whether the clients of a mount authenticate. If they do not, their origin is checked. */
   isAuthenticated(mount: HttpMount): boolean {
-    return mount.authenticated || (mount.hasOwnChecks !== true && authenticates(this.#required(mount)));
+    return mount.authenticated || (mount.hasOwnChecks !== true && authenticates(this.#requiredHeadersOf(mount)));
   }
 
   /** Why a request is rejected before its mount sees it; undefined if it is admitted. */
-  refusal(request: IncomingMessage, mount: HttpMount, upgrade: boolean): Refusal | undefined {
+  findRefusal(request: IncomingMessage, mount: HttpMount, isUpgrade: boolean): Refusal | undefined {
     if (mount.hasOwnChecks === true) return undefined;
-    const page = isAmong(request, mount.browserPaths);
-    const fault = headerFault(request, this.#required(mount));
+    const isBrowserPath = matchesPath(request, mount.browserPaths);
+    const headerMessage = findHeaderFault(request, this.#requiredHeadersOf(mount));
     // Browser paths do not require headers. A request without them is unauthenticated.
-    const authenticated = this.isAuthenticated(mount) && !(page && fault !== undefined);
-    const open = isReadOf(request, mount.publicPaths);
-    const headerless = isReadOf(request, mount.noHeaderPaths);
-    const refusedClient = authenticated || open || headerless ? undefined : this.#clientRefusal(request, page);
-    if (refusedClient) return refusedClient;
-    const refused = (upgrade ? upgradeRefusalOf : refusalOf)(request, {
-      isAuthenticated: authenticated,
+    const isAuthenticated = this.isAuthenticated(mount) && !(isBrowserPath && headerMessage !== undefined);
+    const isPublicPath = isReadOfPath(request, mount.publicPaths);
+    const needsNoHeaders = isReadOfPath(request, mount.noHeaderPaths);
+    const clientRefusal =
+      isAuthenticated || isPublicPath || needsNoHeaders ? undefined : this.#findClientRefusal(request, isBrowserPath);
+    if (clientRefusal) return clientRefusal;
+    const webRefusal = (isUpgrade ? upgradeRefusalOf : refusalOf)(request, {
+      isAuthenticated: isAuthenticated,
       boundHost: this.#boundHost,
       boundAddress: this.#boundAddress,
       allowedHosts: this.#options.allowedHosts ?? [],
       allowCrossSite: this.#options.allowCrossSite === true,
       allowLoopbackPages: this.#options.allowLoopbackPages !== false,
-      isPublic: open || (page && isVisit(request)),
+      isPublic: isPublicPath || (isBrowserPath && isNavigation(request)),
       allowedOrigins: mount.allowedOrigins ?? [],
     });
-    // CORS preflight requests carry none of the page's headers.
-    if (refused || headerless || page || request.method === "OPTIONS") return refused;
-    return fault === undefined ? undefined : { status: 401, message: fault, code: "unauthorized" };
+    // Browsers send CORS preflight requests without the headers that the page sets.
+    if (webRefusal || needsNoHeaders || isBrowserPath || request.method === "OPTIONS") return webRefusal;
+    return headerMessage === undefined ? undefined : { status: 401, message: headerMessage, code: "unauthorized" };
   }
 
-  /** Token of the port; undefined if the port has none. Throws the system's error. */
+  /** Token of the listener; undefined without `tokenFolder`. Throws the system's error. */
   get token(): PersonToken | undefined {
     const { tokenFolder } = this.#options;
     return tokenFolder === undefined ? undefined : (this.#token ??= new PersonToken(tokenFolder));
   }
 
-  /** Whether the user sent the request, as far as headers prove it. True if nothing on this port can prove it. */
+  /**
+   * Whether headers prove that the user sent the request. True if this listener has neither required headers nor a
+   * token, because nothing can prove it.
+   */
   isOfPerson(request: IncomingMessage, mountHeaders?: Readonly<Record<string, string>>): boolean {
-    const required = mountHeaders ?? this.#options.requiredHeaders ?? {};
-    if (authenticates(required)) return headerFault(request, required) === undefined;
+    const requiredHeaders = mountHeaders ?? this.#options.requiredHeaders ?? {};
+    if (authenticates(requiredHeaders)) return findHeaderFault(request, requiredHeaders) === undefined;
     // Beyond loopback, `insecure` allows every action to clients on other machines.
     if (this.#clientOf(request) === "remote") return true;
-    return this.token?.isIn(request) ?? true;
+    return this.token?.isSentIn(request) ?? true;
   }
 
   /**
-   * Returns the token for a page of this server if the client is a process outside gantry's commands, otherwise
-   * undefined.
+   * Returns the token of the listener, for a page of this server. Undefined unless the client is a process outside
+   * gantry's commands.
    */
   tokenFor(request: IncomingMessage): string | undefined {
     const client = this.#clientOf(request);
     // Systems other than Linux have no sandbox: a command can read the token's file too.
-    return client === "outside" || (client === undefined && !this.#identifies) ? this.token?.value : undefined;
+    return client === "outside" || (client === undefined && !this.#identifiesClients) ? this.token?.value : undefined;
   }
 
-  #clientOf(request: IncomingMessage): Client | undefined {
+  #clientOf(request: IncomingMessage): ClientKind | undefined {
     return this.#clients.get(request.socket)?.client;
   }
 
-  #clientRefusal(request: IncomingMessage, isPage: boolean): Refusal | undefined {
+  #findClientRefusal(request: IncomingMessage, isBrowserPath: boolean): Refusal | undefined {
     const client = this.#clientOf(request);
-    if (client === "other_user") return this.refusesOtherUsers ? OTHER_USER : undefined;
-    if (client === "command") return COMMAND;
+    if (client === "other_user") return this.refusesOtherUsers ? OTHER_USER_REFUSAL : undefined;
+    if (client === "command") return COMMAND_REFUSAL;
     const isLocal = isLoopback(this.#boundAddress);
-    // The client may have been a command.
-    if (client === "gone") return isLocal ? OTHER_USER : undefined;
+    // A client that has disconnected may have been a command.
+    if (client === "gone") return isLocal ? OTHER_USER_REFUSAL : undefined;
     const isUnseen = client === "unseen" && isLocal;
     if (!isUnseen && client !== "namespace") return undefined;
-    return isPage || this.token?.isIn(request) === true ? undefined : isUnseen ? UNSEEN : NAMESPACE;
+    return isBrowserPath || this.token?.isSentIn(request) === true
+      ? undefined
+      : isUnseen
+        ? UNSEEN_REFUSAL
+        : NAMESPACE_REFUSAL;
   }
 
-  #required(mount: HttpMount): Readonly<Record<string, string>> {
+  #requiredHeadersOf(mount: HttpMount): Readonly<Record<string, string>> {
     return mount.requiredHeaders ?? this.#options.requiredHeaders ?? {};
   }
 }

@@ -1,5 +1,4 @@
-// For transports that mount on an HTTP port, built-in or their own: the port, its client checks, request bodies,
-// responses.
+// HTTP listener, client checks, request bodies and responses, for built-in and third-party transports.
 
 export type { HttpHost, HttpMount, Refusal } from "../ports/http-host.js";
 export { openHttpHost, type HttpHostOptions, type Remedy } from "./http-host.js";

@@ -4,8 +4,8 @@ import type { IncomingMessage } from "node:http";
 import { join } from "node:path";
 import { newId, randomBytes } from "../base/ids.js";
 
-/** File name in gantry's home. */
-export const TOKEN_FILE = "token";
+/** Name of the token file in gantry's home. */
+export const TOKEN_FILE_NAME = "token";
 /** Bytes of a token before base64url encoding. */
 const TOKEN_BYTES = 32;
 
@@ -15,38 +15,41 @@ export class PersonToken {
 
   /** Reads the token, or creates it if there is none. Throws the system's error. */
   constructor(folder: string) {
-    const file = join(folder, TOKEN_FILE);
-    this.value = readToken(file) ?? makeToken(file);
+    const file = join(folder, TOKEN_FILE_NAME);
+    this.value = readToken(file) ?? createToken(file);
   }
 
   /** Whether the request carries `Authorization: Bearer` with the token. */
-  isIn({ headers: { authorization = "" } }: IncomingMessage): boolean {
+  isSentIn({ headers: { authorization = "" } }: IncomingMessage): boolean {
     const [, token = ""] = /^Bearer +(\S+)$/i.exec(authorization.trim()) ?? [];
     return timingSafeEqual(digest(token), digest(this.value));
   }
 }
 
 /**
- * Creates the token. If several servers with one home do so at the same time, the first link wins and all use its
- * token.
+ * Creates the token file and returns the token. If several servers with one home create it at the same time, the first
+ * link wins and all servers use its token.
  */
-function makeToken(file: string): string {
-  const part = `${file}.${newId()}`;
-  writeFileSync(part, Buffer.from(randomBytes(TOKEN_BYTES)).toString("base64url"), { mode: 0o600, flag: "wx" });
+function createToken(file: string): string {
+  const temporaryFile = `${file}.${newId()}`;
+  writeFileSync(temporaryFile, Buffer.from(randomBytes(TOKEN_BYTES)).toString("base64url"), {
+    mode: 0o600,
+    flag: "wx",
+  });
   try {
-    linkSync(part, file);
+    linkSync(temporaryFile, file);
   } catch {
-    // Another server was first, the file is damaged, or the file system has no links.
-    if (readToken(file) === undefined) renameSync(part, file);
+    // Another server was first, the file contains no token, or the file system has no hard links.
+    if (readToken(file) === undefined) renameSync(temporaryFile, file);
   } finally {
-    rmSync(part, { force: true });
+    rmSync(temporaryFile, { force: true });
   }
   const token = readToken(file);
   if (token === undefined) throw new Error(`${file} holds no token`);
   return token;
 }
 
-/** Undefined if there is no file, or no token in it. */
+/** Returns undefined if the file does not exist or contains no token. */
 function readToken(file: string): string | undefined {
   try {
     const text = readFileSync(file, "utf8").trim();

@@ -9,13 +9,13 @@ const MAX_RESPONSE_CHARACTERS = 4_096;
  * Sends a small POST request without a body to a server that gantry started. Returns the status and the start of the
  * response text.
  *
- * `check` inspects the connection before anything is sent, and throws to prevent the request. Rejects if no response
- * arrives in time.
+ * `checkConnection` inspects the connection before anything is sent, and rejects to prevent the request. `post` rejects
+ * if no response arrives in time.
  */
 export async function post(
   url: string,
   headers: Record<string, string>,
-  check: (socket: Socket) => Promise<void>,
+  checkConnection: (socket: Socket) => Promise<void>,
 ): Promise<{ status: number; text: string }> {
   const signal = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);
   const { protocol, hostname, port } = new URL(url);
@@ -26,12 +26,12 @@ export async function post(
     await once(socket, "connect", { signal });
     // Prevents an uncaught error. Later errors of the socket are reported by the request.
     socket.on("error", () => undefined);
-    await check(socket);
+    await checkConnection(socket);
     const connection = isSecure ? await connectTls(socket, host) : socket;
     const { request } = isSecure ? await import("node:https") : await import("node:http");
     const clientRequest = request(url, {
       method: "POST",
-      headers: asBytes(headers),
+      headers: encodeHeaderValues(headers),
       signal,
       createConnection: () => connection,
     });
@@ -54,13 +54,13 @@ async function connectTls(socket: Socket, host: string): Promise<Socket> {
 }
 
 /**
- * Node sends header values as Latin-1. Values with other characters are sent as the bytes of UTF-8, which our port
- * accepts.
+ * Encodes values with characters outside Latin-1 as UTF-8 bytes, because node sends header values as Latin-1. Gantry's
+ * server accepts both.
  */
-function asBytes(headers: Record<string, string>): Record<string, string> {
-  const bytes = (value: string) => {
+function encodeHeaderValues(headers: Record<string, string>): Record<string, string> {
+  const encodeValue = (value: string) => {
     const isLatin1 = Buffer.from(value, "latin1").toString("latin1") === value;
     return isLatin1 ? value : Buffer.from(value, "utf8").toString("latin1");
   };
-  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, bytes(value)]));
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, encodeValue(value)]));
 }

@@ -1,21 +1,21 @@
 import { readdirSync, readlinkSync } from "node:fs";
-import { setImmediate as breath } from "node:timers/promises";
+import { setImmediate as yieldToEventLoop } from "node:timers/promises";
 import { attempt } from "../base/attempt.js";
 import { isCommandProcess, listProcessIds } from "../base/linux-processes.js";
 
 /** Recent clients are searched first, because they often open further connections. */
-const MAX_RECENT = 8;
-/** Number of open files, and of processes, that are read before other work may run. */
-const FILES_AT_ONCE = 1_000;
-const PROCESSES_AT_ONCE = 100;
+const MAX_RECENT_PIDS = 8;
+/** Open files and processes that one turn of the event loop reads, so that other work is not blocked. */
+const MAX_FILES_PER_TURN = 1_000;
+const MAX_PROCESSES_PER_TURN = 100;
 /** A search may miss a process that passes its socket to another process. */
-const TRIES = 2;
+const MAX_TRIES = 2;
 
-const recent: number[] = [];
+const recentPids: number[] = [];
 
-/** Origin of the process at the other end of a connection, as far as /proc shows it. */
-export type Origin =
-  /** A process that no gantry started. */
+/** Origin of the process that holds a socket, as far as /proc shows it. */
+export type ProcessOrigin =
+  /** This process, or a process that is no command of gantry. */
   | "outside"
   /** A command, MCP server or background process of gantry, or its descendant. */
   | "command"
@@ -28,80 +28,80 @@ export type Origin =
   | "unseen";
 
 /** Finds the process that holds a socket, by the socket's inode, and returns its origin. Linux only. */
-export async function findOrigin(inode: string): Promise<Origin> {
+export async function findProcessOrigin(inode: string): Promise<ProcessOrigin> {
   let pid: number | undefined;
-  for (let tries = 0; pid === undefined && tries < TRIES; tries += 1) pid = await findHolder(`socket:[${inode}]`);
+  for (let tries = 0; pid === undefined && tries < MAX_TRIES; tries += 1) pid = await findHolder(`socket:[${inode}]`);
   if (pid === undefined) return "unseen";
   if (pid === process.pid) return "outside";
   if (isCommandProcess(pid)) return "command";
-  const namespace = namespaceOf(pid);
-  return namespace === undefined || namespace === namespaceOf("self") ? "outside" : "namespace";
+  const namespace = readPidNamespace(pid);
+  return namespace === undefined || namespace === readPidNamespace("self") ? "outside" : "namespace";
 }
 
-/** Callbacks by the socket to find. Each receives the id of the holder, or undefined. */
+/** Callbacks by the link of the socket to find. Each receives the id of the process that holds it, or undefined. */
 type Searches = Map<string, (pid: number | undefined) => void>;
 let pendingSearches: Searches = new Map();
-let isReading = false;
+let isSearching = false;
 
 /**
- * Reads /proc once for all callers that wait when the reading starts. Many connections of one client cost no more than
- * one.
+ * Searches /proc once for all sockets that are pending when the search starts, so that many connections of one client
+ * cost one search.
  */
 function findHolder(link: string): Promise<number | undefined> {
   return new Promise((resolve) => {
     pendingSearches.set(link, resolve);
-    if (!isReading) void readAll();
+    if (!isSearching) void runSearches();
   });
 }
 
-async function readAll(): Promise<void> {
-  isReading = true;
+async function runSearches(): Promise<void> {
+  isSearching = true;
   while (pendingSearches.size > 0) {
     const searches = pendingSearches;
     pendingSearches = new Map();
-    await readOnce(searches);
+    await searchProcesses(searches);
     for (const resolve of searches.values()) resolve(undefined);
   }
-  isReading = false;
+  isSearching = false;
 }
 
-/** Calls and removes the callbacks of the sockets that it finds. */
-async function readOnce(searches: Searches): Promise<void> {
+/** Calls the callbacks of the sockets that are found, and removes them from `searches`. */
+async function searchProcesses(searches: Searches): Promise<void> {
   // A client that has just started has one of the highest process ids.
-  const candidates = new Set([...recent, ...listProcessIds().sort((a, b) => b - a)]);
-  let read = 0;
+  const candidates = new Set([...recentPids, ...listProcessIds().sort((a, b) => b - a)]);
+  let filesRead = 0;
   for (const [i, pid] of [...candidates].entries()) {
     if (searches.size === 0) return;
-    if (i % PROCESSES_AT_ONCE === PROCESSES_AT_ONCE - 1) await breath();
-    for (const file of filesOf(pid)) {
-      if (++read % FILES_AT_ONCE === 0) await breath();
-      const link = linkOf(pid, file);
+    if (i % MAX_PROCESSES_PER_TURN === MAX_PROCESSES_PER_TURN - 1) await yieldToEventLoop();
+    for (const descriptor of listDescriptors(pid)) {
+      if (++filesRead % MAX_FILES_PER_TURN === 0) await yieldToEventLoop();
+      const link = readDescriptorLink(pid, descriptor);
       const resolve = searches.get(link);
       if (!resolve) continue;
       searches.delete(link);
-      remember(pid);
+      addRecentPid(pid);
       resolve(pid);
     }
   }
 }
 
-function remember(pid: number): void {
-  const at = recent.indexOf(pid);
-  if (at !== -1) recent.splice(at, 1);
-  recent.unshift(pid);
-  recent.splice(MAX_RECENT);
+function addRecentPid(pid: number): void {
+  const at = recentPids.indexOf(pid);
+  if (at !== -1) recentPids.splice(at, 1);
+  recentPids.unshift(pid);
+  recentPids.splice(MAX_RECENT_PIDS);
 }
 
-/** Empty if the process has ended, belongs to another user, or protects its files. */
-function filesOf(pid: number): string[] {
+/** Returns an empty list if the process has ended, belongs to another user, or protects its files. */
+function listDescriptors(pid: number): string[] {
   return attempt(() => readdirSync(`/proc/${pid}/fd`), []);
 }
 
-function linkOf(pid: number, file: string): string {
-  return attempt(() => readlinkSync(`/proc/${pid}/fd/${file}`), "");
+function readDescriptorLink(pid: number, descriptor: string): string {
+  return attempt(() => readlinkSync(`/proc/${pid}/fd/${descriptor}`), "");
 }
 
-/** Undefined if hidden, for example for processes of root and processes that protect their memory. */
-function namespaceOf(pid: number | "self"): string | undefined {
+/** Returns undefined if the namespace is hidden, for example for processes of root. */
+function readPidNamespace(pid: number | "self"): string | undefined {
   return attempt(() => readlinkSync(`/proc/${pid}/ns/pid`), undefined);
 }

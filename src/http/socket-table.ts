@@ -1,17 +1,18 @@
 import { open, type FileHandle } from "node:fs/promises";
 
-/** Read buffer, in bytes. The kernel returns less per read. */
+/** Size of the read buffer. The kernel returns less per read. */
 const BUFFER_BYTES = 16 * 1024;
 
 /**
  * User and inode of a socket.
  *
- * `none`: no process holds it, or a temporary error prevented reading the table. `hidden`: the system does not show the
- * table.
+ * `none`: no process holds the socket, or a temporary error prevented reading the table. `hidden`: the system does not
+ * show the table.
  */
 export type SocketOwner = { readonly uid: number; readonly inode: string } | "none" | "hidden";
 
 interface Search {
+  /** Part of the table line of the socket to find: both addresses, as `PeerLookup` formats them. */
   readonly entry: string;
   readonly resolve: (owner: SocketOwner) => void;
 }
@@ -20,45 +21,45 @@ interface Search {
  * A socket table of the kernel.
  *
  * Reaching the end of the table takes milliseconds even with few lines, because the kernel scans its full capacity.
- * Each read therefore stops as early as possible and serves all callers that wait when it starts.
+ * Each search therefore stops as early as possible and serves all callers that wait when it starts.
  */
 export class SocketTable {
   readonly #file: string;
-  #waiting: Search[] = [];
-  #reading = false;
+  #pendingSearches: Search[] = [];
+  #isReading = false;
 
   constructor(file: string) {
     this.#file = file;
   }
 
-  /** Finds the owner of the socket whose line contains `entry`, as of this call or later. Never rejects. */
+  /** Finds the owner of the socket whose line contains `entry`. Reads the table after this call. Never rejects. */
   findOwner(entry: string): Promise<SocketOwner> {
     return new Promise((resolve) => {
-      this.#waiting.push({ entry, resolve });
-      if (!this.#reading) void this.#readAll();
+      this.#pendingSearches.push({ entry, resolve });
+      if (!this.#isReading) void this.#runSearches();
     });
   }
 
-  async #readAll(): Promise<void> {
-    this.#reading = true;
-    while (this.#waiting.length > 0) await this.#read(this.#waiting.splice(0));
-    this.#reading = false;
+  async #runSearches(): Promise<void> {
+    this.#isReading = true;
+    while (this.#pendingSearches.length > 0) await this.#search(this.#pendingSearches.splice(0));
+    this.#isReading = false;
   }
 
   /** Never rejects. */
-  async #read(searches: Search[]): Promise<void> {
+  async #search(searches: Search[]): Promise<void> {
     let openSearches = searches;
     let table: FileHandle | undefined;
     try {
       table = await open(this.#file);
-      const piece = Buffer.allocUnsafe(BUFFER_BYTES);
+      const buffer = Buffer.allocUnsafe(BUFFER_BYTES);
       for (let text = ""; openSearches.length > 0; text = text.slice(text.lastIndexOf("\n") + 1)) {
-        const { bytesRead } = await table.read(piece);
+        const { bytesRead } = await table.read(buffer);
         if (bytesRead === 0) break;
-        text += piece.toString("latin1", 0, bytesRead);
+        text += buffer.toString("latin1", 0, bytesRead);
         const lines = text.slice(0, text.lastIndexOf("\n") + 1);
         openSearches = openSearches.filter(({ entry, resolve }) => {
-          const owner = ownerIn(lines, entry);
+          const owner = findOwnerIn(lines, entry);
           if (owner !== undefined) resolve(owner);
           return owner === undefined;
         });
@@ -74,7 +75,7 @@ export class SocketTable {
   }
 }
 
-function ownerIn(lines: string, entry: string): SocketOwner | undefined {
+function findOwnerIn(lines: string, entry: string): SocketOwner | undefined {
   for (let at = lines.indexOf(entry); at !== -1; at = lines.indexOf(entry, at + 1)) {
     const [, , , , uid, , inode = "0"] = lines.slice(at + entry.length, at + entry.length + 200).split(/\s+/);
     // The kernel reports a socket without a process as root's, with inode 0.

@@ -1,10 +1,10 @@
 import type { IncomingMessage } from "node:http";
 
 /**
- * Replaces an absolute target `http://host/path`, as proxies send it, with its path. Returns false if the target is not
- * a path.
+ * Replaces an absolute target `http://host/path`, which clients send to proxies, with its path. Returns false if the
+ * target is invalid.
  */
-export function toOriginForm(request: IncomingMessage): boolean {
+export function rewriteToOriginForm(request: IncomingMessage): boolean {
   const target = request.url ?? "/";
   if (target.startsWith("/") || (target === "*" && request.method === "OPTIONS")) return true;
   const [, authority, path] = /^https?:\/\/([^/?#]+)(.*)$/i.exec(target) ?? [];

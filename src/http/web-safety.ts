@@ -12,7 +12,7 @@ export interface WebRules {
    * apply.
    */
   isAuthenticated: boolean;
-  /** The host that the server is bound to, as configured, and its address. */
+  /** Configured host of the server, and the address to which the host resolves. */
   boundHost: string;
   boundAddress: string;
   allowedHosts: readonly string[];
@@ -30,7 +30,7 @@ export interface WebRules {
  * not compared by prefix.
  */
 export function isLoopback(host: string): boolean {
-  const name = bareHost(host);
+  const name = normalizeHost(host);
   if (isIP(name) === 4) return name.split(".")[0] === "127";
   if (isIP(name) === 6)
     return (
@@ -42,8 +42,8 @@ export function isLoopback(host: string): boolean {
   return name === "localhost" || name.endsWith(".localhost");
 }
 
-/** Lower case, without brackets or a final dot. */
-function bareHost(host: string): string {
+/** Returns the host in lower case, without brackets or a final dot. */
+function normalizeHost(host: string): string {
   const name = host.toLowerCase();
   return name.startsWith("[") && name.endsWith("]") ? name.slice(1, -1) : name.replace(/\.$/, "");
 }
@@ -52,18 +52,17 @@ function normalizeV6(address: string): string {
   return attempt(() => new URL(`http://[${address}]`).hostname.slice(1, -1), address);
 }
 
-/** The host of a `Host` header without its port; undefined if the host is invalid. */
-export function hostOf(header: string): string | undefined {
+/** Returns the host of a `Host` header without its port; undefined if the header is invalid. */
+export function parseHostHeader(header: string): string | undefined {
   const match = /^(\[[0-9a-fA-F:.]+\]|[^:/?#@\s\\]+)(?::(\d{1,5}))?$/.exec(header);
   if (!match?.[1] || Number(match[2] ?? 0) > 65_535) return undefined;
-  const name = bareHost(match[1]);
+  const name = normalizeHost(match[1]);
   if (match[1].startsWith("[") && isIP(name) !== 6) return undefined;
   return isIP(name) !== 0 || /^[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/.test(name) ? name : undefined;
 }
 
 /**
- * Whether a host leads a browser of this machine to this machine, and browsers trust it as such: `localhost`, its
- * subdomains, 127.0.0.0/8, ::1.
+ * Whether browsers treat a host as this machine: `localhost`, its subdomains, 127.0.0.0/8, ::1.
  *
  * Not 0.0.0.0, :: or an IPv4-mapped IPv6 address: for these, browsers do not report the page that sends the request.
  */
@@ -72,30 +71,32 @@ function isLoopbackName(host: string): boolean {
 }
 
 /** Whether a `Host` that is an address is an address of this machine to which the server is bound. */
-function isBound(host: string, boundAddress: string): boolean {
+function isBoundAddress(host: string, boundAddress: string): boolean {
   const version = isIP(host);
-  const bound = bareHost(boundAddress);
+  const bareBoundAddress = normalizeHost(boundAddress);
   const isSameAddress = (left: string, right: string) =>
     version === 6 ? isIP(left) === 6 && normalizeV6(left) === normalizeV6(right) : left === right;
-  if (bound !== "::" && bound !== "0.0.0.0") return isSameAddress(bound, host);
-  if (bound === "0.0.0.0" && version === 6) return false;
-  return Object.values(networkInterfaces()).some((list) => list?.some(({ address }) => isSameAddress(address, host)));
+  if (bareBoundAddress !== "::" && bareBoundAddress !== "0.0.0.0") return isSameAddress(bareBoundAddress, host);
+  if (bareBoundAddress === "0.0.0.0" && version === 6) return false;
+  return Object.values(networkInterfaces()).some((interfaceAddresses) =>
+    interfaceAddresses?.some(({ address }) => isSameAddress(address, host)),
+  );
 }
 
 /**
  * Whether a `Host` header is allowed. Prevents DNS rebinding: a page of `evil.example` that resolves to this machine
  * still sends its own name as `Host`.
  */
-function hostAllowed(header: string | undefined, rules: WebRules): boolean {
-  const host = header === undefined ? undefined : hostOf(header);
+function isHostAllowed(header: string | undefined, rules: WebRules): boolean {
+  const host = header === undefined ? undefined : parseHostHeader(header);
   if (host === undefined) return false;
-  if (isLoopbackName(host) || rules.allowedHosts.some((allowed) => host === bareHost(allowed))) return true;
-  if (isIP(host) === 0) return host === bareHost(rules.boundHost);
-  return !isLoopback(rules.boundAddress) && isBound(host, rules.boundAddress);
+  if (isLoopbackName(host) || rules.allowedHosts.some((allowed) => host === normalizeHost(allowed))) return true;
+  if (isIP(host) === 0) return host === normalizeHost(rules.boundHost);
+  return !isLoopback(rules.boundAddress) && isBoundAddress(host, rules.boundAddress);
 }
 
-/** The host of an `Origin`; undefined for `null` and for an invalid origin. */
-export function originHost(origin: string): string | undefined {
+/** Returns the host of an `Origin`; undefined for `null` and for an invalid origin. */
+export function hostOfOrigin(origin: string): string | undefined {
   try {
     const url = new URL(origin);
     return url.host !== "" && url.origin === origin.toLowerCase() ? url.hostname : undefined;
@@ -104,8 +105,8 @@ export function originHost(origin: string): string | undefined {
   }
 }
 
-/** Values of a header as sent. In `headers`, node joins or drops repeated values. */
-export function headerValues(request: IncomingMessage, name: string): string[] {
+/** Returns all values of a header. In `request.headers`, node joins or drops repeated values. */
+export function getHeaderValues(request: IncomingMessage, name: string): string[] {
   const values: string[] = [];
   const lowerCaseName = name.toLowerCase();
   for (let i = 0; i < request.rawHeaders.length; i += 2) {
@@ -122,24 +123,24 @@ export function isJsonType(contentType: string | undefined): boolean {
 type PageOwner = "own" | "loopback" | "foreign";
 
 /** Owner of the page in an `Origin`: this server, another server on this machine, or another site. */
-function pageOwner(origin: string, request: IncomingMessage): PageOwner {
-  const host = originHost(origin);
+function findPageOwner(origin: string, request: IncomingMessage): PageOwner {
+  const host = hostOfOrigin(origin);
   if (host === undefined) return "foreign";
   if (new URL(origin).host === request.headers.host?.toLowerCase()) return "own";
-  return isLoopbackName(bareHost(host)) ? "loopback" : "foreign";
+  return isLoopbackName(normalizeHost(host)) ? "loopback" : "foreign";
 }
 
-/** Whether any header of a browser shows that a page that is not allowed sends the request. */
+/** Whether a browser's headers show that a page that is not allowed sent the request. */
 function isForeignPage(request: IncomingMessage, { allowLoopbackPages }: WebRules): boolean {
-  const pages = headerValues(request, "origin").map((origin) => pageOwner(origin, request));
-  if (pages.some((page) => page === "foreign" || (page === "loopback" && !allowLoopbackPages))) return true;
-  const sites = headerValues(request, "sec-fetch-site").map((site) => site.trim().toLowerCase());
-  // A page of this machine can belong to another site than this server: `localhost` and 127.0.0.1 are two sites.
-  if (allowLoopbackPages) return sites.some((site) => site.includes("cross-site")) && !pages.includes("loopback");
+  const pageOwners = getHeaderValues(request, "origin").map((origin) => findPageOwner(origin, request));
+  if (pageOwners.some((page) => page === "foreign" || (page === "loopback" && !allowLoopbackPages))) return true;
+  const sites = getHeaderValues(request, "sec-fetch-site").map((site) => site.trim().toLowerCase());
+  // A page of this machine can be cross-site: `localhost` and 127.0.0.1 are two sites.
+  if (allowLoopbackPages) return sites.some((site) => site.includes("cross-site")) && !pageOwners.includes("loopback");
   return sites.some((site) => site !== "same-origin" && site !== "none");
 }
 
-const NOT_WELCOME: Refusal = { status: 403, message: "cross-site request refused", code: "cross_site" };
+const CROSS_SITE_REFUSAL: Refusal = { status: 403, message: "cross-site request refused", code: "cross_site" };
 
 /**
  * Why a request is rejected before its body is read; undefined if it is allowed.
@@ -147,16 +148,16 @@ const NOT_WELCOME: Refusal = { status: 403, message: "cross-site request refused
  * - Always: a POST of a browser that is not JSON, because it needs no preflight.
  */
 export function refusalOf(request: IncomingMessage, rules: WebRules): Refusal | undefined {
-  const hosts = headerValues(request, "host");
-  if (!rules.isAuthenticated && (hosts.length !== 1 || !hostAllowed(hosts[0], rules)))
+  const hosts = getHeaderValues(request, "host");
+  if (!rules.isAuthenticated && (hosts.length !== 1 || !isHostAllowed(hosts[0], rules)))
     return { status: 403, message: "host not allowed", code: "host_not_allowed" };
-  // A preflight request changes nothing. The browser reports a denial to its page.
+  // A preflight request changes nothing. The mount decides about it.
   if (request.method === "OPTIONS") return undefined;
   if (!rules.isAuthenticated && !rules.allowCrossSite && !rules.isPublic && isForeignPage(request, rules))
-    return NOT_WELCOME;
+    return CROSS_SITE_REFUSAL;
   if (
     request.method === "POST" &&
-    (request.headers.origin !== undefined || headerValues(request, "sec-fetch-site").length > 0) &&
+    (request.headers.origin !== undefined || getHeaderValues(request, "sec-fetch-site").length > 0) &&
     !isJsonType(request.headers["content-type"])
   ) {
     return { status: 415, message: "content type must be application/json", code: "unsupported_media_type" };
@@ -169,12 +170,12 @@ export function refusalOf(request: IncomingMessage, rules: WebRules): Refusal | 
  * opens a WebSocket.
  */
 export function upgradeRefusalOf(request: IncomingMessage, rules: WebRules): Refusal | undefined {
-  const allowed = originAllowed(request, rules.allowedOrigins, rules.allowLoopbackPages);
-  if (headerValues(request, "origin").length === 0) return refusalOf(request, rules);
+  const isAllowed = isOriginAllowed(request, rules.allowedOrigins, rules.allowLoopbackPages);
+  if (getHeaderValues(request, "origin").length === 0) return refusalOf(request, rules);
   // A page whose origin is allowed is not rejected as a page of another site.
   return (
     refusalOf(request, { ...rules, allowCrossSite: true }) ??
-    (allowed ? undefined : { status: 403, message: "origin not allowed", code: "origin_not_allowed" })
+    (isAllowed ? undefined : { status: 403, message: "origin not allowed", code: "origin_not_allowed" })
   );
 }
 
@@ -182,17 +183,17 @@ export function upgradeRefusalOf(request: IncomingMessage, rules: WebRules): Ref
  * Whether the `Origin` of a WebSocket upgrade is this server's own, loopback, or allowed. True without an `Origin`,
  * because then the client is not a browser.
  */
-export function originAllowed(
+export function isOriginAllowed(
   request: IncomingMessage,
   allowedOrigins: readonly string[],
   allowLoopbackPages = true,
 ): boolean {
-  const [origin, ...extraOrigins] = headerValues(request, "origin");
+  const [origin, ...extraOrigins] = getHeaderValues(request, "origin");
   if (origin === undefined) return true;
   if (extraOrigins.length > 0) return false;
   if (allowedOrigins.some((allowed) => allowed.toLowerCase() === origin.toLowerCase())) return true;
-  const page = pageOwner(origin, request);
-  return page === "own" || (page === "loopback" && allowLoopbackPages);
+  const owner = findPageOwner(origin, request);
+  return owner === "own" || (owner === "loopback" && allowLoopbackPages);
 }
 
 /** Whether these headers authenticate a client. A header that must only be present, with any value, proves nothing. */
@@ -209,10 +210,13 @@ const foldCase = (text: string) => text.replace(/[A-Z]/g, (letter) => letter.toL
  * Every header is compared in constant time, whatever the result of the others. An empty expected value requires only
  * presence.
  */
-export function headerFault(request: IncomingMessage, required: Readonly<Record<string, string>>): string | undefined {
-  let fault: string | undefined;
-  for (const [name, expected] of Object.entries(required)) {
-    const values = headerValues(request, name);
+export function findHeaderFault(
+  request: IncomingMessage,
+  requiredHeaders: Readonly<Record<string, string>>,
+): string | undefined {
+  let faultMessage: string | undefined;
+  for (const [name, expected] of Object.entries(requiredHeaders)) {
+    const values = getHeaderValues(request, name);
     // Clients and servers strip white space around values.
     const expectedDigest = digest(foldCase(expected.trim()));
     // Bytes outside ASCII arrive as Latin-1. Some clients send Latin-1, others UTF-8.
@@ -220,8 +224,10 @@ export function headerFault(request: IncomingMessage, required: Readonly<Record<
       const forms = [value, Buffer.from(value, "latin1").toString("utf8")];
       return forms.filter((form) => timingSafeEqual(digest(foldCase(form)), expectedDigest)).length > 0;
     });
-    const good = expected.trim() === "" ? new Set(values).size === 1 : matches.length > 0 && matches.every(Boolean);
-    if (!good) fault ??= values.length === 0 ? `missing required header: ${name}` : `invalid header: ${name}`;
+    const isCorrect =
+      expected.trim() === "" ? new Set(values).size === 1 : matches.length > 0 && matches.every(Boolean);
+    if (!isCorrect)
+      faultMessage ??= values.length === 0 ? `missing required header: ${name}` : `invalid header: ${name}`;
   }
-  return fault;
+  return faultMessage;
 }

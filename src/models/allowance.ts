@@ -12,57 +12,55 @@ export interface AdmittedCall {
   /** Whether the request contains that limit. */
   readonly hasAnswerLimit: boolean;
   /** Whether only the budget limits the answer: neither the request nor the model has a lower limit. */
-  readonly isUnbounded: boolean;
+  readonly isLimitedByBudgetOnly: boolean;
 }
 
-/** The budget for the model calls of one owner. */
+/** The part of a run's budget that model calls use. */
 export interface Allowance {
   /**
-   * Admits a call with the answer length that the budget allows. Rejects with `BudgetSpentError` if there is too little
-   * for the call.
+   * Admits a call with the answer length that the budget allows. Rejects with `BudgetSpentError` if the remaining budget
+   * is too small for the call.
    */
   admit(purpose: ModelPurpose, request: ModelRequest): Promise<AdmittedCall>;
   /** Counts a complete answer. `usage`: as the provider reported it. */
   recordAnswer(purpose: ModelPurpose, admitted: AdmittedCall, meter: Meter, usage: ModelUsage): void;
-  /** Returns the usage of an answer that was ended before the provider reported it, with its price if known. */
-  estimateCost(estimated: ModelUsage): Promise<ModelUsage>;
+  /** Returns the usage with its cost, if the price is known. Used if an answer ended before usage was reported. */
+  addCost(estimatedUsage: ModelUsage): Promise<ModelUsage>;
   /** Counts an interrupted answer, which must still be paid for. Never rejects. */
-  recordInterrupted(purpose: ModelPurpose, estimated: ModelUsage): Promise<void>;
+  recordInterrupted(purpose: ModelPurpose, estimatedUsage: ModelUsage): Promise<void>;
 }
 
-/**
- * Characters per token over a whole answer. The first value is the maximum. The second is used for an answer that only
- * the budget ends, and estimates rather too many tokens.
- */
+/** Divisor that estimates the tokens of an answer from its characters. */
 const CHARACTERS_PER_TOKEN = 6;
-const UNBOUNDED_CHARACTERS_PER_TOKEN = 3;
-/** Characters per token above which a provider's reported token count is too low. */
+/** The same for an answer that only the budget limits. Lower, so that the estimate is rather too high. */
+const BUDGET_LIMITED_CHARACTERS_PER_TOKEN = 3;
+/** A reported token count with more characters per token than this is too low. */
 const MAX_CHARACTERS_PER_TOKEN = 8;
 
 /** Counts an answer while it arrives, because some providers ignore the requested limit. */
 export class Meter {
-  readonly #admitted: AdmittedCall;
+  readonly #admittedCall: AdmittedCall;
   #pieces = 0;
   #textCharacters = 0;
   /** Characters of arguments: streamed, and in complete calls. Both are the same text if a provider sends both. */
-  #inputCharacters = 0;
-  #callCharacters = 0;
+  #streamedArgumentCharacters = 0;
+  #callArgumentCharacters = 0;
   /** Whether the meter ended the answer. */
   isExceeded = false;
 
   constructor(admitted: AdmittedCall) {
-    this.#admitted = admitted;
+    this.#admittedCall = admitted;
   }
 
   /**
-   * Tokens so far. Each piece counts as at least one. For an answer without a limit of its own the estimate is rather
-   * too high.
+   * Estimated tokens so far. Each piece counts as at least one.
    */
   get tokens(): number {
     return Math.max(
       this.#pieces,
       Math.ceil(
-        this.#characters / (this.#admitted.isUnbounded ? UNBOUNDED_CHARACTERS_PER_TOKEN : CHARACTERS_PER_TOKEN),
+        this.#characters /
+          (this.#admittedCall.isLimitedByBudgetOnly ? BUDGET_LIMITED_CHARACTERS_PER_TOKEN : CHARACTERS_PER_TOKEN),
       ),
     );
   }
@@ -75,27 +73,33 @@ export class Meter {
   /** Whether a chunk exceeds the budget. A chunk that does not exceed it is counted. */
   exceedsBudget(chunk: ModelChunk): boolean {
     if (chunk.type === "finish") return false;
-    const before = [this.#pieces, this.#textCharacters, this.#inputCharacters, this.#callCharacters] as const;
+    const previousCounts = [
+      this.#pieces,
+      this.#textCharacters,
+      this.#streamedArgumentCharacters,
+      this.#callArgumentCharacters,
+    ] as const;
     const text = chunk.type === "tool_call" ? chunk.arguments : chunk.text;
-    if (chunk.type === "tool_call") this.#callCharacters += text.length;
+    if (chunk.type === "tool_call") this.#callArgumentCharacters += text.length;
     else {
       if (text !== "") this.#pieces += 1;
-      if (chunk.type === "tool_input") this.#inputCharacters += text.length;
+      if (chunk.type === "tool_input") this.#streamedArgumentCharacters += text.length;
       else this.#textCharacters += text.length;
     }
-    if (this.tokens <= this.#admitted.maxAnswerTokens) return false;
-    [this.#pieces, this.#textCharacters, this.#inputCharacters, this.#callCharacters] = before;
+    if (this.tokens <= this.#admittedCall.maxAnswerTokens) return false;
+    [this.#pieces, this.#textCharacters, this.#streamedArgumentCharacters, this.#callArgumentCharacters] =
+      previousCounts;
     this.isExceeded = true;
     return true;
   }
 
   /** Estimated usage, for when the provider reports none. */
   get estimatedUsage(): ModelUsage {
-    const counts = { inputTokens: this.#admitted.promptTokens, outputTokens: this.tokens };
+    const counts = { inputTokens: this.#admittedCall.promptTokens, outputTokens: this.tokens };
     return { ...counts, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0, estimated: true };
   }
 
   get #characters(): number {
-    return this.#textCharacters + Math.max(this.#inputCharacters, this.#callCharacters);
+    return this.#textCharacters + Math.max(this.#streamedArgumentCharacters, this.#callArgumentCharacters);
   }
 }

@@ -17,8 +17,8 @@ export class AnswerLimits {
   #blocks = 0;
   #textCharacters = 0;
   /** Characters of arguments: streamed, and in complete calls. Both are the same text if a provider sends both. */
-  #inputCharacters = 0;
-  #callCharacters = 0;
+  #streamedArgumentCharacters = 0;
+  #callArgumentCharacters = 0;
   #calls = 0;
 
   constructor(provider: string) {
@@ -26,17 +26,17 @@ export class AnswerLimits {
   }
 
   /** Counts a chunk. Throws `ProviderError` of kind `too_large`, which a retry cannot fix. */
-  take(chunk: ModelChunk): void {
+  countChunk(chunk: ModelChunk): void {
     switch (chunk.type) {
       case "text":
       case "reasoning":
         this.#textCharacters += chunk.text.length;
         break;
       case "tool_input":
-        this.#inputCharacters += chunk.text.length;
+        this.#streamedArgumentCharacters += chunk.text.length;
         break;
       case "tool_call":
-        this.#callCharacters += chunk.arguments.length;
+        this.#callArgumentCharacters += chunk.arguments.length;
         this.#textCharacters += chunk.name.length + chunk.id.length;
         this.#calls += 1;
         break;
@@ -44,18 +44,18 @@ export class AnswerLimits {
         break;
     }
     const { characters, calls } = ANSWER_LIMITS;
-    if (this.#textCharacters + Math.max(this.#inputCharacters, this.#callCharacters) > characters)
-      this.#refuse(characters, "characters");
-    if (this.#calls > calls) this.#refuse(calls, "tool calls");
+    if (this.#textCharacters + Math.max(this.#streamedArgumentCharacters, this.#callArgumentCharacters) > characters)
+      this.#throwTooLarge(characters, "characters");
+    if (this.#calls > calls) this.#throwTooLarge(calls, "tool calls");
   }
 
-  /** Counts a new block of text or reasoning. Throws as `take`. */
-  addBlock(): void {
+  /** Counts a new block of text or reasoning. Throws the same error as `countChunk`. */
+  countBlock(): void {
     this.#blocks += 1;
-    if (this.#blocks > ANSWER_LIMITS.blocks) this.#refuse(ANSWER_LIMITS.blocks, "blocks of text and reasoning");
+    if (this.#blocks > ANSWER_LIMITS.blocks) this.#throwTooLarge(ANSWER_LIMITS.blocks, "blocks of text and reasoning");
   }
 
-  #refuse(limit: number, unit: string): never {
+  #throwTooLarge(limit: number, unit: string): never {
     throw new ProviderError(
       this.#provider,
       "too_large",

@@ -11,8 +11,8 @@ export interface Answer {
   usage: ModelUsage;
 }
 
-/** Called for received text or reasoning. `part` is the index of the part in the answer. */
-export type OnText = (type: "text" | "reasoning", part: number, text: string) => void;
+/** Called for received text or reasoning. `partIndex` is the index of the part in the answer. */
+export type OnText = (type: "text" | "reasoning", partIndex: number, text: string) => void;
 
 /** A part that receives text. */
 interface Block {
@@ -34,8 +34,8 @@ export class AnswerAccumulator {
   /** Blocks by type and name. */
   readonly #blocks = new Map<string, Block>();
   /** The block that received the last piece. The next piece usually belongs to it. */
-  #growing: Block | undefined;
-  #finish: Extract<ModelChunk, { type: "finish" }> | undefined;
+  #lastBlock: Block | undefined;
+  #finishChunk: Extract<ModelChunk, { type: "finish" }> | undefined;
   /** Whether any chunk has arrived, visible or not. */
   hasStarted = false;
 
@@ -47,66 +47,66 @@ export class AnswerAccumulator {
   }
 
   get isFinished(): boolean {
-    return this.#finish !== undefined;
+    return this.#finishChunk !== undefined;
   }
 
-  take(chunk: ModelChunk): void {
-    if (this.#finish) throw new ProviderError(this.#provider, "protocol", "the answer continued after its end");
-    this.#limits.take(chunk);
+  addChunk(chunk: ModelChunk): void {
+    if (this.#finishChunk) throw new ProviderError(this.#provider, "protocol", "the answer continued after its end");
+    this.#limits.countChunk(chunk);
     this.hasStarted = true;
     switch (chunk.type) {
       case "text":
       case "reasoning":
-        this.#takeText(chunk);
+        this.#addText(chunk);
         break;
       case "tool_call": {
         const call: ToolCallPart = { type: "tool_call", id: chunk.id, name: chunk.name, arguments: chunk.arguments };
-        if (chunk.opaque !== undefined) call.opaque = this.#opaque(chunk.opaque);
+        if (chunk.opaque !== undefined) call.opaque = this.#toOpaque(chunk.opaque);
         this.#parts.push(call);
         break;
       }
       case "finish":
-        this.#finish = chunk;
+        this.#finishChunk = chunk;
         break;
       case "tool_input":
         break;
     }
   }
 
-  finalAnswer(): Answer {
-    if (!this.#finish) throw new ProviderError(this.#provider, "protocol", "the answer ended without a finish");
-    return { parts: this.#joinParts(), reason: this.#finish.reason, usage: this.#finish.usage };
+  buildAnswer(): Answer {
+    if (!this.#finishChunk) throw new ProviderError(this.#provider, "protocol", "the answer ended without a finish");
+    return { parts: this.#joinParts(), reason: this.#finishChunk.reason, usage: this.#finishChunk.usage };
   }
 
-  partialParts(): Part[] {
-    return visibleParts(this.#joinParts());
+  joinVisibleParts(): Part[] {
+    return toVisibleParts(this.#joinParts());
   }
 
-  #takeText(chunk: Extract<ModelChunk, { type: "text" | "reasoning" }>): void {
-    const last = this.#growing;
-    const block = last?.part.type === chunk.type && last.name === chunk.block ? last : this.#block(chunk);
-    this.#growing = block;
-    if (chunk.opaque !== undefined) block.part.opaque = this.#opaque(chunk.opaque);
+  #addText(chunk: Extract<ModelChunk, { type: "text" | "reasoning" }>): void {
+    const last = this.#lastBlock;
+    const block = last?.part.type === chunk.type && last.name === chunk.block ? last : this.#findOrCreateBlock(chunk);
+    this.#lastBlock = block;
+    if (chunk.opaque !== undefined) block.part.opaque = this.#toOpaque(chunk.opaque);
     if (chunk.text === "") return;
     block.pieces.push(chunk.text);
     this.#onText?.(chunk.type, block.index, chunk.text);
   }
 
-  #block({ type, block: name }: Extract<ModelChunk, { type: "text" | "reasoning" }>): Block {
+  #findOrCreateBlock({ type, block: name }: Extract<ModelChunk, { type: "text" | "reasoning" }>): Block {
     const key = `${type}:${name}`;
     const openBlock = this.#blocks.get(key);
     if (openBlock) return openBlock;
     const part: TextPart | ReasoningPart = { type, text: "" };
     // Reasoning belongs to the pair of provider and model that created it, with or without a signature.
-    if (type === "reasoning") part.opaque = this.#opaque(null);
+    if (type === "reasoning") part.opaque = this.#toOpaque(null);
     const block = { name, index: this.#parts.length, part, pieces: [] };
     this.#blocks.set(key, block);
-    this.#limits.addBlock();
+    this.#limits.countBlock();
     this.#parts.push(part);
     return block;
   }
 
-  #opaque(data: unknown) {
+  #toOpaque(data: unknown) {
     return { provider: this.#provider, model: this.#model, data };
   }
 
@@ -117,7 +117,7 @@ export class AnswerAccumulator {
 }
 
 /** Visible parts of an answer: text and reasoning, without signed data. No provider accepts incomplete signed data. */
-export function visibleParts(parts: readonly Part[]): Part[] {
+export function toVisibleParts(parts: readonly Part[]): Part[] {
   return parts.flatMap((part): Part[] =>
     (part.type === "text" || part.type === "reasoning") && part.text !== ""
       ? [{ type: part.type, text: part.text }]
@@ -126,12 +126,12 @@ export function visibleParts(parts: readonly Part[]): Part[] {
 }
 
 /** Makes call ids unique within a session. Models repeat ids, and some send none. */
-export function uniqueCalls(parts: readonly Part[], used: Set<string>): Part[] {
+export function makeCallIdsUnique(parts: readonly Part[], usedIds: Set<string>): Part[] {
   return parts.map((part) => {
     if (part.type !== "tool_call") return part;
     let { id } = part;
-    if (id === "" || used.has(id)) id = `call_${newId().replaceAll("-", "")}`;
-    used.add(id);
+    if (id === "" || usedIds.has(id)) id = `call_${newId().replaceAll("-", "")}`;
+    usedIds.add(id);
     return id === part.id ? part : { ...part, id };
   });
 }

@@ -42,14 +42,14 @@ export class FileCatalogueCache implements CatalogueCache {
   }
 
   async save(models: Record<string, readonly Model[]>): Promise<void> {
-    const temporary = `${this.#path}.${newId()}.tmp`;
+    const temporaryPath = `${this.#path}.${newId()}.tmp`;
     try {
       await mkdir(dirname(this.#path), { recursive: true, mode: 0o700 });
-      await writeFile(temporary, `${JSON.stringify({ version: 1, models })}\n`, { mode: 0o600, flag: "wx" });
-      await chmod(temporary, 0o600);
-      await rename(temporary, this.#path);
+      await writeFile(temporaryPath, `${JSON.stringify({ version: 1, models })}\n`, { mode: 0o600, flag: "wx" });
+      await chmod(temporaryPath, 0o600);
+      await rename(temporaryPath, this.#path);
     } catch (error) {
-      await rm(temporary, { force: true }).catch(() => undefined);
+      await rm(temporaryPath, { force: true }).catch(() => undefined);
       this.#logger.warn("model list could not be cached", { error: error instanceof Error ? error.message : error });
     }
   }

@@ -40,17 +40,17 @@ export const noCache: CatalogueCache = {
 export interface CatalogueOptions {
   providers: readonly ModelProvider[];
   /** The pair in the configuration. The catalogue contains it even if its provider does not list it. */
-  named: ModelPair;
+  configuredPair: ModelPair;
   cache: CatalogueCache;
   logger: Logger;
   /** Maximum age of a list in ms before it is requested again on access. 0: never. */
   refreshMs: number;
   /** Timeout for one provider's list, in ms. */
-  listingMs: number;
+  listTimeoutMs: number;
 }
 
 /** After a failed request, the list is requested again on access, at the earliest after this time in ms. */
-const RETRY_MS = 1_000;
+const RETRY_DELAY_MS = 1_000;
 /**
  * Maximum time in ms that a reader waits for a refresh. Most providers answer sooner, and the previous list is
  * available at once.
@@ -61,7 +61,7 @@ const MIN_REQUEST_INTERVAL_MS = 250;
 
 /** The list of a provider and the state of its requests. */
 class Listing {
-  /** From an earlier process until the list is received in this one. */
+  /** Models from an earlier process until this process receives the list. */
   models: readonly Model[] = [];
   isReceived = false;
   /** Whether the models are only the provider's built-in fallback. */
@@ -82,21 +82,21 @@ class Listing {
  */
 export class Catalogue {
   readonly #options: CatalogueOptions;
-  readonly #closing = new AbortController();
+  readonly #closeController = new AbortController();
   readonly #listings: ReadonlyMap<string, Listing>;
-  #loading: Promise<void> | undefined;
-  #saving: Promise<void> = Promise.resolve();
+  #loadPromise: Promise<void> | undefined;
+  #lastSave: Promise<void> = Promise.resolve();
 
   constructor(options: CatalogueOptions) {
     this.#options = options;
     this.#listings = new Map(options.providers.map((provider) => [provider.name, new Listing(provider)]));
     // Each provider's request adds a listener.
-    setMaxListeners(0, this.#closing.signal);
+    setMaxListeners(0, this.#closeController.signal);
   }
 
   /** Loads the cached lists. Requests for lists wait for it. */
   load(): Promise<void> {
-    return (this.#loading ??= this.#options.cache.load().then((cached) => {
+    return (this.#loadPromise ??= this.#options.cache.load().then((cached) => {
       for (const [name, listing] of this.#listings) if (!listing.isReceived) listing.models = cached[name] ?? [];
     }));
   }
@@ -110,10 +110,10 @@ export class Catalogue {
   /** Models of a provider, configured models first. */
   modelsOf(provider: ModelProvider): readonly Model[] {
     const { models, isReceived } = this.#listingOf(provider);
-    const listed = new Map(models.map((model) => [model.id, model]));
+    const listedById = new Map(models.map((model) => [model.id, model]));
     const configuredModels = provider.configuredModels.map((model) => {
-      const listedModel = listed.get(model.id);
-      listed.delete(model.id);
+      const listedModel = listedById.get(model.id);
+      listedById.delete(model.id);
       // A list received in this process contains the configuration. A cached list may be older than the configuration.
       return listedModel === undefined
         ? model
@@ -121,14 +121,14 @@ export class Catalogue {
           ? { ...model, ...listedModel }
           : { ...listedModel, ...model };
     });
-    const { named } = this.#options;
+    const { configuredPair } = this.#options;
     if (
-      named.provider === provider.name &&
-      !listed.has(named.model) &&
-      !configuredModels.some(({ id }) => id === named.model)
+      configuredPair.provider === provider.name &&
+      !listedById.has(configuredPair.model) &&
+      !configuredModels.some(({ id }) => id === configuredPair.model)
     )
-      configuredModels.push({ id: named.model, name: named.model, ownedBy: provider.name });
-    return [...configuredModels, ...listed.values()];
+      configuredModels.push({ id: configuredPair.model, name: configuredPair.model, ownedBy: provider.name });
+    return [...configuredModels, ...listedById.values()];
   }
 
   lookup(pair: ModelPair): ChosenModel | undefined {
@@ -139,8 +139,8 @@ export class Catalogue {
 
   /** Whether more than the model's name is known. */
   isDescribed({ provider, model }: ChosenModel): boolean {
-    const same = ({ id }: Model): boolean => id === model.id;
-    return provider.configuredModels.some(same) || this.#listingOf(provider).models.some(same);
+    const hasSameId = ({ id }: Model): boolean => id === model.id;
+    return provider.configuredModels.some(hasSameId) || this.#listingOf(provider).models.some(hasSameId);
   }
 
   /** When the last list was requested, on the clock of `monotonicMs`. */
@@ -153,42 +153,42 @@ export class Catalogue {
   }
 
   /**
-   * Whether the provider was asked and a retry cannot help: it sent its list, rejected the request, or is unreachable.
+   * Whether a retry cannot change the list: the provider has sent it, rejected the request, or is unreachable.
    */
-  isHopeless(provider: ModelProvider): boolean {
+  isListFinal(provider: ModelProvider): boolean {
     const { pendingRequest, endedAt, failure } = this.#listingOf(provider);
     return pendingRequest === undefined && endedAt !== -Infinity && !isTemporary(failure);
   }
 
-  /** Whether every provider in this process has sent its list or an error. */
+  /** Whether every provider's list was received or failed in this process. */
   hasAllReplies(): boolean {
     return [...this.#listings.values()].every(({ endedAt }) => endedAt !== -Infinity);
   }
 
-  /** Waits for the running request, or makes the first one. Rejects only with the signal's reason. */
-  async ensureListed(provider: ModelProvider, signal: AbortSignal): Promise<void> {
+  /** Waits for the running request for the list, or starts the first one. Rejects only with the signal's reason. */
+  async waitForList(provider: ModelProvider, signal: AbortSignal): Promise<void> {
     await this.load();
     const { pendingRequest, endedAt } = this.#listingOf(provider);
-    const waiting = endedAt === -Infinity ? this.requestList(provider) : pendingRequest;
-    if (waiting !== undefined) await abortable(waiting, signal);
+    const pendingList = endedAt === -Infinity ? this.requestList(provider) : pendingRequest;
+    if (pendingList !== undefined) await abortable(pendingList, signal);
   }
 
   /** Waits for a list requested now or later. Rejects only with the signal's reason. */
   async requestAgain(provider: ModelProvider, signal: AbortSignal): Promise<void> {
     await this.load();
     const listing = this.#listingOf(provider);
-    const called = monotonicMs();
-    const early = listing.requestedAt + MIN_REQUEST_INTERVAL_MS - called;
-    if (early > 0 && listing.pendingRequest === undefined) await delay(early, signal);
+    const calledAt = monotonicMs();
+    const remainingMs = listing.requestedAt + MIN_REQUEST_INTERVAL_MS - calledAt;
+    if (remainingMs > 0 && listing.pendingRequest === undefined) await delay(remainingMs, signal);
     // Another waiting caller may have requested the list, and it may already have arrived.
-    const waiting = listing.requestedAt >= called ? listing.pendingRequest : this.requestList(provider);
-    if (waiting !== undefined) await abortable(waiting, signal);
+    const pendingList = listing.requestedAt >= calledAt ? listing.pendingRequest : this.requestList(provider);
+    if (pendingList !== undefined) await abortable(pendingList, signal);
   }
 
   /** Requests the list. A running request is shared. Never rejects. */
   requestList(provider: ModelProvider): Promise<void> {
     const listing = this.#listingOf(provider);
-    return (listing.pendingRequest ??= this.#list(listing).finally(() => (listing.pendingRequest = undefined)));
+    return (listing.pendingRequest ??= this.#fetchList(listing).finally(() => (listing.pendingRequest = undefined)));
   }
 
   /** Requests, in the background, lists that are old or known only from the cache. */
@@ -200,13 +200,13 @@ export class Catalogue {
 
   /** Requests old lists and waits briefly for them. Rejects only with the signal's reason. */
   async refreshAndWait(signal: AbortSignal): Promise<void> {
-    const old = [...this.#listings.values()].filter((listing) => this.#isOld(listing));
+    const oldListings = [...this.#listings.values()].filter((listing) => this.#isOld(listing));
     // Providers whose last request timed out are not awaited again.
-    const quick = old.filter(({ failure }) => !isTimeout(failure)).map(({ provider }) => provider);
-    for (const { provider } of old) void this.requestList(provider);
+    const quickProviders = oldListings.filter(({ failure }) => !isTimeout(failure)).map(({ provider }) => provider);
+    for (const { provider } of oldListings) void this.requestList(provider);
     const limit = deadline(REFRESH_WAIT_MS, signal);
     try {
-      await abortable(Promise.all(quick.map((provider) => this.requestList(provider))), limit.signal);
+      await abortable(Promise.all(quickProviders.map((provider) => this.requestList(provider))), limit.signal);
     } catch (error) {
       if (!limit.expired) throw error;
     } finally {
@@ -227,9 +227,9 @@ export class Catalogue {
 
   /** Aborts running requests and waits for them. */
   async close(): Promise<void> {
-    this.#closing.abort(new Error("closed"));
+    this.#closeController.abort(new Error("closed"));
     for (const { pendingRequest } of this.#listings.values()) await pendingRequest;
-    await this.#saving;
+    await this.#lastSave;
   }
 
   #listingOf(provider: ModelProvider): Listing {
@@ -238,17 +238,17 @@ export class Catalogue {
 
   #isOld({ pendingRequest, endedAt, failure }: Listing): boolean {
     if (pendingRequest !== undefined || endedAt === -Infinity) return false;
-    const age = monotonicMs() - endedAt;
+    const ageMs = monotonicMs() - endedAt;
     const { refreshMs } = this.#options;
-    return failure === undefined ? refreshMs > 0 && age > refreshMs : age > RETRY_MS;
+    return failure === undefined ? refreshMs > 0 && ageMs > refreshMs : ageMs > RETRY_DELAY_MS;
   }
 
-  async #list(listing: Listing): Promise<void> {
-    const { logger, listingMs } = this.#options;
+  async #fetchList(listing: Listing): Promise<void> {
+    const { logger, listTimeoutMs } = this.#options;
     const { provider } = listing;
-    const closing = this.#closing.signal;
+    const closeSignal = this.#closeController.signal;
     listing.requestedAt = monotonicMs();
-    const limit = deadline(listingMs, closing);
+    const limit = deadline(listTimeoutMs, closeSignal);
     try {
       // Work that does not wait for the list runs first.
       await new Promise<void>((resolve) => setImmediate(resolve));
@@ -263,12 +263,12 @@ export class Catalogue {
       listing.loggedFailure = "";
       await this.#save();
     } catch (error) {
-      if (closing.aborted) return;
+      if (closeSignal.aborted) return;
       listing.failure = limit.expired
-        ? new ProviderError(provider.name, "timeout", `no list of models within ${listingMs / 1000} s`)
+        ? new ProviderError(provider.name, "timeout", `no list of models within ${listTimeoutMs / 1000} s`)
         : (error ?? new Error("unexpected failure"));
       await this.#useFallback(listing);
-      const reason = failureMessage(listing.failure);
+      const reason = formatFailure(listing.failure);
       // Repeated requests would fill the log with the same line.
       if (reason === listing.loggedFailure) return;
       listing.loggedFailure = reason;
@@ -302,7 +302,7 @@ export class Catalogue {
       ([, { isReceived, isFallback, models }]) => isReceived || (models.length > 0 && !isFallback),
     );
     const models = Object.fromEntries(savedListings.map(([name, listing]) => [name, listing.models]));
-    return (this.#saving = this.#saving.then(() => this.#options.cache.save(models)));
+    return (this.#lastSave = this.#lastSave.then(() => this.#options.cache.save(models)));
   }
 }
 
@@ -316,12 +316,12 @@ function isTimeout(failure: unknown): boolean {
   return hasCode(failure, "provider") && failure.kind === "timeout";
 }
 
-export function failureMessage(failure: unknown): string {
+export function formatFailure(failure: unknown): string {
   return failure instanceof Error ? failure.message : String(failure);
 }
 
 /** A provider's own errors start with its name. */
 function describeFailure(name: string, failure: unknown): string {
-  const reason = failureMessage(failure);
+  const reason = formatFailure(failure);
   return reason.startsWith(`${name}: `) ? reason : `${name}: ${reason}`;
 }

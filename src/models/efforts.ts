@@ -7,22 +7,24 @@ export const EFFORTS: readonly ReasoningEffort[] = ["", "minimal", "low", "mediu
  * The default of most models. If two efforts are equally far from the requested effort, the one closer to the
  * default is used.
  */
-const USUAL = EFFORTS.indexOf("high");
+const DEFAULT_EFFORT_INDEX = EFFORTS.indexOf("high");
 
 /**
  * Returns the offered effort that is nearest to the requested one. Returns `""` if the model offers none, and the
- * requested effort if the offer is unknown.
+ * requested effort if the offered efforts are unknown.
  */
 export function nearestEffort(
   requestedEffort: ReasoningEffort,
-  offered: readonly ReasoningEffort[] | undefined,
+  offeredEfforts: readonly ReasoningEffort[] | undefined,
 ): ReasoningEffort {
-  if (requestedEffort === "" || offered === undefined || offered.includes(requestedEffort)) return requestedEffort;
-  const at = EFFORTS.indexOf(requestedEffort);
-  const far = (effort: ReasoningEffort): number => Math.abs(EFFORTS.indexOf(effort) - at);
-  const unusual = (effort: ReasoningEffort): number => Math.abs(EFFORTS.indexOf(effort) - USUAL);
-  const [nearest = ""] = offered
+  if (requestedEffort === "" || offeredEfforts === undefined || offeredEfforts.includes(requestedEffort))
+    return requestedEffort;
+  const requestedIndex = EFFORTS.indexOf(requestedEffort);
+  const distanceToRequested = (effort: ReasoningEffort): number => Math.abs(EFFORTS.indexOf(effort) - requestedIndex);
+  const distanceToDefault = (effort: ReasoningEffort): number =>
+    Math.abs(EFFORTS.indexOf(effort) - DEFAULT_EFFORT_INDEX);
+  const [nearestOffered = ""] = offeredEfforts
     .filter((effort) => effort !== "")
-    .sort((a, b) => far(a) - far(b) || unusual(a) - unusual(b));
-  return nearest;
+    .sort((a, b) => distanceToRequested(a) - distanceToRequested(b) || distanceToDefault(a) - distanceToDefault(b));
+  return nearestOffered;
 }

@@ -7,23 +7,23 @@ import type { ToolSpec } from "../ports/tool.js";
 export const BYTES_PER_TOKEN = 3;
 
 // Safe as a cache key: messages do not change after they become part of a conversation.
-const sizes = new WeakMap<ModelMessage, number>();
+const bytesByMessage = new WeakMap<ModelMessage, number>();
 
 /** `bytesOf`, cached per message. */
-export function sizeOf(message: ModelMessage): number {
-  let size = sizes.get(message);
-  if (size === undefined) sizes.set(message, (size = bytesOf(message)));
-  return size;
+export function cachedBytesOf(message: ModelMessage): number {
+  let bytes = bytesByMessage.get(message);
+  if (bytes === undefined) bytesByMessage.set(message, (bytes = bytesOf(message)));
+  return bytes;
 }
 
 export function bytesOfAll(messages: readonly ModelMessage[]): number {
   let bytes = 0;
-  for (const message of messages) bytes += sizeOf(message);
+  for (const message of messages) bytes += cachedBytesOf(message);
   return bytes;
 }
 
 /** Estimated tokens of messages. */
-export function tokensOf(messages: readonly ModelMessage[]): number {
+export function estimateTokens(messages: readonly ModelMessage[]): number {
   return Math.ceil(bytesOfAll(messages) / BYTES_PER_TOKEN);
 }
 
@@ -36,11 +36,11 @@ interface ToolSize {
 const toolSizes = new WeakMap<ToolSpec, ToolSize>();
 
 /** Bytes of a tool's description in a request, cached until one of its fields changes. */
-export function toolBytes(tool: ToolSpec): number {
+export function bytesOfTool(tool: ToolSpec): number {
   const { name, description, inputSchema } = tool;
   const cachedSize = toolSizes.get(tool);
-  const same = cachedSize?.spec.name === name && cachedSize.spec.description === description;
-  if (same && cachedSize.spec.inputSchema === inputSchema) return cachedSize.bytes;
+  const hasSameTexts = cachedSize?.spec.name === name && cachedSize.spec.description === description;
+  if (hasSameTexts && cachedSize.spec.inputSchema === inputSchema) return cachedSize.bytes;
   const spec = { name, description, inputSchema };
   const bytes = Buffer.byteLength(JSON.stringify(spec)) + 32;
   toolSizes.set(tool, { spec, bytes });
@@ -48,11 +48,11 @@ export function toolBytes(tool: ToolSpec): number {
 }
 
 /** Bytes of a request before its messages: the system prompt and the tools. */
-export function prefixBytes({ system, tools }: Pick<ModelRequest, "system" | "tools">): number {
-  return tools.reduce((sum, tool) => sum + toolBytes(tool), Buffer.byteLength(system) + 16);
+export function bytesOfPrefix({ system, tools }: Pick<ModelRequest, "system" | "tools">): number {
+  return tools.reduce((sum, tool) => sum + bytesOfTool(tool), Buffer.byteLength(system) + 16);
 }
 
 /** Estimated tokens of a complete prompt: bytes / 3, and 1,500 for an image or a file. */
 export function estimatePrompt(request: ModelRequest): number {
-  return Math.ceil((prefixBytes(request) + bytesOfAll(request.messages)) / BYTES_PER_TOKEN);
+  return Math.ceil((bytesOfPrefix(request) + bytesOfAll(request.messages)) / BYTES_PER_TOKEN);
 }

@@ -56,8 +56,8 @@ export interface ModelCallHooks {
   /**
    * A partly shown answer was interrupted and will be continued. Must store the received parts.
    *
-   * Resolves with the request for the remainder. If undefined, the whole answer is requested again, which suits callers
-   * that show nothing.
+   * Resolves with the request for the remainder. Without this hook the whole answer is requested again, which suits
+   * callers that show nothing.
    */
   onInterrupted?(parts: Part[]): Promise<ModelRequest>;
 }
@@ -65,17 +65,17 @@ export interface ModelCallHooks {
 /** Longest backoff in ms if the provider requests no wait. */
 const MAX_BACKOFF_MS = 60_000;
 /** Shared by all answers of the process, which has one event loop. */
-const loop = new CooperativeScheduler();
+const scheduler = new CooperativeScheduler();
 /** Thrown to end an answer when the budget is used up. */
 const BUDGET_REACHED = new Error("the budget is used up");
-/** Retries after a response that is not an answer, such as a proxy's error page. More retries seldom help. */
-const BLIND_RETRIES = 2;
+/** Maximum retries after a response that is not an answer, such as a proxy's error page. More retries seldom help. */
+const MAX_NON_ANSWER_RETRIES = 2;
 
 /**
  * Calls a model and emits `model.started`, then `model.called` or `model.failed`. All model calls use this function,
  * including summaries and titles.
  *
- * Never throws. A call that did not succeed returns `BrokenOff`.
+ * Never throws. A call that did not succeed returns `FailedCall`.
  */
 export async function callModel(
   caller: ModelCaller,
@@ -85,7 +85,7 @@ export async function callModel(
   hooks: ModelCallHooks = {},
 ): Promise<CompleteAnswer | FailedCall> {
   const { id: runId, sessionId, provider, model, bus } = caller;
-  const names = { runId, sessionId, callId: newId(), provider: provider.name, model: model.id, purpose };
+  const eventFields = { runId, sessionId, callId: newId(), provider: provider.name, model: model.id, purpose };
   let admitted: AdmittedCall | undefined;
   try {
     admitted = await caller.allowance?.admit(purpose, request);
@@ -102,20 +102,20 @@ export async function callModel(
   } catch (error) {
     return { error, parts: [] };
   }
-  const began = monotonicMs();
-  const passed = () => Math.round(monotonicMs() - began);
+  const startedAt = monotonicMs();
+  const getElapsedMs = () => Math.round(monotonicMs() - startedAt);
   let firstTokenMs: number | undefined;
-  bus.emit("model.started", names);
-  const asking: CallState = { purpose, request, admitted, signal };
-  const answer = await callWithRetries(caller, asking, hooks, () => (firstTokenMs ??= passed()));
-  const times = { durationMs: passed(), firstTokenMs };
+  bus.emit("model.started", eventFields);
+  const callState: CallState = { purpose, request, admitted, signal };
+  const answer = await callWithRetries(caller, callState, hooks, () => (firstTokenMs ??= getElapsedMs()));
+  const times = { durationMs: getElapsedMs(), firstTokenMs };
   if ("error" in answer) {
-    bus.emit("model.failed", { ...names, ...times, error: asError(answer.error) });
+    bus.emit("model.failed", { ...eventFields, ...times, error: asError(answer.error) });
     return answer;
   }
-  const paid = toUsage(answer.usage, model.prices, caller.unknownPrice);
-  bus.emit("model.called", { ...names, ...times, usage: paid });
-  return { ...answer, usageWithCost: paid };
+  const usageWithCost = toUsage(answer.usage, model.prices, caller.unknownPrice);
+  bus.emit("model.called", { ...eventFields, ...times, usage: usageWithCost });
+  return { ...answer, usageWithCost };
 }
 
 /** The request of a call and its limits. */
@@ -130,55 +130,55 @@ interface CallState {
 /** Retries after temporary failures, also in the middle of an answer. */
 async function callWithRetries(
   caller: ModelCaller,
-  asking: CallState,
+  callState: CallState,
   hooks: ModelCallHooks,
-  onFirst: () => void,
+  onChunk: () => void,
 ): Promise<(Answer & { isBudgetLimited: boolean }) | FailedCall> {
   const { provider, model, logger, allowance } = caller;
-  const { purpose, signal } = asking;
-  // Requests after an interruption do not need it, because their content is already on the disk.
-  let before = provider.supportsDeferredStart ? { startAfter: caller.recorder.onDisk } : undefined;
+  const { purpose, signal } = callState;
+  // Requests after an interruption need no deferred start, because their content is already on the disk.
+  let deferredStart = provider.supportsDeferredStart ? { startAfter: caller.recorder.onDisk } : undefined;
   for (let attempt = 1; ; attempt += 1) {
-    const { admitted } = asking;
-    const request = { ...(admitted?.request ?? asking.request), ...before };
-    const answerParts = new AnswerAccumulator(provider.name, model.id, hooks.onText);
+    const { admitted } = callState;
+    const request = { ...(admitted?.request ?? callState.request), ...deferredStart };
+    const accumulator = new AnswerAccumulator(provider.name, model.id, hooks.onText);
     const meter = admitted && new Meter(admitted);
     let error: unknown;
     try {
-      const answer = await callOnce(provider, request, signal, answerParts, meter, onFirst);
+      const answer = await callOnce(provider, request, signal, accumulator, meter, onChunk);
       if (!admitted || !meter) return { ...answer, isBudgetLimited: false };
       if (allowance && meter.isExceeded)
-        return { ...answer, usage: await allowance.estimateCost(answer.usage), isBudgetLimited: true };
+        return { ...answer, usage: await allowance.addCost(answer.usage), isBudgetLimited: true };
       allowance?.recordAnswer(purpose, admitted, meter, answer.usage);
       return { ...answer, isBudgetLimited: admitted.hasAnswerLimit && answer.reason === "length" };
-    } catch (caught) {
-      error = signal.aborted ? (signal.reason as unknown) : toGantryError(provider, caught, logger);
+    } catch (thrownError) {
+      error = signal.aborted ? (signal.reason as unknown) : toGantryError(provider, thrownError, logger);
     }
-    if (meter && answerParts.hasStarted) await allowance?.recordInterrupted(purpose, meter.estimatedUsage);
-    const parts = answerParts.partialParts();
-    if (signal.aborted || !hasCode(error, "provider") || attempt > maxRetriesFor(error, provider, answerParts)) {
+    if (meter && accumulator.hasStarted) await allowance?.recordInterrupted(purpose, meter.estimatedUsage);
+    const parts = accumulator.joinVisibleParts();
+    if (signal.aborted || !hasCode(error, "provider") || attempt > maxRetriesFor(error, provider, accumulator)) {
       return { error, parts };
     }
     const maxWaitMs = provider.maxWaitMs;
     if (error.retryAfterMs !== undefined && error.retryAfterMs > maxWaitMs)
-      return { error: waitTooLongError(error, maxWaitMs), parts };
-    const backoff = Math.min(500 * 2 ** (attempt - 1), MAX_BACKOFF_MS) * (0.75 + Math.random() / 2);
-    const wait = error.retryAfterMs ?? backoff;
+      return { error: createWaitTooLongError(error, maxWaitMs), parts };
+    const backoffMs = Math.min(500 * 2 ** (attempt - 1), MAX_BACKOFF_MS) * (0.75 + Math.random() / 2);
+    const waitMs = error.retryAfterMs ?? backoffMs;
     logger.warn(parts.length === 0 ? "model call failed; retrying" : "answer interrupted; continuing it", {
       provider: provider.name,
-      session: asking.request.cacheKey,
+      session: callState.request.cacheKey,
       attempt,
-      waitMs: Math.round(wait),
+      waitMs: Math.round(waitMs),
       error: error.message,
     });
     try {
       if (parts.length > 0 && hooks.onInterrupted) {
-        asking.request = await hooks.onInterrupted(parts);
-        before = undefined;
+        callState.request = await hooks.onInterrupted(parts);
+        deferredStart = undefined;
       }
-      asking.admitted = await allowance?.admit(purpose, asking.request);
-      await hooks.onRetry?.(attempt, wait, error);
-      await delay(wait, signal);
+      callState.admitted = await allowance?.admit(purpose, callState.request);
+      await hooks.onRetry?.(attempt, waitMs, error);
+      await delay(waitMs, signal);
       await hooks.onRetryStart?.();
     } catch (reason) {
       return { error: reason, parts: [] };
@@ -187,20 +187,20 @@ async function callWithRetries(
 }
 
 /** Number of retries after this failure. */
-function maxRetriesFor(error: ProviderError, provider: ModelProvider, gathering: AnswerAccumulator): number {
+function maxRetriesFor(error: ProviderError, provider: ModelProvider, accumulator: AnswerAccumulator): number {
   if (error.retryable) return provider.maxRetries;
   if (error.kind !== "protocol") return 0;
   // A provider that started to answer works, so unreadable data may be due to a lost connection.
-  return gathering.hasStarted ? provider.maxRetries : Math.min(BLIND_RETRIES, provider.maxRetries);
+  return accumulator.hasStarted ? provider.maxRetries : Math.min(MAX_NON_ANSWER_RETRIES, provider.maxRetries);
 }
 
-function waitTooLongError(error: ProviderError, mostMs: number): ProviderError {
+function createWaitTooLongError(error: ProviderError, maxWaitMs: number): ProviderError {
   const { provider, kind, status, retryAfterMs = 0 } = error;
-  const head = `${provider}: ${status ?? kind}: `;
-  const providerMessage = error.message.startsWith(head) ? error.message.slice(head.length) : error.message;
-  const seconds = (ms: number) => `${Math.ceil(ms / 1000)} s`;
-  const why = `requested wait of ${seconds(retryAfterMs)} exceeds max_wait (${seconds(mostMs)}): ${providerMessage}`;
-  return new ProviderError(provider, kind, why, {
+  const prefix = `${provider}: ${status ?? kind}: `;
+  const providerMessage = error.message.startsWith(prefix) ? error.message.slice(prefix.length) : error.message;
+  const formatSeconds = (ms: number) => `${Math.ceil(ms / 1000)} s`;
+  const message = `requested wait of ${formatSeconds(retryAfterMs)} exceeds max_wait (${formatSeconds(maxWaitMs)}): ${providerMessage}`;
+  return new ProviderError(provider, kind, message, {
     ...(status === undefined ? {} : { status }),
     retryAfterMs,
     cause: error,
@@ -212,13 +212,13 @@ async function callOnce(
   provider: ModelProvider,
   request: ModelRequest,
   signal: AbortSignal,
-  gathering: AnswerAccumulator,
+  accumulator: AnswerAccumulator,
   meter: Meter | undefined,
-  onFirst: () => void,
+  onChunk: () => void,
 ): Promise<Answer> {
   const watchdog = new AbortController();
   // `AbortSignal.any` is not used: its composite signals are expensive and are freed only by the garbage collector.
-  const forget = onAbort(signal, () => watchdog.abort(signal.reason));
+  const removeListener = onAbort(signal, () => watchdog.abort(signal.reason));
   const expire = () =>
     watchdog.abort(new ProviderError(provider.name, "timeout", `no data for ${provider.idleTimeoutMs / 1000} s`));
   const timer = setTimeout(expire, provider.idleTimeoutMs);
@@ -227,23 +227,23 @@ async function callOnce(
     // Ends on abort even if the provider ignores its signal.
     await takeEach(chunks, watchdog.signal, (chunk) => {
       timer.refresh();
-      if (chunk.type !== "finish") onFirst();
+      if (chunk.type !== "finish") onChunk();
       if (meter?.exceedsBudget(chunk)) throw BUDGET_REACHED;
-      gathering.take(chunk);
+      accumulator.addChunk(chunk);
       // An answer that arrived in one piece would otherwise be processed completely before other answers.
-      return loop.turn();
+      return scheduler.turn();
     });
-    return gathering.finalAnswer();
+    return accumulator.buildAnswer();
   } catch (error) {
     if (error === BUDGET_REACHED && meter)
-      return { parts: gathering.partialParts(), reason: "length", usage: meter.estimatedUsage };
+      return { parts: accumulator.joinVisibleParts(), reason: "length", usage: meter.estimatedUsage };
     // The provider may convert the watchdog's abort to another error.
     if (watchdog.signal.aborted && !signal.aborted) throw watchdog.signal.reason;
     throw error;
   } finally {
     clearTimeout(timer);
-    forget();
-    if (!gathering.isFinished) {
+    removeListener();
+    if (!accumulator.isFinished) {
       watchdog.abort(new Error("abandoned"));
       Promise.resolve(chunks.return?.()).catch(() => undefined);
     }

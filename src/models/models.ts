@@ -2,7 +2,7 @@ import { abortable, deadline, delay } from "../base/abort.js";
 import { monotonicMs } from "../base/clock.js";
 import {
   Catalogue,
-  failureMessage,
+  formatFailure,
   type CatalogueCache,
   type ChosenModel,
   type ModelEntry,
@@ -25,18 +25,15 @@ export interface ModelsOptions {
   /** Maximum age of a list in ms before it is requested again on access. 0: never. Default 300,000. */
   refreshMs?: number;
   /** Timeout for one provider's list, in ms. Default 30,000. */
-  listingMs?: number;
+  listTimeoutMs?: number;
 }
 
 /** Maximum time in ms that a run waits for a slow provider while another has a model. */
 const SLOW_PROVIDER_WAIT_MS = 5_000;
 /** Maximum time in ms that the configured model waits for its details from the provider. */
 const DETAILS_WAIT_MS = 2_000;
-/** Interval in ms at which a waiting caller receives the reason. */
-const WAITING_REPORT_MS = 1_000;
-
-/** Returns the pair last used in the project folder. */
-type RecentPair = () => Promise<ModelPair | undefined>;
+/** Interval in ms at which a waiting caller receives the reason for the wait. */
+const WAIT_REPORT_INTERVAL_MS = 1_000;
 
 /** The catalogue of all providers, and the selection of a model. */
 export class Models {
@@ -46,13 +43,14 @@ export class Models {
   readonly #preference: ModelPair;
 
   constructor(options: ModelsOptions) {
-    const { providers, preferred, cache, logger, refreshMs = 300_000, listingMs = 30_000 } = options;
+    const { providers, preferred, cache, logger, refreshMs = 300_000, listTimeoutMs = 30_000 } = options;
     this.#options = options;
-    const [only, another] = providers;
-    const single = another === undefined && preferred.provider === "" && preferred.model !== "" ? only : undefined;
-    this.#preference = single ? { provider: single.name, model: preferred.model } : preferred;
-    const named = this.#preference.model === "" ? { provider: "", model: "" } : this.#preference;
-    this.#catalogue = new Catalogue({ providers, named, cache, logger, refreshMs, listingMs });
+    const [firstProvider, secondProvider] = providers;
+    const singleProvider =
+      secondProvider === undefined && preferred.provider === "" && preferred.model !== "" ? firstProvider : undefined;
+    this.#preference = singleProvider ? { provider: singleProvider.name, model: preferred.model } : preferred;
+    const configuredPair = this.#preference.model === "" ? { provider: "", model: "" } : this.#preference;
+    this.#catalogue = new Catalogue({ providers, configuredPair, cache, logger, refreshMs, listTimeoutMs });
   }
 
   /** Models known now, without waiting: configured, cached and listed. */
@@ -77,9 +75,7 @@ export class Models {
   async list(signal?: AbortSignal): Promise<ModelEntry[]> {
     const limit = deadline(this.#options.timeoutMs, ...(signal ? [signal] : []));
     try {
-      await Promise.all(
-        this.#options.providers.map((provider) => this.#catalogue.ensureListed(provider, limit.signal)),
-      );
+      await Promise.all(this.#options.providers.map((provider) => this.#catalogue.waitForList(provider, limit.signal)));
       await this.#catalogue.refreshAndWait(limit.signal);
     } catch (error) {
       if (!limit.expired) throw error;
@@ -99,7 +95,7 @@ export class Models {
     try {
       if (!this.#catalogue.hasAllReplies())
         await Promise.all(
-          this.#options.providers.map((provider) => this.#catalogue.ensureListed(provider, limit.signal)),
+          this.#options.providers.map((provider) => this.#catalogue.waitForList(provider, limit.signal)),
         );
     } catch (error) {
       if (!limit.expired) throw error;
@@ -113,40 +109,41 @@ export class Models {
    * Selects the model of a run:
    * - Both names: exactly this pair, or `ModelSelectionError`.
    * - One name: the best match. A configured provider is never replaced by another.
-   * - Neither: the session's `stored` pair, then the preferred pair.
+   * - Neither: the session's `storedPair`, then the preferred pair.
    *
-   * An unknown pair falls back to the preferred model with a warning. Missing models are requested again. `recent`
-   * returns the pair last used in the project folder; `onWaiting` receives the reason while no model is available.
+   * An unknown stored pair, or an unknown single name, falls back to the preferred model with a warning. Missing models
+   * are requested again. `onWaiting` receives the reason while no model is available.
    *
    * Rejects with `ModelSelectionError` as soon as no provider can deliver a model, and with `ModelTimeoutError` after
    * `timeoutMs`.
    */
   async resolve(
     requestedPair: ModelPair,
-    stored: ModelPair,
-    recent: () => Promise<ModelPair | undefined>,
+    storedPair: ModelPair,
+    findRecentPair: () => Promise<ModelPair | undefined>,
     signal: AbortSignal,
-    onWaiting?: (why: string) => void,
+    onWaiting?: (reason: string) => void,
   ): Promise<ChosenModel> {
     await this.#catalogue.load();
     this.#catalogue.refresh();
     // Usual case: the session's own pair is known. It needs no wait, and therefore no deadline or timer.
-    const pair = requestedPair.provider === "" && requestedPair.model === "" ? stored : requestedPair;
+    const pair = requestedPair.provider === "" && requestedPair.model === "" ? storedPair : requestedPair;
     const knownModel = pair.provider !== "" && pair.model !== "" ? this.#catalogue.lookup(pair) : undefined;
     if (knownModel) return knownModel;
     const limit = deadline(this.#options.timeoutMs, signal);
-    const telling = onWaiting && setInterval(() => onWaiting(this.#catalogue.describeFailures()), WAITING_REPORT_MS);
+    const reportTimer =
+      onWaiting && setInterval(() => onWaiting(this.#catalogue.describeFailures()), WAIT_REPORT_INTERVAL_MS);
     try {
-      return await this.#choose(requestedPair, stored, recent, limit.signal);
+      return await this.#choose(requestedPair, storedPair, findRecentPair, limit.signal);
     } catch (error) {
       signal.throwIfAborted();
       if (!limit.expired) throw error;
-      const why = this.#catalogue.describeFailures();
-      this.#options.logger.warn("no model available within the time limit", { why });
-      throw new ModelTimeoutError(why);
+      const failures = this.#catalogue.describeFailures();
+      this.#options.logger.warn("no model available within the time limit", { why: failures });
+      throw new ModelTimeoutError(failures);
     } finally {
       limit.clear();
-      clearInterval(telling);
+      clearInterval(reportTimer);
     }
   }
 
@@ -155,7 +152,7 @@ export class Models {
    * Stops waiting when the signal aborts.
    */
   async prepare(signal: AbortSignal): Promise<void> {
-    const provider = this.#provider(this.#preference.provider) ?? this.#options.providers[0];
+    const provider = this.#findProvider(this.#preference.provider) ?? this.#options.providers[0];
     if (provider?.prepare === undefined || signal.aborted) return;
     try {
       await abortable(provider.prepare(), signal);
@@ -171,100 +168,110 @@ export class Models {
 
   async #choose(
     requestedPair: ModelPair,
-    stored: ModelPair,
-    recent: RecentPair,
+    storedPair: ModelPair,
+    findRecentPair: () => Promise<ModelPair | undefined>,
     signal: AbortSignal,
   ): Promise<ChosenModel> {
-    const provider = this.#provider(requestedPair.provider);
+    const provider = this.#findProvider(requestedPair.provider);
     if (requestedPair.provider !== "" && requestedPair.model !== "") {
       if (!provider) throw new ModelSelectionError(`no provider ${requestedPair.provider} is configured`);
-      const exact = await this.#find(requestedPair, signal);
-      if (exact) return exact;
+      const exactModel = await this.#findPair(requestedPair, signal);
+      if (exactModel) return exactModel;
       throw new ModelSelectionError(
-        `${provider.name} has no model ${requestedPair.model}${this.#listFailure(provider)}`,
+        `${provider.name} has no model ${requestedPair.model}${this.#describeListFailure(provider)}`,
       );
     }
-    if (provider) return await this.#chooseFromProvider(provider, recent, signal);
-    const open = requestedPair.model === "" && requestedPair.provider === "" ? stored : requestedPair;
-    if (open.model !== "" || open.provider !== "") {
-      const match = await this.#withTimeLimit(signal, (patience) =>
-        open.provider !== "" ? this.#find(open, patience) : this.#withId(open.model, recent, patience),
+    if (provider) return await this.#chooseFromProvider(provider, findRecentPair, signal);
+    const pair = requestedPair.model === "" && requestedPair.provider === "" ? storedPair : requestedPair;
+    if (pair.model !== "" || pair.provider !== "") {
+      const match = await this.#withTimeLimit(signal, (limitedSignal) =>
+        pair.provider !== ""
+          ? this.#findPair(pair, limitedSignal)
+          : this.#findById(pair.model, findRecentPair, limitedSignal),
       );
       if (match) return match;
-      this.#options.logger.warn("requested model unknown; using the preferred model", { ...open });
+      this.#options.logger.warn("requested model unknown; using the preferred model", { ...pair });
     }
-    return await this.#preferred(recent, signal);
+    return await this.#choosePreferred(findRecentPair, signal);
   }
 
-  #provider(name: string): ModelProvider | undefined {
+  #findProvider(name: string): ModelProvider | undefined {
     return this.#options.providers.find((provider) => provider.name === name);
   }
 
-  #listFailure(provider: ModelProvider): string {
+  #describeListFailure(provider: ModelProvider): string {
     const failure = this.#catalogue.failureOf(provider);
-    return failure === undefined ? "" : ` (its list could not be fetched: ${failureMessage(failure)})`;
+    return failure === undefined ? "" : ` (its list could not be fetched: ${formatFailure(failure)})`;
   }
 
-  /** Finds an exact pair. If it is unknown, its provider is asked. */
-  async #find(pair: ModelPair, signal: AbortSignal): Promise<ChosenModel | undefined> {
+  /** Finds an exact pair. If the catalogue lacks the pair, requests its provider's list. */
+  async #findPair(pair: ModelPair, signal: AbortSignal): Promise<ChosenModel | undefined> {
     const knownModel = this.#catalogue.lookup(pair);
-    const provider = this.#provider(pair.provider);
+    const provider = this.#findProvider(pair.provider);
     if (knownModel || !provider) return knownModel;
-    const began = monotonicMs();
-    await this.#catalogue.ensureListed(provider, signal);
-    const heard = this.#catalogue.lookup(pair);
+    const calledAt = monotonicMs();
+    await this.#catalogue.waitForList(provider, signal);
+    const listedModel = this.#catalogue.lookup(pair);
     // A list requested earlier may be older than the model. Request it again unless the request was made after this
     // call.
-    if (heard || this.#catalogue.requestedAt(provider) >= began) return heard;
+    if (listedModel || this.#catalogue.requestedAt(provider) >= calledAt) return listedModel;
     await this.#catalogue.requestAgain(provider, signal);
     return this.#catalogue.lookup(pair);
   }
 
   /** Finds a model by its id alone: of the preferred provider, otherwise of the first provider that has it. */
-  async #withId(id: string, recent: RecentPair, signal: AbortSignal): Promise<ChosenModel | undefined> {
-    const having = (): ChosenModel[] =>
+  async #findById(
+    id: string,
+    findRecentPair: () => Promise<ModelPair | undefined>,
+    signal: AbortSignal,
+  ): Promise<ChosenModel | undefined> {
+    const findCandidates = (): ChosenModel[] =>
       this.#options.providers.flatMap(
         (provider) => this.#catalogue.lookup({ provider: provider.name, model: id }) ?? [],
       );
-    let candidates = having();
+    let candidates = findCandidates();
     if (candidates.length === 0) {
       const requests = Promise.all(
         this.#options.providers.map((provider) => this.#catalogue.requestAgain(provider, signal)),
       );
       await requests.catch(() => undefined);
-      candidates = having();
+      candidates = findCandidates();
     }
     if (candidates.length < 2) return candidates[0];
-    const best = await this.#preferredPair(recent);
-    return candidates.find((candidate) => candidate.provider.name === best.provider) ?? candidates[0];
+    const preferredPair = await this.#getPreferredPair(findRecentPair);
+    return candidates.find((candidate) => candidate.provider.name === preferredPair.provider) ?? candidates[0];
   }
 
   /** The provider's preferred model, otherwise its first. Never another provider's model. */
-  async #chooseFromProvider(provider: ModelProvider, recent: RecentPair, signal: AbortSignal): Promise<ChosenModel> {
-    const best = await this.#preferredPair(recent);
-    const preferredModel = best.provider === provider.name ? this.#catalogue.lookup(best) : undefined;
+  async #chooseFromProvider(
+    provider: ModelProvider,
+    findRecentPair: () => Promise<ModelPair | undefined>,
+    signal: AbortSignal,
+  ): Promise<ChosenModel> {
+    const preferredPair = await this.#getPreferredPair(findRecentPair);
+    const preferredModel = preferredPair.provider === provider.name ? this.#catalogue.lookup(preferredPair) : undefined;
     if (preferredModel) return preferredModel;
-    for (let pause = 500; ; pause = Math.min(pause * 2, 5_000)) {
-      const first = await this.#first(provider, signal);
-      if (first) return first;
-      const assumed = this.#catalogue.isHopeless(provider) ? this.#firstFallback([provider]) : undefined;
-      if (assumed) return assumed;
-      if (this.#catalogue.isHopeless(provider))
-        throw new ModelSelectionError(`${provider.name} has no model${this.#listFailure(provider)}`);
-      await delay(pause, signal);
+    for (let pauseMs = 500; ; pauseMs = Math.min(pauseMs * 2, 5_000)) {
+      const firstModel = await this.#firstModelOf(provider, signal);
+      if (firstModel) return firstModel;
+      const fallback = this.#catalogue.isListFinal(provider) ? this.#firstFallbackOf([provider]) : undefined;
+      if (fallback) return fallback;
+      if (this.#catalogue.isListFinal(provider))
+        throw new ModelSelectionError(`${provider.name} has no model${this.#describeListFailure(provider)}`);
+      await delay(pauseMs, signal);
       await this.#catalogue.requestAgain(provider, signal);
     }
   }
 
-  async #first(provider: ModelProvider, signal: AbortSignal): Promise<ChosenModel | undefined> {
-    if (this.#catalogue.modelsOf(provider).length === 0) await this.#catalogue.ensureListed(provider, signal);
+  async #firstModelOf(provider: ModelProvider, signal: AbortSignal): Promise<ChosenModel | undefined> {
+    if (this.#catalogue.modelsOf(provider).length === 0) await this.#catalogue.waitForList(provider, signal);
     // Fallback models are used only by name, or if there are no others.
     const model = this.#catalogue.modelsOf(provider).find(({ isAssumed }) => isAssumed !== true);
     return model && { provider, model };
   }
 
   /** The first fallback model of these providers. Unreachable providers are skipped. */
-  #firstFallback(providers: readonly ModelProvider[]): ChosenModel | undefined {
+  #firstFallbackOf(providers: readonly ModelProvider[]): ChosenModel | undefined {
     for (const provider of providers) {
       const [model] = this.#catalogue.modelsOf(provider);
       const failure = this.#catalogue.failureOf(provider);
@@ -274,84 +281,95 @@ export class Models {
   }
 
   /** The configured pair if both names are configured, otherwise the pair last used in the project folder. */
-  async #preferredPair(recent: RecentPair): Promise<ModelPair> {
+  async #getPreferredPair(findRecentPair: () => Promise<ModelPair | undefined>): Promise<ModelPair> {
     const preference = this.#preference;
     if (preference.provider !== "" && preference.model !== "") return preference;
-    const last = await recent();
-    return last && this.#catalogue.lookup(last) ? last : preference;
+    const recentPair = await findRecentPair();
+    return recentPair && this.#catalogue.lookup(recentPair) ? recentPair : preference;
   }
 
-  async #preferred(recent: RecentPair, signal: AbortSignal): Promise<ChosenModel> {
+  async #choosePreferred(
+    findRecentPair: () => Promise<ModelPair | undefined>,
+    signal: AbortSignal,
+  ): Promise<ChosenModel> {
     const { providers, logger } = this.#options;
     const preference = this.#preference;
     if (preference.provider !== "" || preference.model !== "") {
-      const configuredModel = await this.#configured(signal);
+      const configuredModel = await this.#chooseConfigured(signal);
       if (configuredModel) return configuredModel;
       logger.warn("configured model unknown; using another model", { ...preference });
     }
-    const last = await recent();
-    const again = last && this.#catalogue.lookup(last);
-    if (again) return again;
-    const patience = deadline(SLOW_PROVIDER_WAIT_MS, signal);
+    const recentPair = await findRecentPair();
+    const recentModel = recentPair && this.#catalogue.lookup(recentPair);
+    if (recentModel) return recentModel;
+    const limit = deadline(SLOW_PROVIDER_WAIT_MS, signal);
     try {
       // All providers are asked concurrently, but the first in configured order that has a model is used.
       for (const provider of providers)
         if (this.#catalogue.modelsOf(provider).length === 0)
-          void this.#catalogue.ensureListed(provider, patience.signal).catch(() => undefined);
-      for (let pause = 500; ; pause = Math.min(pause * 2, 5_000)) {
+          void this.#catalogue.waitForList(provider, limit.signal).catch(() => undefined);
+      for (let pauseMs = 500; ; pauseMs = Math.min(pauseMs * 2, 5_000)) {
         for (const provider of providers) {
-          const firstModel = await this.#first(provider, patience.signal).catch(() => undefined);
+          const firstModel = await this.#firstModelOf(provider, limit.signal).catch(() => undefined);
           signal.throwIfAborted();
           if (firstModel) return firstModel;
         }
         // No provider has a model. Temporary failures are retried until the time limit; permanent ones are reported
         // now.
-        if (providers.every((provider) => this.#catalogue.isHopeless(provider))) {
-          const assumed = this.#firstFallback(providers);
-          if (assumed) return assumed;
-          const why = this.#catalogue.describeFailures();
-          throw new ModelSelectionError(why === "" ? "no provider has a model" : `no model available (${why})`);
+        if (providers.every((provider) => this.#catalogue.isListFinal(provider))) {
+          const fallback = this.#firstFallbackOf(providers);
+          if (fallback) return fallback;
+          const failures = this.#catalogue.describeFailures();
+          throw new ModelSelectionError(
+            failures === "" ? "no provider has a model" : `no model available (${failures})`,
+          );
         }
-        await delay(pause, signal);
+        await delay(pauseMs, signal);
         for (const provider of providers) void this.#catalogue.requestList(provider);
       }
     } finally {
-      patience.clear();
+      limit.clear();
     }
   }
 
   /**
-   * The configured model. A complete pair is used whether or not it is listed; it waits briefly for its provider's
+   * The configured model. A complete pair is used whether or not it is listed, after a short wait for the provider's
    * details.
    */
-  async #configured(signal: AbortSignal): Promise<ChosenModel | undefined> {
+  async #chooseConfigured(signal: AbortSignal): Promise<ChosenModel | undefined> {
     const { provider: name, model } = this.#preference;
-    const nobody = (): Promise<undefined> => Promise.resolve(undefined);
-    if (name === "") return await this.#withTimeLimit(signal, (patience) => this.#withId(model, nobody, patience));
-    const provider = this.#provider(name);
+    const noRecentPair = (): Promise<undefined> => Promise.resolve(undefined);
+    if (name === "")
+      return await this.#withTimeLimit(signal, (limitedSignal) => this.#findById(model, noRecentPair, limitedSignal));
+    const provider = this.#findProvider(name);
     if (!provider) return undefined;
-    if (model === "") return await this.#withTimeLimit(signal, (patience) => this.#first(provider, patience));
+    if (model === "")
+      return await this.#withTimeLimit(signal, (limitedSignal) => this.#firstModelOf(provider, limitedSignal));
     const configuredModel = this.#catalogue.lookup(this.#preference);
     if (!configuredModel || this.#catalogue.isDescribed(configuredModel)) return configuredModel;
-    await this.#withTimeLimit(signal, (patience) => this.#catalogue.ensureListed(provider, patience), DETAILS_WAIT_MS);
+    await this.#withTimeLimit(
+      signal,
+      (limitedSignal) => this.#catalogue.waitForList(provider, limitedSignal),
+      DETAILS_WAIT_MS,
+    );
     return this.#catalogue.lookup(this.#preference);
   }
 
-  /** The result of `work`, or undefined if it takes longer than `ms`. */
+  /** The result of `work`, or undefined if `work` takes longer than `limitMs`. */
   async #withTimeLimit<T>(
     signal: AbortSignal,
-    work: (patience: AbortSignal) => Promise<T>,
-    ms = SLOW_PROVIDER_WAIT_MS,
+    work: (limitedSignal: AbortSignal) => Promise<T>,
+    limitMs = SLOW_PROVIDER_WAIT_MS,
   ) {
-    const patience = deadline(ms, signal);
+    const limit = deadline(limitMs, signal);
     try {
-      return await abortable(work(patience.signal), patience.signal);
+      return await abortable(work(limit.signal), limit.signal);
     } catch (error) {
       signal.throwIfAborted();
-      if (!patience.expired) throw error;
+      if (!limit.expired) throw error;
       return undefined;
     } finally {
-      patience.clear();
+      limit.clear();
     }
   }
 }

@@ -21,7 +21,7 @@ export const HOME: InjectionToken<string> = Symbol.for("gantry.home");
 /** The shared `HttpHost`. Available to transports only. */
 export const HTTP_HOST: InjectionToken<HttpHost> = Symbol.for("gantry.http-host");
 
-/** The port of each adapter kind. */
+/** The interface that adapters of each kind implement. */
 export interface AdapterKinds {
   transport: Transport;
   "session-driver": SessionDriver;
@@ -32,7 +32,7 @@ export interface AdapterKinds {
   "permission-policy": PermissionPolicy;
   hooks: HookSet;
 }
-/** Name of an adapter kind. */
+/** The kinds of adapters that a config can select. */
 export type AdapterKind = keyof AdapterKinds;
 
 /** Context for an adapter's `parse`. */
@@ -50,13 +50,13 @@ export interface OptionsContext {
 export interface AdapterContext<Kind extends AdapterKind = AdapterKind> extends OptionsContext {
   /** A logger that adds the adapter's name. */
   readonly logger: Logger;
-  /** The port that all HTTP transports share. It opens with the first mount. */
+  /** The HTTP listener that all HTTP transports share. It starts to listen at the first mount. */
   readonly http: Kind extends "transport" ? HttpHost : undefined;
   /** Folders outside the project that clients may use (`tools.allow_paths`), as absolute paths. */
   readonly allowPaths: readonly string[];
   /** Paths that no client may reach through gantry: its home, the config, the store. Absolute. */
   readonly deniedPaths: readonly string[];
-  /** Whether packaged data, such as prices, may be updated from the network. False if `catalogue.refresh` is false. */
+  /** Whether packaged data, such as prices, may be updated from the network (`catalogue.refresh`). Default false. */
   readonly canRefresh?: boolean;
 }
 
@@ -91,6 +91,7 @@ export interface AdapterDescriptor<Kind extends AdapterKind = AdapterKind, Optio
   Kind,
   Options
 > {
+  /** Marks an object as a descriptor. Plugins without dependencies set it themselves. */
   readonly gantry: 1;
   parse(raw: Readonly<Record<string, unknown>>, context: OptionsContext): Options;
 }

@@ -1,11 +1,11 @@
 import type { Agent } from "../agent/agent.js";
-import { BUS_EVENTS, HOOKS } from "../agent/options.js";
+import { BUS_EVENTS, HOOK_NAMES } from "../agent/options.js";
 import { isRecord } from "../base/json.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import type { Hooks, HookSet } from "../ports/hooks.js";
-import { kindOf } from "./read-options.js";
+import { describeType } from "./read-options.js";
 
-const NAMES = Object.keys(HOOKS) as readonly (keyof Hooks)[];
+const HOOK_KEYS = Object.keys(HOOK_NAMES) as readonly (keyof Hooks)[];
 
 /** Combines hooks. Each hook is called in the order of `sets`; an error skips the remaining sets. */
 export function combineHooks(sets: readonly Hooks[]): Hooks {
@@ -17,14 +17,14 @@ export function combineHooks(sets: readonly Hooks[]): Hooks {
       }
     },
     async afterToolCall(call, output, signal) {
-      let latest = output;
+      let latestOutput = output;
       for (const set of sets) {
         signal.throwIfAborted();
-        const replacement = (await set.afterToolCall?.(call, latest, signal)) ?? latest;
+        const replacement = (await set.afterToolCall?.(call, latestOutput, signal)) ?? latestOutput;
         if (typeof replacement.text !== "string") throw new Error("afterToolCall returned no { text }");
-        latest = replacement;
+        latestOutput = replacement;
       }
-      return latest;
+      return latestOutput;
     },
     async beforeModelCall(call, signal) {
       for (const set of sets) {
@@ -33,12 +33,14 @@ export function combineHooks(sets: readonly Hooks[]): Hooks {
       }
     },
   };
-  // A hook that no set defines must be absent. For example, `afterToolCall` disables the progress of tools.
-  return Object.fromEntries(NAMES.filter((name) => sets.some((set) => set[name])).map((name) => [name, hooks[name]]));
+  // A hook that no set defines must be absent: a defined `afterToolCall` disables the progress of tools.
+  return Object.fromEntries(
+    HOOK_KEYS.filter((name) => sets.some((set) => set[name])).map((name) => [name, hooks[name]]),
+  );
 }
 
 /** Adds the listeners of `set` to the agent. They are removed when the agent closes. */
-export function listen(agent: Agent, { listeners = {} }: HookSet): void {
+export function addListeners(agent: Agent, { listeners = {} }: HookSet): void {
   for (const event of BUS_EVENTS) addListener(agent, event, listeners);
 }
 
@@ -52,21 +54,22 @@ function addListener<E extends keyof BusEvents>(
 }
 
 /**
- * Returns why a hook set is invalid, or undefined if it is valid. It must have a known hook or listeners: a misspelt
- * hook would never be called.
+ * Returns why a hook set is invalid, or undefined if it is valid. A set without a hook and without listeners is invalid,
+ * because a misspelt hook would never be called.
  */
-export function hookSetFault(set: HookSet): string | undefined {
+export function findHookSetFault(set: HookSet): string | undefined {
   const { listeners } = set;
-  if (listeners === undefined && NAMES.every((name) => set[name] === undefined))
-    return `expected one of ${[...NAMES, "listeners"].join(", ")}`;
-  for (const name of [...NAMES, "close"] as const)
+  if (listeners === undefined && HOOK_KEYS.every((name) => set[name] === undefined))
+    return `expected one of ${[...HOOK_KEYS, "listeners"].join(", ")}`;
+  for (const name of [...HOOK_KEYS, "close"] as const)
     if (set[name] !== undefined && typeof set[name] !== "function")
-      return `${name}: expected a function, got ${kindOf(set[name])}`;
-  if (listeners !== undefined && !isRecord(listeners)) return `listeners: expected an object, got ${kindOf(listeners)}`;
+      return `${name}: expected a function, got ${describeType(set[name])}`;
+  if (listeners !== undefined && !isRecord(listeners))
+    return `listeners: expected an object, got ${describeType(listeners)}`;
   for (const [event, listener] of Object.entries(listeners ?? {})) {
     if (!BUS_EVENTS.includes(event as keyof BusEvents))
       return `listeners: expected events of ${BUS_EVENTS.join(", ")}, got ${event}`;
-    if (typeof listener !== "function") return `listeners.${event}: expected a function, got ${kindOf(listener)}`;
+    if (typeof listener !== "function") return `listeners.${event}: expected a function, got ${describeType(listener)}`;
   }
   return undefined;
 }

@@ -7,11 +7,11 @@ export abstract class ListeningBase implements Listening {
   abstract readonly address: string;
   readonly ended: Promise<void>;
   readonly #shutdown = new AbortController();
-  #settle: () => void = () => undefined;
-  #stopping: Promise<void> | undefined;
+  #resolveEnded: () => void = () => undefined;
+  #stopPromise: Promise<void> | undefined;
 
   constructor() {
-    this.ended = new Promise((resolve) => (this.#settle = resolve));
+    this.ended = new Promise((resolve) => (this.#resolveEnded = resolve));
     // Each run adds one listener.
     setMaxListeners(0, this.#shutdown.signal);
   }
@@ -23,15 +23,15 @@ export abstract class ListeningBase implements Listening {
 
   /** Whether new work is rejected. */
   get stopping(): boolean {
-    return this.#stopping !== undefined;
+    return this.#stopPromise !== undefined;
   }
 
   stop(signal: AbortSignal): Promise<void> {
     // A second call can shorten the grace period of the first.
-    const hurry = () => this.#shutdown.abort(new ShuttingDownError());
-    if (signal.aborted) hurry();
-    else signal.addEventListener("abort", hurry, { once: true });
-    return (this.#stopping ??= this.end().finally(this.#settle));
+    const abortRunningWork = () => this.#shutdown.abort(new ShuttingDownError());
+    if (signal.aborted) abortRunningWork();
+    else signal.addEventListener("abort", abortRunningWork, { once: true });
+    return (this.#stopPromise ??= this.end().finally(this.#resolveEnded));
   }
 
   /**

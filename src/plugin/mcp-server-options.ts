@@ -4,10 +4,10 @@ import { ConfigError } from "../ports/errors.js";
 import * as option from "./options.js";
 
 /** Value of `cwd` for the session's project folder. */
-const PROJECT = "<project>";
+const PROJECT_PLACEHOLDER = "<project>";
 
-const texts = (about: string, ofThem: readonly string[] = []) =>
-  option.list(option.text(""), about, { default: ofThem });
+const textList = (about: string, defaultTexts: readonly string[] = []) =>
+  option.list(option.text(""), about, { default: defaultTexts });
 const variables = option.map(option.text("A value.", { secret: true, required: true }), "", {
   fits: (name) => /^[^=\0]+$/.test(name),
   expected: "the name of an environment variable",
@@ -18,13 +18,13 @@ const entries = {
     fits: (text) => text.trim() !== "" && !text.includes("\0"),
     expected: "a program",
   }),
-  args: texts("Arguments of the program."),
+  args: textList("Arguments of the program."),
   env: {
     ...variables,
     docs: { ...variables.docs, about: "Environment variables, in addition to those of commands (`tools.env`)." },
   },
   cwd: option.path(
-    `Working directory. \`"${PROJECT}"\`: the session's project folder, whose files then decide what \`npx\` and similar programs run. Default: the folder \`mcp\` in gantry's home.`,
+    `Working directory. \`"${PROJECT_PLACEHOLDER}"\`: the session's project folder, whose files then decide what \`npx\` and similar programs run. Default: the folder \`mcp\` in gantry's home.`,
   ),
   url: option.text("Address of the server, instead of `command`.", {
     fits: (text) => URL.canParse(text) && /^https?:/i.test(text),
@@ -37,7 +37,7 @@ const entries = {
     '`"stdio"` for a program; `"http"` (streamable HTTP) or `"sse"` (the older transport) for an address. Default: the matching one; `"sse"` if the server does not support `"http"`.',
   ),
   enabled: option.flag("Whether the server is used.", { default: true }),
-  tools: texts("The tools to offer: names or globs.", ["*"]),
+  tools: textList("The tools to offer: names or globs.", ["*"]),
   timeout: option.number("Timeout of a call. Progress notifications restart it, up to 30 times its length in total.", {
     unit: "seconds",
     above: 0,
@@ -51,16 +51,17 @@ const entries = {
 };
 
 /**
- * Returns the working directory of a configured server. `configDir` is the base of relative paths.
+ * Returns the working directory of a configured server; no `cwd` for the session's project folder. `configDir` is the
+ * base of relative paths.
  *
- * The default is a folder in gantry's home, which is created. In a project folder, a cloned repository could choose
- * what `npx` runs. Throws `ConfigError`.
+ * The default is a folder in gantry's home, which this function creates. In a project folder, a cloned repository could
+ * choose what `npx` runs. Throws `ConfigError`.
  */
 function folderOf(
   cwd: string | undefined,
   { configDir, home }: Record<"configDir" | "home", string>,
 ): { cwd?: string } {
-  if (cwd === PROJECT) return {};
+  if (cwd === PROJECT_PLACEHOLDER) return {};
   if (cwd !== undefined) return { cwd: resolve(configDir, cwd) };
   const folder = join(home, "mcp");
   try {
@@ -86,8 +87,8 @@ export const mcpServerOptions = {
     option.OptionFault | undefined => {
     if (command === undefined && url === undefined) return { key: "command", expected: "a program, or an url" };
     if (command !== undefined && url !== undefined) return { key: "url", expected: "no url together with command" };
-    const fits = command === undefined ? "http or sse for an address" : "stdio for a program";
-    if (type !== undefined && (type === "stdio") !== (command !== undefined)) return { key: "type", expected: fits };
+    const expected = command === undefined ? "http or sse for an address" : "stdio for a program";
+    if (type !== undefined && (type === "stdio") !== (command !== undefined)) return { key: "type", expected };
     if (command === undefined && args.length > 0) return { key: "args", expected: "a command for them" };
     return command === undefined && cwd !== undefined ? { key: "cwd", expected: "a command for it" } : undefined;
   },

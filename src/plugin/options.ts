@@ -1,15 +1,15 @@
 import * as v from "valibot";
 import { isRecord } from "../base/json.js";
-import { headerFaultIn } from "../http/header-map.js";
+import { findInvalidHeader } from "../http/header-map.js";
 import type { JsonSchema } from "../ports/tool.js";
 import type { StandardSchema } from "../tools/standard-schema.js";
-import { at, kindOf, shown, take, unexpected } from "./read-options.js";
+import { createPathStep, describeType, formatValue, validate, createMismatchMessage } from "./read-options.js";
 
 export { read } from "./read-options.js";
 
 /** Documentation of an option, for the reference pages and editors. */
 export interface OptionDocs {
-  /** One sentence of Markdown. */
+  /** Description, one sentence of Markdown. */
   readonly about: string;
   /** Readable type, such as `number, 0–65535`. */
   readonly type: string;
@@ -19,8 +19,9 @@ export interface OptionDocs {
   readonly required: boolean;
   /** Whether values can be secret. Messages never contain them. */
   readonly secret: boolean;
-  /** For sections: the options by key, and below, whether other keys are allowed. */
+  /** For sections: the options by key. */
   readonly entries?: Entries;
+  /** For sections: whether other keys are allowed. */
   readonly open?: boolean;
   /** Whether a string can replace the section. */
   readonly orText?: boolean;
@@ -43,10 +44,10 @@ export interface Section<E extends Entries = Entries, Value = SectionValue<E>> e
   readonly entries: E;
 }
 
-type Camel<Key> = Key extends `${infer Head}_${infer Rest}` ? `${Head}${Capitalize<Camel<Rest>>}` : Key;
+type CamelCase<Key> = Key extends `${infer Head}_${infer Rest}` ? `${Head}${Capitalize<CamelCase<Rest>>}` : Key;
 
 /** Parsed value of a section. Keys are snake_case in a file and camelCase in the program. */
-export type SectionValue<E extends Entries> = { [Key in keyof E as Camel<Key>]: Value<E[Key]> };
+export type SectionValue<E extends Entries> = { [Key in keyof E as CamelCase<Key>]: Value<E[Key]> };
 
 /** Parsed value of an option or section. */
 export type Value<Schema> = Schema extends StandardSchema<infer Output> ? Output : never;
@@ -70,7 +71,10 @@ export function custom<T, const R extends Rest<T> = Rest<T>>(
     readonly secret?: boolean;
   } & R,
 ): Option<ReadValue<T, R>> {
-  return withDocs(v.custom<T>(settings.fits, unexpected(settings.expected, settings.secret)), { ...settings, about });
+  return withDocs(v.custom<T>(settings.fits, createMismatchMessage(settings.expected, settings.secret)), {
+    ...settings,
+    about,
+  });
 }
 
 /** A string. `fits` and `expected` restrict it; `pattern` is the restriction in JSON Schema. */
@@ -109,16 +113,16 @@ export function flag<const R extends Rest<boolean>>(
 
 /** One of several strings. */
 export function oneOf<const T extends string, const R extends Rest<T>>(
-  words: readonly T[],
+  allowedValues: readonly T[],
   about: string,
   settings: R = {} as R,
 ): Option<ReadValue<T, R>> {
   return custom<T, R>(about, {
     ...settings,
-    expected: `one of ${words.map((word) => JSON.stringify(word)).join(", ")}`,
+    expected: `one of ${allowedValues.map((value) => JSON.stringify(value)).join(", ")}`,
     type: "string",
-    json: { type: "string", enum: words },
-    fits: (value) => (words as readonly unknown[]).includes(value),
+    json: { type: "string", enum: allowedValues },
+    fits: (value) => (allowedValues as readonly unknown[]).includes(value),
   });
 }
 
@@ -151,23 +155,23 @@ function rangedNumber<R extends Rest<number> & Range>(
   settings: R,
   noun: string,
   type: string,
-  isOne: (value: unknown) => boolean,
+  isNumber: (value: unknown) => boolean,
 ): Option<ReadValue<number, R>> {
   const { above, min, max } = settings;
-  const least = above === undefined ? (min === undefined ? "" : `, at least ${min}`) : ` above ${above}`;
-  const most = max === undefined ? "" : `, at most ${max}`;
+  const minText = above === undefined ? (min === undefined ? "" : `, at least ${min}`) : ` above ${above}`;
+  const maxText = max === undefined ? "" : `, at most ${max}`;
   return custom<number, R>(about, {
     ...settings,
-    expected: noun + (min !== undefined && max !== undefined ? ` from ${min} to ${max}` : least + most),
+    expected: noun + (min !== undefined && max !== undefined ? ` from ${min} to ${max}` : minText + maxText),
     type: type + (min !== undefined && max !== undefined ? `, ${min}–${max}` : ""),
     json: {
-      type: isOne === Number.isFinite ? "number" : "integer",
+      type: isNumber === Number.isFinite ? "number" : "integer",
       ...(above === undefined ? {} : { exclusiveMinimum: above }),
       ...(min === undefined ? {} : { minimum: min }),
       ...(max === undefined ? {} : { maximum: max }),
     },
     fits: (value) =>
-      isOne(value) &&
+      isNumber(value) &&
       (value as number) > (above ?? -Infinity) &&
       (value as number) >= (min ?? -Infinity) &&
       (value as number) <= (max ?? Infinity),
@@ -175,8 +179,8 @@ function rangedNumber<R extends Rest<number> & Range>(
 }
 
 /**
- * Header names and values. `sent` is true for headers that this server sends. `reserved` are names in lower case that
- * it sets itself.
+ * Header names and values. `sent`: whether this server sends the headers. `reserved`: names in lower case that the user
+ * must not set, because this server sets them.
  */
 export function headers<const R extends Rest<Record<string, string>>>(
   about: string,
@@ -184,17 +188,17 @@ export function headers<const R extends Rest<Record<string, string>>>(
 ): Option<ReadValue<Record<string, string>, R>> {
   const { sent = false, reserved } = settings;
   const check = v.pipe(
-    // Without a name, the value could be the secret: do not show it.
-    v.custom<Record<string, string>>(isRecord, unexpected("an object of header names and values", true)),
+    // A value that is not an object could be a secret: do not show it.
+    v.custom<Record<string, string>>(isRecord, createMismatchMessage("an object of header names and values", true)),
     v.rawTransform(({ dataset: { value }, addIssue, NEVER }) => {
-      const fault = headerFaultIn(value, sent);
-      const taken = Object.keys(value).find((name) => reserved?.has(name.toLowerCase()));
-      if (fault === undefined && taken === undefined) return value;
+      const fault = findInvalidHeader(value, sent);
+      const reservedName = Object.keys(value).find((name) => reserved?.has(name.toLowerCase()));
+      if (fault === undefined && reservedName === undefined) return value;
       // The value could be a secret: show the key or the type only.
-      const key = fault?.key.slice(1) ?? taken ?? "";
+      const key = fault?.key.slice(1) ?? reservedName ?? "";
       const got = key.startsWith('"') || fault === undefined ? key : typeof value[key];
       const expected = fault?.expected ?? "another header: this one is set by the server";
-      addIssue({ message: `expected ${expected}, got ${got}`, path: [at(value, key)] });
+      addIssue({ message: `expected ${expected}, got ${got}`, path: [createPathStep(value, key)] });
       return NEVER;
     }),
   );
@@ -211,20 +215,20 @@ export function list<T, const R extends Rest<readonly Exclude<T, undefined>[]>>(
   const { type } = item.docs;
   const noun = type === "" ? "a list" : `a list of ${type}s`;
   const check = v.pipe(
-    v.custom<unknown[]>(Array.isArray, unexpected(noun)),
+    v.custom<unknown[]>(Array.isArray, createMismatchMessage(noun)),
     v.rawTransform(({ dataset: { value }, addIssue, NEVER }) => {
       if (settings.filled !== undefined && value.length === 0) {
         addIssue({ message: `expected at least one ${settings.filled}, got 0` });
         return NEVER;
       }
-      const read: Exclude<T, undefined>[] = [];
+      const items: Exclude<T, undefined>[] = [];
       for (const [i, element] of value.entries()) {
-        const issue = take(item, element, (taken) => read.push(taken as Exclude<T, undefined>));
+        const issue = validate(item, element, (output) => items.push(output as Exclude<T, undefined>));
         if (!issue) continue;
-        addIssue({ ...issue, path: [at(value, i), ...issue.path] });
+        addIssue({ ...issue, path: [createPathStep(value, i), ...issue.path] });
         return NEVER;
       }
-      return read;
+      return items;
     }),
   );
   const json = { type: "array", ...(settings.filled === undefined ? {} : { minItems: 1 }) };
@@ -238,19 +242,19 @@ export function map<T>(
   names: { readonly fits: (name: string) => boolean; readonly expected: string },
 ): Option<Readonly<Record<string, Exclude<T, undefined>>>> {
   const check = v.pipe(
-    v.custom<Record<string, unknown>>(isRecord, unexpected("an object")),
+    v.custom<Record<string, unknown>>(isRecord, createMismatchMessage("an object")),
     v.rawTransform(({ dataset: { value }, addIssue, NEVER }) => {
-      // Without the members of Object.prototype.
-      const read = Object.create(null) as Record<string, Exclude<T, undefined>>;
+      // Without a prototype, names such as `constructor` find no inherited member.
+      const parsedMap = Object.create(null) as Record<string, Exclude<T, undefined>>;
       for (const [name, rawValue] of Object.entries(value)) {
         const issue = names.fits(name)
-          ? take(item, rawValue, (taken) => (read[name] = taken as Exclude<T, undefined>))
-          : { message: `expected ${names.expected}, got ${shown(name)}`, path: [] };
+          ? validate(item, rawValue, (output) => (parsedMap[name] = output as Exclude<T, undefined>))
+          : { message: `expected ${names.expected}, got ${formatValue(name)}`, path: [] };
         if (!issue) continue;
-        addIssue({ ...issue, path: [at(value, name), ...issue.path] });
+        addIssue({ ...issue, path: [createPathStep(value, name), ...issue.path] });
         return NEVER;
       }
-      return read;
+      return parsedMap;
     }),
   );
   const docs = { about, type: "object", json: { type: "object" }, item, isMap: true, default: {} };
@@ -268,12 +272,12 @@ export interface SectionRest<E extends Entries> {
   readonly about?: string;
   /** Text after "expected" if the value is not an object. Default: an object with these keys. */
   readonly expected?: string;
-  /** Whether other keys are allowed. They are kept unchanged. */
+  /** Whether other keys are allowed. Their values are not checked or changed. */
   readonly open?: boolean;
   /** Whether an absent section is undefined. By default it is a section of defaults. */
   readonly optional?: boolean;
-  /** Checks several options together. Undefined if they are valid. */
-  readonly rule?: (read: SectionValue<E>) => OptionFault | undefined;
+  /** Checks several options together. Returns undefined if they are valid. */
+  readonly rule?: (values: SectionValue<E>) => OptionFault | undefined;
 }
 
 /** An object with an option for each key. The keys of the result are in camelCase. */
@@ -289,28 +293,28 @@ export function section<const E extends Entries, const R extends SectionRest<E> 
   } = settings;
   const check = v.pipe(
     // Valibot accepts a list as an object and drops keys such as `__proto__`.
-    v.custom<Record<string, unknown>>(isRecord, unexpected(expected)),
+    v.custom<Record<string, unknown>>(isRecord, createMismatchMessage(expected)),
     v.rawTransform(({ dataset: { value }, addIssue, NEVER }) => {
       const extraKeys = Object.keys(value).filter((key) => !Object.hasOwn(entries, key));
-      const [unknown] = extraKeys;
-      if (unknown !== undefined && !open) {
+      const [unknownKey] = extraKeys;
+      if (unknownKey !== undefined && !open) {
         const expectedKeys = keys.length === 0 ? "there are no options" : `expected one of ${keys.join(", ")}`;
-        addIssue({ message: `unknown key; ${expectedKeys}`, path: [at(value, unknown)] });
+        addIssue({ message: `unknown key; ${expectedKeys}`, path: [createPathStep(value, unknownKey)] });
         return NEVER;
       }
-      const read: Record<string, unknown> = Object.fromEntries(extraKeys.map((key) => [key, value[key]]));
+      const values: Record<string, unknown> = Object.fromEntries(extraKeys.map((key) => [key, value[key]]));
       for (const key of keys) {
         const rawValue = Object.hasOwn(value, key) ? value[key] : undefined;
-        const issue = take(entries[key]!, rawValue, (taken) => (read[camel(key)] = taken));
+        const issue = validate(entries[key]!, rawValue, (output) => (values[toCamelCase(key)] = output));
         if (!issue) continue;
-        addIssue({ ...issue, path: [at(value, key), ...issue.path] });
+        addIssue({ ...issue, path: [createPathStep(value, key), ...issue.path] });
         return NEVER;
       }
-      const fault = rule?.(read as SectionValue<E>);
-      if (fault === undefined) return read as SectionValue<E>;
+      const fault = rule?.(values as SectionValue<E>);
+      if (fault === undefined) return values as SectionValue<E>;
       const { secret = true } = (entries[fault.key] as Partial<Option<unknown>> | undefined)?.docs ?? {};
-      const got = (secret ? kindOf : shown)(value[fault.key]);
-      addIssue({ message: `expected ${fault.expected}, got ${got}`, path: [at(value, fault.key)] });
+      const got = (secret ? describeType : formatValue)(value[fault.key]);
+      addIssue({ message: `expected ${fault.expected}, got ${got}`, path: [createPathStep(value, fault.key)] });
       return NEVER;
     }),
   );
@@ -330,9 +334,13 @@ export function textOr<const E extends Entries>(key: keyof E & string, fullSecti
   const check = v.pipe(
     v.unknown(),
     v.rawTransform(({ dataset: { value }, addIssue, NEVER }) => {
-      let read: unknown;
-      const issue = take(fullSection, typeof value === "string" ? { [key]: value } : value, (taken) => (read = taken));
-      if (!issue) return read as SectionValue<E>;
+      let sectionValue: unknown;
+      const issue = validate(
+        fullSection,
+        typeof value === "string" ? { [key]: value } : value,
+        (output) => (sectionValue = output),
+      );
+      if (!issue) return sectionValue as SectionValue<E>;
       addIssue({ ...issue, path: issue.path as never });
       return NEVER;
     }),
@@ -353,6 +361,6 @@ function withDocs<T, R extends Rest<T>>(
   });
 }
 
-function camel(key: string): string {
+function toCamelCase(key: string): string {
   return key.replace(/_([a-z0-9])/g, (_all, letter: string) => letter.toUpperCase());
 }

@@ -1,7 +1,7 @@
 import type { Ask } from "./ask.js";
 import type { UndoneFile } from "./file-history.js";
 
-const BRAND = Symbol.for("gantry.error");
+const ERROR_BRAND = Symbol.for("gantry.error");
 
 /**
  * Base class of every error that gantry throws deliberately. Distinguish them by `code`, which also works across copies
@@ -11,11 +11,12 @@ export abstract class GantryError extends Error {
   abstract readonly code: string;
   /** Makes `instanceof` accept errors from other copies of the package, which plugins may bring. */
   static override [Symbol.hasInstance](this: unknown, error: unknown): boolean {
-    // True for the base class. The brand replaces the class name, which bundlers can change.
-    if (Object.hasOwn((this as typeof GantryError).prototype, BRAND)) return error instanceof Error && BRAND in error;
+    // Only the prototype of the base class has the brand. Class names are not compared, because bundlers can change them.
+    if (Object.hasOwn((this as typeof GantryError).prototype, ERROR_BRAND))
+      return error instanceof Error && ERROR_BRAND in error;
     return Function.prototype[Symbol.hasInstance].call(this as typeof GantryError, error);
   }
-  get [BRAND](): true {
+  get [ERROR_BRAND](): true {
     return true;
   }
   constructor(message: string, options?: { cause?: unknown }) {
@@ -137,8 +138,8 @@ export class LeaseLostError extends GantryError {
 /** The session has no message or snapshot with that id. */
 export class PointNotFoundError extends GantryError {
   readonly code = "point_not_found";
-  constructor(what: "message" | "snapshot") {
-    super(`${what} not found in the session`);
+  constructor(kind: "message" | "snapshot") {
+    super(`${kind} not found in the session`);
   }
 }
 
@@ -153,17 +154,17 @@ export class UndoConflictError extends GantryError {
   /** All files that the undo would change. The outcomes `conflict`, `lost` and `failed` mark the reasons. */
   readonly files: readonly UndoneFile[];
   constructor(files: readonly UndoneFile[]) {
-    const of = (outcome: UndoneFile["outcome"]): string => {
+    const formatCount = (outcome: UndoneFile["outcome"]): string => {
       const count = files.filter((file) => file.outcome === outcome).length;
       return count === 0 ? "" : count === 1 ? "a file" : `${count} files`;
     };
-    const [changed, lost, failed] = [of("conflict"), of("lost"), of("failed")];
-    const why = changed
-      ? `${changed} ${changed === "a file" ? "was" : "were"} changed outside the session since`
-      : lost
-        ? `no copy of ${lost} is stored`
-        : `${failed} cannot be restored`;
-    super(`${why}; nothing was undone`);
+    const [conflictText, lostText, failedText] = [formatCount("conflict"), formatCount("lost"), formatCount("failed")];
+    const reason = conflictText
+      ? `${conflictText} ${conflictText === "a file" ? "was" : "were"} changed outside the session since`
+      : lostText
+        ? `no copy of ${lostText} is stored`
+        : `${failedText} cannot be restored`;
+    super(`${reason}; nothing was undone`);
     this.files = files;
   }
 }
@@ -205,23 +206,23 @@ export class AttachmentError extends GantryError {
   readonly code = "attachment";
   constructor(
     readonly path: string,
-    why: string,
+    reason: string,
   ) {
-    super(`failed to load attachments: ${path}: ${why}`);
+    super(`failed to load attachments: ${path}: ${reason}`);
   }
 }
 
 /** The requested model is unavailable. */
 export class ModelSelectionError extends GantryError {
   readonly code = "model_selection";
-  constructor(why: string) {
-    super(`model selection failed: ${why}`);
+  constructor(reason: string) {
+    super(`model selection failed: ${reason}`);
   }
 }
 
 /**
- * No model became available in time. The specification fixes the message. `why` has the last error of each provider;
- * `""`: none.
+ * No model became available in time. The specification fixes the message. `reason` has the last error of each
+ * provider; `""`: none.
  */
 export class ModelTimeoutError extends GantryError {
   readonly code = "model_timeout";
@@ -271,8 +272,8 @@ export class BudgetExceededError extends GantryError {
 /** The model gave no answer that fits `outputSchema`, also after retries. */
 export class OutputSchemaError extends GantryError {
   readonly code = "output_schema";
-  constructor(why: string) {
-    super(`the answer does not fit the output schema: ${why}`);
+  constructor(reason: string) {
+    super(`the answer does not fit the output schema: ${reason}`);
   }
 }
 
@@ -297,7 +298,7 @@ export type ProviderErrorKind =
    */
   | "malformed_answer";
 
-const RETRYABLE: ReadonlySet<ProviderErrorKind> = new Set(["rate_limit", "overloaded", "server", "network", "timeout"]);
+const RETRYABLE_KINDS = new Set<ProviderErrorKind>(["rate_limit", "overloaded", "server", "network", "timeout"]);
 
 /**
  * A provider failed. The text is `<provider>: <status or kind>: <message>`. The adapter redacts the message; this class
@@ -338,7 +339,7 @@ export class ProviderError extends GantryError {
   }
   /** Whether the same request can succeed on a retry. */
   get retryable(): boolean {
-    return RETRYABLE.has(this.kind);
+    return RETRYABLE_KINDS.has(this.kind);
   }
 }
 
@@ -362,10 +363,10 @@ export class PathError extends GantryError {
   readonly code = "path";
   constructor(
     readonly reason: PathRefusal,
-    why: string,
+    message: string,
     options?: { cause?: unknown },
   ) {
-    super(why, options);
+    super(message, options);
   }
 }
 
@@ -391,8 +392,8 @@ export class ToolError extends GantryError {
   readonly code = "tool";
 }
 
-type Thrown<Module> = {
+type ErrorsOf<Module> = {
   [Name in keyof Module]: Module[Name] extends new (...args: never) => GantryError ? InstanceType<Module[Name]> : never;
 }[keyof Module];
 /** Error class by code. `hasCode` narrows with this type. */
-export type ErrorByCode = { [E in Thrown<typeof import("./errors.js")> as E["code"]]: E };
+export type ErrorByCode = { [E in ErrorsOf<typeof import("./errors.js")> as E["code"]]: E };

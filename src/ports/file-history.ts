@@ -23,11 +23,11 @@ export interface FileChange {
   readonly createdFolders?: number;
 }
 
-/** The recorded state before a change that follows. */
+/** A recorded state, and the planned change of it. */
 export interface RecordedChange {
   /** Whether the change can be undone completely. */
   readonly isRestorable: boolean;
-  /** Confirms that the change was made. */
+  /** Records that the change was made. */
   commit(): void;
 }
 
@@ -79,9 +79,9 @@ export interface UndoneFile {
 export interface RestoreRequest {
   readonly sessionId: string;
   readonly projectDir: string;
-  /** The changes with a greater `seq`, or the changes of an undo to revert it. */
+  /** The changes to undo: all with a greater `seq`, or the changes that the undo with the id `undo` made. */
   readonly target: { readonly seq: number } | { readonly undo: string };
-  /** Id of this undo; a later request reverts the undo by it. */
+  /** Id of this undo. A later request names it in `target` to revert this undo. */
   readonly undo: string;
   /**
    * Stored as started before any file is touched. `lastUndo` reports it as open until `mark` closes it, also after a
@@ -93,7 +93,7 @@ export interface RestoreRequest {
    * outcome `lost`. Default none.
    */
   readonly expected?: readonly ExpectedChange[];
-  /** The `seq` of the changes that this undo makes: that of the last message. */
+  /** The `seq` of the last message, recorded for the changes that this undo makes. */
   readonly seq: number;
   /** Whether only to report the outcomes, without changing files. */
   readonly dryRun: boolean;
@@ -128,7 +128,7 @@ export interface LastUndo extends UndoMark {
 
 /** Records the files of a project before the tools of a session change them. */
 export interface FileHistory {
-  recorder(place: ChangeOrigin): FileRecorder;
+  recorder(origin: ChangeOrigin): FileRecorder;
   /**
    * Undoes changes, all or none, and returns the files ordered by path. First records the current state, with a plan
    * that starts with `mark`; reverts its work if it fails midway. Rejects with `UndoConflictError` on a conflict, and

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 
-/** A rejection by the HTTP host, before a mount sees the request. */
+/** A rejection by the HTTP host, before the request reaches the handler of a mount. */
 export interface Refusal {
   status: number;
   message: string;
@@ -10,18 +10,18 @@ export interface Refusal {
   headers?: Readonly<Record<string, string>> | undefined;
 }
 
-/** A transport's share of an HTTP port. */
+/** The paths and handlers of one transport on a shared HTTP listener. */
 export interface HttpMount {
   /** Path prefix, for instance `/api`. `/` takes all paths that no longer prefix matches. */
   readonly prefix: string;
   /** Whether the mount takes paths that no prefix matches if no mount has `/`. */
   readonly fallback: boolean;
   /**
-   * Whether the mount authenticates its clients itself, for instance by a signature. Without that and without required
-   * headers, the host checks the origin of each request and refuses to bind beyond loopback.
+   * Whether the mount authenticates its clients itself, for instance by a signature. If it does not and there are no
+   * required headers, the host checks the origin of each request and binds only to loopback addresses.
    */
   readonly authenticated: boolean;
-  /** Headers that requests must carry, instead of the port's `server.required_headers`. The host checks them. */
+  /** Headers that requests must carry, instead of `server.required_headers`. The host checks them. */
   readonly requiredHeaders?: Readonly<Record<string, string>> | undefined;
   /**
    * Whether the mount itself checks hosts, pages, users and headers. The host then forwards every request unchecked.
@@ -40,17 +40,17 @@ export interface HttpMount {
    */
   readonly browserPaths?: readonly string[] | undefined;
   /**
-   * Redirect target of a browser's `GET /`. It must be one of `browserPaths`; `/` then counts as one too. Undefined:
-   * the mount with the prefix `/` answers.
+   * Redirect target of a browser's `GET /`. It must be one of `browserPaths`, and makes `/` a browser path too.
+   * Undefined: the mount with the prefix `/` answers.
    */
   readonly homePath?: string | undefined;
-  /** Complete paths that stay available for GET while the port rejects all other requests before it closes. */
+  /** Complete paths that stay available for GET while the listener rejects all other requests before it closes. */
   readonly shutdownPaths?: readonly string[] | undefined;
   /** Origins of pages that may open a socket, besides the server's own and loopback origins. */
   readonly allowedOrigins?: readonly string[] | undefined;
   /**
-   * Headers of every response. The host also sends them with responses that it makes before it knows the mount of a
-   * request.
+   * Headers of every response. The host also sends them with its own responses to requests whose mount is not
+   * determined yet.
    */
   readonly headers?: Readonly<Record<string, string>> | undefined;
   handler(request: IncomingMessage, response: ServerResponse): void;
@@ -61,33 +61,33 @@ export interface HttpMount {
 }
 
 /**
- * An HTTP port shared by transports. It owns sockets, limits, the shutdown of the listener and all client checks: the
- * Host header, the page, the user and the required headers. The checks apply to every path of the port.
+ * An HTTP listener shared by transports, with its sockets, limits, shutdown and all client checks: the Host header, the
+ * page, the user and the required headers. The checks apply to every path.
  */
 export interface HttpHost {
-  /** Whether the port is bound to loopback addresses only. */
+  /** Whether the listener is bound to loopback addresses only. */
   readonly loopback: boolean;
-  /** Serves a mount; the first mount opens the port. Resolves with the origin of the URL when clients can connect. */
+  /** Serves a mount; the first mount starts the listener. Resolves with the URL's origin when clients can connect. */
   mount(mount: HttpMount): Promise<string>;
   /**
-   * Names of the headers that authenticate clients, for the CORS preflight: those of the mount, by default those of the
-   * port. Empty if a header must only be present. Its purpose may be that a page cannot send it.
+   * Returns the names of the required headers, for the CORS preflight. Default of `requiredHeaders`: the listener's.
+   * Empty if every required header may have any value: its purpose may be that a page cannot send it.
    */
   provingHeaders(requiredHeaders?: Readonly<Record<string, string>>): readonly string[];
   /**
-   * Whether the headers prove that a person sent the request. Proof is the mount's or port's required headers,
-   * otherwise the token of the port. True if the port has neither.
+   * Whether the headers prove that a person sent the request. Proof: the required headers of the mount or listener,
+   * otherwise the listener's token. True if the listener has neither.
    */
   isOfPerson(request: IncomingMessage, requiredHeaders?: Readonly<Record<string, string>>): boolean;
-  /** Token of the port, for pages of this server. Undefined if the client may be a command of the agent. */
+  /** Token of the listener, for pages of this server. Undefined if the client may be a command of the agent. */
   tokenFor(request: IncomingMessage): string | undefined;
   /**
-   * Counts a long response, such as an event stream. The returned function ends the count. Undefined if the limit is
-   * reached.
+   * Reserves a slot for a long response, such as an event stream. Returns the function that releases the slot; undefined
+   * if all slots are in use.
    */
   takeStream(): (() => void) | undefined;
   /** Rejects new connections and requests (503). */
   refuseNew(): void;
-  /** Closes the port: idle connections at once, the others when `signal` aborts. Safe to call twice. */
+  /** Closes the listener: idle connections at once, active ones when `signal` aborts. Safe to call twice. */
   close(signal: AbortSignal): Promise<void>;
 }

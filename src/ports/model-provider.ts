@@ -57,8 +57,7 @@ export interface ModelRequest {
   /** An effort that the model supports, if its efforts are known. */
   effort: ReasoningEffort;
   /**
-   * Whether reasoning is worth its time. Default: true. False for titles and summaries: they use a small effort and
-   * need no reasoning.
+   * Whether the model should reason. Default: true. False for titles and summaries, which also use a small effort.
    */
   needsReasoning?: boolean | undefined;
   /**

@@ -68,7 +68,7 @@ export interface RunInput {
    * has no factory or a server is not allowed.
    */
   mcpServers?: readonly McpServer[] | undefined;
-  /** The only way to cancel the run. */
+  /** Cancels the run when it aborts. */
   signal?: AbortSignal | undefined;
   /**
    * Whether to queue the run if another run holds the session, instead of failing with `SessionBusyError`. Order: time
@@ -82,7 +82,7 @@ export interface RunInput {
    */
   onQueued?: ((runsAhead: number, run: RunRecord) => void) | undefined;
   /** Called every second while no model is available for the run, with the last error of each provider. */
-  onWaiting?: ((why: string) => void) | undefined;
+  onWaiting?: ((reason: string) => void) | undefined;
   /**
    * Handling of undelivered `token` events. `drop` (the default): beyond 256 events adjacent ones are merged, and a
    * reader that lags for a second loses the oldest. `merge`: adjacent events are merged and none is lost.
@@ -93,7 +93,7 @@ export interface RunInput {
    * aborts if another client answers first.
    *
    * Without `ask`, tools run unless the session's mode or the agent's policy forbids it. Only exactly `allow` or
-   * `allow_always` lets a tool run. A rejection means that no person can be asked here.
+   * `allow_always` lets a tool run. A rejection of the promise means that no person can be asked here.
    */
   ask?: ((request: AskRequest, signal: AbortSignal) => Promise<PermissionDecision | AskReply>) | undefined;
   /**

@@ -8,8 +8,8 @@ import type { PermissionGrant, Session, SessionMode, Snapshot } from "./session.
 import type { Usage } from "./usage.js";
 
 /**
- * Query of `list`: matching originals, newest first, at most `limit`. Sessions of subagents are listed only with
- * `spawnedBy`.
+ * Query of `list`: matching originals (the first sessions of chains), newest first, at most `limit`. Sessions of
+ * subagents are listed only with `spawnedBy`.
  */
 export interface SessionQuery {
   /** Compared as a complete string, so subfolders do not match. */
@@ -45,7 +45,7 @@ export interface SessionPage {
   total: number;
 }
 
-/** A page of messages in ascending `seq`, without messages hidden by a revert. */
+/** Query of `messages`: matching messages in ascending `seq`, without messages hidden by a revert. */
 export interface MessagePage {
   /** Only messages with a greater `seq`; the first `limit` of them. */
   after?: number;
@@ -113,14 +113,15 @@ export interface AskResolution {
 
 /** The part of a chain that its next run needs. */
 export interface LeaseHead {
+  /** The chain's first session. */
   original: Session;
   /** The session with the greatest index that no revert hides; the original if there is no other. */
   newest: Session;
   /** The view of `newest`, then its messages: everything that a model needs. `shown` may be absent. */
   messages: Message[];
   /**
-   * The chain's runs stored as `queued`, `running` or `waiting`, newest first. For the holder of the chain's lease they
-   * are interrupted, except queued runs with a live process.
+   * The chain's runs stored as `queued`, `running` or `waiting`, newest first. The holder of the chain's
+   * lease treats them as interrupted, except queued runs with a live process.
    */
   unfinished: RunRecord[];
 }
@@ -246,7 +247,7 @@ export interface SessionChange {
   append?: readonly PartDelta[];
   /**
    * Final forms of growing messages of the chain, including messages that this change adds. They replace the grown text
-   * and cannot grow further. The stored `sessionId` and `seq` stay, whatever these contain.
+   * and cannot grow further. The stored `sessionId` and `seq` stay, even if the given messages have others.
    */
   finish?: readonly Message[];
   /**
@@ -386,8 +387,8 @@ export interface SessionDriver {
    */
   create(start: SessionStart): Promise<void>;
   /**
-   * A session by id or alias (`""` is no alias), like `head`. Every other method accepts only ids. Undefined if there
-   * is none.
+   * Finds a session by id or alias (`""` is no alias). `head` accepts both too, every other method only ids. Undefined
+   * if there is none.
    */
   get(id: string): Promise<Session | undefined>;
   /**
@@ -433,14 +434,15 @@ export interface SessionDriver {
    * Takes or renews the right to write to a chain. A renewal has the same `holder.id` and keeps the fence. There is one
    * holder at a time across processes and hosts.
    *
-   * - An expired holder is replaced at once. The holder of a lease with the fence `fenceToReplace` is too, because the
-   *   caller has found it dead.
+   * - An expired holder is replaced at once. So is the holder of a lease with the fence `fenceToReplace`, because
+   *   the caller has found it dead.
    * - No other holder is replaced before its lease expires. If several callers replace the same holder, exactly
    *   one succeeds.
    * - Otherwise the result is the current holder's lease.
    *
    * `rootId` may be the id of any session of the chain, or of a session that does not exist yet. The lease then belongs
-   * to the chain that starts with it. The lease names the root. A renewal changes only `expiresAt`.
+   * to the chain that this session will start. The result contains the id of the chain's first session. A renewal changes
+   * only `expiresAt`.
    */
   lease(
     rootId: string,
@@ -466,8 +468,8 @@ export interface SessionDriver {
   readonly notifier?: Notifier;
   /**
    * Resolves when everything stored so far is on disk (with the driver's full durability). For drivers that can
-   * distinguish a made change from a synced one; other calls proceed meanwhile. Undefined: a change with `sync` waits
-   * for both.
+   * distinguish a made change from a synced one; other calls proceed meanwhile. Undefined: a change with `sync`
+   * resolves when it is on disk.
    */
   synced?(): Promise<void>;
   /**

@@ -2,8 +2,8 @@ import type { ReasoningEffort } from "./model-provider.js";
 import type { Usage } from "./usage.js";
 
 /**
- * Position in a chain. A follow-up session belongs to the chain of its `root`. An original is its own root, with index
- * 0.
+ * Position in a chain. `root`: id of the chain's first session. `index`: number of the session in the chain, 0 for the
+ * first.
  */
 export interface ChainLink {
   root: string;
@@ -19,7 +19,7 @@ export interface Snapshot {
 }
 
 /**
- * Freedom of a session's tools. `auto`: they run. `ask`: tools that need permission wait for a person. `plan`: only
+ * Permission mode of a session. `auto`: tools run without a request. `ask`: tools that need permission wait for a person. `plan`: only
  * tools that change nothing run.
  */
 export type SessionMode = "auto" | "ask" | "plan";
@@ -62,8 +62,8 @@ export interface Session {
   /** Oldest first. */
   permissionGrants: readonly PermissionGrant[];
   /**
-   * For each revert and restore, in order: the `seq` up to which the conversation stayed unchanged. Readers that saw a
-   * prefix of the list derive which messages are no longer valid.
+   * For each revert and restore, in order: the `seq` up to which the conversation stayed unchanged. The list only
+   * grows. A reader that has an older, shorter list finds the invalid messages by the added entries.
    */
   rewinds: readonly number[];
   /** Absolute path. */
@@ -74,14 +74,14 @@ export interface Session {
   spawnedBy: SpawnedBy | null;
   chain: ChainLink;
   /**
-   * Greatest `seq` ever used in the chain up to this session; 0 without messages. Maintained by the driver. A revert or
-   * restore raises the value of the chain's newest session to the greatest of the chain. The next `seq` is therefore
-   * always the newest session's `lastSeq + 1`.
+   * Greatest `seq` of this session's messages and of the earlier sessions of the chain; 0 without messages. Set by the
+   * driver. A revert can make an earlier session the newest: its value is then raised to the chain's greatest, so that
+   * no hidden `seq` is used again. The next `seq` is always the newest session's `lastSeq + 1`.
    */
   lastSeq: number;
   createdAt: string;
   /** Never decreases. */
   updatedAt: string;
-  /** Sum over all runs. For an original: over its whole chain. */
+  /** Sum over all runs. For the first session of a chain: over the whole chain. */
   usage: Usage;
 }

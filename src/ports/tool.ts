@@ -51,7 +51,7 @@ export interface ToolOutput {
   failed?: boolean | undefined;
 }
 
-/** A permission request or question to a person, before a tool runs. */
+/** A permission request before a tool runs, or a running tool's question, to a person. */
 export interface AskRequest {
   callId: string;
   tool: string;
@@ -184,7 +184,7 @@ export interface Tool<Args = any> extends ToolSpec {
   describe(args: Args, projectDir: string): ToolCallDescription;
   /**
    * Diff for the person who decides, computed from the current files. It replaces the diff of `describe`. Called before
-   * and with the request. After two seconds or a throw, the request is sent without it.
+   * a permission request. After two seconds or a throw, the request is sent without it.
    */
   preview?(args: Args, context: Pick<ToolContext, "projectDir" | "folders" | "signal">): Promise<ToolCallPreview>;
   /** Runs the call. A throw becomes a failed tool result, never a failed run. */

@@ -30,8 +30,8 @@ export interface SessionState {
 }
 
 /**
- * Events for watchers of a session. Applied in order to an empty page, from any cursor, they give the session's
- * messages. Only stored data is sent, so nothing that a watcher saw gets lost.
+ * Events for watchers of a session. A reader that applies all of them in order has the session's messages, also after it
+ * resumed from a cursor. Except `tool_progress`, only stored data is sent: a watcher never receives text that is lost.
  */
 export type WatchEvent =
   /** The first event, and after each change. */

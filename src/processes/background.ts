@@ -64,11 +64,11 @@ export class Background implements BackgroundWork {
     const all = [...this.#jobs.values()].flatMap((sessionJobs) => [...sessionJobs.values()]).filter(isRunning).length;
     if (running >= MAX_SESSION_COMMANDS)
       throw new ToolError(
-        `${MAX_SESSION_COMMANDS} commands of this session run in the background already. Stop one with bash_stop.`,
+        `${MAX_SESSION_COMMANDS} background commands of this session are already running. Stop one with bash_stop.`,
       );
     if (all + this.#starting.length >= MAX_TOTAL_COMMANDS)
-      throw new ToolError("too many commands run in the background of other sessions.");
-    if (this.#closed) throw new ToolError("gantry is about to stop.");
+      throw new ToolError("too many background commands of other sessions are running.");
+    if (this.#closed) throw new ToolError("gantry is shutting down.");
     this.#starting.push(sessionId);
     let id: string;
     do id = `bg-${randomBytes(3).toString("hex")}`;
@@ -97,7 +97,7 @@ export class Background implements BackgroundWork {
     }
     const { detached: detachedRoot } = this.#paths;
     if (detachedRoot === undefined || process.platform !== "linux")
-      throw new ToolError("no command can outlive gantry here. Start it with background alone.");
+      throw new ToolError("commands cannot outlive gantry here. Set background without detached.");
     const [{ startDetached }, { removeOldDetached }, program] = await Promise.all([
       import("./supervisor.js"),
       import("./detached-job.js"),
@@ -111,7 +111,7 @@ export class Background implements BackgroundWork {
     });
     this.#tidies.set(id, options.cleanUp);
     const job = (await this.#loadJobs(sessionId)).get(id);
-    if (job === undefined) throw new ToolError("the command could not be written down.");
+    if (job === undefined) throw new ToolError("the command could not be recorded.");
     return job;
   }
 
@@ -161,7 +161,7 @@ export class Background implements BackgroundWork {
     if (job !== undefined) return job;
     const commandList = [...jobs.values()].map(({ state }) => `${state.id} (${state.state})`).join(", ");
     throw new ToolError(
-      `no command ${id} in the background of this session; there ${commandList === "" ? "is none" : `are: ${commandList}`}. What gantry started before it was restarted has ended; what another gantry on the same store started is known to that one alone.`,
+      `background command ${id} not found in this session; existing commands: ${commandList || "none"}. Commands that gantry started before a restart have ended; commands of other gantry processes on the same store are not visible here.`,
     );
   }
 

@@ -60,7 +60,7 @@ export class DetachedJob implements BackgroundJob {
     this.#firstLook = first ? seen : undefined;
     const gone = (from - seen).toLocaleString("en-US");
     // At the cut, part of a secret cannot be distinguished from other text.
-    const shown = from > seen ? `[... ${gone} bytes left out ...]\n${output.slice(this.#redactor.reach)}` : output;
+    const shown = from > seen ? `[... ${gone} bytes omitted ...]\n${output.slice(this.#redactor.reach)}` : output;
     const notes = end?.code === null && end.signal === null ? ["[exit status unknown]"] : [];
     return { output: shown, end, notes, file: undefined };
   }

@@ -179,8 +179,7 @@ export class Job implements BackgroundJob {
       if (sandboxFault !== undefined)
         this.#notes.push(`[the sandbox could not start: ${sandboxFault}; the command did not run]`);
       const removed = await this.#options.cleanUp();
-      if (removed.length > 0)
-        this.#notes.push(`[removed again, because git would run or read it: ${removed.join(", ")}]`);
+      if (removed.length > 0) this.#notes.push(`[removed, because git would run or read it: ${removed.join(", ")}]`);
     } catch (error) {
       this.#notes.push(`[${(error as Error).message}]`);
     } finally {

@@ -91,7 +91,7 @@ export class OutputFile {
       last.end();
       const behind = text.slice(this.#redactor.reach);
       const gone = this.#omittedBytes + Buffer.byteLength(text) - Buffer.byteLength(behind);
-      this.#write(`\n[... ${gone.toLocaleString("en-US")} bytes left out ...]\n${behind}`);
+      this.#write(`\n[... ${gone.toLocaleString("en-US")} bytes omitted ...]\n${behind}`);
     }
     this.#close();
   }

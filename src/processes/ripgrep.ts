@@ -91,7 +91,7 @@ export async function runRipgrep(options: RipgrepOptions): Promise<RipgrepEnd> {
   signal.throwIfAborted();
   await Promise.all([closed(child.stdout), closed(child.stderr)]);
   messages.end();
-  if (stop.signal.reason === STALLED) throw new WorkLimitError("time", "it waits for what it reads");
+  if (stop.signal.reason === STALLED) throw new WorkLimitError("time", "it is blocked while reading");
   if (end.reason === "exit" && end.code === null) throw new WorkLimitError("memory", "it needs too much memory");
   const why = end.reason === "abort" ? "enough" : end.reason;
   return { why, code: end.code, errors: messages.errors, unreadable: messages.unreadable };

@@ -46,7 +46,7 @@ export async function startProcess({ file, args, cwd, env }: OwnedProgram): Prom
   const { pid, stdin } = child;
   // When a child exits, Node drops output that has not been read yet.
   const [stdout, stderr] = [child.stdout, child.stderr].map((stream) => stream?.pipe(new PassThrough()));
-  if (stdin === null || !stdout || !stderr) throw new Error("a child without streams");
+  if (stdin === null || !stdout || !stderr) throw new Error("the child process has no streams");
   const stopping = new AbortController();
   let grace: number | undefined;
   const ended = child

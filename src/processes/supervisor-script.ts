@@ -12,7 +12,7 @@ const { spawn } = require("node:child_process");
 delete process.env.ELECTRON_RUN_AS_NODE;
 const [base, record, part, cwd, file, ...args] = process.argv.slice(1);
 for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => {});
-const said = fs.readFileSync(0);
+const startupText = fs.readFileSync(0);
 const lineOf = (pid) => {
   const stat = fs.readFileSync("/proc/" + pid + "/stat", "latin1");
   return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
@@ -24,8 +24,8 @@ let size = 0;
 let lost = 0;
 let out = fs.openSync(base + ".0", "w", 0o600);
 const input = fs.openSync(base + ".in", "a+", 0o600);
-const own = JSON.stringify({ ...JSON.parse(record), pid: process.pid, started: startOf(process.pid), boot });
-fs.writeFileSync(base + ".tmp", own, { mode: 0o600 });
+const ownRecord = JSON.stringify({ ...JSON.parse(record), pid: process.pid, started: startOf(process.pid), boot });
+fs.writeFileSync(base + ".tmp", ownRecord, { mode: 0o600 });
 fs.renameSync(base + ".tmp", base + ".json");
 // The command must survive errors of the supervisor from here on.
 process.on("uncaughtException", () => {});
@@ -81,10 +81,10 @@ const over = (code, signal) => {
   };
   end();
 };
-const stdio = ["pipe", "pipe", "pipe", "ignore", said.length > 0 ? "pipe" : "ignore"];
+const stdio = ["pipe", "pipe", "pipe", "ignore", startupText.length > 0 ? "pipe" : "ignore"];
 const child = spawn(file, args, { cwd, stdio });
 for (const stream of child.stdio) stream?.on("error", () => {});
-if (said.length > 0) child.stdio[4].end(said);
+if (startupText.length > 0) child.stdio[4].end(startupText);
 child.stdout.on("data", write);
 child.stderr.on("data", write);
 child.once("error", (error) => {
@@ -101,15 +101,15 @@ try {
 } catch {}
 const chunk = Buffer.alloc(65536);
 let at = 0;
-let told = 0;
+let reportedBytes = 0;
 const look = () => {
   let count = 0;
   while (!child.stdin.writableNeedDrain && (count = fs.readSync(input, chunk, 0, chunk.length, at)) > 0) {
     child.stdin.write(Buffer.from(chunk.subarray(0, count)));
     at += count;
   }
-  const took = at - child.stdin.writableLength;
-  if (took !== told) note(".took", String((told = took)));
+  const readBytes = at - child.stdin.writableLength;
+  if (readBytes !== reportedBytes) note(".took", String((reportedBytes = readBytes)));
   if (count === 0 && !child.stdin.writableNeedDrain && fs.existsSync(base + ".eof")) child.stdin.end();
 };
 setInterval(look, 200);

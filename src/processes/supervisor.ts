@@ -73,7 +73,7 @@ export async function startDetached(
   );
   const failed = new Promise<never>((_resolve, reject) => {
     keeper.once("error", reject);
-    keeper.once("exit", () => reject(new Error("its supervisor ended immediately")));
+    keeper.once("exit", () => reject(new Error("the supervisor exited immediately")));
   });
   failed.catch(() => undefined);
   keeper.stdin.on("error", () => undefined);

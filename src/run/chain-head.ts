@@ -1,4 +1,4 @@
-import { setImmediate as breath } from "node:timers/promises";
+import { setImmediate as yieldToEventLoop } from "node:timers/promises";
 import type { Message } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
 import type { LeaseHead, LeaseOptions, SessionDriver } from "../ports/session-driver.js";
@@ -9,32 +9,32 @@ const PAGE_SIZE = 1_000;
 export type HeadRequest = NonNullable<LeaseOptions["head"]>;
 
 /**
- * The head options for acquiring the lease of a chain, from its original session as read before.
- * `fenceOfCachedMessages`: see `HeadRequest`. Messages of a long conversation are not requested; `messagesOf` reads
- * them.
+ * Returns the head options for acquiring the lease of a chain. `firstSession` is the chain's first session, as read
+ * before. The messages of a long conversation are not requested; `loadMessages` reads them.
  */
-export function headOptions(original: Session, fenceOfCachedMessages: number | undefined): HeadRequest {
+export function createHeadRequest(firstSession: Session, cachedFence: number | undefined): HeadRequest {
   return {
-    messages: original.lastSeq <= PAGE_SIZE,
-    ...(fenceOfCachedMessages !== undefined && { cachedFence: fenceOfCachedMessages }),
+    messages: firstSession.lastSeq <= PAGE_SIZE,
+    ...(cachedFence !== undefined && { cachedFence }),
   };
 }
 
 /**
- * The messages of the head that was returned with the lease, including messages that were not requested. `headRequest`
- * and `previous` show whether messages are missing. The caller must hold the lease, so that the messages cannot change.
+ * Returns the messages of the head that was returned with the lease, including messages that were not requested.
+ * `headRequest` and `previousFence` show whether messages are missing. The caller must hold the lease, so that the
+ * messages cannot change.
  *
  * A long conversation is read in pages. Other tasks can run between two pages.
  */
-export async function messagesOf(
+export async function loadMessages(
   store: SessionDriver,
   head: LeaseHead,
   headRequest: HeadRequest | undefined,
-  previous: number | undefined,
+  previousFence: number | undefined,
 ): Promise<Message[]> {
-  const isKnown = headRequest?.cachedFence !== undefined && headRequest.cachedFence === previous;
+  const isCached = headRequest?.cachedFence !== undefined && headRequest.cachedFence === previousFence;
   // Some stores return the messages although they were not requested.
-  if (head.messages.length > 0 || (headRequest?.messages === true && !isKnown)) return head.messages;
+  if (head.messages.length > 0 || (headRequest?.messages === true && !isCached)) return head.messages;
   const { root } = head.original.chain;
   // A follow-up session starts with a view, which only the head contains. A view is short by design.
   if (head.newest.chain.index > 0) return (await store.head(root))?.messages ?? [];
@@ -43,27 +43,27 @@ export async function messagesOf(
     const page = await store.messages(root, { after, limit: PAGE_SIZE });
     messages.push(...page);
     if (page.length < PAGE_SIZE) return messages;
-    await breath();
+    await yieldToEventLoop();
   }
 }
 
 /**
- * The session that a run continues. Chain-wide fields come from the original, because a revert may have made an earlier
- * follow-up the newest again.
+ * Returns the session that a run continues. Chain-wide fields come from the first session, because a revert may have
+ * made an earlier follow-up the newest again.
  */
-export function sessionToContinue({ original, newest }: LeaseHead): Session {
+export function createContinuedSession({ original, newest }: LeaseHead): Session {
   const { title, hasFinalTitle, provider, model, reasoningEffort, mode, permissionGrants, rewinds, projectDir } =
     original;
   return {
     ...newest,
     title,
-    hasFinalTitle: hasFinalTitle,
+    hasFinalTitle,
     provider,
     model,
     reasoningEffort,
     mode,
-    permissionGrants: permissionGrants,
-    rewinds: rewinds,
+    permissionGrants,
+    rewinds,
     projectDir,
   };
 }

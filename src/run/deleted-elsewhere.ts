@@ -5,24 +5,22 @@ import { notifierOf } from "../sessions/polling-notifier.js";
 const MIN_READ_INTERVAL_MS = 1_000;
 
 /** Reports sessions that other processes delete, while a caller listens. */
-export class DeletedElsewhere {
+export class DeletionWatcher {
   readonly #store: SessionDriver;
   readonly #onDeleted: (sessionId: string) => void;
   /** Functions that end a subscription, by session id. */
   readonly #subscriptions = new Map<string, () => void>();
 
-  /** `onGone` is called once for a session that is no longer in the store. */
-  constructor(store: SessionDriver, onGone: (sessionId: string) => void) {
+  /** `onDeleted` is called once for a session that is no longer in the store. */
+  constructor(store: SessionDriver, onDeleted: (sessionId: string) => void) {
     this.#store = store;
-    this.#onDeleted = onGone;
+    this.#onDeleted = onDeleted;
   }
 
-  /**
-   * Starts or stops listening. `sessionId` is the id of the chain's first session. `isNeeded` false: stop listening.
-   */
-  listen(sessionId: string, isNeeded: boolean): void {
-    if (isNeeded === this.#subscriptions.has(sessionId)) return;
-    if (isNeeded) this.#subscriptions.set(sessionId, this.#subscribe(sessionId));
+  /** Starts or stops listening. `sessionId` is the id of the chain's first session. */
+  setListening(sessionId: string, shouldListen: boolean): void {
+    if (shouldListen === this.#subscriptions.has(sessionId)) return;
+    if (shouldListen) this.#subscriptions.set(sessionId, this.#subscribe(sessionId));
     else this.#unsubscribe(sessionId);
   }
 
@@ -37,24 +35,24 @@ export class DeletedElsewhere {
 
   #subscribe(sessionId: string): () => void {
     let timer: NodeJS.Timeout | undefined;
-    const look = async (): Promise<void> => {
-      // While the store is unreachable the result is unknown; the next notification tries again.
-      const isGone = await this.#store.get(sessionId).then(
+    const checkSession = async (): Promise<void> => {
+      // If the store is unreachable, the next notification tries again.
+      const isDeleted = await this.#store.get(sessionId).then(
         (session) => session === undefined,
         () => false,
       );
       timer = undefined;
-      if (!isGone || !this.#subscriptions.has(sessionId)) return;
+      if (!isDeleted || !this.#subscriptions.has(sessionId)) return;
       this.#unsubscribe(sessionId);
       this.#onDeleted(sessionId);
     };
-    const hint = () => (timer ??= setTimeout(() => void look(), MIN_READ_INTERVAL_MS).unref());
-    const end = notifierOf(this.#store).subscribe(sessionId, hint);
+    const scheduleCheck = () => (timer ??= setTimeout(() => void checkSession(), MIN_READ_INTERVAL_MS).unref());
+    const unsubscribe = notifierOf(this.#store).subscribe(sessionId, scheduleCheck);
     // The session may have been deleted before the subscription.
-    hint();
+    scheduleCheck();
     return () => {
       clearTimeout(timer);
-      end();
+      unsubscribe();
     };
   }
 }

@@ -11,11 +11,11 @@ export type FinalizeOptions = Pick<SessionChange, "consumedInstructions" | "rele
  */
 export async function finalizeRun(
   { lease, inbox }: RunContext,
-  write: (withEnd: FinalizeOptions) => Promise<Instruction[]>,
+  write: (options: FinalizeOptions) => Promise<Instruction[]>,
 ): Promise<void> {
   const lateInstructions = await lease.releaseWith(() => {
-    const followed = inbox.cancels;
-    return write({ release: true, ...(followed.length > 0 && { consumedInstructions: followed }) });
+    const cancelIds = inbox.cancelIds;
+    return write({ release: true, ...(cancelIds.length > 0 && { consumedInstructions: cancelIds }) });
   });
-  inbox.setRemaining(lateInstructions);
+  inbox.setRemainingInstructions(lateInstructions);
 }

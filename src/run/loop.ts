@@ -4,7 +4,7 @@ import type { RunResult } from "../ports/run.js";
 import { now } from "../base/ids.js";
 import { toolCalls, textOf, toolMessage } from "../conversation/messages.js";
 import { withState } from "../conversation/stored-state.js";
-import { visibleParts as toldPartsOf, uniqueCalls } from "../models/answer.js";
+import { toVisibleParts, makeCallIdsUnique } from "../models/answer.js";
 import { callModel, type FailedCall, type ModelCallHooks } from "../models/model-call.js";
 import { recordRetries } from "../models/record-retries.js";
 import type { FinishReason } from "../ports/model-provider.js";
@@ -12,15 +12,15 @@ import type { Message, Part } from "../ports/message.js";
 import { RepeatedCalls } from "./calls/repeated-calls.js";
 import {
   MAX_SCHEMA_RETRIES,
-  findInvalidAnswer,
-  toInvalidAnswer,
-  MAX_INVALID_ANSWERS,
+  findAnswerError,
+  toInvalidAnswerError,
+  MAX_INVALID_ANSWER_RETRIES,
   withUserNote,
-  schemaInstruction,
-  retryInstruction,
+  createSchemaInstruction,
+  createRetryInstruction,
 } from "./invalid-answer.js";
 import { finalizeRun, type FinalizeOptions } from "./finalize-run.js";
-import { limitReached } from "./budget/limits.js";
+import { findReachedLimit } from "./budget/limits.js";
 import type { RunContext } from "./context/run-context.js";
 import { finishedRecord } from "../sessions/run-record.js";
 import type { ParsedOutput } from "./context/structured-output.js";
@@ -28,7 +28,7 @@ import { generateTitle } from "./title.js";
 import { runToolCalls } from "./calls/execute.js";
 
 export type LoopResult = Pick<RunResult, "output" | "structured" | "iterations" | "finishReason" | "endedBy"> & {
-  used: number;
+  usedTokens: number;
 };
 
 /** Progress of a run. Also correct if the run ends in the middle of a turn. */
@@ -37,7 +37,7 @@ interface Progress {
   /** Number of completed model answers. */
   iterations: number;
   /** Total tokens of the last model call. */
-  used: number;
+  usedTokens: number;
   /** Number of retries because an answer did not match the output schema. */
   schemaRetries: number;
 }
@@ -47,108 +47,115 @@ interface Progress {
  * provider's error, `RepeatedCallsError`, or the signal's reason. All messages are stored before it rejects.
  */
 export async function runLoop(run: RunContext): Promise<LoopResult> {
-  const progress: Progress = { output: "", iterations: 0, used: 0, schemaRetries: 0 };
+  const progress: Progress = { output: "", iterations: 0, usedTokens: 0, schemaRetries: 0 };
   try {
-    return await turns(run, progress);
+    return await runTurns(run, progress);
   } catch (error) {
     // The budget does not cover another call, or the time limit is reached. Every other error is a failure of the run.
     if (!hasCode(error, "budget")) throw error;
-    return atLimit(run, progress, "budget");
+    return endAtLimit(run, progress, "budget");
   }
 }
 
-async function turns(run: RunContext, progress: Progress): Promise<LoopResult> {
+async function runTurns(run: RunContext, progress: Progress): Promise<LoopResult> {
   const window = openWindow(run.agent.compaction, run);
-  const repeated = new RepeatedCalls();
+  const repeatedCalls = new RepeatedCalls();
   for (;;) {
     run.signal.throwIfAborted();
     await applySteering(run);
-    const { message, reason, isEnd, isBudgetExhausted, read } = await turn(run, window, progress);
-    if (isEnd) return { ...loopResult(progress), ...structured(read), finishReason: reason, endedBy: "model" };
-    if (read && "misfit" in read) await retryForSchema(run, progress, read.misfit);
+    const { message, finishReason, isEnd, isBudgetExhausted, parsedOutput } = await runTurn(run, window, progress);
+    if (isEnd) return { ...toLoopResult(progress), ...toStructuredField(parsedOutput), finishReason, endedBy: "model" };
+    if (parsedOutput && "mismatch" in parsedOutput) await retryForSchema(run, progress, parsedOutput.mismatch);
     const calls = toolCalls(message);
-    if (isBudgetExhausted && calls.length === 0) return atLimit(run, progress, "budget");
+    if (isBudgetExhausted && calls.length === 0) return endAtLimit(run, progress, "budget");
     // The title is generated in parallel with the calls; without calls, at the end of the run.
     if (progress.iterations === 1) generateTitle(run);
-    repeated.nextAnswer();
-    await runToolCalls(calls, message.id, run, async ({ call, output: done, refused, state, shown }) => {
-      const failed = done.failed === true;
-      const text = done.text + repeated.note(call, done.text);
-      const result = withState(toolMessage(call, text, failed), state);
-      result.parts.push(...(done.parts ?? []));
-      const stored = { ...run.conversation.compose(result), ...(shown && { shown }) };
-      await run.recorder.finish(stored);
-      run.conversation.add(stored);
+    repeatedCalls.startAnswer();
+    await runToolCalls(calls, message.id, run, async ({ call, output: toolOutput, refused, state, shown }) => {
+      const hasFailed = toolOutput.failed === true;
+      const text = toolOutput.text + repeatedCalls.recordCall(call, toolOutput.text);
+      const result = withState(toolMessage(call, text, hasFailed), state);
+      result.parts.push(...(toolOutput.parts ?? []));
+      const resultMessage = { ...run.conversation.compose(result), ...(shown && { shown }) };
+      await run.recorder.finish(resultMessage);
+      run.conversation.add(resultMessage);
       run.events.push({
         type: "tool_result",
-        messageId: stored.id,
+        messageId: resultMessage.id,
         callId: call.id,
         name: call.name,
         output: text,
-        failed,
+        failed: hasFailed,
         ...(refused && { refused }),
-        parts: done.parts ?? [],
-        diff: done.diff ?? [],
-        locations: done.locations ?? [],
+        parts: toolOutput.parts ?? [],
+        diff: toolOutput.diff ?? [],
+        locations: toolOutput.locations ?? [],
       });
     });
     run.signal.throwIfAborted();
-    repeated.check();
-    const endedBy = limitReached(run.limits, progress);
-    if (endedBy) return atLimit(run, progress, endedBy);
+    repeatedCalls.throwIfLooping();
+    const endedBy = findReachedLimit(run.limits, progress);
+    if (endedBy) return endAtLimit(run, progress, endedBy);
   }
 }
 
-function atLimit(run: RunContext, progress: Progress, endedBy: Exclude<LoopResult["endedBy"], "model">): LoopResult {
+function endAtLimit(run: RunContext, progress: Progress, endedBy: Exclude<LoopResult["endedBy"], "model">): LoopResult {
   const { recorder, sessionId: session, logger } = run;
   const usageField = endedBy === "budget" ? { usage: recorder.run.usage } : {};
   logger.warn("run ended at a limit", { session, iterations: progress.iterations, endedBy, ...usageField });
-  return { ...loopResult(progress), finishReason: "length", endedBy };
+  return { ...toLoopResult(progress), finishReason: "length", endedBy };
 }
 
-function loopResult({ output, iterations, used }: Progress): Pick<LoopResult, "output" | "iterations" | "used"> {
-  return { output, iterations, used };
+function toLoopResult({
+  output,
+  iterations,
+  usedTokens,
+}: Progress): Pick<LoopResult, "output" | "iterations" | "usedTokens"> {
+  return { output, iterations, usedTokens };
 }
 
-function structured(read: ParsedOutput | undefined): Pick<LoopResult, "structured"> {
-  return read && "value" in read ? { structured: read.value } : {};
+function toStructuredField(parsedOutput: ParsedOutput | undefined): Pick<LoopResult, "structured"> {
+  return parsedOutput && "value" in parsedOutput ? { structured: parsedOutput.value } : {};
 }
 
-/** Reports the error in an answer to the model. Rejects with `OutputSchemaError` after `MAX_SCHEMA_RETRIES`. */
-async function retryForSchema(run: RunContext, progress: Progress, misfit: string): Promise<void> {
+/**
+ * Adds a message for the model with the reason why its answer is invalid. Rejects with `OutputSchemaError` after
+ * `MAX_SCHEMA_RETRIES`.
+ */
+async function retryForSchema(run: RunContext, progress: Progress, mismatch: string): Promise<void> {
   const { conversation, recorder, logger, sessionId: session } = run;
-  if (progress.schemaRetries >= MAX_SCHEMA_RETRIES) throw new OutputSchemaError(misfit);
+  if (progress.schemaRetries >= MAX_SCHEMA_RETRIES) throw new OutputSchemaError(mismatch);
   progress.schemaRetries += 1;
   logger.warn("answer does not match the output schema; retrying", { session, attempt: progress.schemaRetries });
-  const word = conversation.compose(userMessage(schemaInstruction(misfit)));
-  await recorder.write({ sync: true, add: [word], set: { updatedAt: now() } });
-  conversation.add(word);
+  const instruction = conversation.compose(createUserMessage(createSchemaInstruction(mismatch)));
+  await recorder.write({ sync: true, add: [instruction], set: { updatedAt: now() } });
+  conversation.add(instruction);
 }
 
-/** A valid answer of the model. */
-interface Turn {
+/** The result of one model turn: a valid answer. */
+interface TurnResult {
   message: Message;
-  reason: FinishReason;
+  finishReason: FinishReason;
   /** Whether the model is done and no steering instruction has arrived. */
   isEnd: boolean;
   /** Whether the answer was cut because the budget ran out. */
   isBudgetExhausted: boolean;
   /** The parsed final answer. Undefined if no output schema is set, or if the answer is not final. */
-  read: ParsedOutput | undefined;
+  parsedOutput: ParsedOutput | undefined;
 }
 
 /** Adds the steering instructions that have arrived to the conversation. */
 async function applySteering({ inbox, conversation, recorder, events }: RunContext): Promise<void> {
   const instructions = inbox.takeSteering();
   if (instructions.length === 0) return;
-  const add = instructions.map(({ text }) => conversation.compose(userMessage(text)));
+  const messages = instructions.map(({ text }) => conversation.compose(createUserMessage(text)));
   await recorder.write({
     sync: true,
-    add,
+    add: messages,
     consumedInstructions: instructions.map(({ id }) => id),
     set: { updatedAt: now() },
   });
-  for (const [i, message] of add.entries()) {
+  for (const [i, message] of messages.entries()) {
     conversation.add(message);
     events.push({ type: "steered", messageId: message.id, text: instructions[i]?.text ?? "" });
   }
@@ -158,34 +165,34 @@ async function applySteering({ inbox, conversation, recorder, events }: RunConte
  * Executes one model turn: publishes and stores the answer. The write of the final answer also stores the end of the
  * run.
  */
-async function turn(run: RunContext, window: ContextWindow, progress: Progress): Promise<Turn> {
+async function runTurn(run: RunContext, window: ContextWindow, progress: Progress): Promise<TurnResult> {
   const { conversation, recorder, provider, model, sessionId } = run;
-  let growing: Message | undefined;
-  /** Id of the interrupted message, until a retry event has reported it. */
-  let broken = "";
+  let partialMessage: Message | undefined;
+  /** Id of the interrupted message, until a retry event has reported it; then `""`. */
+  let interruptedId = "";
   let output = "";
-  const begin = () => (growing ??= conversation.compose(assistant([]), false));
-  const keep = async (parts: Part[]) => {
-    if (!growing) return;
-    const message: Message = { ...growing, parts };
-    growing = undefined;
+  const beginMessage = () => (partialMessage ??= conversation.compose(createAssistantMessage([]), false));
+  const keepInterrupted = async (parts: Part[]) => {
+    if (!partialMessage) return;
+    const message: Message = { ...partialMessage, parts };
+    partialMessage = undefined;
     await recorder.interrupt(message);
     conversation.add(message);
-    broken = message.id;
+    interruptedId = message.id;
     if (textOf(message).trim() === "") return;
     output += textOf(message);
     progress.output = output;
   };
-  const again = (attempt: number, delayMs: number, error: Error) => {
-    const retry = { attempt, delayMs, error, messageId: broken };
-    broken = "";
+  const reportRetry = (attempt: number, delayMs: number, error: Error) => {
+    const retry = { attempt, delayMs, error, messageId: interruptedId };
+    interruptedId = "";
     run.bus.emit("model.retried", { runId: run.id, sessionId, provider: provider.name, model: model.id, ...retry });
     run.events.push({ type: "retry", ...retry });
   };
-  const waits = recordRetries((retry) => recorder.recordRetry(retry));
+  const retryHooks = recordRetries((retry) => recorder.recordRetry(retry));
   const hooks: ModelCallHooks = {
     onText: (type, part, text) => {
-      const message = begin();
+      const message = beginMessage();
       recorder.append(message, { part, type, text });
       const { agentId } = run;
       const agentName = run.agent.name;
@@ -197,80 +204,92 @@ async function turn(run: RunContext, window: ContextWindow, progress: Progress):
       );
     },
     onInterrupted: async (parts) => {
-      await keep(parts);
+      await keepInterrupted(parts);
       return window.request();
     },
     onRetry: (attempt, delayMs, error) => {
-      again(attempt, delayMs, error);
-      return waits.onRetry(attempt, delayMs, error);
+      reportRetry(attempt, delayMs, error);
+      return retryHooks.onRetry(attempt, delayMs, error);
     },
-    onRetryStart: waits.onRetryStart,
+    onRetryStart: retryHooks.onRetryStart,
   };
   let request = await window.request();
-  for (let slips = 0; ;) {
+  for (let invalidAnswers = 0; ;) {
     const answer = await callModel(run, "answer", request, run.signal, hooks);
-    const failed = "error" in answer;
-    const isBudgetExhausted = !failed && answer.isBudgetLimited;
-    const slip = failed
-      ? toInvalidAnswer(answer.error)
+    const hasFailed = "error" in answer;
+    const isBudgetExhausted = !hasFailed && answer.isBudgetLimited;
+    const answerError = hasFailed
+      ? toInvalidAnswerError(answer.error)
       : isBudgetExhausted
         ? undefined
-        : findInvalidAnswer(answer, provider.name, output !== "");
-    if (!failed && !slip) {
-      const parts = uniqueCalls(answer.parts, conversation.callIds);
-      const message: Message = { ...begin(), parts, finished: true };
-      const isLast = toolCalls(message).length === 0 && !run.inbox.isSteered && !isBudgetExhausted;
+        : findAnswerError(answer, provider.name, output !== "");
+    if (!hasFailed && !answerError) {
+      const parts = makeCallIdsUnique(answer.parts, conversation.callIds);
+      const message: Message = { ...beginMessage(), parts, finished: true };
+      const isLast = toolCalls(message).length === 0 && !run.inbox.hasSteering && !isBudgetExhausted;
       const fullOutput = output + textOf(message);
-      let fault: { error: unknown } | undefined;
-      const read = isLast
-        ? await run.structure?.read(fullOutput, run.signal).catch((error: unknown) => void (fault = { error }))
+      let readFailure: { error: unknown } | undefined;
+      const parsedOutput = isLast
+        ? await run.structuredOutput
+            ?.read(fullOutput, run.signal)
+            .catch((error: unknown) => void (readFailure = { error }))
         : undefined;
-      const isEnd = isLast && !fault && !(read && "misfit" in read);
+      const isEnd = isLast && !readFailure && !(parsedOutput && "mismatch" in parsedOutput);
       const iterations = progress.iterations + 1;
-      const answered = { output: fullOutput, finishReason: answer.reason, ...structured(read ?? undefined) };
-      const isKept = recorder.run.idempotencyKey !== "" || "structured" in answered;
-      const end = isEnd ? finishedRecord("model", isKept ? answered : null) : {};
+      const runAnswer = {
+        output: fullOutput,
+        finishReason: answer.reason,
+        ...toStructuredField(parsedOutput ?? undefined),
+      };
+      const storesAnswer = recorder.run.idempotencyKey !== "" || "structured" in runAnswer;
+      const end = isEnd ? finishedRecord("model", storesAnswer ? runAnswer : null) : {};
       const write = (options: Partial<FinalizeOptions>) =>
         recorder.finish(message, { usage: answer.usageWithCost, run: { iterations, ...end }, ...options });
       await (isEnd ? finalizeRun(run, write) : write({}));
       conversation.add(message);
       window.recordAnswer(answer.usage);
-      Object.assign(progress, { output: fullOutput, iterations, used: answer.usageWithCost.totalTokens });
-      if (fault) throw fault.error;
-      return { message, reason: answer.reason, isEnd, isBudgetExhausted, read: read ?? undefined };
+      Object.assign(progress, { output: fullOutput, iterations, usedTokens: answer.usageWithCost.totalTokens });
+      if (readFailure) throw readFailure.error;
+      return {
+        message,
+        finishReason: answer.reason,
+        isEnd,
+        isBudgetExhausted,
+        parsedOutput: parsedOutput ?? undefined,
+      };
     }
-    const error = slip ?? (answer as FailedCall).error;
+    const error = answerError ?? (answer as FailedCall).error;
     try {
-      if (!failed) await recorder.write({ sync: false, usage: answer.usageWithCost });
-      await keep(failed ? answer.parts : toldPartsOf(answer.parts));
-    } catch (unstored) {
+      if (!hasFailed) await recorder.write({ sync: false, usage: answer.usageWithCost });
+      await keepInterrupted(hasFailed ? answer.parts : toVisibleParts(answer.parts));
+    } catch (writeError) {
       // A failing store must not hide the reason of the interruption.
-      run.logger.warn("end of interrupted answer was not stored", { session: sessionId, error: unstored });
+      run.logger.warn("end of interrupted answer was not stored", { session: sessionId, error: writeError });
       throw error;
     }
-    if (slip && slips < MAX_INVALID_ANSWERS) {
-      slips += 1;
+    if (answerError && invalidAnswers < MAX_INVALID_ANSWER_RETRIES) {
+      invalidAnswers += 1;
       run.logger.warn("invalid model answer; retrying", {
         provider: provider.name,
         session: sessionId,
-        attempt: slips,
-        error: slip.message,
+        attempt: invalidAnswers,
+        error: answerError.message,
       });
-      again(slips, 0, slip);
-      request = withUserNote(await window.request(), retryInstruction(slip));
-    } else if (isTooLong(error) && (await window.compactRejectedPrompt())) request = await window.request();
+      reportRetry(invalidAnswers, 0, answerError);
+      request = withUserNote(await window.request(), createRetryInstruction(answerError));
+    } else if (isContextOverflow(error) && (await window.compactRejectedPrompt())) request = await window.request();
     else throw error;
   }
 }
 
-function isTooLong(error: unknown): boolean {
+function isContextOverflow(error: unknown): boolean {
   return hasCode(error, "provider") && error.kind === "context_length";
 }
 
-function userMessage(text: string) {
+function createUserMessage(text: string) {
   return { role: "user" as const, parts: [{ type: "text" as const, text }], toolCallId: "", name: "", failed: false };
 }
 
-function assistant(parts: Part[]) {
+function createAssistantMessage(parts: Part[]) {
   return { role: "assistant" as const, parts, toolCallId: "", name: "", failed: false };
 }

@@ -8,8 +8,8 @@ import { withEffectiveState, canRestart, asInterrupted, isQueued } from "../sess
 import type { ExpandedInput } from "./prompt/slash-commands.js";
 import type { RunContext } from "./context/run-context.js";
 
-/** The user's input as a message. */
-export function promptOf(input: ExpandedInput): ModelMessage {
+/** Converts the user's input to a message. */
+export function toPromptMessage(input: ExpandedInput): ModelMessage {
   const { message: text, originalText } = input;
   return {
     role: "user" as const,
@@ -38,39 +38,43 @@ export async function persistNewSession(
 }
 
 /**
- * Stores the user's message, if any, and repairs the effects of a crash, in one write. `dangling`: calls without a
- * result, which get an error result. `unfinished`: runs that this run's lease ends.
+ * Stores the user's message, if any, and repairs the effects of a crash, in one write. `danglingCalls`: calls without a
+ * result, which get an error result. `unfinished`: open runs of the chain; runs that are not queued are dead, because
+ * this run has the lease.
  */
 export async function persistPrompt(
   run: RunContext,
-  set: SessionFields,
+  fields: SessionFields,
   { compact }: ExpandedInput,
   prompt: ModelMessage,
-  dangling: readonly DanglingCall[],
+  danglingCalls: readonly DanglingCall[],
   unfinished: readonly RunRecord[],
 ): Promise<void> {
   const { id: runId, sessionId, conversation, recorder, bus } = run;
-  const mended = dangling.map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
-  const add: Message[] = [...mended, ...(compact ? [] : [conversation.compose(prompt)])];
-  const dead = unfinished.filter((record) => record.id !== runId && !isQueued(record));
-  const change = { sync: "later", set: { ...set, updatedAt: now() }, add } as const;
-  const ended = dead.map(asInterrupted);
-  await recorder.write({ ...change, runs: [...ended, recorder.run] }).catch(async (error: unknown) => {
-    const broken = hasCode(error, "run_key_taken")
-      ? await restartableRun(run.store, sessionId, recorder.run.idempotencyKey)
+  const repairResults = danglingCalls.map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
+  const messages: Message[] = [...repairResults, ...(compact ? [] : [conversation.compose(prompt)])];
+  const deadRuns = unfinished.filter((record) => record.id !== runId && !isQueued(record));
+  const change = { sync: "later", set: { ...fields, updatedAt: now() }, add: messages } as const;
+  const interruptedRuns = deadRuns.map(asInterrupted);
+  await recorder.write({ ...change, runs: [...interruptedRuns, recorder.run] }).catch(async (error: unknown) => {
+    const keyOwner = hasCode(error, "run_key_taken")
+      ? await findRestartableRun(run.store, sessionId, recorder.run.idempotencyKey)
       : undefined;
-    if (!broken) throw error;
-    // Free the key in the same change. If it were free in between, another run could use it to start a session.
-    const freed = { ...broken, idempotencyKey: "", fingerprint: "" };
-    await recorder.write({ ...change, runs: [...ended.filter(({ id }) => id !== freed.id), freed, recorder.run] });
+    if (!keyOwner) throw error;
+    // Free the key in the same change, so that no other run can take it in between.
+    const ownerWithoutKey = { ...keyOwner, idempotencyKey: "", fingerprint: "" };
+    await recorder.write({
+      ...change,
+      runs: [...interruptedRuns.filter(({ id }) => id !== ownerWithoutKey.id), ownerWithoutKey, recorder.run],
+    });
   });
-  for (const message of add) conversation.add(message);
+  for (const message of messages) conversation.add(message);
   bus.emit("session.resume", { runId, sessionId: conversation.session.id, rootId: sessionId });
 }
 
-/** The run of a chain that has the key and may be started again. The caller must hold the chain's lease. */
-async function restartableRun(store: SessionDriver, rootId: string, key: string): Promise<RunRecord | undefined> {
-  const [stored] = await store.runs({ sessionId: rootId, idempotencyKey: key, limit: 1 });
-  const run = stored && withEffectiveState(stored);
+/** Returns the run of a chain that has the key and may be started again. The caller must hold the chain's lease. */
+async function findRestartableRun(store: SessionDriver, rootId: string, key: string): Promise<RunRecord | undefined> {
+  const [storedRun] = await store.runs({ sessionId: rootId, idempotencyKey: key, limit: 1 });
+  const run = storedRun && withEffectiveState(storedRun);
   return run && canRestart(run) ? run : undefined;
 }

@@ -15,11 +15,19 @@ import { notifierOf } from "../sessions/polling-notifier.js";
 import { PollSchedule } from "../sessions/poll-schedule.js";
 import { requireSession } from "../sessions/require-session.js";
 import { withEffectiveState, canRestart, isOpen } from "../sessions/stored-run.js";
-import { withdraw, type Inbox } from "./queue/inbox.js";
-import { oneOf } from "./input/run-input.js";
+import { withdrawInstructions, type Inbox } from "./queue/inbox.js";
+import { checkOneOf } from "./input/run-input.js";
 
 /** Every state of a run. */
-const STATES: readonly RunState[] = ["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"];
+const RUN_STATES: readonly RunState[] = [
+  "queued",
+  "running",
+  "waiting",
+  "finished",
+  "failed",
+  "cancelled",
+  "interrupted",
+];
 const QUERY_FIELDS: Readonly<Record<keyof RunQuery, true>> = {
   id: true,
   sessionId: true,
@@ -46,43 +54,43 @@ const MIN_QUEUE_POLL_INTERVAL_MS = 200;
 const MAX_PENDING_STEERS = 100;
 
 /** An active run of this process. */
-export interface Running {
+export interface LocalRun {
   readonly id: string;
   readonly cancel: AbortController;
   readonly inbox: Inbox;
   /** Settles when the run ends. Never rejects. */
-  readonly ended: Promise<unknown>;
+  readonly completion: Promise<unknown>;
 }
 
 /** The agent's members that `Runs` uses. */
 export interface RunsOptions {
   store: () => Promise<SessionDriver>;
-  /** Returns the active run of a chain in this process. */
-  running: (rootId: string) => Running | undefined;
+  /** Returns the active run of a chain in this process; undefined if there is none. */
+  findLocalRun: (rootId: string) => LocalRun | undefined;
   /** Cancels a queued run of this process; undefined if it is not queued here. */
-  unqueue: (rootId: string, runId: string) => { ended: Promise<unknown> } | undefined;
+  cancelQueued: (rootId: string, runId: string) => { completion: Promise<unknown> } | undefined;
   /** Settles when a run of this process leaves the queue; undefined if it is not queued here. Never rejects. */
-  waits: (rootId: string, runId: string) => Promise<unknown> | undefined;
+  waitUntilDequeued: (rootId: string, runId: string) => Promise<unknown> | undefined;
   watch: (sessionId: string, options: WatchOptions) => AsyncIterable<WatchEvent>;
 }
 
 /** The runs of a store, including runs of other processes. */
 export class Runs {
   readonly #store: () => Promise<SessionDriver>;
-  readonly #running: RunsOptions["running"];
-  readonly #unqueue: RunsOptions["unqueue"];
-  readonly #waits: RunsOptions["waits"];
+  readonly #findLocalRun: RunsOptions["findLocalRun"];
+  readonly #cancelQueued: RunsOptions["cancelQueued"];
+  readonly #waitUntilDequeued: RunsOptions["waitUntilDequeued"];
   readonly #watch: RunsOptions["watch"];
 
-  constructor({ store, running, unqueue, waits, watch }: RunsOptions) {
-    this.#unqueue = unqueue;
-    this.#waits = waits;
+  constructor({ store, findLocalRun, cancelQueued, waitUntilDequeued, watch }: RunsOptions) {
+    this.#cancelQueued = cancelQueued;
+    this.#waitUntilDequeued = waitUntilDequeued;
     this.#watch = watch;
     this.#store = store;
-    this.#running = running;
+    this.#findLocalRun = findLocalRun;
   }
 
-  /** A run by its id; undefined if it does not exist. Rejects with `StoreError`. */
+  /** Returns a run by its id; undefined if it does not exist. Rejects with `StoreError`. */
   async get(id: string): Promise<RunRecord | undefined> {
     const store = await this.#store();
     const [stored] = await store.runs({ id, limit: 1 });
@@ -98,28 +106,28 @@ export class Runs {
     const store = await this.#store();
     const run = await this.#requireRun(id);
     if (!isOpen(run)) return run;
-    await this.#unqueue(run.sessionId, id)?.ended;
-    const localRun = this.#running(run.sessionId);
+    await this.#cancelQueued(run.sessionId, id)?.completion;
+    const localRun = this.#findLocalRun(run.sessionId);
     if (localRun?.id === id) {
       localRun.cancel.abort(new RunCancelledError());
-      await settlesWithin(localRun.ended, CANCEL_TIMEOUT_MS);
+      await settlesWithin(localRun.completion, CANCEL_TIMEOUT_MS);
       return this.#requireRun(id);
     }
-    const looks = new PollSchedule(notifierOf(store), run.sessionId, INITIAL_POLL_DELAY_MS);
+    const schedule = new PollSchedule(notifierOf(store), run.sessionId, INITIAL_POLL_DELAY_MS);
     try {
-      const instruction = await this.#instruct(store, run, "cancel", "");
-      const late = Date.now() + CANCEL_TIMEOUT_MS;
-      for (let wait = INITIAL_POLL_DELAY_MS; ; wait *= 2) {
-        const remainingMs = late - Date.now();
-        await looks.next(Math.max(0, Math.min(wait, remainingMs)));
-        const now = await this.#requireRun(id);
+      const instruction = await this.#storeInstruction(store, run, "cancel", "");
+      const deadlineMs = Date.now() + CANCEL_TIMEOUT_MS;
+      for (let delayMs = INITIAL_POLL_DELAY_MS; ; delayMs *= 2) {
+        const remainingMs = deadlineMs - Date.now();
+        await schedule.next(Math.max(0, Math.min(delayMs, remainingMs)));
+        const currentRun = await this.#requireRun(id);
         // While the run is active, the instruction stays stored: a suspended process reads it when it continues.
-        if (isOpen(now) && remainingMs > 0) continue;
-        if (!isOpen(now)) await withdraw(store, [instruction]);
-        return now;
+        if (isOpen(currentRun) && remainingMs > 0) continue;
+        if (!isOpen(currentRun)) await withdrawInstructions(store, [instruction]);
+        return currentRun;
       }
     } finally {
-      looks.end();
+      schedule.end();
     }
   }
 
@@ -137,8 +145,8 @@ export class Runs {
     })) {
       if (event.type === "deleted") throw new RunNotFoundError(id);
       if (event.type !== "state") continue;
-      const now = event.state.run?.id === id ? event.state.run : await this.#requireRun(id);
-      if (!isOpen(now)) return now;
+      const currentRun = event.state.run?.id === id ? event.state.run : await this.#requireRun(id);
+      if (!isOpen(currentRun)) return currentRun;
     }
     signal?.throwIfAborted();
     throw new ShuttingDownError();
@@ -150,16 +158,16 @@ export class Runs {
     const run = await this.#requireRun(id);
     if (run.state !== "queued") return run;
     // The watched state of a session does not include its queue.
-    const looks = new PollSchedule(notifierOf(store), run.sessionId, MIN_QUEUE_POLL_INTERVAL_MS);
-    void this.#waits(run.sessionId, id)?.then(() => looks.now());
+    const schedule = new PollSchedule(notifierOf(store), run.sessionId, MIN_QUEUE_POLL_INTERVAL_MS);
+    void this.#waitUntilDequeued(run.sessionId, id)?.then(() => schedule.now());
     try {
       for (;;) {
-        await looks.next(QUEUE_POLL_INTERVAL_MS, signal);
-        const now = await this.#requireRun(id);
-        if (now.state !== "queued") return now;
+        await schedule.next(QUEUE_POLL_INTERVAL_MS, signal);
+        const currentRun = await this.#requireRun(id);
+        if (currentRun.state !== "queued") return currentRun;
       }
     } finally {
-      looks.end();
+      schedule.end();
     }
   }
 
@@ -175,15 +183,16 @@ export class Runs {
     const store = await this.#store();
     const run = await this.#requireRun(id);
     if (!isOpen(run)) return false;
-    const waiting = (await store.instructions(run.sessionId)).filter(
+    const pendingSteers = (await store.instructions(run.sessionId)).filter(
       ({ runId, kind }) => runId === id && kind === "steer",
     );
-    if (waiting.length >= MAX_PENDING_STEERS) throw new TooManyRunsError(1000, "too many messages wait for this run");
-    const instruction = await this.#instruct(store, run, "steer", text);
-    const localRun = this.#running(run.sessionId);
+    if (pendingSteers.length >= MAX_PENDING_STEERS)
+      throw new TooManyRunsError(1000, "too many messages wait for this run");
+    const instruction = await this.#storeInstruction(store, run, "steer", text);
+    const localRun = this.#findLocalRun(run.sessionId);
     if (localRun?.id === id) await localRun.inbox.read();
     // A run that ends after this check reads the instruction itself.
-    return isOpen(await this.#requireRun(id)) || (await withdraw(store, [instruction])).length === 0;
+    return isOpen(await this.#requireRun(id)) || (await withdrawInstructions(store, [instruction])).length === 0;
   }
 
   /**
@@ -198,7 +207,7 @@ export class Runs {
     const run = withEffectiveState(stored);
     const isOld = run.startedAt < before && !isOpen(run);
     if (!isOld && !canRestart(run)) return false;
-    // The answer of an interrupted run is null.
+    // The answer is removed too: it was stored for requests with this key.
     const runs = [{ ...run, idempotencyKey: "", fingerprint: "", answer: null }];
     await store.write(run.sessionId, { fence: null, sync: false, runs });
     return true;
@@ -210,7 +219,12 @@ export class Runs {
     return run;
   }
 
-  async #instruct(store: SessionDriver, run: RunRecord, kind: Instruction["kind"], text: string): Promise<Instruction> {
+  async #storeInstruction(
+    store: SessionDriver,
+    run: RunRecord,
+    kind: Instruction["kind"],
+    text: string,
+  ): Promise<Instruction> {
     const { id: runId, sessionId } = run;
     const instruction: Instruction = { id: newId(), sessionId, runId, kind, text, createdAt: now() };
     await store.write(sessionId, { fence: null, sync: true, instruct: instruction });
@@ -219,8 +233,8 @@ export class Runs {
   }
 
   /**
-   * Lists runs, newest first. Default `limit`: 50. `sessionId` is any id of a chain, or an alias. `states` are those
-   * that `get` returns. `before` is the last run of the previous page. Rejects with `InputError`,
+   * Lists runs, newest first. Default `limit`: 50. `sessionId` is any id of a chain, or an alias. `states` are compared
+   * with the state that `get` returns. `before` is the last run of the previous page. Rejects with `InputError`,
    * `SessionNotFoundError` or `StoreError`.
    */
   async list(query: { [Key in keyof RunQuery]?: RunQuery[Key] | undefined } = {}): Promise<RunRecord[]> {
@@ -228,19 +242,19 @@ export class Runs {
     const { id, sessionId, states, idempotencyKey, limit = PAGE_SIZE } = query;
     const store = await this.#store();
     // The store does not know which runs are dead, so open runs are read too.
-    const stored = states?.includes("interrupted")
+    const storedStates = states?.includes("interrupted")
       ? [...new Set([...states, "queued", "running", "waiting"] as const)]
       : states;
-    const narrowed = {
+    const storeQuery = {
       limit,
       ...(id === undefined ? {} : { id }),
       ...(sessionId === undefined ? {} : { sessionId: (await requireSession(store, sessionId)).id }),
-      ...(stored === undefined ? {} : { states: stored }),
-      ...(idempotencyKey === undefined ? {} : { idempotencyKey: idempotencyKey }),
+      ...(storedStates === undefined ? {} : { states: storedStates }),
+      ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     };
     const runs: RunRecord[] = [];
     for (let { before } = query; ;) {
-      const page = await store.runs({ ...narrowed, ...(before === undefined ? {} : { before }) });
+      const page = await store.runs({ ...storeQuery, ...(before === undefined ? {} : { before }) });
       for (const storedRun of page) {
         const run = withEffectiveState(storedRun);
         if (states?.includes(run.state) !== false) runs.push(run);
@@ -260,7 +274,7 @@ function checkQuery(query: Parameters<Runs["list"]>[0] & object): void {
   if (typeof sessionId !== "string") throw new InputError("sessionId", "a string");
   if (typeof idempotencyKey !== "string") throw new InputError("idempotencyKey", "a string");
   if (!Array.isArray(states)) throw new InputError("states", "a list of states");
-  for (const state of states) oneOf("states", STATES, state);
+  for (const state of states) checkOneOf("states", RUN_STATES, state);
   if (!Number.isSafeInteger(limit) || limit < 0) throw new InputError("limit", "a whole number, at least 0");
   if (before !== undefined && (typeof before?.startedAt !== "string" || typeof before.id !== "string"))
     throw new InputError("before", "a run, or its startedAt and id");

@@ -4,39 +4,39 @@ import type { BackgroundWork, ProcessState } from "../ports/background.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { AgentTools } from "./tools/agent-tools.js";
-import type { DeletedElsewhere } from "./deleted-elsewhere.js";
+import type { DeletionWatcher } from "./deleted-elsewhere.js";
 
 /** Background processes that an agent's tools run for its sessions. Watchers see them; they end with the session. */
 export class SessionProcesses {
   readonly #tools: AgentTools;
-  readonly #changed: (sessionId: string) => void;
+  readonly #onChange: (sessionId: string) => void;
   readonly #store: () => Promise<SessionDriver>;
   readonly #tasks: TaskSet;
-  #deletionWatcher: Promise<DeletedElsewhere> | undefined;
+  #deletionWatcher: Promise<DeletionWatcher> | undefined;
   #backgroundWork: Promise<readonly BackgroundWork[]> | undefined;
-  readonly #unsubscribes: (() => void)[] = [];
+  readonly #unsubscribeFunctions: (() => void)[] = [];
 
-  /** @param changed Called when the process list of a session changes. */
+  /** @param onChange Called when the process list of a session changes. */
   constructor(
     tools: AgentTools,
     bus: Bus<BusEvents>,
     tasks: TaskSet,
     store: () => Promise<SessionDriver>,
-    changed: (sessionId: string) => void,
+    onChange: (sessionId: string) => void,
   ) {
     this.#tools = tools;
     this.#tasks = tasks;
     this.#store = store;
-    this.#changed = (sessionId) => {
-      changed(sessionId);
+    this.#onChange = (sessionId) => {
+      onChange(sessionId);
       void this.#watchDeletion(sessionId).catch(() => undefined);
     };
-    bus.on("session.deleted", ({ ids }) => void tasks.add(this.#end(ids)));
+    bus.on("session.deleted", ({ ids }) => void tasks.add(this.#endProcesses(ids)));
   }
 
   /**
-   * Processes of a session, by the id of its chain's first session. Empty if the tools cannot be loaded; a run reports
-   * that error.
+   * Lists the processes of a session. `sessionId` is the id of the chain's first session. Empty if the tools cannot be
+   * loaded; a run reports that error.
    */
   async list(sessionId: string): Promise<readonly ProcessState[]> {
     const works = await this.#loadBackgroundWork();
@@ -50,26 +50,27 @@ export class SessionProcesses {
 
   /** Stops reporting changes. */
   close(): void {
-    for (const forget of this.#unsubscribes) forget();
+    for (const unsubscribe of this.#unsubscribeFunctions) unsubscribe();
     this.#deletionWatcher?.then(
       (watcher) => watcher.close(),
       () => undefined,
     );
   }
 
-  /** Also ends processes when another process deletes their session. */
+  /** Ends the background processes of a session when another gantry process deletes it. */
   async #watchDeletion(sessionId: string): Promise<void> {
-    const isNeeded = (await this.list(sessionId)).some(({ state, detached }) => state === "running" && !detached);
-    if (!isNeeded && !this.#deletionWatcher) return;
+    const shouldListen = (await this.list(sessionId)).some(({ state, detached }) => state === "running" && !detached);
+    if (!shouldListen && !this.#deletionWatcher) return;
     this.#deletionWatcher ??= Promise.all([import("./deleted-elsewhere.js"), this.#store()]).then(
-      ([{ DeletedElsewhere }, store]) => new DeletedElsewhere(store, (id) => void this.#tasks.add(this.#end([id]))),
+      ([{ DeletionWatcher }, store]) =>
+        new DeletionWatcher(store, (id) => void this.#tasks.add(this.#endProcesses([id]))),
     );
     // If the store is unreachable, the next change tries again.
     this.#deletionWatcher.catch(() => (this.#deletionWatcher = undefined));
-    (await this.#deletionWatcher).listen(sessionId, isNeeded);
+    (await this.#deletionWatcher).setListening(sessionId, shouldListen);
   }
 
-  async #end(ids: readonly string[]): Promise<void> {
+  async #endProcesses(ids: readonly string[]): Promise<void> {
     for (const work of await this.#loadBackgroundWork()) await Promise.all(ids.map((id) => work.end(id)));
   }
 
@@ -78,7 +79,7 @@ export class SessionProcesses {
     return (this.#backgroundWork ??= this.#tools.load().then(
       ({ tools }) => {
         const works = [...new Set(tools.flatMap(({ background }) => background ?? []))];
-        this.#unsubscribes.push(...works.map((work) => work.onChange(this.#changed)));
+        this.#unsubscribeFunctions.push(...works.map((work) => work.onChange(this.#onChange)));
         return works;
       },
       () => {

@@ -6,53 +6,52 @@ import { hasCode } from "../ports/errors.js";
 import type { RunContext } from "./context/run-context.js";
 
 const MAX_TITLE_CHARACTERS = 50;
-/** Maximum characters of an answer. A longer answer is no title. */
+/** Maximum characters of the model's answer before it is normalized. A longer answer is no title. */
 const MAX_ANSWER_CHARACTERS = 4_000;
 /** Time limit in ms. The idle timeout of a local model is far longer. */
 const TITLE_TIMEOUT_MS = 300_000;
 
-const INSTRUCTIONS = `You name conversations. Answer with a title for the conversation that begins with the user's message, and nothing else.
+const TITLE_INSTRUCTIONS = `You name conversations. Answer with a title for the conversation that begins with the user's message, and nothing else.
 At most ${MAX_TITLE_CHARACTERS} characters, in the language of the message. No quotes, no full stop, no tool names. Do not answer the message.`;
 
 /**
- * Generates a title in the background for a session that has none. Runs once per session at a time, regardless of
- * further prompts.
+ * Generates a title in the background for a session that has none. At most one generation runs per session.
  */
 export function generateTitle(run: RunContext): void {
   const { sessionId, conversation, store, bus, logger } = run;
-  const { closing, sessionsBeingTitled, tasks } = run.agent;
+  const { closeSignal, sessionsBeingTitled, tasks } = run.agent;
   const { session } = conversation;
   if (session.hasFinalTitle || sessionsBeingTitled.has(sessionId)) return;
-  const first = conversation.messages.find((message) => message.role === "user");
-  const message = first ? typedText(first) : "";
+  const firstMessage = conversation.messages.find((message) => message.role === "user");
+  const message = firstMessage ? typedText(firstMessage) : "";
   if (message.trim() === "") return;
-  const work = async () => {
+  const generate = async () => {
     try {
-      // Code that waits for the answer runs first.
+      // Let code that waits for the answer run first.
       await new Promise((resolve) => setImmediate(resolve));
-      const title = await requestTitle(run, message, closing);
+      const title = await requestTitle(run, message, closeSignal);
       if (title === "") return;
       // A user may have set a title in the meantime.
-      const untitled = await store.get(sessionId);
-      if (untitled?.hasFinalTitle !== false) return;
+      const storedSession = await store.get(sessionId);
+      if (storedSession?.hasFinalTitle !== false) return;
       await store.write(session.id, { fence: null, sync: false, set: { title, hasFinalTitle: true } });
-      run.agent.live().touched(sessionId, store);
+      run.agent.liveSessions().notifyStateChange(sessionId, store);
       bus.emit("session.updated", {
         sessionId,
         fields: ["title"],
-        session: { ...untitled, title, hasFinalTitle: true },
+        session: { ...storedSession, title, hasFinalTitle: true },
       });
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
-      if (hasCode(error, "budget")) logger.debug("no title was generated", { session: sessionId, error: why });
-      else if (!closing.aborted) logger.warn("no title was generated", { session: sessionId, error: why });
+      const reason = error instanceof Error ? error.message : String(error);
+      if (hasCode(error, "budget")) logger.debug("no title was generated", { session: sessionId, error: reason });
+      else if (!closeSignal.aborted) logger.warn("no title was generated", { session: sessionId, error: reason });
     } finally {
       sessionsBeingTitled.delete(sessionId);
     }
   };
   // After a failure the next run tries again.
   sessionsBeingTitled.add(sessionId);
-  void tasks.add(work());
+  void tasks.add(generate());
 }
 
 /**
@@ -63,7 +62,7 @@ async function requestTitle(run: RunContext, message: string, signal: AbortSigna
   const { provider, model, sessionId, logger } = run;
   const request = {
     model,
-    system: INSTRUCTIONS,
+    system: TITLE_INSTRUCTIONS,
     messages: [
       {
         role: "user" as const,
@@ -79,30 +78,31 @@ async function requestTitle(run: RunContext, message: string, signal: AbortSigna
     needsReasoning: false,
     cacheKey: `${sessionId}-title`,
   };
-  const enough = new AbortController();
+  const lengthController = new AbortController();
   let textCharacters = 0;
   const hooks: ModelCallHooks = {
     onText: (type, _, text) => {
       if (type === "text") textCharacters += text.length;
-      if (textCharacters > MAX_ANSWER_CHARACTERS) enough.abort(new Error("the answer is too long for a title"));
+      if (textCharacters > MAX_ANSWER_CHARACTERS)
+        lengthController.abort(new Error("the answer is too long for a title"));
     },
     onRetry: () => void (textCharacters = 0),
   };
-  const time = deadline(TITLE_TIMEOUT_MS, signal, enough.signal);
+  const timeLimit = deadline(TITLE_TIMEOUT_MS, signal, lengthController.signal);
   try {
-    const answer = await callModel(run, "title", request, time.signal, hooks);
+    const answer = await callModel(run, "title", request, timeLimit.signal, hooks);
     if ("error" in answer) throw answer.error;
     // The usage of a title counts for no session; only this line reports it.
-    const names = { provider: provider.name, model: model.id };
-    logger.info("title generated", { session: sessionId, ...names, usage: answer.usageWithCost });
+    const fields = { provider: provider.name, model: model.id };
+    logger.info("title generated", { session: sessionId, ...fields, usage: answer.usageWithCost });
     return cleanTitle(answer.parts.map((part) => (part.type === "text" ? part.text : "")).join(""));
   } finally {
-    time.clear();
+    timeLimit.clear();
   }
 }
 
 /** Marks that may surround a title: opening and closing, longer ones first. */
-const FRAMES: readonly (readonly [string, string])[] = [
+const TITLE_MARKS: readonly (readonly [string, string])[] = [
   ["**", "**"],
   ["__", "__"],
   ['"', '"'],
@@ -124,35 +124,36 @@ const FRAMES: readonly (readonly [string, string])[] = [
  * grapheme boundary.
  */
 export function cleanTitle(text: string): string {
-  // Local models write their reasoning in tags before the title.
+  // Remove the reasoning, which local models write in tags before the title.
   let title = text
     .replace(/<think>[\s\S]*?(<\/think>|$)/g, " ")
     .replace(/[\s\p{Cc}]+/gu, " ")
     .trim()
-    // A heading, or a list with a single item.
+    // Remove the mark of a heading or of a list item.
     .replace(/^(#{1,6}|[-*]) /, "");
-  for (let before = ""; before !== title;) {
-    before = title;
-    title = unframed(title.replace(/(?<![.])[.。]$/u, "").trim());
+  for (let previousTitle = ""; previousTitle !== title;) {
+    previousTitle = title;
+    title = stripMarks(title.replace(/(?<![.])[.。]$/u, "").trim());
   }
   if (title.length <= MAX_TITLE_CHARACTERS) return title;
-  let cut = "";
+  let shortTitle = "";
   for (const { segment } of new Intl.Segmenter(undefined, { granularity: "grapheme" }).segment(title)) {
-    if (cut.length + segment.length > MAX_TITLE_CHARACTERS) break;
-    cut += segment;
+    if (shortTitle.length + segment.length > MAX_TITLE_CHARACTERS) break;
+    shortTitle += segment;
   }
-  return cut.trimEnd();
+  return shortTitle.trimEnd();
 }
 
 /** Strips marks around the complete title; marks around a word inside it stay. */
-function unframed(title: string): string {
-  for (const [open, close] of FRAMES) {
+function stripMarks(title: string): string {
+  for (const [open, close] of TITLE_MARKS) {
     if (title.length < open.length + close.length || !title.startsWith(open) || !title.endsWith(close)) continue;
     const inner = title.slice(open.length, title.length - close.length);
     if (!inner.includes(open) && !inner.includes(close)) return inner.trim();
   }
-  // An opening mark without a closing one.
-  const first = title[0] ?? "";
-  const lone = first !== "" && `"'\`“„«‘「『`.includes(first) && !/["'`”“»’」』]/u.test(title.slice(1));
-  return lone ? title.slice(1).trim() : title;
+  // Remove an opening mark without a closing mark.
+  const firstCharacter = title[0] ?? "";
+  const hasLoneMark =
+    firstCharacter !== "" && `"'\`“„«‘「『`.includes(firstCharacter) && !/["'`”“»’」』]/u.test(title.slice(1));
+  return hasLoneMark ? title.slice(1).trim() : title;
 }

@@ -13,21 +13,21 @@ import {
 } from "../plugin/adapter.js";
 import type { HookSet } from "../ports/hooks.js";
 import { AdapterError, hasCode } from "../ports/errors.js";
-import { partFault } from "./port-check.js";
+import { findAdapterFault } from "./port-check.js";
 import { loadAdapter } from "./plugins.js";
-import { optionsOf, reasonOf, type Selected } from "./selected-adapters.js";
+import { parseOptions, reasonOf, type SelectedAdapter } from "./selected-adapters.js";
 import { CONFIG, PROJECT_DIR, SELECTION } from "./tokens.js";
 
-const PART: InjectionToken<unknown> = Symbol("part");
+const ADAPTER: InjectionToken<unknown> = Symbol("part");
 
 /**
- * Loads a selected adapter and creates its part in a child container with the adapter's options and logger.
+ * Loads a selected adapter and creates it in a child container with the adapter's options and logger.
  *
  * Rejects with `AdapterError` or `ConfigError`: one line with the file, the key and the module.
  */
 export async function resolveAdapter<Kind extends AdapterKind>(
   root: DependencyContainer,
-  selected: Selected<Kind>,
+  selected: SelectedAdapter<Kind>,
 ): Promise<AdapterKinds[Kind]> {
   const { file, folder } = root.resolve(CONFIG);
   const descriptor = await loadAdapter(selected.kind, selected.name, folder, `${file}: ${selected.key}`);
@@ -37,29 +37,29 @@ export async function resolveAdapter<Kind extends AdapterKind>(
 /** Like `resolveAdapter`, for a loaded descriptor. */
 export async function buildAdapter<Kind extends AdapterKind>(
   root: DependencyContainer,
-  selected: Selected<Kind>,
+  selected: SelectedAdapter<Kind>,
   descriptor: AdapterDescriptor<Kind>,
 ): Promise<AdapterKinds[Kind]> {
   const { file, folder, config } = root.resolve(CONFIG);
   const selection = root.resolve(SELECTION);
-  const where = `${file}: ${selected.key}`;
+  const keyPrefix = `${file}: ${selected.key}`;
   const optionsContext = {
     where: `${file}: ${selected.section}`,
     configDir: folder,
     home: root.resolve(HOME),
     projectDir: root.resolve(PROJECT_DIR),
   };
-  const options = optionsOf(selected, descriptor, optionsContext);
+  const options = parseOptions(selected, descriptor, optionsContext);
   const child = root.createChildContainer();
   // A factory, because tsyringe rejects undefined as a value.
   child.register(OPTIONS, { useFactory: () => options });
   child.registerInstance(LOGGER, namedLogger(root.resolve(LOGGER), descriptor.name));
   const isTransport = selected.kind === "transport";
-  if (!isTransport) child.register(HTTP_HOST, { useFactory: refuseHost });
+  if (!isTransport) child.register(HTTP_HOST, { useFactory: rejectHttpHost });
   const context: AdapterContext<Kind> = {
     ...optionsContext,
     allowPaths: selection.allowPaths(),
-    deniedPaths: selection.denied(),
+    deniedPaths: selection.deniedPaths(),
     canRefresh: config.catalogue.refresh !== false,
     logger: child.resolve(LOGGER),
     // A getter, so that the port is created only for adapters that read it.
@@ -68,57 +68,59 @@ export async function buildAdapter<Kind extends AdapterKind>(
       return host as AdapterContext<Kind>["http"];
     },
   };
-  const place = `${where}: ${selected.name}`;
+  const errorPrefix = `${keyPrefix}: ${selected.name}`;
   try {
-    child.register(PART, providerOf(descriptor, context));
-    const part = await child.resolve(PART);
-    const fault = partFault(descriptor.kind, part) ?? (await hooksFault(descriptor.kind, part));
-    if (fault !== undefined) throw new AdapterError(`${place} is not a valid ${descriptor.kind}: ${fault}`);
-    return part as AdapterKinds[Kind];
+    child.register(ADAPTER, toFactoryProvider(descriptor, context));
+    const adapter = await child.resolve(ADAPTER);
+    const fault = findAdapterFault(descriptor.kind, adapter) ?? (await findHooksFault(descriptor.kind, adapter));
+    if (fault !== undefined) throw new AdapterError(`${errorPrefix} is not a valid ${descriptor.kind}: ${fault}`);
+    return adapter as AdapterKinds[Kind];
   } catch (error) {
     if (hasCode(error, "config") || hasCode(error, "adapter")) throw error;
-    throw new AdapterError(`${place} could not be built: ${whyNotBuilt(error, descriptor)}`, { cause: error });
+    throw new AdapterError(`${errorPrefix} could not be built: ${describeBuildError(error, descriptor)}`, {
+      cause: error,
+    });
   }
 }
 
-/** Reason why hooks are invalid. The check's module is loaded with the first hooks. */
-async function hooksFault(kind: AdapterKind, part: unknown): Promise<string | undefined> {
+/** Returns why hooks are invalid; undefined if they are valid. The check's module is loaded with the first hooks. */
+async function findHooksFault(kind: AdapterKind, adapter: unknown): Promise<string | undefined> {
   if (kind !== "hooks") return undefined;
-  const { hookSetFault } = await import("../plugin/hook-set.js");
-  return hookSetFault(part as HookSet);
+  const { findHookSetFault } = await import("../plugin/hook-set.js");
+  return findHookSetFault(adapter as HookSet);
 }
 
 /**
- * Provider of the part: the factory `create`, or the class `use`. With `needs`, its tokens are the constructor's
- * arguments.
+ * Returns tsyringe's provider of the adapter: the factory `create`, or the class `use`. The tokens in `needs` give the
+ * arguments of the constructor.
  */
-function providerOf<Kind extends AdapterKind>(
+function toFactoryProvider<Kind extends AdapterKind>(
   descriptor: AdapterDescriptor<Kind>,
   context: AdapterContext<Kind>,
 ): FactoryProvider<unknown> {
   if (descriptor.create) {
     return { useFactory: (child) => descriptor.create?.(child.resolve(OPTIONS), context) };
   }
-  const use = descriptor.use as new (...args: unknown[]) => unknown;
+  const adapterClass = descriptor.use as new (...args: unknown[]) => unknown;
   const { needs } = descriptor;
-  const tokens: unknown = Reflect.getOwnMetadata("injectionTokens", use) ?? {};
+  const tokens: unknown = Reflect.getOwnMetadata("injectionTokens", adapterClass) ?? {};
   const hasToken = (i: number) => (needs ? i < needs.length : isRecord(tokens) && i in tokens);
   // A parameter without a token would silently be undefined.
-  if (!Array.from({ length: use.length }, (_, i) => hasToken(i)).every(Boolean))
+  if (!Array.from({ length: adapterClass.length }, (_, i) => hasToken(i)).every(Boolean))
     throw new Error(
-      `every parameter of the constructor of ${use.name} needs @inject(TOKEN), or a token in \`needs\` of its descriptor`,
+      `every parameter of the constructor of ${adapterClass.name} needs @inject(TOKEN), or a token in \`needs\` of its descriptor`,
     );
   return {
     useFactory: (child) =>
-      needs ? new use(...needs.map((token): unknown => child.resolve(token))) : child.resolve(use),
+      needs ? new adapterClass(...needs.map((token): unknown => child.resolve(token))) : child.resolve(adapterClass),
   };
 }
 
-function refuseHost(): never {
+function rejectHttpHost(): never {
   throw new Error("only transports get HTTP_HOST");
 }
 
-function whyNotBuilt(error: unknown, { use }: AdapterDescriptor): string {
+function describeBuildError(error: unknown, { use }: AdapterDescriptor): string {
   const message = reasonOf(error);
   return use && message.startsWith("TypeInfo not known")
     ? `the class ${use.name} needs @injectable() of the running gantry, not of another copy; or use create instead of use`

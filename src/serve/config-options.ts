@@ -7,8 +7,8 @@ import { sharedOptions } from "../plugin/shared-options.js";
 import { AGENT_DEFAULTS, BUDGET_LIMITS } from "../ports/defaults.js";
 import { isCommandGlob, isPathGlob, isToolGlob } from "../run/permissions/rule-schema.js";
 import { PROMPT_USES } from "../ports/prompt-use.js";
-import { EXPECTED, RULE_ACTIONS } from "../run/permissions/rule-words.js";
-import { UNATTENDED } from "../ports/unattended.js";
+import { EXPECTED_VALUES, RULE_ACTIONS } from "../run/permissions/rule-words.js";
+import { UNATTENDED_POLICIES } from "../ports/unattended.js";
 import { mcpServers } from "./mcp-options.js";
 import { SESSION_MODES } from "../sessions/session-modes.js";
 
@@ -24,14 +24,15 @@ const {
   clientGraceSeconds,
 } = AGENT_DEFAULTS;
 const { enabled, strategy, threshold, keepMessages, contextWindow } = COMPACTION_DEFAULTS;
-const money = { unit: "USD", above: 0, max: BUDGET_LIMITS.usd } as const;
-const price = { unit: "USD per million tokens", min: 0 } as const;
-const texts = (about: string, ofThem: readonly string[] = []) =>
-  option.list(option.text(""), about, { default: ofThem });
-const seconds = (about: string, time: number) => option.number(about, { unit: "seconds", above: 0, default: time });
+const usdRange = { unit: "USD", above: 0, max: BUDGET_LIMITS.usd } as const;
+const priceRange = { unit: "USD per million tokens", min: 0 } as const;
+const textListOption = (description: string, defaultTexts: readonly string[] = []) =>
+  option.list(option.text(""), description, { default: defaultTexts });
+const secondsOption = (description: string, defaultSeconds: number) =>
+  option.number(description, { unit: "seconds", above: 0, default: defaultSeconds });
 
-/** A module entry: its name, or an object with its name and options. */
-const module = <const Kind extends "transport" | "tool" | "policy" | "hook">(kind: Kind) =>
+/** Option for a module of an adapter: its name, or an object with its name and options. */
+const moduleOption = <const Kind extends "transport" | "tool" | "policy" | "hook">(kind: Kind) =>
   option.custom<string | ({ readonly [Key in Kind]: string } & Readonly<Record<string, unknown>>)>("", {
     expected: `a ${kind}'s name, or an object with the key "${kind}" and its options`,
     type: "",
@@ -42,7 +43,7 @@ const module = <const Kind extends "transport" | "tool" | "policy" | "hook">(kin
     required: true,
   });
 
-const anObject = option.custom<Readonly<Record<string, unknown>>>("", {
+const objectOption = option.custom<Readonly<Record<string, unknown>>>("", {
   expected: "an object",
   type: "object",
   json: { type: "object" },
@@ -50,7 +51,7 @@ const anObject = option.custom<Readonly<Record<string, unknown>>>("", {
   required: true,
 });
 
-/** All keys of `config.json` except those of adapters. Open sections also hold the keys of adapters. */
+/** All keys of `config.json` except the keys of adapters. Open sections can contain keys of adapters. */
 export const configOptions = option.section(
   {
     server: option.section(
@@ -69,7 +70,7 @@ export const configOptions = option.section(
           { default: {} },
         ),
         transports: option.list(
-          module("transport"),
+          moduleOption("transport"),
           'What `gantry serve` starts: `koa-http-api`, `web-console`, `acp-http-sse-ws`, `acp-stdio`, `mcp-stdio`, or a module; flag `--transport`. An object `{ "transport": name, … }` adds options.',
           { default: ["koa-http-api", "web-console"], filled: "transport" },
         ),
@@ -86,7 +87,7 @@ export const configOptions = option.section(
           "Accept requests from processes of other users of this machine without authentication. Only Linux can distinguish users; other systems always accept them.",
           { default: false },
         ),
-        allowed_hosts: texts("Further values of `Host` that are accepted without authentication."),
+        allowed_hosts: textListOption("Further values of `Host` that are accepted without authentication."),
         drain_delay: option.number(
           "Delay between SIGTERM and the stop. Meanwhile the server works normally and `GET /api/ready` reports that it is draining.",
           { unit: "seconds", min: 0, max: 3_600, default: 0 },
@@ -104,7 +105,7 @@ export const configOptions = option.section(
       },
       { open: true },
     ),
-    providers: option.list(anObject, "", { default: [] }),
+    providers: option.list(objectOption, "", { default: [] }),
     model: option.section({
       provider: option.text("Preferred provider, for runs that name none.", { default: "" }),
       model: option.text(
@@ -145,7 +146,7 @@ export const configOptions = option.section(
         { default: true },
       ),
       tools: option.list(
-        module("tool"),
+        moduleOption("tool"),
         'Available tools, by name or module; `"*"` stands for all built-in ones. `["read", "list", "glob", "grep"]` changes nothing. An object `{ "tool": module, … }` adds options.',
         { default: ["*"] },
       ),
@@ -161,16 +162,16 @@ export const configOptions = option.section(
         option.section({
           tool: option.text("Name of a tool, `mcp:server/tool` for a tool of an MCP server, or a glob for either.", {
             fits: (text) => isToolGlob(text),
-            expected: EXPECTED.tool,
+            expected: EXPECTED_VALUES.tool,
             required: true,
           }),
           match: option.text(
             "For commands: their words, each a glob. A `*` alone or at the end matches any number of words.",
-            { fits: (text) => isCommandGlob(text), expected: EXPECTED.match },
+            { fits: (text) => isCommandGlob(text), expected: EXPECTED_VALUES.match },
           ),
           path: option.text(
             "Glob for the paths of a call, relative to the project folder or beginning with `/` or `~/`.",
-            { fits: (text) => isPathGlob(text), expected: EXPECTED.path },
+            { fits: (text) => isPathGlob(text), expected: EXPECTED_VALUES.path },
           ),
           action: option.oneOf(RULE_ACTIONS, '`"allow"`, `"ask"` or `"deny"`.', { required: true }),
           reason: option.text("Reason that the model receives for a `deny`, and the user for an `ask`."),
@@ -179,12 +180,12 @@ export const configOptions = option.section(
         { default: [] },
       ),
       policies: option.list(
-        module("policy"),
+        moduleOption("policy"),
         'Modules that decide on calls before the rules, in this order. An object `{ "policy": module, … }` adds options.',
         { default: [] },
       ),
       unattended: option.oneOf(
-        UNATTENDED,
+        UNATTENDED_POLICIES,
         'Policy when no client can answer a question: `"reject"`, `"allow"`, or `"wait"` for an answer until `timeout`.',
         { default: "reject" },
       ),
@@ -202,7 +203,7 @@ export const configOptions = option.section(
       }),
     }),
     hooks: option.list(
-      module("hook"),
+      moduleOption("hook"),
       'Modules with hooks and event listeners, called in this order. An object `{ "hook": module, … }` adds options. See [hooks.md](hooks.md).',
       { default: [] },
     ),
@@ -224,14 +225,14 @@ export const configOptions = option.section(
       }),
     }),
     tools: option.section({
-      allow_paths: texts(
+      allow_paths: textListOption(
         "Folders outside the project that file tools and attachments may use, relative to the config file's folder.",
       ),
-      protected_paths: texts(
+      protected_paths: textListOption(
         "Paths that file tools can read but not change: see [tools.md](tools.md#protected-paths). `[]`: none.",
         ["*"],
       ),
-      env: texts(
+      env: textListOption(
         "Environment variables of commands, in addition to `PATH`, `HOME`, `LANG`, `LC_*`, `TERM`, `TMPDIR`, `USER` and `SHELL`.",
       ),
       bash: option.section({
@@ -294,7 +295,7 @@ export const configOptions = option.section(
         default: toolOutputBytes,
       }),
       budget: option.section({
-        usd: option.number("Maximum cost of a run, in USD.", money),
+        usd: option.number("Maximum cost of a run, in USD.", usdRange),
         tokens: option.integer("Maximum prompt and completion tokens of a run.", { min: 1, max: BUDGET_LIMITS.tokens }),
         seconds: option.number("Maximum duration of a run, without the time that users need to answer.", {
           unit: "seconds",
@@ -303,7 +304,7 @@ export const configOptions = option.section(
         }),
       }),
       session_budget: option.section({
-        usd: option.number("Maximum total cost of a session's runs, in USD.", money),
+        usd: option.number("Maximum total cost of a session's runs, in USD.", usdRange),
         tokens: option.integer("Maximum total prompt and completion tokens of a session's runs.", {
           min: 1,
           max: BUDGET_LIMITS.tokens,
@@ -312,16 +313,16 @@ export const configOptions = option.section(
       unknown_price: option.section(
         {
           input: option.number("Assumed price of prompt tokens if a model's price is unknown.", {
-            ...price,
+            ...priceRange,
             required: true,
           }),
-          output: option.number("Assumed price of completion tokens.", { ...price, required: true }),
+          output: option.number("Assumed price of completion tokens.", { ...priceRange, required: true }),
         },
         { optional: true },
       ),
-      header_timeout: seconds("Timeout for a request's headers.", headerTimeout),
-      request_timeout: seconds("Timeout for a complete request.", requestTimeout),
-      keep_alive_timeout: seconds("Timeout of an idle connection.", keepAliveTimeout),
+      header_timeout: secondsOption("Timeout for a request's headers.", headerTimeout),
+      request_timeout: secondsOption("Timeout for a complete request.", requestTimeout),
+      keep_alive_timeout: secondsOption("Timeout of an idle connection.", keepAliveTimeout),
     }),
     log: option.section({
       level: option.oneOf(

@@ -21,8 +21,7 @@ import { reasonOf, Selection } from "./selected-adapters.js";
 import * as token from "./tokens.js";
 import { configuredServers, programFiles } from "./mcp-servers.js";
 
-/** Input of a composition. */
-export interface Parts {
+export interface CompositionInput {
   loaded: LoadedConfig;
   /** Absolute path of gantry's home folder. */
   home: string;
@@ -35,12 +34,12 @@ export interface Parts {
  * The composition root. Each token has a factory that runs on first use and whose result is cached. Modules of unused
  * parts are therefore not imported.
  *
- * A promise stands for a part whose module is imported dynamically.
+ * A factory whose module is imported dynamically returns a promise.
  */
-export function createContainer({ loaded, home, projectDir, logger }: Parts): DependencyContainer {
+export function createContainer({ loaded, home, projectDir, logger }: CompositionInput): DependencyContainer {
   const root = container.createChildContainer();
-  const provide = <T>(provided: InjectionToken<T>, create: (root: DependencyContainer) => T): void =>
-    void root.register(provided, { useFactory: instanceCachingFactory(create) });
+  const provide = <T>(injectionToken: InjectionToken<T>, create: (root: DependencyContainer) => T): void =>
+    void root.register(injectionToken, { useFactory: instanceCachingFactory(create) });
   root.registerInstance(token.CONFIG, loaded);
   root.registerInstance(HOME, home);
   root.registerInstance(token.PROJECT_DIR, projectDir);
@@ -88,18 +87,18 @@ async function createDriver(root: DependencyContainer): Promise<SessionDriver> {
   const driver = await resolveAdapter(root, selected);
   if (isBuiltIn(selected.kind, selected.name)) return driver;
   const open = driver.open.bind(driver);
-  const openNamed = async (): Promise<void> => {
+  const openWithErrorPrefix = async (): Promise<void> => {
     try {
       await open();
     } catch (error) {
       // An unavailable store is not the module's fault. The caller retries.
       if (isUnavailable(error)) throw error;
-      const place = `${root.resolve(token.CONFIG).file}: ${selected.key}: ${selected.name}`;
-      throw new AdapterError(`${place} could not be opened: ${reasonOf(error)}`, { cause: error });
+      const errorPrefix = `${root.resolve(token.CONFIG).file}: ${selected.key}: ${selected.name}`;
+      throw new AdapterError(`${errorPrefix} could not be opened: ${reasonOf(error)}`, { cause: error });
     }
   };
-  // The errors of a frozen driver stay unchanged.
-  Reflect.defineProperty(driver, "open", { configurable: true, writable: true, value: openNamed });
+  // If the driver is frozen, this has no effect and errors have no prefix.
+  Reflect.defineProperty(driver, "open", { configurable: true, writable: true, value: openWithErrorPrefix });
   return driver;
 }
 
@@ -107,10 +106,10 @@ async function createProviders(root: DependencyContainer): Promise<readonly Mode
   const selected = await root.resolve(token.SELECTION).providers();
   const providers = await Promise.all(selected.map((provider) => resolveAdapter(root, provider)));
   const names = providers.map(({ name }) => name);
-  const twice = names.findIndex((name, i) => names.indexOf(name) !== i);
-  if (twice === -1) return providers;
+  const duplicateIndex = names.findIndex((name, i) => names.indexOf(name) !== i);
+  if (duplicateIndex === -1) return providers;
   throw new ConfigError(
-    `${root.resolve(token.CONFIG).file}: providers[${twice}].name: expected a unique name, got ${names[twice]} twice`,
+    `${root.resolve(token.CONFIG).file}: providers[${duplicateIndex}].name: expected a unique name, got ${names[duplicateIndex]} twice`,
   );
 }
 
@@ -123,7 +122,7 @@ async function createTransports(root: DependencyContainer): Promise<readonly tok
   );
 }
 
-/** Registers the shared HTTP port. It opens with the first mount. */
+/** Registers the shared HTTP listener. It starts to listen at the first mount. */
 export async function provideHttpHost(root: DependencyContainer): Promise<void> {
   const { openHttpHost } = await import("../http/http-host.js");
   const selection = root.resolve(token.SELECTION);
@@ -136,14 +135,14 @@ export async function provideHttpHost(root: DependencyContainer): Promise<void> 
         ...limits,
         tokenFolder: root.resolve(HOME),
         onToken: (value) => secrets.add(value),
-        remedy: ({ prefix }) => remedy(prefix === "/" && selection.servesAcp() ? "acp" : "server"),
+        remedy: ({ prefix }) => createRemedy(prefix === "/" && selection.servesAcp() ? "acp" : "server"),
         logger: namedLogger(root.resolve(LOGGER), "http"),
       }),
     ),
   });
 }
 
-function remedy(section: "acp" | "server"): { authenticate: string; listen: string } {
+function createRemedy(section: "acp" | "server"): { authenticate: string; listen: string } {
   const authenticate = `${section}.required_headers`;
   return { authenticate, listen: `set ${authenticate} in the config, or server.insecure: true (--insecure)` };
 }
@@ -154,8 +153,8 @@ function createFileRules(root: DependencyContainer): Omit<FileToolOptions, "outp
   const programs = servers.length > 0 ? programFiles(servers, root.resolve(token.PROJECT_DIR)) : [];
   return {
     allowPaths: selection.allowPaths(),
-    deniedPaths: selection.denied(),
-    readOnlyPaths: [...selection.readOnly(TOOL_NAMES), ...programs],
+    deniedPaths: selection.deniedPaths(),
+    readOnlyPaths: [...selection.readOnlyPaths(TOOL_NAMES), ...programs],
     protectedPaths: root.resolve(token.CONFIG).config.tools.protectedPaths,
   };
 }
@@ -177,7 +176,7 @@ async function createAgent(root: DependencyContainer): Promise<Agent> {
   // Rules can only be checked against the loaded tools.
   if (rules.length > 0) warnAboutRules(await tools.list(), loaded, logger);
   const hookSets = hooks.length > 0 ? await import("../plugin/hook-set.js") : undefined;
-  const created = new Agent({
+  const configuredAgent = new Agent({
     driver,
     providers,
     projectDir: root.resolve(token.PROJECT_DIR),
@@ -192,7 +191,7 @@ async function createAgent(root: DependencyContainer): Promise<Agent> {
     unattended,
     askTimeoutSeconds: timeout,
     clientGraceSeconds: clientGrace,
-    deniedPaths: root.resolve(token.SELECTION).denied(),
+    deniedPaths: root.resolve(token.SELECTION).deniedPaths(),
     fileHistory: root.resolve(token.FILE_HISTORY),
     home,
     commandFolders: [join(home, "commands")],
@@ -208,6 +207,6 @@ async function createAgent(root: DependencyContainer): Promise<Agent> {
     catalogue: new FileCatalogueCache(join(home, "models.json"), logger),
     logger,
   });
-  for (const set of hooks) hookSets?.listen(created, set);
-  return created;
+  for (const hookSet of hooks) hookSets?.addListeners(configuredAgent, hookSet);
+  return configuredAgent;
 }

@@ -1,5 +1,5 @@
 /** Returns an environment variable, or undefined if it is not set. */
-export function environment(name: string): string | undefined {
+export function getEnvironmentVariable(name: string): string | undefined {
   return process.env[name];
 }
 
@@ -7,11 +7,14 @@ export function environment(name: string): string | undefined {
 const CHILD_VARIABLES = ["PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL"];
 
 /** Returns the environment of tool processes. It is an allow-list, so that keys of this process are not passed on. */
-export function childEnvironment(extra: readonly string[]): Record<string, string> {
+export function childEnvironment(extraNames: readonly string[]): Record<string, string> {
   // Tool processes have no terminal. Without this, git would open an editor and block until the timeout.
   const result: Record<string, string> = { GIT_EDITOR: ":" };
   for (const [name, value] of Object.entries(process.env)) {
-    if (value !== undefined && (CHILD_VARIABLES.includes(name) || name.startsWith("LC_") || extra.includes(name))) {
+    if (
+      value !== undefined &&
+      (CHILD_VARIABLES.includes(name) || name.startsWith("LC_") || extraNames.includes(name))
+    ) {
       result[name] = value;
     }
   }

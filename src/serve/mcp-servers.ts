@@ -18,10 +18,10 @@ import { loadMcpServers } from "./plugins.js";
 /** Maximum number of cached tool sources for the servers of clients. */
 const MAX_CACHED_SOURCES = 256;
 
-/** A configured server and its usage options. */
+/** A configured server, and the options of gantry for its use. */
 export interface ConfiguredServer {
   readonly server: McpServer;
-  readonly use: { readonly tools: readonly string[]; readonly timeout: number; readonly trusted: boolean };
+  readonly usageOptions: { readonly tools: readonly string[]; readonly timeout: number; readonly trusted: boolean };
 }
 
 interface FactoryOptions {
@@ -29,7 +29,7 @@ interface FactoryOptions {
   readonly logger: Logger;
   /** Environment variables of server processes. */
   readonly env: Readonly<Record<string, string>>;
-  /** Reason to reject programs of clients. Undefined if they are allowed. */
+  /** Reason to reject server programs that clients name. Undefined if they are allowed. */
   readonly programRejection: string | undefined;
 }
 
@@ -37,11 +37,13 @@ interface FactoryOptions {
 export function configuredServers({ config, folder }: LoadedConfig, home: string): ConfiguredServer[] {
   return Object.entries(config.mcpServers)
     .filter(([, { enabled }]) => enabled)
-    .map(([name, entry]) => ({ server: serverOf(name, entry, folder, home), use: entry }))
-    .map(({ server, use: { tools, timeout, trusted } }) => ({ server, use: { tools, timeout, trusted } }));
+    .map(([name, entry]) => {
+      const { tools, timeout, trusted } = entry;
+      return { server: toMcpServer(name, entry, folder, home), usageOptions: { tools, timeout, trusted } };
+    });
 }
 
-function serverOf(name: string, entry: Config["mcpServers"][string], folder: string, home: string): McpServer {
+function toMcpServer(name: string, entry: Config["mcpServers"][string], folder: string, home: string): McpServer {
   const { command, args, env, cwd, url = "", headers, type } = entry;
   if (command === undefined) return { name, url, headers, ...(type !== undefined && type !== "stdio" && { type }) };
   // A command without a slash is looked up in the PATH.
@@ -56,8 +58,8 @@ function serverOf(name: string, entry: Config["mcpServers"][string], folder: str
 }
 
 /**
- * Returns the files that server commands consist of, as far as the config names them. Tools must not change them,
- * because gantry runs them.
+ * Returns the files among the commands and arguments of the configured servers. Tools must not change them, because
+ * gantry runs them.
  */
 export function programFiles(servers: readonly ConfiguredServer[], projectDir: string): string[] {
   return servers.flatMap(({ server }) => {
@@ -67,7 +69,7 @@ export function programFiles(servers: readonly ConfiguredServer[], projectDir: s
   });
 }
 
-/** An argument can be any text, even longer than a path may be. */
+/** Whether an argument is the path of a file. `statSync` throws if the argument is too long for a path. */
 function isFile(path: string): boolean {
   return attempt(() => statSync(path).isFile(), false);
 }
@@ -76,17 +78,17 @@ function isFile(path: string): boolean {
  * Returns the reason to reject programs of clients, if commands are restricted: a program could do what commands may
  * not.
  */
-export function programRejection(
+export function findProgramRejection(
   hasCommands: boolean,
   { tools, permissions }: Pick<Config, "tools" | "permissions">,
 ): string | undefined {
   if (!hasCommands) return "commands are disabled, and programs of clients with them";
   if (tools.bash.sandbox === "required") return "commands must run in the sandbox, and a server would run outside it";
-  // As for a command, the first rule that applies to all commands decides.
-  const every = permissions.rules.find(
+  // The first rule that applies to all commands decides, as it does for a command.
+  const universalRule = permissions.rules.find(
     (rule) => matchesTool(rule, { name: "bash" }) && rule.path === undefined && isForEveryCommand(rule),
   );
-  return every?.action === "deny" ? "a rule denies commands, and programs of clients with them" : undefined;
+  return universalRule?.action === "deny" ? "a rule denies commands, and programs of clients with them" : undefined;
 }
 
 /**
@@ -102,21 +104,21 @@ function addressSecrets({ url, headers }: McpServerHttp): string[] {
   const headerValues = headerSecrets(headers);
   if (!URL.canParse(url)) return headerValues;
   const { username, password, pathname, searchParams } = new URL(url);
-  const parts = [...headerSecrets({ ...pathname.split("/") }), ...headerSecrets(Object.fromEntries(searchParams))];
-  return [...headerValues, ...parts, username, password].filter((secret) => secret !== "");
+  const urlSecrets = [...headerSecrets({ ...pathname.split("/") }), ...headerSecrets(Object.fromEntries(searchParams))];
+  return [...headerValues, ...urlSecrets, username, password].filter((secret) => secret !== "");
 }
 
-/** Opens the configured MCP servers and those of clients. The implementation is loaded with the first one. */
+/** Opens configured MCP servers and MCP servers of clients. The implementation is loaded with the first server. */
 export class ConfigMcpServerFactory implements McpServerFactory {
   /** Sources of the configured servers. */
   readonly sources: readonly ToolSource[];
   readonly #options: FactoryOptions;
   readonly #clientSources = new Map<string, ToolSource>();
-  #opening: ReturnType<typeof loadMcpServers> | undefined;
+  #serversPromise: ReturnType<typeof loadMcpServers> | undefined;
 
   constructor(servers: readonly ConfiguredServer[], options: FactoryOptions) {
     this.#options = options;
-    this.sources = servers.map(({ server, use }) => this.#sourceOf(server, use));
+    this.sources = servers.map(({ server, usageOptions }) => this.#createSource(server, usageOptions));
   }
 
   source(server: McpServer): ToolSource {
@@ -124,13 +126,13 @@ export class ConfigMcpServerFactory implements McpServerFactory {
     const { programRejection } = this.#options;
     if ("command" in server && programRejection !== undefined)
       throw new InputError("command", `a server with a url, because ${programRejection}`);
-    const id = JSON.stringify(server);
-    const source = this.#clientSources.get(id) ?? this.#sourceOf(server, {});
-    this.#clientSources.delete(id);
-    this.#clientSources.set(id, source);
-    for (const [oldest] of this.#clientSources) {
+    const cacheKey = JSON.stringify(server);
+    const source = this.#clientSources.get(cacheKey) ?? this.#createSource(server, {});
+    this.#clientSources.delete(cacheKey);
+    this.#clientSources.set(cacheKey, source);
+    for (const [oldestKey] of this.#clientSources) {
       if (this.#clientSources.size <= MAX_CACHED_SOURCES) break;
-      this.#clientSources.delete(oldest);
+      this.#clientSources.delete(oldestKey);
     }
     return source;
   }
@@ -139,19 +141,19 @@ export class ConfigMcpServerFactory implements McpServerFactory {
    * Creates a source that loads the implementation on first use and removes secrets from results, including the
    * server's own.
    */
-  #sourceOf(server: McpServer, use: Partial<ConfiguredServer["use"]>): ToolSource {
+  #createSource(server: McpServer, usageOptions: Partial<ConfiguredServer["usageOptions"]>): ToolSource {
     const { loaded, logger, env } = this.#options;
     const serverSecrets = "command" in server ? headerSecrets(server.env) : addressSecrets(server);
     return {
       name: `mcp:${server.name}`,
       open: async (session, signal) => {
-        this.#opening ??= loadMcpServers({ env, version: VERSION, secrets: loaded.secrets, logger });
+        this.#serversPromise ??= loadMcpServers({ env, version: VERSION, secrets: loaded.secrets, logger });
         const [servers, { sourceWithoutSecrets }] = await Promise.all([
-          this.#opening,
+          this.#serversPromise,
           import("../tools/without-secrets.js"),
         ]);
         const redactor = new Redactor(() => [...loaded.secrets, ...serverSecrets]);
-        return sourceWithoutSecrets(servers.source(server, use), redactor).open(session, signal);
+        return sourceWithoutSecrets(servers.source(server, usageOptions), redactor).open(session, signal);
       },
     };
   }

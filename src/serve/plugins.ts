@@ -2,12 +2,12 @@ import { isRecord } from "../base/json.js";
 import { defineAdapter, type AdapterDefinition, type AdapterDescriptor, type AdapterKind } from "../plugin/adapter.js";
 import { STRATEGIES } from "../compaction/names.js";
 import { AdapterError } from "../ports/errors.js";
-import { descriptorFault, importModule } from "./third-party.js";
+import { findDescriptorFault, importModule } from "./third-party.js";
 
-type Load = () => Promise<{ default: unknown }>;
+type ModuleLoader = () => Promise<{ default: unknown }>;
 
 /** Built-in adapters by kind and config name. A module is imported when it is selected. */
-const BUILT_IN: Readonly<Record<AdapterKind, Readonly<Record<string, Load>>>> = {
+const BUILT_IN_LOADERS: Readonly<Record<AdapterKind, Readonly<Record<string, ModuleLoader>>>> = {
   transport: {
     "koa-http-api": () => import("../../adapters/koa-http-api/index.js"),
     "web-console": () => import("../../adapters/web-console/index.js"),
@@ -32,51 +32,53 @@ const BUILT_IN: Readonly<Record<AdapterKind, Readonly<Record<string, Load>>>> = 
   hooks: {},
 };
 
-export const KINDS: readonly string[] = Object.keys(BUILT_IN);
+export const ADAPTER_KINDS: readonly string[] = Object.keys(BUILT_IN_LOADERS);
 
 /** Names of the built-in adapters of a kind. */
-export function builtInNames(kind: AdapterKind): string[] {
-  return kind === "compaction-strategy" ? [...STRATEGIES] : Object.keys(BUILT_IN[kind]);
+export function listBuiltInNames(kind: AdapterKind): string[] {
+  return kind === "compaction-strategy" ? [...STRATEGIES] : Object.keys(BUILT_IN_LOADERS[kind]);
 }
 
 /** Whether the name is a built-in adapter. */
 export function isBuiltIn(kind: AdapterKind, name: string): boolean {
-  return Object.hasOwn(BUILT_IN[kind], name);
+  return Object.hasOwn(BUILT_IN_LOADERS[kind], name);
 }
 
 /**
  * Loads the descriptor for a name in the config: a built-in name, a package, or a path relative to `folder`.
  *
- * Rejects with `AdapterError`: one line with `where`, the module and the reason.
+ * Rejects with `AdapterError`: one line with `errorPrefix`, the module and the reason.
  */
 export async function loadAdapter<Kind extends AdapterKind>(
   kind: Kind,
   name: string,
   folder: string,
-  where: string,
+  errorPrefix: string,
 ): Promise<AdapterDescriptor<Kind>> {
-  const builtIn = Object.hasOwn(BUILT_IN[kind], name) ? BUILT_IN[kind][name] : undefined;
-  const load = builtIn ?? (() => importModule(kind, name, folder, where, builtInNames(kind)));
-  let loaded: { default?: unknown };
+  const builtIn = Object.hasOwn(BUILT_IN_LOADERS[kind], name) ? BUILT_IN_LOADERS[kind][name] : undefined;
+  const load = builtIn ?? (() => importModule(kind, name, folder, errorPrefix, listBuiltInNames(kind)));
+  let loadedModule: { default?: unknown };
   try {
-    loaded = await load();
+    loadedModule = await load();
   } catch (error) {
     if (error instanceof AdapterError) throw error;
-    throw new AdapterError(`${where}: ${name} could not be loaded: ${message(error)}`, { cause: error });
+    throw new AdapterError(`${errorPrefix}: ${name} could not be loaded: ${toErrorMessage(error)}`, { cause: error });
   }
-  const { default: exported } = loaded;
-  const fault = isDescriptor(exported) && !builtIn ? descriptorFault(exported, KINDS) : undefined;
-  if (fault !== undefined) throw new AdapterError(`${where}: ${name} is not a gantry adapter: ${fault}`);
-  const descriptor = isDescriptor(exported) ? defineAdapter(exported) : await foreign(kind, loaded, name);
+  const { default: defaultExport } = loadedModule;
+  const fault = isDescriptor(defaultExport) && !builtIn ? findDescriptorFault(defaultExport, ADAPTER_KINDS) : undefined;
+  if (fault !== undefined) throw new AdapterError(`${errorPrefix}: ${name} is not a gantry adapter: ${fault}`);
+  const descriptor = isDescriptor(defaultExport)
+    ? defineAdapter(defaultExport)
+    : await describeSupportedModule(kind, loadedModule, name);
   if (descriptor === undefined) {
     const alternative = kind === "model-provider" ? ", or a provider of the AI SDK" : "";
     throw new AdapterError(
-      `${where}: ${name} is not a gantry adapter: expected a default export made by defineAdapter${alternative}`,
+      `${errorPrefix}: ${name} is not a gantry adapter: expected a default export made by defineAdapter${alternative}`,
     );
   }
   // A tool source can replace a tool.
-  const fits = descriptor.kind === kind || (kind === "tool" && descriptor.kind === "tool-source");
-  if (!fits) throw new AdapterError(`${where}: ${name} is a ${descriptor.kind}, expected a ${kind}`);
+  const hasRequestedKind = descriptor.kind === kind || (kind === "tool" && descriptor.kind === "tool-source");
+  if (!hasRequestedKind) throw new AdapterError(`${errorPrefix}: ${name} is a ${descriptor.kind}, expected a ${kind}`);
   return descriptor as AdapterDescriptor<Kind>;
 }
 
@@ -89,7 +91,11 @@ export async function loadMcpServers(
 }
 
 /** Wraps a module that was not written for gantry but is supported, such as a provider of the AI SDK. */
-async function foreign(kind: AdapterKind, module: unknown, name: string): Promise<AdapterDescriptor | undefined> {
+async function describeSupportedModule(
+  kind: AdapterKind,
+  module: unknown,
+  name: string,
+): Promise<AdapterDescriptor | undefined> {
   if (kind !== "model-provider") return undefined;
   const { describeAiSdkModule } = await import("../../adapters/language-models/index.js");
   return describeAiSdkModule(module, name) as AdapterDescriptor | undefined;
@@ -100,15 +106,15 @@ export function isDescriptor(value: unknown): value is AdapterDefinition<Adapter
   return isRecord(value) && value["gantry"] === 1;
 }
 
-function message(error: unknown): string {
+function toErrorMessage(error: unknown): string {
   return (error instanceof Error ? error.message : String(error)).split("\n")[0] ?? "";
 }
 
 /** Reports a failed start to the ACP client on standard input and output. Never rejects. */
-export async function refuseOverStdio(why: string): Promise<void> {
+export async function refuseOverStdio(reason: string): Promise<void> {
   try {
     const { refuseFirstRequest } = await import("../../adapters/acp-stdio/refuse-first.js");
-    await refuseFirstRequest(why, process.stdin, process.stdout);
+    await refuseFirstRequest(reason, process.stdin, process.stdout);
   } catch {
     // The error is also on standard error.
   }

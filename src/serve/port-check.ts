@@ -1,14 +1,16 @@
 import type { AdapterKind, AdapterKinds } from "../plugin/adapter.js";
-import { kindOf } from "../plugin/read-options.js";
+import { describeType } from "../plugin/read-options.js";
 import type { Listening } from "../plugin/transport.js";
 
 type MemberType = "string" | "number" | "boolean" | "function" | "object";
 
 /** Required members of a port. */
-type Needed<Port> = { [Name in keyof Port]-?: object extends Pick<Port, Name> ? never : Name }[keyof Port];
+type RequiredMember<Port> = { [Name in keyof Port]-?: object extends Pick<Port, Name> ? never : Name }[keyof Port];
 
 /** Required members of each kind with their types. The check also covers plain JavaScript. */
-const MEMBERS: { readonly [Kind in AdapterKind]: Readonly<Record<Needed<AdapterKinds[Kind]>, MemberType>> } = {
+const REQUIRED_MEMBERS: {
+  readonly [Kind in AdapterKind]: Readonly<Record<RequiredMember<AdapterKinds[Kind]>, MemberType>>;
+} = {
   transport: { name: "string", start: "function" },
   "session-driver": {
     name: "string",
@@ -55,29 +57,32 @@ const MEMBERS: { readonly [Kind in AdapterKind]: Readonly<Record<Needed<AdapterK
   hooks: {},
 };
 
-const LISTENING: Readonly<Record<Needed<Listening>, MemberType>> = {
+const LISTENING_MEMBERS: Readonly<Record<RequiredMember<Listening>, MemberType>> = {
   address: "string",
   ended: "object",
   stop: "function",
 };
 
 /** Returns why a value does not implement the kind's port, or undefined if it does. */
-export function partFault(kind: AdapterKind, part: unknown): string | undefined {
-  return memberFault(part, MEMBERS[kind]);
+export function findAdapterFault(kind: AdapterKind, adapter: unknown): string | undefined {
+  return findMemberFault(adapter, REQUIRED_MEMBERS[kind]);
 }
 
 /** Returns why a value is not a `Listening`, or undefined if it is. */
-export function listeningFault(value: unknown): string | undefined {
-  return memberFault(value, LISTENING);
+export function findListeningFault(value: unknown): string | undefined {
+  return findMemberFault(value, LISTENING_MEMBERS);
 }
 
-function memberFault(value: unknown, members: Readonly<Record<string, MemberType>>): string | undefined {
+function findMemberFault(value: unknown, members: Readonly<Record<string, MemberType>>): string | undefined {
   if ((typeof value !== "object" && typeof value !== "function") || value === null)
-    return `expected an object, got ${kindOf(value)}`;
-  const part = value as Readonly<Record<string, unknown>>;
+    return `expected an object, got ${describeType(value)}`;
+  const candidate = value as Readonly<Record<string, unknown>>;
   const names = Object.keys(members);
-  const missing = names.filter((name) => part[name] === undefined || part[name] === null);
+  const missing = names.filter((name) => candidate[name] === undefined || candidate[name] === null);
   if (missing.length > 0) return `${missing.join(", ")} is missing`;
-  const odd = names.find((name) => typeof part[name] !== members[name]);
-  return odd && `${odd}: expected ${members[odd] === "object" ? "an" : "a"} ${members[odd]}, got ${kindOf(part[odd])}`;
+  const mistypedName = names.find((name) => typeof candidate[name] !== members[name]);
+  return (
+    mistypedName &&
+    `${mistypedName}: expected ${members[mistypedName] === "object" ? "an" : "a"} ${members[mistypedName]}, got ${describeType(candidate[mistypedName])}`
+  );
 }

@@ -15,7 +15,7 @@ import { resolveAdapter } from "./adapter-container.js";
 import type { LoadedConfig } from "./config.js";
 import { childEnvironment } from "./environment.js";
 import { CONFIG, FILE_RULES, MCP_SERVERS, SELECTION, type SelectedTools } from "./tokens.js";
-import { ConfigMcpServerFactory, programRejection } from "./mcp-servers.js";
+import { ConfigMcpServerFactory, findProgramRejection } from "./mcp-servers.js";
 
 /** Selects the tools of the config. Third-party modules are loaded now, so that the start reports their errors. */
 export async function selectTools(root: DependencyContainer): Promise<SelectedTools> {
@@ -25,21 +25,21 @@ export async function selectTools(root: DependencyContainer): Promise<SelectedTo
     throw new ConfigError(`${loaded.file}: tools.bash.network: false needs a sandbox, got tools.bash.sandbox "off"`);
   const [home, logger] = [root.resolve(HOME), root.resolve(LOGGER)];
   const { toolsByName, sources } = await resolveTools(root);
-  const rules = { ...root.resolve(FILE_RULES), env: childEnvironment(tools.env) };
+  const fileRules = { ...root.resolve(FILE_RULES), env: childEnvironment(tools.env) };
   const servers = root.resolve(MCP_SERVERS);
-  let opened: ConfigMcpServerFactory | undefined;
-  // Created with the first server, so that a start does not load MCP.
-  const mcpServers = () =>
-    (opened ??= new ConfigMcpServerFactory(servers, {
+  let mcpServerFactory: ConfigMcpServerFactory | undefined;
+  // The factory is created with the first server, so that a start does not load MCP.
+  const getMcpServerFactory = () =>
+    (mcpServerFactory ??= new ConfigMcpServerFactory(servers, {
       loaded,
       logger: namedLogger(logger, "mcp"),
-      env: rules.env,
-      programRejection: programRejection(toolsByName.has("bash"), loaded.config),
+      env: fileRules.env,
+      programRejection: findProgramRejection(toolsByName.has("bash"), loaded.config),
     }));
-  const load = async (): Promise<readonly (Tool | ToolSource)[]> => {
+  const loadTools = async (): Promise<readonly (Tool | ToolSource)[]> => {
     const { builtinTools, sourceWithoutSecrets, withoutSecrets } = await import("../tools/all.js");
     const builtIn = builtinTools({
-      ...rules,
+      ...fileRules,
       secrets: loaded.secrets,
       bash: {
         ...tools.bash,
@@ -52,22 +52,22 @@ export async function selectTools(root: DependencyContainer): Promise<SelectedTo
       webfetch: { allowPrivate: tools.webfetch.allowPrivate },
     });
     const redactor = new Redactor(() => loaded.secrets);
-    const named = [...toolsByName].flatMap(([name, tool]) =>
+    const selectedTools = [...toolsByName].flatMap(([name, tool]) =>
       tool ? withoutSecrets(tool, redactor) : builtIn.filter((candidate) => candidate.name === name),
     );
-    const ownSources = [...sources.values()].map((source) => sourceWithoutSecrets(source, redactor));
-    return [...named, ...ownSources, ...(servers.length > 0 ? mcpServers().sources : [])];
+    const thirdPartySources = [...sources.values()].map((source) => sourceWithoutSecrets(source, redactor));
+    return [...selectedTools, ...thirdPartySources, ...(servers.length > 0 ? getMcpServerFactory().sources : [])];
   };
-  let list: ReturnType<typeof load> | undefined;
+  let toolsPromise: ReturnType<typeof loadTools> | undefined;
   return {
-    mcpServers: { source: (server) => mcpServers().source(server) },
+    mcpServers: { source: (server) => getMcpServerFactory().source(server) },
     list: () =>
-      (list ??= load().catch((error: unknown) => {
-        list = undefined;
+      (toolsPromise ??= loadTools().catch((error: unknown) => {
+        toolsPromise = undefined;
         throw error;
       })),
     logSandbox: async () => {
-      if (toolsByName.has("bash")) await logSandbox({ ...rules, ...tools.bash }, logger);
+      if (toolsByName.has("bash")) await logSandbox({ ...fileRules, ...tools.bash }, logger);
     },
   };
 }
@@ -83,10 +83,10 @@ async function resolveTools(root: DependencyContainer) {
       toolsByName.set(selected, undefined);
       continue;
     }
-    const part = await resolveAdapter(root, selected);
-    if ("run" in part) toolsByName.set(part.name, part);
-    else if (!sources.has(part.name)) sources.set(part.name, part);
-    else throw new ConfigError(`${file}: agent.tools: expected sources of distinct names, got ${part.name} twice`);
+    const adapter = await resolveAdapter(root, selected);
+    if ("run" in adapter) toolsByName.set(adapter.name, adapter);
+    else if (!sources.has(adapter.name)) sources.set(adapter.name, adapter);
+    else throw new ConfigError(`${file}: agent.tools: expected sources of distinct names, got ${adapter.name} twice`);
   }
   return { toolsByName, sources };
 }
@@ -102,8 +102,8 @@ export function warnAboutRules(
 ): void {
   const loadedTools = tools.filter((tool): tool is Tool => "run" in tool);
   if (loadedTools.length < tools.length) return;
-  for (const empty of describeUselessRules(config.permissions.rules as readonly PermissionRule[], loadedTools))
-    logger.warn(`${file}: ${empty}; the rule has no effect`);
+  for (const uselessRule of describeUselessRules(config.permissions.rules as readonly PermissionRule[], loadedTools))
+    logger.warn(`${file}: ${uselessRule}; the rule has no effect`);
 }
 
 async function logSandbox(options: SandboxOptions, logger: Logger): Promise<void> {

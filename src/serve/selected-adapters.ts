@@ -6,18 +6,18 @@ import type { Section } from "../plugin/options.js";
 import { ConfigError, hasCode } from "../ports/errors.js";
 import { configOptions, type Config } from "./config-options.js";
 import type { LoadedConfig } from "./config.js";
-import { environment } from "./environment.js";
+import { getEnvironmentVariable } from "./environment.js";
 import { isPath } from "./module-name.js";
-import { builtInNames, isBuiltIn } from "./plugins.js";
+import { listBuiltInNames, isBuiltIn } from "./plugins.js";
 
 const BUILT_IN_KINDS: readonly AdapterKind[] = ["transport", "session-driver", "model-provider"];
 
 /** An adapter that the config selects, and its options. */
-export interface Selected<Kind extends AdapterKind = AdapterKind> {
+export interface SelectedAdapter<Kind extends AdapterKind = AdapterKind> {
   readonly kind: Kind;
   /** Built-in name, package name, or path relative to the config's folder. */
   readonly name: string;
-  /** The adapter's own options. */
+  /** Options in the adapter's own config entry. */
   readonly options: Readonly<Record<string, unknown>>;
   /**
    * Options of shared config sections. The adapter takes the keys of its schema from them if its own options do not set
@@ -30,15 +30,15 @@ export interface Selected<Kind extends AdapterKind = AdapterKind> {
   readonly section: string;
 }
 
-/** Keys of the shared HTTP port, which a single transport cannot set. */
+/** Options of the shared HTTP listener, which a single transport cannot set. */
 const {
-  required_headers: _own,
-  max_body_bytes: _also,
-  transports: _none,
-  ...PORT_KEYS
+  required_headers: _requiredHeaders,
+  max_body_bytes: _maxBodyBytes,
+  transports: _transports,
+  ...LISTENER_OPTIONS
 } = configOptions.entries.server.entries;
 
-/** The adapters that a config selects. None is loaded yet. */
+/** The adapters that a config selects. This class loads none of them. */
 export class Selection {
   readonly #loaded: LoadedConfig;
   readonly #config: Config;
@@ -50,46 +50,46 @@ export class Selection {
     this.#home = home;
   }
 
-  driver(): Selected<"session-driver"> {
+  driver(): SelectedAdapter<"session-driver"> {
     const { driver } = this.#config.session;
     const { driver: _driver, ...options } = this.#rawSection("session");
     return { kind: "session-driver", name: driver, options, key: "session.driver", section: "session" };
   }
 
   /** Returns the configured providers. Default: the presets whose key variable is set, otherwise the offline guide. */
-  async providers(): Promise<Selected<"model-provider">[]> {
+  async providers(): Promise<SelectedAdapter<"model-provider">[]> {
     const configured = this.#config.providers;
-    const entries = configured.length > 0 ? configured : await this.#fromEnvironment();
+    const entries = configured.length > 0 ? configured : await this.#presetsFromEnvironment();
     return Promise.all(
-      entries.map((entry, i) => this.#provider(entry, configured.length > 0 ? `providers[${i}]` : "providers")),
+      entries.map((entry, i) => this.#selectProvider(entry, configured.length > 0 ? `providers[${i}]` : "providers")),
     );
   }
 
   /** Returns names of built-in tools and selected third-party modules, in the order of the config. */
-  tools(builtIn: readonly string[]): (string | Selected<"tool" | "tool-source">)[] {
+  tools(builtIn: readonly string[]): (string | SelectedAdapter<"tool" | "tool-source">)[] {
     const { agent, tools } = this.#config;
-    return agent.tools.flatMap((entry, i): (string | Selected<"tool" | "tool-source">)[] => {
+    return agent.tools.flatMap((entry, i): (string | SelectedAdapter<"tool" | "tool-source">)[] => {
       const { name, options } = moduleOf(entry, "tool");
       const key = `agent.tools[${i}]`;
       if (name === "*") return [...builtIn];
       if (name === "bash" && !tools.bash.enabled) return [];
       if (!builtIn.includes(name)) return [{ kind: "tool", name, options, key, section: key }];
-      const [odd] = Object.keys(options);
-      if (odd === undefined) return [name];
+      const [unknownKey] = Object.keys(options);
+      if (unknownKey === undefined) return [name];
       throw new ConfigError(
-        `${this.#loaded.file}: ${key}.${odd}: unknown key; expected one of tool (options of built-in tools belong under tools)`,
+        `${this.#loaded.file}: ${key}.${unknownKey}: unknown key; expected one of tool (options of built-in tools belong under tools)`,
       );
     });
   }
 
-  policies(): Selected<"permission-policy">[] {
+  policies(): SelectedAdapter<"permission-policy">[] {
     return this.#config.permissions.policies.map((entry, i) => {
       const key = `permissions.policies[${i}]`;
       return { kind: "permission-policy", ...moduleOf(entry, "policy"), key, section: key };
     });
   }
 
-  hooks(): Selected<"hooks">[] {
+  hooks(): SelectedAdapter<"hooks">[] {
     return this.#config.hooks.map((entry, i) => {
       const key = `hooks[${i}]`;
       return { kind: "hooks", ...moduleOf(entry, "hook"), key, section: key };
@@ -97,24 +97,28 @@ export class Selection {
   }
 
   /** A built-in strategy by name, or a selected third-party module. */
-  strategy(): string | Selected<"compaction-strategy"> {
+  strategy(): string | SelectedAdapter<"compaction-strategy"> {
     const { strategy: name } = this.#config.compaction;
-    if (builtInNames("compaction-strategy").includes(name)) return name;
+    if (listBuiltInNames("compaction-strategy").includes(name)) return name;
     return { kind: "compaction-strategy", name, options: {}, key: "compaction.strategy", section: "compaction" };
   }
 
-  transports(): Selected<"transport">[] {
-    const seen = new Map<string, string>();
-    return this.#config.server.transports.flatMap((entry, i): Selected<"transport">[] => {
+  transports(): SelectedAdapter<"transport">[] {
+    const keysByName = new Map<string, string>();
+    return this.#config.server.transports.flatMap((entry, i): SelectedAdapter<"transport">[] => {
       const key = `server.transports[${i}]`;
       const { name, options: transportOptions } = moduleOf(entry, "transport");
       this.#checkTransportOptions(name, transportOptions, key);
-      const before = seen.get(name);
-      if (before !== undefined && isBuiltIn("transport", name))
-        throw new ConfigError(`${this.#loaded.file}: ${key}: expected each transport once, ${name} is ${before} too`);
-      seen.set(name, key);
+      const earlierKey = keysByName.get(name);
+      if (earlierKey !== undefined && isBuiltIn("transport", name))
+        throw new ConfigError(
+          `${this.#loaded.file}: ${key}: expected each transport once, ${name} is ${earlierKey} too`,
+        );
+      keysByName.set(name, key);
       if (name === "web-console" && !this.#config.server.console) return [];
-      return [{ kind: "transport", name, options: transportOptions, shared: this.#shared(name), key, section: key }];
+      return [
+        { kind: "transport", name, options: transportOptions, shared: this.#sharedOptionsFor(name), key, section: key },
+      ];
     });
   }
 
@@ -130,17 +134,21 @@ export class Selection {
    * - The config file.
    * - A store outside the home folder, with its companion files.
    */
-  denied(): string[] {
+  deniedPaths(): string[] {
     const { path } = this.#rawSection("session");
     const store = typeof path === "string" && path !== "" ? resolve(this.#loaded.folder, path) : undefined;
-    const beside = ["", "-wal", "-shm", "-journal", ".d"];
-    return [this.#home, this.#loaded.file, ...(store === undefined ? [] : beside.map((end) => store + end))];
+    const fileSuffixes = ["", "-wal", "-shm", "-journal", ".d"];
+    return [
+      this.#home,
+      this.#loaded.file,
+      ...(store === undefined ? [] : fileSuffixes.map((suffix) => store + suffix)),
+    ];
   }
 
   /**
    * Returns the paths that tools can read but not change: third-party modules of the config, because gantry loads them.
    */
-  readOnly(builtInTools: readonly string[]): string[] {
+  readOnlyPaths(builtInTools: readonly string[]): string[] {
     const { session, providers, server, agent, compaction, permissions, hooks } = this.#config;
     const names = [
       session.driver,
@@ -151,10 +159,10 @@ export class Selection {
       ...permissions.policies.map((entry) => moduleOf(entry, "policy").name),
       ...hooks.map((entry) => moduleOf(entry, "hook").name),
     ];
-    const shipped: readonly unknown[] = ["*", ...builtInTools, ...builtInNames("compaction-strategy")];
+    const builtInModuleNames: readonly unknown[] = ["*", ...builtInTools, ...listBuiltInNames("compaction-strategy")];
     return [...new Set(names)]
-      .filter((name) => !shipped.includes(name))
-      .flatMap((name) => (typeof name === "string" ? this.#placesOf(name) : []));
+      .filter((name) => !builtInModuleNames.includes(name))
+      .flatMap((name) => (typeof name === "string" ? this.#possiblePathsOf(name) : []));
   }
 
   /**
@@ -166,49 +174,53 @@ export class Selection {
   }
 
   /** Returns all paths from which a module of this name could be loaded. Not all of them exist. */
-  #placesOf(name: string): string[] {
+  #possiblePathsOf(name: string): string[] {
     const { folder } = this.#loaded;
     if (isPath(name)) return [name.startsWith("file:") ? fileURLToPath(name) : resolve(folder, name)];
     const packageName = /^(@[^/]+\/)?[^/]+/.exec(name)?.[0] ?? name;
     if (BUILT_IN_KINDS.some((kind) => isBuiltIn(kind, name))) return [];
-    const places: string[] = [];
+    const paths: string[] = [];
     for (let at = folder; ; at = dirname(at)) {
-      places.push(join(at, "node_modules", packageName));
-      if (dirname(at) === at) return places;
+      paths.push(join(at, "node_modules", packageName));
+      if (dirname(at) === at) return paths;
     }
   }
 
-  async #provider(entry: Record<string, unknown>, section: string): Promise<Selected<"model-provider">> {
+  async #selectProvider(entry: Record<string, unknown>, section: string): Promise<SelectedAdapter<"model-provider">> {
     const kind = "model-provider";
     if (entry["provider"] === "offline") return { kind, name: "offline", options: entry, key: section, section };
     const { driver, ...providerOptions } = entry;
     const { WIRES } = await import("../../adapters/language-models/presets.js");
     const isModule = typeof driver === "string" && !(WIRES as readonly string[]).includes(driver);
-    if (!isModule) return { kind, name: "language-models", options: await this.#withKey(entry), key: section, section };
+    if (!isModule)
+      return { kind, name: "language-models", options: await this.#addPresetKey(entry), key: section, section };
     return { kind, name: driver, options: providerOptions, key: `${section}.driver`, section };
   }
 
-  /** Adds the key of a preset from its usual variable if none is configured. A configured address never receives it. */
-  async #withKey(entry: Record<string, unknown>): Promise<Record<string, unknown>> {
+  /**
+   * Adds the API key of a preset from its environment variable if none is configured. A configured address never
+   * receives that key.
+   */
+  async #addPresetKey(entry: Record<string, unknown>): Promise<Record<string, unknown>> {
     const { provider, api_key, base_url } = entry;
     if (typeof provider !== "string" || api_key !== undefined || base_url !== undefined) return entry;
     const { findPreset } = await import("../../adapters/language-models/presets.js");
     const preset = findPreset(provider);
-    const key = this.#keyOf([...(preset?.keyVariables ?? []), ...(preset?.sharedKeyVariables ?? [])]);
+    const key = this.#findKey([...(preset?.keyVariables ?? []), ...(preset?.sharedKeyVariables ?? [])]);
     return key === undefined ? entry : { ...entry, api_key: key };
   }
 
   /** Returns the first set variable and registers its value as a secret. */
-  #keyOf(variables: readonly string[]): string | undefined {
-    const key = variables.map(environment).find((value) => value !== undefined && value !== "");
+  #findKey(variables: readonly string[]): string | undefined {
+    const key = variables.map(getEnvironmentVariable).find((value) => value !== undefined && value !== "");
     if (key !== undefined) this.#loaded.secrets.add(key);
     return key;
   }
 
-  async #fromEnvironment(): Promise<Record<string, unknown>[]> {
+  async #presetsFromEnvironment(): Promise<Record<string, unknown>[]> {
     const { PRESETS } = await import("../../adapters/language-models/presets.js");
     const presetEntries = PRESETS.flatMap((preset) => {
-      const key = preset.baseUrl === "" ? undefined : this.#keyOf(preset.keyVariables);
+      const key = preset.baseUrl === "" ? undefined : this.#findKey(preset.keyVariables);
       if (key === undefined) return [];
       return [{ provider: preset.id, api_key: key }];
     });
@@ -219,10 +231,10 @@ export class Selection {
   #checkTransportOptions(name: string, transportOptions: Readonly<Record<string, unknown>>, key: string): void {
     if (!/^(koa-http-api|acp-http-sse-ws|web-console)$/.test(name)) return;
     const { file, config } = this.#loaded;
-    const odd = Object.keys(transportOptions).find((option) => Object.hasOwn(PORT_KEYS, option));
-    if (odd !== undefined)
+    const listenerKey = Object.keys(transportOptions).find((option) => Object.hasOwn(LISTENER_OPTIONS, option));
+    if (listenerKey !== undefined)
       throw new ConfigError(
-        `${file}: ${key}.${odd}: unknown key; all HTTP transports share one port: set server.${odd}`,
+        `${file}: ${key}.${listenerKey}: unknown key; all HTTP transports share one port: set server.${listenerKey}`,
       );
     const hasRequiredHeaders = [this.#rawSection("acp"), transportOptions].some(
       (section) => section["required_headers"] !== undefined,
@@ -236,16 +248,16 @@ export class Selection {
   }
 
   /** Options that built-in transports take from shared sections of the config. */
-  #shared(name: string): Record<string, unknown> {
+  #sharedOptionsFor(name: string): Record<string, unknown> {
     const [server, acp, limits] = [this.#rawSection("server"), this.#rawSection("acp"), this.#rawSection("limits")];
-    // The port itself checks its required headers.
+    // The HTTP listener checks `server.required_headers`.
     if (name === "koa-http-api") return { ...server, required_headers: undefined, limits };
-    if (name === "web-console") return { required_headers: headersOfApi(this.#config) };
+    if (name === "web-console") return { required_headers: getApiHeaders(this.#config) };
     if (name === "acp-http-sse-ws") return { ...acp, max_body_bytes: server["max_body_bytes"], limits };
     return name === "acp-stdio" ? { ...acp, limits } : {};
   }
 
-  /** A section with the file's own keys. */
+  /** Returns a section with the keys as in the config file. */
   #rawSection(section: string): Readonly<Record<string, unknown>> {
     return (this.#loaded.rawConfig[section] ?? {}) as Readonly<Record<string, unknown>>;
   }
@@ -262,15 +274,15 @@ function moduleOf<Key extends string>(
 }
 
 /** Returns the headers that requests to `/api` need. */
-export function headersOfApi({ server }: Config): Record<string, string> {
+export function getApiHeaders({ server }: Config): Record<string, string> {
   const api = server.transports.find((entry) => typeof entry !== "string" && entry.transport === "koa-http-api");
   const { required_headers: apiHeaders } = (api ?? {}) as { required_headers?: Record<string, string> };
   return apiHeaders && Object.keys(apiHeaders).length > 0 ? apiHeaders : server.requiredHeaders;
 }
 
 /** Validates the configured options with the adapter's own check. Throws `ConfigError`. */
-export function optionsOf<Options>(
-  { kind, name, options, shared }: Selected,
+export function parseOptions<Options>(
+  { kind, name, options, shared }: SelectedAdapter,
   descriptor: AdapterDescriptor<AdapterKind, Options>,
   context: OptionsContext,
 ): Options {
@@ -284,8 +296,8 @@ export function optionsOf<Options>(
     const message = withAdapterKey(reasonOf(error), ADAPTER_KEYS[kind], context.where);
     if (isBuiltIn(kind, name)) throw new ConfigError(message, { cause: error });
     // For third-party modules the message also names the adapter.
-    const place = message.startsWith(context.where) ? "" : `${context.where}: `;
-    throw new ConfigError(`${place}${message}${message.includes(name) ? "" : ` (an option of ${name})`}`, {
+    const prefix = message.startsWith(context.where) ? "" : `${context.where}: `;
+    throw new ConfigError(`${prefix}${message}${message.includes(name) ? "" : ` (an option of ${name})`}`, {
       cause: error,
     });
   }
@@ -300,7 +312,7 @@ const ADAPTER_KEYS: Partial<Readonly<Record<AdapterKind, string>>> = {
   hooks: "hook",
 };
 
-/** Adds that key to the list of expected keys, in case it was mistyped. */
+/** Adds `adapterKey` to the list of expected keys, in case it was mistyped. */
 function withAdapterKey(message: string, adapterKey: string | undefined, where: string): string {
   const [key = "", expectedText] = message.slice(where.length + 1).split(": unknown key; ", 2);
   if (adapterKey === undefined || expectedText === undefined || !message.startsWith(`${where}.`) || key.includes("."))
@@ -309,14 +321,14 @@ function withAdapterKey(message: string, adapterKey: string | undefined, where: 
   return `${where}.${key}: unknown key; expected one of ${adapterKey}${otherKeys && `,${otherKeys}`}`;
 }
 
-type Raw = Readonly<Record<string, unknown>>;
+type RawOptions = Readonly<Record<string, unknown>>;
 
-function withSharedOptions({ entries }: Section, shared: Raw, ownOptions: Raw): Raw {
+function withSharedOptions({ entries }: Section, shared: RawOptions, ownOptions: RawOptions): RawOptions {
   const raw: Record<string, unknown> = { ...ownOptions };
   for (const [key, entry] of Object.entries(entries)) {
-    const [value = {}, from = {}] = [raw[key], shared[key]];
-    if ("entries" in entry && isRecord(value) && isRecord(from))
-      raw[key] = withSharedOptions(entry as Section, from, value);
+    const [value = {}, sharedValue = {}] = [raw[key], shared[key]];
+    if ("entries" in entry && isRecord(value) && isRecord(sharedValue))
+      raw[key] = withSharedOptions(entry as Section, sharedValue, value);
     else raw[key] ??= shared[key];
   }
   return raw;

@@ -9,66 +9,66 @@ export interface StartedPart {
 }
 
 /**
- * Stops parts in reverse order, each after the one that was started later. After `grace` aborts, the remaining parts
- * are stopped at once, in the same order.
+ * Stops parts in reverse order: each part waits until the part that was started after it has stopped. After `grace`
+ * aborts, the remaining parts do not wait.
  *
- * Never rejects. A part that has not stopped at `by` (ms since the epoch) is logged and abandoned.
+ * Never rejects. A part that has not stopped at `deadlineMs` (ms since the epoch) is logged and abandoned.
  */
 export async function stopInReverse(
-  started: readonly StartedPart[],
+  startedParts: readonly StartedPart[],
   grace: AbortSignal,
-  by: number,
+  deadlineMs: number,
   logger: Logger,
 ): Promise<void> {
-  const hurry = new Promise<void>((resolve) => void onAbort(grace, resolve));
-  const stopping: Promise<void>[] = [];
-  for (const { name, stop } of [...started].reverse()) {
-    const down = stopWithin(
+  const graceEnd = new Promise<void>((resolve) => void onAbort(grace, resolve));
+  const stopPromises: Promise<void>[] = [];
+  for (const { name, stop } of [...startedParts].reverse()) {
+    const stopPromise = stopWithin(
       () => name,
       async () => stop(grace),
-      by,
+      deadlineMs,
       logger,
     );
-    stopping.push(down);
-    await Promise.race([down, hurry]);
+    stopPromises.push(stopPromise);
+    await Promise.race([stopPromise, graceEnd]);
   }
-  await Promise.all(stopping);
+  await Promise.all(stopPromises);
 }
 
-/** Stops a part and waits until `by` (ms since the epoch) at most. Failures are logged. Never rejects. */
+/** Stops a part and waits at most until `deadlineMs` (ms since the epoch). Failures are logged. Never rejects. */
 export async function stopWithin(
   name: () => string,
   stop: () => Promise<void>,
-  by: number,
+  deadlineMs: number,
   logger: Logger,
 ): Promise<void> {
-  const stopped = stop().catch((error: unknown) => logger.error(`${name()} failed to stop`, { error }));
-  if (!(await settlesWithin(stopped, Math.max(0, by - Date.now()))))
+  const stopPromise = stop().catch((error: unknown) => logger.error(`${name()} failed to stop`, { error }));
+  if (!(await settlesWithin(stopPromise, Math.max(0, deadlineMs - Date.now()))))
     logger.error(`${name()} did not stop in time; abandoned`);
 }
 
-/** Tracks which parts are being closed. Their owner calls `close`. */
+/** Tracks which parts are being closed, for the log. Does not close them itself. */
 export class CloseTracker {
-  readonly #closing = new Set<string>();
+  readonly #closingNames = new Set<string>();
 
-  /** Tracks the `close` of a part. */
-  watch<T extends { close(): Promise<void> }>(name: string, part: T): T {
+  /** Replaces `close` of the part with a tracked one. */
+  track<T extends { close(): Promise<void> }>(name: string, part: T): T {
     const close = part.close.bind(part);
-    const watched = async (): Promise<void> => {
-      this.#closing.add(name);
+    const trackedClose = async (): Promise<void> => {
+      this.#closingNames.add(name);
       try {
         await close();
       } finally {
-        this.#closing.delete(name);
+        this.#closingNames.delete(name);
       }
     };
     // A frozen part cannot be tracked.
-    Reflect.defineProperty(part, "close", { configurable: true, writable: true, value: watched });
+    Reflect.defineProperty(part, "close", { configurable: true, writable: true, value: trackedClose });
     return part;
   }
 
   /** Names of the parts whose `close` has not settled. */
   get names(): string[] {
-    return [...this.#closing];
+    return [...this.#closingNames];
   }
 }

@@ -3,11 +3,11 @@ import { resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import type { AdapterKind } from "../plugin/adapter.js";
 import { AdapterError } from "../ports/errors.js";
-import { shown } from "../plugin/read-options.js";
+import { formatValue } from "../plugin/read-options.js";
 import { isPath } from "./module-name.js";
 
 /** Optional fields of a descriptor, with their types. */
-const FIELDS: Readonly<Record<string, { readonly expected: string; fits(value: unknown): boolean }>> = {
+const OPTIONAL_FIELDS: Readonly<Record<string, { readonly expected: string; fits(value: unknown): boolean }>> = {
   schema: { expected: "a Standard Schema, as option.section, zod and valibot make", fits: isSchema },
   parse: { expected: "a function", fits: isFunction },
   create: { expected: "a function", fits: isFunction },
@@ -16,15 +16,15 @@ const FIELDS: Readonly<Record<string, { readonly expected: string; fits(value: u
 };
 
 /** Returns why a descriptor is invalid, or undefined if it is valid. */
-export function descriptorFault(descriptor: object, kinds: readonly string[]): string | undefined {
+export function findDescriptorFault(descriptor: object, kinds: readonly string[]): string | undefined {
   const fields = descriptor as Readonly<Record<string, unknown>>;
   const { kind, name, create, use } = fields;
-  if (!kinds.includes(kind as string)) return `kind: expected one of ${kinds.join(", ")}, got ${shown(kind)}`;
-  if (typeof name !== "string") return `name: expected a string, got ${shown(name)}`;
+  if (!kinds.includes(kind as string)) return `kind: expected one of ${kinds.join(", ")}, got ${formatValue(kind)}`;
+  if (typeof name !== "string") return `name: expected a string, got ${formatValue(name)}`;
   if (create === undefined && use === undefined) return "expected create or use";
-  for (const [field, { expected, fits }] of Object.entries(FIELDS))
+  for (const [field, { expected, fits }] of Object.entries(OPTIONAL_FIELDS))
     if (fields[field] !== undefined && !fits(fields[field]))
-      return `${field}: expected ${expected}, got ${shown(fields[field])}`;
+      return `${field}: expected ${expected}, got ${formatValue(fields[field])}`;
   return undefined;
 }
 
@@ -38,20 +38,20 @@ function isSchema(value: unknown): boolean {
 }
 
 /**
- * Imports a third-party module. `names` are the built-in ones of its kind, for the error. Rejects with `AdapterError`,
- * or with the module's own error.
+ * Imports a third-party module. `builtInNames` are listed in the error. Rejects with `AdapterError` if the module is not
+ * found, or with the module's own error.
  */
 export async function importModule(
   kind: AdapterKind,
   name: string,
   folder: string,
-  where: string,
-  names: readonly string[],
+  errorPrefix: string,
+  builtInNames: readonly string[],
 ): Promise<{ default?: unknown }> {
-  return importWithGantry(await locate(kind, name, folder, where, names));
+  return importWithGantry(await resolveModuleUrl(kind, name, folder, errorPrefix, builtInNames));
 }
 
-/** Imports a third-party module. If it has no gantry of its own, it gets this copy. */
+/** Imports a third-party module. If it imports `gantry` and no such package is installed for it, it gets this copy. */
 export async function importWithGantry(url: string): Promise<Readonly<Record<string, unknown>>> {
   await registerGantryResolution();
   return (await import(url)) as Readonly<Record<string, unknown>>;
@@ -80,12 +80,12 @@ function registerGantryResolution(): Promise<void> {
 }
 
 /** Returns the module's URL. The base is the config's folder, because plugins are installed there. */
-async function locate(
+async function resolveModuleUrl(
   kind: AdapterKind,
   name: string,
   folder: string,
-  where: string,
-  names: readonly string[],
+  errorPrefix: string,
+  builtInNames: readonly string[],
 ): Promise<string> {
   if (isPath(name)) {
     const path = name.startsWith("file:") ? fileURLToPath(name) : resolve(folder, name);
@@ -96,22 +96,22 @@ async function locate(
       )
     )
       return pathToFileURL(path).href;
-    throw new AdapterError(`${where}: file not found: ${path}`);
+    throw new AdapterError(`${errorPrefix}: file not found: ${path}`);
   }
-  const { resolve: find } = await import("import-meta-resolve");
+  const { resolve: resolveSpecifier } = await import("import-meta-resolve");
   try {
-    return find(name, pathToFileURL(resolve(folder, "config.json")).href);
+    return resolveSpecifier(name, pathToFileURL(resolve(folder, "config.json")).href);
   } catch (error) {
-    const knownNames = kind === "tool" ? await toolNames() : names;
+    const expectedNames = kind === "tool" ? await listToolNames() : builtInNames;
     throw new AdapterError(
-      `${where}: unknown ${kind} ${name}: expected ${knownNames.map((candidate) => `${candidate}, `).join("")}a package installed in the config file's folder, or a path`,
+      `${errorPrefix}: unknown ${kind} ${name}: expected ${expectedNames.map((candidate) => `${candidate}, `).join("")}a package installed in the config file's folder, or a path`,
       { cause: error },
     );
   }
 }
 
-/** Names of the built-in tools. Their modules are loaded only for this error message. */
-async function toolNames(): Promise<string[]> {
+/** Returns the names of the built-in tools. Their modules are loaded only for this error message. */
+async function listToolNames(): Promise<string[]> {
   const { builtinTools } = await import("../tools/all.js");
   return ["*", ...builtinTools().map(({ name }) => name)];
 }

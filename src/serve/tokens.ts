@@ -12,27 +12,27 @@ import type { McpServerFactory } from "../ports/mcp-server.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import type { FileToolOptions } from "../tools/files/files.js";
 import type { LoadedConfig } from "./config.js";
-import type { Selected, Selection } from "./selected-adapters.js";
+import type { SelectedAdapter, Selection } from "./selected-adapters.js";
 import type { ConfiguredServer } from "./mcp-servers.js";
 
 /** A transport and its selection in the config. */
 export interface SelectedTransport {
   readonly transport: Transport;
-  readonly selected: Selected<"transport">;
+  readonly selected: SelectedAdapter<"transport">;
 }
 
 /** The tools that the config selects. Third-party modules are loaded, the built-in tools are not. */
 export interface SelectedTools {
   /** Loads the built-in tools on the first call. After a failure the next call tries again. */
   list(): Promise<readonly (Tool | ToolSource)[]>;
-  /** Opens MCP servers, including those of clients. Loaded with the first one. */
+  /** Opens configured MCP servers and MCP servers of clients. */
   readonly mcpServers: McpServerFactory;
   /** Logs the sandbox of commands. Never rejects. */
   logSandbox(): Promise<void>;
 }
 
 // Private symbols: an adapter's container inherits these registrations, but an adapter cannot name them.
-/** The full config. For `src/serve` only. */
+/** Full config, for `src/serve` only. */
 export const CONFIG: InjectionToken<LoadedConfig> = Symbol("config");
 export const PROJECT_DIR: InjectionToken<string> = Symbol("project folder");
 export const SELECTION: InjectionToken<Selection> = Symbol("selection");
@@ -42,7 +42,7 @@ export const MODEL_PROVIDERS: InjectionToken<Promise<readonly ModelProvider[]>> 
 export const TOOLS: InjectionToken<Promise<SelectedTools>> = Symbol("tools");
 /** In the order of the config. */
 export const TRANSPORTS: InjectionToken<Promise<readonly SelectedTransport[]>> = Symbol("transports");
-/** A built-in strategy is given by name. */
+/** A built-in strategy is a name. */
 export const COMPACTION_STRATEGY: InjectionToken<Promise<string | CompactionStrategy>> = Symbol("compaction strategy");
 /** In the order in which they decide. */
 export const PERMISSION_POLICIES: InjectionToken<Promise<readonly PermissionPolicy[]>> = Symbol("permission policies");

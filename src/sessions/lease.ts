@@ -24,7 +24,7 @@ const BACKGROUND_RETRY_MS = { first: 500, longest: 1000 };
 /** Runs work that could not be done at once. `closing` aborts when it must end. */
 export interface BackgroundTasks {
   readonly tasks: TaskSet;
-  readonly closing: AbortSignal;
+  readonly closeSignal: AbortSignal;
 }
 
 /** Ids of this process's holders whose lease could not be released; removed after the lease has expired. */
@@ -149,7 +149,7 @@ export class ActiveLease {
    * Like `release`, with retries; never rejects. If they fail, this process treats the lease as abandoned at once. For
    * other processes, retries continue in the background until the lease expires.
    */
-  async releaseWithRetries({ tasks, closing }: BackgroundTasks): Promise<void> {
+  async releaseWithRetries({ tasks, closeSignal: closing }: BackgroundTasks): Promise<void> {
     for (const wait of RELEASE_RETRY_MS) {
       try {
         await this.release();

@@ -18,37 +18,40 @@ export type CheckRules<Args extends unknown[]> = Readonly<Record<string, (...arg
 // to a minute.
 
 /** Asserts that `promise` rejects with a gantry error of this code. */
-export async function rejectsWith(promise: Promise<unknown>, code: GantryError["code"], why: string): Promise<void> {
+export async function expectError(promise: Promise<unknown>, code: GantryError["code"], label: string): Promise<void> {
   let outcome: { error: unknown } | undefined;
   try {
     await promise;
   } catch (error) {
     outcome = { error };
   }
-  assert.ok(outcome, `${why}: expected an error with code ${code}, but it resolved`);
+  assert.ok(outcome, `${label}: expected an error with code ${code}, but it resolved`);
   const { error } = outcome;
   const actual = error instanceof Error ? (error as { code?: unknown }).code : undefined;
-  assert.equal(actual, code, `${why}: expected an error with code ${code}, got ${String(error)}`);
+  assert.equal(actual, code, `${label}: expected an error with code ${code}, got ${String(error)}`);
 }
 
-/** Settles like `promise`, or rejects with an assertion error after `ms`. */
-export async function withTimeout<T>(promise: Promise<T>, what: string, ms: number): Promise<T> {
+/** Settles like `promise`. Rejects with an assertion error that begins with `label` after `timeoutMs`. */
+export async function withTimeout<T>(promise: Promise<T>, label: string, timeoutMs: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new assert.AssertionError({ message: `${what}: timed out after ${ms} ms` })), ms);
+  const timeout = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(
+      () => reject(new assert.AssertionError({ message: `${label}: timed out after ${timeoutMs} ms` })),
+      timeoutMs,
+    );
   });
   try {
-    return await Promise.race([promise, late]);
+    return await Promise.race([promise, timeout]);
   } finally {
     clearTimeout(timer);
   }
 }
 
-/** Resolves when `test` returns true. Rejects with an assertion error after `ms`. */
-export async function until(test: () => boolean, what: string, ms: number): Promise<void> {
-  const by = Date.now() + ms;
-  while (!test()) {
-    if (Date.now() > by) assert.fail(`${what}: timed out after ${ms} ms`);
+/** Resolves when `condition` returns true. Rejects with an assertion error after `timeoutMs`. */
+export async function waitUntil(condition: () => boolean, label: string, timeoutMs: number): Promise<void> {
+  const deadlineMs = Date.now() + timeoutMs;
+  while (!condition()) {
+    if (Date.now() > deadlineMs) assert.fail(`${label}: timed out after ${timeoutMs} ms`);
     await pause(5);
   }
 }
@@ -57,35 +60,35 @@ export function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** Returns a promise, and the function that resolves it. */
-export function gate(): { opened: Promise<void>; open: () => void } {
+/** Returns a function, and a promise that resolves when the function is called. */
+export function createGate(): { whenOpen: Promise<void>; open: () => void } {
   let open = (): void => undefined;
-  const opened = new Promise<void>((resolve) => (open = resolve));
-  return { opened, open };
+  const whenOpen = new Promise<void>((resolve) => (open = resolve));
+  return { whenOpen, open };
 }
 
 /** Counts the process's open resources by kind. Resources that do not keep the process alive are excluded. */
-export function openResources(): Map<string, number> {
+export function countOpenResources(): Map<string, number> {
   const counts = new Map<string, number>();
   for (const kind of process.getActiveResourcesInfo()) counts.set(kind, (counts.get(kind) ?? 0) + 1);
-  // Short-lived work: file reads, name look-ups, ticks.
+  // These kinds are short-lived: file reads, name look-ups, ticks.
   for (const kind of ["Immediate", "TickObject", "FSReqCallback", "FSReqPromise", "CloseReq"]) counts.delete(kind);
   return counts;
 }
 
-/** Waits until all resources opened since `before` are closed. Rejects with those still open after `ms`. */
-export async function expectNothingOpened(before: ReadonlyMap<string, number>, ms: number): Promise<void> {
-  const openKinds = (): string[] =>
-    [...openResources()].flatMap(([kind, n]) =>
-      n > (before.get(kind) ?? 0) ? [`${n - (before.get(kind) ?? 0)} ${kind}`] : [],
+/** Waits until all resources opened since `countsBefore` are closed. Rejects with the open ones after `timeoutMs`. */
+export async function expectNothingOpened(countsBefore: ReadonlyMap<string, number>, timeoutMs: number): Promise<void> {
+  const findExtraResources = (): string[] =>
+    [...countOpenResources()].flatMap(([kind, n]) =>
+      n > (countsBefore.get(kind) ?? 0) ? [`${n - (countsBefore.get(kind) ?? 0)} ${kind}`] : [],
     );
-  const by = Date.now() + ms;
-  while (openKinds().length > 0 && Date.now() < by) await pause(5);
-  assert.deepEqual(openKinds(), [], "still open");
+  const deadlineMs = Date.now() + timeoutMs;
+  while (findExtraResources().length > 0 && Date.now() < deadlineMs) await pause(5);
+  assert.deepEqual(findExtraResources(), [], "still open");
 }
 
-/** Number of open files and sockets of this process. Undefined if the system does not report it. */
-export function openFiles(): number | undefined {
+/** Counts the open files and sockets of this process. Undefined if the system does not report them. */
+export function countOpenFiles(): number | undefined {
   try {
     return readdirSync("/proc/self/fd").length;
   } catch {
@@ -93,10 +96,14 @@ export function openFiles(): number | undefined {
   }
 }
 
-/** Waits until fewer than `count` files more than before are open. Rejects with the number after `ms`. */
-export async function expectFewFilesOpened(before: number | undefined, count: number, ms: number): Promise<void> {
-  const by = Date.now() + ms;
-  const extraFiles = (): number => (openFiles() ?? 0) - (before ?? Infinity);
-  while (extraFiles() >= count && Date.now() < by) await pause(5);
-  assert.ok(extraFiles() < count, `${extraFiles()} files are still open`);
+/** Waits until fewer than `fileLimit` files were opened since `filesBefore`. Rejects after `timeoutMs`. */
+export async function expectFewFilesOpened(
+  filesBefore: number | undefined,
+  fileLimit: number,
+  timeoutMs: number,
+): Promise<void> {
+  const deadlineMs = Date.now() + timeoutMs;
+  const countExtraFiles = (): number => (countOpenFiles() ?? 0) - (filesBefore ?? Infinity);
+  while (countExtraFiles() >= fileLimit && Date.now() < deadlineMs) await pause(5);
+  assert.ok(countExtraFiles() < fileLimit, `${countExtraFiles()} files are still open`);
 }

@@ -19,7 +19,7 @@ export function compactionStrategyChecks(fixture: CompactionStrategyFixture): Ch
   }));
 }
 
-const NEVER = new AbortController().signal;
+const NEVER_ABORTED = new AbortController().signal;
 
 /** Approximates the core's token estimate: bytes / 3. */
 function estimate(messages: readonly ModelMessage[]): number {
@@ -27,7 +27,7 @@ function estimate(messages: readonly ModelMessage[]): number {
 }
 
 /** Returns a conversation in which each turn has a question, a call, its result and an answer. */
-function conversation(turns: number): Message[] {
+function createConversation(turns: number): Message[] {
   const messages: Message[] = [];
   const add = (role: Message["role"], parts: Part[], toolCallId = "") => {
     const seq = messages.length + 1;
@@ -53,7 +53,7 @@ function conversation(turns: number): Message[] {
   return messages;
 }
 
-function inputOf(messages: readonly Message[], overrides: Partial<CompactionInput> = {}): CompactionInput {
+function createInput(messages: readonly Message[], overrides: Partial<CompactionInput> = {}): CompactionInput {
   return {
     messages,
     budget: Math.floor(estimate(messages) / 2),
@@ -64,52 +64,52 @@ function inputOf(messages: readonly Message[], overrides: Partial<CompactionInpu
   };
 }
 
-/** Id of a stored message. New messages have none, or an id of their own. */
+/** Returns the id of a stored message. New messages have no id, or one that is not stored. */
 const idOf = (message: ModelMessage | undefined): string => (message as Partial<Message> | undefined)?.id ?? "";
 
-const callsOf = (messages: readonly ModelMessage[]): string[] =>
+const listCallIds = (messages: readonly ModelMessage[]): string[] =>
   messages.flatMap(({ parts }) => parts.flatMap((part) => (part.type === "tool_call" ? [part.id] : [])));
 
 const RULES: CheckRules<[strategy: CompactionStrategy, timeoutMs: number]> = {
   "name: not empty, because events contain it": async ({ name }) =>
-    assert.ok(typeof name === "string" && name.trim() !== "", "a name that is not empty"),
+    assert.ok(typeof name === "string" && name.trim() !== "", "name is not empty"),
   "compact: gives a conversation that is smaller and not empty": async (strategy) => {
-    const messages = conversation(30);
-    const result = await strategy.compact(inputOf(messages), NEVER);
+    const messages = createConversation(30);
+    const result = await strategy.compact(createInput(messages), NEVER_ABORTED);
     assert.ok(Array.isArray(result) && result.length > 0, "a list of messages");
     assert.ok(estimate(result) < estimate(messages), "smaller than before");
   },
   "compact: a tool call and its result are kept or removed together": async (strategy) => {
     for (const turns of [2, 5, 30]) {
-      const messages = conversation(turns);
-      const result = await strategy.compact(inputOf(messages, { keepMessages: 3 }), NEVER);
-      const results = result.flatMap(({ toolCallId }) => (toolCallId === "" ? [] : [toolCallId]));
-      assert.deepEqual(callsOf(result).sort(), results.sort(), `of ${turns} turns`);
+      const messages = createConversation(turns);
+      const result = await strategy.compact(createInput(messages, { keepMessages: 3 }), NEVER_ABORTED);
+      const resultCallIds = result.flatMap(({ toolCallId }) => (toolCallId === "" ? [] : [toolCallId]));
+      assert.deepEqual(listCallIds(result).sort(), resultCallIds.sort(), `calls and results after ${turns} turns`);
     }
   },
   "compact: kept messages keep their ids and order, and no id occurs twice": async (strategy) => {
-    const messages = conversation(30);
-    const result = await strategy.compact(inputOf(messages), NEVER);
+    const messages = createConversation(30);
+    const result = await strategy.compact(createInput(messages), NEVER_ABORTED);
     const ids = result.map(idOf).filter((id) => id !== "");
     assert.equal(new Set(ids).size, ids.length, "ids are distinct");
     const keptIds = ids.filter((id) => messages.some((message) => message.id === id));
-    assert.ok(keptIds.length > 0, "something stays");
-    const seqs = keptIds.map((id) => messages.findIndex((message) => message.id === id));
+    assert.ok(keptIds.length > 0, "at least one message stays");
+    const positions = keptIds.map((id) => messages.findIndex((message) => message.id === id));
     assert.deepEqual(
-      seqs,
-      [...seqs].sort((a, b) => a - b),
-      "in order",
+      positions,
+      [...positions].sort((a, b) => a - b),
+      "messages stay in order",
     );
   },
   "compact: keeps the last message": async (strategy) => {
-    const messages = conversation(30);
-    const result = await strategy.compact(inputOf(messages), NEVER);
+    const messages = createConversation(30);
+    const result = await strategy.compact(createInput(messages), NEVER_ABORTED);
     assert.equal(idOf(result.at(-1)), messages.at(-1)?.id);
   },
   "compact: does not modify its input": async (strategy) => {
-    const messages = conversation(10);
+    const messages = createConversation(10);
     const before = structuredClone(messages);
-    await strategy.compact(inputOf(messages), NEVER);
+    await strategy.compact(createInput(messages), NEVER_ABORTED);
     assert.deepEqual(messages, before);
   },
   "compact: settles soon after an abort, even if the model never answers": async (strategy, timeoutMs) => {
@@ -118,7 +118,7 @@ const RULES: CheckRules<[strategy: CompactionStrategy, timeoutMs: number]> = {
       new Promise((_resolve, reject) =>
         signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true }),
       );
-    const work = strategy.compact(inputOf(conversation(30), { ask }), cancel.signal).then(
+    const work = strategy.compact(createInput(createConversation(30), { ask }), cancel.signal).then(
       () => undefined,
       () => undefined,
     );

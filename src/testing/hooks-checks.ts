@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { Agent } from "../agent/agent.js";
 import { BUS_EVENTS } from "../agent/options.js";
-import { combineHooks, hookSetFault, listen } from "../plugin/hook-set.js";
+import { combineHooks, findHookSetFault, addListeners } from "../plugin/hook-set.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import type { Hooks, HookSet } from "../ports/hooks.js";
 import { defineTool } from "../tools/define-tool.js";
-import { expectNothingOpened, openResources, withTimeout, type Check, type CheckRules } from "./check.js";
+import { expectNothingOpened, countOpenResources, withTimeout, type Check, type CheckRules } from "./check.js";
 import { callTools, ScriptedProvider } from "./scripted-provider.js";
 
 /** Gives the checks access to hooks. */
@@ -24,21 +24,21 @@ export function hooksChecks(fixture: HooksFixture): Check[] {
   return Object.entries(RULES).map(([name, body]) => ({
     name,
     run: async () => {
-      const before = openResources();
+      const resourcesBefore = countOpenResources();
       const set = await fixture.create();
-      const end = async () => {
+      const closeSet = async () => {
         await withTimeout((async () => set.close?.())(), "close", timeoutMs).finally(() => fixture.clean?.());
-        await expectNothingOpened(before, timeoutMs);
+        await expectNothingOpened(resourcesBefore, timeoutMs);
       };
       const outcomes = await Promise.allSettled([body(set, timeoutMs)]);
-      outcomes.push(...(await Promise.allSettled([end()])));
+      outcomes.push(...(await Promise.allSettled([closeSet()])));
       for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
     },
   }));
 }
 
 const RULES: CheckRules<[set: HookSet, timeoutMs: number]> = {
-  "members: functions, and listeners of known events": async (set) => assert.equal(hookSetFault(set), undefined),
+  "members: functions, and listeners of known events": async (set) => assert.equal(findHookSetFault(set), undefined),
 
   "run: a run with a tool call ends with the hooks in place": async (set, timeoutMs) => {
     await withTimeout(runWith([set], set), "the end of the run", timeoutMs);
@@ -53,30 +53,31 @@ const RULES: CheckRules<[set: HookSet, timeoutMs: number]> = {
       assert.ok(output === undefined || typeof output?.text === "string", "afterToolCall returned no { text }");
   },
   "signal: each hook settles when its signal has aborted": async (set, timeoutMs) => {
-    const settled: Promise<unknown>[] = [];
-    const watch = (name: string, hook: unknown) =>
-      void settled.push(withTimeout(Promise.allSettled([hook]), `${name} settles`, timeoutMs));
-    const aborted = AbortSignal.abort(new Error("stop"));
+    const hookResults: Promise<unknown>[] = [];
+    const expectSettled = (name: string, hook: unknown) =>
+      void hookResults.push(withTimeout(Promise.allSettled([hook]), `${name} settles`, timeoutMs));
+    const abortedSignal = AbortSignal.abort(new Error("stop"));
     await runWith([
       {
-        beforeToolCall: (call) => watch("beforeToolCall", set.beforeToolCall?.(call, aborted)),
-        afterToolCall: (call, output) => watch("afterToolCall", set.afterToolCall?.(call, output, aborted)),
-        beforeModelCall: (call) => watch("beforeModelCall", set.beforeModelCall?.(call, aborted)),
+        beforeToolCall: (call) => expectSettled("beforeToolCall", set.beforeToolCall?.(call, abortedSignal)),
+        afterToolCall: (call, output) =>
+          expectSettled("afterToolCall", set.afterToolCall?.(call, output, abortedSignal)),
+        beforeModelCall: (call) => expectSettled("beforeModelCall", set.beforeModelCall?.(call, abortedSignal)),
       },
     ]);
-    await Promise.all(settled);
+    await Promise.all(hookResults);
   },
   "listeners: none throws": async ({ listeners = {} }, timeoutMs) => {
     const faults: string[] = [];
-    const guard = (event: keyof BusEvents) => async (payload: never) => {
+    const recordFaults = (event: keyof BusEvents) => async (payload: never) => {
       try {
         await (listeners[event] as ((payload: never) => unknown) | undefined)?.call(listeners, payload);
       } catch (error) {
         faults.push(`${event}: ${String(error)}`);
       }
     };
-    const guarded = Object.fromEntries(BUS_EVENTS.map((event) => [event, guard(event)]));
-    await withTimeout(runWith([], { listeners: guarded }), "the end of the run", timeoutMs);
+    const recordingListeners = Object.fromEntries(BUS_EVENTS.map((event) => [event, recordFaults(event)]));
+    await withTimeout(runWith([], { listeners: recordingListeners }), "the end of the run", timeoutMs);
     assert.deepEqual(faults, []);
   },
 };
@@ -86,7 +87,7 @@ async function runWith(hooks: readonly Hooks[], set: HookSet = {}): Promise<void
   const tool = defineTool({ name: "note", description: "Take a note.", kind: "think", run: () => "noted" });
   const provider = new ScriptedProvider([callTools(["note", {}]), "Done."]);
   await using agent = new Agent({ providers: [provider], tools: [tool], hooks: combineHooks(hooks) });
-  listen(agent, set);
+  addListeners(agent, set);
   const run = await agent.run({ message: "Take a note." });
   // A hook may make the run fail.
   await run.result.catch(() => undefined);

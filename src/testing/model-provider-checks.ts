@@ -18,11 +18,11 @@ export function modelProviderChecks(fixture: ModelProviderFixture): Check[] {
   return rules.flatMap(Object.entries<ProviderRules[string]>).map(([name, body]) => ({
     name,
     run: async () => {
-      const desk = await ProviderHarness.open(fixture);
+      const harness = await ProviderHarness.create(fixture);
       try {
-        await body(desk);
+        await body(harness);
       } finally {
-        await desk.close();
+        await harness.close();
       }
     },
   }));

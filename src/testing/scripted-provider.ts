@@ -57,7 +57,7 @@ export interface ScriptedProviderOptions {
   title?: ScriptedStep | null | undefined;
 }
 
-const MODEL: Model = { id: "scripted-1", name: "Scripted 1", ownedBy: "scripted", contextWindow: 128_000 };
+const DEFAULT_MODEL: Model = { id: "scripted-1", name: "Scripted 1", ownedBy: "scripted", contextWindow: 128_000 };
 
 /** Returns the chunks of a complete text answer. */
 export function say(text: string, usage?: Parameters<typeof finish>[1]): ModelChunk[] {
@@ -122,7 +122,7 @@ export class ScriptedProvider implements ModelProvider {
     this.idleTimeoutMs = options.idleTimeoutMs ?? 60_000;
     this.maxRetries = options.maxRetries ?? 0;
     this.maxWaitMs = options.maxWaitMs ?? 60_000;
-    this.configuredModels = options.models ?? [MODEL];
+    this.configuredModels = options.models ?? [DEFAULT_MODEL];
   }
 
   /** Appends steps to the script. */
@@ -143,11 +143,11 @@ export class ScriptedProvider implements ModelProvider {
 
   async *stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
     signal.throwIfAborted();
-    const step = this.#take(request);
+    const step = this.#nextStep(request);
     this.active++;
     try {
       const reply = typeof step === "function" ? await step(request, signal) : step;
-      yield* this.#play(answerOf(reply), signal);
+      yield* this.#sendChunks(toAnswer(reply), signal);
     } finally {
       this.active--;
     }
@@ -158,19 +158,19 @@ export class ScriptedProvider implements ModelProvider {
     return Promise.resolve();
   }
 
-  #take(request: ModelRequest): ScriptedStep {
+  #nextStep(request: ModelRequest): ScriptedStep {
     const title = this.#options.title === undefined ? "Scripted title" : this.#options.title;
     if (title !== null && request.temperature === 0.3 && request.tools.length === 0) {
-      this.titleRequests.push(copyOf(request));
+      this.titleRequests.push(copyRequest(request));
       return title;
     }
-    this.requests.push(copyOf(request));
+    this.requests.push(copyRequest(request));
     return this.#steps.shift() ?? this.#options.fallback ?? "ok";
   }
 
-  async *#play(answer: ScriptedAnswer, signal: AbortSignal): AsyncIterable<ModelChunk> {
-    let finished = false;
-    let called = false;
+  async *#sendChunks(answer: ScriptedAnswer, signal: AbortSignal): AsyncIterable<ModelChunk> {
+    let hasFinish = false;
+    let hasToolCall = false;
     for (const chunk of answer.chunks ?? []) {
       if (typeof chunk === "number") {
         await sleep(chunk, undefined, { signal }).catch(() => undefined);
@@ -178,32 +178,32 @@ export class ScriptedProvider implements ModelProvider {
         continue;
       }
       if (chunk instanceof Promise) {
-        await Promise.race([chunk, aborted(signal)]);
+        await Promise.race([chunk, waitForAbort(signal)]);
         signal.throwIfAborted();
         continue;
       }
       signal.throwIfAborted();
-      finished ||= chunk.type === "finish";
-      called ||= chunk.type === "tool_call";
+      hasFinish ||= chunk.type === "finish";
+      hasToolCall ||= chunk.type === "tool_call";
       yield chunk;
     }
     if (answer.fault) throw answer.fault;
     if (answer.hang) {
-      await aborted(signal);
+      await waitForAbort(signal);
       signal.throwIfAborted();
     }
-    if (!finished && answer.finish !== false) yield finish(called ? "tool_calls" : "stop", this.#options.usage);
+    if (!hasFinish && answer.finish !== false) yield finish(hasToolCall ? "tool_calls" : "stop", this.#options.usage);
   }
 }
 
-function aborted(signal: AbortSignal): Promise<void> {
+function waitForAbort(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();
     else signal.addEventListener("abort", () => resolve(), { once: true });
   });
 }
 
-function answerOf(reply: ScriptedReply): ScriptedAnswer {
+function toAnswer(reply: ScriptedReply): ScriptedAnswer {
   if (typeof reply === "string") return { chunks: [{ type: "text", block: "0", text: reply }] };
   if (reply instanceof Error) return { fault: reply };
   return isChunks(reply) ? { chunks: reply } : reply;
@@ -217,7 +217,7 @@ function isChunks(reply: readonly ScriptedChunk[] | ScriptedAnswer): reply is re
  * Returns a copy that later changes of the conversation do not affect. Fields of tools are copied one by one, because
  * tools can contain functions.
  */
-function copyOf(request: ModelRequest): ModelRequest {
+function copyRequest(request: ModelRequest): ModelRequest {
   return {
     ...request,
     messages: structuredClone(request.messages),

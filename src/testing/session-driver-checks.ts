@@ -30,15 +30,15 @@ export function sessionDriverChecks(fixture: SessionDriverFixture): Check[] {
     texts: textRules,
     transfer: transferRules,
   };
-  return Object.entries(rules).flatMap(([group, members]) =>
-    Object.entries(members).map(([name, body]) => ({ group, name, run: () => checked(name, body, fixture) })),
+  return Object.entries(rules).flatMap(([group, groupRules]) =>
+    Object.entries(groupRules).map(([name, body]) => ({ group, name, run: () => runCheck(name, body, fixture) })),
   );
 }
 
 /** Runs one check and cleans up. The check's own failure has precedence over a failure of the cleanup. */
-async function checked(name: string, body: StoreRules[string], fixture: SessionDriverFixture): Promise<void> {
+async function runCheck(name: string, body: StoreRules[string], fixture: SessionDriverFixture): Promise<void> {
   const store = await StoreUnderTest.create(fixture, name);
-  const [made] = await Promise.allSettled([body(store)]);
-  const [ended] = await Promise.allSettled([store.end()]);
-  for (const result of [made, ended]) if (result.status === "rejected") throw result.reason;
+  const [checkResult] = await Promise.allSettled([body(store)]);
+  const [cleanupResult] = await Promise.allSettled([store.end()]);
+  for (const result of [checkResult, cleanupResult]) if (result.status === "rejected") throw result.reason;
 }

@@ -36,9 +36,9 @@ export function toolChecks(fixture: ToolFixture): Check[] {
   return Object.entries(RULES).map(([name, body]) => ({
     name,
     run: async () => {
-      const ground = await fixture.create();
+      const testbed = await fixture.create();
       try {
-        await body(ground, fixture.timeoutMs ?? 10_000);
+        await body(testbed, fixture.timeoutMs ?? 10_000);
       } finally {
         await fixture.clean();
       }
@@ -60,27 +60,28 @@ const RULES: CheckRules<[ground: ToolTestbed, timeoutMs: number]> = {
   "inputSchema: JSON Schema of an object, as JSON, the same on every read": async ({ tool }) => {
     const { inputSchema } = tool;
     const text = JSON.stringify(inputSchema);
-    assert.deepEqual(JSON.parse(text), inputSchema, "a schema is plain JSON");
+    assert.deepEqual(JSON.parse(text), inputSchema, "the schema is plain JSON");
     assert.equal(inputSchema["type"], "object", "type");
     const properties = inputSchema["properties"] ?? {};
     assert.ok(isRecord(properties), "properties");
     for (const [name, schema] of Object.entries(properties)) assert.ok(isRecord(schema), `schema of ${name}`);
-    for (const name of requiredOf(tool)) assert.ok(name in properties, `${name} is required and no property`);
+    for (const name of requiredProperties(tool))
+      assert.ok(name in properties, `the required name ${name} is not a property`);
     assert.equal(JSON.stringify(tool.inputSchema), text, "providers cache the prefix of a prompt: it must not change");
   },
   "parse: accepts what a model sends, and does not modify it": async ({ tool, input }) => {
-    const before = JSON.stringify(input);
+    const inputBefore = JSON.stringify(input);
     const first: unknown = tool.parse(input);
-    assert.deepEqual(tool.parse(structuredClone(input)), first, "the same input is parsed the same");
-    assert.equal(JSON.stringify(input), before);
+    assert.deepEqual(tool.parse(structuredClone(input)), first, "the same input gives the same arguments");
+    assert.equal(JSON.stringify(input), inputBefore);
   },
   "parse: rejects values that are not objects with ToolInputError": async ({ tool }) => {
     for (const garbage of [5, true, "text", [1], [[]]]) expectRejected(tool, garbage);
   },
   "parse: rejects a missing or wrong argument with ToolInputError": async ({ tool, input }) => {
     const validInput = isRecord(input) ? input : {};
-    for (const name of requiredOf(tool)) {
-      const { [name]: _left, ...incompleteInput } = validInput;
+    for (const name of requiredProperties(tool)) {
+      const { [name]: _omitted, ...incompleteInput } = validInput;
       expectRejected(tool, incompleteInput);
     }
     const properties = tool.inputSchema["properties"];
@@ -91,15 +92,15 @@ const RULES: CheckRules<[ground: ToolTestbed, timeoutMs: number]> = {
     }
   },
   "parse: throws nothing but ToolInputError, for any value": async ({ tool, input }) => {
-    const odd: unknown[] = [
+    const oddInputs: unknown[] = [
       undefined,
       null,
       {},
       JSON.parse('{"__proto__":{"polluted":true},"constructor":null}'),
-      { ...(isRecord(input) ? input : {}), "\0": "\ud800", deep: nested(200) },
+      { ...(isRecord(input) ? input : {}), "\0": "\ud800", deep: nestArrays(200) },
       "x".repeat(100_000),
     ];
-    for (const oddInput of odd) {
+    for (const oddInput of oddInputs) {
       try {
         tool.parse(oddInput);
       } catch (error) {
@@ -118,19 +119,19 @@ const RULES: CheckRules<[ground: ToolTestbed, timeoutMs: number]> = {
   },
   "describe: never touches the disk, and never throws": async ({ tool, input, projectDir }) => {
     const args: unknown = tool.parse(input);
-    const touched = withoutDisk(() => {
+    const fileCalls = recordFileCalls(() => {
       tool.describe(args, projectDir);
       tool.describe(args, "/no/such/folder");
     });
-    assert.deepEqual(touched, [], "describe touched the disk");
+    assert.deepEqual(fileCalls, [], "describe touched the disk");
   },
   "run: does the work; its output has text, and parts, diffs and locations of the right shape": async (
     { tool, input, projectDir, state },
     timeoutMs,
   ) => {
     const output = await withTimeout(
-      tool.run(tool.parse(input), context(projectDir, { state })),
-      "the work",
+      tool.run(tool.parse(input), createContext(projectDir, { state })),
+      "the call",
       timeoutMs,
     );
     checkOutput(output);
@@ -140,17 +141,27 @@ const RULES: CheckRules<[ground: ToolTestbed, timeoutMs: number]> = {
     { tool, input, state },
     timeoutMs,
   ) => {
-    await settles(tool, input, context("/no/such/folder", { state }), timeoutMs);
+    await expectSettled(tool, input, createContext("/no/such/folder", { state }), timeoutMs);
   },
   "run: settles when the signal has aborted already": async ({ tool, input, projectDir, state }, timeoutMs) => {
-    await settles(tool, input, context(projectDir, { state, signal: AbortSignal.abort(new Error("stop")) }), timeoutMs);
+    await expectSettled(
+      tool,
+      input,
+      createContext(projectDir, { state, signal: AbortSignal.abort(new Error("stop")) }),
+      timeoutMs,
+    );
   },
   "run: settles when the signal aborts in the middle of its work": async (
     { tool, input, slow, projectDir, state },
     timeoutMs,
   ) => {
     const abort = new AbortController();
-    const work = settles(tool, slow ?? input, context(projectDir, { state, signal: abort.signal }), timeoutMs);
+    const work = expectSettled(
+      tool,
+      slow ?? input,
+      createContext(projectDir, { state, signal: abort.signal }),
+      timeoutMs,
+    );
     setTimeout(() => abort.abort(new Error("stop")), slow === undefined ? 0 : 100);
     await work;
   },
@@ -159,13 +170,13 @@ const RULES: CheckRules<[ground: ToolTestbed, timeoutMs: number]> = {
     timeoutMs,
   ) => {
     if (!tool.parallel) return;
-    const shared = context(projectDir, { state });
-    const calls = [1, 2].map(() => tool.run(tool.parse(structuredClone(input)), shared));
+    const sharedContext = createContext(projectDir, { state });
+    const calls = [1, 2].map(() => tool.run(tool.parse(structuredClone(input)), sharedContext));
     for (const output of await withTimeout(Promise.all(calls), "both calls", timeoutMs)) checkOutput(output);
   },
 };
 
-function requiredOf(tool: Tool): string[] {
+function requiredProperties(tool: Tool): string[] {
   const required = tool.inputSchema["required"] ?? [];
   assert.ok(Array.isArray(required) && required.every((name) => typeof name === "string"), "required");
   return required as string[];
@@ -178,20 +189,20 @@ function expectRejected(tool: Tool, input: unknown): void {
   } catch (error) {
     outcome = { error };
   }
-  const shown = JSON.stringify(input);
-  assert.ok(outcome, `parse took ${shown}`);
+  const inputText = JSON.stringify(input);
+  assert.ok(outcome, `parse accepted ${inputText}`);
   const { error } = outcome;
-  assert.ok(hasCode(error, "tool_input"), `${shown}: expected a ToolInputError, got ${String(error)}`);
+  assert.ok(hasCode(error, "tool_input"), `${inputText}: expected a ToolInputError, got ${String(error)}`);
   assert.ok(error.message !== "" && error.message.length < 5000, "a message that a model can act on");
 }
 
-function nested(levels: number): unknown {
+function nestArrays(levels: number): unknown {
   let value: unknown = [];
   for (let level = 0; level < levels; level++) value = [value];
   return value;
 }
 
-/** Result of each subagent that the tool starts. */
+/** Result of every subagent that a tool starts in a check. */
 const SUBAGENT_RESULT: SubagentResult = {
   output: "done",
   endedBy: "model",
@@ -199,32 +210,33 @@ const SUBAGENT_RESULT: SubagentResult = {
   iterations: 1,
 };
 
-function context(
+function createContext(
   projectDir: string,
-  changes: { signal?: AbortSignal; state?: Map<string, unknown> | undefined },
+  options: { signal?: AbortSignal; state?: Map<string, unknown> | undefined },
 ): ToolContext {
   return {
     runId: "run",
     sessionId: "session",
     callId: "call",
     projectDir,
-    signal: changes.signal ?? new AbortController().signal,
+    signal: options.signal ?? new AbortController().signal,
     ask: () => Promise.resolve("allow"),
     askUser: () => Promise.resolve(undefined),
     progress: () => undefined,
-    spawn: () => Promise.resolve({ runId: "helper", sessionId: "helper", result: Promise.resolve(SUBAGENT_RESULT) }),
-    state: changes.state ?? new Map<string, unknown>(),
+    spawn: () =>
+      Promise.resolve({ runId: "subagent-run", sessionId: "subagent", result: Promise.resolve(SUBAGENT_RESULT) }),
+    state: options.state ?? new Map<string, unknown>(),
   };
 }
 
-/** The call may fail with an Error, but must settle. */
-async function settles(tool: Tool, input: unknown, ground: ToolContext, timeoutMs: number): Promise<void> {
+/** Asserts that the call settles. It may fail with an Error. */
+async function expectSettled(tool: Tool, input: unknown, context: ToolContext, timeoutMs: number): Promise<void> {
   const outcome = await withTimeout(
-    (async () => tool.run(tool.parse(input), ground))().then(
+    (async () => tool.run(tool.parse(input), context))().then(
       (output) => ({ output }),
       (error: unknown) => ({ error }),
     ),
-    "the end of the work",
+    "the end of the call",
     timeoutMs,
   );
   if ("output" in outcome) checkOutput(outcome.output);
@@ -248,25 +260,25 @@ function checkOutput(output: ToolOutput): void {
 }
 
 /** Returns the names of the file functions called during the work, including asynchronous ones. */
-function withoutDisk(work: () => void): string[] {
-  const touched: string[] = [];
-  const undo: (() => void)[] = [];
+function recordFileCalls(work: () => void): string[] {
+  const fileCalls: string[] = [];
+  const restores: (() => void)[] = [];
   for (const target of [fs, fs.promises] as unknown as Record<string, unknown>[]) {
     for (const [name, original] of Object.entries(target)) {
       if (typeof original !== "function" || /^[A-Z_]/.test(name)) continue;
       target[name] = (...args: unknown[]): unknown => {
-        touched.push(name);
+        fileCalls.push(name);
         return Reflect.apply(original as (...all: unknown[]) => unknown, target, args);
       };
-      undo.push(() => (target[name] = original));
+      restores.push(() => (target[name] = original));
     }
   }
   syncBuiltinESMExports();
   try {
     work();
   } finally {
-    for (const restore of undo) restore();
+    for (const restore of restores) restore();
     syncBuiltinESMExports();
   }
-  return touched;
+  return fileCalls;
 }

@@ -11,11 +11,11 @@ export function transportChecks(fixture: TransportFixture): Check[] {
   return rules.flatMap(Object.entries<TransportRules[string]>).map(([name, body]) => ({
     name,
     run: async () => {
-      const stage = await TransportHarness.set(fixture);
+      const harness = await TransportHarness.create(fixture);
       try {
-        await body(stage);
+        await body(harness);
       } finally {
-        await stage.clear();
+        await harness.close();
       }
     },
   }));

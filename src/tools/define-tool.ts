@@ -82,7 +82,7 @@ export function defineTool<const Schema extends StandardSchema | JsonSchema = ty
   const { name, description, schema = NOTHING, kind = "other", parallel = false } = definition;
   const { needsPermission = !HARMLESS.includes(kind) } = definition;
   if (!/^[a-zA-Z0-9_-]{1,64}$/.test(name)) throw new InputError("name", "1 to 64 letters, digits, _ and -");
-  if (typeof definition.run !== "function") throw new InputError(`run of ${name}`, "a function that does the work");
+  if (typeof definition.run !== "function") throw new InputError(`run of ${name}`, "a function");
   const check = isStandard(schema) ? schema : argumentsFromJsonSchema(schema);
   const toolSchema = inputSchema(name, check, definition.jsonSchema);
   const ignored = new IgnoredArguments(check, toolSchema, kind);
@@ -150,7 +150,7 @@ function validateInput(name: string, { "~standard": standard }: StandardSchema, 
   const result = standard.validate(values);
   if (result instanceof Promise) {
     result.catch(() => undefined);
-    throw new Error(`the schema of ${name} checks asynchronously; do that in run`);
+    throw new Error(`the schema of ${name} is asynchronous; move asynchronous checks to run`);
   }
   if (result.issues) throw new ToolInputError(describeIssues(result.issues));
   return result.value;

@@ -9,27 +9,27 @@ import { SessionTail } from "./tail.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
 
 /** The chains that are watched or written in this process. */
-export class Live {
+export class LiveSessions {
   readonly #tails = new Map<string, { tail: SessionTail; users: number }>();
-  readonly #processes: Processes;
+  readonly #listProcesses: ListProcesses;
   readonly #presence: Presence;
 
-  /** `processes` lists the background processes of a chain in this process. */
-  constructor(processes: Processes, presence: Presence) {
-    this.#processes = processes;
+  /** `listProcesses` lists the background processes of a chain in this process. */
+  constructor(listProcesses: ListProcesses, presence: Presence) {
+    this.#listProcesses = listProcesses;
     this.#presence = presence;
   }
 
-  /** The shared tail of a chain. Call `leave` when it is no longer needed. */
-  open(rootId: string, store: SessionDriver): { tail: SessionTail; leave: () => void } {
-    const entry = this.#tails.get(rootId) ?? { tail: this.#tailOf(rootId, store), users: 0 };
+  /** Returns the shared tail of a chain. Call `release` when it is no longer needed. */
+  open(rootId: string, store: SessionDriver): { tail: SessionTail; release: () => void } {
+    const entry = this.#tails.get(rootId) ?? { tail: this.#createTail(rootId, store), users: 0 };
     entry.users += 1;
     entry.tail.refresh();
     this.#tails.set(rootId, entry);
     let isActive = true;
     return {
       tail: entry.tail,
-      leave: () => {
+      release: () => {
         if (!isActive) return;
         isActive = false;
         entry.users -= 1;
@@ -38,59 +38,65 @@ export class Live {
     };
   }
 
-  /** Notifies watchers in this process and other processes that a chain changed. */
-  changed(rootId: string, store: SessionDriver): void {
-    this.#tails.get(rootId)?.tail.changed();
+  /** Notifies watchers in this process and other processes that the messages of a chain changed. */
+  notifyMessageChange(rootId: string, store: SessionDriver): void {
+    this.#tails.get(rootId)?.tail.reportMessageChange();
     notifierOf(store).publish(rootId);
   }
 
-  /** Like `changed`, for a change that does not affect messages. */
-  touched(rootId: string, store: SessionDriver): void {
-    this.#tails.get(rootId)?.tail.touched();
+  /** Like `notifyMessageChange`, for a change that does not affect messages. */
+  notifyStateChange(rootId: string, store: SessionDriver): void {
+    this.#tails.get(rootId)?.tail.reportStateChange();
     notifierOf(store).publish(rootId);
   }
 
-  #tailOf(rootId: string, store: SessionDriver): SessionTail {
+  #createTail(rootId: string, store: SessionDriver): SessionTail {
     const plan = new Plan(rootId, store);
-    return new SessionTail(rootId, store, this.#presence, () => stateOf(store, rootId, plan, this.#processes));
+    return new SessionTail(rootId, store, this.#presence, () =>
+      readSessionState(store, rootId, plan, this.#listProcesses),
+    );
   }
 }
 
-type Processes = (rootId: string) => Promise<readonly ProcessState[]>;
+type ListProcesses = (rootId: string) => Promise<readonly ProcessState[]>;
 
-/** The state of a session, by the id of its chain's original; undefined if it does not exist. */
-async function stateOf(
+/** Reads the state of a session, by the id of its chain's first session; undefined if it does not exist. */
+async function readSessionState(
   store: SessionDriver,
   rootId: string,
   plan: Plan,
-  listed: Processes,
+  listProcesses: ListProcesses,
 ): Promise<SessionState | undefined> {
   const [head, stored, processes] = await Promise.all([
     store.head(rootId, { messages: false }),
-    newestRun(store, rootId),
-    listed(rootId),
+    findNewestRun(store, rootId),
+    listProcesses(rootId),
   ]);
   if (!head) return undefined;
   const { original: session, newest } = head;
   const run = stored ? withEffectiveState(stored) : null;
-  const isGoing = run !== null && isOpen(run);
+  const isRunOpen = run !== null && isOpen(run);
   const asks = run?.state === "waiting" ? await store.asks({ sessionId: rootId, open: true, limit: 100 }) : [];
   return {
     session,
     run,
     // Asks of a dead run are left out, because no run waits for them.
     asks: asks.filter(({ runId }) => runId === run?.id).reverse(),
-    plan: await plan.at(session.rewinds.length, newest.lastSeq),
+    plan: await plan.readAt(session.rewinds.length, newest.lastSeq),
     ...(processes.length > 0 && { processes }),
-    runningElsewhere: isGoing && !!stored?.holder && !isOurs(stored.holder),
+    runningElsewhere: isRunOpen && !!stored?.holder && !isOurs(stored.holder),
   };
 }
 
-/** The newest run that has started. Queued runs and runs that left the queue without starting are skipped. */
-async function newestRun(store: SessionDriver, rootId: string): Promise<StoredRun | undefined> {
-  const few = { sessionId: rootId, limit: 1 };
-  for (let page = await store.runs(few); ; page = await store.runs({ ...few, limit: 50, before: page.at(-1)!.run })) {
-    const begun = page.find(({ run }) => run.queueLease === null);
-    if (begun || page.length === 0) return begun;
+/** Finds the newest run that has started. Queued runs and runs that left the queue without starting are skipped. */
+async function findNewestRun(store: SessionDriver, rootId: string): Promise<StoredRun | undefined> {
+  const query = { sessionId: rootId, limit: 1 };
+  for (
+    let page = await store.runs(query);
+    ;
+    page = await store.runs({ ...query, limit: 50, before: page.at(-1)!.run })
+  ) {
+    const startedRun = page.find(({ run }) => run.queueLease === null);
+    if (startedRun || page.length === 0) return startedRun;
   }
 }

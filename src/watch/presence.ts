@@ -1,9 +1,6 @@
 import { monotonicMs } from "../base/clock.js";
 
-/**
- * Whether a client answers requests of a session, by the id of its chain's original. The id is `""` for a client that
- * shows no session.
- */
+/** Returns whether a client answers requests of a session. `rootId` is `""` for a client that shows no session. */
 export type CanAnswer = (rootId: string) => boolean;
 
 /**
@@ -14,31 +11,31 @@ export class Presence {
   readonly #graceMs: number;
   /** Clients, with the id of the session that each shows. */
   readonly #clients = new Map<CanAnswer, string>();
-  #graceEnd = -Infinity;
+  #graceEndMs = -Infinity;
 
   constructor(graceMs: number) {
     this.#graceMs = graceMs;
   }
 
   /** Whether a client answers requests of this session, or disconnected within the grace period. */
-  answers(rootId: string): boolean {
-    return [...this.#clients.keys()].some((answers) => answers(rootId)) || monotonicMs() < this.#graceEnd;
+  canAnswer(rootId: string): boolean {
+    return [...this.#clients.keys()].some((canAnswer) => canAnswer(rootId)) || monotonicMs() < this.#graceEndMs;
   }
 
   /** Whether a client that shows this session answers its requests. */
   isShown(rootId: string): boolean {
-    return [...this.#clients].some(([answers, shown]) => shown === rootId && answers(rootId));
+    return [...this.#clients].some(([canAnswer, shownSessionId]) => shownSessionId === rootId && canAnswer(rootId));
   }
 
   /**
-   * Connects a client. `shown` is the id of the session that it shows; `""` for none. The returned function disconnects
-   * it.
+   * Connects a client. `shownSessionId`: the root id of the session that the client shows; `""` for none. The returned
+   * function disconnects the client.
    */
-  join(answers: CanAnswer, shown = ""): () => void {
-    const client: CanAnswer = (rootId) => answers(rootId);
-    this.#clients.set(client, shown);
+  connect(canAnswer: CanAnswer, shownSessionId = ""): () => void {
+    const client: CanAnswer = (rootId) => canAnswer(rootId);
+    this.#clients.set(client, shownSessionId);
     return () => {
-      if (this.#clients.delete(client) && client(shown)) this.#graceEnd = monotonicMs() + this.#graceMs;
+      if (this.#clients.delete(client) && client(shownSessionId)) this.#graceEndMs = monotonicMs() + this.#graceMs;
     };
   }
 }

@@ -1,11 +1,11 @@
 import type { Message } from "../ports/message.js";
 import type { WatchEvent } from "../ports/watch.js";
-import { type Cursor, formatCursor, hashOf, hashOfRewinds, type CursorCheck } from "./cursor.js";
+import { type Cursor, formatCursor, computeHash, hashRewinds, type CursorCheck } from "./cursor.js";
 
 type Kind = "text" | "reasoning";
 type Hashes = Readonly<Record<Kind, number>>;
 
-const EMPTY: Hashes = { text: hashOf(""), reasoning: hashOf("") };
+const EMPTY_HASHES: Hashes = { text: computeHash(""), reasoning: computeHash("") };
 
 /** Maximum characters per delta. Slow readers get several. */
 const MAX_DELTA_CHARACTERS = 16 * 1024;
@@ -21,7 +21,7 @@ export class StreamPosition {
   readonly cursor: Cursor;
   readonly #rootId: string;
   /** Hash of the rewinds that the cursor counts. */
-  readonly #hashOfCuts: number;
+  readonly #rewindsHash: number;
   /**
    * Hashes of the sent part of the growing message at the cursor. Undefined until that part was compared with the
    * stored message.
@@ -29,10 +29,10 @@ export class StreamPosition {
   readonly #sentHashes: Hashes | undefined;
   #id: string | undefined;
 
-  constructor(rootId: string, cursor: Cursor, ofCuts = 0, sentHashes?: Hashes) {
+  constructor(rootId: string, cursor: Cursor, rewindsHash = 0, sentHashes?: Hashes) {
     this.#rootId = rootId;
     this.cursor = cursor;
-    this.#hashOfCuts = ofCuts;
+    this.#rewindsHash = rewindsHash;
     this.#sentHashes = sentHashes;
   }
 
@@ -46,133 +46,139 @@ export class StreamPosition {
     return this.#sentHashes ? this.id : `?${this.id}`;
   }
 
-  /** The `seq` after which the reader's messages are void; undefined if all are valid. */
-  voidAfter(cuts: readonly number[]): number | undefined {
-    const { cuts: knownCuts } = this.cursor;
-    if (cuts.length < knownCuts) return 0;
-    return cuts.length > knownCuts ? Math.min(...cuts.slice(knownCuts)) : undefined;
+  /** Returns the `seq` after which the reader's messages are void; undefined if all are valid. */
+  findVoidAfter(rewinds: readonly number[]): number | undefined {
+    const { rewindCount: readerCount } = this.cursor;
+    if (rewinds.length < readerCount) return 0;
+    return rewinds.length > readerCount ? Math.min(...rewinds.slice(readerCount)) : undefined;
   }
 
-  /** The same position for a session with these rewinds. */
-  withRewinds(cuts: readonly number[]): StreamPosition {
-    const hash = hashOfRewinds(cuts);
-    return hash === this.#hashOfCuts ? this : new StreamPosition(this.#rootId, this.cursor, hash, this.#sentHashes);
+  /** Returns the same position for a session with these rewinds. */
+  withRewinds(rewinds: readonly number[]): StreamPosition {
+    const rewindsHash = hashRewinds(rewinds);
+    return rewindsHash === this.#rewindsHash
+      ? this
+      : new StreamPosition(this.#rootId, this.cursor, rewindsHash, this.#sentHashes);
   }
 
   /** Moves back to `after`: all later messages are void. `last`: the message at `after`, or a later one. */
-  rewind(after: number, cuts: readonly number[], last: Message | undefined): PositionChange {
-    const { seq, within, proof } = this.cursor;
-    const count = cuts.length;
-    const hash = hashOfRewinds(cuts);
-    let place: StreamPosition;
+  rewind(after: number, rewinds: readonly number[], last: Message | undefined): PositionChange {
+    const { seq, receivedLengths, check } = this.cursor;
+    const rewindCount = rewinds.length;
+    const rewindsHash = hashRewinds(rewinds);
+    let position: StreamPosition;
     if (seq <= after) {
-      const cursor = { cuts: count, seq, within, proof: proof && { ...proof, cuts: hash } };
-      place = new StreamPosition(this.#rootId, cursor, hash, this.#sentHashes);
+      const cursor = { rewindCount, seq, receivedLengths, check: check && { ...check, rewindsHash } };
+      position = new StreamPosition(this.#rootId, cursor, rewindsHash, this.#sentHashes);
     } else {
-      const proof = { cuts: hash, message: 0, content: 0 };
-      place = new StreamPosition(this.#rootId, { cuts: count, seq: after, within: undefined, proof }, hash);
+      const check = { rewindsHash, messageHash: 0, contentHash: 0 };
+      position = new StreamPosition(
+        this.#rootId,
+        { rewindCount, seq: after, receivedLengths: undefined, check },
+        rewindsHash,
+      );
       // A reader that received later messages has all of this message, finished or not.
-      if (last?.seq === after) place = place.#afterMessage(last);
+      if (last?.seq === after) position = position.#afterMessage(last);
     }
-    return { events: [{ type: "rewind", cursor: place.id, after }], position: place };
+    return { events: [{ type: "rewind", cursor: position.id, after }], position };
   }
 
   /**
-   * The events for the part of a message that the reader lacks. `isGrowing`: the message comes from the run that writes
-   * it in this process. Readers may have read slightly more from the store.
+   * Creates the events for the part of a message that the reader lacks. `isGrowing`: the message comes from the run
+   * that writes it in this process. Readers may have read slightly more from the store.
    */
-  eventsFor(message: Message, isGrowing = false): PositionChange {
-    const { seq, within, proof } = this.cursor;
+  createEvents(message: Message, isGrowing = false): PositionChange {
+    const { seq, receivedLengths, check } = this.cursor;
     if (message.seq < seq) return { events: [], position: this };
     if (message.seq > seq) return this.#sendFullMessage(message);
     // A message that was sent as complete but is not: the store has lost its end.
-    if (!within)
-      return message.finished || isGrowing || !proof?.message
+    if (!receivedLengths)
+      return message.finished || isGrowing || !check?.messageHash
         ? { events: [], position: this }
         : this.#sendFullMessage(message);
-    const texts = textsOf(message);
-    const sentHashes = this.#sentHashes ?? hashesOf(texts, within);
-    const isShorter = texts.text.length < within.text || texts.reasoning.length < within.reasoning;
+    const texts = joinTexts(message);
+    const sentHashes = this.#sentHashes ?? hashTexts(texts, receivedLengths);
+    const isShorter = texts.text.length < receivedLengths.text || texts.reasoning.length < receivedLengths.reasoning;
     if ((this.#sentHashes || isGrowing) && !message.finished && isShorter) return { events: [], position: this };
     // While it is watched, a message only grows. Its final text may differ, so compare the hashes again.
-    const storedHashes = message.finished ? hashesOf(texts, within) : sentHashes;
-    if (isShorter || (proof && combinedHash(storedHashes) !== proof.content)) return this.#sendFullMessage(message);
+    const storedHashes = message.finished ? hashTexts(texts, receivedLengths) : sentHashes;
+    if (isShorter || (check && combineHashes(storedHashes) !== check.contentHash))
+      return this.#sendFullMessage(message);
     const events: WatchEvent[] = [];
-    let place = new StreamPosition(this.#rootId, this.cursor, this.#hashOfCuts, sentHashes);
+    let position = new StreamPosition(this.#rootId, this.cursor, this.#rewindsHash, sentHashes);
     for (const kind of ["reasoning", "text"] as const) {
-      for (let at = within[kind]; at < texts[kind].length; at += MAX_DELTA_CHARACTERS) {
-        const text = texts[kind].slice(at, at + MAX_DELTA_CHARACTERS);
-        place = place.#afterDelta(message.id, kind, text);
-        events.push({ type: "delta", cursor: place.id, messageId: message.id, seq, kind, text });
+      for (let start = receivedLengths[kind]; start < texts[kind].length; start += MAX_DELTA_CHARACTERS) {
+        const text = texts[kind].slice(start, start + MAX_DELTA_CHARACTERS);
+        position = position.#afterDelta(message.id, kind, text);
+        events.push({ type: "delta", cursor: position.id, messageId: message.id, seq, kind, text });
       }
     }
     if (message.finished) {
-      place = place.#afterMessage(message);
-      events.push({ type: "message_end", cursor: place.id, message: copyOf(message) });
+      position = position.#afterMessage(message);
+      events.push({ type: "message_end", cursor: position.id, message: copyMessage(message) });
     }
-    return { events, position: place };
+    return { events, position };
   }
 
   #sendFullMessage(message: Message): PositionChange {
-    const { text, reasoning } = textsOf(message);
+    const { text, reasoning } = joinTexts(message);
     if (!message.finished && text.length + reasoning.length > MAX_DELTA_CHARACTERS) {
       const first = this.#sendFullMessage({ ...message, parts: [] });
-      const remainder = first.position.eventsFor(message);
+      const remainder = first.position.createEvents(message);
       return { events: [...first.events, ...remainder.events], position: remainder.position };
     }
-    const place = this.#afterMessage(message);
-    return { events: [{ type: "message", cursor: place.id, message: copyOf(message) }], position: place };
+    const position = this.#afterMessage(message);
+    return { events: [{ type: "message", cursor: position.id, message: copyMessage(message) }], position };
   }
 
   #afterDelta(messageId: string, kind: Kind, text: string): StreamPosition {
-    const { within = { text: 0, reasoning: 0 } } = this.cursor;
-    const before = this.#sentHashes ?? EMPTY;
-    const hashes = { ...before, [kind]: hashOf(text, before[kind]) };
-    return this.#at(
-      { ...this.cursor, within: { ...within, [kind]: within[kind] + text.length } },
-      { message: hashOf(messageId), content: combinedHash(hashes) },
+    const { receivedLengths = { text: 0, reasoning: 0 } } = this.cursor;
+    const before = this.#sentHashes ?? EMPTY_HASHES;
+    const hashes = { ...before, [kind]: computeHash(text, before[kind]) };
+    return this.#moveTo(
+      { ...this.cursor, receivedLengths: { ...receivedLengths, [kind]: receivedLengths[kind] + text.length } },
+      { messageHash: computeHash(messageId), contentHash: combineHashes(hashes) },
       hashes,
     );
   }
 
-  /** The position after all that exists of a message. */
+  /** Returns the position after all stored content of a message. */
   #afterMessage(message: Message): StreamPosition {
     const { id, seq, finished } = message;
-    const texts = finished ? undefined : textsOf(message);
+    const texts = finished ? undefined : joinTexts(message);
     const within = texts && { text: texts.text.length, reasoning: texts.reasoning.length };
-    const hashes = texts && within && hashesOf(texts, within);
-    return this.#at(
-      { ...this.cursor, seq, within },
-      { message: hashOf(id), content: hashes ? combinedHash(hashes) : 0 },
+    const hashes = texts && within && hashTexts(texts, within);
+    return this.#moveTo(
+      { ...this.cursor, seq, receivedLengths: within },
+      { messageHash: computeHash(id), contentHash: hashes ? combineHashes(hashes) : 0 },
       hashes,
     );
   }
 
-  #at(cursor: Cursor, proof: Omit<CursorCheck, "cuts">, sentHashes: Hashes | undefined): StreamPosition {
-    const cuts = this.#hashOfCuts;
-    return new StreamPosition(this.#rootId, { ...cursor, proof: { cuts, ...proof } }, cuts, sentHashes);
+  #moveTo(cursor: Cursor, check: Omit<CursorCheck, "rewindsHash">, sentHashes: Hashes | undefined): StreamPosition {
+    const rewindsHash = this.#rewindsHash;
+    return new StreamPosition(this.#rootId, { ...cursor, check: { rewindsHash, ...check } }, rewindsHash, sentHashes);
   }
 }
 
-function textsOf({ parts }: Message): Record<Kind, string> {
-  const joined = (kind: Kind): string => parts.map((part) => (part.type === kind ? part.text : "")).join("");
-  return { text: joined("text"), reasoning: joined("reasoning") };
+function joinTexts({ parts }: Message): Record<Kind, string> {
+  const joinParts = (kind: Kind): string => parts.map((part) => (part.type === kind ? part.text : "")).join("");
+  return { text: joinParts("text"), reasoning: joinParts("reasoning") };
 }
 
-/** Hashes of the beginnings of the texts. */
-function hashesOf(texts: Record<Kind, string>, length: Record<Kind, number>): Hashes {
+/** Hashes the beginnings of the texts, up to these lengths. */
+function hashTexts(texts: Record<Kind, string>, length: Record<Kind, number>): Hashes {
   return {
-    text: hashOf(texts.text.slice(0, length.text)),
-    reasoning: hashOf(texts.reasoning.slice(0, length.reasoning)),
+    text: computeHash(texts.text.slice(0, length.text)),
+    reasoning: computeHash(texts.reasoning.slice(0, length.reasoning)),
   };
 }
 
-/** Combines two hashes. */
-function combinedHash({ text, reasoning }: Hashes): number {
+function combineHashes({ text, reasoning }: Hashes): number {
   return (text ^ Math.imul(reasoning, 31)) >>> 0;
 }
 
-/** A copy, because the tail's message keeps growing. */
-function copyOf(message: Message): Message {
+/** Copies a message, because the tail's message keeps growing. */
+function copyMessage(message: Message): Message {
   return { ...message, parts: message.parts.map((part) => ({ ...part })) };
 }

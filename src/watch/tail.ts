@@ -34,7 +34,7 @@ interface VersionCache {
   readonly changes: Map<string, PositionChange>;
 }
 
-/** Messages at one moment. */
+/** A page of messages at one version of the tail. */
 export interface Page {
   readonly messages: readonly Message[];
   /** Whether more messages may follow. */
@@ -47,10 +47,10 @@ function createVersionCache(version: number): VersionCache {
   return { version, pages: new Map(), changes: new Map() };
 }
 
-/** Held by the run of this process that has the chain's lease. */
+/** Used by the run of this process that has the chain's lease, to update the tail. */
 export interface TailWriter {
   /** Reports a stored change of the run. */
-  stored: (change: StoredChange) => void;
+  reportChange: (change: StoredChange) => void;
   /** Reports that the run no longer has the lease. */
   end: () => void;
 }
@@ -71,9 +71,9 @@ interface Progress {
 export class SessionTail {
   readonly rootId: string;
   readonly #store: SessionDriver;
-  readonly #stateOf: () => Promise<SessionState | undefined>;
+  readonly #loadState: () => Promise<SessionState | undefined>;
   #version = 0;
-  readonly #waiting = new Set<() => void>();
+  readonly #wakeCallbacks = new Set<() => void>();
   /** Wakes waiting watchers when the minimum interval has passed. */
   #wakeTimer: NodeJS.Timeout | undefined;
   #lastWakeMs = -REMOTE_UPDATE_INTERVAL_MS;
@@ -81,7 +81,7 @@ export class SessionTail {
   #cachedFromSeq = Infinity;
   #messages: Message[] = [];
   /** Number of rewinds of the session when the current run started. */
-  #cuts = 0;
+  #rewindCount = 0;
   readonly #progress = new Map<string, Progress>();
   /** Results of store queries at the current version, so that many watchers cause one query. */
   #cache: VersionCache = createVersionCache(-1);
@@ -89,27 +89,27 @@ export class SessionTail {
   #state: Promise<StateEvent | undefined> | undefined;
   /** The last reported state, with its JSON. An equal state is not reported again. */
   #reportedState: { text: string; event: StateEvent } | undefined;
-  #watchers = 0;
+  #watcherCount = 0;
   /** Writer of the run that has the chain's lease. A previous writer may report its end after the next has started. */
   #writer: TailWriter | undefined;
   /** Whether a run was active at the last query. */
   #isRunning = false;
   #unsubscribe: (() => void) | undefined;
-  #timer: NodeJS.Timeout | undefined;
+  #pollTimer: NodeJS.Timeout | undefined;
 
   readonly #presence: Presence;
 
-  /** `stateOf` reads the session's state from the store; undefined if the session was deleted. */
+  /** `loadState` reads the session's state from the store; undefined if the session was deleted. */
   constructor(
     rootId: string,
     store: SessionDriver,
     presence: Presence,
-    stateOf: () => Promise<SessionState | undefined>,
+    loadState: () => Promise<SessionState | undefined>,
   ) {
     this.#presence = presence;
     this.rootId = rootId;
     this.#store = store;
-    this.#stateOf = stateOf;
+    this.#loadState = loadState;
   }
 
   /** Incremented with each change. */
@@ -118,32 +118,32 @@ export class SessionTail {
   }
 
   /** Whether a run of this process has the chain's lease. */
-  get isHeld(): boolean {
+  get hasLocalWriter(): boolean {
     return this.#writer !== undefined;
   }
 
   /**
    * Registers the run of this process that has the chain's lease, until it calls `end`. No other process writes
-   * messages meanwhile. `cuts`: number of the session's rewinds when the lease was taken.
+   * messages meanwhile. `rewindCount`: number of the session's rewinds when the lease was taken.
    */
-  openWriter(cuts: number): TailWriter {
-    this.#cuts = cuts;
+  openWriter(rewindCount: number): TailWriter {
+    this.#rewindCount = rewindCount;
     const writer: TailWriter = {
-      stored: (change) => {
+      reportChange: (change) => {
         if (this.#writer === writer) this.#applyChange(change);
         // A late change of a previous run belongs before the next run's messages, which are already cached.
-        else this.changed();
+        else this.reportMessageChange();
       },
       end: () => {
         if (this.#writer !== writer) return;
         this.#writer = undefined;
         this.#progress.clear();
-        this.changed();
+        this.reportMessageChange();
       },
     };
     this.#writer = writer;
     this.#progress.clear();
-    this.changed();
+    this.reportMessageChange();
     return writer;
   }
 
@@ -159,18 +159,18 @@ export class SessionTail {
     }
     for (const { messageId, part, type, text } of append) {
       const parts = this.#messages.findLast(({ id }) => id === messageId)?.parts;
-      const present = parts?.[part];
-      if (present && "text" in present) present.text += text;
+      const existingPart = parts?.[part];
+      if (existingPart && "text" in existingPart) existingPart.text += text;
       else parts?.push({ type, text });
     }
     for (const final of finish) {
-      const at = this.#messages.findLastIndex(({ id }) => id === final.id);
-      const { seq, sessionId } = this.#messages[at] ?? final;
-      if (at >= 0) this.#messages[at] = { ...final, seq, sessionId, finished: true };
+      const index = this.#messages.findLastIndex(({ id }) => id === final.id);
+      const { seq, sessionId } = this.#messages[index] ?? final;
+      if (index >= 0) this.#messages[index] = { ...final, seq, sessionId, finished: true };
       for (const id of this.#progress.keys()) if (final.toolCallId === id) this.#progress.delete(id);
     }
     for (const { toolCallId } of add) this.#progress.delete(toolCallId);
-    this.#bump();
+    this.#incrementVersion();
   }
 
   /** Drops cached data for a new watcher, which may have newer information. */
@@ -180,16 +180,16 @@ export class SessionTail {
   }
 
   /** Reports a change of the chain: cached messages are void. */
-  changed(): void {
+  reportMessageChange(): void {
     this.#cachedFromSeq = Infinity;
     this.#messages = [];
-    this.touched();
+    this.reportStateChange();
   }
 
   /** Reports a change that does not affect messages. */
-  touched(): void {
+  reportStateChange(): void {
     this.#state = undefined;
-    this.#bump();
+    this.#incrementVersion();
   }
 
   /** Appends output of a running tool. */
@@ -199,28 +199,28 @@ export class SessionTail {
       length: length + text.length,
       text: lastCharacters(before + text, MAX_PROGRESS_CHARACTERS),
     });
-    this.#bump();
+    this.#incrementVersion();
   }
 
-  /** Output of running tools after the lengths in `reportedLengths`, which are then updated. */
-  progress(reportedLengths: Map<string, number>): { callId: string; text: string }[] {
-    const news: { callId: string; text: string }[] = [];
+  /** Returns the output of running tools after the lengths in `reportedLengths`, and updates these lengths. */
+  takeProgress(reportedLengths: Map<string, number>): { callId: string; text: string }[] {
+    const newOutputs: { callId: string; text: string }[] = [];
     for (const callId of reportedLengths.keys()) if (!this.#progress.has(callId)) reportedLengths.delete(callId);
     for (const [callId, { length, text }] of this.#progress) {
-      const behind = Math.min(length - (reportedLengths.get(callId) ?? 0), text.length);
-      if (behind > 0) news.push({ callId, text: text.slice(text.length - behind) });
+      const unreportedCharacters = Math.min(length - (reportedLengths.get(callId) ?? 0), text.length);
+      if (unreportedCharacters > 0) newOutputs.push({ callId, text: text.slice(text.length - unreportedCharacters) });
       reportedLengths.set(callId, length);
     }
-    return news;
+    return newOutputs;
   }
 
-  /** The state of the session; the same object as long as it is equal. Undefined if the session was deleted. */
-  state(): Promise<StateEvent | undefined> {
+  /** Reads the session's state; returns the same object while it is equal. Undefined if the session was deleted. */
+  readState(): Promise<StateEvent | undefined> {
     if (this.#state) return this.#state;
-    const query = this.#stateOf().then((state) => {
-      const { state: now = "finished" } = state?.run ?? {};
-      // An older query may finish after a newer one and is then outdated.
-      if (this.#state === query) this.#isRunning = now === "running" || now === "waiting";
+    const query = this.#loadState().then((state) => {
+      const { state: runState = "finished" } = state?.run ?? {};
+      // If an older query finishes after a newer one, its result is outdated.
+      if (this.#state === query) this.#isRunning = runState === "running" || runState === "waiting";
       if (!state) return undefined;
       const text = JSON.stringify(state);
       if (text !== this.#reportedState?.text) this.#reportedState = { text, event: { type: "state", state } };
@@ -231,63 +231,63 @@ export class SessionTail {
     return (this.#state = query);
   }
 
-  /** The change for a reader at a position, from a message of a page. Cached for all readers at that position. */
-  changeFor(place: StreamPosition, message: Message, { changes }: Page): PositionChange {
-    const key = `${message.seq} ${place.key}`;
-    let step = changes.get(key);
-    if (!step) {
+  /** Returns the change for a reader at a position, from a message of a page. Cached for readers at that position. */
+  getChange(position: StreamPosition, message: Message, { changes }: Page): PositionChange {
+    const key = `${message.seq} ${position.key}`;
+    let change = changes.get(key);
+    if (!change) {
       if (changes.size >= MAX_CACHED_CHANGES) changes.clear();
-      step = place.eventsFor(message, this.isHeld && message.seq >= this.#cachedFromSeq);
-      changes.set(key, step);
+      change = position.createEvents(message, this.hasLocalWriter && message.seq >= this.#cachedFromSeq);
+      changes.set(key, change);
     }
-    return step;
+    return change;
   }
 
   /**
-   * The message with this `seq` and the following ones, at most a page. `cuts`: number of the session's rewinds that
-   * the caller knows.
+   * Reads the message with this `seq` and the following ones, at most a page. `rewindCount`: number of the session's
+   * rewinds that the caller knows.
    */
-  async from(seq: number, cuts: number): Promise<Page> {
-    const { pages, changes } = this.#currentCache();
+  async readPage(seq: number, rewindCount: number): Promise<Page> {
+    const { pages, changes } = this.#getCache();
     // The lease is released shortly before the run reports it. Messages that another process has rewound since then are
     // still cached here.
-    if (seq >= this.#cachedFromSeq && cuts === this.#cuts) {
-      const at = this.#messages.findIndex((message) => message.seq >= seq);
+    if (seq >= this.#cachedFromSeq && rewindCount === this.#rewindCount) {
+      const index = this.#messages.findIndex((message) => message.seq >= seq);
       return {
-        messages: at < 0 ? [] : this.#messages.slice(at, at + PAGE_SIZE),
-        hasMore: at >= 0 && at + PAGE_SIZE < this.#messages.length,
-        changes: changes,
+        messages: index < 0 ? [] : this.#messages.slice(index, index + PAGE_SIZE),
+        hasMore: index >= 0 && index + PAGE_SIZE < this.#messages.length,
+        changes,
       };
     }
     // Query after the state, so that the page is never older than the rewinds in the state.
-    const state = this.state();
+    const state = this.readState();
     const query = { scope: "chain", after: seq - 1, limit: PAGE_SIZE } as const;
     const page = pages.get(seq) ?? state.then(() => this.#store.messages(this.rootId, query));
     if (pages.size >= MAX_CACHED_PAGES) pages.clear();
     pages.set(seq, page);
     page.catch(() => pages.delete(seq));
     const messages = await page;
-    return { messages, hasMore: messages.length === PAGE_SIZE, changes: changes };
+    return { messages, hasMore: messages.length === PAGE_SIZE, changes };
   }
 
   /** Resolves when a change after `version` exists and the minimum interval has passed, or when the signal aborts. */
-  async next(version: number, signal: AbortSignal): Promise<void> {
+  async waitForChange(version: number, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return;
     await new Promise<void>((resolve) => {
       const wake = () => {
         signal.removeEventListener("abort", wake);
-        this.#waiting.delete(wake);
+        this.#wakeCallbacks.delete(wake);
         resolve();
       };
       signal.addEventListener("abort", wake, { once: true });
-      this.#waiting.add(wake);
+      this.#wakeCallbacks.add(wake);
       if (this.#version !== version) this.#wakeSoon();
     });
   }
 
   /** Whether a client can now answer requests of this session, whichever session it shows. */
   get isAttended(): boolean {
-    return this.#presence.answers(this.rootId);
+    return this.#presence.canAnswer(this.rootId);
   }
 
   /** Whether a client that shows this session can now answer its requests. */
@@ -296,44 +296,47 @@ export class SessionTail {
   }
 
   /**
-   * Connects a client that shows this session. With `true` it answers requests of any session, with a function only
-   * those of this session. The returned function disconnects it.
+   * Connects a client that shows this session. With `true` the client answers requests of any session, with a function
+   * only those of this session. The returned function disconnects the client.
    */
-  addResponder(answers: true | (() => boolean)): () => void {
-    const client = answers === true ? () => true : (rootId: string) => rootId === this.rootId && answers();
-    return this.#presence.join(client, this.rootId);
+  addResponder(canAnswer: true | (() => boolean)): () => void {
+    const client = canAnswer === true ? () => true : (rootId: string) => rootId === this.rootId && canAnswer();
+    return this.#presence.connect(client, this.rootId);
   }
 
   /** Adds a watcher. The returned function removes it. */
   addWatcher(): () => void {
-    this.#watchers += 1;
-    const hint = () => (this.isHeld ? this.touched() : this.changed());
-    this.#unsubscribe ??= notifierOf(this.#store).subscribe(this.rootId, hint);
+    this.#watcherCount += 1;
+    const onNotification = () => (this.hasLocalWriter ? this.reportStateChange() : this.reportMessageChange());
+    this.#unsubscribe ??= notifierOf(this.#store).subscribe(this.rootId, onNotification);
     // The timer keeps the process alive while a watcher waits.
-    this.#timer ??= setInterval(() => this.#isRunning && !this.isHeld && this.changed(), POLL_INTERVAL_MS);
+    this.#pollTimer ??= setInterval(
+      () => this.#isRunning && !this.hasLocalWriter && this.reportMessageChange(),
+      POLL_INTERVAL_MS,
+    );
     let isWatching = true;
     return () => {
       if (!isWatching) return;
       isWatching = false;
-      this.#watchers -= 1;
-      if (this.#watchers > 0) return;
+      this.#watcherCount -= 1;
+      if (this.#watcherCount > 0) return;
       this.#unsubscribe?.();
-      clearInterval(this.#timer);
+      clearInterval(this.#pollTimer);
       clearTimeout(this.#wakeTimer);
       this.#wakeTimer = undefined;
       this.#unsubscribe = undefined;
-      this.#timer = undefined;
+      this.#pollTimer = undefined;
     };
   }
 
-  #currentCache() {
+  #getCache() {
     if (this.#cache.version !== this.#version) this.#cache = createVersionCache(this.#version);
     return this.#cache;
   }
 
-  #bump(): void {
+  #incrementVersion(): void {
     this.#version += 1;
-    if (this.#waiting.size > 0) this.#wakeSoon();
+    if (this.#wakeCallbacks.size > 0) this.#wakeSoon();
   }
 
   #wakeSoon(): void {
@@ -341,11 +344,13 @@ export class SessionTail {
     const wake = () => {
       this.#wakeTimer = undefined;
       this.#lastWakeMs = performance.now();
-      for (const resume of [...this.#waiting]) resume();
+      for (const resume of [...this.#wakeCallbacks]) resume();
     };
-    const early =
-      this.#lastWakeMs + (this.isHeld ? LOCAL_UPDATE_INTERVAL_MS : REMOTE_UPDATE_INTERVAL_MS) - performance.now();
-    if (early > 0) this.#wakeTimer = setTimeout(wake, early);
+    const remainingMs =
+      this.#lastWakeMs +
+      (this.hasLocalWriter ? LOCAL_UPDATE_INTERVAL_MS : REMOTE_UPDATE_INTERVAL_MS) -
+      performance.now();
+    if (remainingMs > 0) this.#wakeTimer = setTimeout(wake, remainingMs);
     else wake();
   }
 }

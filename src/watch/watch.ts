@@ -4,15 +4,15 @@ import { InputError, SessionNotFoundError } from "../ports/errors.js";
 import { requireSession } from "../sessions/require-session.js";
 import { isUnavailable } from "../sessions/outage.js";
 import { isOpen } from "../sessions/stored-run.js";
-import { isStored, parseCursor } from "./cursor.js";
-import type { Live } from "./live.js";
+import { isCursorStored, parseCursor } from "./cursor.js";
+import type { LiveSessions } from "./live.js";
 import { delay, onAbort } from "../base/abort.js";
 import { StreamPosition, type PositionChange } from "./stream-position.js";
-import { startAfterSeq, type WatchStart } from "./watch-start.js";
+import { findStartAfterSeq, type WatchStart } from "./watch-start.js";
 import type { SessionTail } from "./tail.js";
 
 /** Retry delay while the store is unavailable: initial and maximum, in ms. */
-const RETRY_DELAY_MS = { first: 250, most: 2_000 };
+const RETRY_DELAY_MS = { initial: 250, max: 2_000 };
 
 /**
  * Streams the events of a session, from a cursor on and then live. Rejects with `InputError` (invalid cursor),
@@ -20,7 +20,7 @@ const RETRY_DELAY_MS = { first: 250, most: 2_000 };
  * unavailable.
  */
 export async function* watch(
-  live: Live,
+  live: LiveSessions,
   store: SessionDriver,
   id: string,
   {
@@ -34,31 +34,31 @@ export async function* watch(
 ): AsyncGenerator<WatchEvent, void, undefined> {
   const { chain } = await requireSession(store, id);
   const cursor = after === "" ? lastSeen : after;
-  const isNew = cursor === "" && afterSeq > 0;
-  let start: WatchStart = isNew
-    ? await startAfterSeq(store, chain.root, afterSeq)
+  const startsAtSeq = cursor === "" && afterSeq > 0;
+  let start: WatchStart = startsAtSeq
+    ? await findStartAfterSeq(store, chain.root, afterSeq)
     : { cursor: parseCursor(chain.root, cursor) };
-  // The cursor is ahead of the store, which may have lost its last writes in a power failure. The reader starts again.
-  if (!isNew && !(await isStored(store, chain.root, start.cursor))) {
+  // If the cursor is ahead of the store, a power failure may have lost the last writes. The reader starts again.
+  if (!startsAtSeq && !(await isCursorStored(store, chain.root, start.cursor))) {
     if (after !== "") throw new InputError("after", "a cursor of stored events, got one past the end");
     start = { ...start, voidAfter: 0 };
   }
-  const { tail, leave } = live.open(chain.root, store);
-  const unwatch = follow ? tail.addWatcher() : leave;
-  const unattend = canAnswer ? tail.addResponder(canAnswer) : leave;
-  // Also releases a reader that takes no further event without ending the stream.
-  const untie = onAbort(signal, () => {
-    unattend();
-    unwatch();
-    leave();
+  const { tail, release: releaseTail } = live.open(chain.root, store);
+  const removeWatcher = follow ? tail.addWatcher() : releaseTail;
+  const removeResponder = canAnswer ? tail.addResponder(canAnswer) : releaseTail;
+  // An abort also releases the watcher if its reader neither takes an event nor ends the stream.
+  const removeListener = onAbort(signal, () => {
+    removeResponder();
+    removeWatcher();
+    releaseTail();
   });
   try {
     yield* new Watch(tail, start).events(follow, signal);
   } finally {
-    untie();
-    unattend();
-    unwatch();
-    leave();
+    removeListener();
+    removeResponder();
+    removeWatcher();
+    releaseTail();
   }
 }
 
@@ -68,7 +68,7 @@ class Watch {
   #position: StreamPosition;
   /** The last state that was sent. */
   #sentState: WatchEvent | undefined;
-  readonly #progress = new Map<string, number>();
+  readonly #reportedLengths = new Map<string, number>();
   #isDeleted = false;
   /** Messages of the reader after this `seq` are void, which has not been sent yet. */
   #voidAfter: number | undefined;
@@ -82,37 +82,38 @@ class Watch {
     this.#sendsCursor = sendsCursor;
   }
 
+  /** Sends events until the signal aborts or the session is deleted; without `follow`, until all are sent. */
   async *events(follow: boolean, signal: AbortSignal): AsyncGenerator<WatchEvent, void, undefined> {
-    let pause = RETRY_DELAY_MS.first;
+    let retryDelayMs = RETRY_DELAY_MS.initial;
     while (!signal.aborted) {
-      const seen = this.#tail.version;
+      const version = this.#tail.version;
       try {
         yield* this.#availableEvents();
-        pause = RETRY_DELAY_MS.first;
+        retryDelayMs = RETRY_DELAY_MS.initial;
       } catch (error) {
         // The agent and its store may close during a read.
         if (signal.aborted) return;
         if (!follow || !this.#sentState || !isUnavailable(error)) throw error;
         // A random delay, so that watchers do not all reconnect at once.
-        await delay(pause * (0.5 + Math.random() / 2), signal).catch(() => undefined);
-        pause = Math.min(2 * pause, RETRY_DELAY_MS.most);
+        await delay(retryDelayMs * (0.5 + Math.random() / 2), signal).catch(() => undefined);
+        retryDelayMs = Math.min(2 * retryDelayMs, RETRY_DELAY_MS.max);
         continue;
       }
       if (this.#isDeleted || (!follow && (await this.#isUpToDate()))) return;
-      if (follow) await this.#tail.next(seen, signal);
+      if (follow) await this.#tail.waitForChange(version, signal);
     }
   }
 
   /** Whether the session was not rewound since the cursor. */
   async #isUpToDate(): Promise<boolean> {
-    const state = await this.#tail.state();
-    return state?.state.session.rewinds.length === this.#position.cursor.cuts;
+    const state = await this.#tail.readState();
+    return state?.state.session.rewinds.length === this.#position.cursor.rewindCount;
   }
 
   /** Sends all events that are available now. */
   async *#availableEvents(): AsyncGenerator<WatchEvent, void, undefined> {
     for (let hasMore = true; hasMore;) {
-      const state = await this.#tail.state();
+      const state = await this.#tail.readState();
       if (!state) {
         this.#isDeleted = true;
         if (!this.#sentState) throw new SessionNotFoundError(this.#tail.rootId);
@@ -124,20 +125,21 @@ class Watch {
         yield this.#sendsCursor ? { ...state, cursor: this.#position.id } : state;
       }
       const { rewinds } = state.state.session;
-      const cut = lowerSeq(this.#voidAfter, this.#position.voidAfter(rewinds));
-      const first = Math.max(1, Math.min(this.#position.cursor.seq, cut ?? Infinity));
-      const page = await this.#tail.from(first, rewinds.length);
-      if (cut === undefined) this.#position = this.#position.withRewinds(rewinds);
-      else yield* this.#sendChange(this.#position.rewind(cut, rewinds, page.messages[0]));
+      const voidAfter = lowerSeq(this.#voidAfter, this.#position.findVoidAfter(rewinds));
+      const first = Math.max(1, Math.min(this.#position.cursor.seq, voidAfter ?? Infinity));
+      const page = await this.#tail.readPage(first, rewinds.length);
+      if (voidAfter === undefined) this.#position = this.#position.withRewinds(rewinds);
+      else yield* this.#sendChange(this.#position.rewind(voidAfter, rewinds, page.messages[0]));
       this.#voidAfter = undefined;
-      for (const message of page.messages) yield* this.#sendChange(this.#tail.changeFor(this.#position, message, page));
+      for (const message of page.messages) yield* this.#sendChange(this.#tail.getChange(this.#position, message, page));
       hasMore = page.hasMore;
       // The state follows the messages stored by then: a reader that sees the end of a run has all of its messages.
       const { run } = state.state;
-      if (hasMore || state === this.#sentState || (this.#tail.isHeld && !(run && isOpen(run)))) continue;
+      if (hasMore || state === this.#sentState || (this.#tail.hasLocalWriter && !(run && isOpen(run)))) continue;
       yield (this.#sentState = state);
     }
-    for (const { callId, text } of this.#tail.progress(this.#progress)) yield { type: "tool_progress", callId, text };
+    for (const { callId, text } of this.#tail.takeProgress(this.#reportedLengths))
+      yield { type: "tool_progress", callId, text };
   }
 
   *#sendChange({ events, position }: PositionChange): Generator<WatchEvent, void, undefined> {

@@ -3,32 +3,32 @@ import { onAbort } from "../base/abort.js";
 import type { ProcessState } from "../ports/background.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
-import { Live } from "./live.js";
+import { LiveSessions } from "./live.js";
 import type { Presence } from "./presence.js";
 
 /** The watchers of one agent's sessions. Nothing is loaded or opened before the first watcher. */
 export class Watchers {
   readonly #store: () => Promise<SessionDriver>;
-  readonly #processes: (rootId: string) => Promise<readonly ProcessState[]>;
-  readonly #closing: AbortSignal;
+  readonly #listProcesses: (rootId: string) => Promise<readonly ProcessState[]>;
+  readonly #closeSignal: AbortSignal;
   readonly #presence: Presence;
-  #live: Live | undefined;
+  #live: LiveSessions | undefined;
 
-  /** `processes` lists the background processes of a chain. `closing` is aborted when the agent closes. */
+  /** `listProcesses` lists the background processes of a chain. `closeSignal` is aborted when the agent closes. */
   constructor(
     store: () => Promise<SessionDriver>,
-    processes: (rootId: string) => Promise<readonly ProcessState[]>,
-    closing: AbortSignal,
+    listProcesses: (rootId: string) => Promise<readonly ProcessState[]>,
+    closeSignal: AbortSignal,
     presence: Presence,
   ) {
     this.#store = store;
-    this.#processes = processes;
-    this.#closing = closing;
+    this.#listProcesses = listProcesses;
+    this.#closeSignal = closeSignal;
     this.#presence = presence;
   }
 
-  get live(): Live {
-    return (this.#live ??= new Live(this.#processes, this.#presence));
+  get liveSessions(): LiveSessions {
+    return (this.#live ??= new LiveSessions(this.#listProcesses, this.#presence));
   }
 
   /** Like `Sessions.watch`. Ends when the agent closes. */
@@ -36,22 +36,22 @@ export class Watchers {
     const store = await this.#store();
     const { watch } = await import("./watch.js");
     // A watcher must not prevent the agent from closing.
-    const ended = new AbortController();
-    const endSignals = [this.#closing, ...(options.signal ? [options.signal] : [])];
+    const endController = new AbortController();
+    const endSignals = [this.#closeSignal, ...(options.signal ? [options.signal] : [])];
     // Any number of watchers may add listeners.
     setMaxListeners(0, ...endSignals);
-    const ties = endSignals.map((signal) => onAbort(signal, () => ended.abort()));
+    const removeListeners = endSignals.map((signal) => onAbort(signal, () => endController.abort()));
     try {
-      yield* watch(this.live, store, id, { ...options, signal: ended.signal });
+      yield* watch(this.liveSessions, store, id, { ...options, signal: endController.signal });
     } finally {
-      for (const untie of ties) untie();
+      for (const removeListener of removeListeners) removeListener();
     }
   }
 
-  /** Notifies watchers that this process changed a chain. `messages`: whether its messages changed too. */
-  async notify(rootId: string, messages: boolean): Promise<void> {
+  /** Notifies watchers that this process changed a chain. `hasMessageChanges`: whether its messages changed too. */
+  async notify(rootId: string, hasMessageChanges: boolean): Promise<void> {
     const store = await this.#store();
-    if (messages) this.live.changed(rootId, store);
-    else this.live.touched(rootId, store);
+    if (hasMessageChanges) this.liveSessions.notifyMessageChange(rootId, store);
+    else this.liveSessions.notifyStateChange(rootId, store);
   }
 }

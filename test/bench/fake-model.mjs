@@ -22,8 +22,8 @@ function planOf(body, wire) {
   if (body.length > LOOKED_INTO) return SHORT;
   const { prompt, tools, title, answered } = wire.understand(JSON.parse(body));
   if (title || answered) return SHORT;
-  const [, kind, value, rest] = /\[(tokens|tool)=(\w+)([^\]]*)\]/.exec(prompt) ?? [];
-  const option = (name) => new RegExp(`\\b${name}=(\\S+)`).exec(rest)?.[1];
+  const [, kind, value, options] = /\[(tokens|tool)=(\w+)([^\]]*)\]/.exec(prompt) ?? [];
+  const option = (name) => new RegExp(`\\b${name}=(\\S+)`).exec(options)?.[1];
   if (kind === "tokens") return { tokens: Number(value), every: Number(option("every") ?? 0) };
   if (kind === "tool") {
     const tool = tools.find(({ name }) => (value === "read" ? READ : SHELL).test(name));
@@ -55,8 +55,8 @@ function piecesOf(plan, wire) {
   pieces = [];
   if (plan.every) pieces = events.map((event) => Buffer.from(event));
   else {
-    const whole = Buffer.from(events.join(""));
-    for (let from = 0; from < whole.length; from += WRITE) pieces.push(whole.subarray(from, from + WRITE));
+    const stream = Buffer.from(events.join(""));
+    for (let from = 0; from < stream.length; from += WRITE) pieces.push(stream.subarray(from, from + WRITE));
   }
   // Calls contain file names of one run and are not cached; other answers are few.
   if (!plan.call) made.set(key, pieces);

@@ -15,16 +15,16 @@ const tool = (name, properties) => ({
 const TOOLS = [tool("read", { path: text }), tool("bash", { command: text })];
 
 const send = (frame) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...frame })}\n`);
-const update = (sessionId, said) => send({ method: "session/update", params: { sessionId, update: said } });
+const update = (sessionId, content) => send({ method: "session/update", params: { sessionId, update: content } });
 
 /** Sends one request to the model. Calls `onText` with each text delta. */
 function ask(messages, onText) {
   return new Promise((resolve, reject) => {
     const body = JSON.stringify({ model: "m1", stream: true, messages, tools: TOOLS });
     const headers = { "content-type": "application/json", "content-length": Buffer.byteLength(body) };
-    const asked = request(url, { method: "POST", agent, headers }, (response) => {
+    const modelRequest = request(url, { method: "POST", agent, headers }, (response) => {
       let left = "";
-      let said = "";
+      let text = "";
       const calls = [];
       response.setEncoding("utf8");
       response.on("data", (piece) => {
@@ -34,17 +34,17 @@ function ask(messages, onText) {
           if (!line.startsWith("data: {")) continue;
           const delta = JSON.parse(line.slice(6)).choices[0]?.delta;
           if (delta?.content) {
-            said += delta.content;
+            text += delta.content;
             onText(delta.content);
           }
           if (delta?.tool_calls) calls.push(...delta.tool_calls);
         }
       });
-      response.on("end", () => resolve({ said, calls }));
+      response.on("end", () => resolve({ text, calls }));
       response.on("error", reject);
     });
-    asked.on("error", reject);
-    asked.end(body);
+    modelRequest.on("error", reject);
+    modelRequest.end(body);
   });
 }
 
@@ -58,10 +58,10 @@ async function prompt({ sessionId, prompt: [{ text: content }] }) {
   const messages = sessions.get(sessionId);
   messages.push({ role: "user", content });
   for (;;) {
-    const { said, calls } = await ask(messages, (piece) =>
+    const { text, calls } = await ask(messages, (piece) =>
       update(sessionId, { sessionUpdate: "agent_message_chunk", content: { type: "text", text: piece } }),
     );
-    messages.push({ role: "assistant", content: said, ...(calls.length > 0 ? { tool_calls: calls } : {}) });
+    messages.push({ role: "assistant", content: text, ...(calls.length > 0 ? { tool_calls: calls } : {}) });
     if (calls.length === 0) return { stopReason: "end_turn" };
     for (const { id, function: call } of calls) {
       update(sessionId, { sessionUpdate: "tool_call", toolCallId: id, title: call.name, status: "pending" });

@@ -9,7 +9,7 @@ function stream(message, response) {
   const body = JSON.stringify({ model: "m1", stream: true, messages: [{ role: "user", content: message }] });
   const headers = { "content-type": "application/json", "content-length": Buffer.byteLength(body) };
   response.writeHead(200, { "content-type": "text/event-stream" });
-  const asked = request(url, { method: "POST", agent, headers }, (answer) => {
+  const modelRequest = request(url, { method: "POST", agent, headers }, (answer) => {
     let left = "";
     answer.setEncoding("utf8");
     answer.on("data", (piece) => {
@@ -25,8 +25,8 @@ function stream(message, response) {
     });
     answer.on("end", () => response.end('event: done\ndata: {"type":"done","done":true}\n\n'));
   });
-  asked.on("error", () => response.destroy());
-  asked.end(body);
+  modelRequest.on("error", () => response.destroy());
+  modelRequest.end(body);
 }
 
 const server = createServer((incoming, response) => {

@@ -15,11 +15,11 @@ const agent = new Agent({ keepAlive: true });
 const ask = (body) =>
   new Promise((resolve, reject) => {
     const headers = { "content-type": "application/json", "content-length": Buffer.byteLength(body) };
-    const asked = request(`${model}/chat/completions`, { method: "POST", agent, headers }, (response) => {
+    const modelRequest = request(`${model}/chat/completions`, { method: "POST", agent, headers }, (response) => {
       response.resume().on("end", resolve);
     });
-    asked.on("error", reject);
-    asked.end(body);
+    modelRequest.on("error", reject);
+    modelRequest.end(body);
   });
 
 const took = [];

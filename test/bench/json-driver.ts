@@ -6,9 +6,9 @@ import {
   aSession,
   at,
   change,
-  growing,
-  leaseOf,
-  release,
+  aGrowingMessage,
+  acquireLease,
+  releaseLease,
   someMessages,
 } from "../../src/testing/session-driver/rule.js";
 import { makeTempDir } from "../helpers/temp.js";
@@ -39,11 +39,11 @@ async function measure(kind: Kind): Promise<Map<string, number>> {
   };
   let driver = await opened(kind, folder.at("store"));
   await driver.create({ session: aSession("long"), messages: someMessages("long", 1, 500) });
-  const lease = await leaseOf(driver, "long", "h");
-  await driver.write("long", change({ fence: lease.fence, add: [growing("long", 501)] }));
+  const lease = await acquireLease(driver, "long", "h");
+  await driver.write("long", change({ fence: lease.fence, add: [aGrowingMessage("long", 501)] }));
   const append = [{ messageId: "long-501", part: 0, type: "text" as const, text: "token " }];
   await time("append text to a long chain", DELTAS, () => driver.write("long", change({ fence: lease.fence, append })));
-  await release(driver, lease);
+  await releaseLease(driver, lease);
   await time("add a message", 200, (n) => driver.write("long", change({ add: [aMessage("long", 502 + n)] })));
   await time("the same, on the disk", 200, (n) =>
     driver.write("long", change({ add: [aMessage("long", 702 + n)], sync: true })),
@@ -55,9 +55,9 @@ async function measure(kind: Kind): Promise<Map<string, number>> {
   await time("head of a chain", 500, (n) => driver.head(`s${n}`));
   await time("a page of messages", 200, (n) => driver.messages("long", { after: 2 * n, limit: 20 }));
   await time("a run: lease, two messages, release", 100, async (n) => {
-    const { fence, ...leaseFields } = await leaseOf(driver, `s${n}`, "h");
+    const { fence, ...leaseFields } = await acquireLease(driver, `s${n}`, "h");
     for (const seq of [2, 3]) await driver.write(`s${n}`, change({ fence, add: [aMessage(`s${n}`, seq)], sync: true }));
-    await release(driver, { fence, ...leaseFields });
+    await releaseLease(driver, { fence, ...leaseFields });
   });
   await driver.close();
   await time(`open ${SESSIONS} sessions, list and close`, 5, async () => {

@@ -1,8 +1,8 @@
 // Prints the size of the constant prompt prefix in bytes: the system prompt and the tools, for each model family.
 import { silentLogger } from "../../src/base/log.js";
-import { offeredTools } from "../../src/run/tools/offered-tools.js";
+import { selectOfferedTools } from "../../src/run/tools/offered-tools.js";
 import { builtinTools } from "../../src/tools/all.js";
-import { workInstructions, type PromptFamily } from "../../src/run/prompt/sections.js";
+import { createWorkInstructions, type PromptFamily } from "../../src/run/prompt/sections.js";
 
 /** A model of each family. */
 const FAMILIES: readonly (readonly [PromptFamily, string])[] = [
@@ -16,8 +16,9 @@ const FAMILIES: readonly (readonly [PromptFamily, string])[] = [
 const rows = [["family", "alone", "with a person", "tools"]];
 for (const [family, id] of FAMILIES) {
   const toolsFor = (person: boolean) =>
-    offeredTools(builtinTools(), { provider: "", id }, { person, skills: false }, silentLogger);
-  const words = (isAttended: boolean) => Buffer.byteLength(workInstructions({ family, tools: toolsFor(isAttended) }));
+    selectOfferedTools(builtinTools(), { provider: "", id }, { canAskUser: person, hasSkills: false }, silentLogger);
+  const words = (isAttended: boolean) =>
+    Buffer.byteLength(createWorkInstructions({ family, tools: toolsFor(isAttended) }));
   const specs = toolsFor(false).map(({ name, description, inputSchema }) => ({ name, description, inputSchema }));
   rows.push([family, words(false), words(true), Buffer.byteLength(JSON.stringify(specs))].map(String));
 }

@@ -60,8 +60,8 @@ for (const [group, text] of groups.entries()) {
   for (let n = 0; n < count; n++) {
     const id = `prepared-${group}-${n}`;
     if (count < 10) shown.push(id);
-    const said = Array.from({ length: messages }, (_, index) => message(id, index + 1));
-    waiting.push(driver.create({ session: session(id, n), messages: said }));
+    const storedMessages = Array.from({ length: messages }, (_, index) => message(id, index + 1));
+    waiting.push(driver.create({ session: session(id, n), messages: storedMessages }));
     if (waiting.length < TOGETHER) continue;
     await Promise.all(waiting);
     waiting = [];

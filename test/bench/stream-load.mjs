@@ -10,9 +10,9 @@ const since = performance.now();
 const first = [];
 let characters = 0;
 
-const one = () =>
+const runOnce = () =>
   new Promise((resolve, reject) => {
-    const asked = request(`${base}/api/run`, { method: "POST", agent, headers }, (response) => {
+    const runRequest = request(`${base}/api/run`, { method: "POST", agent, headers }, (response) => {
       if (response.statusCode !== 200) return reject(new Error(`answered with ${response.statusCode}`));
       let left = "";
       let talks = false;
@@ -33,10 +33,10 @@ const one = () =>
       response.on("end", resolve);
       response.on("error", reject);
     });
-    asked.on("error", reject);
-    asked.end(body);
+    runRequest.on("error", reject);
+    runRequest.end(body);
   });
 
-await Promise.all(Array.from({ length: Number(count) }, one));
+await Promise.all(Array.from({ length: Number(count) }, runOnce));
 process.stdout.write(`${JSON.stringify({ first, ms: performance.now() - since, characters })}\n`);
 process.exit();

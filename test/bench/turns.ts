@@ -5,7 +5,7 @@ import type { SessionDriver } from "gantry/plugin";
 import { MemoryDriver } from "gantry";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
-import { aHolder, aMessage, aRun, aSession, change, growing } from "../../src/testing/session-driver/rule.js";
+import { aHolder, aMessage, aRun, aSession, change, aGrowingMessage } from "../../src/testing/session-driver/rule.js";
 import { makeTempDir } from "../helpers/temp.js";
 
 const TURNS = Number(process.env["TURNS"] ?? 2000);
@@ -21,7 +21,7 @@ async function turn(driver: SessionDriver, n: number): Promise<void> {
   const usage = { promptTokens: 100, completionTokens: 10, totalTokens: 110, cost: 0.001 };
   const run = aRun(`r${n}`, "s", { idempotencyKey: `k${n}` });
   await driver.write("s", change({ fence, sync: true, add: [aMessage("s", 2 * n + 1)], runs: [run] }));
-  const answer = growing("s", 2 * n + 2);
+  const answer = aGrowingMessage("s", 2 * n + 2);
   await driver.write("s", change({ fence, add: [answer] }));
   for (let at = 0; at < APPENDS; at++)
     await driver.write("s", change({ fence, append: [{ messageId: answer.id, part: 0, type: "text", text: TEXT }] }));

@@ -8,7 +8,7 @@ const agent = new Agent({ maxSockets: Infinity });
 const characters = [];
 let watching = 0;
 
-const one = (n) => {
+const watch = (n) => {
   const isSlow = n === Number(count) - 1;
   if (!isSlow) characters.push(0);
   request(`${base}/api/sessions/${session}/events`, { agent }, (response) => {
@@ -31,7 +31,7 @@ const one = (n) => {
   }).end();
 };
 
-for (let n = 0; n < Number(count); n++) one(n);
+for (let n = 0; n < Number(count); n++) watch(n);
 process.stdin.resume().on("end", () => {
   process.stdout.write(`${JSON.stringify({ characters })}\n`, () => process.exit());
 });

@@ -4,9 +4,9 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
-import { flagName, type CommandDescription } from "../../src/cli/about.js";
-import { ALL_COMMANDS } from "../../src/cli/about/all.js";
-import { run as runAbout } from "../../src/cli/about/run.js";
+import { toFlag, type CommandDescription } from "../../src/cli/command-description.js";
+import { COMMAND_DESCRIPTIONS } from "../../src/cli/descriptions/all.js";
+import { run as runAbout } from "../../src/cli/descriptions/run.js";
 import { gantryCommand } from "../helpers/node.js";
 import { tempDir, type TempDir } from "../helpers/temp.js";
 
@@ -59,11 +59,11 @@ describe("command-line.md", () => {
   });
 
   it("names every command, and every flag of gantry run", () => {
-    for (const { name, commands } of ALL_COMMANDS) {
+    for (const { name, commands } of COMMAND_DESCRIPTIONS) {
       assert.ok(text.includes(`\`gantry ${name}\``), name);
       for (const word of Object.keys(commands ?? {})) assert.ok(text.includes(`\`${word}\``), word);
     }
     const { config: _, sessionDriver: __, ...runFlags }: CommandDescription["flags"] = runAbout.flags;
-    for (const key of Object.keys(runFlags)) assert.ok(text.includes(flagName(key)), flagName(key));
+    for (const key of Object.keys(runFlags)) assert.ok(text.includes(toFlag(key)), toFlag(key));
   });
 });

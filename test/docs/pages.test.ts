@@ -4,9 +4,9 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from "n
 import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
-import { TEMPLATES } from "../../src/cli/about/new.js";
+import { TEMPLATES } from "../../src/cli/descriptions/new.js";
 import type { AdapterReport } from "../../src/cli/check-report.js";
-import { projectFiles } from "../../src/cli/new.js";
+import { createPackageFiles } from "../../src/cli/new.js";
 import { ROOT, SOURCE_FLAGS } from "../helpers/node.js";
 import { runGantry, startServer } from "../helpers/server.js";
 import { tempDir, type TempDir } from "../helpers/temp.js";
@@ -51,7 +51,7 @@ describe("the pages of docs", () => {
       mkdirSync(folder.at("new", "node_modules"));
       symlinkSync(ROOT, folder.at("new", "node_modules", "gantry"), "dir");
       // Except for the package's name, the files are those of the page.
-      const files = projectFiles(readFileSync(path.join(ROOT, "docs", page), "utf8"), "@own/thing");
+      const files = createPackageFiles(readFileSync(path.join(ROOT, "docs", page), "utf8"), "@own/thing");
       for (const [file, text] of Object.entries(files)) assert.equal(await folder.read(`new/${file}`), text, file);
       for (const file of ["index.js", "fixture.js", "index.test.js", "config.json", "README.md"])
         assert.ok(Object.hasOwn(files, file), `${page} has ${file}`);

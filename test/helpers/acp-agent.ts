@@ -67,8 +67,8 @@ export class MemoryAcp {
     const connection = this.server.connect({
       // Serialized as JSON, as on a wire.
       send: (message) => peer.take(JSON.parse(JSON.stringify(message))),
-      ready: () => undefined,
-      reader: () => undefined,
+      waitUntilReady: () => undefined,
+      waitForReader: () => undefined,
       isReachable: true,
     });
     return Object.assign(peer, { connection });

@@ -56,8 +56,8 @@ function ask(url, method, path, body, headers) {
       // ACP has a different error format.
       let code = text.includes("request of a command refused") ? "command_refused" : "";
       try {
-        const { code: word, headers: given } = JSON.parse(text);
-        code = word ?? (given?.Authorization ? "token" : code);
+        const { code: word, headers } = JSON.parse(text);
+        code = word ?? (headers?.Authorization ? "token" : code);
       } catch {
         // The response is an HTML page.
       }

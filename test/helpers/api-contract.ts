@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
-import { openApi } from "../../adapters/koa-http-api/openapi.js";
+import { createOpenApiDocument } from "../../adapters/koa-http-api/openapi.js";
 
 /** A request and its response. */
 export interface Exchange {
@@ -28,7 +28,7 @@ const ACCESS_STATUSES = new Set([400, 401, 403, 413, 415, 503]);
 const IGNORED_PARAMETERS = new Set(["authorization", "x"]);
 const OWN_HEADERS = ["x-session-id", "x-run-id", "x-model", "x-ignored-fields", "retry-after"];
 
-const document = openApi("0.0.0") as {
+const document = createOpenApiDocument("0.1.0") as {
   paths: Record<string, Record<string, Described>>;
   components: { schemas: Json };
 };

@@ -88,7 +88,7 @@ const READS_ENVIRONMENT = new Set([
 ]);
 const READS_PROVIDERS = "adapters/language-models/bodies.ts";
 /** The tool that fetches pages, under its own limits, and the terminal's connection to the user's own server. */
-const READS_PAGES = /^src\/(tools\/web\/|cli\/own-server\.ts$)/;
+const READS_PAGES = /^src\/(tools\/web\/|cli\/server-check\.ts$)/;
 const WHOLE_BODY = new Set(["text", "json", "arrayBuffer", "blob", "bytes", "formData"]);
 /** Packages that must not be loaded before the server listens: each costs more than the kernel. */
 const HEAVY =

@@ -22,10 +22,10 @@ export async function checked(
     report: (line: string) => void (result.stderr += `${line}\n`),
     columns: undefined,
     draw: () => undefined,
-    isShown: false,
-    keepStdoutClean: () => undefined,
+    isStdoutTerminal: false,
+    redirectConsoleToStderr: () => undefined,
   };
-  const input = { async *[Symbol.asyncIterator]() {}, bytes: undefined, isTerminal: false };
-  result.code = await run({ name: "check", args, flags, input, output, interrupted: () => interrupted });
+  const input = { async *[Symbol.asyncIterator]() {}, fileBytes: undefined, isTerminal: false };
+  result.code = await run({ name: "check", args, flags, input, output, handleInterrupts: () => interrupted });
   return result;
 }

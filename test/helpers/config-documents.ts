@@ -14,9 +14,9 @@ import offline from "gantry/adapters/offline-provider";
 import postgres from "gantry/adapters/postgres-driver";
 import sqlite from "gantry/adapters/sqlite-driver";
 import webConsole from "gantry/adapters/web-console";
-import { openApi } from "../../adapters/koa-http-api/openapi.js";
+import { createOpenApiDocument } from "../../adapters/koa-http-api/openapi.js";
 import { configOptions } from "../../src/serve/config-options.js";
-import { fullSection } from "../../src/serve/config.js";
+import { loadFullSection } from "../../src/serve/config.js";
 import { wrongValues } from "./wrong-values.js";
 
 export const COMMAND = "npm run docs";
@@ -34,8 +34,8 @@ const model = (provider["models"] as Described).docs.item as unknown as option.S
 /** All sections of the config file, including those of adapters, by the name of their table. */
 export const SECTIONS: Readonly<Record<string, option.Section>> = {
   ...(configOptions.entries as unknown as Record<string, option.Section>),
-  server: await fullSection("server"),
-  acp: await fullSection("acp"),
+  server: await loadFullSection("server"),
+  acp: await loadFullSection("acp"),
   session: option.section({ ...session.entries, ...entriesOf(sqlite) }),
   'session with `"driver": "postgres"`': option.section(entriesOf(postgres)),
   providers: option.section(provider),
@@ -201,7 +201,11 @@ export async function documents(): Promise<{ file: URL; is: string; should: stri
     { file: page, is: await is(page), should: await configurationPage(await is(page)) },
     { file: schema, is: await is(schema), should: await pretty(JSON.stringify(configSchema()), "config.schema.json") },
     { file: table, is: await is(table), should: await pretty(await wrongValues(leaves), "wrong-values.md") },
-    { file: api, is: await is(api), should: await pretty(JSON.stringify(openApi(version)), "openapi.json") },
+    {
+      file: api,
+      is: await is(api),
+      should: await pretty(JSON.stringify(createOpenApiDocument(version)), "openapi.json"),
+    },
     ...(await Promise.all(versioned)),
   ];
 }

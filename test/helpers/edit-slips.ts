@@ -194,7 +194,7 @@ const blanks: EditSlip[] = [
     file: "call(one); \nfoo();\ncall(one);\t\nfoo();\n",
     old: "call(one);\nfoo();\n",
     fresh: "call(two);\nfoo();\n",
-    refused: /2 times not to the letter.*lines 1, 3/,
+    refused: /2 inexact matches.*lines 1, 3/,
   },
   {
     name: "the blank that ends it is not in the middle of a word",
@@ -300,28 +300,28 @@ const indentation: EditSlip[] = [
     file: "if a:\n    return value\nfor b in c:\n        return value\n",
     old: "\treturn value\n",
     fresh: "\treturn None\n",
-    refused: /2 times not to the letter.*lines 2, 4/,
+    refused: /2 inexact matches.*lines 2, 4/,
   },
   {
     name: "lines of one level that are on two",
     file: "if one:\n    call_it()\n        .then()\n",
     old: "  call_it()\n  .then()",
     fresh: "  call_it()\n  .catch()",
-    refused: /is not clear/,
+    refused: /is unclear/,
   },
   {
     name: "new lines that are less deep than could be said",
     file: "function outer() {\n  inner_call();\n}\n",
     old: "      inner_call();\n",
     fresh: "      inner_call();\n  }\n",
-    refused: /is not clear/,
+    refused: /is unclear/,
   },
   {
     name: "a whole method, shifted and with blank lines between",
     file: TS,
     old: "  }\n\ntotal(): number {\n  let sum = 0;",
     fresh: "  }\n\ntotal(): number {\n  let sum = 1;",
-    refused: /is not clear|not found/,
+    refused: /is unclear|not found/,
   },
   {
     name: "lines of a list in YAML that hang deeper",
@@ -429,7 +429,7 @@ const print: EditSlip[] = [
     file: "a: “yes” ok\nb: ‘no’ ok\nc: “yes” ok\n",
     old: '"yes" ok',
     fresh: '"no" ok',
-    refused: /2 times not to the letter/,
+    refused: /2 inexact matches/,
   },
   {
     name: "the exact one of two that look alike",
@@ -502,7 +502,7 @@ const escapes: EditSlip[] = [
     file: "first_call()\nsecond_call()\n",
     old: "first_call()\\nsecond_call()",
     fresh: 'print("one\\ntwo")',
-    refused: /may end a line or be a part of a text/,
+    refused: /may be a line ending or part of a quoted text/,
   },
   {
     name: "quotes that are escaped here and not there",
@@ -627,7 +627,7 @@ const otherEdits: EditSlip[] = [
     file: "{\n    it's\n}\n{\n  it’s total\n",
     old: "{\n  it's",
     fresh: "{\n  its",
-    refused: /2 times not to the letter.*lines 1, 4/,
+    refused: /2 inexact matches.*lines 1, 4/,
   },
   {
     name: "an empty line that it begins with is one",
@@ -648,7 +648,7 @@ const otherEdits: EditSlip[] = [
     file: TS,
     old: "    let sum = 0;\n      sum += item.price;\n",
     fresh: "    let sum = 0;\n",
-    refused: /Line 10 is most like it and differs.*where old_string has "      sum \+= item.price;"/,
+    refused: /Line 10 is most similar.*where old_string has "      sum \+= item.price;"/,
   },
   {
     name: "a line too many",
@@ -669,14 +669,14 @@ const otherEdits: EditSlip[] = [
     file: TS,
     old: "    for (const entry of this.items) {",
     fresh: "    for (const one of this.items) {",
-    refused: /Line 10 is most like it/,
+    refused: /Line 10 is most similar/,
   },
   {
     name: "a comment that the file has not",
     file: TS,
     old: "    let sum = 0; // start\n",
     fresh: "    let sum = 1;\n",
-    refused: /Line 9 is most like it/,
+    refused: /Line 9 is most similar/,
   },
   {
     name: "other case",
@@ -704,7 +704,7 @@ const otherEdits: EditSlip[] = [
     file: TWICE,
     old: "  x = 1\n  return x",
     fresh: "  x = 2\n  return x",
-    refused: /2 times not to the letter/,
+    refused: /2 inexact matches/,
   },
   {
     name: "all of them, where none is to the letter",
@@ -712,7 +712,7 @@ const otherEdits: EditSlip[] = [
     old: "  x = 1\n  return x",
     fresh: "  x = 2\n  return x",
     all: true,
-    refused: /2 times not to the letter/,
+    refused: /2 inexact matches/,
   },
   {
     name: "all of them, where one is to the letter",
@@ -734,7 +734,7 @@ const otherEdits: EditSlip[] = [
     file: "go(); \ngo(); \ngo(); \n",
     old: "go();\ngo();",
     fresh: "go();",
-    refused: /2 times not to the letter/,
+    refused: /2 inexact matches/,
   },
   {
     name: "nothing would change",

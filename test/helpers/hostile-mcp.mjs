@@ -74,7 +74,7 @@ const written = (message) =>
   );
 
 let changed = false;
-const asked = new Map();
+const pendingRequests = new Map();
 
 /** The response to a request; `say` sends messages before it. Undefined: no response. */
 async function answer({ method, params = {}, id }, say) {
@@ -145,7 +145,7 @@ async function answer({ method, params = {}, id }, say) {
   }
 }
 
-const text = (said, more = {}) => ({ result: { content: [{ type: "text", text: said }], ...more } });
+const text = (content, more = {}) => ({ result: { content: [{ type: "text", text: content }], ...more } });
 
 async function called({ name, arguments: args = {}, _meta = {} }, id, say) {
   switch (name) {
@@ -234,19 +234,19 @@ async function called({ name, arguments: args = {}, _meta = {} }, id, say) {
 function ask(method, params, say) {
   const id = randomUUID();
   say({ id, method, params });
-  return new Promise((resolve) => asked.set(id, resolve));
+  return new Promise((resolve) => pendingRequests.set(id, resolve));
 }
 
 /** Handles a received message. */
 async function take(message, say) {
-  if (message.method === undefined) return asked.get(message.id)?.(message.result ?? message.error);
+  if (message.method === undefined) return pendingRequests.get(message.id)?.(message.result ?? message.error);
   if (message.id === undefined) {
     if (message.method === "notifications/cancelled" && process.env.CANCELLED)
       writeFileSync(process.env.CANCELLED, JSON.stringify(message.params));
     return undefined;
   }
-  const said = await answer(message, say);
-  if (said !== undefined) say({ id: message.id, ...said });
+  const reply = await answer(message, say);
+  if (reply !== undefined) say({ id: message.id, ...reply });
 }
 
 if (how === "dies") {
@@ -342,10 +342,10 @@ if (transport === "stdio") {
     response.flushHeaders();
     if (message.params?.name === "break-off") return setTimeout(() => response.destroy(), 20);
     let over = false;
-    await take(message, (said) => {
+    await take(message, (reply) => {
       if (over) return;
-      events(response)(said);
-      if (said.id === message.id && said.method === undefined) {
+      events(response)(reply);
+      if (reply.id === message.id && reply.method === undefined) {
         over = true;
         response.end();
       }

@@ -7,7 +7,7 @@ const connections = new Connections({ url: process.argv[2] ?? "", pool });
 await connections.open(() => Promise.resolve());
 const notifier = new PostgresNotifier(connections, "ends", {
   address: connections.address,
-  states: () => Promise.resolve(new Map()),
+  readStates: () => Promise.resolve(new Map()),
 });
 notifier.subscribe("root", () => undefined);
 notifier.publish("root");

@@ -2,7 +2,7 @@
 import { writeSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { SessionDriver } from "gantry/plugin";
-import { aMessage, aSession, change, growing } from "../../src/testing/session-driver/rule.js";
+import { aMessage, aSession, change, aGrowingMessage } from "../../src/testing/session-driver/rule.js";
 
 const [kind = "", path = "", role = "", ...args] = process.argv.slice(2);
 
@@ -61,7 +61,7 @@ const ROLES: Record<string, (driver: SessionDriver) => Promise<void>> = {
     await driver.create({ session: aSession(id) });
     for (let n = 0; ; n++) {
       const seq = Math.floor(n / 20) + 1;
-      const add = n % 20 === 0 ? [growing(id, seq)] : [];
+      const add = n % 20 === 0 ? [aGrowingMessage(id, seq)] : [];
       const append = [{ messageId: `${id}-${seq}`, part: 0, type: "text" as const, text: `${n};` }];
       await driver.write(id, change({ add, append, sync: n % 7 === 0 }));
       writeSync(1, `${n}\n`);

@@ -3,9 +3,9 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { hasCode } from "gantry";
 import type { option } from "gantry/plugin";
-import { loadFor, type ConfigFlags } from "../../src/cli/command.js";
+import { loadConfigWithFlags, type ConfigFlags } from "../../src/cli/command.js";
 import { loadAdapter } from "../../src/serve/plugins.js";
-import { optionsOf, Selection } from "../../src/serve/selected-adapters.js";
+import { parseOptions, Selection } from "../../src/serve/selected-adapters.js";
 
 /** The error of `gantry adapters` for a config; undefined if the config is valid. */
 export async function refusalOf(config: unknown, flags: ConfigFlags = {}): Promise<string | undefined> {
@@ -13,12 +13,12 @@ export async function refusalOf(config: unknown, flags: ConfigFlags = {}): Promi
   const file = join(folder, "config.json");
   try {
     await writeFile(file, JSON.stringify(config));
-    const { loaded, home } = await loadFor({ config: file, ...flags });
+    const { loaded, home } = await loadConfigWithFlags({ config: file, ...flags });
     const selection = new Selection(loaded, home);
     for (const selected of [...selection.transports(), selection.driver(), ...(await selection.providers())]) {
       const descriptor = await loadAdapter(selected.kind, selected.name, loaded.folder, `${file}: ${selected.key}`);
       const where = `${file}: ${selected.section}`;
-      optionsOf(selected, descriptor, { where, configDir: loaded.folder, home, projectDir: resolve(".") });
+      parseOptions(selected, descriptor, { where, configDir: loaded.folder, home, projectDir: resolve(".") });
     }
     return undefined;
   } catch (error) {

@@ -6,8 +6,8 @@ import { once } from "node:events";
 import { readFile, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, describe, it } from "node:test";
-import { flagName, type CommandDescription } from "../../src/cli/about.js";
-import { ALL_COMMANDS } from "../../src/cli/about/all.js";
+import { toFlag, type CommandDescription } from "../../src/cli/command-description.js";
+import { COMMAND_DESCRIPTIONS } from "../../src/cli/descriptions/all.js";
 import { gantryCommand } from "../helpers/node.js";
 import { folderFor } from "../helpers/other-user.js";
 import { FULL, runGantry, startServer } from "../helpers/server.js";
@@ -55,21 +55,21 @@ describe("gantry", () => {
       return stdout;
     };
     const help = await outputOf("--help");
-    for (const { name, summary } of ALL_COMMANDS.flatMap((command) =>
+    for (const { name, summary } of COMMAND_DESCRIPTIONS.flatMap((command) =>
       command.commands ? Object.values<CommandDescription>(command.commands) : command,
     ))
       assert.match(help, new RegExp(`^  gantry ${name} +${summary.replace(/[()]/g, "\\$&")}$`, "m"));
     for (const args of [["-h"], ["help"], ["--json", "--help"]]) assert.equal(await outputOf(...args), help);
     const parsed = new Set<boolean>();
-    for (const about of ALL_COMMANDS.flatMap((command): CommandDescription[] => [
+    for (const about of COMMAND_DESCRIPTIONS.flatMap((command): CommandDescription[] => [
       command,
       ...Object.values(command.commands ?? {}),
     ])) {
       const words = about.name.split(" ");
       const helpText = await outputOf(...words, "--help");
       assert.ok(helpText.startsWith(`gantry ${about.name}: ${about.summary}\n`), helpText);
-      for (const [key, { about: line }] of Object.entries(about.flags))
-        assert.ok(helpText.includes(flagName(key)) && helpText.includes(line), key);
+      for (const [key, { description: line }] of Object.entries(about.flags))
+        assert.ok(helpText.includes(toFlag(key)) && helpText.includes(line), key);
       // The other forms of help are parsed in the same way for all one-word names and for all two-word names.
       if (parsed.has(words.length > 1)) continue;
       parsed.add(words.length > 1);
@@ -336,7 +336,7 @@ describe("gantry serve with an invalid setup", () => {
       /\(npm rebuild better-sqlite3 --prefix "?([^"]+?)"?\), or keep sessions elsewhere \(--session-driver json\)/;
     const otherRun = await run("other.mjs");
     assert.deepEqual([otherRun.code, otherRun.stdout], [1, ""], otherRun.stderr);
-    assert.match(otherRun.stderr, /it was built for another Node version \(module version 115, wanted 127\)/);
+    assert.match(otherRun.stderr, /it was built for another Node version \(module version 115, required 127\)/);
     const [, prefix = ""] = remedy.exec(otherRun.stderr) ?? [];
     // The command must also work in another folder.
     await stat(path.join(prefix, "node_modules/better-sqlite3/package.json"));

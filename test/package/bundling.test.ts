@@ -31,13 +31,13 @@ const PRINTED = [
   "[exit code 0]",
   "Edited a.js: replaced at line 1.",
   "",
-  "Syntax errors that this change brought:",
+  "New syntax errors after this change:",
   "a.js:1: ) is missing | const one = (1;",
   "This call is not allowed: no rm",
   // Detached commands exist only on Linux.
   process.platform === "linux"
     ? "from a kept command"
-    : "no command can outlive gantry here. Start it with background alone.",
+    : "commands cannot outlive gantry here. Set background without detached.",
   "{ done: true }",
   "HTTP 200, 1 session",
   "closed",

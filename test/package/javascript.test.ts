@@ -69,8 +69,8 @@ describe("values of wrong types from JavaScript", () => {
       if (event.type === "tool_result") toolResults.push([event.name, event.failed, event.output]);
     assert.deepEqual(toolResults, [
       ["plain", false, "just text"],
-      ["empty", true, "empty: it did its work, but returned nothing that can be shown"],
-      ["odd", true, "odd: it did its work, but returned nothing that can be shown"],
+      ["empty", true, "empty: the tool ran, but returned no text"],
+      ["odd", true, "odd: the tool ran, but returned no text"],
     ]);
   });
 });

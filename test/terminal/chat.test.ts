@@ -37,7 +37,7 @@ describe("gantry chat with its own agent", { skip: NO_TMUX }, () => {
     await pane.keys("C-d");
     const { code, screen: after } = await pane.ended();
     assert.equal(code, 0);
-    assert.match(after, /go on with: gantry chat --session [0-9a-f-]{36}/);
+    assert.match(after, /continue with: gantry chat --session [0-9a-f-]{36}/);
     assert.equal(await pane.format("#{alternate_on} #{cursor_flag} #{mouse_any_flag}"), "0 1 0");
   });
 

@@ -124,7 +124,7 @@ describe("a run", () => {
     const results = (await eventsOf(run)).filter((event) => event.type === "tool_result");
     assert.ok(results.every((result) => result.failed));
     assert.match(results[0]?.output ?? "", /arguments of t are not valid JSON.*Send the call again/);
-    assert.match(results[1]?.output ?? "", /There is no tool "nope". Use one of: t\./);
+    assert.match(results[1]?.output ?? "", /Tool "nope" does not exist. Use one of: t\./);
     assert.match(results[2]?.output ?? "", /disk on fire/);
     await run.result;
   });
@@ -134,8 +134,8 @@ describe("a run", () => {
     const provider = new ScriptedProvider([callTools(...names.map((name) => [name, {}] as const)), say("ok")]);
     const run = await make(t, provider).run({ message: "x" });
     const outputs = (await eventsOf(run)).flatMap((event) => (event.type === "tool_result" ? [event.output] : []));
-    assert.match(outputs[0] ?? "", /^There is no tool "odd \\u001b\]0;title\\u0007"\. Use one of: /);
-    assert.match(outputs[1] ?? "", /^There is no tool "n{100}…"\. /);
+    assert.match(outputs[0] ?? "", /^Tool "odd \\u001b\]0;title\\u0007" does not exist\. Use one of: /);
+    assert.match(outputs[1] ?? "", /^Tool "n{100}…" does not exist\. /);
     await run.result;
   });
 
@@ -246,9 +246,9 @@ describe("a run", () => {
     const outputs = (await eventsOf(run)).flatMap((event) => (event.type === "tool_result" ? [event.output] : []));
     assert.equal(ran, 1);
     assert.equal(outputs.at(-1), "ran 1");
-    for (const output of outputs.slice(0, answers.length)) assert.match(output, /^The user refused this call/);
+    for (const output of outputs.slice(0, answers.length)) assert.match(output, /^The user rejected this call/);
     // A failed request counts as unanswered, not as refused.
-    for (const output of outputs.slice(answers.length, -1)) assert.match(output, /nobody could be asked/);
+    for (const output of outputs.slice(answers.length, -1)) assert.match(output, /no client could answer/);
   });
 
   it("stores `[cancelled before it ran]` for a call whose permission request was open at the cancel", async (t) => {

@@ -20,7 +20,10 @@ export interface RunOptions extends CallOptions {
 /** The request of a run. The method sets `stream` and `background`. */
 export type ApiRunInput = Omit<RunRequest, "stream" | "background">;
 
-/** A client of a gantry server. Every method throws `ApiError`. */
+/**
+ * A client of a gantry server. A method rejects with `ApiError` if its request fails, or with the signal's reason if it
+ * is aborted.
+ */
 export class GantryClient {
   readonly sessions: SessionsApi;
   readonly runs: RunsApi;
@@ -36,13 +39,13 @@ export class GantryClient {
 
   /** Checks that the process is alive; returns its version. */
   async health({ signal }: CallOptions = {}): Promise<Health> {
-    return (await this.#connection.json<Health>("health", { signal })).body;
+    return (await this.#connection.requestJson<Health>("health", { signal })).body;
   }
 
   /** Whether the server accepts runs; if not, `reasons` says why. */
   async ready({ signal }: CallOptions = {}): Promise<Ready | NotReady> {
     try {
-      return (await this.#connection.json<Ready>("ready", { signal })).body;
+      return (await this.#connection.requestJson<Ready>("ready", { signal })).body;
     } catch (error) {
       if (error instanceof UnavailableError && error.code === "not_ready") return error.body as NotReady;
       throw error;
@@ -51,7 +54,7 @@ export class GantryClient {
 
   /** The models of every reachable provider. */
   async models({ signal }: CallOptions = {}): Promise<ApiModel[]> {
-    return this.#connection.list<ApiModel>("models", "models", { signal });
+    return this.#connection.requestList<ApiModel>("models", "models", { signal });
   }
 
   /** The slash commands of a session or a folder. To use them, start the run with `commands: true`. */
@@ -60,21 +63,31 @@ export class GantryClient {
     { signal }: CallOptions = {},
   ): Promise<Command[]> {
     const query = { session_id: sessionId, project_dir: projectDir };
-    return this.#connection.list<Command>("commands", "commands", { query, signal });
+    return this.#connection.requestList<Command>("commands", "commands", { query, signal });
   }
 
   /** Starts a run and resolves when it has ended. Aborting the signal cancels the run. */
   async run(request: ApiRunInput, { key, signal }: RunOptions = {}): Promise<ApiRunResult & RunIds> {
-    const { body, headers } = await this.#connection.json<ApiRunResult>("run", post(request, key, signal));
-    return { ...body, ...readIds(headers) };
+    const { body, headers } = await this.#connection.requestJson<ApiRunResult>(
+      "run",
+      toPostRequest(request, key, signal),
+    );
+    return { ...body, ...readRunIdentity(headers) };
   }
 
   /** Starts a run with a stream of its events. Resolves when the run has started or is queued. */
   async stream(request: ApiRunInput, { key, signal }: RunOptions = {}): Promise<RunStream> {
     const link = linkSignal(signal);
     try {
-      const response = await this.#connection.open("run", post({ ...request, stream: true }, key, link.signal));
-      return new RunStream(readIds(response.headers), this.#connection.events(response, link.signal), link.end);
+      const response = await this.#connection.sendRequest(
+        "run",
+        toPostRequest({ ...request, stream: true }, key, link.signal),
+      );
+      return new RunStream(
+        readRunIdentity(response.headers),
+        this.#connection.readEvents(response, link.signal),
+        link.end,
+      );
     } catch (error) {
       link.end();
       throw error;
@@ -83,17 +96,17 @@ export class GantryClient {
 
   /** Starts a background run, which continues without its client. Resolves when the run is stored. */
   async start(request: ApiRunInput, { key, signal }: RunOptions = {}): Promise<RunAccepted> {
-    const call = post({ ...request, background: true }, key, signal);
-    const isWhole = ({ run_id, session_id }: RunAccepted) => areIds(run_id, session_id);
-    return (await this.#connection.json<RunAccepted>("run", call, isWhole)).body;
+    const postRequest = toPostRequest({ ...request, background: true }, key, signal);
+    const hasIds = ({ run_id, session_id }: RunAccepted) => areIds(run_id, session_id);
+    return (await this.#connection.requestJson<RunAccepted>("run", postRequest, hasIds)).body;
   }
 }
 
-function post(body: RunRequest, key: string | undefined, signal: AbortSignal | undefined): RequestParts {
+function toPostRequest(body: RunRequest, key: string | undefined, signal: AbortSignal | undefined): RequestParts {
   return { method: "POST", body, headers: key === undefined ? {} : { "idempotency-key": key }, signal };
 }
 
-function readIds(headers: Headers): RunIds {
+function readRunIdentity(headers: Headers): RunIds {
   const model = headers.get("x-model") ?? "";
   return {
     sessionId: headers.get("x-session-id") ?? "",

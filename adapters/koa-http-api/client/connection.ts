@@ -1,6 +1,12 @@
-import { disconnected, toApiError, ApiError, invalidAnswer, invalidId } from "./errors.js";
+import {
+  createDisconnectedError,
+  toApiError,
+  ApiError,
+  createInvalidAnswerError,
+  createInvalidIdError,
+} from "./errors.js";
 import { EventParser } from "./event-parser.js";
-import { tokenHeaders } from "./person-token.js";
+import { readTokenHeaders } from "./person-token.js";
 
 /** Address of the server, and how to connect to it. */
 export interface ClientOptions {
@@ -41,7 +47,7 @@ export interface RequestParts extends CallOptions {
   headers?: Record<string, string>;
 }
 
-/** An event or comment of a stream, with parsed data. */
+/** An event or comment of a stream, with parsed data. For a comment, `comment` is set and `data` is undefined. */
 export interface StreamedEvent {
   type: string;
   data: unknown;
@@ -53,75 +59,79 @@ export interface StreamedEvent {
  * The path of a session, run or ask. Throws `NotFoundError` for ids that would change the address: URLs resolve `.` and
  * `..`, and an empty id addresses the list.
  */
-export function pathOf(what: "session" | "run" | "ask", id: string): string {
+export function pathOf(resource: "session" | "run" | "ask", id: string): string {
   // A lone surrogate cannot be encoded in a URL.
-  if (/^\.{0,2}$/.test(id) || !/^\P{Surrogate}*$/u.test(id)) throw invalidId(what, id);
-  return `${what}s/${encodeURIComponent(id)}`;
+  if (/^\.{0,2}$/.test(id) || !/^\P{Surrogate}*$/u.test(id)) throw createInvalidIdError(resource, id);
+  return `${resource}s/${encodeURIComponent(id)}`;
 }
 
-/** Error codes of requests that require a person. */
+/** Codes of the errors for requests that only a person may send. */
 const PERSON_CODES: ReadonlySet<string> = new Set(["person_required", "namespace_refused", "unseen_refused"]);
 
 /** Sends requests to one server. */
 export class ServerConnection {
   readonly #options: ClientOptions;
-  /** Silence after which a stream counts as dead, in ms. */
-  readonly silence: number;
-  /** Undefined until the server has required them. */
+  readonly silenceMs: number;
+  /** Headers that prove that a person sends the request; undefined until the server has required them. */
   #personHeaders: Record<string, string> | undefined;
 
   /** Throws `TypeError` for invalid options. */
   constructor(options: ClientOptions) {
-    const { url = "", silenceMs: silence = 40_000 } = options;
+    const { url = "", silenceMs: requestedSilenceMs = 40_000 } = options;
     // Without a scheme the address would be resolved relative to the page.
     if (!/^($|\/|https?:\/\/[^/@]+(\/|$))/i.test(url))
-      throw new TypeError("url: expected http:// or https:// and a host, without a user");
-    if (!(silence > 0)) throw new TypeError("silenceMs: expected milliseconds, above 0");
+      throw new TypeError("url: expected http:// or https:// and a host, without credentials, or an absolute path");
+    if (!(requestedSilenceMs > 0)) throw new TypeError("silenceMs: expected milliseconds, above 0");
     this.#options = options;
     // Timers with a larger delay fire at once.
-    this.silence = Math.min(silence, 2 ** 31 - 1);
+    this.silenceMs = Math.min(requestedSilenceMs, 2 ** 31 - 1);
   }
 
   /**
-   * Sends a request and reads the JSON answer. `isWhole`: whether the body has the fields that are used; answers of
-   * other servers lack them.
+   * Sends a request and reads the JSON answer. `isExpectedBody`: whether the body has the fields that the caller reads.
+   * A body from a proxy or another program lacks them.
    */
-  async json<T extends object>(
+  async requestJson<T extends object>(
     path: string,
-    call: RequestParts = {},
-    isWhole: (body: T) => boolean = () => true,
+    request: RequestParts = {},
+    isExpectedBody: (body: T) => boolean = () => true,
   ): Promise<{ body: T; headers: Headers }> {
-    const response = await this.open(path, call);
-    const body = await readBody(response, call.signal);
-    if (body === undefined) throw invalidAnswer(response.status, "the answer is not JSON");
-    if (typeof body !== "object" || !body || !isWhole(body as T))
-      throw invalidAnswer(response.status, "the answer is not from a gantry server");
+    const response = await this.sendRequest(path, request);
+    const body = await readBody(response, request.signal);
+    if (body === undefined) throw createInvalidAnswerError(response.status, "the answer is not JSON");
+    if (typeof body !== "object" || !body || !isExpectedBody(body as T))
+      throw createInvalidAnswerError(response.status, "the answer is not from a gantry server");
     return { body: body as T, headers: response.headers };
   }
 
   /** Sends a request and returns the list with this name from the answer. */
-  async list<T>(name: string, path: string, call: RequestParts): Promise<T[]> {
-    const { body } = await this.json<Record<string, T[]>>(path, call, (all) => Array.isArray(all[name]));
+  async requestList<T>(name: string, path: string, request: RequestParts): Promise<T[]> {
+    const { body } = await this.requestJson<Record<string, T[]>>(path, request, (answer) =>
+      Array.isArray(answer[name]),
+    );
     return body[name]!;
   }
 
   /** Sends a request and resolves when the headers of the answer are received. */
-  async open(path: string, call: RequestParts): Promise<Response> {
+  async sendRequest(path: string, request: RequestParts): Promise<Response> {
     try {
-      return await this.#send(path, call);
+      return await this.#sendOnce(path, request);
     } catch (error) {
       if (!(error instanceof ApiError) || !PERSON_CODES.has(error.code)) throw error;
-      const { url = pageOrigin(), personHeaders = tokenHeaders } = this.#options;
-      const headers = await personHeaders(new URL(url, pageOrigin()));
+      const { url = getPageOrigin(), personHeaders = readTokenHeaders } = this.#options;
+      const headers = await personHeaders(new URL(url, getPageOrigin()));
       if (!headers) throw error;
       this.#personHeaders = headers;
-      return this.#send(path, call);
+      return this.#sendOnce(path, request);
     }
   }
 
-  async #send(path: string, { method = "GET", query = {}, body, headers, signal }: RequestParts): Promise<Response> {
-    const { url = pageOrigin(), fetch = globalThis.fetch, headers: configuredHeaders } = this.#options;
-    const address = new URL(`${url.replace(/\/$/, "")}/api/${path}`, pageOrigin());
+  async #sendOnce(
+    path: string,
+    { method = "GET", query = {}, body, headers, signal }: RequestParts,
+  ): Promise<Response> {
+    const { url = getPageOrigin(), fetch = globalThis.fetch, headers: configuredHeaders } = this.#options;
+    const address = new URL(`${url.replace(/\/$/, "")}/api/${path}`, getPageOrigin());
     for (const [name, value] of Object.entries(query))
       if (value !== undefined) address.searchParams.set(name, String(value));
     const init = {
@@ -141,21 +151,21 @@ export class ServerConnection {
       response = await fetch(address.href, init);
     } catch (error) {
       signal?.throwIfAborted();
-      throw disconnected("the server cannot be reached", error);
+      throw createDisconnectedError("the server cannot be reached", error);
     }
     if (response.ok) return response;
     throw toApiError(
       response.status,
       await readBody(response, signal),
-      readRetryAfter(response.headers.get("retry-after")),
+      parseRetryAfter(response.headers.get("retry-after")),
     );
   }
 
   /**
-   * The events and comments of a streamed answer. Leaving the loop closes the connection. Throws if the connection
-   * breaks or is silent for too long.
+   * The events and comments of a streamed answer. Ending the caller's `for await` loop closes the connection. Throws if
+   * the connection breaks or is silent for too long.
    */
-  async *events(response: Response, signal?: AbortSignal): AsyncGenerator<StreamedEvent, void, undefined> {
+  async *readEvents(response: Response, signal?: AbortSignal): AsyncGenerator<StreamedEvent, void, undefined> {
     const reader = (response.body as ReadableStream<Uint8Array> | null)?.getReader();
     if (!reader) return;
     const decoder = new TextDecoder();
@@ -163,16 +173,16 @@ export class ServerConnection {
     try {
       for (;;) {
         // Only the read is timed: a slow consumer of events is not silence.
-        const { done, value } = await withSilenceLimit(reader.read(), this.silence);
+        const { done, value } = await withSilenceLimit(reader.read(), this.silenceMs);
         if (done) return;
         for (const event of parser.push(decoder.decode(value, { stream: true })))
           yield { ...event, data: event.comment === undefined ? parseEvent(event.data) : undefined };
       }
     } catch (error) {
       signal?.throwIfAborted();
-      throw error instanceof ApiError ? error : disconnected("the connection broke", error);
+      throw error instanceof ApiError ? error : createDisconnectedError("the connection broke", error);
     } finally {
-      // A broken stream rejects again.
+      // If the stream is broken, `cancel` rejects with the error that was already thrown.
       reader.cancel().catch(() => undefined);
     }
   }
@@ -198,14 +208,14 @@ export function linkSignal(signal: AbortSignal | undefined): { signal: AbortSign
   };
 }
 
-/** Resolves like `work`, or rejects with `DisconnectedError` after `ms`. */
-export async function withSilenceLimit<T>(work: Promise<T>, ms: number): Promise<T> {
+/** Resolves like `work`, or rejects with `DisconnectedError` after `limitMs`. */
+export async function withSilenceLimit<T>(work: Promise<T>, limitMs: number): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const silence = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(disconnected("the server fell silent")), ms);
+  const timeout = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(createDisconnectedError("the server sent nothing for too long")), limitMs);
   });
   try {
-    return await Promise.race([work, silence]);
+    return await Promise.race([work, timeout]);
   } finally {
     clearTimeout(timer);
   }
@@ -218,7 +228,7 @@ async function readBody(response: Response, signal: AbortSignal | undefined): Pr
     text = await response.text();
   } catch (error) {
     signal?.throwIfAborted();
-    throw disconnected("the connection broke", error);
+    throw createDisconnectedError("the connection broke", error);
   }
   try {
     return JSON.parse(text);
@@ -231,16 +241,16 @@ function parseEvent(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    throw invalidAnswer(502, "an event is not JSON");
+    throw createInvalidAnswerError(502, "an event is not JSON");
   }
 }
 
-function readRetryAfter(header: string | null): number | undefined {
+function parseRetryAfter(header: string | null): number | undefined {
   if (header === null) return undefined;
   const seconds = /^\d+$/.test(header) ? Number(header) : (Date.parse(header) - Date.now()) / 1000;
   return Number.isNaN(seconds) ? undefined : Math.max(0, seconds);
 }
 
-function pageOrigin(): string {
+function getPageOrigin(): string {
   return (globalThis as { location?: { origin: string } }).location?.origin ?? "http://127.0.0.1:8080";
 }

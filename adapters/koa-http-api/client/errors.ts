@@ -61,36 +61,37 @@ export class DisconnectedError extends ApiError {
 }
 
 /** Error for a missing or incomplete answer. */
-export function disconnected(message: string, cause?: unknown): DisconnectedError {
+export function createDisconnectedError(message: string, cause?: unknown): DisconnectedError {
   return new DisconnectedError(message, { code: "disconnected", status: 0, cause });
 }
 
 /** Error for an id that would change the address when it is the last part of a path. */
-export function invalidId(what: "session" | "run" | "ask", id: string): NotFoundError {
-  return new NotFoundError(`${JSON.stringify(id)} is not a valid ${what} id`, {
-    code: `${what}_not_found`,
+export function createInvalidIdError(resource: "session" | "run" | "ask", id: string): NotFoundError {
+  return new NotFoundError(`${JSON.stringify(id)} is not a valid ${resource} id`, {
+    code: `${resource}_not_found`,
     status: 404,
   });
 }
 
 /** Error for an answer that is not gantry's, most likely from a proxy. */
-export function invalidAnswer(
+export function createInvalidAnswerError(
   status: number,
   message = `the server answered ${status}`,
   retryAfter?: number,
 ): ApiError {
   const code = "invalid_answer";
-  return new (errorClass(status, code))(message, { code, status, retryAfter });
+  return new (selectErrorClass(status, code))(message, { code, status, retryAfter });
 }
 
 /** Converts an error response; a body without `error` and `code` gives `invalid_answer`. */
 export function toApiError(status: number, body: unknown, retryAfter?: number): ApiError {
   const { error, code } = (body ?? {}) as { error?: unknown; code?: unknown };
-  if (typeof error !== "string" || typeof code !== "string") return invalidAnswer(status, undefined, retryAfter);
-  return new (errorClass(status, code))(error, { code, status, retryAfter, body });
+  if (typeof error !== "string" || typeof code !== "string")
+    return createInvalidAnswerError(status, undefined, retryAfter);
+  return new (selectErrorClass(status, code))(error, { code, status, retryAfter, body });
 }
 
-function errorClass(status: number, code: string): typeof ApiError {
+function selectErrorClass(status: number, code: string): typeof ApiError {
   if (code === "ask_closed") return AskConflictError;
   if (code === "session_busy") return BusyError;
   return { 401: UnauthorizedError, 404: NotFoundError, 503: UnavailableError }[status] ?? ApiError;

@@ -1,4 +1,4 @@
-/** A server-sent event; `type` is `""` for a comment. */
+/** A server-sent event, or a comment: then `comment` is set and the other fields are empty. */
 export interface ServerSentEvent {
   type: string;
   data: string;
@@ -11,8 +11,8 @@ export interface ServerSentEvent {
  * CR and LF. An incomplete event at the end of the stream is dropped.
  */
 export class EventParser {
-  #line = "";
-  #afterReturn = false;
+  #incompleteLine = "";
+  #endedWithReturn = false;
   #type = "";
   #data: string | undefined;
   #id: string | undefined;
@@ -20,21 +20,21 @@ export class EventParser {
   /** Returns the events that end within this piece. */
   push(piece: string): ServerSentEvent[] {
     if (piece === "") return [];
-    const text = this.#afterReturn && piece.startsWith("\n") ? piece.slice(1) : piece;
-    this.#afterReturn = piece.endsWith("\r");
+    const text = this.#endedWithReturn && piece.startsWith("\n") ? piece.slice(1) : piece;
+    this.#endedWithReturn = piece.endsWith("\r");
     const lines = text.split(/\r\n|\r|\n/);
     // Join the remainder of the previous piece before parsing: each line is parsed once, however long it is.
-    lines[0] = this.#line + (lines[0] ?? "");
-    this.#line = lines.pop() ?? "";
+    lines[0] = this.#incompleteLine + (lines[0] ?? "");
+    this.#incompleteLine = lines.pop() ?? "";
     const events: ServerSentEvent[] = [];
     for (const line of lines) {
-      const event = this.#read(line);
+      const event = this.#parseLine(line);
       if (event) events.push(event);
     }
     return events;
   }
 
-  #read(line: string): ServerSentEvent | undefined {
+  #parseLine(line: string): ServerSentEvent | undefined {
     if (line === "") {
       const event = this.#data === undefined ? undefined : { type: this.#type, data: this.#data, id: this.#id };
       this.#type = "";

@@ -13,11 +13,11 @@ export interface PendingSteer {
 }
 
 /**
- * End states after which remaining texts are never read. After any other end the server makes the unread texts the
+ * End states of a run that never reads its remaining texts. After any other end, the server makes the unread texts the
  * session's next prompt.
  */
-const STOPPED: ReadonlySet<ApiRunState> = new Set(["cancelled", "interrupted"]);
-const ACTIVE: ReadonlySet<ApiRunState> = new Set(["queued", "running", "waiting"]);
+const STOPPED_STATES: ReadonlySet<ApiRunState> = new Set(["cancelled", "interrupted"]);
+const ACTIVE_STATES: ReadonlySet<ApiRunState> = new Set(["queued", "running", "waiting"]);
 
 /**
  * Texts that were sent to the runs of a session and are still unread. Texts of a stopped run are returned by `settle`.
@@ -41,7 +41,7 @@ export class PendingSteers {
   }
 
   /**
-   * Sends a text to the session's run and adds it to `all`. Rejects like `Sessions.steer`. Call `settle` afterwards.
+   * Sends a text to the session's run and adds it to `all`. Rejects like `SessionsApi.steer`. Call `settle` afterwards.
    */
   async send(sessionId: string, text: string, mirror: SessionMirror, options?: CallOptions): Promise<void> {
     // Read before the request: the run may read the text before the answer arrives.
@@ -55,30 +55,30 @@ export class PendingSteers {
    * of stopped runs, each once. Never rejects: runs whose state is unavailable are checked again at the next call.
    */
   async settle(mirror: SessionMirror, options?: CallOptions): Promise<string[]> {
-    this.#forgetRead(mirror);
-    const returned: string[] = [];
+    this.#removeReadSteers(mirror);
+    const returnedTexts: string[] = [];
     for (const steer of this.#steers) {
       const state = await this.#stateOf(steer.runId, mirror, options);
-      if (state === undefined || ACTIVE.has(state) || !this.#steers.includes(steer)) continue;
+      if (state === undefined || ACTIVE_STATES.has(state) || !this.#steers.includes(steer)) continue;
       this.#steers = this.#steers.filter((pendingSteer) => pendingSteer !== steer);
-      if (STOPPED.has(state)) returned.push(steer.text);
+      if (STOPPED_STATES.has(state)) returnedTexts.push(steer.text);
     }
-    return returned;
+    return returnedTexts;
   }
 
-  #forgetRead({ messages }: SessionMirror): void {
-    const taken = new Set<number>();
+  #removeReadSteers({ messages }: SessionMirror): void {
+    const matchedSeqs = new Set<number>();
     const unread = this.#steers.filter(({ text, after }) => {
-      const read = messages.find(
-        ({ seq, role, content }) => role === "user" && seq > after && !taken.has(seq) && content === text,
+      const readMessage = messages.find(
+        ({ seq, role, content }) => role === "user" && seq > after && !matchedSeqs.has(seq) && content === text,
       );
-      if (read) taken.add(read.seq);
-      return !read;
+      if (readMessage) matchedSeqs.add(readMessage.seq);
+      return !readMessage;
     });
     if (unread.length < this.#steers.length) this.#steers = unread;
   }
 
-  /** Undefined while the server is unreachable. The mirror has only the newest run, and may be older than its state. */
+  /** Undefined while the server is unreachable. Asks the server for older runs: the mirror has only the newest one. */
   async #stateOf(runId: string, { state }: SessionMirror, options?: CallOptions): Promise<ApiRunState | undefined> {
     if (state?.run?.id === runId) return state.run.state;
     try {

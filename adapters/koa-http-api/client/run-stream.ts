@@ -1,5 +1,5 @@
 import { withSilenceLimit, type StreamedEvent } from "./connection.js";
-import { disconnected, toApiError } from "./errors.js";
+import { createDisconnectedError, toApiError } from "./errors.js";
 import type { ApiAgentEvent, DoneEvent } from "../shapes.js";
 
 /** Identity of a run. `model` is `provider/model`; `""` for a queued run, whose model is chosen at its start. */
@@ -9,15 +9,15 @@ export interface RunIds {
   model: string;
 }
 
-/** Codes of temporary failures. In a plain answer they have the status 503. */
-const TEMPORARY_CODES: ReadonlySet<unknown> = new Set(["shutting_down", "store_unavailable", "too_many_runs"]);
+/** Error codes of temporary failures. An answer without a stream has the status 503 for them. */
+const TEMPORARY_ERROR_CODES: ReadonlySet<unknown> = new Set(["shutting_down", "store_unavailable", "too_many_runs"]);
 
 /** Time for a stream to end after its last event, in ms. */
 const DRAIN_TIMEOUT_MS = 1000;
 
 /**
- * The events of a run. Leaving the loop closes the connection, which ends the run unless its request has another
- * `on_disconnect`.
+ * The events of a run. Ending the `for await` loop early closes the connection, which ends the run unless its request
+ * has another `on_disconnect`.
  */
 export class RunStream implements RunIds, AsyncIterable<ApiAgentEvent> {
   readonly sessionId: string;
@@ -29,19 +29,19 @@ export class RunStream implements RunIds, AsyncIterable<ApiAgentEvent> {
    */
   dropped = 0;
   readonly #events: AsyncGenerator<StreamedEvent, void, undefined>;
-  readonly #stop: () => void;
+  readonly #closeConnection: () => void;
   readonly #pendingEvents: ApiAgentEvent[] = [];
-  #reading: Promise<void> | undefined;
-  #end: { done: DoneEvent } | { failure: unknown } | undefined;
+  #pendingRead: Promise<void> | undefined;
+  #outcome: { done: DoneEvent } | { failure: unknown } | undefined;
   #result: Promise<DoneEvent> | undefined;
 
   /** @internal */
-  constructor(ids: RunIds, events: AsyncGenerator<StreamedEvent, void, undefined>, stop: () => void) {
+  constructor(ids: RunIds, events: AsyncGenerator<StreamedEvent, void, undefined>, closeConnection: () => void) {
     this.sessionId = ids.sessionId;
     this.runId = ids.runId;
     this.model = ids.model;
     this.#events = events;
-    this.#stop = stop;
+    this.#closeConnection = closeConnection;
   }
 
   /**
@@ -50,8 +50,8 @@ export class RunStream implements RunIds, AsyncIterable<ApiAgentEvent> {
    */
   get result(): Promise<DoneEvent> {
     this.#result ??= (async () => {
-      while (!this.#end) await this.#read();
-      return resultOf(this.#end);
+      while (!this.#outcome) await this.#read();
+      return readOutcome(this.#outcome);
     })();
     // An iteration reports the same failure; avoid an unhandled rejection.
     this.#result.catch(() => undefined);
@@ -63,49 +63,49 @@ export class RunStream implements RunIds, AsyncIterable<ApiAgentEvent> {
     try {
       for (;;) {
         for (let event = this.#pendingEvents.shift(); event; event = this.#pendingEvents.shift()) yield event;
-        if (this.#end) break;
+        if (this.#outcome) break;
         await this.#read();
       }
     } finally {
       this.close();
     }
-    resultOf(this.#end);
+    readOutcome(this.#outcome);
   }
 
   /** Closes the connection, which ends the run unless its request has another `on_disconnect`. */
   close(): void {
-    if (this.#end) return;
-    this.#end = { failure: disconnected("the stream was closed") };
-    this.#stop();
+    if (this.#outcome) return;
+    this.#outcome = { failure: createDisconnectedError("the stream was closed") };
+    this.#closeConnection();
   }
 
   /** Reads one more event, or the end of the run. Concurrent callers share one read. */
   #read(): Promise<void> {
-    this.#reading ??= this.#next()
-      .catch((error: unknown) => void (this.#end ??= { failure: error }))
+    this.#pendingRead ??= this.#readEvent()
+      .catch((error: unknown) => void (this.#outcome ??= { failure: error }))
       .finally(() => {
-        this.#reading = undefined;
-        if (this.#end) this.#stop();
+        this.#pendingRead = undefined;
+        if (this.#outcome) this.#closeConnection();
       });
-    return this.#reading;
+    return this.#pendingRead;
   }
 
-  async #next(): Promise<void> {
+  async #readEvent(): Promise<void> {
     const { done, value } = await this.#events.next();
-    if (done) throw disconnected("the connection broke");
+    if (done) throw createDisconnectedError("the connection broke");
     const { type, data, comment } = value;
     if (comment !== undefined) this.dropped += Number(/^(\d+) token events were dropped/.exec(comment)?.[1] ?? 0);
     else if (type === "agent") this.#pendingEvents.push(data as ApiAgentEvent);
     else if (type === "done" || type === "error") {
-      const status = TEMPORARY_CODES.has((data as { code?: unknown } | null)?.code) ? 503 : 500;
-      this.#end ??= type === "done" ? { done: data as DoneEvent } : { failure: toApiError(status, data) };
+      const status = TEMPORARY_ERROR_CODES.has((data as { code?: unknown } | null)?.code) ? 503 : 500;
+      this.#outcome ??= type === "done" ? { done: data as DoneEvent } : { failure: toApiError(status, data) };
       // Read to the end, so that the connection can be reused; errors no longer matter.
       await withSilenceLimit(this.#events.next(), DRAIN_TIMEOUT_MS).catch(() => undefined);
     }
   }
 }
 
-function resultOf(end: { done: DoneEvent } | { failure: unknown }): DoneEvent {
-  if ("done" in end) return end.done;
-  throw end.failure;
+function readOutcome(outcome: { done: DoneEvent } | { failure: unknown }): DoneEvent {
+  if ("done" in outcome) return outcome.done;
+  throw outcome.failure;
 }

@@ -4,12 +4,12 @@ import type { WatchedEvent } from "./watch.js";
 /** State of a session without its messages. */
 export type ApiSessionState = Omit<Extract<SessionEvent, { type: "state" }>, "type">;
 
-const RUNNING: ReadonlySet<unknown> = new Set(["running", "waiting"]);
+const RUNNING_STATES: ReadonlySet<unknown> = new Set(["running", "waiting"]);
 /** Maximum characters of a running tool's output; the oldest are dropped. */
 const MAX_PROGRESS_CHARACTERS = 64 * 1024;
 
 /**
- * The state that results from the events of a session. Events must be applied in their order, from any position on.
+ * The state that results from the events of a session. The first event may be any; all later ones must follow in order.
  *
  * The messages are the same as from `GET /api/sessions/{id}/messages`. A changed message is a new object; an unchanged
  * one stays the same object.
@@ -39,7 +39,7 @@ export class SessionMirror {
         const { type: _type, cursor: _cursor, first, ...state } = event;
         this.state = state;
         // An ended run may leave calls without a result. A new connection sends the output of running tools again.
-        if (first || !RUNNING.has(state.run?.state)) this.progress.clear();
+        if (first || !RUNNING_STATES.has(state.run?.state)) this.progress.clear();
         break;
       }
       case "message":
@@ -70,14 +70,14 @@ export class SessionMirror {
         this.#messagesCopy = undefined;
         break;
       case "tool_progress":
-        this.#print(event.tool_call_id, event.content);
+        this.#addProgress(event.tool_call_id, event.content);
         break;
       case "deleted":
         this.deleted = true;
     }
   }
 
-  /** Adds requested messages, like older ones. Messages from events are not overwritten. */
+  /** Adds messages from a request, for example older ones. Messages from events are not overwritten. */
   add(messages: readonly ApiMessage[]): void {
     for (const message of messages) if (!this.at(message.seq)) this.#put(message);
   }
@@ -88,18 +88,18 @@ export class SessionMirror {
     return message?.seq === seq ? message : undefined;
   }
 
-  #print(call: string, text: string): void {
-    this.progress.set(call, ((this.progress.get(call) ?? "") + text).slice(-MAX_PROGRESS_CHARACTERS));
+  #addProgress(callId: string, text: string): void {
+    this.progress.set(callId, ((this.progress.get(callId) ?? "") + text).slice(-MAX_PROGRESS_CHARACTERS));
   }
 
   #put(message: ApiMessage): void {
-    const place = this.#indexOf(message.seq);
-    this.#messages.splice(place, this.#messages[place]?.seq === message.seq ? 1 : 0, message);
+    const index = this.#indexOf(message.seq);
+    this.#messages.splice(index, this.#messages[index]?.seq === message.seq ? 1 : 0, message);
     this.#messagesCopy = undefined;
     if (message.role === "tool") this.progress.delete(message.tool_call_id);
   }
 
-  /** Index of this `seq`, or where to insert it. Most are the last one or come after it. */
+  /** Index of the message with this `seq`, or the index at which to insert it. Most messages belong at the end. */
   #indexOf(seq: number): number {
     let [low, high] = [0, this.#messages.length];
     if ((this.#messages[high - 1]?.seq ?? -1) < seq) return high;

@@ -36,23 +36,23 @@ export class SessionsApi {
     { signal }: CallOptions = {},
   ): Promise<SessionList> {
     const query = { page, size, search, project_dir: projectDir, spawned_by: spawnedBy };
-    const isWhole = ({ sessions }: SessionList) => Array.isArray(sessions);
-    return (await this.#connection.json<SessionList>("sessions", { query, signal }, isWhole)).body;
+    const hasSessions = ({ sessions }: SessionList) => Array.isArray(sessions);
+    return (await this.#connection.requestJson<SessionList>("sessions", { query, signal }, hasSessions)).body;
   }
 
   /** Returns a session. Throws `NotFoundError`. */
   get(id: string, { signal }: CallOptions = {}): Promise<ApiSession> {
-    return this.#at<ApiSession>(id, "", { signal }, hasId);
+    return this.#request<ApiSession>(id, "", { signal }, hasId);
   }
 
   /** Changes title, model, reasoning effort or mode. */
   update(id: string, change: ApiSessionChange, { signal }: CallOptions = {}): Promise<ApiSession> {
-    return this.#at<ApiSession>(id, "", { method: "PATCH", body: change, signal }, hasId);
+    return this.#request<ApiSession>(id, "", { method: "PATCH", body: change, signal }, hasId);
   }
 
   /** Deletes a session with its messages and cancels its run. */
   async delete(id: string, { signal }: CallOptions = {}): Promise<void> {
-    await this.#at(id, "", { method: "DELETE", signal });
+    await this.#request(id, "", { method: "DELETE", signal });
   }
 
   /**
@@ -64,17 +64,17 @@ export class SessionsApi {
     query: { after?: number; before?: number; limit?: number; view?: "model" } = {},
     { signal }: CallOptions = {},
   ): Promise<ApiMessage[]> {
-    return this.#connection.list<ApiMessage>("messages", `${pathOf("session", id)}/messages`, { query, signal });
+    return this.#connection.requestList<ApiMessage>("messages", `${pathOf("session", id)}/messages`, { query, signal });
   }
 
   /** Cancels the active run; null if there is none. */
   async cancel(id: string, { signal }: CallOptions = {}): Promise<ApiRun | null> {
-    return (await this.#at<{ run: ApiRun | null }>(id, "/cancel", { method: "POST", body: {}, signal })).run;
+    return (await this.#request<{ run: ApiRun | null }>(id, "/cancel", { method: "POST", body: {}, signal })).run;
   }
 
   /** Sends a message to the active run. Throws `ApiError` with the code `no_run` if there is none. */
   steer(id: string, message: string, { signal }: CallOptions = {}): Promise<{ run_id: string }> {
-    return this.#at(id, "/steer", { method: "POST", body: { message }, signal });
+    return this.#request(id, "/steer", { method: "POST", body: { message }, signal });
   }
 
   /**
@@ -86,13 +86,13 @@ export class SessionsApi {
     return watch(this.#connection, id, options);
   }
 
-  async #at<T extends object>(
+  async #request<T extends object>(
     id: string,
     subPath: string,
-    call: RequestParts,
-    isWhole?: (body: T) => boolean,
+    request: RequestParts,
+    isExpectedBody?: (body: T) => boolean,
   ): Promise<T> {
-    return (await this.#connection.json<T>(`${pathOf("session", id)}${subPath}`, call, isWhole)).body;
+    return (await this.#connection.requestJson<T>(`${pathOf("session", id)}${subPath}`, request, isExpectedBody)).body;
   }
 }
 
@@ -115,18 +115,18 @@ export class RunsApi {
     { signal }: CallOptions = {},
   ): Promise<ApiRun[]> {
     const query = { state, session_id: sessionId, before, size };
-    return this.#connection.list<ApiRun>("runs", "runs", { query, signal });
+    return this.#connection.requestList<ApiRun>("runs", "runs", { query, signal });
   }
 
   /** Returns a run. Throws `NotFoundError`. */
   async get(id: string, { signal }: CallOptions = {}): Promise<ApiRun> {
-    return (await this.#connection.json<ApiRun>(pathOf("run", id), { signal }, hasId)).body;
+    return (await this.#connection.requestJson<ApiRun>(pathOf("run", id), { signal }, hasId)).body;
   }
 
   /** Cancels a run of any client; a run that has ended stays unchanged. */
   async cancel(id: string, { signal }: CallOptions = {}): Promise<ApiRun> {
-    const call = { method: "POST", body: {}, signal };
-    return (await this.#connection.json<ApiRun>(`${pathOf("run", id)}/cancel`, call, hasId)).body;
+    const request = { method: "POST", body: {}, signal };
+    return (await this.#connection.requestJson<ApiRun>(`${pathOf("run", id)}/cancel`, request, hasId)).body;
   }
 }
 
@@ -154,12 +154,12 @@ export class AsksApi {
     { signal }: CallOptions = {},
   ): Promise<ApiAsk[]> {
     const query = { state, session_id: sessionId, can_answer: canAnswer, before, size };
-    return this.#connection.list<ApiAsk>("asks", "asks", { query, signal });
+    return this.#connection.requestList<ApiAsk>("asks", "asks", { query, signal });
   }
 
   /** Returns a question. Throws `NotFoundError`. */
   async get(id: string, { signal }: CallOptions = {}): Promise<ApiAsk> {
-    return (await this.#connection.json<ApiAsk>(pathOf("ask", id), { signal }, hasId)).body;
+    return (await this.#connection.requestJson<ApiAsk>(pathOf("ask", id), { signal }, hasId)).body;
   }
 
   /**
@@ -167,7 +167,7 @@ export class AsksApi {
    * withdrawn.
    */
   async answer(id: string, answer: AnswerRequest, { signal }: CallOptions = {}): Promise<ApiAsk> {
-    const call = { method: "POST", body: answer, signal };
-    return (await this.#connection.json<ApiAsk>(pathOf("ask", id), call, hasId)).body;
+    const request = { method: "POST", body: answer, signal };
+    return (await this.#connection.requestJson<ApiAsk>(pathOf("ask", id), request, hasId)).body;
   }
 }

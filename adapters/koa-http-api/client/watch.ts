@@ -1,10 +1,10 @@
 import { withSilenceLimit, linkSignal, pathOf, type CallOptions, type ServerConnection } from "./connection.js";
-import { disconnected, ApiError, invalidAnswer, NotFoundError } from "./errors.js";
+import { createDisconnectedError, ApiError, createInvalidAnswerError, NotFoundError } from "./errors.js";
 import type { ApiMessage, SessionEvent } from "../shapes.js";
 
 /**
- * An event of a session. A watch with its `cursor` as `after` continues after it. `first` marks the first event of a
- * connection: the output of running tools is sent again after it.
+ * An event of a session. A watch with this `cursor` as `after` continues with the next event. `first` marks the first
+ * event of a connection: after this event, the server sends the output of running tools again.
  */
 export type WatchedEvent = SessionEvent & { cursor?: string; first?: true };
 
@@ -23,7 +23,7 @@ export interface ApiWatchOptions extends CallOptions {
   follow?: boolean | undefined;
   /** Whether this client can answer the questions of runs. Default false. */
   canAnswer?: boolean | undefined;
-  /** Called when the connection changes; `error` is the reason of `lost`. */
+  /** Called when the state of the connection changes; `error` is the reason for `lost`. */
   onConnection?: ((state: ConnectionState, error?: ApiError) => void) | undefined;
 }
 
@@ -44,88 +44,99 @@ const MAX_RETRY_MS = 15_000;
 /** Maximum of a delay that the server requested, in ms. */
 const MAX_RETRY_AFTER_MS = 300_000;
 
-/** The events of a session across reconnects; see `Sessions.watch`. */
+/** The events of a session across reconnects; see `SessionsApi.watch`. */
 export async function* watch(
   connection: ServerConnection,
   id: string,
   { after, afterSeq, last, follow, canAnswer, signal, onConnection }: ApiWatchOptions = {},
 ): AsyncGenerator<WatchedEvent, void, undefined> {
-  const session = pathOf("session", id);
+  const sessionPath = pathOf("session", id);
   let cursor = after;
   let sessionExisted = false;
   for (let attempt = 0; !signal?.aborted; attempt += 1) {
     onConnection?.("connecting");
     const link = linkSignal(signal);
-    const began = performance.now();
+    const startedAtMs = performance.now();
     let failure: ApiError;
     try {
-      const limited = <T>(work: Promise<T>) => withSilenceLimit(work, connection.silence);
+      const withLimit = <T>(work: Promise<T>) => withSilenceLimit(work, connection.silenceMs);
       if (cursor === undefined && afterSeq === undefined && last !== undefined)
-        afterSeq = Math.max(0, (await limited(newestSeq(connection, session, link.signal))) - last);
-      const events = `${session}/events`;
+        afterSeq = Math.max(0, (await withLimit(fetchNewestSeq(connection, sessionPath, link.signal))) - last);
+      const eventsPath = `${sessionPath}/events`;
       const query = { can_answer: canAnswer, follow, after_seq: cursor === undefined ? afterSeq : undefined };
       // For a cursor that the store no longer has, this header restarts the stream; `?after=` would be rejected.
       const headers: Record<string, string> = cursor === undefined ? {} : { "last-event-id": cursor };
-      const response = await limited(connection.open(events, { query, headers, signal: link.signal }));
+      const response = await withLimit(connection.sendRequest(eventsPath, { query, headers, signal: link.signal }));
       if (!response.headers.get("content-type")?.startsWith("text/event-stream"))
-        throw invalidAnswer(502, "the answer is not a stream");
+        throw createInvalidAnswerError(502, "the answer is not a stream");
       onConnection?.("open");
       let first: { first?: true } = { first: true };
-      for await (const { type, data, id: place } of connection.events(response, link.signal)) {
-        if (place !== undefined) {
-          cursor = place;
+      for await (const { type, data, id: eventCursor } of connection.readEvents(response, link.signal)) {
+        if (eventCursor !== undefined) {
+          cursor = eventCursor;
           attempt = 0;
         }
         if (!EVENT_TYPES.has(type)) continue;
         sessionExisted = true;
-        yield { type, ...(data as object), ...(place !== undefined && { cursor: place }), ...first } as WatchedEvent;
+        yield {
+          type,
+          ...(data as object),
+          ...(eventCursor !== undefined && { cursor: eventCursor }),
+          ...first,
+        } as WatchedEvent;
         if (type === "deleted") return;
         first = {};
       }
       if (follow === false) return;
-      failure = disconnected("the stream ended");
+      failure = createDisconnectedError("the stream ended");
     } catch (error) {
       if (signal?.aborted) return;
       if (sessionExisted && error instanceof NotFoundError && error.code === "session_not_found") {
         yield { type: "deleted" };
         return;
       }
-      if (!(error instanceof ApiError) || isFinal(error.status)) throw error;
+      if (!(error instanceof ApiError) || isPermanent(error.status)) throw error;
       failure = error;
     } finally {
       link.end();
     }
-    // A connection that lasted longer than this was good, even without events.
-    if (performance.now() - began > MAX_RETRY_MS) attempt = 0;
+    // A connection that lasted longer than the maximum delay was good, even without events.
+    if (performance.now() - startedAtMs > MAX_RETRY_MS) attempt = 0;
     onConnection?.("lost", failure);
-    await pause(Math.max(backoff(attempt), Math.min(MAX_RETRY_AFTER_MS, (failure.retryAfter ?? 0) * 1000)), signal);
+    await pause(
+      Math.max(computeRetryDelay(attempt), Math.min(MAX_RETRY_AFTER_MS, (failure.retryAfter ?? 0) * 1000)),
+      signal,
+    );
   }
 }
 
-async function newestSeq(connection: ServerConnection, session: string, signal: AbortSignal): Promise<number> {
+async function fetchNewestSeq(connection: ServerConnection, sessionPath: string, signal: AbortSignal): Promise<number> {
   const query = { before: Number.MAX_SAFE_INTEGER, limit: 1 };
-  const { body } = await connection.json<{ messages: ApiMessage[] }>(`${session}/messages`, { query, signal });
+  const { body } = await connection.requestJson<{ messages: ApiMessage[] }>(`${sessionPath}/messages`, {
+    query,
+    signal,
+  });
   return body.messages[0]?.seq ?? 0;
 }
 
-function isFinal(status: number): boolean {
+function isPermanent(status: number): boolean {
   return status >= 400 && status < 500 && !RETRYABLE_STATUSES.has(status);
 }
 
-/** Doubles with each attempt; random, so that clients do not reconnect at the same moment. */
-function backoff(attempt: number): number {
+/** Delay in ms, doubled with each attempt; random, so that clients do not reconnect at the same moment. */
+function computeRetryDelay(attempt: number): number {
   return Math.min(MAX_RETRY_MS, INITIAL_RETRY_MS * 2 ** attempt) * (0.5 + Math.random() / 2);
 }
 
 function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {
-    const done = () => {
+    const finish = () => {
       clearTimeout(timer);
-      signal?.removeEventListener("abort", done);
+      signal?.removeEventListener("abort", finish);
       resolve();
     };
-    const timer = setTimeout(done, ms);
-    signal?.addEventListener("abort", done);
-    if (signal?.aborted) done();
+    const timer = setTimeout(finish, ms);
+    signal?.addEventListener("abort", finish);
+    if (signal?.aborted) finish();
   });
 }

@@ -1,17 +1,17 @@
 import { hasCode, ProviderError } from "gantry";
-import { BODY_LIMITS, checkSize, tooLarge } from "../bodies.js";
-import { unexpectedBody, type FaultContext } from "../errors.js";
+import { BODY_LIMITS, checkSize, createTooLargeError } from "../bodies.js";
+import { toUnexpectedBodyError, type FaultContext } from "../errors.js";
 import { parseJsonObject } from "../json.js";
 import type { StreamPart } from "../language-model.js";
-import type { Bytes } from "../response-bytes.js";
+import type { ByteSource } from "../response-bytes.js";
 import type { AnswerReader } from "./answer-reader.js";
 import { EventLines } from "./event-lines.js";
 
 /** Source of the parts of an answer. A batch may be empty; undefined is the end. */
 export interface PartSource {
   next(): Promise<readonly StreamPart[] | undefined>;
-  /** Discards the rest; `over`: everything of interest was read. */
-  release(over?: boolean): void;
+  /** Discards the remaining parts. `isComplete`: everything of interest was read, so the connection may be reused. */
+  release(isComplete?: boolean): void;
 }
 
 const EVENT_DESCRIPTION = "an event, or a body without events,";
@@ -19,32 +19,32 @@ const EVENT_DESCRIPTION = "an event, or a body without events,";
 const FIRST_READ_BYTES = 2048;
 const LF = 0x0a;
 const CR = 0x0d;
-/** White space, and the byte order mark that some servers send first. */
+/** Skipped at the start: white space, and the byte order mark that some servers send first. */
 const LEADING_BYTES = new Set([0x20, 0x09, LF, CR, 0xef, 0xbb, 0xbf]);
-const COMPLETE_STARTS = new Set([..."{[<"].map((first) => first.charCodeAt(0)));
+const COMPLETE_FIRST_BYTES = new Set([..."{[<"].map((first) => first.charCodeAt(0)));
 
 /**
  * Reads the body of an answer: a stream of events, or a complete JSON answer. The first character decides, because
  * servers use any content type for either. The memory is bounded, whatever the provider sends.
  */
 export class AnswerBody implements PartSource {
-  readonly #body: Bytes;
+  readonly #body: ByteSource;
   readonly #url: string;
   readonly #reader: AnswerReader;
   readonly #context: FaultContext;
-  readonly #lines = new EventLines(BODY_LIMITS.event, (name, data) => this.#event(name, data));
-  #form: "unknown" | "events" | "whole" = "unknown";
+  readonly #lines = new EventLines(BODY_LIMITS.event, (name, data) => this.#handleEvent(name, data));
+  #form: "unknown" | "events" | "complete" = "unknown";
   /** The beginning of a line, or of the complete answer. */
-  #partial: Buffer[] = [];
-  #heldBytes = 0;
-  #bytes = 0;
-  #ended = false;
-  #begun = false;
+  #partialPieces: Buffer[] = [];
+  #partialBytes = 0;
+  #totalBytes = 0;
+  #isEnded = false;
+  #hasFirstPiece = false;
   /** The unread part of the first piece. */
   #firstRemainder: Buffer | undefined;
   #parts: StreamPart[] = [];
 
-  constructor(body: Bytes, url: string, reader: AnswerReader, context: FaultContext) {
+  constructor(body: ByteSource, url: string, reader: AnswerReader, context: FaultContext) {
     this.#body = body;
     this.#url = url;
     this.#reader = reader;
@@ -52,7 +52,7 @@ export class AnswerBody implements PartSource {
   }
 
   async next(): Promise<readonly StreamPart[] | undefined> {
-    if (this.#ended) return undefined;
+    if (this.#isEnded) return undefined;
     this.#parts = [];
     let piece = this.#firstRemainder;
     this.#firstRemainder = undefined;
@@ -62,98 +62,98 @@ export class AnswerBody implements PartSource {
       // After a complete answer a broken connection does not matter.
       if (!this.#reader.isComplete) throw hasCode(error, "provider") ? error : new InterruptedAnswer(this.#url, error);
     }
-    if (piece !== undefined && piece.length > FIRST_READ_BYTES && !this.#begun) {
+    if (piece !== undefined && piece.length > FIRST_READ_BYTES && !this.#hasFirstPiece) {
       this.#firstRemainder = piece.subarray(FIRST_READ_BYTES);
       piece = piece.subarray(0, FIRST_READ_BYTES);
     }
-    this.#begun = true;
+    this.#hasFirstPiece = true;
     if (piece === undefined) this.#finish();
-    else this.#take(piece);
+    else this.#addPiece(piece);
     return this.#parts;
   }
 
-  release(over = false): void {
-    this.#ended = true;
-    this.#body.release(over);
+  release(isComplete = false): void {
+    this.#isEnded = true;
+    this.#body.release(isComplete);
   }
 
-  #take(piece: Buffer): void {
+  #addPiece(piece: Buffer): void {
     const { provider } = this.#context;
-    this.#bytes += piece.length;
-    if (this.#bytes > BODY_LIMITS.answer) throw tooLarge(provider, "an answer", BODY_LIMITS.answer);
+    this.#totalBytes += piece.length;
+    if (this.#totalBytes > BODY_LIMITS.answer) throw createTooLargeError(provider, "an answer", BODY_LIMITS.answer);
     let from = 0;
     if (this.#form === "unknown") {
       while (from < piece.length && LEADING_BYTES.has(piece[from]!)) from++;
       if (from === piece.length) return;
-      this.#form = COMPLETE_STARTS.has(piece[from]!) ? "whole" : "events";
+      this.#form = COMPLETE_FIRST_BYTES.has(piece[from]!) ? "complete" : "events";
     }
     // Only complete lines are decoded: no character is split at a line end.
-    const end = this.#form === "whole" ? 0 : Math.max(piece.lastIndexOf(LF), piece.lastIndexOf(CR)) + 1;
-    if (end > 0) this.#push(this.#text(piece.subarray(from, end)));
+    const end = this.#form === "complete" ? 0 : Math.max(piece.lastIndexOf(LF), piece.lastIndexOf(CR)) + 1;
+    if (end > 0) this.#parseLines(this.#takeText(piece.subarray(from, end)));
     const remainder = piece.subarray(Math.max(from, end));
     if (remainder.length === 0) return;
-    this.#partial.push(remainder);
-    this.#heldBytes += remainder.length;
-    if (this.#heldBytes > BODY_LIMITS.event) this.#check(Buffer.concat(this.#partial));
+    this.#partialPieces.push(remainder);
+    this.#partialBytes += remainder.length;
+    if (this.#partialBytes > BODY_LIMITS.event) this.#checkEventSize(Buffer.concat(this.#partialPieces));
   }
 
-  #push(lines: string): void {
+  #parseLines(lines: string): void {
     try {
       this.#lines.push(lines);
     } catch (error) {
       throw error instanceof RangeError
-        ? tooLarge(this.#context.provider, EVENT_DESCRIPTION, BODY_LIMITS.event)
+        ? createTooLargeError(this.#context.provider, EVENT_DESCRIPTION, BODY_LIMITS.event)
         : error;
     }
   }
 
-  #check(bytes: Buffer): void {
+  #checkEventSize(bytes: Buffer): void {
     checkSize(bytes, BODY_LIMITS.event, this.#context.provider, EVENT_DESCRIPTION, "an event");
   }
 
-  /** The held bytes and this piece as text. */
-  #text(piece?: Buffer): string {
-    if (this.#heldBytes === 0) return piece?.toString() ?? "";
-    const held = this.#partial;
-    if (piece !== undefined) held.push(piece);
-    this.#partial = [];
-    this.#heldBytes = 0;
-    return Buffer.concat(held).toString();
+  /** Returns the partial pieces and this piece as text, and clears the partial pieces. */
+  #takeText(piece?: Buffer): string {
+    if (this.#partialBytes === 0) return piece?.toString() ?? "";
+    const pieces = this.#partialPieces;
+    if (piece !== undefined) pieces.push(piece);
+    this.#partialPieces = [];
+    this.#partialBytes = 0;
+    return Buffer.concat(pieces).toString();
   }
 
   #finish(): void {
-    if (this.#form === "whole") {
-      this.#ended = true;
-      this.#readWhole(this.#text());
+    if (this.#form === "complete") {
+      this.#isEnded = true;
+      this.#readComplete(this.#takeText());
       return;
     }
-    this.#lines.end(this.#text());
-    this.#end(false);
+    this.#lines.end(this.#takeText());
+    this.#endReader(false);
   }
 
-  #end(done: boolean): void {
-    if (this.#ended) return;
-    this.#ended = true;
+  #endReader(done: boolean): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
     this.#reader.end(done, this.#parts);
   }
 
-  #event(name: string, data: string): void {
-    if (this.#ended) return;
+  #handleEvent(name: string, data: string): void {
+    if (this.#isEnded) return;
     const text = data.trim();
     if (!text.startsWith("{") && !text.startsWith("[")) {
       // Plain text in an event matters only if it is an error.
       if (name === "error" && text !== "") this.#parts.push({ type: "error", error: text });
       return;
     }
-    if (text === "[DONE]") return this.#end(true);
-    for (const value of this.#values(text)) {
+    if (text === "[DONE]") return this.#endReader(true);
+    for (const value of this.#parseValues(text)) {
       this.#reader.read(value, name, this.#parts);
-      if (this.#reader.isOver) return this.#end(true);
+      if (this.#reader.isOver) return this.#endReader(true);
     }
   }
 
-  #values(text: string): unknown[] {
-    if (text.length > BODY_LIMITS.values) this.#check(Buffer.from(text));
+  #parseValues(text: string): unknown[] {
+    if (text.length > BODY_LIMITS.values) this.#checkEventSize(Buffer.from(text));
     const value = parseJsonObject(text);
     if (value !== undefined) return [value];
     // Events without an empty line between them.
@@ -166,11 +166,11 @@ export class AnswerBody implements PartSource {
     return [];
   }
 
-  #readWhole(body: string): void {
-    if (body.length > BODY_LIMITS.values) this.#check(Buffer.from(body));
+  #readComplete(body: string): void {
+    if (body.length > BODY_LIMITS.values) this.#checkEventSize(Buffer.from(body));
     const answer = parseJsonObject(body);
     if (answer === undefined || !this.#reader.readComplete(answer, this.#parts))
-      throw unexpectedBody(body, this.#context);
+      throw toUnexpectedBodyError(body, this.#context);
   }
 }
 

@@ -21,7 +21,7 @@ export interface AnswerReader {
 }
 
 /** Token counts of a wire, in the terms of specification v3. */
-export interface Counts {
+export interface TokenCounts {
   readonly input: number | undefined;
   readonly output: number | undefined;
   readonly cacheRead?: number;
@@ -31,9 +31,9 @@ export interface Counts {
   readonly raw: unknown;
 }
 
-export function finishPart(
+export function createFinishPart(
   reason: { readonly unified: string; readonly raw: string | undefined; readonly message?: string },
-  counts: Counts | undefined,
+  counts: TokenCounts | undefined,
   providerMetadata?: Metadata,
 ): StreamPart {
   return {
@@ -53,6 +53,7 @@ export function finishPart(
  * begins.
  */
 export class BlockWriter {
+  /** Kind of the open block; undefined if no block is open. */
   kind: "text" | "reasoning" | undefined;
 
   write(kind: "text" | "reasoning", delta: string, parts: StreamPart[], providerMetadata?: Metadata): void {

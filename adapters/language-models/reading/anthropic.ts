@@ -1,8 +1,8 @@
 import type { StreamPart } from "../language-model.js";
-import { finishPart, type AnswerReader } from "./answer-reader.js";
-import { argumentsOf, asObject, asCount, asList, isErrorValue, asText, type JsonObject } from "../json.js";
+import { createFinishPart, type AnswerReader } from "./answer-reader.js";
+import { asArgumentsText, asObject, asCount, asList, isErrorValue, asText, type JsonObject } from "../json.js";
 
-const REASONS: Readonly<Record<string, string>> = {
+const FINISH_REASONS: Readonly<Record<string, string>> = {
   end_turn: "stop",
   stop_sequence: "stop",
   pause_turn: "stop",
@@ -13,23 +13,25 @@ const REASONS: Readonly<Record<string, string>> = {
   model_context_window_exceeded: "length",
 };
 
-type Kind = "text" | "reasoning" | "call" | "other";
+type BlockKind = "text" | "reasoning" | "call" | "other";
 
 interface Block {
-  readonly kind: Kind;
+  readonly kind: BlockKind;
   readonly id: string;
+  /** The block as its start event contains it. */
   readonly start: JsonObject;
+  /** Pieces of a call's arguments. */
   readonly pieces: string[];
 }
 
-/** Anthropic's Messages API. */
+/** Reads answers of Anthropic's Messages API. */
 export class MessagesReader implements AnswerReader {
   isComplete = false;
   isOver = false;
-  readonly #open = new Map<string, Block>();
+  readonly #openBlocks = new Map<string, Block>();
   readonly #usage: Record<string, unknown> = {};
-  #reason: string | undefined;
-  #blocks = 0;
+  #stopReason: string | undefined;
+  #blockCount = 0;
 
   read(event: unknown, name: string, parts: StreamPart[]): void {
     const value = asObject(event);
@@ -38,20 +40,20 @@ export class MessagesReader implements AnswerReader {
         parts.push({ type: "error", error: event });
         break;
       case "message_start":
-        this.#message(asObject(value.message), parts);
+        this.#readMessage(asObject(value.message), parts);
         break;
       case "content_block_start":
-        this.#start(String(value.index), asObject(value.content_block), parts);
+        this.#startBlock(String(value.index), asObject(value.content_block), parts);
         break;
       case "content_block_delta":
-        this.#delta(String(value.index), asObject(value.delta), parts);
+        this.#readDelta(String(value.index), asObject(value.delta), parts);
         break;
       case "content_block_stop":
-        this.#stop(String(value.index), parts);
+        this.#endBlock(String(value.index), parts);
         break;
       case "message_delta":
-        this.#count(value.usage);
-        this.#stopped(asObject(value.delta).stop_reason);
+        this.#addUsage(value.usage);
+        this.#setStopReason(asObject(value.delta).stop_reason);
         break;
       case "message_stop":
         this.isComplete = true;
@@ -65,30 +67,30 @@ export class MessagesReader implements AnswerReader {
   readComplete(answer: unknown, parts: StreamPart[]): boolean {
     const message = asObject(answer);
     if (!Array.isArray(message.content)) return false;
-    this.#message(message, parts);
+    this.#readMessage(message, parts);
     this.end(true, parts);
     return true;
   }
 
   end(done: boolean, parts: StreamPart[]): void {
     if (!done && !this.isComplete) return;
-    for (const index of [...this.#open.keys()]) this.#stop(index, parts);
+    for (const index of [...this.#openBlocks.keys()]) this.#endBlock(index, parts);
     const usage = this.#usage;
-    const [read, written] = [
+    const [cacheReadTokens, cacheWriteTokens] = [
       asCount(usage.cache_read_input_tokens) ?? 0,
       asCount(usage.cache_creation_input_tokens) ?? 0,
     ];
     const details = asObject(usage.output_tokens_details);
-    const unified = REASONS[this.#reason ?? ""] ?? "other";
+    const unified = FINISH_REASONS[this.#stopReason ?? ""] ?? "other";
     parts.push(
-      finishPart(
-        { unified, raw: this.#reason },
+      createFinishPart(
+        { unified, raw: this.#stopReason },
         {
           // `input_tokens` does not include cached tokens.
-          input: (asCount(usage.input_tokens) ?? 0) + read + written,
+          input: (asCount(usage.input_tokens) ?? 0) + cacheReadTokens + cacheWriteTokens,
           output: asCount(usage.output_tokens),
-          cacheRead: read,
-          cacheWrite: written,
+          cacheRead: cacheReadTokens,
+          cacheWrite: cacheWriteTokens,
           reasoning: asCount(details.thinking_tokens) ?? asCount(details.reasoning_tokens),
           raw: usage,
         },
@@ -96,40 +98,40 @@ export class MessagesReader implements AnswerReader {
     );
   }
 
-  #message(message: JsonObject, parts: StreamPart[]): void {
-    this.#count(message.usage);
-    this.#stopped(message.stop_reason);
+  #readMessage(message: JsonObject, parts: StreamPart[]): void {
+    this.#addUsage(message.usage);
+    this.#setStopReason(message.stop_reason);
     for (const block of asList(message.content)) {
-      const index = `whole ${this.#blocks}`;
-      this.#start(index, asObject(block), parts);
-      this.#stop(index, parts);
+      const index = `complete ${this.#blockCount}`;
+      this.#startBlock(index, asObject(block), parts);
+      this.#endBlock(index, parts);
     }
   }
 
-  #stopped(reason: unknown): void {
+  #setStopReason(reason: unknown): void {
     if (typeof reason !== "string" || reason === "") return;
-    this.#reason = reason;
+    this.#stopReason = reason;
     this.isComplete = true;
   }
 
-  #start(index: string, start: JsonObject, parts: StreamPart[]): void {
-    this.#stop(index, parts);
-    const id = String(this.#blocks++);
-    const open = (kind: Kind): void => void this.#open.set(index, { kind, id, start, pieces: [] });
+  #startBlock(index: string, start: JsonObject, parts: StreamPart[]): void {
+    this.#endBlock(index, parts);
+    const id = String(this.#blockCount++);
+    const openBlock = (kind: BlockKind): void => void this.#openBlocks.set(index, { kind, id, start, pieces: [] });
     switch (start.type) {
       case "text":
-        open("text");
+        openBlock("text");
         parts.push({ type: "text-start", id });
         if (asText(start.text) !== "") parts.push({ type: "text-delta", id, delta: asText(start.text) });
         break;
       case "thinking":
-        open("reasoning");
+        openBlock("reasoning");
         parts.push({ type: "reasoning-start", id });
         if (asText(start.thinking) !== "") parts.push({ type: "reasoning-delta", id, delta: asText(start.thinking) });
-        this.#sign(id, start.signature, parts);
+        this.#addSignature(id, start.signature, parts);
         break;
       case "redacted_thinking":
-        open("reasoning");
+        openBlock("reasoning");
         parts.push({
           type: "reasoning-start",
           id,
@@ -137,21 +139,21 @@ export class MessagesReader implements AnswerReader {
         });
         break;
       case "tool_use":
-        open("call");
+        openBlock("call");
         parts.push({ type: "tool-input-start" });
         break;
       default:
-        open("other");
+        openBlock("other");
         // Tools that run at the provider, and block types of later versions.
         parts.push({ type: "other" });
     }
   }
 
-  #delta(index: string, delta: JsonObject, parts: StreamPart[]): void {
+  #readDelta(index: string, delta: JsonObject, parts: StreamPart[]): void {
     // Some servers omit the start of a block.
-    const kind = KINDS[asText(delta.type)];
-    if (!this.#open.has(index) && kind !== undefined) this.#start(index, { type: kind }, parts);
-    const block = this.#open.get(index);
+    const kind = BLOCK_TYPES[asText(delta.type)];
+    if (!this.#openBlocks.has(index) && kind !== undefined) this.#startBlock(index, { type: kind }, parts);
+    const block = this.#openBlocks.get(index);
     if (block === undefined) return;
     switch (delta.type) {
       case "text_delta":
@@ -162,10 +164,10 @@ export class MessagesReader implements AnswerReader {
           parts.push({ type: "reasoning-delta", id: block.id, delta: asText(delta.thinking) });
         break;
       case "signature_delta":
-        if (block.kind === "reasoning") this.#sign(block.id, delta.signature, parts);
+        if (block.kind === "reasoning") this.#addSignature(block.id, delta.signature, parts);
         break;
       case "input_json_delta": {
-        const piece = argumentsOf(delta.partial_json);
+        const piece = asArgumentsText(delta.partial_json);
         if (block.kind !== "call" || piece === "") break;
         block.pieces.push(piece);
         parts.push({ type: "tool-input-delta", delta: piece });
@@ -176,27 +178,27 @@ export class MessagesReader implements AnswerReader {
     }
   }
 
-  #sign(id: string, signature: unknown, parts: StreamPart[]): void {
+  #addSignature(id: string, signature: unknown, parts: StreamPart[]): void {
     if (asText(signature) === "") return;
     parts.push({ type: "reasoning-delta", id, delta: "", providerMetadata: { anthropic: { signature } } });
   }
 
-  #stop(index: string, parts: StreamPart[]): void {
-    const block = this.#open.get(index);
+  #endBlock(index: string, parts: StreamPart[]): void {
+    const block = this.#openBlocks.get(index);
     if (block === undefined) return;
-    this.#open.delete(index);
+    this.#openBlocks.delete(index);
     if (block.kind === "text" || block.kind === "reasoning") parts.push({ type: `${block.kind}-end`, id: block.id });
     if (block.kind !== "call") return;
     parts.push({
       type: "tool-call",
       toolCallId: asText(block.start.id),
       toolName: asText(block.start.name),
-      input: block.pieces.length > 0 ? block.pieces.join("") : argumentsOf(block.start.input),
+      input: block.pieces.length > 0 ? block.pieces.join("") : asArgumentsText(block.start.input),
     });
   }
 
-  /** Counts arrive in several events; zeros from a proxy do not overwrite them. */
-  #count(value: unknown): void {
+  /** Merges token counts, which arrive in several events. A proxy's zeros do not overwrite them. */
+  #addUsage(value: unknown): void {
     for (const [key, tokens] of Object.entries(asObject(value))) {
       if (tokens === null || tokens === undefined) continue;
       if (asCount(tokens) === 0 && this.#usage[key] !== undefined) continue;
@@ -205,4 +207,4 @@ export class MessagesReader implements AnswerReader {
   }
 }
 
-const KINDS: Readonly<Record<string, string>> = { text_delta: "text", thinking_delta: "thinking" };
+const BLOCK_TYPES: Readonly<Record<string, string>> = { text_delta: "text", thinking_delta: "thinking" };

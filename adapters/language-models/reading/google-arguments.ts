@@ -1,23 +1,23 @@
 import { asObject, asList, asText } from "../json.js";
 
-const STEP = /\.([^.[\]]+)|\[(\d+)\]|\['([^']*)'\]|\["([^"]*)"\]/g;
+const PATH_STEP_PATTERN = /\.([^.[\]]+)|\[(\d+)\]|\['([^']*)'\]|\["([^"]*)"\]/g;
 /** Maximum length of an array within arguments; a larger index is ignored. */
 const MAX_ARRAY_LENGTH = 10_000;
 
-type Holder = Record<string | number, unknown>;
+type Container = Record<string | number, unknown>;
 
 /** Arguments of a call that arrive as single values with their JSON paths, as some Gemini servers stream them. */
 export class IncrementalArguments {
-  readonly #root: Holder = {};
+  readonly #root: Container = {};
 
   add(partials: unknown): void {
     for (const entry of asList(partials)) {
       const partial = asObject(entry);
-      const steps = [...asText(partial.jsonPath).matchAll(STEP)].map(([, ...groups]) =>
+      const steps = [...asText(partial.jsonPath).matchAll(PATH_STEP_PATTERN)].map(([, ...groups]) =>
         groups[1] === undefined ? (groups[0] ?? groups[2] ?? groups[3] ?? "") : Number(groups[1]),
       );
       if (steps.length > 0 && steps.every((step) => typeof step === "string" || step < MAX_ARRAY_LENGTH))
-        this.#put(steps, partial);
+        this.#setValue(steps, partial);
     }
   }
 
@@ -25,31 +25,35 @@ export class IncrementalArguments {
     return JSON.stringify(this.#root);
   }
 
-  #put(steps: readonly (string | number)[], partial: Readonly<Record<string, unknown>>): void {
-    let holder = this.#root;
+  #setValue(steps: readonly (string | number)[], partial: Readonly<Record<string, unknown>>): void {
+    let container = this.#root;
     for (const [index, step] of steps.slice(0, -1).entries()) {
-      let next = getOwn(holder, step);
+      let next = getOwn(container, step);
       if (typeof next !== "object" || next === null) {
         next = typeof steps[index + 1] === "number" ? [] : {};
-        put(holder, step, next);
+        setOwn(container, step, next);
       }
-      holder = next as Holder;
+      container = next as Container;
     }
-    const last = steps.at(-1)!;
-    const before = getOwn(holder, last);
+    const lastStep = steps.at(-1)!;
+    const previousValue = getOwn(container, lastStep);
     if (typeof partial.stringValue === "string")
-      put(holder, last, typeof before === "string" ? before + partial.stringValue : partial.stringValue);
-    else if (partial.numberValue !== undefined) put(holder, last, partial.numberValue);
-    else if (partial.boolValue !== undefined) put(holder, last, partial.boolValue);
-    else if ("nullValue" in partial) put(holder, last, null);
+      setOwn(
+        container,
+        lastStep,
+        typeof previousValue === "string" ? previousValue + partial.stringValue : partial.stringValue,
+      );
+    else if (partial.numberValue !== undefined) setOwn(container, lastStep, partial.numberValue);
+    else if (partial.boolValue !== undefined) setOwn(container, lastStep, partial.boolValue);
+    else if ("nullValue" in partial) setOwn(container, lastStep, null);
   }
 }
 
-function getOwn(holder: Holder, step: string | number): unknown {
-  return Object.hasOwn(holder, step) ? holder[step] : undefined;
+function getOwn(container: Container, step: string | number): unknown {
+  return Object.hasOwn(container, step) ? container[step] : undefined;
 }
 
 /** Defines the property, so that names like `__proto__` are safe. */
-function put(holder: Holder, step: string | number, value: unknown): void {
-  Object.defineProperty(holder, step, { value, writable: true, enumerable: true, configurable: true });
+function setOwn(container: Container, step: string | number, value: unknown): void {
+  Object.defineProperty(container, step, { value, writable: true, enumerable: true, configurable: true });
 }

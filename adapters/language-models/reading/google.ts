@@ -1,9 +1,9 @@
 import type { Metadata, StreamPart } from "../language-model.js";
-import { finishPart, BlockWriter, type AnswerReader, type Counts } from "./answer-reader.js";
+import { createFinishPart, BlockWriter, type AnswerReader, type TokenCounts } from "./answer-reader.js";
 import { IncrementalArguments } from "./google-arguments.js";
-import { argumentsOf, asObject, asCount, asList, isErrorValue, asText, type JsonObject } from "../json.js";
+import { asArgumentsText, asObject, asCount, asList, isErrorValue, asText, type JsonObject } from "../json.js";
 
-const REASONS: Readonly<Record<string, string>> = {
+const FINISH_REASONS: Readonly<Record<string, string>> = {
   STOP: "stop",
   MAX_TOKENS: "length",
   SAFETY: "content-filter",
@@ -20,17 +20,17 @@ const REASONS: Readonly<Record<string, string>> = {
   MALFORMED_RESPONSE: "error",
 };
 
-/** Gemini's generateContent. */
+/** Reads answers of Gemini's generateContent. */
 export class GeminiReader implements AnswerReader {
   isComplete = false;
   // Older models send STOP with every chunk.
   readonly isOver = false;
   readonly #blocks = new BlockWriter();
-  #usage: Counts | undefined;
+  #usage: TokenCounts | undefined;
   #reason: { unified: string; raw: string } | undefined;
-  #message = "";
+  #finishMessage = "";
   /** The current call with incremental arguments. */
-  #placed: { called: JsonObject; metadata: Metadata | undefined; args: IncrementalArguments } | undefined;
+  #incrementalCall: { call: JsonObject; metadata: Metadata | undefined; args: IncrementalArguments } | undefined;
 
   read(event: unknown, name: string, parts: StreamPart[]): void {
     // Some gateways wrap each chunk, or send several at once.
@@ -40,14 +40,16 @@ export class GeminiReader implements AnswerReader {
         parts.push({ type: "error", error: entry });
         return;
       }
-      this.#count(asObject(chunk.usageMetadata));
-      const blocked = asText(asObject(chunk.promptFeedback).blockReason);
-      if (blocked !== "" && blocked !== "BLOCK_REASON_UNSPECIFIED") this.#stopped(blocked, "content-filter");
+      this.#readUsage(asObject(chunk.usageMetadata));
+      const blockReason = asText(asObject(chunk.promptFeedback).blockReason);
+      if (blockReason !== "" && blockReason !== "BLOCK_REASON_UNSPECIFIED")
+        this.#setReason(blockReason, "content-filter");
       const candidate = asObject(asList(chunk.candidates)[0]);
-      for (const part of asList(asObject(candidate.content).parts)) this.#part(asObject(part), parts);
-      this.#message ||= asText(candidate.finishMessage);
+      for (const part of asList(asObject(candidate.content).parts)) this.#readPart(asObject(part), parts);
+      this.#finishMessage ||= asText(candidate.finishMessage);
       const reason = asText(candidate.finishReason);
-      if (reason !== "" && reason !== "FINISH_REASON_UNSPECIFIED") this.#stopped(reason, REASONS[reason] ?? "other");
+      if (reason !== "" && reason !== "FINISH_REASON_UNSPECIFIED")
+        this.#setReason(reason, FINISH_REASONS[reason] ?? "other");
     }
   }
 
@@ -64,19 +66,19 @@ export class GeminiReader implements AnswerReader {
     this.#endCall(parts);
     this.#blocks.switchTo(undefined, parts);
     const reason = this.#reason ?? { unified: "other", raw: undefined };
-    parts.push(finishPart({ ...reason, message: this.#message || undefined }, this.#usage));
+    parts.push(createFinishPart({ ...reason, message: this.#finishMessage || undefined }, this.#usage));
   }
 
-  #stopped(raw: string, unified: string): void {
+  #setReason(raw: string, unified: string): void {
     this.#reason = { unified, raw };
     this.isComplete = true;
   }
 
-  #part(part: JsonObject, parts: StreamPart[]): void {
+  #readPart(part: JsonObject, parts: StreamPart[]): void {
     const signature = asText(part.thoughtSignature);
     const metadata = signature === "" ? undefined : { google: { thoughtSignature: signature } };
     if (typeof part.functionCall === "object" && part.functionCall !== null) {
-      this.#call(asObject(part.functionCall), metadata, parts);
+      this.#readCall(asObject(part.functionCall), metadata, parts);
       return;
     }
     if (typeof part.text !== "string") {
@@ -89,47 +91,48 @@ export class GeminiReader implements AnswerReader {
       this.#blocks.write(kind, part.text, parts, metadata);
   }
 
-  #call(called: JsonObject, metadata: Metadata | undefined, parts: StreamPart[]): void {
-    const streamed = called.partialArgs !== undefined || called.willContinue === true;
-    if (streamed && asText(called.name) === "" && this.#placed !== undefined) {
-      this.#placed.args.add(called.partialArgs);
+  #readCall(call: JsonObject, metadata: Metadata | undefined, parts: StreamPart[]): void {
+    const isIncremental = call.partialArgs !== undefined || call.willContinue === true;
+    if (isIncremental && asText(call.name) === "" && this.#incrementalCall !== undefined) {
+      this.#incrementalCall.args.add(call.partialArgs);
       // Keeps the watchdog from aborting; complete arguments are sent at the end of the call.
       parts.push({ type: "tool-input-delta", delta: "" });
       return;
     }
     this.#endCall(parts);
-    if (streamed) {
-      this.#placed = { called, metadata, args: new IncrementalArguments() };
-      this.#placed.args.add(called.partialArgs);
+    if (isIncremental) {
+      this.#incrementalCall = { call, metadata, args: new IncrementalArguments() };
+      this.#incrementalCall.args.add(call.partialArgs);
       parts.push({ type: "tool-input-start" });
-    } else if (Object.keys(called).length > 0) {
-      pushCall(called, argumentsOf(called.args), metadata, parts);
+    } else if (Object.keys(call).length > 0) {
+      pushCall(call, asArgumentsText(call.args), metadata, parts);
     }
   }
 
   #endCall(parts: StreamPart[]): void {
-    if (this.#placed === undefined) return;
-    const { called, metadata, args } = this.#placed;
-    this.#placed = undefined;
-    pushCall(called, args.toString(), metadata, parts);
+    if (this.#incrementalCall === undefined) return;
+    const { call, metadata, args } = this.#incrementalCall;
+    this.#incrementalCall = undefined;
+    pushCall(call, args.toString(), metadata, parts);
   }
 
-  #count(usage: JsonObject): void {
-    const thoughts = asCount(usage.thoughtsTokenCount);
+  #readUsage(usage: JsonObject): void {
+    const thoughtTokens = asCount(usage.thoughtsTokenCount);
     const input = asCount(usage.promptTokenCount);
-    const output = (asCount(usage.candidatesTokenCount) ?? 0) + (thoughts ?? 0);
+    const output = (asCount(usage.candidatesTokenCount) ?? 0) + (thoughtTokens ?? 0);
     if (!input && output === 0) return;
-    this.#usage = { input, output, cacheRead: asCount(usage.cachedContentTokenCount), reasoning: thoughts, raw: usage };
+    this.#usage = {
+      input,
+      output,
+      cacheRead: asCount(usage.cachedContentTokenCount),
+      reasoning: thoughtTokens,
+      raw: usage,
+    };
   }
 }
 
-function pushCall(
-  called: JsonObject,
-  input: string,
-  providerMetadata: Metadata | undefined,
-  parts: StreamPart[],
-): void {
-  const [toolCallId, toolName] = [asText(called.id), asText(called.name)];
+function pushCall(call: JsonObject, input: string, providerMetadata: Metadata | undefined, parts: StreamPart[]): void {
+  const [toolCallId, toolName] = [asText(call.id), asText(call.name)];
   parts.push({ type: "tool-input-delta", delta: input });
   parts.push({ type: "tool-call", toolCallId, toolName, input, providerMetadata });
 }

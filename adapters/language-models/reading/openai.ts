@@ -1,10 +1,10 @@
 import type { StreamPart } from "../language-model.js";
-import { finishPart, BlockWriter, type AnswerReader, type Counts } from "./answer-reader.js";
+import { createFinishPart, BlockWriter, type AnswerReader, type TokenCounts } from "./answer-reader.js";
 import {
-  argumentsOf,
+  asArgumentsText,
   asObject,
   asCount,
-  firstCount,
+  findFirstCount,
   asKey,
   asList,
   isErrorValue,
@@ -12,7 +12,7 @@ import {
   type JsonObject,
 } from "../json.js";
 
-const REASONS: Readonly<Record<string, string>> = {
+const FINISH_REASONS: Readonly<Record<string, string>> = {
   stop: "stop",
   end_turn: "stop",
   eos: "stop",
@@ -39,19 +39,19 @@ interface Call {
   signature: string;
 }
 
-/** Chat completions, as OpenAI and many others stream them. `name`: the key of opaque data. */
+/** Reads chat completions, as OpenAI and many other providers stream them. `metadataKey`: the key of opaque data. */
 export class ChatReader implements AnswerReader {
   isComplete = false;
   readonly isOver = false;
-  readonly #name: string;
+  readonly #metadataKey: string;
   readonly #blocks = new BlockWriter();
   #calls: Call[] = [];
-  #details: Record<string, unknown>[] = [];
-  #usage: Counts | undefined;
+  #reasoningDetails: Record<string, unknown>[] = [];
+  #usage: TokenCounts | undefined;
   #reason: { unified: string; raw: string } | undefined;
 
-  constructor(name: string) {
-    this.#name = name;
+  constructor(metadataKey: string) {
+    this.#metadataKey = metadataKey;
   }
 
   read(event: unknown, name: string, parts: StreamPart[]): void {
@@ -60,21 +60,21 @@ export class ChatReader implements AnswerReader {
       parts.push({ type: "error", error: event });
       return;
     }
-    this.#count(chunk.usage);
+    this.#readUsage(chunk.usage);
     // Vendor-specific fields, like `x_groq`.
-    for (const field in chunk) if (field.startsWith("x_")) this.#count(asObject(chunk[field]).usage);
+    for (const field in chunk) if (field.startsWith("x_")) this.#readUsage(asObject(chunk[field]).usage);
     for (const entry of asList(chunk.choices)) {
       const choice = asObject(entry);
       if (asCount(choice.index) ?? 0) continue;
-      this.#count(choice.usage);
+      this.#readUsage(choice.usage);
       if (isErrorValue(choice.error)) {
         parts.push({ type: "error", error: choice });
         return;
       }
-      this.#delta(asObject(choice.delta ?? choice.message), parts);
+      this.#readDelta(asObject(choice.delta ?? choice.message), parts);
       const reason = asText(choice.finish_reason);
       if (reason === "") continue;
-      this.#reason = { unified: REASONS[reason.toLowerCase()] ?? "other", raw: reason };
+      this.#reason = { unified: FINISH_REASONS[reason.toLowerCase()] ?? "other", raw: reason };
       this.isComplete = true;
     }
   }
@@ -94,60 +94,64 @@ export class ChatReader implements AnswerReader {
     if (!done && !this.isComplete) return;
     this.#blocks.switchTo(undefined, parts);
     for (const { id, name, pieces, signature } of this.#calls) {
-      const signed = signature === "" ? undefined : { [this.#name]: { thoughtSignature: signature } };
+      const metadata = signature === "" ? undefined : { [this.#metadataKey]: { thoughtSignature: signature } };
       parts.push({
         type: "tool-call",
         toolCallId: id,
         toolName: name,
         input: pieces.join(""),
-        providerMetadata: signed,
+        providerMetadata: metadata,
       });
     }
-    const details = this.#details.length === 0 ? undefined : { [this.#name]: { reasoningDetails: this.#details } };
-    parts.push(finishPart(this.#reason ?? { unified: "other", raw: undefined }, this.#usage, details));
+    const details =
+      this.#reasoningDetails.length === 0
+        ? undefined
+        : { [this.#metadataKey]: { reasoningDetails: this.#reasoningDetails } };
+    parts.push(createFinishPart(this.#reason ?? { unified: "other", raw: undefined }, this.#usage, details));
   }
 
-  #delta(delta: JsonObject, parts: StreamPart[]): void {
-    this.#gather(delta.reasoning_details);
-    const thought =
+  #readDelta(delta: JsonObject, parts: StreamPart[]): void {
+    this.#addReasoningDetails(delta.reasoning_details);
+    const reasoning =
       asText(delta.reasoning_content) ||
       asText(delta.reasoning) ||
       asText(delta.reasoning_text) ||
       asText(asObject(delta.reasoning).content) ||
-      detailsText(delta.reasoning_details);
-    this.#grow("reasoning", thought, parts);
+      joinDetails(delta.reasoning_details);
+    this.#addText("reasoning", reasoning, parts);
     if (typeof delta.content === "string") {
-      this.#grow("text", delta.content, parts);
-    } else if (isPlain(delta.content)) {
+      this.#addText("text", delta.content, parts);
+    } else if (isPlainObject(delta.content)) {
       // A JSON answer that the server has already parsed.
-      this.#grow("text", JSON.stringify(delta.content), parts);
+      this.#addText("text", JSON.stringify(delta.content), parts);
     } else {
       for (const entry of asList(delta.content)) {
         const part = asObject(entry);
         if (part.type === "thinking") {
-          const thinking = typeof part.thinking === "string" ? part.thinking : joined(part.thinking);
-          this.#grow("reasoning", thinking, parts);
+          const thinking = typeof part.thinking === "string" ? part.thinking : joinTexts(part.thinking);
+          this.#addText("reasoning", thinking, parts);
         } else if (part.type === "text" || part.type === "output_text" || part.type === undefined) {
-          this.#grow("text", asText(part.text), parts);
+          this.#addText("text", asText(part.text), parts);
         }
       }
     }
     // Some servers repeat a refusal as content.
-    if (asText(delta.content) === "") this.#grow("text", asText(delta.refusal), parts);
+    if (asText(delta.content) === "") this.#addText("text", asText(delta.refusal), parts);
     const calls = asList(delta.tool_calls);
     // The older field, for a single call.
-    const old = delta.function_call;
-    for (const call of calls) this.#call(asObject(call), asObject(asObject(call).function), parts);
-    if (calls.length === 0 && typeof old === "object" && old !== null) this.#call({ index: 0 }, asObject(old), parts);
+    const functionCall = delta.function_call;
+    for (const call of calls) this.#readCall(asObject(call), asObject(asObject(call).function), parts);
+    if (calls.length === 0 && typeof functionCall === "object" && functionCall !== null)
+      this.#readCall({ index: 0 }, asObject(functionCall), parts);
   }
 
-  #call(delta: JsonObject, called: JsonObject, parts: StreamPart[]): void {
+  #readCall(delta: JsonObject, calledFunction: JsonObject, parts: StreamPart[]): void {
     if (this.#blocks.kind === "reasoning") this.#blocks.switchTo(undefined, parts);
     const id = asText(delta.id);
-    const name = asText(called.name);
-    let call = this.#find(delta.index, id, name);
+    const name = asText(calledFunction.name);
+    let call = this.#findCall(delta.index, id, name);
     // Some servers fill all fields with empty values.
-    if (call === undefined && id === "" && name === "" && argumentsOf(called.arguments) === "") return;
+    if (call === undefined && id === "" && name === "" && asArgumentsText(calledFunction.arguments) === "") return;
     if (call === undefined) {
       call = { index: asKey(delta.index), id, name, pieces: [], signature: "" };
       this.#calls.push(call);
@@ -157,16 +161,16 @@ export class ChatReader implements AnswerReader {
     call.name ||= name;
     const google = asObject(asObject(delta.extra_content).google);
     call.signature ||= asText(google.thought_signature);
-    const piece = argumentsOf(called.arguments);
+    const piece = asArgumentsText(calledFunction.arguments);
     // An object contains all arguments.
-    if (typeof called.arguments === "object") call.pieces.length = 0;
+    if (typeof calledFunction.arguments === "object") call.pieces.length = 0;
     if (piece === "") return;
     call.pieces.push(piece);
     parts.push({ type: "tool-input-delta", delta: piece });
   }
 
-  /** The call of a piece; undefined: a new one. */
-  #find(index: unknown, id: string, name: string): Call | undefined {
+  /** The call to which a piece belongs; undefined for a new call. */
+  #findCall(index: unknown, id: string, name: string): Call | undefined {
     if (asKey(index) === undefined) {
       if (id === "") return name === "" ? this.#calls.at(-1) : undefined;
       return this.#calls.findLast((call) => call.id === id);
@@ -176,36 +180,36 @@ export class ChatReader implements AnswerReader {
     return call !== undefined && name !== "" && id !== "" && call.id !== "" && call.id !== id ? undefined : call;
   }
 
-  #grow(kind: "text" | "reasoning", piece: string, parts: StreamPart[]): void {
+  #addText(kind: "text" | "reasoning", piece: string, parts: StreamPart[]): void {
     if (piece !== "") this.#blocks.write(kind, piece, parts);
   }
 
   /** Collects `reasoning_details` of a stream: pieces of one detail have the same type and index. */
-  #gather(pieces: unknown): void {
+  #addReasoningDetails(pieces: unknown): void {
     for (const entry of asList(pieces)) {
       const piece = asObject(entry);
-      const last = this.#details.at(-1);
-      const same = last !== undefined && last.type === piece.type && last.index === piece.index;
-      if (!same || piece.type === "reasoning.encrypted") {
-        this.#details.push({ ...piece });
+      const last = this.#reasoningDetails.at(-1);
+      const isSameDetail = last !== undefined && last.type === piece.type && last.index === piece.index;
+      if (!isSameDetail || piece.type === "reasoning.encrypted") {
+        this.#reasoningDetails.push({ ...piece });
         continue;
       }
       for (const [field, value] of Object.entries(piece)) {
-        const grows = field === "text" || field === "summary";
-        if (grows && typeof value === "string") last[field] = `${asText(last[field])}${value}`;
+        const isText = field === "text" || field === "summary";
+        if (isText && typeof value === "string") last[field] = `${asText(last[field])}${value}`;
         else if (value !== null && value !== undefined) last[field] = value;
       }
     }
   }
 
-  #count(value: unknown): void {
+  #readUsage(value: unknown): void {
     const usage = asObject(value);
-    const input = firstCount(usage.prompt_tokens, usage.input_tokens);
-    let output = firstCount(usage.completion_tokens, usage.output_tokens);
+    const input = findFirstCount(usage.prompt_tokens, usage.input_tokens);
+    let output = findFirstCount(usage.completion_tokens, usage.output_tokens);
     // A later chunk may repeat the field with empty values.
     if (!input && !output) return;
-    const inside = asObject(usage.prompt_tokens_details ?? usage.input_tokens_details);
-    const reasoning = firstCount(
+    const inputDetails = asObject(usage.prompt_tokens_details ?? usage.input_tokens_details);
+    const reasoning = findFirstCount(
       asObject(usage.completion_tokens_details).reasoning_tokens,
       asObject(usage.output_tokens_details).reasoning_tokens,
       usage.reasoning_tokens,
@@ -217,29 +221,29 @@ export class ChatReader implements AnswerReader {
       input,
       output,
       reasoning,
-      cacheRead: firstCount(
-        inside.cached_tokens,
+      cacheRead: findFirstCount(
+        inputDetails.cached_tokens,
         usage.prompt_cache_hit_tokens,
         usage.cached_tokens,
         usage.cache_read_input_tokens,
       ),
-      cacheWrite: firstCount(inside.cache_write_tokens, usage.cache_creation_input_tokens),
+      cacheWrite: findFirstCount(inputDetails.cache_write_tokens, usage.cache_creation_input_tokens),
       raw: usage,
     };
   }
 }
 
-function isPlain(content: unknown): boolean {
+function isPlainObject(content: unknown): boolean {
   return !Array.isArray(content) && typeof content === "object" && content !== null && !("text" in content);
 }
 
-function joined(value: unknown): string {
+function joinTexts(value: unknown): string {
   return asList(value)
     .map((entry) => asText(asObject(entry).text))
     .join("");
 }
 
-function detailsText(value: unknown): string {
+function joinDetails(value: unknown): string {
   return asList(value)
     .map((entry) => asText(asObject(entry).text) || asText(asObject(entry).summary))
     .join("");

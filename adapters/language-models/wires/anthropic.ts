@@ -1,15 +1,15 @@
 import type { ModelRequest } from "gantry/plugin";
 import { claudeThinking, type ClaudeThinking } from "../claude.js";
-import type { RequestedEffort } from "../efforts.js";
+import type { EffortLevel } from "../efforts.js";
 import type { ModelCallOptions } from "../language-model.js";
 import { MessagesReader } from "../reading/anthropic.js";
-import { reportedCost } from "../prices.js";
-import { captureRequest, createWrite } from "../writing.js";
+import { readReportedCost } from "../prices.js";
+import { captureRequest, createRequestBuilder } from "../writing.js";
 import type { Settings } from "../options.js";
 import type { BuiltInWire } from "./wire.js";
 
-const MARK = { anthropic: { cacheControl: { type: "ephemeral" } } } as const;
-const BUDGETS: Readonly<Record<RequestedEffort, number>> = {
+const CACHE_MARK = { anthropic: { cacheControl: { type: "ephemeral" } } } as const;
+const THINKING_BUDGET_TOKENS: Readonly<Record<EffortLevel, number>> = {
   minimal: 1024,
   low: 4096,
   medium: 12_000,
@@ -24,18 +24,18 @@ const DEFAULT_ANSWER_TOKENS = 32_000;
 /** Maximum answer tokens of models other than Claude on servers of this protocol. */
 const DEFAULT_OTHER_ANSWER_TOKENS = 8192;
 
-/** Options of the package, or a token budget for thoughts, which is part of the answer limit. */
+/** Options of the package, or a token budget for thoughts. The answer limit includes the budget. */
 interface Thinking {
   readonly budgetTokens?: number;
-  readonly effort?: RequestedEffort;
+  readonly effort?: EffortLevel;
   readonly thinking?: Readonly<Record<string, string | Readonly<Record<string, string>>>>;
 }
 
 /** Anthropic's Messages API. */
 export const wire: BuiltInWire = {
-  reader: () => new MessagesReader(),
+  createReader: () => new MessagesReader(),
 
-  cost: reportedCost,
+  readCost: readReportedCost,
 
   input: () => ["text", "image", "pdf"],
 
@@ -51,13 +51,13 @@ export const wire: BuiltInWire = {
         : DEFAULT_OTHER_ANSWER_TOKENS;
   },
 
-  async open(settings) {
+  async createRequestBuilder(settings) {
     // The file that also has the capabilities; the package's main entry would load a second copy.
     const { AnthropicMessagesLanguageModel } = await import("@ai-sdk/anthropic/internal");
     const key = { "x-api-key": settings.apiKey ?? "" };
     const headers = { "anthropic-version": "2023-06-01", ...key, ...settings.headers };
     const config = { provider: "anthropic.messages", baseURL: settings.baseUrl, headers, fetch: captureRequest };
-    return createWrite((modelId) => new AnthropicMessagesLanguageModel(modelId, config));
+    return createRequestBuilder((modelId) => new AnthropicMessagesLanguageModel(modelId, config));
   },
 
   async supportsOutputSchema({ request: { model, outputSchema }, settings }) {
@@ -68,22 +68,25 @@ export const wire: BuiltInWire = {
     return getModelCapabilities(model.id).supportsStructuredOutput && supportsNativeStructuredOutputSchema(schema);
   },
 
-  async options({ request, settings, refused, maxTokens }, { prompt, tools, responseFormat }) {
+  async options({ request, settings, rejectedParameters, maxTokens }, { prompt, tools, responseFormat }) {
     const options: Partial<ModelCallOptions> = { prompt: markPrompt(prompt) };
     if (tools !== undefined) options.tools = markTools(tools);
     // Other servers of this protocol may not know this field.
-    const plain = {
+    const commonOptions = {
       ...(settings.preset?.id === "anthropic" ? {} : { toolStreaming: false }),
       // Not as a tool call, which would not be recognized as an answer.
       ...(responseFormat === undefined ? {} : { structuredOutputMode: "outputFormat" }),
     };
-    const { budgetTokens, ...thinking } = refused.has("effort") ? {} : thinkingOf(request, settings, prompt, maxTokens);
-    if (budgetTokens === undefined) return { ...options, providerOptions: { anthropic: { ...plain, ...thinking } } };
+    const { budgetTokens, ...thinking } = rejectedParameters.has("effort")
+      ? {}
+      : thinkingOf(request, settings, prompt, maxTokens);
+    if (budgetTokens === undefined)
+      return { ...options, providerOptions: { anthropic: { ...commonOptions, ...thinking } } };
     return {
       ...options,
       // The package adds the budget to this limit.
       maxOutputTokens: (maxTokens ?? DEFAULT_ANSWER_TOKENS) - budgetTokens,
-      providerOptions: { anthropic: { ...plain, thinking: { type: "enabled", budgetTokens } } },
+      providerOptions: { anthropic: { ...commonOptions, thinking: { type: "enabled", budgetTokens } } },
     };
   },
 };
@@ -98,31 +101,35 @@ function thinkingOf(
   prompt: ModelCallOptions["prompt"],
   maxTokens = DEFAULT_ANSWER_TOKENS,
 ): Thinking {
-  const claude = claudeThinking(model.id);
+  const claudeOptions = claudeThinking(model.id);
   const avoidsThinking = needsReasoning === false || maxTokens < MIN_THINKING_ANSWER_TOKENS;
   // Other models of this protocol think only on request, with a token budget like older Claude models.
-  if (claude?.how !== "adaptive") {
-    if (avoidsThinking || model.reasoning === false || (effort === "" && claude === undefined)) return {};
-    if (hasThoughtlessCalls(prompt)) return {};
-    return { budgetTokens: Math.max(1024, Math.min(BUDGETS[effort || "medium"], Math.floor(maxTokens / 2))) };
+  if (claudeOptions?.mode !== "adaptive") {
+    if (avoidsThinking || model.reasoning === false || (effort === "" && claudeOptions === undefined)) return {};
+    if (hasCallsWithoutThoughts(prompt)) return {};
+    return {
+      budgetTokens: Math.max(1024, Math.min(THINKING_BUDGET_TOKENS[effort || "medium"], Math.floor(maxTokens / 2))),
+    };
   }
   if (model.reasoning === false) return {};
-  const bound = bindingOf(claude, settings);
+  const bindingOptions = bindingOf(claudeOptions, settings);
   if (avoidsThinking) {
-    if (claude.withoutThoughts === "disabled") return { thinking: { type: "disabled" } };
-    return claude.withoutThoughts === "unasked" ? {} : { effort: "low", ...(bound && { thinking: bound }) };
+    if (claudeOptions.avoidanceMethod === "disabled") return { thinking: { type: "disabled" } };
+    return claudeOptions.avoidanceMethod === "default"
+      ? {}
+      : { effort: "low", ...(bindingOptions && { thinking: bindingOptions }) };
   }
   const effortOption = effort === "" ? {} : { effort: effort === "minimal" ? ("low" as const) : effort };
-  return { ...effortOption, thinking: { type: "adaptive", display: "summarized", ...bound } };
+  return { ...effortOption, thinking: { type: "adaptive", display: "summarized", ...bindingOptions } };
 }
 
 /**
  * Whether the current turn has tool calls without preceding thoughts, as other models make them. With a budget such a
  * request is rejected; models with adaptive thinking accept it.
  */
-function hasThoughtlessCalls(prompt: ModelCallOptions["prompt"]): boolean {
-  const turn = prompt.slice(prompt.findLastIndex(({ role }) => role === "user") + 1);
-  return turn.some(
+function hasCallsWithoutThoughts(prompt: ModelCallOptions["prompt"]): boolean {
+  const turnMessages = prompt.slice(prompt.findLastIndex(({ role }) => role === "user") + 1);
+  return turnMessages.some(
     (message) =>
       message.role === "assistant" &&
       message.content[0]?.type !== "reasoning" &&
@@ -134,7 +141,7 @@ function hasThoughtlessCalls(prompt: ModelCallOptions["prompt"]): boolean {
  * Thoughts after a changed prompt (for example after a compaction) must be dropped; Anthropic's own API does so on
  * request.
  */
-function bindingOf({ isBound }: ClaudeThinking, { baseUrl }: Settings) {
+function bindingOf({ bindsThoughts: isBound }: ClaudeThinking, { baseUrl }: Settings) {
   if (!isBound || new URL(baseUrl).hostname !== "api.anthropic.com") return undefined;
   return { blockBinding: { prefixMismatchBehavior: "drop_block" } } as const;
 }
@@ -143,16 +150,16 @@ function bindingOf({ isBound }: ClaudeThinking, { baseUrl }: Settings) {
  * Marks the ends of cached prefixes: system, tools, and the last two turns, so that the next call finds one of them.
  */
 function markPrompt(prompt: ModelCallOptions["prompt"]): ModelCallOptions["prompt"] {
-  const turns = prompt.filter(({ role }) => role === "user" || role === "tool").slice(-2);
+  const lastMessages = prompt.filter(({ role }) => role === "user" || role === "tool").slice(-2);
   return prompt.map((message) =>
-    message.role === "system" || turns.includes(message)
-      ? { ...message, providerOptions: { ...message.providerOptions, ...MARK } }
+    message.role === "system" || lastMessages.includes(message)
+      ? { ...message, providerOptions: { ...message.providerOptions, ...CACHE_MARK } }
       : message,
   );
 }
 
 function markTools(tools: NonNullable<ModelCallOptions["tools"]>): NonNullable<ModelCallOptions["tools"]> {
   return tools.map((tool, index) =>
-    index === tools.length - 1 && tool.type === "function" ? { ...tool, providerOptions: MARK } : tool,
+    index === tools.length - 1 && tool.type === "function" ? { ...tool, providerOptions: CACHE_MARK } : tool,
   );
 }

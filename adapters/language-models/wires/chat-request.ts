@@ -1,6 +1,6 @@
 import type { ModelCallOptions, ModelPrompt } from "../language-model.js";
 
-type Json = Record<string, unknown>;
+type JsonFields = Record<string, unknown>;
 type Message = ModelPrompt[number];
 type Content<Role extends Message["role"]> = Extract<Message, { role: Role }>["content"][number];
 
@@ -8,13 +8,13 @@ type Content<Role extends Message["role"]> = Extract<Message, { role: Role }>["c
  * Position of earlier reasoning in a request. `field`: `reasoning_content` of every assistant message; `tags`:
  * `<think>` tags before its text.
  */
-export type Echo = "field" | "tags" | "none";
+export type ReasoningEcho = "field" | "tags" | "none";
 
 /**
- * Sent for messages without reasoning of this model. Kimi K2.5 and later reject an empty text as missing
+ * Sent for messages without reasoning from this model. Kimi K2.5 and later reject an empty text as missing
  * (https://github.com/theopenco/llmgateway/pull/2093), and DeepSeek V4 sometimes does.
  */
-const NO_REASONING = " ";
+const REASONING_PLACEHOLDER = " ";
 
 /** Provider options that the AI SDK package consumes; others are copied into the body. */
 const PACKAGE_OPTIONS = new Set(["user", "reasoningEffort", "textVerbosity", "strictJsonSchema"]);
@@ -22,41 +22,46 @@ const PACKAGE_OPTIONS = new Set(["user", "reasoningEffort", "textVerbosity", "st
 /**
  * Builds a chat-completions request with a placeholder for the messages. With messages it equals the output of
  * `@ai-sdk/openai-compatible` byte for byte. That package is not used because loading it takes longer than the rest of
- * a process's first turn. `extra`: the provider options of the package.
+ * a process's first turn. `packageOptions`: the provider options of the package.
  */
-export function chatRequest(model: string, options: ModelCallOptions, extra: Json, usage: boolean): Json {
+export function createChatRequest(
+  model: string,
+  options: ModelCallOptions,
+  packageOptions: JsonFields,
+  includesUsage: boolean,
+): JsonFields {
   const { tools, maxOutputTokens, temperature, responseFormat } = options;
   return {
     model,
-    user: extra.user,
+    user: packageOptions.user,
     max_tokens: maxOutputTokens,
     temperature,
-    response_format: responseFormat?.type === "json" ? jsonOf(responseFormat) : undefined,
-    ...Object.fromEntries(Object.entries(extra).filter(([name]) => !PACKAGE_OPTIONS.has(name))),
-    reasoning_effort: extra.reasoningEffort,
-    verbosity: extra.textVerbosity,
+    response_format: responseFormat?.type === "json" ? toResponseFormat(responseFormat) : undefined,
+    ...Object.fromEntries(Object.entries(packageOptions).filter(([name]) => !PACKAGE_OPTIONS.has(name))),
+    reasoning_effort: packageOptions.reasoningEffort,
+    verbosity: packageOptions.textVerbosity,
     messages: null,
-    tools: tools?.flatMap((tool) => (tool.type === "function" ? [functionOf(tool)] : [])),
+    tools: tools?.flatMap((tool) => (tool.type === "function" ? [toFunctionTool(tool)] : [])),
     stream: true,
-    stream_options: usage ? { include_usage: true } : undefined,
+    stream_options: includesUsage ? { include_usage: true } : undefined,
   };
 }
 
 /** Not strict: strict mode rejects schemas with optional properties. */
-function jsonOf({ name, schema }: Extract<ModelCallOptions["responseFormat"], { type: "json" }>): Json {
+function toResponseFormat({ name, schema }: Extract<ModelCallOptions["responseFormat"], { type: "json" }>): JsonFields {
   return { type: "json_schema", json_schema: { schema, strict: false, name } };
 }
 
-function functionOf({
+function toFunctionTool({
   name,
   description,
   inputSchema,
-}: Extract<NonNullable<ModelCallOptions["tools"]>[number], { type: "function" }>): Json {
+}: Extract<NonNullable<ModelCallOptions["tools"]>[number], { type: "function" }>): JsonFields {
   return { type: "function", function: { name, description, parameters: inputSchema } };
 }
 
 /** Inserts the messages, which are JSON text already. */
-export function withMessages(request: Json, messages: string): string {
+export function insertMessages(request: JsonFields, messages: string): string {
   // Concatenation with `+` does not copy the text yet.
   let requestText = "";
   for (const [name, value] of Object.entries(request)) {
@@ -67,43 +72,43 @@ export function withMessages(request: Json, messages: string): string {
 }
 
 /** Serializes prompts to JSON; reuses the text of messages that the previous prompt contains too. */
-export class ChatTexts {
+export class PromptSerializer {
   /** The last prompt by its first message. */
-  readonly #kept = new WeakMap<
+  readonly #cachedPrompts = new WeakMap<
     Message,
-    { readonly prompt: ModelPrompt; readonly echo: Echo; readonly texts: (string | undefined)[] }
+    { readonly prompt: ModelPrompt; readonly echo: ReasoningEcho; readonly texts: (string | undefined)[] }
   >();
 
-  of(prompt: ModelPrompt, echo: Echo): string {
+  serialize(prompt: ModelPrompt, echo: ReasoningEcho): string {
     const [first] = prompt;
     if (first === undefined) return "[]";
-    let cachedPrompt = this.#kept.get(first);
+    let cachedPrompt = this.#cachedPrompts.get(first);
     if (cachedPrompt?.echo !== echo) cachedPrompt = undefined;
-    let same = 0;
-    while (same < prompt.length && cachedPrompt?.prompt[same] === prompt[same]) same++;
-    const texts = cachedPrompt?.texts.slice(0, same) ?? [];
-    for (let i = same; i < prompt.length; i++) {
+    let sharedCount = 0;
+    while (sharedCount < prompt.length && cachedPrompt?.prompt[sharedCount] === prompt[sharedCount]) sharedCount++;
+    const texts = cachedPrompt?.texts.slice(0, sharedCount) ?? [];
+    for (let i = sharedCount; i < prompt.length; i++) {
       const message = prompt[i]!;
       // Files are not cached a second time.
       const hasFile = message.role === "user" && message.content.some(({ type }) => type === "file");
-      texts.push(hasFile ? undefined : textOf(message, echo));
+      texts.push(hasFile ? undefined : serializeMessage(message, echo));
     }
-    this.#kept.set(first, { prompt, echo, texts });
-    return `[${texts.map((text, i) => text ?? textOf(prompt[i]!, echo)).join(",")}]`;
+    this.#cachedPrompts.set(first, { prompt, echo, texts });
+    return `[${texts.map((text, i) => text ?? serializeMessage(prompt[i]!, echo)).join(",")}]`;
   }
 }
 
-function textOf(message: Message, echo: Echo): string {
-  return chatMessages([message], echo)
-    .map((each) => JSON.stringify(each))
+function serializeMessage(message: Message, echo: ReasoningEcho): string {
+  return toChatMessages([message], echo)
+    .map((wireMessage) => JSON.stringify(wireMessage))
     .join(",");
 }
 
-export function chatMessages(prompt: ModelPrompt, echo: Echo): Json[] {
-  return prompt.flatMap((message) => messagesOf(message, echo));
+export function toChatMessages(prompt: ModelPrompt, echo: ReasoningEcho): JsonFields[] {
+  return prompt.flatMap((message) => toWireMessages(message, echo));
 }
 
-function messagesOf(message: Message, echo: Echo): Json[] {
+function toWireMessages(message: Message, echo: ReasoningEcho): JsonFields[] {
   const wireFields = wireFieldsOf(message);
   switch (message.role) {
     case "system":
@@ -112,48 +117,48 @@ function messagesOf(message: Message, echo: Echo): Json[] {
       const [first, ...otherParts] = message.content;
       if (first?.type === "text" && otherParts.length === 0)
         return [{ role: "user", content: first.text, ...wireFieldsOf(first) }];
-      return [{ role: "user", content: message.content.map(userPart), ...wireFields }];
+      return [{ role: "user", content: message.content.map(toUserPart), ...wireFields }];
     }
     case "assistant":
       // `reasoning_details` contain the same reasoning.
       return [
         {
-          ...assistant(message.content, echo === "tags" && "reasoning_details" in wireFields ? "none" : echo),
+          ...toAssistantMessage(message.content, echo === "tags" && "reasoning_details" in wireFields ? "none" : echo),
           ...wireFields,
         },
       ];
     case "tool":
-      return message.content.flatMap((part) => (part.type === "tool-result" ? [toolResult(part)] : []));
+      return message.content.flatMap((part) => (part.type === "tool-result" ? [toToolMessage(part)] : []));
   }
 }
 
 /** Fields of a message or part that only this wire uses. */
-function wireFieldsOf({ providerOptions }: { providerOptions?: Message["providerOptions"] }): Json {
+function wireFieldsOf({ providerOptions }: { providerOptions?: Message["providerOptions"] }): JsonFields {
   return providerOptions?.openaiCompatible ?? {};
 }
 
-function userPart(part: Content<"user">): Json {
+function toUserPart(part: Content<"user">): JsonFields {
   if (part.type === "text") return { type: "text", text: part.text, ...wireFieldsOf(part) };
   const { mediaType, filename, data } = part;
   // All data is base64, see `files.ts`.
-  const url = (type: string): string => `data:${type};base64,${data as string}`;
+  const toDataUrl = (type: string): string => `data:${type};base64,${data as string}`;
   if (mediaType === "application/pdf")
     return {
       type: "file",
-      file: { filename: filename ?? "document.pdf", file_data: url(mediaType) },
+      file: { filename: filename ?? "document.pdf", file_data: toDataUrl(mediaType) },
       ...wireFieldsOf(part),
     };
   return {
     type: "image_url",
-    image_url: { url: url(mediaType === "image/*" ? "image/jpeg" : mediaType) },
+    image_url: { url: toDataUrl(mediaType === "image/*" ? "image/jpeg" : mediaType) },
     ...wireFieldsOf(part),
   };
 }
 
-function assistant(content: readonly Content<"assistant">[], echo: Echo): Json {
+function toAssistantMessage(content: readonly Content<"assistant">[], echo: ReasoningEcho): JsonFields {
   let text = "";
   let reasoning = "";
-  const calls: Json[] = [];
+  const calls: JsonFields[] = [];
   for (const part of content) {
     if (part.type === "text") text += part.text;
     else if (part.type === "reasoning") reasoning += part.text;
@@ -172,12 +177,12 @@ function assistant(content: readonly Content<"assistant">[], echo: Echo): Json {
   return {
     role: "assistant",
     content: calls.length > 0 ? text || null : text,
-    ...(echo === "field" ? { reasoning_content: reasoning || NO_REASONING } : {}),
+    ...(echo === "field" ? { reasoning_content: reasoning || REASONING_PLACEHOLDER } : {}),
     tool_calls: calls.length > 0 ? calls : undefined,
   };
 }
 
-function toolResult(part: Extract<Content<"tool">, { type: "tool-result" }>): Json {
+function toToolMessage(part: Extract<Content<"tool">, { type: "tool-result" }>): JsonFields {
   const { output } = part;
   const resultText =
     output.type === "text" || output.type === "error-text"

@@ -1,28 +1,28 @@
 import { needsEffortToThink } from "../efforts.js";
 import type { ModelCallOptions } from "../language-model.js";
 import { ResponsesReader } from "../reading/openai-responses.js";
-import { reportedCost } from "../prices.js";
-import { captureRequest, createWrite } from "../writing.js";
+import { readReportedCost } from "../prices.js";
+import { captureRequest, createRequestBuilder } from "../writing.js";
 import type { WireRequest, BuiltInWire } from "./wire.js";
 
 /** Whether a model reasons, by the configuration or by OpenAI's model ids. Deployments have their own names. */
-function reasons({ request: { model } }: Pick<WireRequest, "request">): boolean {
+function isReasoningModel({ request: { model } }: Pick<WireRequest, "request">): boolean {
   return model.reasoning ?? /^(o\d|gpt-([5-9]|\d\d)(?!.*chat)|codex)/.test(model.id);
 }
 
 /** OpenAI's Responses API. Nothing is stored at the provider: reasoning is sent back encrypted. */
 export const wire: BuiltInWire = {
-  reader: () => new ResponsesReader(),
+  createReader: () => new ResponsesReader(),
 
-  cost: reportedCost,
+  readCost: readReportedCost,
 
-  optional: () => ["cache_key", "summary"],
+  optionalParameters: () => ["cache_key", "summary"],
 
   input: (model) => (/audio|realtime/.test(model.id) ? ["text"] : ["text", "image", "pdf"]),
 
   rules: () => ({ toolMedia: "inside", toolIds: "plain", toolNames: "plain", reasoningOnMessage: false }),
 
-  async open(settings) {
+  async createRequestBuilder(settings) {
     const { createOpenAI } = await import("@ai-sdk/openai");
     const { keyHeader } = settings.quirks;
     const headers: Record<string, string> = { ...settings.headers };
@@ -34,24 +34,24 @@ export const wire: BuiltInWire = {
       headers,
       fetch: captureRequest,
     });
-    return createWrite((modelId) => openai.responses(modelId));
+    return createRequestBuilder((modelId) => openai.responses(modelId));
   },
 
   supportsOutputSchema: () => true,
 
-  async options(asking, { tools, responseFormat }) {
-    const { request, refused } = asking;
+  async options(wireRequest, { tools, responseFormat }) {
+    const { request, rejectedParameters } = wireRequest;
     const { effort, model, cacheKey, needsReasoning } = request;
     const openai: Record<string, string | boolean> = { store: false };
     // Strict mode rejects schemas with optional properties.
     if (responseFormat !== undefined) openai.strictJsonSchema = false;
-    if (!refused.has("cache_key")) openai.promptCacheKey = cacheKey.slice(0, 64);
-    if (reasons(asking)) {
+    if (!rejectedParameters.has("cache_key")) openai.promptCacheKey = cacheKey.slice(0, 64);
+    if (isReasoningModel(wireRequest)) {
       if (model.reasoning === true) openai.forceReasoning = true;
-      if (!refused.has("summary")) openai.reasoningSummary = "auto";
+      if (!rejectedParameters.has("summary")) openai.reasoningSummary = "auto";
       const requestedEffort =
         effort === "" && needsReasoning !== false && needsEffortToThink(model.id) ? "medium" : effort;
-      if (requestedEffort !== "" && !refused.has("effort")) openai.reasoningEffort = requestedEffort;
+      if (requestedEffort !== "" && !rejectedParameters.has("effort")) openai.reasoningEffort = requestedEffort;
     }
     const options: Partial<ModelCallOptions> = { providerOptions: { openai } };
     // The API's default is strict, which rejects schemas with optional properties.

@@ -7,8 +7,8 @@ import type { AnswerReader } from "../reading/answer-reader.js";
 import type { ReportedUsage } from "../usage.js";
 
 /**
- * Parameters that models may reject; a rejected one is omitted from then on. `echo`: each assistant message has
- * `reasoning_content`; `no_echo`: none has. The rejection of one cancels the rejection of the other.
+ * Parameters that models may reject. Later requests omit a rejected parameter. `echo`: each assistant message has
+ * `reasoning_content`; `no_echo`: no message has it. The rejection of one cancels the rejection of the other.
  */
 export type OptionalParameter =
   | ("temperature" | "effort" | "max_tokens" | "cache_key" | "stream_options" | "summary" | "json")
@@ -18,7 +18,7 @@ export type OptionalParameter =
 export interface WireRequest {
   readonly request: ModelRequest;
   readonly settings: Settings;
-  readonly refused: ReadonlySet<OptionalParameter>;
+  readonly rejectedParameters: ReadonlySet<OptionalParameter>;
   /** Maximum tokens of the answer; undefined if unknown. */
   readonly maxTokens: number | undefined;
 }
@@ -26,10 +26,10 @@ export interface WireRequest {
 /** A wire protocol: converts requests to the options of a package, and describes its answers. */
 export interface Wire {
   /** Whether an answer may begin with reasoning in `<think>` tags. */
-  readonly thinkTags?: boolean;
-  /** Parameters that it always sends and models may reject. */
-  readonly optional?: (asking: WireRequest) => readonly OptionalParameter[];
-  /** Whether it leaves a prompt unchanged, so that the next one may share messages with it. */
+  readonly mayUseThinkTags?: boolean;
+  /** Parameters that the wire always sends and models may reject. */
+  readonly optionalParameters?: (wireRequest: WireRequest) => readonly OptionalParameter[];
+  /** Whether the wire leaves a prompt unchanged, so that the next prompt may share its messages. */
   readonly leavesPromptUnchanged?: boolean;
   /** Maximum tokens of an answer, for models with an unknown limit. */
   readonly maxOutput?: (model: Model) => Promise<number>;
@@ -40,21 +40,21 @@ export interface Wire {
     settings: Settings,
   ): Pick<PromptRules, "toolMedia" | "toolIds" | "toolNames" | "reasoningOnMessage">;
   /**
-   * Options besides prompt, tools, temperature and answer limit. They may replace these, for example to mark prompt and
-   * tools for caching.
+   * Options besides prompt, tools, temperature and answer limit. The result may also replace these four, for example to
+   * mark prompt and tools for caching.
    */
-  options(asking: WireRequest, options: ModelCallOptions): Promise<Partial<ModelCallOptions>>;
-  /** Whether it can enforce an output schema without affecting tool calls. Default false. */
-  readonly supportsOutputSchema?: (asking: WireRequest) => boolean | Promise<boolean>;
+  options(wireRequest: WireRequest, options: ModelCallOptions): Promise<Partial<ModelCallOptions>>;
+  /** Whether the wire can enforce an output schema without affecting tool calls. Default false. */
+  readonly supportsOutputSchema?: (wireRequest: WireRequest) => boolean | Promise<boolean>;
   /** Cost in USD as reported by the provider; undefined if it reports none. */
-  cost(reported: ReportedUsage, settings: Settings): number | undefined;
+  readCost(reported: ReportedUsage, settings: Settings): number | undefined;
   /** Opaque data for each reasoning part, so that it is sent back to its origin. */
   readonly reasoningMark?: Metadata;
   /** Opaque data of the whole answer, from the metadata of the last part. */
-  readonly answerData?: (metadata: Metadata) => Metadata | undefined;
+  readonly readAnswerData?: (metadata: Metadata) => Metadata | undefined;
 }
 
-/** A request for a provider. */
+/** URL, headers and body of a request for a provider. */
 export interface HttpRequestData {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -62,13 +62,13 @@ export interface HttpRequestData {
   readonly body: string;
 }
 
-/** Builds the HTTP request. */
-export type BuildRequest = (asking: WireRequest, options: ModelCallOptions) => Promise<HttpRequestData>;
+/** Converts a model request to an HTTP request. */
+export type BuildRequest = (wireRequest: WireRequest, options: ModelCallOptions) => Promise<HttpRequestData>;
 
 /** A built-in model protocol. */
 export interface BuiltInWire extends Wire {
   /** Creates the reader of one answer. */
-  readonly reader: () => AnswerReader;
+  readonly createReader: () => AnswerReader;
   /** Loads the code that builds requests. */
-  open(settings: Settings): Promise<BuildRequest>;
+  createRequestBuilder(settings: Settings): Promise<BuildRequest>;
 }

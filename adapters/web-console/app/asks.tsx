@@ -3,47 +3,47 @@ import type { ApiAsk } from "gantry/client";
 import { useEffect, useRef } from "preact/hooks";
 import "./asks.css";
 import { isolateRightToLeft } from "./content/right-to-left.js";
-import { escapeExactly } from "./content/seen.js";
+import { escapeExactly } from "./content/escape.js";
 import { DiffView } from "./diff.js";
 import { Icon } from "./parts/icon.js";
 import { announce } from "./state/announce.js";
-import type { WatchedSession } from "./state/open-session.js";
+import type { WatchedSession } from "./state/watched-session.js";
 
 /** Maximum characters of an argument's value in a question. */
 const MAX_VALUE_CHARACTERS = 4_000;
 /** Lines and characters of a command that are visible without scrolling. */
 const VISIBLE_COMMAND = { lines: 8, characters: 800 };
-/** Time for which a new question ignores input, in ms: early key presses and clicks were meant for something else. */
-const READING_MS = 500;
+/** Time for which a new question ignores input, in ms: early key presses and clicks were not meant for the question. */
+const MIN_READING_MS = 500;
 
 /** Open questions of the session's runs. Renders nothing if none is open. */
 export function Asks({ session }: { session: WatchedSession }) {
   const asks = session.asks.value;
   const announcedIds = useRef(new Set<string>());
   const count = asks.length;
-  // When a question disappears, the next one moves under the same pointer: the time starts again.
-  const isRead = useTimePassed(asks.map(({ id }) => id).join());
+  // When a question disappears, the next one moves under the same pointer: the reading time starts again.
+  const isRead = useIsRead(asks.map(({ id }) => id).join());
   const wasTyping = useRef(false);
   useEffect(() => {
-    const fresh = asks.filter(({ id }) => !announcedIds.current.has(id));
-    for (const ask of fresh) {
+    const newAsks = asks.filter(({ id }) => !announcedIds.current.has(id));
+    for (const ask of newAsks) {
       announcedIds.current.add(ask.id);
       announce(`${ask.kind === "permission" ? "Permission needed" : "Question"}: ${ask.title}`);
     }
     // A user who is typing is not interrupted; otherwise the question gets the focus.
     const { activeElement } = document;
     const isPrompt = activeElement !== null && isEmptyPrompt(activeElement);
-    const isFree = !activeElement || activeElement === document.body || isPrompt;
-    if (fresh.length === 0 || !isFree) return;
+    const canTakeFocus = !activeElement || activeElement === document.body || isPrompt;
+    if (newAsks.length === 0 || !canTakeFocus) return;
     wasTyping.current = isPrompt;
     focusAsk();
   }, [asks]);
-  const had = useRef(false);
+  const hadAsks = useRef(false);
   useEffect(() => {
     // The focused element disappeared with the last answer. On a phone, focusing the prompt would open the keyboard.
-    const isLost = had.current && count === 0 && document.activeElement === document.body;
-    if (isLost && matchMedia("(hover: hover)").matches) focusPrompt();
-    had.current = count > 0;
+    const isFocusLost = hadAsks.current && count === 0 && document.activeElement === document.body;
+    if (isFocusLost && matchMedia("(hover: hover)").matches) focusPrompt();
+    hadAsks.current = count > 0;
   }, [count === 0]);
   if (count === 0) return null;
   return (
@@ -53,8 +53,8 @@ export function Asks({ session }: { session: WatchedSession }) {
           key={ask.id}
           ask={ask}
           isRead={isRead}
-          answer={(reply) => session.answer(ask, reply)}
-          onTyped={() => wasTyping.current && focusPrompt()}
+          answer={(reply) => session.answerAsk(ask, reply)}
+          onEarlyKey={() => wasTyping.current && focusPrompt()}
         />
       ))}
     </section>
@@ -72,14 +72,14 @@ function focusPrompt(): void {
   document.getElementById("prompt")?.focus({ preventScroll: true });
 }
 
-/** Whether `what` has been unchanged long enough to be read. */
-function useTimePassed(what: string): boolean {
-  const passed = useSignal("");
+/** Whether `content` has been unchanged for the reading time. */
+function useIsRead(content: string): boolean {
+  const readContent = useSignal("");
   useEffect(() => {
-    const timer = setTimeout(() => (passed.value = what), READING_MS);
+    const timer = setTimeout(() => (readContent.value = content), MIN_READING_MS);
     return () => clearTimeout(timer);
-  }, [what]);
-  return passed.value === what;
+  }, [content]);
+  return readContent.value === content;
 }
 
 function isEmptyPrompt(element: Element): boolean {
@@ -93,20 +93,20 @@ interface AskCardProps {
   /** Whether the question was visible long enough for input to count as an answer. */
   isRead: boolean;
   answer: (reply: Reply) => Promise<void>;
-  /** Called for a character key that came too early to be an answer. */
-  onTyped: () => void;
+  /** Called for a character key that was pressed too early to be an answer. */
+  onEarlyKey: () => void;
 }
 
-function AskCard({ ask, isRead, answer, onTyped }: AskCardProps) {
+function AskCard({ ask, isRead, answer, onEarlyKey }: AskCardProps) {
   const isSending = useSignal(false);
   const text = useSignal("");
   const card = useRef<HTMLElement>(null);
-  const reply = async (askReply: Reply) => {
+  const reply = async (newReply: Reply) => {
     if (isSending.value) return;
     isSending.value = true;
     // The buttons become disabled; keep the focus on the card, so that the next question gets it.
     card.current?.focus();
-    await answer(askReply);
+    await answer(newReply);
     isSending.value = false;
   };
   const onKeyDown = (event: KeyboardEvent) => {
@@ -117,7 +117,7 @@ function AskCard({ ask, isRead, answer, onTyped }: AskCardProps) {
     if (repeat) return;
     if (!isRead) {
       // The callback moves the focus, and the browser then types the key there.
-      if (key.length === 1) onTyped();
+      if (key.length === 1) onEarlyKey();
       return;
     }
     const choice = /^[1-9]$/.test(key) ? ask.choices[Number(key) - 1] : undefined;
@@ -144,22 +144,22 @@ function AskCard({ ask, isRead, answer, onTyped }: AskCardProps) {
       </header>
       {ask.reason && <p class="ask-reason">{ask.reason}</p>}
       <div class="ask-body">
-        <Details ask={ask} />
+        <AskDetails ask={ask} />
       </div>
       <div class="ask-choices">
-        {ask.choices.map(({ id, label }, at) => (
+        {ask.choices.map(({ id, label }, index) => (
           <button
             type="button"
             key={id}
-            class={`button ${styleOf(id, isPermission)}`}
+            class={`button ${selectButtonClass(id, isPermission)}`}
             disabled={isSending.value}
             aria-disabled={!isRead}
-            aria-keyshortcuts={at < 9 ? String(at + 1) : undefined}
+            aria-keyshortcuts={index < 9 ? String(index + 1) : undefined}
             onClick={() => isRead && void reply({ choice: id })}
           >
-            {at < 9 && (
+            {index < 9 && (
               <kbd class="ask-key" aria-hidden="true">
-                {at + 1}
+                {index + 1}
               </kbd>
             )}
             <span class="ask-label">{label}</span>
@@ -168,7 +168,7 @@ function AskCard({ ask, isRead, answer, onTyped }: AskCardProps) {
       </div>
       {ask.free_text && (
         <form
-          class="ask-own"
+          class="ask-free-text"
           onSubmit={(event) => {
             event.preventDefault();
             if (text.value.trim() !== "") void reply({ text: text.value });
@@ -190,14 +190,14 @@ function AskCard({ ask, isRead, answer, onTyped }: AskCardProps) {
   );
 }
 
-function styleOf(choice: string, isPermission: boolean): string {
+function selectButtonClass(choice: string, isPermission: boolean): string {
   if (!isPermission) return "";
   if (choice.startsWith("reject")) return "danger";
   return choice === "allow" ? "primary" : "";
 }
 
-/** The content to decide on: the command, the changes, or the call's arguments. */
-function Details({ ask }: { ask: ApiAsk }) {
+/** The content of a permission request: the command, the changes, or the call's arguments. */
+function AskDetails({ ask }: { ask: ApiAsk }) {
   if (ask.kind === "question") return null;
   const input = typeof ask.input === "object" && ask.input !== null ? (ask.input as Record<string, unknown>) : {};
   const { command, description, ...otherArguments } = input;
@@ -205,17 +205,17 @@ function Details({ ask }: { ask: ApiAsk }) {
     return (
       <>
         {typeof description === "string" && <p class="ask-reason">{description}</p>}
-        <Code label="Command" text={command} />
-        <Arguments of={otherArguments} />
+        <CommandText label="Command" text={command} />
+        <Arguments values={otherArguments} />
       </>
     );
   }
   if (ask.diff.length > 0)
-    return ask.diff.map((diff) => <DiffView key={diff.path} diff={diff} isProposed pieces={ask.tool !== "write"} />);
-  return <Arguments of={input} />;
+    return ask.diff.map((diff) => <DiffView key={diff.path} diff={diff} isProposed isExcerpt={ask.tool !== "write"} />);
+  return <Arguments values={input} />;
 }
 
-function Arguments({ of: values }: { of: Readonly<Record<string, unknown>> }) {
+function Arguments({ values }: { values: Readonly<Record<string, unknown>> }) {
   const entries = Object.entries(values);
   if (entries.length === 0) return null;
   return (
@@ -224,7 +224,9 @@ function Arguments({ of: values }: { of: Readonly<Record<string, unknown>> }) {
         <div key={name}>
           <dt>{isolateRightToLeft(escapeExactly(name))}</dt>
           <dd>
-            {isolateRightToLeft(cut(escapeExactly(typeof value === "string" ? value : (JSON.stringify(value) ?? ""))))}
+            {isolateRightToLeft(
+              shorten(escapeExactly(typeof value === "string" ? value : (JSON.stringify(value) ?? ""))),
+            )}
           </dd>
         </div>
       ))}
@@ -232,7 +234,7 @@ function Arguments({ of: values }: { of: Readonly<Record<string, unknown>> }) {
   );
 }
 
-function Code({ label, text }: { label: string; text: string }) {
+function CommandText({ label, text }: { label: string; text: string }) {
   const lines = text.split("\n").length;
   const isLong = lines > VISIBLE_COMMAND.lines || text.length > VISIBLE_COMMAND.characters;
   return (
@@ -240,9 +242,9 @@ function Code({ label, text }: { label: string; text: string }) {
       <pre class="ask-code" role="group" aria-label={label} tabIndex={0}>
         {escapeExactly(text)
           .split(EMPTY_LINES)
-          .map((part, at) =>
+          .map((part, index) =>
             // Empty lines must not push content out of sight.
-            at % 2 === 1 ? (
+            index % 2 === 1 ? (
               <span class="ask-empty">{`${part.split("\n").length - 2} empty lines`}</span>
             ) : (
               isolateRightToLeft(part)
@@ -252,7 +254,7 @@ function Code({ label, text }: { label: string; text: string }) {
       {isLong && (
         <p class="ask-size">
           {lines > 1 && `${lines.toLocaleString("en")} lines, `}
-          {text.length.toLocaleString("en")} characters: read it to its end
+          {text.length.toLocaleString("en")} characters: scroll to read all
         </p>
       )}
     </>
@@ -261,7 +263,7 @@ function Code({ label, text }: { label: string; text: string }) {
 
 const EMPTY_LINES = /(\n(?:[ \t]*\n){4,})/;
 
-function cut(text: string): string {
+function shorten(text: string): string {
   return text.length > MAX_VALUE_CHARACTERS
     ? `${text.slice(0, MAX_VALUE_CHARACTERS)} … ${(text.length - MAX_VALUE_CHARACTERS).toLocaleString("en")} more characters`
     : text;

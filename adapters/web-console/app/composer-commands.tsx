@@ -3,18 +3,18 @@ import type { Command, GantryClient } from "gantry/client";
 import { useEffect } from "preact/hooks";
 
 const MAX_SUGGESTIONS = 8;
-/** Time for which the list of commands is cached, in ms. */
+/** Time for which the loaded commands are used again, in ms. */
 const COMMAND_CACHE_MS = 5_000;
 
 /** The available slash commands, and the suggestions for the current text. */
 export class CommandSuggestions {
   readonly #commands: Signal<readonly Command[]>;
-  readonly #at: Signal<number>;
+  readonly #index: Signal<number>;
   readonly #text: Signal<string>;
 
-  constructor(commands: Signal<readonly Command[]>, at: Signal<number>, text: Signal<string>) {
+  constructor(commands: Signal<readonly Command[]>, index: Signal<number>, text: Signal<string>) {
     this.#commands = commands;
-    this.#at = at;
+    this.#index = index;
     this.#text = text;
   }
 
@@ -25,8 +25,8 @@ export class CommandSuggestions {
     return this.#commands.value.filter(({ name }) => name.startsWith(word)).slice(0, MAX_SUGGESTIONS);
   }
 
-  get chosen(): number {
-    return Math.min(this.#at.value, this.suggestions.length - 1);
+  get selectedIndex(): number {
+    return Math.min(this.#index.value, this.suggestions.length - 1);
   }
 
   /** Whether a prompt is a command, which cannot be sent to a running run. */
@@ -35,14 +35,15 @@ export class CommandSuggestions {
     return this.#commands.value.some(({ name }) => name === word);
   }
 
-  /** Handles a key of the list and returns true, or false for other keys. `take` receives the new prompt text. */
-  press({ key, shiftKey }: KeyboardEvent, take: (text: string) => void): boolean {
-    const { suggestions, chosen } = this;
-    const command = suggestions[chosen];
+  /** Handles a key of the list and returns true, or false for other keys. `setPrompt` receives the new prompt text. */
+  handleKey({ key, shiftKey }: KeyboardEvent, setPrompt: (text: string) => void): boolean {
+    const { suggestions, selectedIndex } = this;
+    const command = suggestions[selectedIndex];
     if (!command || shiftKey) return false;
     if (key === "ArrowDown" || key === "ArrowUp")
-      this.#at.value = (chosen + (key === "ArrowDown" ? 1 : suggestions.length - 1)) % suggestions.length;
-    else if (key === "Tab" || (key === "Enter" && this.#text.value !== `/${command.name}`)) take(`/${command.name} `);
+      this.#index.value = (selectedIndex + (key === "ArrowDown" ? 1 : suggestions.length - 1)) % suggestions.length;
+    else if (key === "Tab" || (key === "Enter" && this.#text.value !== `/${command.name}`))
+      setPrompt(`/${command.name} `);
     else return false;
     return true;
   }
@@ -56,46 +57,52 @@ export function useCommands(
   projectDir: string,
 ): CommandSuggestions {
   const commands = useSignal<readonly Command[]>([]);
-  const at = useSignal(0);
-  const requestedAt = useSignal(-Infinity);
-  const isWanted = text.value.startsWith("/");
+  const index = useSignal(0);
+  const requestedAtMs = useSignal(-Infinity);
+  const isCommandText = text.value.startsWith("/");
   useEffect(() => {
-    at.value = 0;
-    if (!isWanted || performance.now() - requestedAt.peek() < COMMAND_CACHE_MS) return;
-    requestedAt.value = performance.now();
-    const of = sessionId === undefined ? (projectDir === "" ? {} : { projectDir }) : { sessionId };
+    index.value = 0;
+    if (!isCommandText || performance.now() - requestedAtMs.peek() < COMMAND_CACHE_MS) return;
+    requestedAtMs.value = performance.now();
+    const scope = sessionId === undefined ? (projectDir === "" ? {} : { projectDir }) : { sessionId };
     // If loading fails, the text is sent as a normal prompt.
-    client.commands(of).then(
-      (all) => (commands.value = all),
+    client.commands(scope).then(
+      (loadedCommands) => (commands.value = loadedCommands),
       () => (commands.value = []),
     );
   }, [text.value]);
-  return new CommandSuggestions(commands, at, text);
+  return new CommandSuggestions(commands, index, text);
 }
 
 /** The list of suggestions above the prompt. */
-export function ComposerCommands({ commands, take }: { commands: CommandSuggestions; take: (text: string) => void }) {
-  const { suggestions, chosen } = commands;
+export function ComposerCommands({
+  commands,
+  setPrompt,
+}: {
+  commands: CommandSuggestions;
+  setPrompt: (text: string) => void;
+}) {
+  const { suggestions, selectedIndex } = commands;
   if (suggestions.length === 0) return null;
   return (
     <ul class="composer-commands" role="listbox" aria-label="Commands" id="composer-commands">
-      {suggestions.map(({ name, description, hint, origin }, at) => (
+      {suggestions.map(({ name, description, hint, origin }, index) => (
         <li
           key={name}
           class="composer-command"
           role="option"
-          aria-selected={at === chosen}
+          aria-selected={index === selectedIndex}
           title={origin}
           onMouseDown={(event) => {
             // Keeps the focus in the prompt.
             event.preventDefault();
-            take(`/${name} `);
+            setPrompt(`/${name} `);
           }}
         >
           <bdi class="composer-command-name clipped">
             /{name} {hint}
           </bdi>
-          <bdi class="composer-command-about clipped">{description}</bdi>
+          <bdi class="composer-command-description clipped">{description}</bdi>
         </li>
       ))}
     </ul>

@@ -1,7 +1,7 @@
 import type { Signal } from "@preact/signals";
 import { isImage, type AttachedFile } from "./attachments.js";
 import { IconButton } from "./parts/button.js";
-import { bytes } from "./parts/format.js";
+import { formatBytes } from "./parts/format.js";
 import { Icon } from "./parts/icon.js";
 
 interface ComposerFilesProps {
@@ -29,7 +29,7 @@ export function ComposerFiles({ files, isReading, onRemoved }: ComposerFilesProp
           <bdi class="composer-name clipped" title={file.filename}>
             {file.filename}
           </bdi>
-          <span class="composer-size">{bytes(file.size)}</span>
+          <span class="composer-size">{formatBytes(file.size)}</span>
           <IconButton icon="x" label={`Remove ${file.filename}`} onClick={() => remove(file.key)} />
         </li>
       ))}

@@ -5,15 +5,15 @@ import { readFiles, type AttachedFile } from "./attachments.js";
 import { ComposerCommands, useCommands } from "./composer-commands.js";
 import { ComposerFiles } from "./composer-files.js";
 import "./composer.css";
-import { escapeInvisible } from "./content/seen.js";
-import { draftOf, keepDraft } from "./drafts.js";
+import { escapeInvisible } from "./content/escape.js";
+import { readDraft, storeDraft } from "./drafts.js";
 import { IconButton } from "./parts/button.js";
 import { Icon } from "./parts/icon.js";
 import { Pickers } from "./pickers.js";
 import { QueuedRuns } from "./queued-runs.js";
 import { announce } from "./state/announce.js";
 import { useConsole } from "./state/context.js";
-import type { WatchedSession } from "./state/open-session.js";
+import type { WatchedSession } from "./state/watched-session.js";
 
 /** The prompt field of a session, or of a new session. */
 export function Composer({ session }: { session: WatchedSession | undefined }) {
@@ -21,68 +21,68 @@ export function Composer({ session }: { session: WatchedSession | undefined }) {
 }
 
 function Editor({ session }: { session: WatchedSession | undefined }) {
-  const app = useConsole();
-  const id = session?.id ?? "";
-  const text = useSignal(draftOf(id));
+  const store = useConsole();
+  const sessionId = session?.id ?? "";
+  const text = useSignal(readDraft(sessionId));
   const files = useSignal<readonly AttachedFile[]>([]);
-  const reading = useSignal(0);
-  const sending = useSignal(false);
+  const readCount = useSignal(0);
+  const isSending = useSignal(false);
   const problem = useSignal("");
-  const dragged = useSignal(false);
-  /** During a run: whether a text is sent to the run (`steer`) or queued as the next prompt. */
-  const how = useSignal<"steer" | "queue">("steer");
-  const sent = useSignal(0);
-  const area = useRef<HTMLTextAreaElement>(null);
-  const chooser = useRef<HTMLInputElement>(null);
-  const isBusy = session?.busy.value ?? false;
-  const commands = useCommands(app.client, text, session?.id, app.draft.projectDir.value);
-  const isSteer = isBusy && how.value === "steer" && files.value.length === 0 && !commands.isCommand(text.value);
+  const isDraggedOver = useSignal(false);
+  /** Used during a run: a text is sent to the run (`steer`) or queued as the next prompt. */
+  const delivery = useSignal<"steer" | "queue">("steer");
+  const sentCount = useSignal(0);
+  const textArea = useRef<HTMLTextAreaElement>(null);
+  const fileInput = useRef<HTMLInputElement>(null);
+  const isBusy = session?.isBusy.value ?? false;
+  const commands = useCommands(store.client, text, session?.id, store.newSessionSettings.projectDir.value);
+  const isSteer = isBusy && delivery.value === "steer" && files.value.length === 0 && !commands.isCommand(text.value);
   const isEmpty = text.value.trim() === "" && files.value.length === 0;
 
-  const write = (value: string) => {
+  const setText = (value: string) => {
     text.value = value;
-    keepDraft(id, value);
+    storeDraft(sessionId, value);
   };
-  const take = async (chosenFiles: readonly File[]) => {
-    if (chosenFiles.length === 0) return;
-    reading.value++;
+  const attachFiles = async (addedFiles: readonly File[]) => {
+    if (addedFiles.length === 0) return;
+    readCount.value++;
     try {
-      const { attached, refused } = await readFiles(chosenFiles, files.value);
-      files.value = [...files.value, ...attached];
-      problem.value = refused.join("; ");
-      if (attached.length > 0) announce(`Attached ${attached.map(({ filename }) => filename).join(", ")}`);
+      const { newFiles, refusals } = await readFiles(addedFiles, files.value);
+      files.value = [...files.value, ...newFiles];
+      problem.value = refusals.join("; ");
+      if (newFiles.length > 0) announce(`Attached ${newFiles.map(({ filename }) => filename).join(", ")}`);
     } finally {
-      reading.value--;
-      area.current?.focus();
+      readCount.value--;
+      textArea.current?.focus();
     }
   };
   const send = async () => {
-    if (isEmpty || sending.value || reading.value > 0) return;
+    if (isEmpty || isSending.value || readCount.value > 0) return;
     const prompt = text.value;
-    const attached = files.value;
-    sending.value = true;
+    const sentFiles = files.value;
+    isSending.value = true;
     problem.value = "";
-    write("");
+    setText("");
     files.value = [];
     try {
-      if (isSteer && session) await steerOr(session, prompt, () => app.prompt(prompt));
+      if (isSteer && session) await steerOrPrompt(session, prompt, () => store.sendPrompt(prompt));
       else {
-        const attachments = attached.map(({ filename, media_type, data }) => ({ filename, media_type, data }));
-        await app.prompt(prompt, attachments.length > 0 ? { attachments } : undefined);
+        const attachments = sentFiles.map(({ filename, media_type, data }) => ({ filename, media_type, data }));
+        await store.sendPrompt(prompt, attachments.length > 0 ? { attachments } : undefined);
       }
-      sent.value++;
+      sentCount.value++;
       announce(isSteer ? "Instruction sent" : isBusy ? "Prompt queued" : "Sent");
     } catch (error) {
-      // Text that the user typed in the meantime stays after the unsent prompt.
-      write(text.value === "" ? prompt : `${prompt}\n${text.value}`);
-      files.value = [...attached, ...files.value];
-      problem.value = why(error);
+      // Keep the text that the user typed in the meantime, after the unsent prompt.
+      setText(text.value === "" ? prompt : `${prompt}\n${text.value}`);
+      files.value = [...sentFiles, ...files.value];
+      problem.value = toFailureText(error);
     } finally {
-      sending.value = false;
+      isSending.value = false;
     }
   };
   const onKeyDown = (event: KeyboardEvent) => {
-    if (!event.isComposing && commands.press(event, write)) return event.preventDefault();
+    if (!event.isComposing && commands.handleKey(event, setText)) return event.preventDefault();
     if (event.key !== "Enter" || event.shiftKey || event.altKey || event.isComposing) return;
     // A phone's keyboard has no other key for a new line.
     if (matchMedia("(pointer: coarse)").matches && !event.ctrlKey && !event.metaKey) return;
@@ -93,45 +93,45 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
     const pastedFiles = [...(event.clipboardData?.files ?? [])];
     if (pastedFiles.length === 0) return;
     event.preventDefault();
-    void take(pastedFiles);
+    void attachFiles(pastedFiles);
   };
 
   useSignalEffect(() => {
-    if (!session || session.returned.value.length === 0) return;
-    // Text that the user has typed since stays after the returned messages.
-    write([...session.takeReturned(), ...(text.peek() === "" ? [] : [text.peek()])].join("\n"));
-    announce("The run did not read your last message. It is back in the field.");
+    if (!session || session.returnedTexts.value.length === 0) return;
+    // Keep the text that the user has typed since, after the returned messages.
+    setText([...session.takeReturnedTexts(), ...(text.peek() === "" ? [] : [text.peek()])].join("\n"));
+    announce("The run did not read your last message. The message is in the prompt field again.");
   });
   useSignalEffect(() => {
     void text.value;
-    const field = area.current;
-    if (!field) return;
-    field.style.height = "auto";
-    field.style.height = `${field.scrollHeight}px`;
+    const textField = textArea.current;
+    if (!textField) return;
+    textField.style.height = "auto";
+    textField.style.height = `${textField.scrollHeight}px`;
   });
   useEffect(() => {
     // On a phone, the focus would open the keyboard.
-    if (matchMedia("(hover: hover)").matches) area.current?.focus({ preventScroll: true });
+    if (matchMedia("(hover: hover)").matches) textArea.current?.focus({ preventScroll: true });
     return onDroppedFiles(
-      (over) => (dragged.value = over),
-      (droppedFiles) => void take(droppedFiles),
+      (isOver) => (isDraggedOver.value = isOver),
+      (droppedFiles) => void attachFiles(droppedFiles),
     );
   }, []);
 
-  const label = isSteer ? "Instruct the run" : isBusy ? "Add to queue" : "Send";
+  const sendLabel = isSteer ? "Instruct the run" : isBusy ? "Add to queue" : "Send";
   return (
     <form
-      class={`composer ${dragged.value ? "composer-over" : ""}`}
+      class={`composer ${isDraggedOver.value ? "composer-over" : ""}`}
       aria-label="Prompt"
       onSubmit={(event) => {
         event.preventDefault();
         void send();
       }}
     >
-      {session && <QueuedRuns session={session} sent={sent} />}
-      {session?.pending.value.map(({ text: unread, runId, after }) => (
-        <p key={`${runId} ${after} ${unread}`} class="composer-queued">
-          <span class="dot" /> <span class="clipped">Not read yet: {escapeInvisible(unread)}</span>
+      {session && <QueuedRuns session={session} sentCount={sentCount} />}
+      {session?.pendingSteers.value.map(({ text: unreadText, runId, after }) => (
+        <p key={`${runId} ${after} ${unreadText}`} class="composer-queued">
+          <span class="dot" /> <span class="clipped">Not read yet: {escapeInvisible(unreadText)}</span>
         </p>
       ))}
       {problem.value && (
@@ -141,32 +141,32 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
           <IconButton icon="x" label="Dismiss" onClick={() => (problem.value = "")} />
         </p>
       )}
-      <ComposerCommands commands={commands} take={write} />
+      <ComposerCommands commands={commands} setPrompt={setText} />
       <div class="composer-card">
-        <ComposerFiles files={files} isReading={reading.value > 0} onRemoved={() => area.current?.focus()} />
+        <ComposerFiles files={files} isReading={readCount.value > 0} onRemoved={() => textArea.current?.focus()} />
         <textarea
-          ref={area}
+          ref={textArea}
           id="prompt"
           class="composer-text"
           rows={1}
           aria-label="Message"
           aria-describedby="composer-hint"
-          placeholder={isSteer ? "An instruction for the run…" : "Ask, or say what to do…"}
+          placeholder={isSteer ? "An instruction for the run…" : "Ask a question or describe a task…"}
           value={text.value}
-          onInput={(event) => write(event.currentTarget.value)}
+          onInput={(event) => setText(event.currentTarget.value)}
           onKeyDown={onKeyDown}
           onPaste={onPaste}
         />
         <div class="composer-foot">
-          <IconButton icon="paperclip" label="Attach files" onClick={() => chooser.current?.click()} />
+          <IconButton icon="paperclip" label="Attach files" onClick={() => fileInput.current?.click()} />
           <input
-            ref={chooser}
+            ref={fileInput}
             type="file"
             multiple
             hidden
             onChange={({ currentTarget }) => {
-              void take([...(currentTarget.files ?? [])]);
-              // Cleared, so that choosing the same file again triggers a change event.
+              void attachFiles([...(currentTarget.files ?? [])]);
+              // Clear the field, so that choosing the same file again triggers a change event.
               currentTarget.value = "";
             }}
           />
@@ -174,11 +174,11 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
           <span class="composer-actions">
             {isBusy && (
               <select
-                class="composer-how"
+                class="composer-delivery"
                 aria-label="During the run"
                 value={isSteer ? "steer" : "queue"}
                 disabled={files.value.length > 0}
-                onChange={(event) => (how.value = event.currentTarget.value === "queue" ? "queue" : "steer")}
+                onChange={(event) => (delivery.value = event.currentTarget.value === "queue" ? "queue" : "steer")}
               >
                 <option value="steer">Instruct the run</option>
                 <option value="queue">Add to queue</option>
@@ -192,16 +192,16 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
             <button
               type="submit"
               class="composer-send"
-              aria-label={label}
-              title={`${label} (Enter)`}
-              disabled={isEmpty || sending.value || reading.value > 0}
+              aria-label={sendLabel}
+              title={`${sendLabel} (Enter)`}
+              disabled={isEmpty || isSending.value || readCount.value > 0}
             >
-              {sending.value ? <span class="spinner" /> : <Icon name="send" />}
+              {isSending.value ? <span class="spinner" /> : <Icon name="send" />}
             </button>
           </span>
         </div>
       </div>
-      <p id="composer-hint" class="unseen">
+      <p id="composer-hint" class="visually-hidden">
         Enter sends, Shift and Enter begin a new line. Files can be pasted or dropped.
       </p>
     </form>
@@ -209,19 +209,19 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
 }
 
 /** Sends the text to the run. If the run has ended in the meantime, sends it as the next prompt. */
-async function steerOr(session: WatchedSession, text: string, prompt: () => Promise<void>): Promise<void> {
+async function steerOrPrompt(session: WatchedSession, text: string, sendPrompt: () => Promise<void>): Promise<void> {
   try {
     await session.steer(text);
   } catch (error) {
     if (!(error instanceof ApiError) || error.code !== "no_run") throw error;
-    await prompt();
+    await sendPrompt();
   }
 }
 
 /** The error as a message for the user. */
-function why(error: unknown): string {
+function toFailureText(error: unknown): string {
   if (error instanceof ApiError && error.status === 413)
-    return "The files are more than the server takes at once (server.max_body_bytes). Nothing was sent.";
+    return "The files exceed the request limit of the server (server.max_body_bytes). Nothing was sent.";
   return `Not sent: ${error instanceof Error ? error.message : String(error)}`;
 }
 
@@ -229,7 +229,7 @@ function why(error: unknown): string {
  * Accepts files that are dropped anywhere on the page. By default, a browser would navigate to the file. Returns a
  * function that removes the listeners.
  */
-function onDroppedFiles(over: (isOver: boolean) => void, take: (files: File[]) => void): () => void {
+function onDroppedFiles(setDraggedOver: (isOver: boolean) => void, addFiles: (files: File[]) => void): () => void {
   const listeners = new AbortController();
   const { signal } = listeners;
   const hasFiles = (event: DragEvent) => event.dataTransfer?.types.includes("Files") ?? false;
@@ -238,18 +238,18 @@ function onDroppedFiles(over: (isOver: boolean) => void, take: (files: File[]) =
     (event) => {
       if (!hasFiles(event)) return;
       event.preventDefault();
-      over(true);
+      setDraggedOver(true);
     },
     { signal },
   );
-  document.addEventListener("dragleave", (event) => event.relatedTarget === null && over(false), { signal });
+  document.addEventListener("dragleave", (event) => event.relatedTarget === null && setDraggedOver(false), { signal });
   document.addEventListener(
     "drop",
     (event) => {
-      over(false);
+      setDraggedOver(false);
       if (!hasFiles(event)) return;
       event.preventDefault();
-      take([...(event.dataTransfer?.files ?? [])]);
+      addFiles([...(event.dataTransfer?.files ?? [])]);
     },
     { signal },
   );

@@ -1,14 +1,14 @@
 /**
- * A line of a comparison of two texts. `old` and `new` are its line numbers in the texts, from 1; 0 if it is not in
- * that text.
+ * A line of a comparison of two texts. `old` and `new` are its line numbers in the old and the new text, from 1; 0 if the
+ * text does not contain the line.
  */
 export interface DiffRow {
   kind: "same" | "removed" | "added";
   text: string;
   old: number;
   new: number;
-  /** Whether it is the last line of a text without a final line break. */
-  open: boolean;
+  /** Whether the row is the last line of a text without a final line break. */
+  lacksLineBreak: boolean;
 }
 
 /** A part of a line: start index and exclusive end index. */
@@ -16,8 +16,8 @@ export type TextRange = readonly [start: number, end: number];
 
 /** Maximum changes searched in a stretch without common unique lines. Beyond it, the whole stretch is replaced. */
 const MAX_CHANGES = 600;
-/** Lines processed between two yields. */
-const STEPS = 4_000;
+/** Number of lines that the generators process between two yields. */
+const LINES_PER_STEP = 4_000;
 /** Maximum words of a line in which changes are marked. */
 const MAX_MARKED_WORDS = 400;
 /** Duration of a slice of work, in ms: half a frame. */
@@ -26,85 +26,85 @@ const SLICE_MS = 8;
 /**
  * Compares two texts by lines, in slices between which the page can do other work. Rejects with the signal's reason.
  */
-export async function compare(before: string, after: string, signal?: AbortSignal): Promise<DiffRow[]> {
-  const work = compareInSteps(before, after);
+export async function compareTexts(oldText: string, newText: string, signal?: AbortSignal): Promise<DiffRow[]> {
+  const comparison = compareInSteps(oldText, newText);
   for (;;) {
     signal?.throwIfAborted();
-    const until = performance.now() + SLICE_MS;
-    let step = work.next();
-    while (!step.done && performance.now() < until) step = work.next();
+    const sliceEndMs = performance.now() + SLICE_MS;
+    let step = comparison.next();
+    while (!step.done && performance.now() < sliceEndMs) step = comparison.next();
     if (step.done) return step.value;
     await new Promise((resolve) => setTimeout(resolve));
   }
 }
 
-/** The same comparison, as a generator that yields between steps. */
-export function* compareInSteps(before: string, after: string): Generator<undefined, DiffRow[]> {
+/** Like `compareTexts`, as a generator that yields between steps. */
+export function* compareInSteps(oldText: string, newText: string): Generator<undefined, DiffRow[]> {
   const ids = new Map<string, number>();
-  const old = yield* numbered(linesOf(before), ids);
-  const fresh = yield* numbered(linesOf(after), ids);
-  const pairs = yield* matches(old.ids, fresh.ids, ids.size);
+  const oldVersion = yield* numberLines(splitLines(oldText), ids);
+  const newVersion = yield* numberLines(splitLines(newText), ids);
+  const pairs = yield* matchLines(oldVersion.ids, newVersion.ids, ids.size);
   const rows: DiffRow[] = [];
   let [i, j] = [0, 0];
-  const removed = () => rows.push(row("removed", old.lines[i] ?? "", ++i, 0));
-  const added = () => rows.push(row("added", fresh.lines[j] ?? "", 0, ++j));
+  const pushRemoved = () => rows.push(toRow("removed", oldVersion.lines[i] ?? "", ++i, 0));
+  const pushAdded = () => rows.push(toRow("added", newVersion.lines[j] ?? "", 0, ++j));
   for (const [a, b] of pairs) {
-    while (i < a) removed();
-    while (j < b) added();
-    rows.push(row("same", old.lines[a] ?? "", ++i, ++j));
-    if (rows.length % STEPS === 0) yield;
+    while (i < a) pushRemoved();
+    while (j < b) pushAdded();
+    rows.push(toRow("same", oldVersion.lines[a] ?? "", ++i, ++j));
+    if (rows.length % LINES_PER_STEP === 0) yield;
   }
-  while (i < old.lines.length) removed();
-  while (j < fresh.lines.length) added();
+  while (i < oldVersion.lines.length) pushRemoved();
+  while (j < newVersion.lines.length) pushAdded();
   return rows;
 }
 
 /** Lines include their line breaks, so that a missing final one is a difference. */
-function linesOf(text: string): string[] {
-  const lines = text.split("\n").map((line, at, all) => (at < all.length - 1 ? `${line}\n` : line));
+function splitLines(text: string): string[] {
+  const lines = text.split("\n").map((line, index, allLines) => (index < allLines.length - 1 ? `${line}\n` : line));
   if (lines.at(-1) === "") lines.pop();
   return lines;
 }
 
-function row(kind: DiffRow["kind"], line: string, old: number, fresh: number): DiffRow {
-  const open = !line.endsWith("\n");
-  return { kind, text: open ? line : line.slice(0, -1), old, new: fresh, open };
+function toRow(kind: DiffRow["kind"], line: string, oldNumber: number, newNumber: number): DiffRow {
+  const lacksLineBreak = !line.endsWith("\n");
+  return { kind, text: lacksLineBreak ? line : line.slice(0, -1), old: oldNumber, new: newNumber, lacksLineBreak };
 }
 
 /** Maps lines to numbers; equal lines get the same number. */
-function* numbered(
+function* numberLines(
   lines: string[],
   idByLine: Map<string, number>,
 ): Generator<undefined, { lines: string[]; ids: Int32Array }> {
   const ids = new Int32Array(lines.length);
-  for (const [at, line] of lines.entries()) {
+  for (const [index, line] of lines.entries()) {
     const id = idByLine.get(line) ?? idByLine.size;
     idByLine.set(line, id);
-    ids[at] = id;
-    if (at % STEPS === STEPS - 1) yield;
+    ids[index] = id;
+    if (index % LINES_PER_STEP === LINES_PER_STEP - 1) yield;
   }
   return { lines, ids };
 }
 
-type Pair = readonly [old: number, fresh: number];
+type IndexPair = readonly [oldIndex: number, newIndex: number];
 
 /** Index pairs of equal lines, in order. */
-function* matches(a: Int32Array, b: Int32Array, kinds: number): Generator<undefined, Pair[]> {
-  const pairs: Pair[] = [];
-  const stretches = [{ from: [0, 0] as Pair, to: [a.length, b.length] as Pair }];
+function* matchLines(a: Int32Array, b: Int32Array, idCount: number): Generator<undefined, IndexPair[]> {
+  const pairs: IndexPair[] = [];
+  const stretches = [{ from: [0, 0] as IndexPair, to: [a.length, b.length] as IndexPair }];
   for (let stretch = stretches.pop(); stretch; stretch = stretches.pop()) {
     let [aFrom, bFrom] = stretch.from;
     let [aTo, bTo] = stretch.to;
     while (aFrom < aTo && bFrom < bTo && a[aFrom] === b[bFrom]) pairs.push([aFrom++, bFrom++]);
     while (aFrom < aTo && bFrom < bTo && a[aTo - 1] === b[bTo - 1]) pairs.push([--aTo, --bTo]);
     if (aFrom === aTo || bFrom === bTo) continue;
-    const anchors = yield* uniqueInBoth(a, b, [aFrom, bFrom], [aTo, bTo], kinds);
+    const anchors = yield* findAnchors(a, b, [aFrom, bFrom], [aTo, bTo], idCount);
     if (anchors.length === 0) {
-      const inner = yield* fewestChanges(a.subarray(aFrom, aTo), b.subarray(bFrom, bTo));
-      for (const [i, j] of inner) pairs.push([aFrom + i, bFrom + j]);
+      const innerPairs = yield* findFewestChanges(a.subarray(aFrom, aTo), b.subarray(bFrom, bTo));
+      for (const [i, j] of innerPairs) pairs.push([aFrom + i, bFrom + j]);
       continue;
     }
-    let from: Pair = [aFrom, bFrom];
+    let from: IndexPair = [aFrom, bFrom];
     for (const anchor of anchors) {
       stretches.push({ from, to: anchor });
       pairs.push(anchor);
@@ -119,74 +119,75 @@ function* matches(a: Int32Array, b: Int32Array, kinds: number): Generator<undefi
  * The longest sequence, in the same order, of lines that occur once in each text. These are the natural anchors of a
  * comparison.
  */
-function* uniqueInBoth(
+function* findAnchors(
   a: Int32Array,
   b: Int32Array,
-  [aFrom, bFrom]: Pair,
-  [aTo, bTo]: Pair,
-  kinds: number,
-): Generator<undefined, Pair[]> {
+  [aFrom, bFrom]: IndexPair,
+  [aTo, bTo]: IndexPair,
+  idCount: number,
+): Generator<undefined, IndexPair[]> {
   // For a short stretch, a table of all lines would be more work than the stretch itself.
-  const isLarge = aTo - aFrom + bTo - bFrom > kinds / 8;
-  const inB = isLarge ? new UniqueLines(kinds) : new SparseUniqueLines();
-  const inA = isLarge ? new UniqueLines(kinds) : new SparseUniqueLines();
+  const isLarge = aTo - aFrom + bTo - bFrom > idCount / 8;
+  const inB = isLarge ? new UniqueLines(idCount) : new SparseUniqueLines();
+  const inA = isLarge ? new UniqueLines(idCount) : new SparseUniqueLines();
   for (let i = aFrom; i < aTo; i++) inA.add(a[i] ?? 0, i);
   yield;
   for (let j = bFrom; j < bTo; j++) inB.add(b[j] ?? 0, j);
   yield;
-  const best: { pair: Pair; before: number }[] = [];
-  /** Index in `best` of the end of the best sequence of each length. */
-  const ends: number[] = [];
+  const candidates: { pair: IndexPair; previousIndex: number }[] = [];
+  /** Index in `candidates` of the end of the best sequence of each length. */
+  const bestEnds: number[] = [];
   for (let i = aFrom; i < aTo; i++) {
     const line = a[i] ?? 0;
-    if (i % STEPS === 0) yield;
-    const j = inB.only(line);
-    if (j < 0 || inA.only(line) < 0) continue;
-    let [low, high] = [0, ends.length];
+    if (i % LINES_PER_STEP === 0) yield;
+    const j = inB.indexOf(line);
+    if (j < 0 || inA.indexOf(line) < 0) continue;
+    let [low, high] = [0, bestEnds.length];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if ((best[ends[middle] ?? 0]?.pair[1] ?? 0) < j) low = middle + 1;
+      if ((candidates[bestEnds[middle] ?? 0]?.pair[1] ?? 0) < j) low = middle + 1;
       else high = middle;
     }
-    best.push({ pair: [i, j], before: low > 0 ? (ends[low - 1] ?? -1) : -1 });
-    ends[low] = best.length - 1;
+    candidates.push({ pair: [i, j], previousIndex: low > 0 ? (bestEnds[low - 1] ?? -1) : -1 });
+    bestEnds[low] = candidates.length - 1;
   }
-  const row: Pair[] = [];
-  for (let at = ends.at(-1) ?? -1; at >= 0; at = best[at]?.before ?? -1) row.push(best[at]?.pair ?? [0, 0]);
-  return row.reverse();
+  const sequence: IndexPair[] = [];
+  for (let index = bestEnds.at(-1) ?? -1; index >= 0; index = candidates[index]?.previousIndex ?? -1)
+    sequence.push(candidates[index]?.pair ?? [0, 0]);
+  return sequence.reverse();
 }
 
 /** Position of each line: -1 if it is absent, -2 if it occurs more than once. */
 class UniqueLines {
-  readonly #places: Int32Array;
-  constructor(kinds: number) {
-    this.#places = new Int32Array(kinds).fill(-1);
+  readonly #indexes: Int32Array;
+  constructor(idCount: number) {
+    this.#indexes = new Int32Array(idCount).fill(-1);
   }
-  add(line: number, place: number): void {
-    this.#places[line] = this.#places[line] === -1 ? place : -2;
+  add(line: number, index: number): void {
+    this.#indexes[line] = this.#indexes[line] === -1 ? index : -2;
   }
-  only(line: number): number {
-    return this.#places[line] ?? -1;
+  indexOf(line: number): number {
+    return this.#indexes[line] ?? -1;
   }
 }
 
 class SparseUniqueLines {
-  readonly #places = new Map<number, number>();
-  add(line: number, place: number): void {
-    this.#places.set(line, this.#places.has(line) ? -2 : place);
+  readonly #indexes = new Map<number, number>();
+  add(line: number, index: number): void {
+    this.#indexes.set(line, this.#indexes.has(line) ? -2 : index);
   }
-  only(line: number): number {
-    return this.#places.get(line) ?? -1;
+  indexOf(line: number): number {
+    return this.#indexes.get(line) ?? -1;
   }
 }
 
 /** Myers' greedy algorithm: the fewest removed and added lines. Returns no pairs if there are too many changes. */
-function* fewestChanges(a: ArrayLike<unknown>, b: ArrayLike<unknown>): Generator<undefined, Pair[]> {
-  const most = Math.min(a.length + b.length, MAX_CHANGES);
-  const ends = new Int32Array(2 * most + 3);
+function* findFewestChanges(a: ArrayLike<unknown>, b: ArrayLike<unknown>): Generator<undefined, IndexPair[]> {
+  const maxChanges = Math.min(a.length + b.length, MAX_CHANGES);
+  const ends = new Int32Array(2 * maxChanges + 3);
   const trace: Int32Array[] = [];
-  const middle = most + 1;
-  for (let changes = 0; changes <= most; changes++) {
+  const middle = maxChanges + 1;
+  for (let changes = 0; changes <= maxChanges; changes++) {
     trace.push(ends.slice(middle - changes - 1, middle + changes + 2));
     for (let k = -changes; k <= changes; k += 2) {
       const isDown = k === -changes || (k !== changes && (ends[middle + k - 1] ?? 0) < (ends[middle + k + 1] ?? 0));
@@ -200,16 +201,16 @@ function* fewestChanges(a: ArrayLike<unknown>, b: ArrayLike<unknown>): Generator
   return [];
 }
 
-function tracePath(trace: Int32Array[], aLength: number, bLength: number): Pair[] {
-  const pairs: Pair[] = [];
+function tracePath(trace: Int32Array[], aLength: number, bLength: number): IndexPair[] {
+  const pairs: IndexPair[] = [];
   let [x, y] = [aLength, bLength];
   for (let changes = trace.length - 1; changes >= 0; changes--) {
     const ends = trace[changes] ?? new Int32Array();
-    const at = (k: number) => ends[k + changes + 1] ?? 0;
+    const endAt = (k: number) => ends[k + changes + 1] ?? 0;
     const k = x - y;
-    const isDown = k === -changes || (k !== changes && at(k - 1) < at(k + 1));
+    const isDown = k === -changes || (k !== changes && endAt(k - 1) < endAt(k + 1));
     const beforeK = isDown ? k + 1 : k - 1;
-    const beforeX = changes === 0 ? 0 : at(beforeK);
+    const beforeX = changes === 0 ? 0 : endAt(beforeK);
     const beforeY = changes === 0 ? 0 : beforeX - beforeK;
     while (x > beforeX && y > beforeY) pairs.push([--x, --y]);
     [x, y] = [beforeX, beforeY];
@@ -217,37 +218,40 @@ function tracePath(trace: Int32Array[], aLength: number, bLength: number): Pair[
   return pairs.reverse();
 }
 
-/** Changed words of two lines. Undefined if most of the text differs, because marks would not help. */
-export function wordMarks(before: string, after: string): { before: TextRange[]; after: TextRange[] } | undefined {
-  const [a, b] = [wordsOf(before), wordsOf(after)];
+/** Ranges of the changed words of two lines. Undefined if most of the text differs, because marks would not help. */
+export function markWords(oldLine: string, newLine: string): { before: TextRange[]; after: TextRange[] } | undefined {
+  const [a, b] = [splitWords(oldLine), splitWords(newLine)];
   if (a.length > MAX_MARKED_WORDS || b.length > MAX_MARKED_WORDS) return undefined;
-  const work = fewestChanges(a, b);
-  let step = work.next();
-  while (!step.done) step = work.next();
+  const comparison = findFewestChanges(a, b);
+  let step = comparison.next();
+  while (!step.done) step = comparison.next();
   const pairs = step.value;
   const commonCharacters = pairs.reduce((sum, [i]) => sum + (a[i] ?? "").trim().length, 0);
-  const most = Math.max(before.trim().length, after.trim().length);
-  if (commonCharacters * 3 < most) return undefined;
-  return { before: spans(a, new Set(pairs.map(([i]) => i))), after: spans(b, new Set(pairs.map(([, j]) => j))) };
+  const longerLength = Math.max(oldLine.trim().length, newLine.trim().length);
+  if (commonCharacters * 3 < longerLength) return undefined;
+  return {
+    before: toChangedRanges(a, new Set(pairs.map(([i]) => i))),
+    after: toChangedRanges(b, new Set(pairs.map(([, j]) => j))),
+  };
 }
 
-function wordsOf(line: string): string[] {
+function splitWords(line: string): string[] {
   return line.match(/[\p{L}\p{N}_]+|\s+|[^]/gu) ?? [];
 }
 
-/** Spans of the words whose indexes are not in the set; neighbours are merged. */
-function spans(words: readonly string[], commonIndexes: ReadonlySet<number>): TextRange[] {
-  const changedSpans: [number, number][] = [];
-  let at = 0;
+/** Ranges of the words whose indexes are not in `commonIndexes`; adjacent ranges are merged. */
+function toChangedRanges(words: readonly string[], commonIndexes: ReadonlySet<number>): TextRange[] {
+  const ranges: [number, number][] = [];
+  let position = 0;
   for (const [i, word] of words.entries()) {
-    const last = changedSpans.at(-1);
+    const last = ranges.at(-1);
     if (!commonIndexes.has(i)) {
-      if (last?.[1] === at) last[1] = at + word.length;
-      else changedSpans.push([at, at + word.length]);
+      if (last?.[1] === position) last[1] = position + word.length;
+      else ranges.push([position, position + word.length]);
     }
-    at += word.length;
+    position += word.length;
   }
-  return changedSpans;
+  return ranges;
 }
 
 /** Rows that are shown, or unchanged rows that are folded at first. */
@@ -259,47 +263,47 @@ export interface DiffBlock {
 /**
  * Groups rows into blocks. `context` unchanged lines around a change are shown; longer unchanged stretches are folded.
  */
-export function blocksOf(rows: readonly DiffRow[], context = 3): DiffBlock[] {
-  const near = new Uint8Array(rows.length);
-  for (const [at, { kind }] of rows.entries())
-    if (kind !== "same") near.fill(1, Math.max(0, at - context), Math.min(rows.length, at + context + 1));
+export function groupRows(rows: readonly DiffRow[], context = 3): DiffBlock[] {
+  const isNearChange = new Uint8Array(rows.length);
+  for (const [index, { kind }] of rows.entries())
+    if (kind !== "same") isNearChange.fill(1, Math.max(0, index - context), Math.min(rows.length, index + context + 1));
   const blocks: DiffBlock[] = [];
   for (let from = 0; from < rows.length;) {
     let to = from;
-    while (to < rows.length && near[to] === near[from]) to++;
-    const part = rows.slice(from, to);
+    while (to < rows.length && isNearChange[to] === isNearChange[from]) to++;
+    const blockRows = rows.slice(from, to);
     const last = blocks.at(-1);
     // A fold line for one or two lines would save no space.
-    if (near[from] === 1 || part.length <= 2) {
-      if (last?.kind === "shown") last.rows = [...last.rows, ...part];
-      else blocks.push({ kind: "shown", rows: part });
-    } else blocks.push({ kind: "folded", rows: part });
+    if (isNearChange[from] === 1 || blockRows.length <= 2) {
+      if (last?.kind === "shown") last.rows = [...last.rows, ...blockRows];
+      else blocks.push({ kind: "shown", rows: blockRows });
+    } else blocks.push({ kind: "folded", rows: blockRows });
     from = to;
   }
   return blocks;
 }
 
-/** A removed row and the row added in its place, side by side. */
-export type SideBySide = readonly [left: DiffRow | undefined, right: DiffRow | undefined];
+/** A removed row and the row added in its place, or the same row twice if it is unchanged. */
+export type RowPair = readonly [left: DiffRow | undefined, right: DiffRow | undefined];
 
-export function sideBySide(rows: readonly DiffRow[]): SideBySide[] {
-  const lines: SideBySide[] = [];
-  for (let at = 0; at < rows.length;) {
-    const row = rows[at];
+export function pairRows(rows: readonly DiffRow[]): RowPair[] {
+  const pairs: RowPair[] = [];
+  for (let index = 0; index < rows.length;) {
+    const row = rows[index];
     if (row?.kind === "same") {
-      lines.push([row, row]);
-      at++;
+      pairs.push([row, row]);
+      index++;
       continue;
     }
     const [removed, added]: [DiffRow[], DiffRow[]] = [[], []];
-    for (let changedRow = rows[at]; changedRow && changedRow.kind !== "same"; changedRow = rows[++at])
+    for (let changedRow = rows[index]; changedRow && changedRow.kind !== "same"; changedRow = rows[++index])
       (changedRow.kind === "removed" ? removed : added).push(changedRow);
-    for (let i = 0; i < Math.max(removed.length, added.length); i++) lines.push([removed[i], added[i]]);
+    for (let i = 0; i < Math.max(removed.length, added.length); i++) pairs.push([removed[i], added[i]]);
   }
-  return lines;
+  return pairs;
 }
 
-export function countsOf(rows: readonly DiffRow[]): { added: number; removed: number } {
+export function countChanges(rows: readonly DiffRow[]): { added: number; removed: number } {
   let [added, removed] = [0, 0];
   for (const { kind } of rows)
     if (kind === "added") added++;

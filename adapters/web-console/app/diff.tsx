@@ -3,12 +3,12 @@ import type { ApiDiff } from "gantry/client";
 import { useEffect, useMemo } from "preact/hooks";
 import "./diff.css";
 import {
-  blocksOf,
-  compare,
+  groupRows,
+  compareTexts,
   compareInSteps,
-  countsOf,
-  sideBySide,
-  wordMarks,
+  countChanges,
+  pairRows,
+  markWords,
   type DiffBlock,
   type DiffRow,
   type TextRange,
@@ -22,16 +22,16 @@ import { Icon } from "./parts/icon.js";
  */
 const MAX_SYNC_CHARACTERS = 30_000;
 /** Number of lines shown at first, and added with each click. */
-const LINE_LIMITS = { first: 400, step: 2_000 };
+const LINE_COUNTS = { first: 400, step: 2_000 };
 /** Maximum characters of a line that are shown until the user expands it. */
 const MAX_LINE_CHARACTERS = 2_000;
 const STORAGE_KEY = "gantry.diff";
 
-/** One column or two, stored for all diffs. */
-const layout = signal<"unified" | "split">(read());
-const compared = new WeakMap<ApiDiff, DiffRow[]>();
+/** Whether diffs have one column or two. All diffs share the choice. */
+const layout = signal<"unified" | "split">(readLayout());
+const rowsByDiff = new WeakMap<ApiDiff, DiffRow[]>();
 
-function read(): "unified" | "split" {
+function readLayout(): "unified" | "split" {
   try {
     return localStorage.getItem(STORAGE_KEY) === "split" ? "split" : "unified";
   } catch {
@@ -39,7 +39,7 @@ function read(): "unified" | "split" {
   }
 }
 
-function choose(value: "unified" | "split"): void {
+function setLayout(value: "unified" | "split"): void {
   layout.value = value;
   try {
     localStorage.setItem(STORAGE_KEY, value);
@@ -50,23 +50,24 @@ function choose(value: "unified" | "split"): void {
 
 interface DiffViewProps {
   diff: ApiDiff;
-  open?: boolean;
+  /** Default true. */
+  isInitiallyOpen?: boolean;
   /** Whether the change is only proposed, and the user is asked to permit it. */
   isProposed?: boolean;
   /** Whether the texts are parts of the file without a known position. */
-  pieces?: boolean;
+  isExcerpt?: boolean;
 }
 
 /** The changes of one file, line by line. */
-export function DiffView({ diff, open = true, isProposed = false, pieces = false }: DiffViewProps) {
-  const rows = useRows(diff);
-  const isOpen = useSignal(open);
-  const counts = rows && countsOf(rows);
-  const verb =
+export function DiffView({ diff, isInitiallyOpen = true, isProposed = false, isExcerpt = false }: DiffViewProps) {
+  const rows = useDiffRows(diff);
+  const isOpen = useSignal(isInitiallyOpen);
+  const counts = rows && countChanges(rows);
+  const changeLabel =
     diff.old_text === null ? (isProposed ? "all of the file" : "new file") : diff.new_text === "" ? "emptied" : "";
   return (
     <section
-      class={`diff ${isProposed ? "diff-asked" : ""} ${pieces && diff.old_text !== null ? "diff-planned" : ""}`}
+      class={`diff ${isProposed ? "diff-proposed" : ""} ${isExcerpt && diff.old_text !== null ? "diff-excerpt" : ""}`}
       aria-label={`Changes of ${diff.path}`}
     >
       <header class="diff-head">
@@ -81,7 +82,7 @@ export function DiffView({ diff, open = true, isProposed = false, pieces = false
             {isolateRightToLeft(diff.path)}
           </bdi>
         </button>
-        {verb && <span class="diff-verb">{verb}</span>}
+        {changeLabel && <span class="diff-verb">{changeLabel}</span>}
         {counts && (
           <span class="diff-counts">
             <span class="diff-plus" aria-label={`${counts.added} lines added`}>
@@ -97,7 +98,7 @@ export function DiffView({ diff, open = true, isProposed = false, pieces = false
             type="button"
             class="diff-layout"
             aria-pressed={layout.value === "split"}
-            onClick={() => choose(layout.value === "split" ? "unified" : "split")}
+            onClick={() => setLayout(layout.value === "split" ? "unified" : "split")}
           >
             Side by side
           </button>
@@ -105,7 +106,7 @@ export function DiffView({ diff, open = true, isProposed = false, pieces = false
       </header>
       {isOpen.value &&
         (rows ? (
-          <Rows rows={rows} isNew={diff.old_text === null} path={diff.path} />
+          <DiffRows rows={rows} isNew={diff.old_text === null} path={diff.path} />
         ) : (
           <p class="diff-wait">
             <span class="spinner" /> Comparing…
@@ -116,56 +117,60 @@ export function DiffView({ diff, open = true, isProposed = false, pieces = false
 }
 
 /** The rows of a diff. Undefined until the comparison is complete. */
-function useRows(diff: ApiDiff): DiffRow[] | undefined {
-  const before = diff.old_text ?? "";
-  const after = diff.new_text;
-  const atOnce = useMemo(() => {
-    const cachedRows = compared.get(diff);
-    if (cachedRows || before.length + after.length > MAX_SYNC_CHARACTERS) return cachedRows;
-    const work = compareInSteps(before, after);
-    let step = work.next();
-    while (!step.done) step = work.next();
-    compared.set(diff, step.value);
+function useDiffRows(diff: ApiDiff): DiffRow[] | undefined {
+  const oldText = diff.old_text ?? "";
+  const newText = diff.new_text;
+  const syncRows = useMemo(() => {
+    const cachedRows = rowsByDiff.get(diff);
+    if (cachedRows || oldText.length + newText.length > MAX_SYNC_CHARACTERS) return cachedRows;
+    const comparison = compareInSteps(oldText, newText);
+    let step = comparison.next();
+    while (!step.done) step = comparison.next();
+    rowsByDiff.set(diff, step.value);
     return step.value;
-  }, [before, after]);
-  const later = useSignal<{ diff: ApiDiff; rows: DiffRow[] } | undefined>(undefined);
+  }, [oldText, newText]);
+  const asyncResult = useSignal<{ diff: ApiDiff; rows: DiffRow[] } | undefined>(undefined);
   useEffect(() => {
-    if (atOnce) return;
-    const gone = new AbortController();
-    compare(before, after, gone.signal).then(
+    if (syncRows) return;
+    const controller = new AbortController();
+    compareTexts(oldText, newText, controller.signal).then(
       (rows) => {
-        compared.set(diff, rows);
-        later.value = { diff, rows };
+        rowsByDiff.set(diff, rows);
+        asyncResult.value = { diff, rows };
       },
-      // The comparison rejects only if the component is gone.
+      // The comparison rejects only after the component was removed.
       () => undefined,
     );
-    return () => gone.abort();
-  }, [before, after, atOnce]);
-  return atOnce ?? (later.value?.diff === diff ? later.value.rows : undefined);
+    return () => controller.abort();
+  }, [oldText, newText, syncRows]);
+  return syncRows ?? (asyncResult.value?.diff === diff ? asyncResult.value.rows : undefined);
 }
 
-function Rows({ rows, isNew, path }: { rows: DiffRow[]; isNew: boolean; path: string }) {
-  const shown = useSignal(LINE_LIMITS.first);
-  /** First rows of the folded blocks that the user opened. */
-  const opened = useSignal<ReadonlySet<DiffRow>>(new Set());
-  const blocks = useMemo(() => blocksOf(rows), [rows]);
+function DiffRows({ rows, isNew, path }: { rows: DiffRow[]; isNew: boolean; path: string }) {
+  const maxLines = useSignal(LINE_COUNTS.first);
+  /** The folded blocks that the user opened, by their first rows. */
+  const openedFolds = useSignal<ReadonlySet<DiffRow>>(new Set());
+  const blocks = useMemo(() => groupRows(rows), [rows]);
   const isSplit = useComputed(() => layout.value === "split" && !isNew && !isNarrow());
   if (rows.length === 0) return <p class="diff-wait">The file is empty.</p>;
-  let remainingLines = shown.value;
-  let hidden = 0;
-  const parts = blocks.map((block) => {
-    const [first] = block.rows;
-    if (!first) return null;
-    if (block.kind === "folded" && !opened.value.has(first))
+  let remainingLines = maxLines.value;
+  let hiddenLines = 0;
+  const blockViews = blocks.map((block) => {
+    const [firstRow] = block.rows;
+    if (!firstRow) return null;
+    if (block.kind === "folded" && !openedFolds.value.has(firstRow))
       return remainingLines <= 0 ? null : (
-        <Fold block={block} onOpen={() => (opened.value = new Set([...opened.value, first]))} />
+        <Fold block={block} onOpen={() => (openedFolds.value = new Set([...openedFolds.value, firstRow]))} />
       );
-    const visible = block.rows.slice(0, Math.max(0, remainingLines));
-    remainingLines -= visible.length;
-    hidden += block.rows.length - visible.length;
-    if (visible.length === 0) return null;
-    return isSplit.value ? <Split key={first} rows={visible} /> : <Unified key={first} rows={visible} />;
+    const visibleRows = block.rows.slice(0, Math.max(0, remainingLines));
+    remainingLines -= visibleRows.length;
+    hiddenLines += block.rows.length - visibleRows.length;
+    if (visibleRows.length === 0) return null;
+    return isSplit.value ? (
+      <SplitRows key={firstRow} rows={visibleRows} />
+    ) : (
+      <UnifiedRows key={firstRow} rows={visibleRows} />
+    );
   });
   return (
     <>
@@ -175,11 +180,12 @@ function Rows({ rows, isNew, path }: { rows: DiffRow[]; isNew: boolean; path: st
         aria-label={`Lines of ${path}`}
         tabIndex={0}
       >
-        <div class="diff-body">{parts}</div>
+        <div class="diff-body">{blockViews}</div>
       </div>
-      {hidden > 0 && (
-        <button type="button" class="diff-more" onClick={() => (shown.value += LINE_LIMITS.step)}>
-          Show {Math.min(hidden, LINE_LIMITS.step).toLocaleString("en")} more of {hidden.toLocaleString("en")} lines
+      {hiddenLines > 0 && (
+        <button type="button" class="diff-more" onClick={() => (maxLines.value += LINE_COUNTS.step)}>
+          Show {Math.min(hiddenLines, LINE_COUNTS.step).toLocaleString("en")} more of {hiddenLines.toLocaleString("en")}{" "}
+          lines
         </button>
       )}
     </>
@@ -194,12 +200,12 @@ function Fold({ block, onOpen }: { block: DiffBlock; onOpen: () => void }) {
   );
 }
 
-type Marks = ReadonlyMap<DiffRow, readonly TextRange[]>;
+type WordMarks = ReadonlyMap<DiffRow, readonly TextRange[]>;
 
-/** Changed words, for removed lines that have a similar added line. */
-function marksOf(rows: readonly DiffRow[]): Marks {
+/** Finds the changed words of removed lines that have a similar added line. */
+function markRows(rows: readonly DiffRow[]): WordMarks {
   const marks = new Map<DiffRow, readonly TextRange[]>();
-  for (const [left, right] of sideBySide(rows)) {
+  for (const [left, right] of pairRows(rows)) {
     if (
       !left ||
       !right ||
@@ -208,7 +214,7 @@ function marksOf(rows: readonly DiffRow[]): Marks {
       right.text.length > MAX_LINE_CHARACTERS
     )
       continue;
-    const wordChanges = wordMarks(left.text, right.text);
+    const wordChanges = markWords(left.text, right.text);
     if (wordChanges) marks.set(left, wordChanges.before).set(right, wordChanges.after);
   }
   return marks;
@@ -216,8 +222,8 @@ function marksOf(rows: readonly DiffRow[]): Marks {
 
 const SIGNS = { same: " ", removed: "−", added: "+" } as const;
 
-function Unified({ rows }: { rows: readonly DiffRow[] }) {
-  const marks = useMemo(() => marksOf(rows), [rows[0], rows.length]);
+function UnifiedRows({ rows }: { rows: readonly DiffRow[] }) {
+  const marks = useMemo(() => markRows(rows), [rows[0], rows.length]);
   return (
     <>
       {rows.map((row) => (
@@ -225,59 +231,59 @@ function Unified({ rows }: { rows: readonly DiffRow[] }) {
           <span class="diff-number">{row.old || ""}</span>
           <span class="diff-number">{row.new || ""}</span>
           <span class="diff-sign">{SIGNS[row.kind]}</span>
-          <Line row={row} marks={marks} />
+          <LineText row={row} marks={marks} />
         </div>
       ))}
     </>
   );
 }
 
-function Split({ rows }: { rows: readonly DiffRow[] }) {
-  const marks = useMemo(() => marksOf(rows), [rows[0], rows.length]);
-  const half = (row: DiffRow | undefined, number: number) => (
+function SplitRows({ rows }: { rows: readonly DiffRow[] }) {
+  const marks = useMemo(() => markRows(rows), [rows[0], rows.length]);
+  const renderHalf = (row: DiffRow | undefined, number: number) => (
     <>
       <span class={`diff-number ${row?.kind ?? "none"}`}>{number || ""}</span>
       <span class={`diff-half ${row?.kind ?? "none"}`}>
         <span class="diff-sign">{row ? SIGNS[row.kind] : " "}</span>
-        {row && <Line row={row} marks={marks} />}
+        {row && <LineText row={row} marks={marks} />}
       </span>
     </>
   );
   return (
     <>
-      {sideBySide(rows).map(([left, right]) => (
+      {pairRows(rows).map(([left, right]) => (
         <div class="diff-pair">
-          {half(left, left?.old ?? 0)}
-          {half(right, right?.new ?? 0)}
+          {renderHalf(left, left?.old ?? 0)}
+          {renderHalf(right, right?.new ?? 0)}
         </div>
       ))}
     </>
   );
 }
 
-function Line({ row, marks }: { row: DiffRow; marks: Marks }) {
-  const isWhole = useSignal(false);
-  const isReturn = row.text.endsWith("\r");
-  const length = row.text.length - (isReturn ? 1 : 0);
-  const text = row.text.slice(0, isWhole.value ? length : Math.min(MAX_LINE_CHARACTERS, length));
-  const parts = [];
-  let at = 0;
+function LineText({ row, marks }: { row: DiffRow; marks: WordMarks }) {
+  const isExpanded = useSignal(false);
+  const hasCarriageReturn = row.text.endsWith("\r");
+  const length = row.text.length - (hasCarriageReturn ? 1 : 0);
+  const text = row.text.slice(0, isExpanded.value ? length : Math.min(MAX_LINE_CHARACTERS, length));
+  const segments = [];
+  let segmentStart = 0;
   for (const [start, end] of marks.get(row) ?? []) {
-    if (start > at) parts.push(isolateRightToLeft(text.slice(at, start)));
-    parts.push(<mark>{isolateRightToLeft(text.slice(start, end))}</mark>);
-    at = end;
+    if (start > segmentStart) segments.push(isolateRightToLeft(text.slice(segmentStart, start)));
+    segments.push(<mark>{isolateRightToLeft(text.slice(start, end))}</mark>);
+    segmentStart = end;
   }
-  parts.push(isolateRightToLeft(text.slice(at)));
+  segments.push(isolateRightToLeft(text.slice(segmentStart)));
   return (
     <span class="diff-text">
-      {parts}
-      {isReturn && <span class="diff-note">␍</span>}
+      {segments}
+      {hasCarriageReturn && <span class="diff-note">␍</span>}
       {text.length < length && (
-        <button type="button" class="diff-rest" onClick={() => (isWhole.value = true)}>
+        <button type="button" class="diff-expand" onClick={() => (isExpanded.value = true)}>
           … {(length - text.length).toLocaleString("en")} more characters
         </button>
       )}
-      {row.open && row.kind !== "same" && <span class="diff-note"> no line break at the end</span>}
+      {row.lacksLineBreak && row.kind !== "same" && <span class="diff-note"> no line break at the end</span>}
     </span>
   );
 }

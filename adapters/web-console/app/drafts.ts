@@ -17,14 +17,14 @@ function readDrafts(): [string, string][] {
 }
 
 /** The unsent text of a session; "" if there is none. */
-export function draftOf(session: string): string {
-  return readDrafts().find(([id]) => id === session)?.[1] ?? "";
+export function readDraft(sessionId: string): string {
+  return readDrafts().find(([id]) => id === sessionId)?.[1] ?? "";
 }
 
 /** Stores the unsent text of a session. `""` removes it. */
-export function keepDraft(session: string, text: string): void {
-  const otherDrafts = readDrafts().filter(([id]) => id !== session);
-  const drafts = text === "" ? otherDrafts : [...otherDrafts, [session, text]];
+export function storeDraft(sessionId: string, text: string): void {
+  const otherDrafts = readDrafts().filter(([id]) => id !== sessionId);
+  const drafts = text === "" ? otherDrafts : [...otherDrafts, [sessionId, text]];
   try {
     localStorage.setItem(STORAGE_KEY, JSON.stringify(drafts.slice(-MAX_DRAFTS)));
   } catch {

@@ -2,22 +2,22 @@ import { useEffect, useRef } from "preact/hooks";
 import { focusAsk } from "./asks.js";
 import "./help.css";
 import { IconButton } from "./parts/button.js";
-import { listenToKeys, SHORTCUTS } from "./shortcuts.js";
+import { listenToKeys, SHORTCUT_GROUPS } from "./shortcuts.js";
 import { announce } from "./state/announce.js";
 import type { Console } from "./state/console.js";
 import { useConsole } from "./state/context.js";
 
 /** Dialog with the keyboard shortcuts. */
 export function Help() {
-  const app = useConsole();
+  const store = useConsole();
   const dialog = useRef<HTMLDialogElement>(null);
-  const isOpen = app.panel.value === "help";
+  const isOpen = store.openPanel.value === "help";
   useEffect(() => {
     if (isOpen) dialog.current?.showModal();
     else dialog.current?.close();
   }, [isOpen]);
   if (!isOpen) return null;
-  const close = () => (app.panel.value = "");
+  const close = () => (store.openPanel.value = "");
   return (
     <dialog
       ref={dialog}
@@ -29,21 +29,21 @@ export function Help() {
     >
       <div class="help-sheet">
         <header class="help-head">
-          <h2 id="help-title">Keys</h2>
+          <h2 id="help-title">Keyboard shortcuts</h2>
           <IconButton icon="x" label="Close" onClick={close} />
         </header>
-        {SHORTCUTS.map(({ where, shortcuts }) => (
-          <section key={where} aria-label={where}>
-            <h3 class="help-where">{where}</h3>
+        {SHORTCUT_GROUPS.map(({ context, shortcuts }) => (
+          <section key={context} aria-label={context}>
+            <h3 class="help-context">{context}</h3>
             <dl class="help-keys">
-              {shortcuts.map(({ keys, says }) => (
+              {shortcuts.map(({ keys, description }) => (
                 <div key={keys.join(" ")}>
                   <dt>
                     {keys.map((key) => (
                       <kbd>{key}</kbd>
                     ))}
                   </dt>
-                  <dd>{says}</dd>
+                  <dd>{description}</dd>
                 </div>
               ))}
             </dl>
@@ -55,43 +55,43 @@ export function Help() {
 }
 
 /** Installs the keyboard shortcuts. Returns a function that removes them. */
-export function installShortcuts(app: Console): () => void {
+export function installShortcuts(store: Console): () => void {
   const focus = (id: string) => {
     const field = document.getElementById(id);
     field?.focus();
     return field !== null;
   };
   return listenToKeys(document, {
-    help: () => (app.panel.value = app.panel.peek() === "help" ? "" : "help"),
-    newSession: () => app.go({ name: "new" }),
-    search: () => {
-      app.drawer.value = isNarrow();
+    toggleHelp: () => (store.openPanel.value = store.openPanel.peek() === "help" ? "" : "help"),
+    openNewSession: () => store.navigate({ name: "new" }),
+    focusSearch: () => {
+      store.isDrawerOpen.value = isNarrow();
       // The field exists only after the drawer is drawn.
       requestAnimationFrame(() => focus("session-search"));
     },
-    compose: () => focus("prompt"),
-    runs: () => app.go({ name: "runs" }),
-    spending: () => {
-      if (app.session.peek()) app.panel.value = app.panel.peek() === "spending" ? "" : "spending";
+    focusPrompt: () => focus("prompt"),
+    openRuns: () => store.navigate({ name: "runs" }),
+    toggleSpending: () => {
+      if (store.session.peek()) store.openPanel.value = store.openPanel.peek() === "spending" ? "" : "spending";
     },
-    theme: () => (app.theme.value = app.theme.peek() === "dark" ? "light" : "dark"),
-    ask: () => focusAsk(),
-    leave: () => {
+    toggleTheme: () => (store.theme.value = store.theme.peek() === "dark" ? "light" : "dark"),
+    focusAsk: () => focusAsk(),
+    firstEscape: () => {
       if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
-      // The key only closes the open panel; it is not the first Escape of two.
-      if (app.drawer.peek() || app.panel.peek() !== "") {
-        app.drawer.value = false;
-        app.panel.value = "";
+      // This Escape only closes the open panel: a second one does not stop the run.
+      if (store.isDrawerOpen.peek() || store.openPanel.peek() !== "") {
+        store.isDrawerOpen.value = false;
+        store.openPanel.value = "";
         return false;
       }
-      if (app.session.peek()?.busy.peek()) announce("Press Escape again to stop the run");
+      if (store.session.peek()?.isBusy.peek()) announce("Press Escape again to stop the run");
       return true;
     },
-    stop: () => {
-      const open = app.session.peek();
-      if (!open?.busy.peek()) return;
-      announce("The run is stopped");
-      void open.stop();
+    secondEscape: () => {
+      const session = store.session.peek();
+      if (!session?.isBusy.peek()) return;
+      announce("Stopping the run");
+      void session.stop();
     },
   });
 }

@@ -1,38 +1,38 @@
 import { DisconnectedError, GantryClient, UnauthorizedError } from "gantry/client";
 
 const STORAGE_KEY = "gantry.headers";
-const CODE = /^#code=([\w-]+)$/;
+const CODE_FRAGMENT = /^#code=([\w-]+)$/;
 /** `error.code` of the server for an invalid link. */
-const BAD_LINK = /^(?:bad_link|too_many_attempts)$/;
+const BAD_LINK_CODES = /^(?:bad_link|too_many_attempts)$/;
 
 /** A one-time link was already used or has expired. */
 export class LinkError extends Error {}
 
 /**
- * Returns the code of a one-time link in the URL fragment, or undefined. Replaces the fragment with `end`, so that
+ * Returns the code of a one-time link in the URL fragment, or undefined. Replaces the fragment with `newFragment`, so that
  * neither the history nor a bystander sees the code.
  */
-export function takeCode(end = ""): string | undefined {
-  const [, code] = CODE.exec(location.hash) ?? [];
-  if (code !== undefined) history.replaceState(null, "", location.pathname + end);
+export function takeCode(newFragment = ""): string | undefined {
+  const [, code] = CODE_FRAGMENT.exec(location.hash) ?? [];
+  if (code !== undefined) history.replaceState(null, "", location.pathname + newFragment);
   return code;
 }
 
 /**
- * Headers for each request: those that a link's code stands for, or the stored ones. Empty if the server requires none.
+ * Headers for each request: the headers of a link's code, or the stored ones. Empty if the server requires none.
  * Throws `LinkError` for an invalid link if the stored headers are not accepted either. After any other error the
  * caller may try the code again.
  */
 export async function logIn(code: string | undefined): Promise<Record<string, string>> {
   const storedHeaders = readStoredHeaders();
   if (code === undefined) return storedHeaders;
-  const answer = await use(code);
+  const answer = await postLogin(code);
   if (answer.ok) {
-    const headers = headersIn(answer.body.headers);
+    const headers = toHeaders(answer.body.headers);
     sessionStorage.setItem(STORAGE_KEY, JSON.stringify(headers));
     return headers;
   }
-  if (!BAD_LINK.test(String(answer.body.code)))
+  if (!BAD_LINK_CODES.test(String(answer.body.code)))
     throw new Error(`The server could not check the link: ${JSON.stringify(answer.body.error ?? answer.status)}`);
   // The server may not require headers any more, or the stored ones come from an earlier use of this link.
   if (await isAccepted(storedHeaders)) return storedHeaders;
@@ -40,13 +40,13 @@ export async function logIn(code: string | undefined): Promise<Record<string, st
 }
 
 /**
- * Headers with the token that the server gives to pages of a user, or undefined. It gives none to pages that a command
- * of its agent opened.
+ * Headers with the token that the server gives to pages of a user, or undefined. The server gives no token to
+ * pages that a command of its agent opened.
  */
 export async function personHeaders(): Promise<Record<string, string> | undefined> {
   // If the server is unavailable, other requests report that.
-  const { ok, body } = await use().catch(() => ({ ok: false, body: { headers: {} } }));
-  const headers = ok ? headersIn(body.headers) : {};
+  const { ok, body } = await postLogin().catch(() => ({ ok: false, body: { headers: {} } }));
+  const headers = ok ? toHeaders(body.headers) : {};
   return Object.keys(headers).length > 0 ? headers : undefined;
 }
 
@@ -55,7 +55,7 @@ export function forgetHeaders(headers: Record<string, string>): void {
   if (sessionStorage.getItem(STORAGE_KEY) === JSON.stringify(headers)) sessionStorage.removeItem(STORAGE_KEY);
 }
 
-async function use(code?: string): Promise<{ ok: boolean; status: number; body: Record<string, unknown> }> {
+async function postLogin(code?: string): Promise<{ ok: boolean; status: number; body: Record<string, unknown> }> {
   let response: Response;
   try {
     response = await fetch("/console/login", {
@@ -82,13 +82,13 @@ async function isAccepted(headers: Record<string, string>): Promise<boolean> {
 
 function readStoredHeaders(): Record<string, string> {
   try {
-    return headersIn(JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "{}"));
+    return toHeaders(JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "{}"));
   } catch {
     return {};
   }
 }
 
-function headersIn(value: unknown): Record<string, string> {
+function toHeaders(value: unknown): Record<string, string> {
   return Object.fromEntries(
     Object.entries(Object(value) as Record<string, unknown>).filter(
       (entry): entry is [string, string] => typeof entry[1] === "string",

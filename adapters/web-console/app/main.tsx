@@ -1,46 +1,51 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
 import { GantryClient } from "gantry/client";
-import { escapeAllText } from "./content/show-as-seen.js";
+import { escapeAllText } from "./content/escape-hook.js";
 import { App, Locked } from "./frame/app.js";
 import { installShortcuts } from "./help.js";
 import { forgetHeaders, LinkError, logIn, personHeaders, takeCode } from "./login.js";
 import { Console } from "./state/console.js";
 import { ConsoleContext } from "./state/context.js";
-import { keepTheme, preferredTheme, showTheme } from "./state/theme.js";
-import { errorMessage } from "./state/words.js";
+import { storeTheme, readPreferredTheme, showTheme } from "./state/theme.js";
+import { toErrorMessage } from "./state/error-message.js";
 
 const root = document.getElementById("app") ?? document.body;
-showTheme(preferredTheme());
+showTheme(readPreferredTheme());
 escapeAllText();
 
 /**
- * Logs in, with a link's code if there is one, and calls `go` with the headers. Otherwise shows why the login failed.
+ * Logs in, with a link's code if there is one, and calls `onLogin` with the headers. If the login fails, shows the reason.
  */
-async function enter(code: string | undefined, go: (headers: Record<string, string>) => void): Promise<void> {
+async function logInAndContinue(
+  code: string | undefined,
+  onLogin: (headers: Record<string, string>) => void,
+): Promise<void> {
   try {
-    go(await logIn(code));
+    onLogin(await logIn(code));
   } catch (error) {
     const isLinkError = error instanceof LinkError;
-    const again = isLinkError ? undefined : () => void enter(code, go);
-    render(<Locked reason={isLinkError ? error.message : errorMessage(error)} again={again} />, root);
+    const retry = isLinkError ? undefined : () => void logInAndContinue(code, onLogin);
+    render(<Locked reason={isLinkError ? error.message : toErrorMessage(error)} retry={retry} />, root);
   }
 }
 
-function show(headers: Record<string, string>): void {
+function showPage(headers: Record<string, string>): void {
   // The page does not wait for the token, which only a few requests need.
-  let token: Record<string, string> = {};
-  void personHeaders().then((tokenHeaders = {}) => (token = tokenHeaders));
-  const store = new Console(new GantryClient({ headers: () => ({ ...headers, ...token }), personHeaders }));
+  let currentTokenHeaders: Record<string, string> = {};
+  void personHeaders().then((tokenHeaders = {}) => (currentTokenHeaders = tokenHeaders));
+  const store = new Console(
+    new GantryClient({ headers: () => ({ ...headers, ...currentTokenHeaders }), personHeaders }),
+  );
   effect(() => {
-    if (store.locked.value) forgetHeaders(headers);
+    if (store.isLocked.value) forgetHeaders(headers);
   });
-  let first = true;
+  let isFirst = true;
   effect(() => {
     const theme = store.theme.value;
-    // Follow the system's theme until the user chooses one.
-    if (!first) keepTheme(theme);
-    first = false;
+    // The first theme is not stored: the page follows the system's theme until the user chooses one.
+    if (!isFirst) storeTheme(theme);
+    isFirst = false;
   });
   store.start();
   installShortcuts(store);
@@ -58,6 +63,6 @@ addEventListener("hashchange", (event) => {
   const code = takeCode(new URL(event.oldURL).hash);
   if (code === undefined) return;
   event.stopImmediatePropagation();
-  void enter(code, () => location.reload());
+  void logInAndContinue(code, () => location.reload());
 });
-void enter(takeCode(), show);
+void logInAndContinue(takeCode(), showPage);

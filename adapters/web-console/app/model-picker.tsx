@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { Icon } from "./parts/icon.js";
 
 /** A provider name and a model id. */
-export interface Pair {
+export interface ModelReference {
   provider: string;
   model: string;
 }
@@ -12,19 +12,19 @@ export interface Pair {
 interface ModelPickerProps {
   /** Undefined until the models are loaded. */
   models: readonly ApiModel[] | undefined;
-  value: Pair | undefined;
+  value: ModelReference | undefined;
   /** Whether the session is new, so that the server may choose the model. */
   isNew: boolean;
   disabled: boolean;
   onOpen: () => void;
-  onChoose: (pair: Pair | undefined) => void;
+  onChoose: (reference: ModelReference | undefined) => void;
 }
 
 /** Maximum number of shown options; the search finds the others. */
 const MAX_SHOWN_OPTIONS = 200;
 
 interface Option {
-  pair: Pair | undefined;
+  reference: ModelReference | undefined;
   name: string;
   provider: string;
 }
@@ -33,40 +33,41 @@ interface Option {
 export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }: ModelPickerProps) {
   const isOpen = useSignal(false);
   const search = useSignal("");
-  const at = useSignal(0);
+  const activeIndex = useSignal(0);
   const button = useRef<HTMLButtonElement>(null);
   const popup = useRef<HTMLDivElement>(null);
-  const current =
+  const currentModel =
     value && models?.find((candidate) => candidate.provider === value.provider && candidate.model.id === value.model);
-  const label = value ? current?.model.name || value.model : "Default model";
-  const all = isOpen.value ? optionsOf(models ?? [], search.value, isNew) : [];
-  const options = all.slice(0, MAX_SHOWN_OPTIONS);
+  const label = value ? currentModel?.model.name || value.model : "Default model";
+  const matches = isOpen.value ? findOptions(models ?? [], search.value, isNew) : [];
+  const options = matches.slice(0, MAX_SHOWN_OPTIONS);
 
-  const open = () => {
+  const openPopup = () => {
     search.value = "";
     isOpen.value = true;
-    const options = optionsOf(models ?? [], "", isNew);
-    at.value = Math.max(
+    const options = findOptions(models ?? [], "", isNew);
+    activeIndex.value = Math.max(
       0,
-      options.findIndex(({ pair }) => isSame(pair, value)),
+      options.findIndex(({ reference }) => isSameModel(reference, value)),
     );
     onOpen();
   };
-  const close = () => {
+  const closePopup = () => {
     popup.current?.hidePopover();
     button.current?.focus();
   };
-  const choose = (option: Option | undefined) => {
+  const chooseOption = (option: Option | undefined) => {
     if (!option) return;
-    close();
-    if (!isSame(option.pair, value)) onChoose(option.pair);
+    closePopup();
+    if (!isSameModel(option.reference, value)) onChoose(option.reference);
   };
   const onKeyDown = (event: KeyboardEvent) => {
     const moves: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
     const move = moves[event.key];
-    if (move !== undefined) at.value = Math.min(Math.max(0, at.value + move), Math.max(0, options.length - 1));
-    else if (event.key === "Enter") choose(options[at.value]);
-    else if (event.key === "Escape") close();
+    if (move !== undefined)
+      activeIndex.value = Math.min(Math.max(0, activeIndex.value + move), Math.max(0, options.length - 1));
+    else if (event.key === "Enter") chooseOption(options[activeIndex.value]);
+    else if (event.key === "Escape") closePopup();
     else if (event.key === "Tab") {
       popup.current?.hidePopover();
       return;
@@ -76,14 +77,15 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
   };
   useEffect(() => {
     popup.current?.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: "nearest" });
-  }, [at.value, isOpen.value, search.value]);
+  }, [activeIndex.value, isOpen.value, search.value]);
   useEffect(() => {
-    const [list, anchor] = [popup.current, button.current];
-    if (!isOpen.value || !list || !anchor) return;
-    // A popover, because the surrounding element scrolls and would clip it. The browser closes it on a click elsewhere.
-    list.showPopover();
-    place(list, anchor.getBoundingClientRect());
-    list.querySelector("input")?.focus();
+    const [popupElement, anchor] = [popup.current, button.current];
+    if (!isOpen.value || !popupElement || !anchor) return;
+    // A popover, because the surrounding element scrolls and would clip the list. The browser closes a popover on a click
+    // elsewhere.
+    popupElement.showPopover();
+    placePopup(popupElement, anchor.getBoundingClientRect());
+    popupElement.querySelector("input")?.focus();
   }, [isOpen.value]);
 
   return (
@@ -97,7 +99,7 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
         aria-label={`Model: ${label}`}
         title={value ? `${value.provider}/${value.model}` : "The server chooses"}
         disabled={disabled}
-        onClick={() => (isOpen.value ? close() : open())}
+        onClick={() => (isOpen.value ? closePopup() : openPopup())}
       >
         <span class="model-name clipped">{label}</span>
         <Icon name="chevron-down" />
@@ -116,26 +118,26 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
             aria-expanded="true"
             aria-controls="model-options"
             aria-autocomplete="list"
-            aria-activedescendant={options.length > 0 ? `model-option-${at.value}` : undefined}
+            aria-activedescendant={options.length > 0 ? `model-option-${activeIndex.value}` : undefined}
             placeholder="Search models…"
             autocomplete="off"
             value={search.value}
             onInput={(event) => {
               search.value = event.currentTarget.value;
-              at.value = 0;
+              activeIndex.value = 0;
             }}
             onKeyDown={onKeyDown}
           />
           <ul id="model-options" class="model-options" role="listbox" aria-label="Models">
-            {options.map((option, i) => (
+            {options.map((option, index) => (
               <li
-                key={`${option.provider}/${option.pair?.model ?? ""}`}
-                id={`model-option-${i}`}
-                class={`model-option ${isSame(option.pair, value) ? "chosen" : ""}`}
+                key={`${option.provider}/${option.reference?.model ?? ""}`}
+                id={`model-option-${index}`}
+                class={`model-option ${isSameModel(option.reference, value) ? "chosen" : ""}`}
                 role="option"
-                aria-selected={i === at.value}
-                onPointerMove={() => (at.value = i)}
-                onClick={() => choose(option)}
+                aria-selected={index === activeIndex.value}
+                onPointerMove={() => (activeIndex.value = index)}
+                onClick={() => chooseOption(option)}
               >
                 <span class="model-name clipped">{option.name}</span>
                 <span class="model-provider clipped">{option.provider}</span>
@@ -145,10 +147,10 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
           <p class="model-note" role="status">
             {models === undefined
               ? "Loading models…"
-              : all.length === 0
-                ? "No model matches."
-                : all.length > MAX_SHOWN_OPTIONS
-                  ? `${all.length - MAX_SHOWN_OPTIONS} more; search for them.`
+              : matches.length === 0
+                ? "No matching model"
+                : matches.length > MAX_SHOWN_OPTIONS
+                  ? `${matches.length - MAX_SHOWN_OPTIONS} more: search to find them`
                   : ""}
           </p>
         </div>
@@ -157,32 +159,32 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
   );
 }
 
-/** Places the list above or below the button, on the side with more room. */
-function place(list: HTMLElement, { left, top, bottom }: DOMRect): void {
+/** Places the popup above or below the button, on the side with more room. */
+function placePopup(popupElement: HTMLElement, { left, top, bottom }: DOMRect): void {
   const gap = 6;
-  const room = document.documentElement.clientWidth - list.offsetWidth - gap;
-  list.style.left = `${Math.max(gap, Math.min(left, room))}px`;
-  const above = top > innerHeight - bottom;
-  list.style.bottom = above ? `${innerHeight - top + gap}px` : "auto";
-  list.style.top = above ? "auto" : `${bottom + gap}px`;
+  const maxLeft = document.documentElement.clientWidth - popupElement.offsetWidth - gap;
+  popupElement.style.left = `${Math.max(gap, Math.min(left, maxLeft))}px`;
+  const isAbove = top > innerHeight - bottom;
+  popupElement.style.bottom = isAbove ? `${innerHeight - top + gap}px` : "auto";
+  popupElement.style.top = isAbove ? "auto" : `${bottom + gap}px`;
 }
 
-function optionsOf(models: readonly ApiModel[], search: string, isNew: boolean): Option[] {
+function findOptions(models: readonly ApiModel[], search: string, isNew: boolean): Option[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   const options: Option[] = models.map(({ provider, model }) => ({
-    pair: { provider, model: model.id },
+    reference: { provider, model: model.id },
     name: model.name || model.id,
     provider,
   }));
-  const matches = options.filter(({ pair, name, provider }) => {
-    const text = `${provider}/${pair?.model ?? ""} ${name}`.toLowerCase();
+  const matches = options.filter(({ reference, name, provider }) => {
+    const text = `${provider}/${reference?.model ?? ""} ${name}`.toLowerCase();
     return words.every((word) => text.includes(word));
   });
   return isNew && words.length === 0
-    ? [{ pair: undefined, name: "Default model", provider: "chosen by the server" }, ...matches]
+    ? [{ reference: undefined, name: "Default model", provider: "chosen by the server" }, ...matches]
     : matches;
 }
 
-function isSame(first: Pair | undefined, second: Pair | undefined): boolean {
+function isSameModel(first: ModelReference | undefined, second: ModelReference | undefined): boolean {
   return first?.provider === second?.provider && first?.model === second?.model;
 }

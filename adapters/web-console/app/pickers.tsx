@@ -2,12 +2,12 @@ import type { Effort, Mode } from "gantry/client";
 import { ModelPicker } from "./model-picker.js";
 import "./pickers.css";
 import { useConsole } from "./state/context.js";
-import type { WatchedSession } from "./state/open-session.js";
+import type { WatchedSession } from "./state/watched-session.js";
 
-const MODES: Readonly<Record<Mode, readonly [label: string, says: string]>> = {
+const MODES: Readonly<Record<Mode, readonly [label: string, description: string]>> = {
   auto: ["Auto", "Tools run without asking"],
   ask: ["Ask", "Edits and commands need your approval"],
-  plan: ["Plan", "Nothing is changed; a plan is made"],
+  plan: ["Plan", "The agent changes nothing and makes a plan"],
 };
 const EFFORTS: Readonly<Record<Effort, string>> = {
   "": "Default effort",
@@ -16,29 +16,31 @@ const EFFORTS: Readonly<Record<Effort, string>> = {
   medium: "Medium effort",
   high: "High effort",
   xhigh: "Extra high effort",
-  max: "Most effort",
+  max: "Maximum effort",
 };
 
-/** Model, effort and mode of a session, or of a new session's draft. */
+/** Model, effort and mode of a session, or of a new session. */
 export function Pickers({ session }: { session: WatchedSession | undefined }) {
-  const app = useConsole();
-  const { draft } = app;
+  const store = useConsole();
+  const { newSessionSettings } = store;
   const info = session?.info.value;
   const isWaiting = session !== undefined && info === undefined;
-  const mode = session ? (info?.mode ?? "auto") : draft.mode.value;
-  const effort = (session ? info?.reasoning_effort : draft.effort.value) ?? "";
-  const model = session ? info && { provider: info.provider, model: info.model } : draft.model.value;
+  const mode = session ? (info?.mode ?? "auto") : newSessionSettings.mode.value;
+  const effort = (session ? info?.reasoning_effort : newSessionSettings.effort.value) ?? "";
+  const currentModel = session
+    ? info && { provider: info.provider, model: info.model }
+    : newSessionSettings.model.value;
   return (
     <div class="pickers" role="group" aria-label="Model, effort and mode">
       <ModelPicker
-        models={app.models.value}
-        value={model}
+        models={store.models.value}
+        value={currentModel}
         isNew={session === undefined}
         disabled={isWaiting}
-        onOpen={() => void app.loadModels()}
-        onChoose={(chosen) => {
-          if (!session) draft.model.value = chosen;
-          else if (chosen) void session.change(chosen);
+        onOpen={() => void store.loadModels()}
+        onChoose={(newModel) => {
+          if (!session) newSessionSettings.model.value = newModel;
+          else if (newModel) void session.update(newModel);
         }}
       />
       <select
@@ -48,9 +50,9 @@ export function Pickers({ session }: { session: WatchedSession | undefined }) {
         disabled={isWaiting}
         value={effort}
         onChange={({ currentTarget }) => {
-          const chosen = currentTarget.value as Effort;
-          if (session) void session.change({ reasoning_effort: chosen });
-          else draft.effort.value = chosen;
+          const newEffort = currentTarget.value as Effort;
+          if (session) void session.update({ reasoning_effort: newEffort });
+          else newSessionSettings.effort.value = newEffort;
         }}
       >
         {Object.entries(EFFORTS).map(([value, label]) => (
@@ -62,18 +64,18 @@ export function Pickers({ session }: { session: WatchedSession | undefined }) {
       <select
         class={`picker picker-mode mode-${mode || "default"}`}
         aria-label="Mode"
-        title={mode === "" ? "The server's own mode" : MODES[mode][1]}
+        title={mode === "" ? "The server's default mode" : MODES[mode][1]}
         disabled={isWaiting}
         value={mode}
         onChange={({ currentTarget }) => {
-          const chosen = currentTarget.value as Mode | "";
-          if (!session) draft.mode.value = chosen;
-          else if (chosen !== "") void session.change({ mode: chosen });
+          const newMode = currentTarget.value as Mode | "";
+          if (!session) newSessionSettings.mode.value = newMode;
+          else if (newMode !== "") void session.update({ mode: newMode });
         }}
       >
         {!session && <option value="">Default mode</option>}
-        {Object.entries(MODES).map(([value, [label, says]]) => (
-          <option key={value} value={value} title={says}>
+        {Object.entries(MODES).map(([value, [label, description]]) => (
+          <option key={value} value={value} title={description}>
             {label}
           </option>
         ))}

@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import "./plan.css";
 import { Icon } from "./parts/icon.js";
-import type { WatchedSession } from "./state/open-session.js";
+import type { WatchedSession } from "./state/watched-session.js";
 
 const STATUS_LABELS = { pending: "to do", in_progress: "in progress", completed: "done" } as const;
 
@@ -11,22 +11,22 @@ export function Plan({ session }: { session: WatchedSession }) {
   const isOpen = useSignal<boolean | undefined>(undefined);
   const entries = session.plan.value;
   if (entries.length === 0) return null;
-  const done = entries.filter(({ status }) => status === "completed").length;
+  const doneCount = entries.filter(({ status }) => status === "completed").length;
   // By default, closed during a question, which needs the room, and when all entries are done.
-  const isShown = session.asks.value.length === 0 && (isOpen.value ?? done < entries.length);
-  const current = entries.find(({ status }) => status === "in_progress");
+  const isShown = session.asks.value.length === 0 && (isOpen.value ?? doneCount < entries.length);
+  const currentEntry = entries.find(({ status }) => status === "in_progress");
   return (
     <section class="plan" aria-label="Plan">
       <button type="button" class="plan-head" aria-expanded={isShown} onClick={() => (isOpen.value = !isShown)}>
         <Icon name="list" />
         <span class="plan-title">Plan</span>
         <span class="plan-count">
-          {done} of {entries.length} done
+          {doneCount} of {entries.length} done
         </span>
-        {!isShown && current && <span class="plan-current clipped">{current.content}</span>}
+        {!isShown && currentEntry && <span class="plan-current clipped">{currentEntry.content}</span>}
         <Icon name={isShown ? "chevron-down" : "chevron-right"} />
       </button>
-      <progress class="plan-progress" max={entries.length} value={done} aria-label="Steps done" />
+      <progress class="plan-progress" max={entries.length} value={doneCount} aria-label="Steps done" />
       {isShown && (
         <ol class="plan-entries">
           {entries.map(({ content, status }) => (
@@ -40,7 +40,7 @@ export function Plan({ session }: { session: WatchedSession }) {
               </span>
               <span class="plan-text">
                 {content}
-                <span class="unseen"> ({STATUS_LABELS[status]})</span>
+                <span class="visually-hidden"> ({STATUS_LABELS[status]})</span>
               </span>
             </li>
           ))}

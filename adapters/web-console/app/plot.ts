@@ -1,28 +1,28 @@
 /** Tokens and cost of one run. */
 export interface RunSpending {
   /** End of the run, in ms since 1970. */
-  at: number;
+  endMs: number;
   tokens: number;
   /** In US dollars. */
   cost: number;
 }
 
-/** Total of all runs until `at`. */
+/** Total of all runs until `endMs`. */
 export interface CumulativeSpending {
-  at: number;
+  endMs: number;
   tokens: number;
   cost: number;
 }
 
 /** Cumulative sums over time, oldest first. */
-export function totalsOf(runs: readonly RunSpending[]): CumulativeSpending[] {
+export function sumRuns(runs: readonly RunSpending[]): CumulativeSpending[] {
   let [tokens, cost] = [0, 0];
   return [...runs]
-    .sort((first, second) => first.at - second.at)
+    .sort((first, second) => first.endMs - second.endMs)
     .map((run) => {
       tokens += run.tokens;
       cost += run.cost;
-      return { at: run.at, tokens, cost };
+      return { endMs: run.endMs, tokens, cost };
     });
 }
 
@@ -38,23 +38,23 @@ export function roundUp(value: number): number {
 /** A position in a plot, in its own units. */
 export type Point = readonly [x: number, y: number];
 
-/** Points from x = 0 (the first total) to `width`. `top` is the value at y = 0; y grows downwards. */
-export function pointsOf(
+/** Points from x = 0 (the first total) to `width`. `top` is the value at y = 0; y increases downwards. */
+export function toPoints(
   totals: readonly CumulativeSpending[],
   value: (total: CumulativeSpending) => number,
   size: { width: number; height: number; top: number },
 ): Point[] {
-  const from = totals[0]?.at ?? 0;
-  const span = Math.max(1, (totals.at(-1)?.at ?? 0) - from);
+  const startMs = totals[0]?.endMs ?? 0;
+  const spanMs = Math.max(1, (totals.at(-1)?.endMs ?? 0) - startMs);
   return totals.map((total): Point => {
     // A single point is at the right end: its run had ended by then.
-    const x = totals.length === 1 ? size.width : ((total.at - from) / span) * size.width;
+    const x = totals.length === 1 ? size.width : ((total.endMs - startMs) / spanMs) * size.width;
     return [round(x), round(size.height - (value(total) / size.top) * size.height)];
   });
 }
 
 /** SVG path of a step line, which stays level until more is spent. */
-export function stepsOf(points: readonly Point[], size: { width: number; height: number }): string {
+export function toStepPath(points: readonly Point[], size: { width: number; height: number }): string {
   const [first, ...laterPoints] = points;
   if (!first) return "";
   const steps = laterPoints.map(([x, y]) => `H${x}V${y}`);

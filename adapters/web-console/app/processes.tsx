@@ -1,21 +1,21 @@
 import "./processes.css";
 import { Icon } from "./parts/icon.js";
-import type { WatchedSession } from "./state/open-session.js";
+import type { WatchedSession } from "./state/watched-session.js";
 
 /** Background commands of the session. Renders nothing if there are none. */
 export function Processes({ session }: { session: WatchedSession }) {
   const processes = session.processes.value;
   if (processes.length === 0) return null;
   return (
-    <ul class="processes" aria-label="In the background">
+    <ul class="processes" aria-label="Background commands">
       {processes.map(({ id, command, detached }) => (
         <li key={id} class="process" title={command}>
           <Icon name="terminal" />
           <code class="process-id">{id}</code>
           <code class="clipped">{command}</code>
           {detached && (
-            <span class="process-keep" title="Continues after gantry exits">
-              kept
+            <span class="process-detached" title="Continues after gantry exits">
+              detached
             </span>
           )}
         </li>

@@ -1,43 +1,42 @@
 import { useSignal, useSignalEffect, type ReadonlySignal } from "@preact/signals";
 import type { ApiRun } from "gantry/client";
 import { useConsole } from "./state/context.js";
-import type { WatchedSession } from "./state/open-session.js";
+import type { WatchedSession } from "./state/watched-session.js";
 
 /**
- * Queued prompts of a session, from any client. The list is loaded again when the session's run changes, or `sent`
- * changes.
+ * Queued prompts of a session, from any client. The list is loaded again when the session's run or `sentCount` changes.
  */
-export function QueuedRuns({ session, sent }: { session: WatchedSession; sent: ReadonlySignal<number> }) {
-  const app = useConsole();
-  const waiting = useSignal<readonly ApiRun[]>([]);
+export function QueuedRuns({ session, sentCount }: { session: WatchedSession; sentCount: ReadonlySignal<number> }) {
+  const store = useConsole();
+  const queuedRuns = useSignal<readonly ApiRun[]>([]);
   const reloadCount = useSignal(0);
   useSignalEffect(() => {
-    void [sent.value, reloadCount.value, session.run.value?.id, session.run.value?.state];
-    if (!session.busy.value) {
-      waiting.value = [];
+    void [sentCount.value, reloadCount.value, session.run.value?.id, session.run.value?.state];
+    if (!session.isBusy.value) {
+      queuedRuns.value = [];
       return undefined;
     }
-    let isOver = false;
-    app.client.runs.list({ state: "queued", sessionId: session.id }).then(
+    let isDisposed = false;
+    store.client.runs.list({ state: "queued", sessionId: session.id }).then(
       (runs) => {
-        if (!isOver) waiting.value = runs;
+        if (!isDisposed) queuedRuns.value = runs;
       },
       // The next change loads the list again.
       () => undefined,
     );
     return () => {
-      isOver = true;
+      isDisposed = true;
     };
   });
-  const count = waiting.value.length;
+  const count = queuedRuns.value.length;
   if (count === 0) return null;
-  const takeOut = async () => {
-    const newest = waiting.value[0];
-    if (!newest) return;
+  const removeNewest = async () => {
+    const newestRun = queuedRuns.value[0];
+    if (!newestRun) return;
     try {
-      await app.client.runs.cancel(newest.id);
+      await store.client.runs.cancel(newestRun.id);
     } catch (error) {
-      app.fail(error);
+      store.reportError(error);
     }
     reloadCount.value++;
   };
@@ -45,7 +44,7 @@ export function QueuedRuns({ session, sent }: { session: WatchedSession; sent: R
     <p class="composer-queued">
       <span class="dot waiting" />
       {count === 1 ? "1 prompt queued" : `${count} prompts queued`}
-      <button type="button" class="button quiet" onClick={() => void takeOut()}>
+      <button type="button" class="button quiet" onClick={() => void removeNewest()}>
         {count === 1 ? "Remove it" : "Remove the last one"}
       </button>
     </p>

@@ -2,28 +2,28 @@ import { batch, signal, type ReadonlySignal } from "@preact/signals";
 import type { GantryClient, ApiRun, ApiRunState } from "gantry/client";
 
 /** Polling intervals in ms: during active runs, without active runs, and while the server is unavailable. */
-const POLL_INTERVALS_MS = { busy: 2_000, idle: 6_000, lost: 10_000 };
+const POLL_INTERVALS_MS = { busy: 2_000, idle: 6_000, unavailable: 10_000 };
 const PAGE_SIZE = 50;
 const ACTIVE_STATES: readonly ApiRunState[] = ["running", "waiting", "queued"];
 
 /** Runs of all sessions, polled while the page is visible. */
 export class RunsOverview {
   readonly #client: GantryClient;
-  readonly #fail: (error: unknown) => void;
-  readonly #closing = new AbortController();
+  readonly #reportError: (error: unknown) => void;
+  readonly #closeController = new AbortController();
   readonly #runs = signal<readonly ApiRun[] | undefined>(undefined);
   readonly #titles = signal<ReadonlyMap<string, string>>(new Map());
-  readonly #lost = signal(false);
+  readonly #isUnavailable = signal(false);
   readonly #hasMore = signal(false);
-  /** Runs of older pages, in the state in which they were loaded. */
-  #older: readonly ApiRun[] = [];
+  /** Runs of older pages, in their state at the time of loading. */
+  #olderRuns: readonly ApiRun[] = [];
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #polling: Promise<void> | undefined;
+  #currentPoll: Promise<void> | undefined;
 
-  constructor(client: GantryClient, fail: (error: unknown) => void) {
+  constructor(client: GantryClient, reportError: (error: unknown) => void) {
     this.#client = client;
-    this.#fail = fail;
-    const { signal } = this.#closing;
+    this.#reportError = reportError;
+    const { signal } = this.#closeController;
     document.addEventListener("visibilitychange", () => void this.#poll(), { signal });
     void this.#poll();
   }
@@ -38,8 +38,8 @@ export class RunsOverview {
     return this.#titles;
   }
 
-  get lost(): ReadonlySignal<boolean> {
-    return this.#lost;
+  get isUnavailable(): ReadonlySignal<boolean> {
+    return this.#isUnavailable;
   }
 
   get hasMore(): ReadonlySignal<boolean> {
@@ -48,68 +48,72 @@ export class RunsOverview {
 
   readonly cancel = async (run: ApiRun): Promise<void> => {
     try {
-      const ended = await this.#client.runs.cancel(run.id);
-      this.#runs.value = this.#runs.peek()?.map((listedRun) => (listedRun.id === ended.id ? ended : listedRun));
+      const endedRun = await this.#client.runs.cancel(run.id);
+      this.#runs.value = this.#runs.peek()?.map((listedRun) => (listedRun.id === endedRun.id ? endedRun : listedRun));
     } catch (error) {
-      this.#fail(error);
+      this.#reportError(error);
     }
   };
 
-  /** Loads the page of runs before the oldest ended one. */
+  /** Loads a page of runs that are older than the oldest ended run. */
   async loadMore(): Promise<void> {
-    const last = this.#runs.peek()?.findLast(({ state }) => !ACTIVE_STATES.includes(state));
-    if (!last) return;
+    const oldestEndedRun = this.#runs.peek()?.findLast(({ state }) => !ACTIVE_STATES.includes(state));
+    if (!oldestEndedRun) return;
     try {
-      const page = await this.#client.runs.list({ before: last.id, size: PAGE_SIZE });
-      this.#older = [...this.#older, ...page];
+      const page = await this.#client.runs.list({ before: oldestEndedRun.id, size: PAGE_SIZE });
+      this.#olderRuns = [...this.#olderRuns, ...page];
       this.#show(this.#runs.peek() ?? [], page.length === PAGE_SIZE);
       await this.#loadTitles(page);
     } catch (error) {
-      this.#fail(error);
+      this.#reportError(error);
     }
   }
 
   close(): void {
     clearTimeout(this.#timer);
-    this.#closing.abort();
+    this.#closeController.abort();
   }
 
   #poll(): Promise<void> {
     clearTimeout(this.#timer);
     if (document.visibilityState !== "visible") return Promise.resolve();
-    return (this.#polling ??= this.#load().finally(() => {
-      this.#polling = undefined;
-      if (this.#closing.signal.aborted) return;
+    return (this.#currentPoll ??= this.#load().finally(() => {
+      this.#currentPoll = undefined;
+      if (this.#closeController.signal.aborted) return;
       const isBusy = this.#runs.peek()?.some(({ state }) => ACTIVE_STATES.includes(state));
-      const ms = this.#lost.peek() ? POLL_INTERVALS_MS.lost : isBusy ? POLL_INTERVALS_MS.busy : POLL_INTERVALS_MS.idle;
-      this.#timer = setTimeout(() => void this.#poll(), ms);
+      const intervalMs = this.#isUnavailable.peek()
+        ? POLL_INTERVALS_MS.unavailable
+        : isBusy
+          ? POLL_INTERVALS_MS.busy
+          : POLL_INTERVALS_MS.idle;
+      this.#timer = setTimeout(() => void this.#poll(), intervalMs);
     }));
   }
 
   async #load(): Promise<void> {
-    const { signal } = this.#closing;
+    const { signal } = this.#closeController;
     try {
-      const isFirst = this.#runs.peek() === undefined;
-      const newest = await this.#client.runs.list({ size: PAGE_SIZE }, { signal });
-      // A run that has been active for long is not among the newest.
-      const isFull = newest.length === PAGE_SIZE;
+      const isFirstLoad = this.#runs.peek() === undefined;
+      const newestRuns = await this.#client.runs.list({ size: PAGE_SIZE }, { signal });
+      // The newest runs may not contain a run that has been active for a long time.
+      const isFull = newestRuns.length === PAGE_SIZE;
       const activeRunLists = isFull
         ? await Promise.all(ACTIVE_STATES.map((state) => this.#client.runs.list({ state, size: 100 }, { signal })))
         : [];
-      this.#show([...newest, ...activeRunLists.flat()], isFirst ? isFull : this.#hasMore.peek());
-      this.#lost.value = false;
+      this.#show([...newestRuns, ...activeRunLists.flat()], isFirstLoad ? isFull : this.#hasMore.peek());
+      this.#isUnavailable.value = false;
       await this.#loadTitles(this.#runs.peek() ?? []);
     } catch (error) {
       if (signal.aborted) return;
-      if (!this.#lost.peek()) this.#fail(error);
-      this.#lost.value = true;
+      if (!this.#isUnavailable.peek()) this.#reportError(error);
+      this.#isUnavailable.value = true;
     }
   }
 
-  /** Shows the runs, newest first. The latest version of each run wins. */
+  /** Shows the runs, newest first. If a run was loaded twice, the later version is used. */
   #show(loadedRuns: readonly ApiRun[], hasMore: boolean): void {
-    const byId = new Map([...this.#older, ...loadedRuns].map((run) => [run.id, run]));
-    const runs = [...byId.values()].sort((first, second) => (first.id < second.id ? 1 : -1));
+    const runsById = new Map([...this.#olderRuns, ...loadedRuns].map((run) => [run.id, run]));
+    const runs = [...runsById.values()].sort((first, second) => (first.id < second.id ? 1 : -1));
     batch(() => {
       this.#runs.value = runs;
       this.#hasMore.value = hasMore;
@@ -118,22 +122,22 @@ export class RunsOverview {
 
   /** Loads missing session titles. */
   async #loadTitles(runs: readonly ApiRun[]): Promise<void> {
-    const { signal } = this.#closing;
+    const { signal } = this.#closeController;
     const titles = new Map(this.#titles.peek());
-    const before = titles.size;
-    const lacks = () => [...new Set(runs.map(({ session_id: id }) => id))].filter((id) => !titles.has(id));
-    if (lacks().length > 0) {
+    const previousCount = titles.size;
+    const findMissingIds = () => [...new Set(runs.map(({ session_id: id }) => id))].filter((id) => !titles.has(id));
+    if (findMissingIds().length > 0) {
       const { sessions } = await this.#client.sessions.list({ size: 100 }, { signal });
       for (const { id, title } of sessions) titles.set(id, title);
     }
     // Requests one session at a time, at most 20, to limit the load on the server.
-    for (const id of lacks().slice(0, 20)) {
+    for (const id of findMissingIds().slice(0, 20)) {
       const title = await this.#client.sessions.get(id, { signal }).then(
         (session) => session.title,
         () => "Deleted session",
       );
       titles.set(id, title);
     }
-    if (titles.size !== before) this.#titles.value = titles;
+    if (titles.size !== previousCount) this.#titles.value = titles;
   }
 }

@@ -1,7 +1,7 @@
 import { useSignal, type ReadonlySignal } from "@preact/signals";
 import type { ApiRun, ApiRunState } from "gantry/client";
 import { useEffect } from "preact/hooks";
-import { ago, duration, money, tokens } from "./parts/format.js";
+import { formatAge, formatDuration, formatCost, formatTokens } from "./parts/format.js";
 import { Icon } from "./parts/icon.js";
 import "./runs.css";
 import { useConsole } from "./state/context.js";
@@ -16,7 +16,7 @@ const STATE_LABELS: Readonly<Record<ApiRunState, string>> = {
   cancelled: "cancelled",
   interrupted: "interrupted",
 };
-const DOTS: Readonly<Record<ApiRunState, string>> = {
+const DOT_CLASSES: Readonly<Record<ApiRunState, string>> = {
   queued: "waiting",
   running: "busy",
   waiting: "waiting",
@@ -28,39 +28,41 @@ const DOTS: Readonly<Record<ApiRunState, string>> = {
 
 /** Overview of active and recent runs of all sessions. */
 export function Runs() {
-  const app = useConsole();
+  const store = useConsole();
   const overview = useSignal<RunsOverview | undefined>(undefined);
   useEffect(() => {
-    const made = new RunsOverview(app.client, (error) => app.fail(error));
-    overview.value = made;
-    return () => made.close();
-  }, [app]);
-  const { value } = overview;
-  if (!value) return null;
-  const runs = value.runs.value;
-  const under = runs?.filter(isUnderWay) ?? [];
-  const ended = runs?.filter((run) => !isUnderWay(run)) ?? [];
+    const runsOverview = new RunsOverview(store.client, (error) => store.reportError(error));
+    overview.value = runsOverview;
+    return () => runsOverview.close();
+  }, [store]);
+  const { value: currentOverview } = overview;
+  if (!currentOverview) return null;
+  const runs = currentOverview.runs.value;
+  const activeRuns = runs?.filter(isActiveRun) ?? [];
+  const endedRuns = runs?.filter((run) => !isActiveRun(run)) ?? [];
   return (
     <div class="runs">
       <div class="runs-column">
         <header class="runs-head">
           <p role="status" class="runs-sum">
             {runs === undefined
-              ? "Looking…"
-              : under.length === 0
+              ? "Loading…"
+              : activeRuns.length === 0
                 ? "No active runs."
-                : `${under.length} active${waiting(under)}`}
+                : `${activeRuns.length} active${formatWaitingCount(activeRuns)}`}
           </p>
-          {value.lost.value && (
+          {currentOverview.isUnavailable.value && (
             <p class="runs-lost">
               <Icon name="warning" /> The server is unavailable; this is the last known state.
             </p>
           )}
         </header>
-        {under.length > 0 && <RunList label="Active" runs={under} titles={value.titles} cancel={value.cancel} />}
-        {ended.length > 0 && <RunList label="Ended" runs={ended} titles={value.titles} />}
-        {value.hasMore.value && (
-          <button type="button" class="button" onClick={() => void value.loadMore()}>
+        {activeRuns.length > 0 && (
+          <RunList label="Active" runs={activeRuns} titles={currentOverview.titles} cancel={currentOverview.cancel} />
+        )}
+        {endedRuns.length > 0 && <RunList label="Ended" runs={endedRuns} titles={currentOverview.titles} />}
+        {currentOverview.hasMore.value && (
+          <button type="button" class="button" onClick={() => void currentOverview.loadMore()}>
             Older runs
           </button>
         )}
@@ -69,7 +71,7 @@ export function Runs() {
   );
 }
 
-function waiting(runs: readonly ApiRun[]): string {
+function formatWaitingCount(runs: readonly ApiRun[]): string {
   const count = runs.filter(({ state }) => state === "waiting").length;
   if (count === 0) return "";
   return `, ${count} waiting for an answer`;
@@ -102,18 +104,18 @@ function RunRow({ run, title, cancel }: { run: ApiRun; title: string; cancel: Ru
     await cancel?.(run);
     isStopping.value = false;
   };
-  const took = Date.parse(run.ended_at || new Date().toISOString()) - Date.parse(run.started_at);
+  const durationMs = Date.parse(run.ended_at || new Date().toISOString()) - Date.parse(run.started_at);
   const facts = [
     run.model && `${run.provider}/${run.model}`,
-    `begun ${ago(run.started_at)}`,
-    run.state === "queued" ? "" : duration(Math.max(0, took)),
-    run.usage.total_tokens > 0 ? `${tokens(run.usage.total_tokens)} tokens` : "",
-    money(run.usage.cost),
+    `started ${formatAge(run.started_at)}`,
+    run.state === "queued" ? "" : formatDuration(Math.max(0, durationMs)),
+    run.usage.total_tokens > 0 ? `${formatTokens(run.usage.total_tokens)} tokens` : "",
+    formatCost(run.usage.cost),
     run.ended_by === "budget" ? "budget exceeded" : run.ended_by === "max_iterations" ? "iteration limit reached" : "",
   ].filter(Boolean);
   return (
     <li class={`run run-${run.state}`}>
-      <span class={`dot ${DOTS[run.state]}`} />
+      <span class={`dot ${DOT_CLASSES[run.state]}`} />
       <span class="run-text">
         <a class="run-title" href={`#/s/${run.session_id}`}>
           <bdi>{title}</bdi>
@@ -143,6 +145,6 @@ function RunRow({ run, title, cancel }: { run: ApiRun; title: string; cancel: Ru
   );
 }
 
-function isUnderWay({ state }: ApiRun): boolean {
+function isActiveRun({ state }: ApiRun): boolean {
   return state === "queued" || state === "running" || state === "waiting";
 }

@@ -1,100 +1,100 @@
-/** A shortcut as the help dialog shows it, in this order. */
+/** A shortcut in the help dialog. */
 export interface Shortcut {
   keys: readonly string[];
-  says: string;
+  description: string;
 }
 
-/** Shortcuts by the context in which they apply. */
-export const SHORTCUTS: readonly { where: string; shortcuts: readonly Shortcut[] }[] = [
+/** Shortcuts by the context in which they apply, in the order of the help dialog. */
+export const SHORTCUT_GROUPS: readonly { context: string; shortcuts: readonly Shortcut[] }[] = [
   {
-    where: "Everywhere",
+    context: "Everywhere",
     shortcuts: [
-      { keys: ["?"], says: "This help" },
-      { keys: ["n"], says: "A new session" },
-      { keys: ["/"], says: "Search the sessions" },
-      { keys: ["i"], says: "Write a message" },
-      { keys: ["g", "r"], says: "Runs of all sessions" },
-      { keys: ["g", "c"], says: "Tokens and cost of the session" },
-      { keys: ["t"], says: "Dark or light" },
-      { keys: ["Esc"], says: "Leave the field, close what is open" },
-      { keys: ["Esc", "Esc"], says: "Stop the run" },
+      { keys: ["?"], description: "Show this list" },
+      { keys: ["n"], description: "New session" },
+      { keys: ["/"], description: "Search the sessions" },
+      { keys: ["i"], description: "Go to the prompt" },
+      { keys: ["g", "r"], description: "Runs of all sessions" },
+      { keys: ["g", "c"], description: "Tokens and cost of the session" },
+      { keys: ["t"], description: "Switch between dark and light" },
+      { keys: ["Esc"], description: "Leave the field, close the open panel" },
+      { keys: ["Esc", "Esc"], description: "Stop the run" },
     ],
   },
   {
-    where: "While you write",
+    context: "While you write",
     shortcuts: [
-      { keys: ["Enter"], says: "Send, or instruct the active run" },
-      { keys: ["Shift", "Enter"], says: "A new line" },
-      { keys: ["Ctrl", "V"], says: "Attach files from the clipboard" },
+      { keys: ["Enter"], description: "Send, or instruct the active run" },
+      { keys: ["Shift", "Enter"], description: "New line" },
+      { keys: ["Ctrl", "V"], description: "Attach files from the clipboard" },
     ],
   },
   {
-    where: "When the run asks",
+    context: "During a question of the run",
     shortcuts: [
-      { keys: ["a"], says: "Go to the question" },
-      { keys: ["1"], says: "The first answer (2, 3, … the others)" },
+      { keys: ["a"], description: "Go to the question" },
+      { keys: ["1"], description: "Choose the first answer (2, 3, … the others)" },
     ],
   },
 ];
 
-/** Actions of the shortcuts. */
+/** Actions of the shortcuts of `SHORTCUT_GROUPS`. */
 export interface ShortcutActions {
-  help(): void;
-  newSession(): void;
-  search(): void;
-  compose(): void;
-  runs(): void;
-  spending(): void;
-  theme(): void;
-  ask(): void;
-  /** Handles the first Escape. Returns whether a second one stops the run. */
-  leave(): boolean;
+  toggleHelp(): void;
+  openNewSession(): void;
+  focusSearch(): void;
+  focusPrompt(): void;
+  openRuns(): void;
+  toggleSpending(): void;
+  toggleTheme(): void;
+  focusAsk(): void;
+  /** Handles the first Escape. Returns whether a second Escape stops the run. */
+  firstEscape(): boolean;
   /** Handles the second Escape. */
-  stop(): void;
+  secondEscape(): void;
 }
 
-/** Maximum time between the two keys of a sequence, in ms. */
-const SEQUENCE_MS = 1_500;
+/** Maximum time between the two keys of a shortcut such as `g r`, in ms. */
+const MAX_SEQUENCE_MS = 1_500;
 
 /** Listens to keys that are not typed into a field. Returns a function that removes the listener. */
 export function listenToKeys(target: EventTarget, actions: ShortcutActions, now: () => number = Date.now): () => void {
-  const single: Readonly<Record<string, () => void>> = {
-    "?": actions.help,
-    n: actions.newSession,
-    "/": actions.search,
-    i: actions.compose,
-    t: actions.theme,
-    a: actions.ask,
+  const actionsByKey: Readonly<Record<string, () => void>> = {
+    "?": actions.toggleHelp,
+    n: actions.openNewSession,
+    "/": actions.focusSearch,
+    i: actions.focusPrompt,
+    t: actions.toggleTheme,
+    a: actions.focusAsk,
   };
-  const afterG: Readonly<Record<string, () => void>> = { r: actions.runs, c: actions.spending };
-  let last = { key: "", at: 0 };
-  const leave = () => {
-    if (!actions.leave()) last = { key: "", at: 0 };
+  const actionsAfterG: Readonly<Record<string, () => void>> = { r: actions.openRuns, c: actions.toggleSpending };
+  let lastKey = { key: "", pressedAtMs: 0 };
+  const pressFirstEscape = () => {
+    if (!actions.firstEscape()) lastKey = { key: "", pressedAtMs: 0 };
   };
-  const listen = (event: Event) => {
+  const onKeyDown = (event: Event) => {
     const { key, ctrlKey, metaKey, altKey, isComposing, defaultPrevented, target } = event as KeyboardEvent;
     if (ctrlKey || metaKey || altKey || isComposing || defaultPrevented) return;
-    const before = now() - last.at < SEQUENCE_MS ? last.key : "";
+    const previousKey = now() - lastKey.pressedAtMs < MAX_SEQUENCE_MS ? lastKey.key : "";
     const isEscape = key === "Escape";
     if (!isEscape && isField(target)) return;
-    last = { key, at: now() };
+    lastKey = { key, pressedAtMs: now() };
     const action = isEscape
-      ? before === "Escape"
-        ? actions.stop
-        : leave
-      : before === "g"
-        ? afterG[key]
-        : Object.hasOwn(single, key)
-          ? single[key]
+      ? previousKey === "Escape"
+        ? actions.secondEscape
+        : pressFirstEscape
+      : previousKey === "g"
+        ? actionsAfterG[key]
+        : Object.hasOwn(actionsByKey, key)
+          ? actionsByKey[key]
           : undefined;
     if (!action) return;
     // The key itself must not be typed into the field that gets the focus.
     event.preventDefault();
-    if (isEscape ? before === "Escape" : before === "g") last = { key: "", at: 0 };
+    if (isEscape ? previousKey === "Escape" : previousKey === "g") lastKey = { key: "", pressedAtMs: 0 };
     action();
   };
-  target.addEventListener("keydown", listen);
-  return () => target.removeEventListener("keydown", listen);
+  target.addEventListener("keydown", onKeyDown);
+  return () => target.removeEventListener("keydown", onKeyDown);
 }
 
 function isField(target: EventTarget | null): boolean {

@@ -1,10 +1,10 @@
 import { useSignal, useSignalEffect } from "@preact/signals";
 import type { GantryClient, ApiRun } from "gantry/client";
-import { money, tokens as inShort } from "./parts/format.js";
-import { pointsOf, roundUp, stepsOf, totalsOf, type CumulativeSpending } from "./plot.js";
+import { formatCost, formatTokens as inShort } from "./parts/format.js";
+import { toPoints, roundUp, toStepPath, sumRuns, type CumulativeSpending } from "./plot.js";
 import "./spending.css";
 import { useConsole } from "./state/context.js";
-import type { WatchedSession } from "./state/open-session.js";
+import type { WatchedSession } from "./state/watched-session.js";
 
 /** Maximum number of runs in the plot; the newest are used. */
 const MAX_RUNS = 500;
@@ -12,41 +12,41 @@ const PAGE_SIZE = 100;
 
 /** Tokens and cost of the session over time. */
 export function Spending({ session }: { session: WatchedSession }) {
-  const app = useConsole();
+  const store = useConsole();
   const runs = useSignal<readonly ApiRun[] | undefined>(undefined);
   useSignalEffect(() => {
     void [session.run.value?.id, session.run.value?.state];
-    let isOver = false;
-    runsOf(app.client, session.id).then(
+    let isDisposed = false;
+    loadRuns(store.client, session.id).then(
       (loadedRuns) => {
-        if (!isOver) runs.value = loadedRuns;
+        if (!isDisposed) runs.value = loadedRuns;
       },
       (error: unknown) => {
-        if (!isOver) app.fail(error);
+        if (!isDisposed) store.reportError(error);
       },
     );
     return () => {
-      isOver = true;
+      isDisposed = true;
     };
   });
   const usage = session.info.value?.usage;
-  const totals = totalsOf((runs.value ?? []).map(spentBy));
+  const totals = sumRuns((runs.value ?? []).map(toRunSpending));
   const hasCost = totals.some(({ cost }) => cost > 0);
   return (
     <section class="spending" aria-label="Tokens and cost">
       {usage && (
         <dl class="spending-sums">
           <Sum name="Tokens" value={usage.total_tokens.toLocaleString("en")} />
-          <Sum name="Read" value={usage.prompt_tokens.toLocaleString("en")} />
-          <Sum name="Written" value={usage.completion_tokens.toLocaleString("en")} />
-          <Sum name="Cost" value={money(usage.cost) || "not known"} />
+          <Sum name="Input" value={usage.prompt_tokens.toLocaleString("en")} />
+          <Sum name="Output" value={usage.completion_tokens.toLocaleString("en")} />
+          <Sum name="Cost" value={formatCost(usage.cost) || "unknown"} />
         </dl>
       )}
       {usage && usage.total_tokens > 0 && (
         <button
           type="button"
           class="button"
-          disabled={session.busy.value}
+          disabled={session.isBusy.value}
           title="Summarizes the conversation for the model, so that each prompt needs fewer tokens. All messages stay visible."
           onClick={() => void session.compact()}
         >
@@ -61,8 +61,10 @@ export function Spending({ session }: { session: WatchedSession }) {
         <p class="spending-note">No usage yet.</p>
       ) : (
         <>
-          <Plot name="Tokens" totals={totals} value={({ tokens }) => tokens} say={inShort} />
-          {hasCost && <Plot name="Cost" totals={totals} value={({ cost }) => cost} say={(usd) => money(usd) || "$0"} />}
+          <Plot name="Tokens" totals={totals} value={({ tokens }) => tokens} format={inShort} />
+          {hasCost && (
+            <Plot name="Cost" totals={totals} value={({ cost }) => cost} format={(usd) => formatCost(usd) || "$0"} />
+          )}
           <RunTable runs={runs.value} hasCost={hasCost} />
         </>
       )}
@@ -79,50 +81,56 @@ function Sum({ name, value }: { name: string; value: string }) {
   );
 }
 
-const SIZE = { width: 300, height: 96 };
+const PLOT_SIZE = { width: 300, height: 96 };
 
 interface PlotProps {
   name: string;
   totals: readonly CumulativeSpending[];
   value: (total: CumulativeSpending) => number;
-  say: (value: number) => string;
+  format: (value: number) => string;
 }
 
 /** Step plot of cumulative spending. The table below has the same data as text. */
-function Plot({ name, totals, value, say }: PlotProps) {
+function Plot({ name, totals, value, format }: PlotProps) {
   const last = totals.at(-1);
   const [first] = totals;
   if (!last || !first) return null;
   const top = roundUp(value(last));
-  const points = pointsOf(totals, value, { ...SIZE, top });
-  const line = stepsOf(points, SIZE);
-  const summary = `${name} over time: ${say(value(last))} in ${totals.length} ${totals.length === 1 ? "run" : "runs"}, from ${moment(first.at)} to ${moment(last.at)}`;
+  const points = toPoints(totals, value, { ...PLOT_SIZE, top });
+  const line = toStepPath(points, PLOT_SIZE);
+  const summary = `${name} over time: ${format(value(last))} in ${totals.length} ${totals.length === 1 ? "run" : "runs"}, from ${formatTime(first.endMs)} to ${formatTime(last.endMs)}`;
   const [endX, endY] = points.at(-1) ?? [0, 0];
   return (
     <figure class={`plot plot-${name.toLowerCase()}`}>
       <figcaption class="plot-name">
-        {name} <strong>{say(value(last))}</strong>
+        {name} <strong>{format(value(last))}</strong>
       </figcaption>
       <div class="plot-frame">
-        <span class="plot-top">{say(top)}</span>
+        <span class="plot-top">{format(top)}</span>
         <svg
           class="plot-svg"
           role="img"
           aria-label={summary}
-          viewBox={`0 -4 ${SIZE.width} ${SIZE.height + 8}`}
+          viewBox={`0 -4 ${PLOT_SIZE.width} ${PLOT_SIZE.height + 8}`}
           preserveAspectRatio="none"
         >
-          {[0, 0.5, 1].map((part) => (
-            <line class="plot-grid" x1="0" x2={SIZE.width} y1={SIZE.height * part} y2={SIZE.height * part} />
+          {[0, 0.5, 1].map((fraction) => (
+            <line
+              class="plot-grid"
+              x1="0"
+              x2={PLOT_SIZE.width}
+              y1={PLOT_SIZE.height * fraction}
+              y2={PLOT_SIZE.height * fraction}
+            />
           ))}
-          <path class="plot-area" d={`${line}V${SIZE.height}H0Z`} />
+          <path class="plot-area" d={`${line}V${PLOT_SIZE.height}H0Z`} />
           <path class="plot-line" d={line} />
           <path class="plot-end" d={`M${endX} ${endY}h0`} />
         </svg>
       </div>
       <div class="plot-times" aria-hidden="true">
-        <span>{moment(first.at)}</span>
-        {totals.length > 1 && <span>{moment(last.at)}</span>}
+        <span>{formatTime(first.endMs)}</span>
+        {totals.length > 1 && <span>{formatTime(last.endMs)}</span>}
       </div>
     </figure>
   );
@@ -136,7 +144,7 @@ function RunTable({ runs, hasCost }: { runs: readonly ApiRun[]; hasCost: boolean
         <table>
           <thead>
             <tr>
-              <th scope="col">Begun</th>
+              <th scope="col">Started</th>
               <th scope="col">Model</th>
               <th scope="col">Tokens</th>
               {hasCost && <th scope="col">Cost</th>}
@@ -145,10 +153,10 @@ function RunTable({ runs, hasCost }: { runs: readonly ApiRun[]; hasCost: boolean
           <tbody>
             {runs.map((run) => (
               <tr key={run.id}>
-                <td>{moment(Date.parse(run.started_at))}</td>
+                <td>{formatTime(Date.parse(run.started_at))}</td>
                 <td>{run.model}</td>
                 <td>{run.usage.total_tokens.toLocaleString("en")}</td>
-                {hasCost && <td>{money(run.usage.cost) || "–"}</td>}
+                {hasCost && <td>{formatCost(run.usage.cost) || "–"}</td>}
               </tr>
             ))}
           </tbody>
@@ -158,12 +166,12 @@ function RunTable({ runs, hasCost }: { runs: readonly ApiRun[]; hasCost: boolean
   );
 }
 
-function spentBy({ started_at, ended_at, usage }: ApiRun) {
-  return { at: Date.parse(ended_at || started_at), tokens: usage.total_tokens, cost: usage.cost };
+function toRunSpending({ started_at, ended_at, usage }: ApiRun) {
+  return { endMs: Date.parse(ended_at || started_at), tokens: usage.total_tokens, cost: usage.cost };
 }
 
 /** Runs of the session, newest first, without those that used no tokens. */
-async function runsOf(client: GantryClient, sessionId: string): Promise<ApiRun[]> {
+async function loadRuns(client: GantryClient, sessionId: string): Promise<ApiRun[]> {
   const runs: ApiRun[] = [];
   for (let before: string | undefined; runs.length < MAX_RUNS;) {
     const page: ApiRun[] = await client.runs.list({ sessionId, before, size: PAGE_SIZE });
@@ -174,8 +182,8 @@ async function runsOf(client: GantryClient, sessionId: string): Promise<ApiRun[]
   return runs.filter(({ usage }) => usage.total_tokens > 0);
 }
 
-function moment(at: number): string {
-  const date = new Date(at);
+function formatTime(timeMs: number): string {
+  const date = new Date(timeMs);
   const isToday = date.toDateString() === new Date().toDateString();
   return isToday
     ? date.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" })

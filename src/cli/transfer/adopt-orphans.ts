@@ -8,37 +8,37 @@ import type { SessionDriver } from "../../ports/session-driver.js";
  * `ids` are the root sessions of the imported subagent chains. Resolves with the number of adopted sessions.
  */
 export async function adoptOrphans(store: SessionDriver, ids: Iterable<string>): Promise<number> {
-  let adopted = 0;
+  let adoptedCount = 0;
   for (const id of ids) {
     const session = await store.get(id);
     if (!session || (await isShown(store, session))) continue;
     // Another process already runs the session: leave it.
-    const open = await store.runs({ sessionId: id, states: ["queued", "running", "waiting"], limit: 10 });
-    if (open.some((stored) => isOpen(withEffectiveState(stored)))) continue;
+    const openRuns = await store.runs({ sessionId: id, states: ["queued", "running", "waiting"], limit: 10 });
+    if (openRuns.some((stored) => isOpen(withEffectiveState(stored)))) continue;
     const chain = await store.dump(id);
     if (!chain) continue;
-    // A store never changes the parent, therefore delete and load again. If that is interrupted, the same import
-    // restores the session.
+    // A store never changes the parent of a session, therefore delete the session and load it again. If the process ends
+    // between both, the same import restores the session.
     await store.delete([id]);
     const sessions = chain.sessions.map((data) => ({ ...data, session: { ...data.session, spawnedBy: null } }));
     await store.load({ ...chain, sessions });
-    adopted += 1;
+    adoptedCount += 1;
   }
-  return adopted;
+  return adoptedCount;
 }
 
 /** Whether a list shows the session, itself or through one of its ancestors. */
 async function isShown(store: SessionDriver, session: Session): Promise<boolean> {
   // An untrusted file can contain a cycle of parents.
-  const seen = new Set<string>();
+  const visitedRoots = new Set<string>();
   for (
     let ancestor: Session | undefined = session;
     ancestor;
     ancestor = await store.get(ancestor.spawnedBy.sessionId)
   ) {
     if (ancestor.spawnedBy === null) return true;
-    if (seen.has(ancestor.chain.root)) return false;
-    seen.add(ancestor.chain.root);
+    if (visitedRoots.has(ancestor.chain.root)) return false;
+    visitedRoots.add(ancestor.chain.root);
   }
   return false;
 }

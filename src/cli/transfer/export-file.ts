@@ -4,7 +4,7 @@ import { endedRoot, headerLine } from "../../sessions/export-format.js";
 
 /** Suffix of an incomplete export. */
 const PARTIAL_SUFFIX = ".part";
-/** Maximum bytes kept of a line. The line that ends a session is always shorter. */
+/** Longer lines are not parsed, in bytes. The line that ends a session is always shorter. */
 const MAX_MARKER_BYTES = 64 * 1024;
 
 /**
@@ -14,7 +14,7 @@ const MAX_MARKER_BYTES = 64 * 1024;
 export class ExportFile {
   readonly #path: string;
   readonly #file: FileHandle;
-  /** Offset of the next line in bytes. */
+  /** Offset of the next write in bytes. */
   #end: number;
   /** Root ids of the sessions that the file contains completely. */
   readonly roots: ReadonlySet<string>;
@@ -31,27 +31,30 @@ export class ExportFile {
    * or if the file cannot be created.
    */
   static async open(path: string, resume: boolean): Promise<ExportFile> {
-    const part = path + PARTIAL_SUFFIX;
-    const [isComplete, begun] = await Promise.all(
-      [path, part].map((candidate) => stat(candidate).then(Boolean, () => false)),
+    const partialPath = path + PARTIAL_SUFFIX;
+    const [isComplete, hasPartialExport] = await Promise.all(
+      [path, partialPath].map((candidate) => stat(candidate).then(Boolean, () => false)),
     );
     if (isComplete) throw new ConfigError(`${path}: already exists; remove it or choose another file`);
-    if (begun && !resume) throw new ConfigError(`${part}: an interrupted export exists; continue it with --resume`);
+    if (hasPartialExport && !resume)
+      throw new ConfigError(`${partialPath}: an interrupted export exists; continue it with --resume`);
     try {
-      const file = await open(part, begun ? "r+" : "wx", 0o600);
+      const file = await open(partialPath, hasPartialExport ? "r+" : "wx", 0o600);
       try {
-        const { roots, end } = begun ? await scan(file, part) : { roots: new Set<string>(), end: 0 };
+        const { roots, end } = hasPartialExport
+          ? await scanPartialExport(file, partialPath)
+          : { roots: new Set<string>(), end: 0 };
         // An incomplete session at the end is written again.
         await file.truncate(end);
-        const exported = new ExportFile(path, file, roots, end);
-        if (end === 0) await exported.write(headerLine());
-        return exported;
+        const exportFile = new ExportFile(path, file, roots, end);
+        if (end === 0) await exportFile.write(headerLine());
+        return exportFile;
       } catch (error) {
         await file.close();
         throw error;
       }
     } catch (error) {
-      throw named(part, error);
+      throw toPathError(partialPath, error);
     }
   }
 
@@ -59,13 +62,13 @@ export class ExportFile {
   async write(text: string): Promise<void> {
     const bytes = Buffer.from(text);
     try {
-      for (let from = 0; from < bytes.length;) {
-        const { bytesWritten } = await this.#file.write(bytes, from, bytes.length - from, this.#end + from);
-        from += bytesWritten;
+      for (let offset = 0; offset < bytes.length;) {
+        const { bytesWritten } = await this.#file.write(bytes, offset, bytes.length - offset, this.#end + offset);
+        offset += bytesWritten;
       }
       this.#end += bytes.length;
     } catch (error) {
-      throw named(this.#path + PARTIAL_SUFFIX, error);
+      throw toPathError(this.#path + PARTIAL_SUFFIX, error);
     }
   }
 
@@ -82,11 +85,11 @@ export class ExportFile {
   }
 }
 
-function notAnExport(path: string): ConfigError {
+function createFormatError(path: string): ConfigError {
   return new ConfigError(`${path}: not a session export`);
 }
 
-function named(path: string, error: unknown): unknown {
+function toPathError(path: string, error: unknown): unknown {
   const { code } = error as NodeJS.ErrnoException;
   return code === undefined || error instanceof ConfigError
     ? error
@@ -94,36 +97,37 @@ function named(path: string, error: unknown): unknown {
 }
 
 /** Returns the complete sessions of a partial export, and the offset where the last one ends. */
-async function scan(file: FileHandle, path: string): Promise<{ roots: Set<string>; end: number }> {
+async function scanPartialExport(file: FileHandle, path: string): Promise<{ roots: Set<string>; end: number }> {
   const roots = new Set<string>();
   const chunk = Buffer.allocUnsafe(1 << 20);
-  let [end, at, lines] = [0, 0, 0];
-  let line: Buffer[] = [];
-  let length = 0;
+  let [end, chunkOffset, lineCount] = [0, 0, 0];
+  let lineChunks: Buffer[] = [];
+  let lineBytes = 0;
   for (;;) {
-    const { bytesRead } = await file.read(chunk, 0, chunk.length, at);
+    const { bytesRead } = await file.read(chunk, 0, chunk.length, chunkOffset);
     if (bytesRead === 0) {
-      // The first line is incomplete. The file must be the start of an export, not a foreign file.
-      if (lines === 0 && !headerLine().startsWith(Buffer.concat(line).toString())) throw notAnExport(path);
+      // If even the first line is incomplete, the file must still be the start of an export.
+      if (lineCount === 0 && !headerLine().startsWith(Buffer.concat(lineChunks).toString()))
+        throw createFormatError(path);
       return { roots, end };
     }
     for (let from = 0; from < bytesRead;) {
-      const feed = chunk.subarray(0, bytesRead).indexOf(10, from);
-      const to = feed < 0 ? bytesRead : feed;
-      if (length <= MAX_MARKER_BYTES)
-        line.push(Buffer.from(chunk.subarray(from, Math.min(to, from + MAX_MARKER_BYTES))));
-      length += to - from;
+      const lineFeedAt = chunk.subarray(0, bytesRead).indexOf(10, from);
+      const to = lineFeedAt < 0 ? bytesRead : lineFeedAt;
+      if (lineBytes <= MAX_MARKER_BYTES)
+        lineChunks.push(Buffer.from(chunk.subarray(from, Math.min(to, from + MAX_MARKER_BYTES))));
+      lineBytes += to - from;
       from = to + 1;
-      if (feed < 0) continue;
-      const text = length <= MAX_MARKER_BYTES ? Buffer.concat(line).toString() : "";
-      line = [];
-      length = 0;
-      lines += 1;
-      if (lines === 1 && `${text}\n` !== headerLine()) throw notAnExport(path);
+      if (lineFeedAt < 0) continue;
+      const text = lineBytes <= MAX_MARKER_BYTES ? Buffer.concat(lineChunks).toString() : "";
+      lineChunks = [];
+      lineBytes = 0;
+      lineCount += 1;
+      if (lineCount === 1 && `${text}\n` !== headerLine()) throw createFormatError(path);
       const root = endedRoot(text);
       if (root !== undefined) roots.add(root);
-      if (lines === 1 || root !== undefined) end = at + feed + 1;
+      if (lineCount === 1 || root !== undefined) end = chunkOffset + lineFeedAt + 1;
     }
-    at += bytesRead;
+    chunkOffset += bytesRead;
   }
 }

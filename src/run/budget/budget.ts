@@ -25,15 +25,15 @@ export function hasCostLimit({ run, session }: BudgetLimits): boolean {
 }
 
 /** Whether the model calls of the run are counted. */
-export function isMetered(purse: BudgetLimits): boolean {
-  return hasCostLimit(purse) || purse.run.tokens !== undefined || purse.session.tokens !== undefined;
+export function isMetered(limits: BudgetLimits): boolean {
+  return hasCostLimit(limits) || limits.run.tokens !== undefined || limits.session.tokens !== undefined;
 }
 
 /** The lower value for each resource. */
 function lowerBudget(agentBudget: Budget, requestedBudget: Budget = {}): Budget {
-  const least = (key: keyof Budget) => {
-    const most = Math.min(agentBudget[key] ?? Infinity, requestedBudget[key] ?? Infinity);
-    return most === Infinity ? undefined : most;
+  const lowerOf = (key: keyof Budget) => {
+    const limit = Math.min(agentBudget[key] ?? Infinity, requestedBudget[key] ?? Infinity);
+    return limit === Infinity ? undefined : limit;
   };
-  return { usd: least("usd"), tokens: least("tokens"), seconds: least("seconds") };
+  return { usd: lowerOf("usd"), tokens: lowerOf("tokens"), seconds: lowerOf("seconds") };
 }

@@ -11,7 +11,7 @@ export interface RunSlot {
   /**
    * Reserves memory for attachments. Throws `TooManyRunsError` if the attachments of all runs would exceed the limit.
    */
-  reserve(bytes: number): void;
+  reserveBytes(bytes: number): void;
   /** Releases the slot when the run ends. Idempotent. */
   release(): void;
 }
@@ -23,45 +23,45 @@ const MAX_READERS = 2;
 export class RunLimiter {
   readonly #maxRuns: number;
   readonly #maxBytes: number;
-  #active = 0;
-  #queued = 0;
+  #activeRuns = 0;
+  #queuedRuns = 0;
   #reservedBytes = 0;
   #activeReaders = 0;
   readonly #waitingReaders: (() => void)[] = [];
 
-  constructor(runs: number, bytes: number) {
-    this.#maxRuns = runs;
-    this.#maxBytes = bytes;
+  constructor(maxRuns: number, maxBytes: number) {
+    this.#maxRuns = maxRuns;
+    this.#maxBytes = maxBytes;
   }
 
   /** Whether a further run would be rejected. */
-  get full(): boolean {
-    return this.#active >= this.#maxRuns;
+  get isFull(): boolean {
+    return this.#activeRuns >= this.#maxRuns;
   }
 
   /**
-   * Reserves a place for a queued run. The number of queued runs has the same limit as active runs. Call the returned
+   * Counts a queued run. The number of queued runs has the same limit as active runs. Call the returned
    * function when the run leaves the queue. Throws `TooManyRunsError`.
    */
-  wait(): () => void {
-    if (this.#queued >= this.#maxRuns) throw new TooManyRunsError(1000, "too many queued runs");
-    this.#queued += 1;
+  reserveQueued(): () => void {
+    if (this.#queuedRuns >= this.#maxRuns) throw new TooManyRunsError(1000, "too many queued runs");
+    this.#queuedRuns += 1;
     let isWaiting = true;
     return () => {
-      if (isWaiting) this.#queued -= 1;
+      if (isWaiting) this.#queuedRuns -= 1;
       isWaiting = false;
     };
   }
 
   /** Takes a slot. Throws `TooManyRunsError` if none is free. */
-  take(): RunSlot {
-    if (this.full) throw new TooManyRunsError();
-    this.#active += 1;
+  takeSlot(): RunSlot {
+    if (this.isFull) throw new TooManyRunsError();
+    this.#activeRuns += 1;
     let reservedBytes = 0;
     let isActive = true;
     return {
       read: (work) => this.#read(work),
-      reserve: (bytes) => {
+      reserveBytes: (bytes) => {
         if (this.#reservedBytes + bytes > this.#maxBytes)
           throw new TooManyRunsError(1000, "too many attachments at once");
         this.#reservedBytes += bytes;
@@ -70,7 +70,7 @@ export class RunLimiter {
       release: () => {
         if (!isActive) return;
         isActive = false;
-        this.#active -= 1;
+        this.#activeRuns -= 1;
         this.#reservedBytes -= reservedBytes;
       },
     };
@@ -83,14 +83,14 @@ export class RunLimiter {
       return await work();
     } finally {
       // Hand the reader slot to the next run, or free it.
-      const next = this.#waitingReaders.shift();
-      if (next) next();
+      const resumeNext = this.#waitingReaders.shift();
+      if (resumeNext) resumeNext();
       else this.#activeReaders -= 1;
     }
   }
 }
 
-/** Bytes of attachments whose data is in the input. The data is base64. */
-export function attachedBytes({ attachments = [] }: RunInput): number {
+/** Counts the bytes of attachments whose data is in the input, as base64. */
+export function countAttachedBytes({ attachments = [] }: RunInput): number {
   return attachments.reduce((sum, { data }) => sum + Math.floor((data.length * 3) / 4), 0);
 }

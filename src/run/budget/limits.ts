@@ -23,7 +23,10 @@ export interface RunTotals {
   readonly iterations: number;
 }
 
-/** The limit that a run has reached; undefined if it may continue. Called before each further model call. */
-export function limitReached(limits: RunLimits, totals: RunTotals): Exclude<RunResult["endedBy"], "model"> | undefined {
+/** Returns the limit that a run has reached; undefined if it may continue. Called before each further model call. */
+export function findReachedLimit(
+  limits: RunLimits,
+  totals: RunTotals,
+): Exclude<RunResult["endedBy"], "model"> | undefined {
   return totals.iterations >= limits.iterations ? "max_iterations" : undefined;
 }

@@ -1,5 +1,5 @@
 import type { AdmittedCall, Allowance, Meter } from "../../models/allowance.js";
-import { bytesOfAll, BYTES_PER_TOKEN, prefixBytes } from "../../models/estimate.js";
+import { bytesOfAll, BYTES_PER_TOKEN, bytesOfPrefix } from "../../models/estimate.js";
 import { costOf, toUsage } from "../../models/usage.js";
 import type { Recorder } from "../../conversation/recorder.js";
 import type { ModelPurpose } from "../../ports/bus-events.js";
@@ -25,7 +25,7 @@ export interface BudgetOwner {
   readonly provider: ModelProvider;
   readonly model: Model;
   readonly recorder: Pick<Recorder, "run" | "sessionUsage" | "write">;
-  /** The run's signal. Set for subagent runs only. */
+  /** The run's signal. Required with `parentBudget`. */
   readonly signal?: AbortSignal;
   /** Budget of the parent run, which a subagent shares. Set for subagent runs only. */
   readonly parentBudget?: RunBudget | undefined;
@@ -52,55 +52,56 @@ export class RunBudget implements Allowance {
   /** Reservations of active subagent calls, by run id. */
   readonly #reservations = new Map<string, Amount>();
   /** Callbacks of calls that wait for a reservation to end. */
-  #waiting: (() => void)[] = [];
+  #releaseCallbacks: (() => void)[] = [];
   /**
    * Size of the newest conversation prompt in bytes, and its tokens as counted by the provider. Undefined: no count is
    * valid.
    */
-  #counted: { bytes: number; tokens: number } | undefined;
+  #countedPrompt: { bytes: number; tokens: number } | undefined;
 
-  constructor(purse: BudgetLimits, spender: BudgetOwner) {
-    this.#limits = purse;
-    this.#owner = spender;
+  constructor(limits: BudgetLimits, owner: BudgetOwner) {
+    this.#limits = limits;
+    this.#owner = owner;
   }
 
   async admit(purpose: ModelPurpose, request: ModelRequest): Promise<AdmittedCall> {
-    const promptTokens = this.#promptTokens(purpose, request);
-    const prices = this.#hasCostLimit ? await this.#prices(promptTokens) : FREE_PRICES;
+    const promptTokens = this.#countPromptTokens(purpose, request);
+    const prices = this.#hasCostLimit ? await this.#requirePrices(promptTokens) : FREE_PRICES;
     const { model, maxTokens = Infinity } = request;
-    const natural = Math.min(maxTokens, model.maxOutput ?? Infinity);
-    const tellable =
-      natural < Infinity ? natural : MAX_SENT_ANSWER_TOKENS[model.reasoning === true ? "reasoning" : "plain"];
-    // Prompt and answer share the window. Many providers reject a request whose answer limit exceeds the rest of the
+    const modelLimit = Math.min(maxTokens, model.maxOutput ?? Infinity);
+    const sendableLimit =
+      modelLimit < Infinity ? modelLimit : MAX_SENT_ANSWER_TOKENS[model.reasoning === true ? "reasoning" : "plain"];
+    // Prompt and answer share the context window. Many providers reject an answer limit that exceeds the remaining
     // window.
-    const room = Math.floor(((model.contextWindow ?? Infinity) - promptTokens) * 0.95);
-    const usableTokens = Math.min(natural, room);
+    const windowTokens = Math.floor(((model.contextWindow ?? Infinity) - promptTokens) * 0.95);
+    const usableTokens = Math.min(modelLimit, windowTokens);
     const { parentBudget, signal, recorder } = this.#owner;
     const runId = recorder.run.id;
-    let most = this.#affordable(promptTokens, prices);
-    while (parentBudget && signal && most < usableTokens && parentBudget.#hasOtherReservations(runId)) {
-      await abortable(parentBudget.#nextRelease(), signal);
-      most = this.#affordable(promptTokens, prices);
+    let affordableTokens = this.#countAffordableTokens(promptTokens, prices);
+    while (parentBudget && signal && affordableTokens < usableTokens && parentBudget.#hasOtherReservations(runId)) {
+      await abortable(parentBudget.#waitForRelease(), signal);
+      affordableTokens = this.#countAffordableTokens(promptTokens, prices);
     }
-    if (most < MIN_ANSWER_TOKENS) throw new BudgetExceededError();
+    if (affordableTokens < MIN_ANSWER_TOKENS) throw new BudgetExceededError();
     // No await since the check, so that no other call can reserve the same amount.
-    if (parentBudget) parentBudget.#reserve(runId, maxCost(promptTokens, Math.min(most, usableTokens), prices));
-    const isLess = most < usableTokens;
-    const bounded = isLess && most <= tellable;
+    if (parentBudget)
+      parentBudget.#reserve(runId, computeMaxCost(promptTokens, Math.min(affordableTokens, usableTokens), prices));
+    const isBudgetLower = affordableTokens < usableTokens;
+    const isSendable = isBudgetLower && affordableTokens <= sendableLimit;
     return {
-      request: bounded ? { ...request, maxTokens: most } : request,
+      request: isSendable ? { ...request, maxTokens: affordableTokens } : request,
       promptTokens,
-      maxAnswerTokens: most,
-      hasAnswerLimit: bounded,
-      isUnbounded: isLess && !bounded,
+      maxAnswerTokens: affordableTokens,
+      hasAnswerLimit: isSendable,
+      isLimitedByBudgetOnly: isBudgetLower && !isSendable,
     };
   }
 
   recordAnswer(purpose: ModelPurpose, { request }: AdmittedCall, meter: Meter, usage: ModelUsage): void {
     const { model } = this.#owner;
-    const bytes = bytesOf(request);
+    const bytes = countRequestBytes(request);
     if (purpose === "answer")
-      this.#counted =
+      this.#countedPrompt =
         !usage.estimated && usage.inputTokens * MAX_BYTES_PER_TOKEN >= bytes
           ? { bytes, tokens: usage.inputTokens }
           : undefined;
@@ -113,7 +114,7 @@ export class RunBudget implements Allowance {
       this.#unreportedUsage.usd += Math.max(0, costOf({ ...usage, costReported: false }, model.prices) - reportedCost);
   }
 
-  async estimateCost(estimated: ModelUsage): Promise<ModelUsage> {
+  async addCost(estimated: ModelUsage): Promise<ModelUsage> {
     const { provider, model } = this.#owner;
     const prices =
       model.prices ?? (this.#hasCostLimit ? await provider.prices?.(model, estimated.inputTokens) : undefined);
@@ -124,99 +125,99 @@ export class RunBudget implements Allowance {
     if (purpose === "title") return;
     const { model, recorder } = this.#owner;
     try {
-      const usage = toUsage(await this.estimateCost(estimated), model.prices, this.#limits.unknownPrice);
+      const usage = toUsage(await this.addCost(estimated), model.prices, this.#limits.unknownPrice);
       await recorder.write({ sync: false, usage });
     } catch {
       // The error that prevents the write also ends the run.
     }
   }
 
-  /** The current reservation of a subagent; undefined if it has no active call. */
-  reserveFor(helper: string): Amount | undefined {
-    return this.#reservations.get(helper);
+  /** Returns the current reservation of a subagent; undefined if it has no active call. */
+  findReservation(subagentRunId: string): Amount | undefined {
+    return this.#reservations.get(subagentRunId);
   }
 
   /**
    * Ends the reservation of a subagent after its call was counted or failed. `amount` identifies the call, because the
    * next one may already have a reservation.
    */
-  releaseReservation(helper: string, amount = this.#reservations.get(helper)): void {
-    if (amount === undefined || this.#reservations.get(helper) !== amount) return;
-    this.#reservations.delete(helper);
-    this.#extendReservations();
-    for (const go of this.#waiting.splice(0)) go();
+  releaseReservation(subagentRunId: string, amount = this.#reservations.get(subagentRunId)): void {
+    if (amount === undefined || this.#reservations.get(subagentRunId) !== amount) return;
+    this.#reservations.delete(subagentRunId);
+    this.#updateParentReservation();
+    for (const resume of this.#releaseCallbacks.splice(0)) resume();
   }
 
-  /** Maximum answer tokens that the budget covers after the prompt. Negative if it does not cover the prompt. */
-  #affordable(promptTokens: number, prices: ModelPrices): number {
-    const remainingAmount = this.#remaining();
+  /** Returns the answer tokens that the budget covers after the prompt; negative if it does not cover the prompt. */
+  #countAffordableTokens(promptTokens: number, prices: ModelPrices): number {
+    const remainingAmount = this.#computeRemaining();
     const tokens = remainingAmount.tokens - promptTokens;
     if (remainingAmount.usd === Infinity) return tokens;
-    const usd = remainingAmount.usd - maxCost(promptTokens, 0, prices).usd;
+    const usd = remainingAmount.usd - computeMaxCost(promptTokens, 0, prices).usd;
     if (prices.output === 0) return usd < 0 ? -1 : tokens;
     return Math.min(tokens, Math.floor((usd * 1_000_000) / prices.output));
   }
 
-  /** The remaining amount for a subagent, or for the run itself if `helper` is undefined. */
-  #remaining(helper?: string): Amount {
+  /** Returns the remaining amount for a subagent, or for the run itself if `subagentRunId` is undefined. */
+  #computeRemaining(subagentRunId?: string): Amount {
     const { parentBudget, recorder } = this.#owner;
     const { run, sessionUsage } = recorder;
-    const lent = this.#reservedExcept(helper);
-    const remainingOf = (key: keyof Amount, ofRun: number, ofSession: number) => {
+    const reserved = this.#sumReservations(subagentRunId);
+    const remainingOf = (key: keyof Amount, usedByRun: number, usedBySession: number) => {
       const {
-        run: { [key]: mostOfRun = Infinity },
-        session: { [key]: mostOfSession = Infinity },
+        run: { [key]: runLimit = Infinity },
+        session: { [key]: sessionLimit = Infinity },
       } = this.#limits;
-      const least = Math.min(mostOfRun - ofRun, mostOfSession - ofSession);
+      const unusedAmount = Math.min(runLimit - usedByRun, sessionLimit - usedBySession);
       // A resource without a limit needs no reservation.
-      return least === Infinity ? least : least - this.#unreportedUsage[key] - lent[key];
+      return unusedAmount === Infinity ? unusedAmount : unusedAmount - this.#unreportedUsage[key] - reserved[key];
     };
     const runAmount = {
       usd: remainingOf("usd", run.usage.cost, sessionUsage.cost),
       tokens: remainingOf("tokens", run.usage.totalTokens, sessionUsage.totalTokens),
     };
     if (!parentBudget) return runAmount;
-    const above = parentBudget.#remaining(run.id);
-    return { usd: Math.min(runAmount.usd, above.usd), tokens: Math.min(runAmount.tokens, above.tokens) };
+    const parentAmount = parentBudget.#computeRemaining(run.id);
+    return { usd: Math.min(runAmount.usd, parentAmount.usd), tokens: Math.min(runAmount.tokens, parentAmount.tokens) };
   }
 
-  #reservedExcept(helper: string | undefined): Amount {
+  #sumReservations(subagentRunId: string | undefined): Amount {
     const sum: Amount = { usd: 0, tokens: 0 };
     for (const [runId, { usd, tokens }] of this.#reservations) {
-      if (runId === helper) continue;
+      if (runId === subagentRunId) continue;
       sum.usd += usd;
       sum.tokens += tokens;
     }
     return sum;
   }
 
-  #reserve(helper: string, amount: Amount): void {
-    this.#reservations.set(helper, amount);
-    this.#extendReservations();
+  #reserve(subagentRunId: string, amount: Amount): void {
+    this.#reservations.set(subagentRunId, amount);
+    this.#updateParentReservation();
   }
 
   /** Passes the reservations of nested subagents on to the parent budget. */
-  #extendReservations(): void {
+  #updateParentReservation(): void {
     const { parentBudget, recorder } = this.#owner;
     if (!parentBudget) return;
-    if (this.#reservations.size > 0) parentBudget.#reserve(recorder.run.id, this.#reservedExcept(undefined));
+    if (this.#reservations.size > 0) parentBudget.#reserve(recorder.run.id, this.#sumReservations(undefined));
     else parentBudget.releaseReservation(recorder.run.id);
   }
 
   /** Whether a run other than this subagent holds a reservation. */
-  #hasOtherReservations(helper: string): boolean {
+  #hasOtherReservations(subagentRunId: string): boolean {
     const { parentBudget, recorder } = this.#owner;
     return (
-      [...this.#reservations.keys()].some((runId) => runId !== helper) ||
+      [...this.#reservations.keys()].some((runId) => runId !== subagentRunId) ||
       (parentBudget !== undefined && parentBudget.#hasOtherReservations(recorder.run.id))
     );
   }
 
   /** Resolves when a reservation ends. */
-  async #nextRelease(): Promise<void> {
+  async #waitForRelease(): Promise<void> {
     const { parentBudget } = this.#owner;
-    const ownRelease = new Promise<void>((resolve) => this.#waiting.push(resolve));
-    await (parentBudget ? Promise.race([ownRelease, parentBudget.#nextRelease()]) : ownRelease);
+    const ownRelease = new Promise<void>((resolve) => this.#releaseCallbacks.push(resolve));
+    await (parentBudget ? Promise.race([ownRelease, parentBudget.#waitForRelease()]) : ownRelease);
   }
 
   get #hasCostLimit(): boolean {
@@ -225,15 +226,18 @@ export class RunBudget implements Allowance {
     );
   }
 
-  #prices(promptTokens: number): Promise<ModelPrices> {
+  #requirePrices(promptTokens: number): Promise<ModelPrices> {
     const { provider, model } = this.#owner;
-    return pricesOf(provider, model, promptTokens, this.#limits.unknownPrice);
+    return requirePrices(provider, model, promptTokens, this.#limits.unknownPrice);
   }
 
-  /** Tokens that the provider counted for the conversation, plus an estimate of the newer messages from their bytes. */
-  #promptTokens(purpose: ModelPurpose, request: ModelRequest): number {
-    const bytes = bytesOf(request);
-    const counted = purpose === "answer" && this.#counted && this.#counted.bytes <= bytes ? this.#counted : undefined;
+  /** Returns the tokens that the provider counted for the conversation, plus an estimate for the newer messages. */
+  #countPromptTokens(purpose: ModelPurpose, request: ModelRequest): number {
+    const bytes = countRequestBytes(request);
+    const counted =
+      purpose === "answer" && this.#countedPrompt && this.#countedPrompt.bytes <= bytes
+        ? this.#countedPrompt
+        : undefined;
     return (counted?.tokens ?? 0) + Math.ceil((bytes - (counted?.bytes ?? 0)) / BYTES_PER_TOKEN);
   }
 }
@@ -241,8 +245,8 @@ export class RunBudget implements Allowance {
 /** Prices when no cost limit applies, or when the provider is free. */
 const FREE_PRICES: ModelPrices = { input: 0, output: 0 };
 
-/** Maximum cost of a call, with its prompt at full price. */
-function maxCost(promptTokens: number, answerTokens: number, prices: ModelPrices): Amount {
+/** Computes the maximum cost of a call, with its prompt at full price. */
+function computeMaxCost(promptTokens: number, answerTokens: number, prices: ModelPrices): Amount {
   const { input, output, cacheWrite = input } = prices;
   const answer = output === 0 ? 0 : answerTokens * output;
   const usd = (promptTokens * Math.max(input, cacheWrite) + answer) / 1_000_000;
@@ -250,19 +254,19 @@ function maxCost(promptTokens: number, answerTokens: number, prices: ModelPrices
 }
 
 /**
- * Prices of a model. Rejects with `ModelSelectionError` if they are unknown, because a cost limit could not be
- * enforced.
+ * Returns the prices of a model. Rejects with `ModelSelectionError` if they are unknown, because a cost limit could not
+ * be enforced.
  */
-export async function pricesOf(
+export async function requirePrices(
   provider: ModelProvider,
   model: Model,
   promptTokens: number,
-  unknown: ModelPrices | undefined,
+  unknownPrice: ModelPrices | undefined,
 ): Promise<ModelPrices> {
   const prices =
     model.prices ??
     (await provider.prices?.(model, promptTokens)) ??
-    unknown ??
+    unknownPrice ??
     (provider.isFree === true ? FREE_PRICES : undefined);
   if (prices) return prices;
   throw new ModelSelectionError(
@@ -270,6 +274,6 @@ export async function pricesOf(
   );
 }
 
-function bytesOf(request: ModelRequest): number {
-  return prefixBytes(request) + bytesOfAll(request.messages);
+function countRequestBytes(request: ModelRequest): number {
+  return bytesOfPrefix(request) + bytesOfAll(request.messages);
 }

@@ -4,25 +4,25 @@ import { monotonicMs } from "../../base/clock.js";
 export class RunClock {
   #remainingMs: number;
   /** Undefined while the clock is paused. */
-  #startedAt: number | undefined;
+  #startedAtMs: number | undefined;
   #timer: NodeJS.Timeout | undefined;
-  readonly #onEnd: () => void;
+  readonly #onExpired: () => void;
 
-  constructor(seconds: number, onEnd: () => void) {
+  constructor(seconds: number, onExpired: () => void) {
     this.#remainingMs = seconds * 1000;
-    this.#onEnd = onEnd;
+    this.#onExpired = onExpired;
   }
 
   start(): void {
-    if (this.#startedAt !== undefined) return;
-    this.#startedAt = monotonicMs();
-    this.#timer = setTimeout(this.#onEnd, Math.max(0, this.#remainingMs));
+    if (this.#startedAtMs !== undefined) return;
+    this.#startedAtMs = monotonicMs();
+    this.#timer = setTimeout(this.#onExpired, Math.max(0, this.#remainingMs));
   }
 
   pause(): void {
-    if (this.#startedAt === undefined) return;
+    if (this.#startedAtMs === undefined) return;
     clearTimeout(this.#timer);
-    this.#remainingMs -= monotonicMs() - this.#startedAt;
-    this.#startedAt = undefined;
+    this.#remainingMs -= monotonicMs() - this.#startedAtMs;
+    this.#startedAtMs = undefined;
   }
 }

@@ -1,10 +1,10 @@
 import { parseJson } from "../../base/json.js";
 import { abortable, deadline } from "../../base/abort.js";
 import type { Diff, Location, Tool, ToolCallPreview, ToolContext, ToolKind } from "../../ports/tool.js";
-import { diffsOf } from "./display.js";
+import { readDiffs } from "./display.js";
 
 /** Maximum wait of a permission request for the preview of a tool, in ms. */
-const PREVIEW_MS = 2_000;
+const PREVIEW_TIMEOUT_MS = 2_000;
 
 /** A call for display. `input` is undefined if its arguments are invalid JSON. */
 export interface DescribedCall {
@@ -25,18 +25,24 @@ export interface DescribedCall {
 
 /** Describes a stored call for display. Never throws, whatever the model sent. */
 export function describeCall(tool: Tool | undefined, name: string, args: string, projectDir: string): DescribedCall {
-  const shown = { title: name, kind: tool?.kind ?? "other", locations: [], diff: [], input: undefined as unknown };
+  const description = {
+    title: name,
+    kind: tool?.kind ?? "other",
+    locations: [],
+    diff: [],
+    input: undefined as unknown,
+  };
   try {
-    shown.input = args.trim() === "" ? {} : parseJson(args);
-    if (tool) return { ...shown, ...describe(tool, tool.parse(shown.input), projectDir) };
+    description.input = args.trim() === "" ? {} : parseJson(args);
+    if (tool) return { ...description, ...describeWithTool(tool, tool.parse(description.input), projectDir) };
   } catch {
     // Fall back to the name.
   }
-  return shown;
+  return description;
 }
 
 /** Describes a call before it runs. Never throws. */
-export function describe(
+export function describeWithTool(
   tool: Tool,
   args: unknown,
   projectDir: string,
@@ -50,20 +56,20 @@ export function describe(
 }
 
 /**
- * A tool's preview of a call for a permission request, from the current state. Never rejects: a failure or a timeout
- * gives an empty preview.
+ * Returns a tool's preview of a call for a permission request. Never rejects: a failure or a timeout gives an empty
+ * preview.
  */
 export async function previewCall(
   tool: Tool,
   args: unknown,
-  { projectDir, folders = [], signal: run }: Pick<ToolContext, "projectDir" | "folders" | "signal">,
+  { projectDir, folders = [], signal: runSignal }: Pick<ToolContext, "projectDir" | "folders" | "signal">,
 ): Promise<ToolCallPreview> {
   if (typeof tool.preview !== "function") return {};
-  const { signal, clear } = deadline(PREVIEW_MS, run);
+  const { signal, clear } = deadline(PREVIEW_TIMEOUT_MS, runSignal);
   try {
-    const looked = (async () => tool.preview?.(args, { projectDir, folders, signal }))();
-    const { diff, note }: { diff?: unknown; note?: unknown } = (await abortable(looked, signal)) ?? {};
-    return { ...(diff !== undefined && { diff: diffsOf(diff) }), ...(typeof note === "string" && { note }) };
+    const previewRead = (async () => tool.preview?.(args, { projectDir, folders, signal }))();
+    const { diff, note }: { diff?: unknown; note?: unknown } = (await abortable(previewRead, signal)) ?? {};
+    return { ...(diff !== undefined && { diff: readDiffs(diff) }), ...(typeof note === "string" && { note }) };
   } catch {
     return {};
   } finally {

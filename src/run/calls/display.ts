@@ -3,39 +3,42 @@ import type { Diff, Location, ToolDisplay } from "../../ports/tool-display.js";
 import type { ToolOutput } from "../../ports/tool.js";
 
 /**
- * The stored display data of a call's output; undefined if there is none. A list larger than `bytes` is omitted
+ * Returns the stored display data of a call's output; undefined if there is none. Omits a list larger than `maxBytes`
  * completely. Invalid entries, which tools in JavaScript may return, are also omitted.
  */
-export function toToolDisplay(output: ToolOutput, bytes: number): ToolDisplay | undefined {
+export function toToolDisplay(output: ToolOutput, maxBytes: number): ToolDisplay | undefined {
   const { diff, locations }: { diff?: unknown; locations?: unknown } = output;
-  const shown = { diff: within(bytes, listOf(diff, diffOf)), locations: within(bytes, listOf(locations, locationOf)) };
-  return shown.diff.length + shown.locations.length > 0 ? shown : undefined;
+  const display = {
+    diff: omitIfLarger(maxBytes, readList(diff, readDiff)),
+    locations: omitIfLarger(maxBytes, readList(locations, readLocation)),
+  };
+  return display.diff.length + display.locations.length > 0 ? display : undefined;
 }
 
 /** Reads a list of diffs from an unknown value. Invalid entries, which tools in JavaScript may return, are omitted. */
-export function diffsOf(value: unknown): Diff[] {
-  return listOf(value, diffOf);
+export function readDiffs(value: unknown): Diff[] {
+  return readList(value, readDiff);
 }
 
-function listOf<T>(value: unknown, of: (item: Record<string, unknown>) => T | undefined): T[] {
+function readList<T>(value: unknown, readItem: (item: Record<string, unknown>) => T | undefined): T[] {
   if (!Array.isArray(value)) return [];
-  return value.flatMap((item: unknown) => (isRecord(item) ? (of(item) ?? []) : []));
+  return value.flatMap((item: unknown) => (isRecord(item) ? (readItem(item) ?? []) : []));
 }
 
-function diffOf({ path, oldText, newText }: Record<string, unknown>): Diff | undefined {
+function readDiff({ path, oldText, newText }: Record<string, unknown>): Diff | undefined {
   const isDiff =
     typeof path === "string" && (oldText === null || typeof oldText === "string") && typeof newText === "string";
   return isDiff ? { path, oldText, newText } : undefined;
 }
 
-function locationOf({ path, line }: Record<string, unknown>): Location | undefined {
+function readLocation({ path, line }: Record<string, unknown>): Location | undefined {
   if (typeof path !== "string") return undefined;
   return Number.isSafeInteger(line) && (line as number) >= 0 ? { path, line: line as number } : { path };
 }
 
-function within<T extends object>(bytes: number, list: T[]): T[] {
+function omitIfLarger<T extends object>(maxBytes: number, list: T[]): T[] {
   let size = 0;
   for (const item of list)
     for (const value of Object.values(item)) size += typeof value === "string" ? Buffer.byteLength(value) : 8;
-  return size <= bytes ? list : [];
+  return size <= maxBytes ? list : [];
 }

@@ -6,24 +6,24 @@ import type { ToolDisplay } from "../../ports/tool-display.js";
 import type { Tool, ToolContext, ToolOutput } from "../../ports/tool.js";
 import { onAbort } from "../../base/abort.js";
 import { ThrottledOutput } from "../../base/throttled-output.js";
-import { CallSubagents } from "./subagents.js";
-import { changedBy, recordChanges } from "./changed-files.js";
+import { LazySubagents } from "./subagents.js";
+import { listChangedPaths, recordChanges } from "./changed-files.js";
 import { previewCall } from "./describe.js";
-import { applyAfterHook, deniedByHook } from "./hooks.js";
+import { applyAfterHook, findHookDenial } from "./hooks.js";
 import { NestedInstructions } from "../prompt/nested-instructions.js";
 import {
-  createRequestPermission,
+  createPermissionRequester,
   hasResponder,
   evaluate,
-  NOT_RUN,
+  CANCELLED_TEXT,
   createAskUser,
-  denialReason,
+  findDenialReason,
   recheckMode,
-  type RequestPermission,
+  type PermissionRequester,
   type Verdict,
 } from "../permissions/evaluate.js";
-import { callFileHistory } from "./file-history.js";
-import { readCall, prepare, textOf, type Prepared } from "./prepare.js";
+import { createCallFileHistory } from "./file-history.js";
+import { toToolCall, prepareCall, formatError, type PreparedCall } from "./prepare.js";
 import type { RunContext } from "../context/run-context.js";
 import { toToolDisplay } from "./display.js";
 import { Subagents } from "./spawn.js";
@@ -57,8 +57,8 @@ export async function runToolCalls(
   run: RunContext,
   onOutcome: (outcome: ToolOutcome) => Promise<void>,
 ): Promise<void> {
-  const prepared = calls.map((call) => prepare(call, run));
-  const nested = new NestedInstructions(run);
+  const prepared = calls.map((call) => prepareCall(call, run));
+  const nestedInstructions = new NestedInstructions(run);
   for (let i = 0; i < prepared.length;) {
     const group = [prepared[i]!];
     while (
@@ -71,11 +71,11 @@ export async function runToolCalls(
     i += group.length;
     const outcomes = await Promise.allSettled(
       group.map(async (preparedCall) => {
-        // Before the call is announced, so that clients know at once whether it needs permission or runs.
+        // The verdict comes before the announcement, so that clients know at once whether the call needs permission.
         const verdict = await evaluateCall(preparedCall, run);
-        announce(preparedCall, messageId, run);
+        announceCall(preparedCall, messageId, run);
         const state = new CallState(run.state);
-        const { output, refused = false } = await runCall(preparedCall, verdict, { state, nested }, run);
+        const { output, refused = false } = await runCall(preparedCall, verdict, { state, nestedInstructions }, run);
         run.bus.emit("tool.finished", {
           runId: run.id,
           sessionId: run.sessionId,
@@ -91,7 +91,7 @@ export async function runToolCalls(
   }
 }
 
-function announce(preparedCall: Prepared, messageId: string, run: RunContext): void {
+function announceCall(preparedCall: PreparedCall, messageId: string, run: RunContext): void {
   run.bus.emit("tool.started", {
     runId: run.id,
     sessionId: run.sessionId,
@@ -112,9 +112,9 @@ function announce(preparedCall: Prepared, messageId: string, run: RunContext): v
 }
 
 /** Never rejects. */
-async function evaluateCall(preparedCall: Prepared, run: RunContext): Promise<Verdict> {
-  if (preparedCall.refusal !== undefined || !preparedCall.tool) return { refused: preparedCall.refusal ?? "" };
-  const verdict = await evaluate(readCall(preparedCall, preparedCall.tool, run), preparedCall.args, run);
+async function evaluateCall(preparedCall: PreparedCall, run: RunContext): Promise<Verdict> {
+  if (preparedCall.refusal !== undefined || !preparedCall.tool) return { denialReason: preparedCall.refusal ?? "" };
+  const verdict = await evaluate(toToolCall(preparedCall, preparedCall.tool, run), preparedCall.args, run);
   if (typeof verdict === "string" || !("askReason" in verdict)) return verdict;
   return { ...verdict, preview: await previewCall(preparedCall.tool, preparedCall.args, run) };
 }
@@ -122,7 +122,7 @@ async function evaluateCall(preparedCall: Prepared, run: RunContext): Promise<Ve
 /** The resources of a call besides its arguments. */
 interface CallResources {
   state: CallState;
-  nested: NestedInstructions;
+  nestedInstructions: NestedInstructions;
 }
 
 /** The output of a call, and whether permission was denied. */
@@ -130,35 +130,35 @@ type CallResult = Pick<ToolOutcome, "output"> & { refused?: boolean };
 
 /** Never rejects. */
 async function runCall(
-  preparedCall: Prepared,
+  preparedCall: PreparedCall,
   verdict: Verdict,
   resources: CallResources,
   run: RunContext,
 ): Promise<CallResult> {
   const { signal } = run;
-  if (signal.aborted) return { output: { text: NOT_RUN, failed: true } };
+  if (signal.aborted) return { output: { text: CANCELLED_TEXT, failed: true } };
   if (!preparedCall.tool) return { output: { text: preparedCall.refusal ?? "", failed: true } };
-  const progress = progressOf(preparedCall.call.id, run);
+  const progress = createProgress(preparedCall.call.id, run);
   const { call, tool } = preparedCall;
-  const helpers = new CallSubagents(
+  const subagents = new LazySubagents(
     () => new Subagents(run, { id: call.id, tool: tool.name, state: resources.state }, progress),
   );
-  const work = perform(preparedCall, tool, verdict, { ...resources, progress, helpers }, run).finally(() =>
-    helpers.end(),
+  const work = performCall(preparedCall, tool, verdict, { ...resources, progress, subagents }, run).finally(() =>
+    subagents.end(),
   );
-  const settled = await withGrace(work, signal);
+  const result = await waitWithGrace(work, signal);
   progress.end();
-  if (settled === undefined) {
+  if (result === undefined) {
     // A tool that is slow to end must not leave subagents running.
-    await helpers.end();
+    await subagents.end();
     void run.agent.unsettledTools.add(work);
     return { output: { text: INTERRUPTED, failed: true } };
   }
-  return settled;
+  return result;
 }
 
 /** Forwards the output that a call prints to the run's reader and to watchers of the session. */
-function progressOf(callId: string, { events, hooks, tail }: RunContext): ThrottledOutput {
+function createProgress(callId: string, { events, hooks, tail }: RunContext): ThrottledOutput {
   return new ThrottledOutput((text) => {
     // Output must not be shown before the `afterToolCall` hook has seen it.
     if (hooks.afterToolCall) return;
@@ -167,51 +167,56 @@ function progressOf(callId: string, { events, hooks, tail }: RunContext): Thrott
   });
 }
 
-/** The outcome of the work; undefined if it does not end within the grace period after an abort. */
-function withGrace(work: Promise<CallResult>, signal: AbortSignal): Promise<CallResult | undefined> {
+/** Returns the result of the work; undefined if it does not end within the grace period after an abort. */
+function waitWithGrace(work: Promise<CallResult>, signal: AbortSignal): Promise<CallResult | undefined> {
   return new Promise((resolve) => {
     let timer: NodeJS.Timeout | undefined;
-    const forget = onAbort(signal, () => (timer = setTimeout(() => resolve(undefined), CANCEL_GRACE_MS)));
-    void work.then((settled) => {
+    const removeListener = onAbort(signal, () => (timer = setTimeout(() => resolve(undefined), CANCEL_GRACE_MS)));
+    void work.then((result) => {
       clearTimeout(timer);
-      forget();
-      resolve(settled);
+      removeListener();
+      resolve(result);
     });
   });
 }
 
 /** Never rejects. */
-async function perform(
-  preparedCall: Prepared,
+async function performCall(
+  preparedCall: PreparedCall,
   tool: Tool,
   verdict: Verdict,
-  { state, nested, progress, helpers }: CallResources & { progress: ThrottledOutput; helpers: CallSubagents },
+  {
+    state,
+    nestedInstructions,
+    progress,
+    subagents,
+  }: CallResources & { progress: ThrottledOutput; subagents: LazySubagents },
   run: RunContext,
 ): Promise<CallResult> {
   const { limits } = run;
-  const call = readCall(preparedCall, tool, run);
+  const call = toToolCall(preparedCall, tool, run);
   const { callId, sessionId, projectDir } = call;
-  const isAsked = typeof verdict === "object" && "askReason" in verdict;
-  const ask = createRequestPermission(callId, tool, run, isAsked ? verdict.grantKey : undefined);
-  const requestForTool = createRequestPermission(callId, tool, run);
-  const barred =
-    (await denialReason(call, verdict, ask, run)) ??
-    (await storeFailure(run)) ??
-    (await deniedByHook(call, run)) ??
+  const needsRequest = typeof verdict === "object" && "askReason" in verdict;
+  const requestPermission = createPermissionRequester(callId, tool, run, needsRequest ? verdict.grantScope : undefined);
+  const askForTool = createPermissionRequester(callId, tool, run);
+  const denialReason =
+    (await findDenialReason(call, verdict, requestPermission, run)) ??
+    (await findStoreFailure(run)) ??
+    (await findHookDenial(call, run)) ??
     (await recheckMode(call, verdict, run));
-  if (barred !== undefined) {
+  if (denialReason !== undefined) {
     // Invalid arguments and calls that a cancel prevented do not count as denied.
-    const refused = preparedCall.refusal === undefined && barred !== NOT_RUN;
-    return { output: { text: capText(barred, limits.toolOutputBytes), failed: true }, refused };
+    const refused = preparedCall.refusal === undefined && denialReason !== CANCELLED_TEXT;
+    return { output: { text: capText(denialReason, limits.toolOutputBytes), failed: true }, refused };
   }
   let refused = false;
-  const noted = async (answer: ReturnType<RequestPermission>): ReturnType<RequestPermission> => {
+  const trackAnswer = async (answer: ReturnType<PermissionRequester>): ReturnType<PermissionRequester> => {
     refused = true;
     const decision = await answer;
     refused = decision === "reject";
     return decision;
   };
-  const history = callFileHistory(callId, run);
+  const history = createCallFileHistory(callId, run);
   const context: ToolContext = {
     runId: run.id,
     sessionId,
@@ -222,18 +227,22 @@ async function perform(
     // In mode `auto` without a responder, a tool's own permission request is allowed, like every other call.
     ask: (request) =>
       hasResponder(run) || run.conversation.session.mode !== "auto"
-        ? noted(requestForTool(request))
+        ? trackAnswer(askForTool(request))
         : Promise.resolve("allow"),
     askUser: createAskUser(callId, tool, preparedCall.input, run),
     progress: (text) => progress.push(text),
-    spawn: async (input) => helpers.getOrCreate().spawn(input),
+    spawn: async (input) => subagents.getOrCreate().spawn(input),
     state,
     ...history.context,
     skills: run.skills,
   };
-  const returned = history.addNote(await outputOf(tool, preparedCall.args, context, run.logger));
-  const output = await applyAfterHook(call, await nested.with(returned, tool.kind, preparedCall.locations, state), run);
-  recordChanges(changedBy(tool.kind, output, preparedCall), state, run);
+  const toolOutput = history.addNote(await runTool(tool, preparedCall.args, context, run.logger));
+  const output = await applyAfterHook(
+    call,
+    await nestedInstructions.appendTo(toolOutput, tool.kind, preparedCall.locations, state),
+    run,
+  );
+  recordChanges(listChangedPaths(tool.kind, output, preparedCall), state, run);
   return {
     output: { ...output, text: capText(output.text, limits.toolOutputBytes) },
     refused: refused && !run.signal.aborted,
@@ -241,28 +250,28 @@ async function perform(
 }
 
 /**
- * Why a call cannot run because the preceding messages could not be stored; undefined if they are on disk. Never
+ * Returns why a call cannot run if the preceding messages could not be stored; undefined if they are on disk. Never
  * rejects.
  */
-async function storeFailure({ recorder }: RunContext): Promise<string | undefined> {
+async function findStoreFailure({ recorder }: RunContext): Promise<string | undefined> {
   return recorder.onDisk.then(
     () => undefined,
-    () => NOT_RUN,
+    () => CANCELLED_TEXT,
   );
 }
 
-/** The output of a call, also if it failed. Never rejects. */
-async function outputOf(tool: Tool, args: unknown, context: ToolContext, logger: Logger): Promise<ToolOutput> {
+/** Runs a tool and returns its output, also if it failed. Never rejects. */
+async function runTool(tool: Tool, args: unknown, context: ToolContext, logger: Logger): Promise<ToolOutput> {
   try {
     const returned: unknown = await tool.run(args, context);
     // A tool written in JavaScript may return plain text.
     if (typeof returned === "string") return { text: returned };
     if (typeof (returned as ToolOutput | undefined)?.text === "string") return returned as ToolOutput;
     logger.error("tool returned no text; expected { text }", { tool: tool.name, returned: typeof returned });
-    throw new Error("it did its work, but returned nothing that can be shown");
+    throw new Error("the tool ran, but returned no text");
   } catch (error) {
     if (context.signal.aborted) return { text: INTERRUPTED, failed: true };
     logger.debug("tool failed", { tool: tool.name, error });
-    return { text: `${tool.name}: ${textOf(error)}`, failed: true };
+    return { text: `${tool.name}: ${formatError(error)}`, failed: true };
   }
 }

@@ -6,9 +6,9 @@ import type { ToolContext, ToolOutput } from "../../ports/tool.js";
 import type { RunContext } from "../context/run-context.js";
 
 /** Maximum depth of nested subagents. */
-const MAX_SUBAGENT_DEPTH = 10;
+const MAX_NESTED_SUBAGENTS = 10;
 
-const NO_COPY = "No copy was kept";
+const NO_COPY_TEXT = "No copy was stored";
 
 /** Paths already reported in a run as not restorable: a file that is too large, or `""` if no copy could be stored. */
 const reportedPathsByRun = new WeakMap<RunContext, Set<string>>();
@@ -24,56 +24,56 @@ export interface CallFileHistory {
  * Creates the file history of a call. Changes are recorded after the session's last message. Changes of a subagent are
  * recorded in the session of its root run.
  */
-export function callFileHistory(callId: string, run: RunContext): CallFileHistory {
+export function createCallFileHistory(callId: string, run: RunContext): CallFileHistory {
   const { fileHistory } = run.agent;
   if (!fileHistory) return { context: {}, addNote: (output) => output };
-  const lost = new Set<string>();
-  const keep: FileRecorder["record"] = async (changes) => {
-    const large = changes.filter(({ before }) => before.kind === "file" && before.content === undefined);
-    for (const { path } of large) lost.add(path);
+  const lostPaths = new Set<string>();
+  const recordChanges: FileRecorder["record"] = async (changes) => {
+    const largeFiles = changes.filter(({ before }) => before.kind === "file" && before.content === undefined);
+    for (const { path } of largeFiles) lostPaths.add(path);
     try {
-      const keeping = await fileHistory.recorder(await originOf(callId, run)).record(changes);
-      if (!keeping.isRestorable && large.length === 0) lost.add("");
-      return keeping;
+      const recorded = await fileHistory.recorder(await findChangeOrigin(callId, run)).record(changes);
+      if (!recorded.isRestorable && largeFiles.length === 0) lostPaths.add("");
+      return recorded;
     } catch (error) {
-      lost.add("");
+      lostPaths.add("");
       throw error;
     }
   };
-  return { context: { history: { record: keep } }, addNote: (output) => addLossNote(output, lost, run) };
+  return { context: { history: { record: recordChanges } }, addNote: (output) => addLossNote(output, lostPaths, run) };
 }
 
-function addLossNote(output: ToolOutput, lost: ReadonlySet<string>, run: RunContext): ToolOutput {
+function addLossNote(output: ToolOutput, lostPaths: ReadonlySet<string>, run: RunContext): ToolOutput {
   const reportedPaths = reportedPathsByRun.get(run) ?? new Set();
-  const fresh = [...lost].filter((path) => !reportedPaths.has(path));
-  if (fresh.length === 0 || output.failed === true) return output;
-  reportedPathsByRun.set(run, new Set([...reportedPaths, ...fresh]));
-  // A deletion already contains this note.
-  if (output.text.includes(NO_COPY)) return output;
-  const names = fresh.map((path) => (path === "" ? "what was there" : displayPath(path, run)));
-  return { ...output, text: `${output.text} ${NO_COPY} of ${names.join(", ")}: undo cannot bring it back.` };
+  const newPaths = [...lostPaths].filter((path) => !reportedPaths.has(path));
+  if (newPaths.length === 0 || output.failed === true) return output;
+  reportedPathsByRun.set(run, new Set([...reportedPaths, ...newPaths]));
+  // The output of a deletion already contains this note.
+  if (output.text.includes(NO_COPY_TEXT)) return output;
+  const displayNames = newPaths.map((path) => (path === "" ? "the previous content" : formatPath(path, run)));
+  return { ...output, text: `${output.text} ${NO_COPY_TEXT} of ${displayNames.join(", ")}: undo cannot restore it.` };
 }
 
-function displayPath(path: string, { projectDir }: RunContext): string {
-  const way = relative(projectDir, path);
-  return printable(way.startsWith("..") ? path : way);
+function formatPath(path: string, { projectDir }: RunContext): string {
+  const relativePath = relative(projectDir, path);
+  return printable(relativePath.startsWith("..") ? path : relativePath);
 }
 
 /**
- * The session and position under which changes are recorded. Changes of a subagent are undone with the session that
- * requested it.
+ * Returns the session and position under which changes are recorded. Changes of a subagent are undone with the session
+ * that spawned it.
  */
-async function originOf(callId: string, run: RunContext): Promise<ChangeOrigin> {
+async function findChangeOrigin(callId: string, run: RunContext): Promise<ChangeOrigin> {
   const { id: runId, conversation, folders, store } = run;
   let { sessionId } = run;
   let seq = conversation.lastSeq;
-  let asker = conversation.session.spawnedBy;
-  for (let depth = 0; asker && depth < MAX_SUBAGENT_DEPTH; depth++) {
-    const head = await store.head(asker.sessionId, { messages: false });
+  let spawnedBy = conversation.session.spawnedBy;
+  for (let depth = 0; spawnedBy && depth < MAX_NESTED_SUBAGENTS; depth++) {
+    const head = await store.head(spawnedBy.sessionId, { messages: false });
     if (!head) break;
-    sessionId = asker.sessionId;
+    sessionId = spawnedBy.sessionId;
     seq = head.newest.lastSeq;
-    asker = head.newest.spawnedBy;
+    spawnedBy = head.newest.spawnedBy;
   }
   return { sessionId, runId, callId, seq: seq + 1, folders };
 }

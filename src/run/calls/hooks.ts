@@ -1,23 +1,26 @@
 import { abortable } from "../../base/abort.js";
 import { INTERRUPTED } from "../../conversation/messages.js";
 import type { ToolCall, ToolOutput } from "../../ports/tool.js";
-import { NOT_RUN } from "../permissions/evaluate.js";
+import { CANCELLED_TEXT } from "../permissions/evaluate.js";
 import type { RunContext } from "../context/run-context.js";
 
-/** Why the `beforeToolCall` hook denies a call, as text for the model; undefined if the call may run. Never rejects. */
-export async function deniedByHook(call: ToolCall, { hooks, signal, logger }: RunContext): Promise<string | undefined> {
+/** Returns why the `beforeToolCall` hook denies a call, for the model; undefined if the call may run. Never rejects. */
+export async function findHookDenial(
+  call: ToolCall,
+  { hooks, signal, logger }: RunContext,
+): Promise<string | undefined> {
   if (!hooks.beforeToolCall) return undefined;
   try {
     await abortable((async () => hooks.beforeToolCall?.(call, signal))(), signal);
     return undefined;
   } catch (error) {
-    if (signal.aborted) return NOT_RUN;
+    if (signal.aborted) return CANCELLED_TEXT;
     logger.info("beforeToolCall hook denied a tool call", { tool: call.tool.name, error });
     return `This call was refused: ${error instanceof Error ? error.message : String(error)}`;
   }
 }
 
-/** The output after the `afterToolCall` hook. Never rejects. */
+/** Returns the output after the `afterToolCall` hook. Never rejects. */
 export async function applyAfterHook(call: ToolCall, output: ToolOutput, run: RunContext): Promise<ToolOutput> {
   const { hooks, signal, logger } = run;
   if (!hooks.afterToolCall) return output;
@@ -33,6 +36,6 @@ export async function applyAfterHook(call: ToolCall, output: ToolOutput, run: Ru
     // Output must not be shown before the `afterToolCall` hook has seen it.
     if (signal.aborted) return { text: INTERRUPTED, failed: true };
     logger.error("afterToolCall hook failed; withholding the tool output", { tool: call.tool.name, error });
-    return { text: `${call.tool.name} did its work, but its output is withheld. Go on without it.`, failed: true };
+    return { text: `${call.tool.name} ran, but its output is withheld. Continue without it.`, failed: true };
   }
 }

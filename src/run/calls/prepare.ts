@@ -3,14 +3,14 @@ import { ToolInputError } from "../../ports/errors.js";
 import type { ToolCallPart } from "../../ports/message.js";
 import type { Diff, Location } from "../../ports/tool-display.js";
 import type { Tool, ToolCall } from "../../ports/tool.js";
-import { describe } from "./describe.js";
+import { describeWithTool } from "./describe.js";
 import type { RunContext } from "../context/run-context.js";
 
 /** Maximum quoted characters of an unknown tool name. */
 const MAX_NAME_CHARACTERS = 100;
 
 /** A call with parsed arguments, or with the reason why it cannot run. */
-export interface Prepared {
+export interface PreparedCall {
   call: ToolCallPart;
   tool: Tool | undefined;
   args: unknown;
@@ -25,14 +25,15 @@ export interface Prepared {
 }
 
 /** Parses a model's call. Never throws: errors are reported to the model. */
-export function prepare(call: ToolCallPart, run: RunContext): Prepared {
+export function prepareCall(call: ToolCallPart, run: RunContext): PreparedCall {
   const tool = run.tools.find(({ name }) => name === call.name);
   const base = { call, tool, args: undefined, input: undefined, title: call.name, locations: [], diff: [] };
   if (!tool) {
     const names = run.tools.map(({ name }) => name).join(", ");
     // The model may invent any name, so quote it as JSON and limit its length.
-    const called = call.name.length > MAX_NAME_CHARACTERS ? `${call.name.slice(0, MAX_NAME_CHARACTERS)}…` : call.name;
-    const refusal = `There is no tool ${JSON.stringify(called)}. Use one of: ${names || "(none)"}.`;
+    const shownName =
+      call.name.length > MAX_NAME_CHARACTERS ? `${call.name.slice(0, MAX_NAME_CHARACTERS)}…` : call.name;
+    const refusal = `Tool ${JSON.stringify(shownName)} does not exist. Use one of: ${names || "(none)"}.`;
     return { ...base, refusal };
   }
   let input: unknown;
@@ -41,22 +42,22 @@ export function prepare(call: ToolCallPart, run: RunContext): Prepared {
   } catch (error) {
     return {
       ...base,
-      refusal: `The arguments of ${call.name} are not valid JSON (${textOf(error)}). Send the call again with valid JSON.`,
+      refusal: `The arguments of ${call.name} are not valid JSON (${formatError(error)}). Send the call again with valid JSON.`,
     };
   }
   try {
     const args: unknown = tool.parse(input);
-    const shown = describe(tool, args, run.projectDir);
-    return { ...base, args, input, ...shown, refusal: undefined };
+    const description = describeWithTool(tool, args, run.projectDir);
+    return { ...base, args, input, ...description, refusal: undefined };
   } catch (error) {
     if (!(error instanceof ToolInputError)) run.logger.debug("tool rejected its input", { tool: call.name, error });
-    return { ...base, input, refusal: `${call.name}: ${textOf(error)}` };
+    return { ...base, input, refusal: `${call.name}: ${formatError(error)}` };
   }
 }
 
-/** The call as permissions, hooks and permission requests see it. */
-export function readCall(
-  { call, input, title, locations, diff, actsAs, reads }: Prepared,
+/** Converts a prepared call to the form for permissions, hooks and permission requests. */
+export function toToolCall(
+  { call, input, title, locations, diff, actsAs, reads }: PreparedCall,
   tool: Tool,
   run: RunContext,
 ): ToolCall {
@@ -76,7 +77,7 @@ export function readCall(
   };
 }
 
-/** The text of an error for the model. */
-export function textOf(error: unknown): string {
+/** Formats an error for the model. */
+export function formatError(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

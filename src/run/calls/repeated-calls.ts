@@ -3,9 +3,9 @@ import { RepeatedCallsError } from "../../ports/errors.js";
 import type { ToolCallPart } from "../../ports/message.js";
 
 /** Number of repetitions from which the model is warned. */
-const WARN_AT = 4;
+const WARNING_REPETITIONS = 4;
 /** Number of repetitions that ends the run. */
-const END_AT = 16;
+const MAX_REPETITIONS = 16;
 
 /**
  * Detects a model in a loop: it repeats earlier calls and gets the same results. Anything new (another call, or another
@@ -13,40 +13,40 @@ const END_AT = 16;
  * detected as a loop.
  */
 export class RepeatedCalls {
-  /** The last result hash of every call. */
-  readonly #results = new Map<string, string>();
-  /** For each call, the number of answers that contained it since the last reset. */
-  readonly #times = new Map<string, number>();
-  readonly #inAnswer = new Set<string>();
-  #stuck: { tool: string; times: number } | undefined;
+  /** Hash of the last result, by hash of the call. */
+  readonly #lastResultHashes = new Map<string, string>();
+  /** Number of answers that contained a call since the last reset, by hash of the call. */
+  readonly #repetitions = new Map<string, number>();
+  readonly #callsOfAnswer = new Set<string>();
+  #loopingCall: { tool: string; times: number } | undefined;
 
   /** Starts a new answer. Calls of one answer cannot see each other's results, so they count once. */
-  nextAnswer(): void {
-    this.#inAnswer.clear();
+  startAnswer(): void {
+    this.#callsOfAnswer.clear();
   }
 
   /** Counts a call. Returns the warning that is appended to its result, or `""`. */
-  note(call: Pick<ToolCallPart, "name" | "arguments">, result: string): string {
-    const key = hash(JSON.stringify([call.name, call.arguments]));
-    const got = hash(result);
-    const isRepeated = this.#results.get(key) === got;
-    if (isRepeated && this.#inAnswer.has(key)) return "";
-    if (!isRepeated) this.#times.clear();
-    this.#results.set(key, got);
-    this.#inAnswer.add(key);
-    const times = (this.#times.get(key) ?? 0) + 1;
-    this.#times.set(key, times);
-    if (times >= END_AT) this.#stuck = { tool: call.name, times };
-    if (times < WARN_AT) return "";
-    return `\n\n[This call was made ${times} times with this very result, and nothing new in between. Do something else, or say what keeps you. At ${END_AT} times the run ends.]`;
+  recordCall(call: Pick<ToolCallPart, "name" | "arguments">, result: string): string {
+    const key = hashText(JSON.stringify([call.name, call.arguments]));
+    const resultHash = hashText(result);
+    const isRepeated = this.#lastResultHashes.get(key) === resultHash;
+    if (isRepeated && this.#callsOfAnswer.has(key)) return "";
+    if (!isRepeated) this.#repetitions.clear();
+    this.#lastResultHashes.set(key, resultHash);
+    this.#callsOfAnswer.add(key);
+    const times = (this.#repetitions.get(key) ?? 0) + 1;
+    this.#repetitions.set(key, times);
+    if (times >= MAX_REPETITIONS) this.#loopingCall = { tool: call.name, times };
+    if (times < WARNING_REPETITIONS) return "";
+    return `\n\n[This call was made ${times} times with the same result and nothing new in between. Do something else, or explain what blocks you. The run ends at ${MAX_REPETITIONS} times.]`;
   }
 
   /** Throws `RepeatedCallsError` if the limit is reached. */
-  check(): void {
-    if (this.#stuck) throw new RepeatedCallsError(this.#stuck.tool, this.#stuck.times);
+  throwIfLooping(): void {
+    if (this.#loopingCall) throw new RepeatedCallsError(this.#loopingCall.tool, this.#loopingCall.times);
   }
 }
 
-function hash(text: string): string {
+function hashText(text: string): string {
   return createHash("sha256").update(text).digest("base64");
 }

@@ -12,8 +12,8 @@ import type { Usage } from "../../ports/usage.js";
 import { newSession } from "../../sessions/new-session.js";
 import { recordChanges } from "./changed-files.js";
 import { checkInput } from "../input/run-input.js";
-import { deniedByMode } from "../permissions/modes.js";
-import type { RunContext, Spawned } from "../context/run-context.js";
+import { findModeDenial } from "../permissions/modes.js";
+import type { RunContext, SubagentCall } from "../context/run-context.js";
 import type { CallState } from "../tools/tool-state.js";
 
 /** Appended to the parent's instructions in a subagent's system prompt. */
@@ -26,7 +26,7 @@ const SUBAGENT_INSTRUCTIONS =
 const MAX_TITLE_CHARACTERS = 120;
 
 /** The tool call that spawns subagents. */
-interface SpawningCall {
+interface CallReference {
   readonly id: string;
   readonly tool: string;
   readonly state: CallState;
@@ -35,12 +35,12 @@ interface SpawningCall {
 /** The subagents of one tool call. */
 export class Subagents {
   readonly #run: RunContext;
-  readonly #call: SpawningCall;
+  readonly #call: CallReference;
   readonly #progress: Pick<ThrottledOutput, "push">;
   readonly #endController = new AbortController();
   readonly #tasks = new TaskSet();
 
-  constructor(run: RunContext, call: SpawningCall, progress: Pick<ThrottledOutput, "push">) {
+  constructor(run: RunContext, call: CallReference, progress: Pick<ThrottledOutput, "push">) {
     this.#run = run;
     this.#call = call;
     this.#progress = progress;
@@ -49,26 +49,26 @@ export class Subagents {
   /** Implements `ToolContext.spawn`. */
   async spawn(input: SpawnInput): Promise<Subagent> {
     const run = this.#run;
-    const title = titleOf(input);
-    const counted = new TaskSet();
-    const maxIterations = iterationsOf(input, run);
+    const title = readTitle(input);
+    const usageTasks = new TaskSet();
+    const maxIterations = readMaxIterations(input, run);
     const { mode } = run.conversation.session;
     const { id: callId, state } = this.#call;
-    const changes = (paths: readonly string[]) => recordChanges(paths, state, run);
-    const spawned: Spawned = {
+    const recordCallChanges = (paths: readonly string[]) => recordChanges(paths, state, run);
+    const parentCall: SubagentCall = {
       parentRun: run,
       callId,
       title,
       mode,
       maxIterations,
-      usageTasks: counted,
-      recordChanges: changes,
+      usageTasks,
+      recordChanges: recordCallChanges,
     };
-    const ended = new AbortController();
-    const ties = [run.signal, this.#endController.signal].map((signal) =>
-      onAbort(signal, () => ended.abort(signal.reason)),
+    const endController = new AbortController();
+    const removeListeners = [run.signal, this.#endController.signal].map((signal) =>
+      onAbort(signal, () => endController.abort(signal.reason)),
     );
-    const untie = () => ties.forEach((removeListener) => removeListener());
+    const removeAllListeners = () => removeListeners.forEach((removeListener) => removeListener());
     try {
       const runInput = {
         message: input.message,
@@ -77,17 +77,17 @@ export class Subagents {
         reasoningEffort: run.effort,
         projectDir: run.projectDir,
         systemPrompt: [run.extraPrompt, SUBAGENT_INSTRUCTIONS].filter((text) => text !== "").join("\n\n"),
-        tools: toolsFor(input, run, this.#call.tool),
+        tools: selectTools(input, run, this.#call.tool),
         clientName: run.clientName,
         folders: run.folders,
-        signal: ended.signal,
+        signal: endController.signal,
         ...(input.budget && { budget: input.budget }),
       };
       checkInput(runInput);
-      const helper = await run.agent.spawn(runInput, spawned);
-      void this.#tasks.add(this.#follow(helper, spawned).finally(untie));
-      const { id: runId, sessionId } = helper;
-      const result = helper.result.then(({ output, endedBy, usage, iterations }) => ({
+      const subagent = await run.agent.spawn(runInput, parentCall);
+      void this.#tasks.add(this.#followSubagent(subagent, parentCall).finally(removeAllListeners));
+      const { id: runId, sessionId } = subagent;
+      const result = subagent.result.then(({ output, endedBy, usage, iterations }) => ({
         output,
         endedBy,
         usage,
@@ -97,7 +97,7 @@ export class Subagents {
       result.catch(() => undefined);
       return { runId, sessionId, result };
     } catch (error) {
-      untie();
+      removeAllListeners();
       throw error;
     }
   }
@@ -109,23 +109,24 @@ export class Subagents {
   }
 
   /** Shows a subagent's progress until it ends and its usage is counted. Never rejects. */
-  async #follow(helper: Run, { usageTasks }: Spawned): Promise<void> {
-    for await (const event of helper) if (event.type === "tool_call") this.#progress.push(`${oneLine(event.title)}\n`);
-    await helper.result.catch(() => undefined);
-    this.#run.allowance?.releaseReservation(helper.id);
-    await this.#deleteIfOrphaned(helper);
+  async #followSubagent(subagent: Run, { usageTasks }: SubagentCall): Promise<void> {
+    for await (const event of subagent)
+      if (event.type === "tool_call") this.#progress.push(`${toOneLine(event.title)}\n`);
+    await subagent.result.catch(() => undefined);
+    this.#run.allowance?.releaseReservation(subagent.id);
+    await this.#deleteIfOrphaned(subagent);
     // No other run will use the background work that the subagent left running.
     const works = new Set(this.#run.tools.flatMap(({ background }) => background ?? []));
-    await Promise.allSettled([...works].map((work) => work.end(helper.sessionId)));
+    await Promise.allSettled([...works].map((work) => work.end(subagent.sessionId)));
     await usageTasks.settled();
   }
 
-  /** Another process that deleted the parent's session may not have seen this one. No list would ever show it. */
+  /** Deletes the subagent's session if another process deleted the parent's: no list would show it. */
   async #deleteIfOrphaned({ sessionId }: Run): Promise<void> {
-    const { signal, store, sessionId: asker, logger } = this.#run;
+    const { signal, store, sessionId: parentSessionId, logger } = this.#run;
     if (!signal.aborted) return;
     try {
-      if ((await store.get(asker)) === undefined) await store.delete([sessionId]);
+      if ((await store.get(parentSessionId)) === undefined) await store.delete([sessionId]);
     } catch (error) {
       logger.debug("orphaned subagent session could not be checked; it is kept", { error });
     }
@@ -133,45 +134,52 @@ export class Subagents {
 }
 
 /** Creates the session for a subagent's run. */
-export function newSubagentSession({ parentRun, callId, title, mode }: Spawned, projectDir: string): Session {
+export function newSubagentSession({ parentRun, callId, title, mode }: SubagentCall, projectDir: string): Session {
   const spawnedBy = { sessionId: parentRun.sessionId, runId: parentRun.id, callId };
   return { ...newSession({ title }, { projectDir, mode }), hasFinalTitle: true, spawnedBy };
 }
 
 /** Adds the usage of a subagent to its parent's run and session immediately. */
-export function addUsageToParent({ parentRun, usageTasks }: Spawned, runId: string, usage: Usage): void {
+export function addUsageToParent({ parentRun, usageTasks }: SubagentCall, runId: string, usage: Usage): void {
   const { recorder, allowance, logger } = parentRun;
-  const amount = allowance?.reserveFor(runId);
-  const written = recorder.write({ sync: false, usage, set: { updatedAt: now() } }).then(
+  const amount = allowance?.findReservation(runId);
+  const usageWrite = recorder.write({ sync: false, usage, set: { updatedAt: now() } }).then(
     () => undefined,
     // The error that prevents the write also ends the parent run.
     (error: unknown) => logger.debug("subagent usage was not stored in the parent run", { error }),
   );
-  void usageTasks.add(written.finally(() => allowance?.releaseReservation(runId, amount)));
+  void usageTasks.add(usageWrite.finally(() => allowance?.releaseReservation(runId, amount)));
 }
 
-function titleOf({ message, title }: SpawnInput): string {
+function readTitle({ message, title }: SpawnInput): string {
   if (typeof message !== "string" || message.trim() === "") throw new InputError("message", "a text that is not empty");
   if (typeof title !== "string" || title.trim() === "") throw new InputError("title", "a text that is not empty");
-  return oneLine(title);
+  return toOneLine(title);
 }
 
-function iterationsOf({ maxIterations = Infinity }: SpawnInput, { limits }: RunContext): number {
+function readMaxIterations({ maxIterations = Infinity }: SpawnInput, { limits }: RunContext): number {
   if (maxIterations !== Infinity && (!Number.isSafeInteger(maxIterations) || maxIterations < 1))
     throw new InputError("maxIterations", "a whole number, at least 1");
   return Math.min(maxIterations, limits.iterations);
 }
 
-/** The tools of a subagent. Throws `InputError` for a name that is not a tool of the run. */
-function toolsFor({ tools: names, readOnly = false }: SpawnInput, run: RunContext, asking: string): readonly Tool[] {
-  const may = run.tools.filter(({ name, needsUser }) => name !== asking && needsUser !== true);
-  if (names !== undefined && (!Array.isArray(names) || !names.every((name) => may.some((tool) => tool.name === name))))
-    throw new InputError("tools", `a list with some of ${may.map(({ name }) => name).join(", ") || "(none)"}`);
-  const chosen = names === undefined ? may : may.filter(({ name }) => names.includes(name));
-  return readOnly ? chosen.filter((tool) => deniedByMode("plan", tool) === undefined) : chosen;
+/** Selects the tools of a subagent. Throws `InputError` for a name that is not a tool of the run. */
+function selectTools(
+  { tools: names, readOnly = false }: SpawnInput,
+  run: RunContext,
+  spawningTool: string,
+): readonly Tool[] {
+  const allowedTools = run.tools.filter(({ name, needsUser }) => name !== spawningTool && needsUser !== true);
+  if (
+    names !== undefined &&
+    (!Array.isArray(names) || !names.every((name) => allowedTools.some((tool) => tool.name === name)))
+  )
+    throw new InputError("tools", `a list with some of ${allowedTools.map(({ name }) => name).join(", ") || "(none)"}`);
+  const selectedTools = names === undefined ? allowedTools : allowedTools.filter(({ name }) => names.includes(name));
+  return readOnly ? selectedTools.filter((tool) => findModeDenial("plan", tool) === undefined) : selectedTools;
 }
 
-function oneLine(text: string): string {
-  const line = printable(text.trim().replace(/\s+/g, " "));
-  return line.length > MAX_TITLE_CHARACTERS ? `${line.slice(0, MAX_TITLE_CHARACTERS - 1)}…` : line;
+function toOneLine(text: string): string {
+  const singleLine = printable(text.trim().replace(/\s+/g, " "));
+  return singleLine.length > MAX_TITLE_CHARACTERS ? `${singleLine.slice(0, MAX_TITLE_CHARACTERS - 1)}…` : singleLine;
 }

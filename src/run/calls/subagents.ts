@@ -1,14 +1,14 @@
 import { RunCancelledError } from "../../ports/errors.js";
 import type { Subagents } from "./spawn.js";
 
-/** The subagents of one tool call. Their code is loaded only if the call spawns any, which most calls do not. */
-export class CallSubagents {
-  readonly #make: () => Subagents;
+/** Creates the subagents of one tool call at the first spawn, because most calls spawn none. */
+export class LazySubagents {
+  readonly #create: () => Subagents;
   #subagents: Subagents | undefined;
   #hasEnded = false;
 
-  constructor(make: () => Subagents) {
-    this.#make = make;
+  constructor(create: () => Subagents) {
+    this.#create = create;
   }
 
   /**
@@ -17,7 +17,7 @@ export class CallSubagents {
    */
   getOrCreate(): Subagents {
     if (this.#hasEnded) throw new RunCancelledError();
-    return (this.#subagents ??= this.#make());
+    return (this.#subagents ??= this.#create());
   }
 
   /** Ends all subagents of the call. Never rejects. */

@@ -20,34 +20,34 @@ interface CacheEntry {
  * an entry is used only if no other holder had the session's lease since.
  */
 export class ConversationCache {
-  /** By the id of the chain's original. The least recently used entry comes first. */
+  /** Entries by the id of the chain's first session. The least recently used entry comes first. */
   readonly #entries = new Map<string, CacheEntry>();
   readonly #maxBytes: number;
   #bytes = 0;
 
-  constructor(most = MAX_CACHE_BYTES) {
-    this.#maxBytes = most;
+  constructor(maxBytes = MAX_CACHE_BYTES) {
+    this.#maxBytes = maxBytes;
   }
 
-  /** Fence of the lease under which a cached chain was last written; undefined if it is not cached. */
-  fenceOf(rootId: string): number | undefined {
+  /** Returns the fence of the lease under which a cached chain was last written; undefined if it is not cached. */
+  getFence(rootId: string): number | undefined {
     return this.#entries.get(rootId)?.fence;
   }
 
   /**
-   * Removes a conversation and returns it, so that the caller has exclusive use. `previous`: fence of the chain's last
-   * lease, as returned with the next lease. Returns undefined if it is not the cached fence.
+   * Removes a conversation and returns it, so that the caller has exclusive use. `previousFence`: fence of the
+   * chain's last lease, as returned with the next lease. Returns undefined if it is not the cached fence.
    */
-  take(rootId: string, previous: number | undefined): Conversation | undefined {
+  take(rootId: string, previousFence: number | undefined): Conversation | undefined {
     const entry = this.#entries.get(rootId);
     this.drop(rootId);
-    return entry !== undefined && entry.fence === previous ? entry.conversation : undefined;
+    return entry !== undefined && entry.fence === previousFence ? entry.conversation : undefined;
   }
 
-  /** Call this after all of the conversation is stored and before its lease is released. */
+  /** Caches a conversation. Call this after it is stored and before its lease is released. */
   keep(rootId: string, fence: number, conversation: Conversation): void {
     this.drop(rootId);
-    const bytes = conversationBytes(conversation);
+    const bytes = estimateBytes(conversation);
     if (bytes > this.#maxBytes) return;
     const timer = setTimeout(() => this.drop(rootId), CACHE_TTL_MS).unref();
     this.#entries.set(rootId, { conversation, fence, bytes, timer });
@@ -72,7 +72,7 @@ export class ConversationCache {
   }
 }
 
-/** Attached files count with their size in memory, not only with the size that a model reads. */
-function conversationBytes({ messages, size }: Conversation): number {
+/** Estimates the size in memory. Attached files count with all bytes, not only with the bytes that a model reads. */
+function estimateBytes({ messages, size }: Conversation): number {
   return size.bytes + size.attachedBytes + messages.length * MESSAGE_OVERHEAD_BYTES;
 }

@@ -8,7 +8,7 @@ const MAX_EVENTS = 256;
 const MAX_JOINED_CHARACTERS = 4096;
 /** A reader that is over capacity for this long counts as slow, in ms. A burst is over sooner. */
 const SLOW_READER_MS = 1000;
-const END: IteratorResult<AgentEvent, undefined> = { value: undefined, done: true };
+const END_RESULT: IteratorResult<AgentEvent, undefined> = { value: undefined, done: true };
 
 /** Maximum undelivered characters of a running tool's output. Only the last characters are kept. */
 const MAX_PROGRESS_CHARACTERS = 64 * 1024;
@@ -37,7 +37,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   #hasEnded = false;
   #isClosed = false;
   /** Set while the reader waits. */
-  #wake: ((result: IteratorResult<AgentEvent, undefined>) => void) | undefined;
+  #resolveNext: ((result: IteratorResult<AgentEvent, undefined>) => void) | undefined;
   /**
    * Whether the reader has received all events. Following tokens are then delivered at the end of this turn of the
    * event loop.
@@ -46,7 +46,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   /** Runs while the buffer is over capacity. */
   #slowTimer: NodeJS.Timeout | undefined;
   #isSlow = false;
-  #dropped = 0;
+  #droppedTokens = 0;
 
   constructor(overflow: NonNullable<RunInput["overflow"]>) {
     this.#overflow = overflow;
@@ -55,7 +55,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
 
   /** Number of `token` events dropped because the reader was too slow. */
   get dropped(): number {
-    return this.#dropped;
+    return this.#droppedTokens;
   }
 
   /** Takes ownership of the event: following tokens may be joined to it. */
@@ -80,7 +80,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
 
   next(): Promise<IteratorResult<AgentEvent, undefined>> {
     const result = this.#isIdle && !this.#isOver ? undefined : this.#take();
-    return result ? Promise.resolve(result) : new Promise((resolve) => (this.#wake = resolve));
+    return result ? Promise.resolve(result) : new Promise((resolve) => (this.#resolveNext = resolve));
   }
 
   /** The reader stops; the run continues without a reader. */
@@ -90,7 +90,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     this.#progress.clear();
     this.#resetSlow();
     this.#notify();
-    return Promise.resolve(END);
+    return Promise.resolve(END_RESULT);
   }
 
   [Symbol.asyncIterator](): this {
@@ -101,10 +101,10 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     return this.#hasEnded || this.#isClosed;
   }
 
-  /** The next event, or the end of the stream; undefined if neither is available. */
+  /** Takes the next event, or the end of the stream. Returns undefined if neither is available. */
   #take(): IteratorResult<AgentEvent, undefined> | undefined {
     const event = this.#events.shift();
-    if (event === undefined) return this.#isOver ? END : undefined;
+    if (event === undefined) return this.#isOver ? END_RESULT : undefined;
     if (event.type === "tool_progress") this.#progress.delete(event.callId);
     if (this.#events.length < MAX_EVENTS) this.#resetSlow();
     if (this.#events.length === 0) this.#setIdle();
@@ -121,10 +121,10 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   }
 
   #notify(): void {
-    const wake = this.#wake;
+    const wake = this.#resolveNext;
     const result = wake && this.#take();
     if (!result) return;
-    this.#wake = undefined;
+    this.#resolveNext = undefined;
     wake?.(result);
   }
 
@@ -148,17 +148,17 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   }
 
   #joinProgress(event: ProgressEvent): boolean {
-    const waiting = this.#progress.get(event.callId);
-    if (waiting) waiting.text = lastCharacters(waiting.text + event.text, MAX_PROGRESS_CHARACTERS);
+    const unreadEvent = this.#progress.get(event.callId);
+    if (unreadEvent) unreadEvent.text = lastCharacters(unreadEvent.text + event.text, MAX_PROGRESS_CHARACTERS);
     else this.#progress.set(event.callId, event);
-    return waiting !== undefined;
+    return unreadEvent !== undefined;
   }
 
   #dropProgress(callId: string): void {
-    const waiting = this.#progress.get(callId);
-    if (!waiting) return;
+    const unreadEvent = this.#progress.get(callId);
+    if (!unreadEvent) return;
     this.#progress.delete(callId);
-    this.#events.splice(this.#events.lastIndexOf(waiting), 1);
+    this.#events.splice(this.#events.lastIndexOf(unreadEvent), 1);
   }
 
   #handleOverflow(): void {
@@ -183,11 +183,11 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   /** Drops undelivered tool output, then the oldest tokens above capacity. */
   #dropOldest(): void {
     for (const callId of [...this.#progress.keys()]) this.#dropProgress(callId);
-    let over = this.#events.length - MAX_EVENTS;
+    let excessEvents = this.#events.length - MAX_EVENTS;
     this.#events = this.#events.filter((event) => {
-      if (over <= 0 || event.type !== "token") return true;
-      over -= 1;
-      this.#dropped += 1;
+      if (excessEvents <= 0 || event.type !== "token") return true;
+      excessEvents -= 1;
+      this.#droppedTokens += 1;
       return false;
     });
   }

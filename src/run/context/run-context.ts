@@ -21,7 +21,7 @@ import type { PromptUse } from "../../ports/prompt-use.js";
 import type { ActiveLease } from "../../sessions/lease.js";
 import type { EventBuffer } from "./event-buffer.js";
 import type { AgentTools } from "../tools/agent-tools.js";
-import type { Live } from "../../watch/live.js";
+import type { LiveSessions } from "../../watch/live.js";
 import type { CommandOptions } from "../prompt/slash-commands.js";
 import type { SessionTail } from "../../watch/tail.js";
 import type { Unattended } from "../../ports/unattended.js";
@@ -35,8 +35,8 @@ import type { StructuredOutput } from "./structured-output.js";
 import type { ToolSources } from "../tools/sources.js";
 import type { ToolStateCache } from "../tools/tool-state.js";
 
-/** The parent of a subagent's run, and the options from its tool call. */
-export interface Spawned {
+/** The tool call of a parent run that spawned a subagent, with the options of the subagent's run. */
+export interface SubagentCall {
   readonly parentRun: RunContext;
   /** Id of the parent's tool call. */
   readonly callId: string;
@@ -79,20 +79,20 @@ export interface AgentServices {
   /** Reads the instructions in the folders of runs. */
   readonly project: Project;
   readonly limits: RunLimits;
-  /** Default for new sessions. */
+  /** Default for new sessions, as an absolute path. */
   readonly projectDir: string;
   readonly reasoningEffort: ReasoningEffort;
   readonly limiter: RunLimiter;
   readonly toolStates: ToolStateCache;
   readonly conversationCache: ConversationCache;
   /** The sessions that clients watch. */
-  readonly live: () => Live;
+  readonly liveSessions: () => LiveSessions;
   /** Starts the run of a subagent. Rejects like `Agent.run`. */
-  readonly spawn: (input: RunInput, spawned: Spawned) => Promise<Run>;
+  readonly spawn: (input: RunInput, call: SubagentCall) => Promise<Run>;
   /** Ids of sessions whose title is being generated. */
   readonly sessionsBeingTitled: Set<string>;
   /** Aborted when the agent closes. */
-  readonly closing: AbortSignal;
+  readonly closeSignal: AbortSignal;
   /** Starts, runs and background work. The agent waits for them before it closes its store. */
   readonly tasks: TaskSet;
   /** Tools that did not stop at once after a cancel. */
@@ -109,13 +109,13 @@ export interface RunContext {
   /** Id of the chain's first session. */
   readonly sessionId: string;
   /** Set for subagent runs only. */
-  readonly spawned: Spawned | undefined;
-  /** Sent with streamed tokens. */
+  readonly parentCall: SubagentCall | undefined;
+  /** Id of this run's agent in streamed tokens. */
   readonly agentId: string;
   readonly provider: ModelProvider;
   readonly model: Model;
   readonly effort: ReasoningEffort;
-  readonly system: string;
+  readonly systemPrompt: string;
   /** Text that the options or the input added to the system prompt. */
   readonly extraPrompt: string;
   /** Sorted by name. */
@@ -126,13 +126,13 @@ export interface RunContext {
   readonly limits: RunLimits;
   /** Budget of the run's model calls. Undefined: no limit. */
   readonly allowance: RunBudget | undefined;
-  /** For a run that only compacts its session: what to keep. Undefined for all other runs. */
-  readonly compacts: string | undefined;
+  /** For a run that only compacts its session: what to keep; may be `""`. Undefined for all other runs. */
+  readonly compactionInstruction: string | undefined;
   /** Ends the run when its time limit is reached. Undefined: no limit. */
   readonly clock: RunClock | undefined;
   readonly unknownPrice: ModelPrices | undefined;
   /** Required form of the final answer. Undefined: free text. */
-  readonly structure: StructuredOutput | undefined;
+  readonly structuredOutput: StructuredOutput | undefined;
   readonly outputSchema: JsonSchema | undefined;
   /** Absolute path of the folder where the run's tools work. */
   readonly projectDir: string;
@@ -147,11 +147,11 @@ export interface RunContext {
   /** Writes to the store under the lease. */
   readonly recorder: Recorder;
   readonly bus: Bus<BusEvents>;
-  /** Instructions from other processes and clients. */
+  /** Instructions to the run from any process: cancel and steering. */
   readonly inbox: Inbox;
   /** Publishes stored events to watchers in this process. */
   readonly tail: SessionTail;
-  /** Adds the run's id to each line. */
+  /** Adds the run's id to each log line. */
   readonly logger: Logger;
   /** Events for the reader of the run. */
   readonly events: EventBuffer;
@@ -164,7 +164,7 @@ export interface RunContext {
   readonly pendingAskIds: Set<string>;
   /**
    * Ends the run. Aborted by the caller and when the agent closes. Also aborted when the session is deleted, the lease
-   * is lost or a batch cannot be stored.
+   * is lost or a write fails.
    */
   readonly cancel: AbortController;
   /** The signal of `cancel`, for functions that only listen. */

@@ -12,39 +12,39 @@ const SCHEMA_LIMITS = { values: 10_000, depth: 64, characters: 65_536 };
 /** Time limit for one check of a schema or a value, in ms. Both come from third parties. */
 const CHECK_TIMEOUT_MS = 5_000;
 /** Maximum characters of the errors that are reported to the model. */
-const MAX_MISFIT_CHARACTERS = 2_000;
+const MAX_MISMATCH_CHARACTERS = 2_000;
 
 /** The result of reading an answer: its value, or why it has none. */
-export type ParsedOutput = { value: unknown } | { misfit: string };
+export type ParsedOutput = { value: unknown } | { mismatch: string };
 
-/** A required form of answers, with its instructions and its check. */
+/** The required JSON form of a final answer, with the instructions for the model and the check. */
 export class StructuredOutput {
   readonly schema: JsonSchema;
-  readonly #text: string;
+  readonly #schemaText: string;
 
   private constructor(schema: JsonSchema, text: string) {
     this.schema = schema;
-    this.#text = text;
+    this.#schemaText = text;
   }
 
   /** Rejects with `InputError` if the schema is invalid or too expensive to check, or with the signal's reason. */
   static async open(schema: JsonSchema, signal: AbortSignal): Promise<StructuredOutput> {
-    const text = textOf(schema);
-    let refused: string | undefined;
+    const text = serializeSchema(schema);
+    let problem: string | undefined;
     try {
       const answer = await runSchemaJob({ schema: text }, signal);
-      refused = "refused" in answer ? answer.refused : undefined;
+      problem = "refused" in answer ? answer.refused : undefined;
     } catch (error) {
       if (!hasCode(error, "work_limit")) throw error;
-      refused = `a schema that can be checked within the limits: ${error.message}`;
+      problem = `a schema that can be checked within the limits: ${error.message}`;
     }
-    if (refused !== undefined) throw new InputError("outputSchema", refused);
+    if (problem !== undefined) throw new InputError("outputSchema", problem);
     return new StructuredOutput(JSON.parse(text) as JsonSchema, text);
   }
 
   /** Instructions for the system prompt. */
   get instructions(): string {
-    return `Your final answer must be JSON that is valid against this JSON Schema, with no text before or after it:\n${this.#text}`;
+    return `Your final answer must be JSON that is valid against this JSON Schema, with no text before or after it:\n${this.#schemaText}`;
   }
 
   /**
@@ -53,12 +53,12 @@ export class StructuredOutput {
    */
   async read(answer: string, signal: AbortSignal): Promise<ParsedOutput> {
     const json = findJson(answer);
-    if ("fault" in json) return { misfit: `it is not JSON (${json.fault})` };
+    if ("parseError" in json) return { mismatch: `it is not JSON (${json.parseError})` };
     try {
-      const looked = await runSchemaJob({ schema: this.#text, value: json.text }, signal);
-      if ("refused" in looked) throw new OutputSchemaError(looked.refused);
-      if (looked.misfits.length === 0) return { value: json.value };
-      return { misfit: looked.misfits.join("; ").slice(0, MAX_MISFIT_CHARACTERS) };
+      const result = await runSchemaJob({ schema: this.#schemaText, value: json.text }, signal);
+      if ("refused" in result) throw new OutputSchemaError(result.refused);
+      if (result.misfits.length === 0) return { value: json.value };
+      return { mismatch: result.misfits.join("; ").slice(0, MAX_MISMATCH_CHARACTERS) };
     } catch (error) {
       if (!hasCode(error, "work_limit")) throw error;
       throw new OutputSchemaError(`the check did not finish: ${error.message}`);
@@ -71,29 +71,30 @@ function runSchemaJob(job: SchemaJob, signal: AbortSignal): Promise<SchemaAnswer
 }
 
 /** Serializes a schema as JSON. Throws `InputError` if it is invalid or too large. */
-function textOf(schema: JsonSchema): string {
-  const wrong = (expected: string) => new InputError("outputSchema", expected);
+function serializeSchema(schema: JsonSchema): string {
+  const createError = (expected: string) => new InputError("outputSchema", expected);
   if (typeof schema !== "object" || schema === null || Array.isArray(schema))
-    throw wrong("a JSON Schema, as an object");
+    throw createError("a JSON Schema, as an object");
   // Check before serializing: `JSON.stringify` fails on cycles and on deep nesting.
-  const open: [value: unknown, depth: number][] = [[schema, 1]];
+  const pending: [value: unknown, depth: number][] = [[schema, 1]];
   let values = 0;
-  for (let entry = open.pop(); entry; entry = open.pop()) {
+  for (let entry = pending.pop(); entry; entry = pending.pop()) {
     const [value, depth] = entry;
     values += 1;
-    if (values > SCHEMA_LIMITS.values) throw wrong(`at most ${SCHEMA_LIMITS.values} values`);
-    if (depth > SCHEMA_LIMITS.depth) throw wrong(`at most ${SCHEMA_LIMITS.depth} levels and no cycles`);
+    if (values > SCHEMA_LIMITS.values) throw createError(`at most ${SCHEMA_LIMITS.values} values`);
+    if (depth > SCHEMA_LIMITS.depth) throw createError(`at most ${SCHEMA_LIMITS.depth} levels and no cycles`);
     if (typeof value === "object" && value !== null)
-      for (const inner of Object.values(value)) open.push([inner, depth + 1]);
+      for (const inner of Object.values(value)) pending.push([inner, depth + 1]);
     else if (value !== undefined && !["string", "number", "boolean"].includes(typeof value) && value !== null)
-      throw wrong("nothing but JSON");
+      throw createError("nothing but JSON");
   }
   const text = JSON.stringify(schema);
-  if (text.length > SCHEMA_LIMITS.characters) throw wrong(`at most ${SCHEMA_LIMITS.characters} characters of JSON`);
+  if (text.length > SCHEMA_LIMITS.characters)
+    throw createError(`at most ${SCHEMA_LIMITS.characters} characters of JSON`);
   return text;
 }
 
-type JsonText = { text: string; value: unknown } | { fault: string };
+type JsonText = { text: string; value: unknown } | { parseError: string };
 
 /**
  * Finds the JSON of an answer. Tries the full answer, then its last fenced block that is JSON, then the text from the
@@ -108,18 +109,18 @@ function findJson(answer: string): JsonText {
   }
   const from = answer.search(/[[{]/);
   const to = Math.max(answer.lastIndexOf("]"), answer.lastIndexOf("}"));
-  const within = from >= 0 && to > from ? tryParse(answer.slice(from, to + 1)) : fullAnswer;
-  return "value" in within ? within : fullAnswer;
+  const bracketed = from >= 0 && to > from ? tryParse(answer.slice(from, to + 1)) : fullAnswer;
+  return "value" in bracketed ? bracketed : fullAnswer;
 }
 
 function fencedBlocks(answer: string): string[] {
   const lines = answer.split("\n");
   const blocks: string[] = [];
-  let begun: number | undefined;
+  let blockStart: number | undefined;
   for (const [i, line] of lines.entries()) {
     if (!line.trimStart().startsWith("```")) continue;
-    if (begun !== undefined) blocks.push(lines.slice(begun, i).join("\n"));
-    begun = begun === undefined ? i + 1 : undefined;
+    if (blockStart !== undefined) blocks.push(lines.slice(blockStart, i).join("\n"));
+    blockStart = blockStart === undefined ? i + 1 : undefined;
   }
   return blocks;
 }
@@ -128,6 +129,6 @@ function tryParse(text: string): JsonText {
   try {
     return { text, value: parseJson(text) };
   } catch (error) {
-    return { fault: error instanceof Error ? error.message.slice(0, 200) : "not JSON" };
+    return { parseError: error instanceof Error ? error.message.slice(0, 200) : "not JSON" };
   }
 }

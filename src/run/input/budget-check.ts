@@ -11,19 +11,19 @@ export function checkBudget(
 ): void {
   if (value === undefined) return;
   if (!isRecord(value)) throw new InputError(field, `an object with any of ${keys.join(", ")}`);
-  for (const [key, most] of Object.entries(value)) {
+  for (const [key, amount] of Object.entries(value)) {
     if (!(keys as readonly string[]).includes(key))
       throw new InputError(`${field}.${key}`, `one of ${keys.join(", ")}`);
-    if (most === undefined) continue;
+    if (amount === undefined) continue;
     const limit = BUDGET_LIMITS[key as keyof Budget];
     const isInteger = key === "tokens";
-    if (typeof most !== "number" || !(most > 0) || most > limit || (isInteger && !Number.isInteger(most)))
+    if (typeof amount !== "number" || !(amount > 0) || amount > limit || (isInteger && !Number.isInteger(amount)))
       throw new InputError(`${field}.${key}`, `a ${isInteger ? "whole " : ""}number above 0, at most ${limit}`);
   }
 }
 
 /** Checks the prices of a model. Throws `InputError`. */
-export function checkPrice(field: string, value: unknown): void {
+export function checkPrices(field: string, value: unknown): void {
   if (value === undefined) return;
   if (!isRecord(value)) throw new InputError(field, "an object with input and output");
   for (const key of ["input", "output"]) {

@@ -9,7 +9,7 @@ export function checkFolders(folders: unknown): void {
 }
 
 /** Appends the additional folders to the system prompt text, because the model does not know them otherwise. */
-export function withFolders(extra: string, folders: readonly string[] = []): string {
-  if (folders.length === 0) return extra;
-  return `${extra}\n\nYou may use these folders too, by absolute paths:\n${folders.map(printable).join("\n")}`;
+export function withFolders(promptText: string, folders: readonly string[] = []): string {
+  if (folders.length === 0) return promptText;
+  return `${promptText}\n\nYou may use these folders too, by absolute paths:\n${folders.map(printable).join("\n")}`;
 }

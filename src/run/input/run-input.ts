@@ -57,24 +57,24 @@ export function checkInput(input: RunInput): void {
     const value: unknown = input[field];
     if (typeof value !== "string" && (field === "message" || value !== undefined))
       throw new InputError(field, "a string");
-    // Headers, paths and databases do not accept lone surrogates. A prompt may contain one where a text was cut.
+    // Headers, paths and databases do not accept lone surrogates. A truncated prompt may contain one.
     if (field !== "message" && field !== "systemPrompt" && typeof value === "string" && /\p{Surrogate}/u.test(value))
       throw new InputError(field, "no lone surrogates");
   }
   for (const field of Object.keys(input))
     if (!Object.hasOwn(INPUT_FIELDS, field))
       throw new InputError(field, `one of ${Object.keys(INPUT_FIELDS).join(", ")}`);
-  if (input.reasoningEffort !== undefined) oneOf("reasoningEffort", EFFORTS, input.reasoningEffort);
-  if (input.mode !== undefined) oneOf("mode", SESSION_MODES, input.mode);
+  if (input.reasoningEffort !== undefined) checkOneOf("reasoningEffort", EFFORTS, input.reasoningEffort);
+  if (input.mode !== undefined) checkOneOf("mode", SESSION_MODES, input.mode);
   if (input.budget !== undefined) checkBudget("budget", input.budget);
-  if (input.overflow !== undefined) oneOf("overflow", ["drop", "merge"], input.overflow);
+  if (input.overflow !== undefined) checkOneOf("overflow", ["drop", "merge"], input.overflow);
   if (typeof (input.alwaysAsk ?? true) !== "boolean") throw new InputError("alwaysAsk", "true or false");
   if (typeof (input.hasResponder ?? checkInput) !== "function") throw new InputError("hasResponder", "a function");
   if (typeof (input.queue ?? false) !== "boolean") throw new InputError("queue", "true or false");
   if (typeof (input.onQueued ?? checkInput) !== "function") throw new InputError("onQueued", "a function");
   if (input.folders !== undefined) checkFolders(input.folders);
   if (typeof (input.commands ?? false) !== "boolean") throw new InputError("commands", "true or false");
-  if (input.tools !== undefined) toolList(input.tools);
+  if (input.tools !== undefined) createToolList(input.tools);
   if (input.mcpServers !== undefined) checkServers("mcpServers", input.mcpServers);
   if (typeof (input.compact ?? false) !== "boolean") throw new InputError("compact", "true or false");
   if (input.compact) return checkCompact(input);
@@ -82,7 +82,7 @@ export function checkInput(input: RunInput): void {
     throw new InputError("message", "a non-empty prompt");
 }
 
-/** A run that compacts has no prompt and no answer, so related fields are rejected. */
+/** Rejects fields for a prompt or an answer, because a run that compacts has neither. */
 function checkCompact({ sessionId, attachments = [], attach, outputSchema }: RunInput): void {
   if (sessionId === undefined) throw new InputError("sessionId", "the session to compact");
   if (attachments.length > 0) throw new InputError("attachments", "none beside compact");
@@ -91,7 +91,7 @@ function checkCompact({ sessionId, attachments = [], attach, outputSchema }: Run
 }
 
 /** Throws `InputError` unless `value` is one of the names. */
-export function oneOf(field: string, names: readonly string[], value: unknown): void {
+export function checkOneOf(field: string, names: readonly string[], value: unknown): void {
   if (!names.includes(value as string))
     throw new InputError(field, `one of ${names.map((name) => JSON.stringify(name)).join(", ")}`);
 }
@@ -107,16 +107,16 @@ export interface ToolList {
 }
 
 /** Splits a list into tools and tool sources. Throws `InputError` for an invalid list or a duplicate name. */
-export function toolList(entries: readonly (Tool | ToolSource)[]): ToolList {
+export function createToolList(entries: readonly (Tool | ToolSource)[]): ToolList {
   const list: unknown = entries;
   if (!Array.isArray(list)) throw new InputError("tools", "a list of tools and tool sources");
   entries.forEach((entry, i) =>
-    object(`tools[${i}]`, entry, "one of the tools, with", isSource(entry) ? [] : TOOL_METHODS),
+    checkObject(`tools[${i}]`, entry, "one of the tools, with", isSource(entry) ? [] : TOOL_METHODS),
   );
   const sources = entries.filter(isSource);
-  distinct("tools", sources);
+  checkDistinctNames("tools", sources);
   return {
-    tools: byName(
+    tools: checkAndSortTools(
       "tools",
       entries.filter((entry): entry is Tool => !isSource(entry)),
     ),
@@ -128,15 +128,15 @@ export function toolList(entries: readonly (Tool | ToolSource)[]): ToolList {
  * Adds sources for the MCP servers in the run's input. Throws `InputError` if the agent opens no MCP servers, or for a
  * duplicate name.
  */
-export function withServers(
+export function withMcpServers(
   { tools, sources, persistentSources = [] }: ToolList,
   { mcpServerFactory }: { mcpServerFactory: McpServerFactory | undefined },
   { mcpServers = [] }: Pick<RunInput, "mcpServers">,
 ): ToolList {
-  if (mcpServers.length === 0) return { tools, sources, persistentSources: persistentSources };
+  if (mcpServers.length === 0) return { tools, sources, persistentSources };
   if (!mcpServerFactory) throw new InputError("mcpServers", "none: this agent opens no MCP servers");
   const clientSources = mcpServers.map((server) => mcpServerFactory.source(server));
-  distinct("mcpServers", clientSources);
+  checkDistinctNames("mcpServers", clientSources);
   // If the agent has a source with this name, the run already has its tools.
   const extraSources = clientSources.filter(({ name }) => !sources.some((source) => source.name === name));
   return { tools, sources: [...sources, ...extraSources], persistentSources: [...persistentSources, ...extraSources] };
@@ -148,28 +148,28 @@ function isSource(entry: Tool | ToolSource): entry is ToolSource {
 }
 
 /** Checks a list of tools and sorts it by name. Throws `InputError` for an invalid list or a duplicate name. */
-export function byName(field: string, tools: readonly Tool[]): readonly Tool[] {
-  objects(field, tools, "tools", TOOL_METHODS);
-  distinct(field, tools);
+export function checkAndSortTools(field: string, tools: readonly Tool[]): readonly Tool[] {
+  checkObjects(field, tools, "tools", TOOL_METHODS);
+  checkDistinctNames(field, tools);
   return [...tools].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-function distinct(field: string, named: readonly { name: string }[]): void {
-  const names = named.map(({ name }) => name);
-  const twice = names.find((name, i) => names.indexOf(name) !== i);
-  if (twice !== undefined) throw new InputError(field, `distinct names, got ${twice} twice`);
+function checkDistinctNames(field: string, namedEntries: readonly { name: string }[]): void {
+  const names = namedEntries.map(({ name }) => name);
+  const duplicate = names.find((name, i) => names.indexOf(name) !== i);
+  if (duplicate !== undefined) throw new InputError(field, `distinct names, got ${duplicate} twice`);
 }
 
 /** Throws `InputError` unless `value` is a list of objects with a name and these methods. */
-export function objects(field: string, value: unknown, what: string, methods: readonly string[]): void {
-  if (!Array.isArray(value)) throw new InputError(field, `a list of ${what}`);
-  value.forEach((entry, i) => object(`${field}[${i}]`, entry, `one of the ${what}, with`, methods));
+export function checkObjects(field: string, value: unknown, noun: string, methods: readonly string[]): void {
+  if (!Array.isArray(value)) throw new InputError(field, `a list of ${noun}`);
+  value.forEach((entry, i) => checkObject(`${field}[${i}]`, entry, `one of the ${noun}, with`, methods));
 }
 
 /** Throws `InputError` unless `value` has a name and these methods. */
-export function object(field: string, value: unknown, what: string, methods: readonly string[]): void {
+export function checkObject(field: string, value: unknown, expected: string, methods: readonly string[]): void {
   const record = (typeof value === "object" && value !== null ? value : {}) as Readonly<Record<string, unknown>>;
   const missing = methods.filter((name) => typeof record[name] !== "function");
   if (typeof record["name"] !== "string") missing.unshift("name");
-  if (missing.length > 0) throw new InputError(field, `${what} ${missing.join(", ")}`);
+  if (missing.length > 0) throw new InputError(field, `${expected} ${missing.join(", ")}`);
 }

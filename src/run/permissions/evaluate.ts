@@ -5,20 +5,20 @@ import type { Ask, AskChoice, AskReply } from "../../ports/ask.js";
 import type { Permission } from "../../ports/permission-policy.js";
 import type { PermissionGrant } from "../../ports/session.js";
 import { requestAnswerFromParent } from "./subagent-requests.js";
-import { MODE_POLICY, currentMode, rootRun, deniedByMode, isAttended } from "./modes.js";
+import { MODE_POLICY, refreshMode, findRootRun, findModeDenial, isAttended } from "./modes.js";
 import { appliesToCall, toReadCall } from "./rule-schema.js";
 import type { RuleVerdict } from "./rules.js";
 import type { ToolCall, ToolCallPreview, ToolContext, ToolSpec } from "../../ports/tool.js";
 import type { PermissionRun } from "./permission-run.js";
 
 /** Sends a permission request to the clients that can answer. */
-export type RequestPermission = ToolContext["ask"];
+export type PermissionRequester = ToolContext["ask"];
 
 /** Output of a call that a cancel prevented, for the model. */
-export const NOT_RUN = "[cancelled before it ran]";
+export const CANCELLED_TEXT = "[cancelled before it ran]";
 
-const NOT_REJECTED = "It was not rejected: continue without it, or say why you need it.";
-const NO_RESPONDER = `This call needs permission and no client could answer, so it did not run. ${NOT_REJECTED}`;
+const CONTINUE_TEXT = "It was not rejected: continue without it, or say why you need it.";
+const NO_RESPONDER_TEXT = `This call needs permission and no client could answer, so it did not run. ${CONTINUE_TEXT}`;
 
 /** Thrown when a request stays unanswered. `message` is for the model. */
 class UnansweredError extends Error {}
@@ -26,9 +26,9 @@ class UnansweredError extends Error {}
 /** The result of evaluating a call: it runs, it is denied with a reason, or a user is asked with a reason. */
 export type Verdict =
   | "allow"
-  | { readonly refused: string }
-  /** `grantKey`: scope of a permanent permission grant. `preview`: the tool's preview of the call, for the user. */
-  | { readonly askReason: string; readonly grantKey: string; readonly preview?: ToolCallPreview };
+  | { readonly denialReason: string }
+  /** `grantScope`: scope of a permanent permission grant. `preview`: the tool's preview of the call, for the user. */
+  | { readonly askReason: string; readonly grantScope: string; readonly preview?: ToolCallPreview };
 
 /**
  * Evaluates a call: first the session's mode, then the policies and rules in order until one does not pass. `args`: the
@@ -37,41 +37,53 @@ export type Verdict =
 export async function evaluate(call: ToolCall, args: unknown, run: PermissionRun): Promise<Verdict> {
   const { signal, logger, agent } = run;
   const { policy: unattended } = agent.unattended;
-  let by = "mode";
-  let doubtful = false;
+  let decidedBy = "mode";
+  let isDenialPossible = false;
   try {
-    const mode = await currentMode(run);
-    const refused = deniedByMode(mode, call.tool);
-    if (refused !== undefined) return { refused };
+    const mode = await refreshMode(run);
+    const denialReason = findModeDenial(mode, call.tool);
+    if (denialReason !== undefined) return { denialReason };
     const request = { ...call, mode, canAsk: hasResponder(run) };
     let decision: { action: Action; reason: string } | undefined;
     for (const policy of agent.permissions) {
-      by = policy.name;
+      decidedBy = policy.name;
       decision = readPermission(await abortable((async () => policy.judge(request, signal))(), signal));
       if (decision.action !== "pass") break;
     }
     if (decision === undefined || decision.action === "pass") {
-      by = "rules";
-      const { rule, mayBeDenied, ...ruled } = await evaluateByRules(call, args, run);
-      doubtful = mayBeDenied;
-      if (rule !== undefined) by = `permissions.rules[${rule}]`;
-      decision = ruled;
+      decidedBy = "rules";
+      const { rule, mayBeDenied, ...ruleDecision } = await evaluateByRules(call, args, run);
+      isDenialPossible = mayBeDenied;
+      if (rule !== undefined) decidedBy = `permissions.rules[${rule}]`;
+      decision = ruleDecision;
     }
     if (decision.action === "pass") {
-      by = MODE_POLICY.name;
+      decidedBy = MODE_POLICY.name;
       decision = readPermission(await MODE_POLICY.judge(request, signal));
     }
-    if (by !== MODE_POLICY.name)
-      logger.debug("permission decided", { tool: call.tool.name, call: call.callId, by, action: decision.action });
+    if (decidedBy !== MODE_POLICY.name)
+      logger.debug("permission decided", {
+        tool: call.tool.name,
+        call: call.callId,
+        by: decidedBy,
+        action: decision.action,
+      });
     const { action, reason } = decision;
-    if (action === "deny") return { refused: `This call is not allowed: ${reason || "continue without it."}` };
+    if (action === "deny") return { denialReason: `This call is not allowed: ${reason || "continue without it."}` };
     if (action === "allow") return "allow";
-    if (isAttended(run) || unattended === "wait") return { askReason: reason, grantKey: await grantKeyOf(call) };
-    return unattended === "allow" && !doubtful ? "allow" : { refused: NO_RESPONDER };
+    if (isAttended(run) || unattended === "wait")
+      return { askReason: reason, grantScope: await createGrantScope(call) };
+    return unattended === "allow" && !isDenialPossible ? "allow" : { denialReason: NO_RESPONDER_TEXT };
   } catch (error) {
-    if (signal.aborted) return { refused: NOT_RUN };
-    logger.error("permission could not be decided; tool call denied", { tool: call.tool.name, policy: by, error });
-    return { refused: "The permission of this call could not be determined, so it did not run. Continue without it." };
+    if (signal.aborted) return { denialReason: CANCELLED_TEXT };
+    logger.error("permission could not be decided; tool call denied", {
+      tool: call.tool.name,
+      policy: decidedBy,
+      error,
+    });
+    return {
+      denialReason: "The permission of this call could not be determined, so it did not run. Continue without it.",
+    };
   }
 }
 
@@ -95,8 +107,8 @@ async function evaluateByRules(call: ToolCall, args: unknown, run: PermissionRun
 }
 
 /**
- * Why an allowed call must not start after all: the session's mode was changed during the evaluation. Undefined: it may
- * start. Never rejects.
+ * Returns why an allowed call must not start: the session's mode was changed during the evaluation. Returns undefined
+ * if the call may start. Never rejects.
  */
 export async function recheckMode(
   { tool }: ToolCall,
@@ -105,28 +117,28 @@ export async function recheckMode(
 ): Promise<string | undefined> {
   const { permissions, rules } = run.agent;
   // Without policies, rules and hooks, the mode was read immediately before.
-  const isFresh = permissions.length + rules.length === 0 && !run.hooks.beforeToolCall;
-  if (verdict === "allow" && isFresh) return undefined;
+  const isModeCurrent = permissions.length + rules.length === 0 && !run.hooks.beforeToolCall;
+  if (verdict === "allow" && isModeCurrent) return undefined;
   try {
-    return deniedByMode(await currentMode(run), tool);
+    return findModeDenial(await refreshMode(run), tool);
   } catch (error) {
     run.logger.error("session mode could not be read; tool call denied", { tool: tool.name, error });
-    return NOT_RUN;
+    return CANCELLED_TEXT;
   }
 }
 
 /**
- * Why a call may not run, as text for the model; undefined if it may. Sends the permission request if one is needed.
- * Never rejects.
+ * Returns why a call may not run, as text for the model; undefined if it may run. Sends the permission request if one
+ * is needed. Never rejects.
  */
-export async function denialReason(
+export async function findDenialReason(
   call: ToolCall,
   verdict: Verdict,
-  ask: RequestPermission,
+  ask: PermissionRequester,
   { signal, logger }: PermissionRun,
 ): Promise<string | undefined> {
   if (verdict === "allow") return undefined;
-  if ("refused" in verdict) return verdict.refused;
+  if ("denialReason" in verdict) return verdict.denialReason;
   const { title, input, locations } = call;
   try {
     const { diff = call.diff, note = "" } = verdict.preview ?? {};
@@ -135,9 +147,9 @@ export async function denialReason(
     const answer = await ask({ title, input, locations, ...details });
     return answer === "reject" ? "The user rejected this call. Ask what to do instead." : undefined;
   } catch (error) {
-    if (signal.aborted) return NOT_RUN;
+    if (signal.aborted) return CANCELLED_TEXT;
     logger.warn("permission request unanswered; tool call denied", { tool: call.tool.name, error });
-    return error instanceof UnansweredError ? error.message : NO_RESPONDER;
+    return error instanceof UnansweredError ? error.message : NO_RESPONDER_TEXT;
   }
 }
 
@@ -146,7 +158,7 @@ export async function denialReason(
  * with `alwaysAsk`. In other modes any client counts.
  */
 export function hasResponder(run: PermissionRun): boolean {
-  const { ask, alwaysAsk } = rootRun(run);
+  const { ask, alwaysAsk } = findRootRun(run);
   return (ask !== undefined && alwaysAsk) || (run.conversation.session.mode !== "auto" && isAttended(run));
 }
 
@@ -161,68 +173,87 @@ const CHOICES: readonly AskChoice[] = [
  * Creates the `ask` function of one call. Only an exact allow counts; any other reply denies. Rejects if no client
  * answers.
  *
- * `lasting`: scope of a permanent grant. Undefined: the tool itself asks, with an unchecked text. A grant then covers
- * only the identical request.
+ * `grantScope`: scope of a permanent grant. Undefined: the tool itself asks, with an unchecked text. A grant then
+ * covers only the identical request.
  */
-export function createRequestPermission(
+export function createPermissionRequester(
   callId: string,
   tool: ToolSpec,
   run: PermissionRun,
-  lasting?: string,
-): RequestPermission {
+  grantScope?: string,
+): PermissionRequester {
   return async (request) => {
-    const shown = copyShownCall(request);
-    const { title } = shown;
-    const what = lasting ?? JSON.stringify({ asked: shown, projectDir: run.projectDir });
+    const shownCall = copyShownCall(request);
+    const { title } = shownCall;
+    const scope = grantScope ?? JSON.stringify({ asked: shownCall, projectDir: run.projectDir });
     const { policy: unattended, timeoutMs } = run.agent.unattended;
-    const front = rootRun(run);
-    const grants = front.conversation.session.permissionGrants;
-    if (grants.some((leave) => leave.tool === tool.name && leave.scope === what)) return "allow";
+    const rootRun = findRootRun(run);
+    const grants = rootRun.conversation.session.permissionGrants;
+    if (grants.some((grant) => grant.tool === tool.name && grant.scope === scope)) return "allow";
     if (!isAttended(run) && unattended !== "wait") {
       if (unattended === "allow") return "allow";
-      throw new UnansweredError(NO_RESPONDER);
+      throw new UnansweredError(NO_RESPONDER_TEXT);
     }
     const outcome = await requestAnswerFromParent(
       run,
-      { ...shown, callId, tool: tool.name, kind: "permission", toolKind: tool.kind, choices: CHOICES, freeText: false },
+      {
+        ...shownCall,
+        callId,
+        tool: tool.name,
+        kind: "permission",
+        toolKind: tool.kind,
+        choices: CHOICES,
+        freeText: false,
+      },
       (askClient) =>
         async ({ callId, title }, signal) =>
-          replyOf(await askClient({ ...toAskRequest(shown), title, callId, tool: tool.name, kind: tool.kind }, signal)),
+          readReply(
+            await askClient({ ...toAskRequest(shownCall), title, callId, tool: tool.name, kind: tool.kind }, signal),
+          ),
     );
-    if (outcome === "late")
+    if (outcome === "timeout")
       throw new UnansweredError(
-        `This call needs permission and no client answered within ${timeoutMs / 1000} s, so it did not run. ${NOT_REJECTED}`,
+        `This call needs permission and no client answered within ${timeoutMs / 1000} s, so it did not run. ${CONTINUE_TEXT}`,
       );
-    if (outcome === "no_client") throw new UnansweredError(NO_RESPONDER);
+    if (outcome === "no_client") throw new UnansweredError(NO_RESPONDER_TEXT);
     const choice = outcome.reply?.choice;
     if (choice === "allow_always")
-      await storeGrant(front, { tool: tool.name, scope: what, title, grantedBy: outcome.answeredBy, grantedAt: now() });
+      await storeGrant(rootRun, { tool: tool.name, scope, title, grantedBy: outcome.answeredBy, grantedAt: now() });
     return choice === "allow" || choice === "allow_always" ? choice : "reject";
   };
 }
 
-/** The displayed data of a call. A copy, so that the tool cannot change it later. */
+/** A copy of the displayed data of a call, so that the tool cannot change it later. */
 type ShownCall = Pick<Ask, "title" | "input" | "locations" | "diff" | "reason">;
 
-/** Reads each field once and copies it. */
+/** Reads each field once, because a getter may return another value the second time. */
 function copyShownCall({
   title,
   input,
   locations,
   diff = [],
   reason = "",
-}: Parameters<RequestPermission>[0]): ShownCall {
-  const places = locations.map(({ path, line }) => ({ path: String(path), ...(line === undefined ? {} : { line }) }));
-  const changes = diff.map(({ path, oldText, newText }) => ({ path, oldText, newText }));
-  return { title: String(title), input: plainCopy(input), locations: places, diff: changes, reason: String(reason) };
+}: Parameters<PermissionRequester>[0]): ShownCall {
+  const locationCopies = locations.map(({ path, line }) => ({
+    path: String(path),
+    ...(line === undefined ? {} : { line }),
+  }));
+  const diffCopies = diff.map(({ path, oldText, newText }) => ({ path, oldText, newText }));
+  return {
+    title: String(title),
+    input: copyAsJson(input),
+    locations: locationCopies,
+    diff: diffCopies,
+    reason: String(reason),
+  };
 }
 
 /** Converts to the form that a client receives, without empty fields. */
-function toAskRequest({ diff, reason, ...shown }: ShownCall): Parameters<RequestPermission>[0] {
+function toAskRequest({ diff, reason, ...shown }: ShownCall): Parameters<PermissionRequester>[0] {
   return { ...shown, ...(diff.length > 0 && { diff }), ...(reason !== "" && { reason }) };
 }
 
-function plainCopy(value: unknown): unknown {
+function copyAsJson(value: unknown): unknown {
   return value === undefined ? undefined : (JSON.parse(JSON.stringify(value) ?? "null") as unknown);
 }
 
@@ -236,16 +267,16 @@ export function createAskUser(
   return async ({ title, choices: labels = [], freeText = labels.length === 0 }) => {
     if (!isAttended(run) && run.agent.unattended.policy !== "wait") return undefined;
     const choices = labels.map((label, i) => ({ id: String(i + 1), label: String(label) }));
-    const shown = { title: String(title), input: plainCopy(input), locations: [] };
-    const about = { tool: tool.name, toolKind: tool.kind, diff: [], reason: "", choices, freeText };
+    const displayFields = { title: String(title), input: copyAsJson(input), locations: [] };
+    const askFields = { tool: tool.name, toolKind: tool.kind, diff: [], reason: "", choices, freeText };
     const outcome = await requestAnswerFromParent(
       run,
-      { ...shown, ...about, callId, kind: "question" },
+      { ...displayFields, ...askFields, callId, kind: "question" },
       (askClient) =>
         async ({ callId, title }, signal) => {
           const question = { choices, freeText };
-          const request = { ...shown, title, callId, tool: tool.name, kind: tool.kind, question };
-          const reply = replyOf(await askClient(request, signal));
+          const request = { ...displayFields, title, callId, tool: tool.name, kind: tool.kind, question };
+          const reply = readReply(await askClient(request, signal));
           if (!choices.some(({ id }) => id === reply.choice) && !(freeText && reply.text !== ""))
             throw new Error("the reply of the client has no valid choice");
           return reply;
@@ -257,7 +288,7 @@ export function createAskUser(
   };
 }
 
-function replyOf(answer: unknown): AskReply {
+function readReply(answer: unknown): AskReply {
   const { choice, text } = (typeof answer === "object" ? (answer ?? {}) : { choice: answer }) as Record<
     string,
     unknown
@@ -271,31 +302,31 @@ function replyOf(answer: unknown): AskReply {
  */
 async function storeGrant(
   { conversation, recorder, store, sessionId }: PermissionRun,
-  leave: PermissionGrant,
+  grant: PermissionGrant,
 ): Promise<void> {
   const { permissionGrants } = (await store.get(sessionId)) ?? conversation.session;
-  const all = [...permissionGrants, leave];
-  conversation.session = { ...conversation.session, permissionGrants: all };
-  await recorder.write({ sync: true, set: { permissionGrants: all } });
+  const allGrants = [...permissionGrants, grant];
+  conversation.session = { ...conversation.session, permissionGrants: allGrants };
+  await recorder.write({ sync: true, set: { permissionGrants: allGrants } });
 }
 
 /**
- * The scope of a permanent grant. For edits: the files. For other tools: the exact input, because one allowed command
- * does not allow the next.
+ * Returns the scope of a permanent grant: for edits the files, for other tools the exact input, because one allowed
+ * command does not allow the next.
  */
-async function grantKeyOf({ tool, input, locations, projectDir }: ToolCall): Promise<string> {
+async function createGrantScope({ tool, input, locations, projectDir }: ToolCall): Promise<string> {
   if (tool.kind !== "edit" || locations.length === 0) return JSON.stringify({ projectDir, input });
   const paths = locations.map(({ path }) => path).sort();
-  return JSON.stringify(await Promise.all(paths.map((path) => fileOf(path, projectDir))));
+  return JSON.stringify(await Promise.all(paths.map((path) => toScopePath(path, projectDir))));
 }
 
-/** A path, together with its real path if that differs: a link could be put in its place later. */
-async function fileOf(path: string, projectDir: string): Promise<string | [string, string]> {
+/** Returns a path, with its real path if that differs: the path could be replaced by a link later. */
+async function toScopePath(path: string, projectDir: string): Promise<string | [string, string]> {
   const { PathGuard } = await import("../../files/path-guard.js");
-  const real = async () => {
+  const findRealPath = async () => {
     const guard = await PathGuard.create({ roots: "anywhere", denied: [] });
     return (await guard.resolve(resolve(projectDir, path))).path;
   };
-  const realPath = await real().catch(() => "");
+  const realPath = await findRealPath().catch(() => "");
   return realPath === path ? path : [path, realPath];
 }

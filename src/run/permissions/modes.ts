@@ -7,8 +7,8 @@ import { SESSION_MODES } from "../../sessions/session-modes.js";
 /** Kinds of tools that change nothing and run in plan mode. A tool that needs permission still asks. */
 const READ_ONLY_KINDS: ReadonlySet<ToolKind> = new Set(["read", "search", "think", "fetch"]);
 
-/** Why a call may not run in a session's mode, regardless of policies; undefined if it may. */
-export function deniedByMode(mode: SessionMode, { kind, name }: ToolSpec): string | undefined {
+/** Returns why a call may not run in a session's mode, regardless of policies; undefined if it may run. */
+export function findModeDenial(mode: SessionMode, { kind, name }: ToolSpec): string | undefined {
   if (mode !== "plan" || READ_ONLY_KINDS.has(kind)) return undefined;
   return (
     `The session is in plan mode: nothing that could change anything runs, so ${name} did not. ` +
@@ -20,31 +20,31 @@ export function deniedByMode(mode: SessionMode, { kind, name }: ToolSpec): strin
  * Reads the current mode and permission grants from the store, because a client may have changed them since the run
  * started. An unknown mode counts as `plan`, the strictest. Also updates the conversation's session.
  */
-export async function currentMode({ store, sessionId, conversation, spawned }: PermissionRun): Promise<SessionMode> {
+export async function refreshMode({ store, sessionId, conversation, parentCall }: PermissionRun): Promise<SessionMode> {
   const stored = (await store.get(sessionId)) ?? conversation.session;
   const { permissionGrants } = stored;
   const storedMode = SESSION_MODES.includes(stored.mode) ? stored.mode : "plan";
-  const mode = spawned ? await subagentMode(storedMode, spawned) : storedMode;
-  conversation.session = { ...conversation.session, mode, permissionGrants: permissionGrants };
+  const mode = parentCall ? await resolveSubagentMode(storedMode, parentCall) : storedMode;
+  conversation.session = { ...conversation.session, mode, permissionGrants };
   return mode;
 }
 
-/** The mode of the parent run, unless the subagent's session was set to a stricter one. */
-async function subagentMode(storedMode: SessionMode, { parentRun, mode }: ParentCall): Promise<SessionMode> {
-  const parentMode = await currentMode(parentRun);
+/** Returns the mode of the parent run, unless the subagent's session was set to a stricter one. */
+async function resolveSubagentMode(storedMode: SessionMode, { parentRun, mode }: ParentCall): Promise<SessionMode> {
+  const parentMode = await refreshMode(parentRun);
   return storedMode !== mode && SESSION_MODES.indexOf(storedMode) > SESSION_MODES.indexOf(parentMode)
     ? storedMode
     : parentMode;
 }
 
-/** The run whose clients are asked. For a subagent this is the outermost parent run. */
-export function rootRun(run: PermissionRun): PermissionRun {
-  return run.spawned ? rootRun(run.spawned.parentRun) : run;
+/** Returns the run whose clients receive requests. For a subagent this is the outermost parent run. */
+export function findRootRun(run: PermissionRun): PermissionRun {
+  return run.parentCall ? findRootRun(run.parentCall.parentRun) : run;
 }
 
 /**
- * Evaluated last. In mode `auto`, tools that need permission ask if the run's own client can answer, and otherwise run.
- * In other modes they always ask.
+ * The policy that is evaluated last. In mode `auto`, tools that need permission ask if the run's own client can answer,
+ * and otherwise run. In other modes they always ask.
  */
 export const MODE_POLICY: PermissionPolicy = {
   name: "mode",
@@ -55,6 +55,6 @@ export const MODE_POLICY: PermissionPolicy = {
 
 /** Whether a client can answer requests of a run. */
 export function isAttended(run: PermissionRun): boolean {
-  const { ask, tail } = rootRun(run);
+  const { ask, tail } = findRootRun(run);
   return ask !== undefined || tail.isAttended;
 }

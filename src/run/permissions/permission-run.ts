@@ -13,7 +13,7 @@ import type { SessionTail } from "../../watch/tail.js";
 import type { RunClock } from "../budget/time-limit.js";
 import type { Inbox } from "../queue/inbox.js";
 
-/** The fields of a run that decide whether a tool call may run, and who is asked. `RunContext` describes each. */
+/** The fields of a run for permission checks and requests. `RunContext` describes each. */
 export interface PermissionRun {
   readonly agent: {
     readonly permissions: readonly PermissionPolicy[];
@@ -23,7 +23,7 @@ export interface PermissionRun {
   readonly id: string;
   readonly sessionId: string;
   /** Set for subagent runs only. */
-  readonly spawned: ParentCall | undefined;
+  readonly parentCall: ParentCall | undefined;
   readonly projectDir: string;
   readonly conversation: Conversation;
   readonly store: SessionDriver;

@@ -17,8 +17,8 @@ export type AskDraft = Pick<
   "callId" | "kind" | "tool" | "toolKind" | "title" | "input" | "locations" | "diff" | "reason" | "choices" | "freeText"
 >;
 
-/** Reason why an ask ended without an answer: no client can answer (`nobody`), or none answered in time (`late`). */
-export type UnansweredReason = "no_client" | "late";
+/** Why an ask ended without an answer: no client can answer (`no_client`), or none answered in time (`timeout`). */
+export type UnansweredReason = "no_client" | "timeout";
 
 /** Interval for checking whether a client can still answer an open ask, in ms. */
 const POLL_INTERVAL_MS = 1000;
@@ -36,99 +36,99 @@ export async function requestAnswer(
 ): Promise<Ask | UnansweredReason> {
   const { recorder, inbox, store, bus, logger } = run;
   const { timeoutMs, policy: unattended } = run.agent.unattended;
-  const names = { runId: run.id, sessionId: run.sessionId };
+  const runIds = { runId: run.id, sessionId: run.sessionId };
   // If a client can answer now, the ask has no deadline. Otherwise it waits for at most the timeout.
-  const isKnownLate = !isAttended(run);
+  const hasDeadline = !isAttended(run);
   const ask: Ask = {
     ...draft,
-    ...names,
+    ...runIds,
     id: newId(),
     createdAt: now(),
-    deadline: isKnownLate ? new Date(Date.now() + timeoutMs).toISOString() : "",
+    deadline: hasDeadline ? new Date(Date.now() + timeoutMs).toISOString() : "",
     state: "open",
     reply: null,
     answeredBy: "",
     closedAt: "",
   };
-  const [answer, forget] = inbox.answerOf(ask.id);
-  const decided = new AbortController();
-  const untie = onAbort(signal, () => decided.abort(signal.reason));
+  const [answer, stopWaiting] = inbox.waitForAnswer(ask.id);
+  const endController = new AbortController();
+  const removeListener = onAbort(signal, () => endController.abort(signal.reason));
   let timer: NodeJS.Timeout | undefined;
-  let closed: Ask = ask;
+  let finalAsk: Ask = ask;
   try {
     run.pendingAskIds.add(ask.id);
     run.clock?.pause();
-    // Called before the write: a client that shows the call then knows that it waits.
-    const clientReply = askClient?.(decided.signal);
-    let isHere = clientReply !== undefined;
-    clientReply?.catch(() => (isHere = false));
+    // The client is asked before the write, so that a client that shows the call knows that the call waits.
+    const clientReply = askClient?.(endController.signal);
+    let isClientPending = clientReply !== undefined;
+    clientReply?.catch(() => (isClientPending = false));
     await recorder.write({ sync: false, asks: [ask], run: { state: "waiting" } });
-    bus.emit("ask.opened", { ...names, ask });
-    const late = new Promise<UnansweredReason>((resolve) => {
-      let since = Date.now();
-      const look = () => {
+    bus.emit("ask.opened", { ...runIds, ask });
+    const timeout = new Promise<UnansweredReason>((resolve) => {
+      let waitStartMs = Date.now();
+      const checkClients = () => {
         // After the last client has disconnected, the ask waits only with the policy `wait`.
-        const isThere = isHere || run.tail.isAttended;
-        if (!isThere && unattended !== "wait") return resolve("no_client");
-        if (isThere && !isKnownLate) since = Date.now();
-        const remainingMs = since + timeoutMs - Date.now();
+        const canBeAnswered = isClientPending || run.tail.isAttended;
+        if (!canBeAnswered && unattended !== "wait") return resolve("no_client");
+        if (canBeAnswered && !hasDeadline) waitStartMs = Date.now();
+        const remainingMs = waitStartMs + timeoutMs - Date.now();
         if (remainingMs > 0)
-          timer = setTimeout(look, isKnownLate ? remainingMs : Math.min(remainingMs, POLL_INTERVAL_MS));
-        else resolve("late");
+          timer = setTimeout(checkClients, hasDeadline ? remainingMs : Math.min(remainingMs, POLL_INTERVAL_MS));
+        else resolve("timeout");
       };
-      look();
+      checkClients();
     });
-    const cancelled = new Promise<never>((_, reject) =>
-      onAbort(decided.signal, () => reject(reasonOf(decided.signal))),
+    const cancellation = new Promise<never>((_, reject) =>
+      onAbort(endController.signal, () => reject(toAbortError(endController.signal))),
     );
-    const outcomes: Promise<Ask | UnansweredReason>[] = [answer, late, cancelled];
+    const outcomes: Promise<Ask | UnansweredReason>[] = [answer, timeout, cancellation];
     if (clientReply)
       outcomes.push(
         clientReply.then<Ask | UnansweredReason, Ask | UnansweredReason>(
           async (reply) => {
-            const answered = await answerAsk(store, ask, reply, run.clientName);
-            return answered?.ask ?? "no_client";
+            const answerResult = await answerAsk(store, ask, reply, run.clientName);
+            return answerResult?.ask ?? "no_client";
           },
           (error: unknown): UnansweredReason | Promise<Ask> => {
-            if (!decided.signal.aborted) logger.warn("the run's client could not be asked", { error });
+            if (!endController.signal.aborted) logger.warn("the run's client could not be asked", { error });
             // Another client may still answer.
             return run.tail.isAttended || unattended === "wait" ? answer : "no_client";
           },
         ),
       );
     const outcome = await Promise.race(outcomes);
-    if (typeof outcome !== "string") closed = outcome;
+    if (typeof outcome !== "string") finalAsk = outcome;
     else {
-      closed = asWithdrawn(ask);
-      await recorder.write({ sync: false, asks: [closed] });
+      finalAsk = toWithdrawnAsk(ask);
+      await recorder.write({ sync: false, asks: [finalAsk] });
       // An answer stored before the withdrawal was accepted, so it counts.
       const [stored] = await store.asks({ id: ask.id, limit: 1 });
-      closed = stored ?? closed;
+      finalAsk = stored ?? finalAsk;
     }
-    if (closed.state === "answered") return closed;
+    if (finalAsk.state === "answered") return finalAsk;
     return typeof outcome === "string" ? outcome : "no_client";
   } finally {
     clearTimeout(timer);
-    untie();
-    forget();
-    decided.abort();
+    removeListener();
+    stopWaiting();
+    endController.abort();
     run.pendingAskIds.delete(ask.id);
     const state = run.pendingAskIds.size > 0 ? "waiting" : "running";
-    // A cancelled run has no clock to continue.
+    // The clock of a cancelled run stays paused.
     if (state === "running" && !run.signal.aborted) run.clock?.start();
-    const withdrawal = closed.state === "open" ? { asks: [(closed = asWithdrawn(ask))] } : {};
+    const withdrawal = finalAsk.state === "open" ? { asks: [(finalAsk = toWithdrawnAsk(ask))] } : {};
     await recorder.write({ sync: false, ...withdrawal, run: { state } }).catch((error: unknown) => {
       logger.debug("end of an ask was not stored", { error });
     });
-    bus.emit("ask.closed", { ...names, ask: closed });
+    bus.emit("ask.closed", { ...runIds, ask: finalAsk });
   }
 }
 
-function asWithdrawn(ask: Ask): Ask {
+function toWithdrawnAsk(ask: Ask): Ask {
   return { ...ask, state: "withdrawn", closedAt: now() };
 }
 
-function reasonOf(signal: AbortSignal): Error {
+function toAbortError(signal: AbortSignal): Error {
   return signal.reason as Error;
 }
 
@@ -136,9 +136,9 @@ function reasonOf(signal: AbortSignal): Error {
 export interface AsksOptions {
   store: () => Promise<SessionDriver>;
   /** Returns the active run of a chain in this process. */
-  running: (rootId: string) => { id: string; inbox: Inbox } | undefined;
+  findLocalRun: (rootId: string) => { id: string; inbox: Inbox } | undefined;
   /** Reports a change of the chain to watchers. */
-  changed: (rootId: string) => void;
+  notifyChange: (rootId: string) => void;
 }
 
 /** The asks of all runs on the store, including runs of other processes. */
@@ -149,7 +149,7 @@ export class Asks {
     this.#options = options;
   }
 
-  /** An ask by its id; undefined if it does not exist. Rejects with `StoreError`. */
+  /** Returns an ask by its id; undefined if it does not exist. Rejects with `StoreError`. */
   async get(id: string): Promise<Ask | undefined> {
     const store = await this.#options.store();
     return (await withEffectiveAskStates(store, await store.asks({ id, limit: 1 })))[0];
@@ -168,27 +168,27 @@ export class Asks {
   }
 
   /**
-   * Answers an ask of a run in any process. `by` names the client. Resolves with the stored ask. Rejects with
+   * Answers an ask of a run in any process. `answeredBy` names the client. Resolves with the stored ask. Rejects with
    * `InputError` (invalid choice), `AskNotFoundError`, `StoreError`, or `AskClosedError`: another client was faster, or
    * the run no longer waits.
    */
   async answer(
     id: string,
     { choice = "", text = "" }: { [Key in keyof AskReply]?: AskReply[Key] | undefined },
-    by = "sdk",
+    answeredBy = "sdk",
   ): Promise<Ask> {
     const store = await this.#options.store();
     const ask = await this.get(id);
     if (!ask) throw new AskNotFoundError(id);
     if (ask.state !== "open") throw new AskClosedError(ask);
     checkReply(ask, { choice, text });
-    const result = await answerAsk(store, ask, { choice, text }, by);
+    const result = await answerAsk(store, ask, { choice, text }, answeredBy);
     if (!result) throw new AskNotFoundError(id);
     if (!result.isAccepted) throw new AskClosedError(result.ask);
     const { sessionId, runId } = result.ask;
-    const running = this.#options.running(sessionId);
-    if (running?.id === runId) running.inbox.deliverAnswer(result.ask);
-    this.#options.changed(sessionId);
+    const localRun = this.#options.findLocalRun(sessionId);
+    if (localRun?.id === runId) localRun.inbox.deliverAnswer(result.ask);
+    this.#options.notifyChange(sessionId);
     return result.ask;
   }
 }
@@ -211,11 +211,15 @@ async function answerAsk(
 
 /** Marks open asks of dead runs as withdrawn, because the store may not contain their end. */
 async function withEffectiveAskStates(store: SessionDriver, asks: readonly Ask[]): Promise<Ask[]> {
-  const open = [...new Set(asks.filter(({ state }) => state === "open").map(({ runId }) => runId))];
-  const runs = await Promise.all(open.map((id) => store.runs({ id, limit: 1 })));
-  const waiting = new Set(runs.flat().flatMap((stored) => (isOpen(withEffectiveState(stored)) ? [stored.run.id] : [])));
+  const openRunIds = [...new Set(asks.filter(({ state }) => state === "open").map(({ runId }) => runId))];
+  const runs = await Promise.all(openRunIds.map((id) => store.runs({ id, limit: 1 })));
+  const waitingRunIds = new Set(
+    runs.flat().flatMap((stored) => (isOpen(withEffectiveState(stored)) ? [stored.run.id] : [])),
+  );
   return asks.map((ask) =>
-    ask.state === "open" && !waiting.has(ask.runId) ? { ...ask, state: "withdrawn", closedAt: ask.createdAt } : ask,
+    ask.state === "open" && !waitingRunIds.has(ask.runId)
+      ? { ...ask, state: "withdrawn", closedAt: ask.createdAt }
+      : ask,
   );
 }
 

@@ -2,7 +2,7 @@ import { isRecord } from "../../base/json.js";
 import { InputError } from "../../ports/errors.js";
 import type { PermissionRule } from "../../ports/permission-policy.js";
 import type { ToolCall, ToolKind, ToolSpec } from "../../ports/tool.js";
-import { EXPECTED, RULE_ACTIONS } from "./rule-words.js";
+import { EXPECTED_VALUES, RULE_ACTIONS } from "./rule-words.js";
 
 /** Maximum alternatives that the braces of one glob expand to. */
 const MAX_BRACE_ALTERNATIVES = 256;
@@ -24,60 +24,61 @@ export function isToolGlob(text: string): boolean {
 
 /** Whether a text is valid as the `match` of a rule. */
 export function isCommandGlob(text: string): boolean {
-  return text.trim() !== "" && text.length <= 1000 && !/[;&|<>()$`"'\\{}\n\r\0]/.test(text) && areClasses(text);
+  return text.trim() !== "" && text.length <= 1000 && !/[;&|<>()$`"'\\{}\n\r\0]/.test(text) && hasValidClasses(text);
 }
 
 /** Whether a text is valid as the `path` of a rule. */
 export function isPathGlob(text: string): boolean {
   if (text.trim() !== text || text === "" || text.length > 1000 || /[\n\r\0]|\\(\/|$)/.test(text)) return false;
   if (text.split("/").includes("..")) return false;
-  const bare = text.replace(/\\[^]/g, "");
-  return areClasses(bare) && areBraces(bare);
+  const unescapedText = text.replace(/\\[^]/g, "");
+  return hasValidClasses(unescapedText) && hasValidBraces(unescapedText);
 }
 
-/** Whether every `[` has a `]`, and the class between them is plain and not empty. */
-function areClasses(text: string): boolean {
+/** Whether every `[` has a `]`, and the character class between them is plain and not empty. */
+function hasValidClasses(text: string): boolean {
   const isEmpty = (range: string) => range[0]! > range[2]!;
-  const remainder = text.replace(/\[[!^]?([^[\]{},/\\!^][^[\]{},/\\]*)\]/g, (all, of: string) =>
-    [...of.matchAll(/.-./gsu)].some(([range]) => isEmpty(range)) ? all : "",
+  const remainder = text.replace(/\[[!^]?([^[\]{},/\\!^][^[\]{},/\\]*)\]/g, (classText, characters: string) =>
+    [...characters.matchAll(/.-./gsu)].some(([range]) => isEmpty(range)) ? classText : "",
   );
   return !/[[\]]/.test(remainder);
 }
 
-function areBraces(text: string): boolean {
+function hasValidBraces(text: string): boolean {
   const commas: number[] = [];
-  let choices = 1;
+  let alternatives = 1;
   for (const char of text) {
     if (char === "{") commas.push(0);
     else if (char === "," && commas.length > 0) commas[commas.length - 1]! += 1;
     else if (char === "}") {
       const commaCount = commas.pop();
       if (commaCount === undefined) return false;
-      choices *= commaCount + 1;
+      alternatives *= commaCount + 1;
     }
   }
-  return commas.length === 0 && choices <= MAX_BRACE_ALTERNATIVES;
+  return commas.length === 0 && alternatives <= MAX_BRACE_ALTERNATIVES;
 }
 
 /** Checks a list of rules. Throws `InputError`. */
 export function checkRules(field: string, rules: unknown): void {
   if (!Array.isArray(rules)) throw new InputError(field, "a list of permission rules");
   rules.forEach((rule: unknown, i) => {
-    const at = `${field}[${i}]`;
-    if (!isRecord(rule)) throw new InputError(at, "an object with tool and action");
+    const ruleField = `${field}[${i}]`;
+    if (!isRecord(rule)) throw new InputError(ruleField, "an object with tool and action");
     for (const key of Object.keys(rule))
       if (!Object.hasOwn(RULE_FIELDS, key))
-        throw new InputError(`${at}.${key}`, `one of ${Object.keys(RULE_FIELDS).join(", ")}`);
+        throw new InputError(`${ruleField}.${key}`, `one of ${Object.keys(RULE_FIELDS).join(", ")}`);
     const { tool, match = "a", path = "a", action, reason = "" } = rule;
-    if (typeof tool !== "string" || !isToolGlob(tool)) throw new InputError(`${at}.tool`, EXPECTED.tool);
-    if (typeof match !== "string" || !isCommandGlob(match)) throw new InputError(`${at}.match`, EXPECTED.match);
-    if (typeof path !== "string" || !isPathGlob(path)) throw new InputError(`${at}.path`, EXPECTED.path);
+    if (typeof tool !== "string" || !isToolGlob(tool)) throw new InputError(`${ruleField}.tool`, EXPECTED_VALUES.tool);
+    if (typeof match !== "string" || !isCommandGlob(match))
+      throw new InputError(`${ruleField}.match`, EXPECTED_VALUES.match);
+    if (typeof path !== "string" || !isPathGlob(path)) throw new InputError(`${ruleField}.path`, EXPECTED_VALUES.path);
     if (!RULE_ACTIONS.includes(action as never))
       throw new InputError(
-        `${at}.action`,
+        `${ruleField}.action`,
         `one of ${RULE_ACTIONS.map((allowedAction) => JSON.stringify(allowedAction)).join(", ")}`,
       );
-    if (typeof reason !== "string") throw new InputError(`${at}.reason`, "a string");
+    if (typeof reason !== "string") throw new InputError(`${ruleField}.reason`, "a string");
   });
 }
 
@@ -113,22 +114,22 @@ function matchesGlob(glob: string, name: string): boolean {
 }
 
 /**
- * Whether a rule applies to a call: to its tool, or to the tools that the call acts as. An allow rule must match all of
+ * Whether a rule applies to the tool of a call, or to the tools that the call acts as. An allow rule must match all of
  * these tools; an ask or deny rule needs to match only one.
  */
 export function appliesToCall(rule: PermissionRule, { tool, actsAs = [] }: Pick<ToolCall, "tool" | "actsAs">): boolean {
   if (matchesTool(rule, tool)) return true;
-  const named = actsAs.filter((name) => matchesTool(rule, { name })).length;
-  return named > 0 && (rule.action !== "allow" || named === actsAs.length);
+  const matchCount = actsAs.filter((name) => matchesTool(rule, { name })).length;
+  return matchCount > 0 && (rule.action !== "allow" || matchCount === actsAs.length);
 }
 
-/** Has the form of the `read` tool. */
+/** A tool of kind `read`, for checking the reads of other calls. */
 const READ_TOOL: ToolSpec = {
   ...{ name: "read", description: "", inputSchema: {}, kind: "read" },
   ...{ parallel: true, needsPermission: false },
 };
 
-/** The reads of a call, in the form of a `read` call; undefined if it reads nothing. */
+/** Converts the reads of a call to a `read` call; undefined if the call reads nothing. */
 export function toReadCall({ actsAs: _, reads = [], ...call }: ToolCall): ToolCall | undefined {
   return reads.length > 0 ? { ...call, tool: READ_TOOL, input: {}, locations: reads, diff: [] } : undefined;
 }
@@ -141,9 +142,9 @@ export function describeUselessRules(
   return rules.flatMap((rule, i) => {
     // MCP servers and their tools are not known yet.
     if (rule.tool.startsWith(ORIGIN_PREFIX)) return [];
-    const meant = tools.filter((tool) => matchesTool(rule, tool));
-    if (meant.length === 0) return [`permissions.rules[${i}].tool: there is no tool ${rule.tool}`];
-    const kinds = meant.map(({ kind }) => kind);
+    const matchingTools = tools.filter((tool) => matchesTool(rule, tool));
+    if (matchingTools.length === 0) return [`permissions.rules[${i}].tool: there is no tool ${rule.tool}`];
+    const kinds = matchingTools.map(({ kind }) => kind);
     if (rule.match !== undefined && !kinds.some((kind) => kind === "execute" || kind === "other"))
       return [`permissions.rules[${i}].match: ${rule.tool} runs no commands`];
     if (rule.path !== undefined && kinds.every((kind) => !FILE_TOOL_KINDS.includes(kind) && kind !== "other"))

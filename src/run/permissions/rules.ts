@@ -14,7 +14,7 @@ import { namesTool, matchesTool, appliesToCall, FILE_TOOL_KINDS, toReadCall } fr
 const EVALUATION_TIMEOUT_MS = 5_000;
 /** Argument names that may contain a command. */
 const COMMAND_ARGUMENTS = ["command", "cmd", "script"];
-const PASS = { action: "pass", reason: "", rule: undefined, mayBeDenied: false } as const;
+const PASS_VERDICT = { action: "pass", reason: "", rule: undefined, mayBeDenied: false } as const;
 
 /** The result of the rules for a call, with the rule that decided. */
 export interface RuleVerdict {
@@ -23,8 +23,8 @@ export interface RuleVerdict {
   /** Index of the deciding rule, from 0; undefined if none decided. */
   readonly rule: number | undefined;
   /**
-   * Whether a deny rule may apply, which could not be determined. Set for `ask` only; then only a user may allow the
-   * call.
+   * Whether a deny rule may apply, but the rules could not determine it. True with `ask` only; then only a user may
+   * allow the call.
    */
   readonly mayBeDenied: boolean;
 }
@@ -40,13 +40,19 @@ export async function evaluateRules(
   signal: AbortSignal,
 ): Promise<RuleVerdict> {
   const callVerdict = await evaluateSingleCall(rules, call, args, signal);
-  const reading = toReadCall(call);
-  if (!reading || callVerdict.action === "deny") return callVerdict;
-  const read = await evaluateSingleCall(rules, reading, {}, signal);
-  const decided = rules[read.rule ?? -1];
+  const readCall = toReadCall(call);
+  if (!readCall || callVerdict.action === "deny") return callVerdict;
+  const readVerdict = await evaluateSingleCall(rules, readCall, {}, signal);
+  const decidingRule = rules[readVerdict.rule ?? -1];
   // A rule that also applies to the call itself has already been evaluated, in order.
-  if (!decided || appliesToCall(decided, call) || read.action === "pass" || read.action === "allow") return callVerdict;
-  return callVerdict.action === "ask" && read.action === "ask" ? callVerdict : read;
+  if (
+    !decidingRule ||
+    appliesToCall(decidingRule, call) ||
+    readVerdict.action === "pass" ||
+    readVerdict.action === "allow"
+  )
+    return callVerdict;
+  return callVerdict.action === "ask" && readVerdict.action === "ask" ? callVerdict : readVerdict;
 }
 
 async function evaluateSingleCall(
@@ -56,23 +62,24 @@ async function evaluateSingleCall(
   signal: AbortSignal,
 ): Promise<RuleVerdict> {
   const { tool, projectDir } = call;
-  const command = commandOf(args);
-  const executes = tool.kind === "execute";
-  const files = FILE_TOOL_KINDS.includes(tool.kind);
-  const canFit = (rule: PermissionRule): boolean => {
+  const command = readCommand(args);
+  const isExecution = tool.kind === "execute";
+  const isFileTool = FILE_TOOL_KINDS.includes(tool.kind);
+  const canMatch = (rule: PermissionRule): boolean => {
     if (!appliesToCall(rule, call)) return false;
-    if (rule.match !== undefined && command === undefined && !executes) return false;
+    if (rule.match !== undefined && command === undefined && !isExecution) return false;
     // An allow rule with `match` does not apply to a call that only acts as the tool, for example input for a running
     // command. Ask and deny rules do apply.
     if (rule.match !== undefined && rule.action === "allow" && !matchesTool(rule, tool)) return false;
-    return rule.path === undefined || call.locations.length > 0 || files || namesTool(rule, tool);
+    return rule.path === undefined || call.locations.length > 0 || isFileTool || namesTool(rule, tool);
   };
-  const places = rules.flatMap((rule, i) => (canFit(rule) ? [i] : []));
-  const matchingRules = places.map((i) => rules[i]!);
-  const [only] = matchingRules;
-  if (!only) return PASS;
-  // Shortcut for the common case: the first rule has neither `match` nor `path`.
-  if (only.match === undefined && only.path === undefined) return toVerdict(only, places[0], only.action, false);
+  const ruleIndexes = rules.flatMap((rule, i) => (canMatch(rule) ? [i] : []));
+  const matchingRules = ruleIndexes.map((i) => rules[i]!);
+  const [firstRule] = matchingRules;
+  if (!firstRule) return PASS_VERDICT;
+  // Shortcut for the common case: the first rule that can match has neither `match` nor `path`.
+  if (firstRule.match === undefined && firstRule.path === undefined)
+    return toVerdict(firstRule, ruleIndexes[0], firstRule.action, false);
   const guard = await PathGuard.create({ roots: "anywhere", denied: [] });
   const job = {
     rules: matchingRules.map((rule) => ({
@@ -82,24 +89,25 @@ async function evaluateSingleCall(
       isExact: namesTool(rule, tool),
     })),
     command,
-    startsPrograms: executes,
+    startsPrograms: isExecution,
     places: await Promise.all(call.locations.map(({ path }) => toCallPlace(guard, resolve(projectDir, path), call))),
-    isFileTool: files,
+    isFileTool,
     projectDir,
     realProjectDir: (await guard.resolve(projectDir)).path,
-    homeDir: homeOf(),
+    homeDir: findHomeDir(),
   };
   const { action, rule, isUnparsed } = await withWorker(signal, (thread) =>
     thread.runJob("judge", job, { ms: EVALUATION_TIMEOUT_MS }),
   );
-  const decided = matchingRules[rule];
-  if (!decided || action === "pass") return PASS;
-  const mayBeDenied = action === "ask" && (isUnparsed || decided.action === "deny") && matchingRules.some(isDenying);
-  return { ...toVerdict(decided, places[rule], action, isUnparsed), mayBeDenied };
+  const decidingRule = matchingRules[rule];
+  if (!decidingRule || action === "pass") return PASS_VERDICT;
+  const mayBeDenied =
+    action === "ask" && (isUnparsed || decidingRule.action === "deny") && matchingRules.some(isDenyRule);
+  return { ...toVerdict(decidingRule, ruleIndexes[rule], action, isUnparsed), mayBeDenied };
 }
 
-/** Undefined if the user has neither a passwd entry nor a HOME variable. */
-function homeOf(): string | undefined {
+/** Returns undefined if the user has neither a passwd entry nor a HOME variable. */
+function findHomeDir(): string | undefined {
   return attempt(() => homedir(), undefined);
 }
 
@@ -108,35 +116,39 @@ function toVerdict(
   { reason }: PermissionRule,
   rule: number | undefined,
   action: PermissionRule["action"],
-  unread: boolean,
+  isUnparsed: boolean,
 ): RuleVerdict {
   const mayBeDenied = false;
-  if (unread) return { action, reason: "the rules cannot parse the command", rule, mayBeDenied };
-  const standard = { allow: "", ask: "a rule requires confirmation", deny: "a rule denies it. Continue without it." };
-  return { action, reason: reason ?? standard[action], rule, mayBeDenied };
+  if (isUnparsed) return { action, reason: "the rules cannot parse the command", rule, mayBeDenied };
+  const defaultReasons = {
+    allow: "",
+    ask: "a rule requires confirmation",
+    deny: "a rule denies it. Continue without it.",
+  };
+  return { action, reason: reason ?? defaultReasons[action], rule, mayBeDenied };
 }
 
-function isDenying({ action }: PermissionRule): boolean {
+function isDenyRule({ action }: PermissionRule): boolean {
   return action === "deny";
 }
 
-/** The command of a call. If the call has a `workdir`, a `cd` to it comes first. */
-function commandOf(args: unknown): string | string[] | undefined {
+/** Returns the command of a call. If the call has a `workdir`, the command begins with a `cd` to it. */
+function readCommand(args: unknown): string | string[] | undefined {
   if (!isRecord(args)) return undefined;
   const { workdir } = args;
   const command = COMMAND_ARGUMENTS.map((name) => args[name]).find((value) => value !== undefined);
-  const isWords = Array.isArray(command) && command.every((word) => typeof word === "string");
-  if (typeof command !== "string" && !isWords) return undefined;
+  const isWordList = Array.isArray(command) && command.every((word) => typeof word === "string");
+  if (typeof command !== "string" && !isWordList) return undefined;
   if (typeof workdir !== "string") return command;
-  return `cd ${shellQuote(workdir)}\n${isWords ? command.map(shellQuote).join(" ") : command}`;
+  return `cd ${shellQuote(workdir)}\n${isWordList ? command.map(shellQuote).join(" ") : command}`;
 }
 
 async function toCallPlace(guard: PathGuard, path: string, { tool }: ToolCall): Promise<CallPlace> {
-  const { traversedPaths, path: real, isFolder } = await guard.resolve(path);
+  const { traversedPaths, path: realPath, isFolder } = await guard.resolve(path);
   // Reading a folder includes everything below it.
   return {
     paths: traversedPaths,
-    realPath: real,
+    realPath,
     isRecursive: tool.kind === "search" || (isFolder && (tool.kind === "delete" || tool.kind === "read")),
   };
 }

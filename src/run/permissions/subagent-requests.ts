@@ -8,21 +8,21 @@ type AskClient = (draft: Pick<AskDraft, "callId" | "title">, signal: AbortSignal
 /**
  * Like `requestAnswer`, but asks of a subagent go to the clients of its parent run. They are stored in the parent's
  * session, for the tool call that spawned the subagent; the title contains the subagent's title. The subagent is marked
- * as waiting meanwhile. `at`: creates the function that asks a client.
+ * as waiting meanwhile. `createAskClient` creates the function that asks a client.
  */
 export async function requestAnswerFromParent(
   run: PermissionRun,
   draft: AskDraft,
-  at: (askClient: NonNullable<PermissionRun["ask"]>) => AskClient,
+  createAskClient: (askClient: NonNullable<PermissionRun["ask"]>) => AskClient,
   signal = run.signal,
 ): Promise<Ask | UnansweredReason> {
-  const { spawned, recorder, clock, pendingAskIds } = run;
-  if (!spawned) {
-    const askClient = run.ask && at(run.ask);
-    return requestAnswer(run, draft, askClient && ((ended) => askClient(draft, ended)), signal);
+  const { parentCall, recorder, clock, pendingAskIds } = run;
+  if (!parentCall) {
+    const askClient = run.ask && createAskClient(run.ask);
+    return requestAnswer(run, draft, askClient && ((clientSignal) => askClient(draft, clientSignal)), signal);
   }
-  const { parentRun, callId, title } = spawned;
-  const waits = async (state: "waiting" | "running"): Promise<void> => {
+  const { parentRun, callId, title } = parentCall;
+  const storeState = async (state: "waiting" | "running"): Promise<void> => {
     await recorder.write({ sync: false, run: { state } }).catch((error: unknown) => {
       run.logger.debug("waiting state of a subagent was not stored", { error });
     });
@@ -31,18 +31,18 @@ export async function requestAnswerFromParent(
   pendingAskIds.add(draft.callId);
   try {
     clock?.pause();
-    await waits("waiting");
+    await storeState("waiting");
     return await requestAnswerFromParent(
       parentRun,
       { ...draft, callId, title: `${title}: ${draft.title}` },
-      at,
+      createAskClient,
       signal,
     );
   } finally {
     pendingAskIds.delete(draft.callId);
     if (pendingAskIds.size === 0) {
       if (!run.signal.aborted) clock?.start();
-      await waits("running");
+      await storeState("running");
     }
   }
 }

@@ -2,8 +2,8 @@ import type { RunInput } from "../../ports/run.js";
 import type { SlashCommand } from "../../ports/slash-command.js";
 import { requireSession } from "../../sessions/require-session.js";
 import { Commands, type CommandOptions, type ListedCommand, type ExpandedInput } from "./slash-commands.js";
-import { withServers } from "../input/run-input.js";
-import { attachedBytes, type RunSlot } from "../budget/concurrency.js";
+import { withMcpServers } from "../input/run-input.js";
+import { countAttachedBytes, type RunSlot } from "../budget/concurrency.js";
 import type { AgentTools } from "../tools/agent-tools.js";
 import type { ToolSources } from "../tools/sources.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
@@ -12,7 +12,7 @@ import type { McpServerFactory } from "../../ports/mcp-server.js";
 /** The agent's services that are needed to find its commands. */
 interface CommandServices {
   readonly store: () => Promise<SessionDriver>;
-  /** Absolute path of the folder of sessions without a folder. */
+  /** Absolute path of the agent's folder, the default for the query. */
   readonly projectDir: string;
   readonly tools: AgentTools;
   readonly sources: ToolSources;
@@ -31,13 +31,13 @@ export interface CommandQuery {
 }
 
 /** Lists the commands. Rejects with `SessionNotFoundError`, `StoreError`, or `InputError` for invalid servers. */
-export async function commandsOf(
+export async function listCommands(
   agent: CommandServices,
   { sessionId, projectDir, servers = [] }: CommandQuery,
 ): Promise<ListedCommand[]> {
   const session = sessionId === undefined ? undefined : await requireSession(await agent.store(), sessionId);
   const folder = projectDir ?? session?.projectDir ?? agent.projectDir;
-  const { sources } = withServers(agent.tools.list, agent, { mcpServers: servers });
+  const { sources } = withMcpServers(agent.tools.list, agent, { mcpServers: servers });
   const prompts = session ? agent.sources.prompts({ sessionId: session.chain.root, projectDir: folder }, sources) : [];
   return new Commands(agent.commands).list(folder, { prompts, sources });
 }
@@ -50,11 +50,11 @@ export async function expandCommand(
   agent: CommandServices,
   input: RunInput,
   { projectDir, prompts }: { projectDir: string; prompts: readonly SlashCommand[] },
-  place: RunSlot,
+  slot: RunSlot,
   signal: AbortSignal,
 ): Promise<ExpandedInput> {
-  const { sources } = withServers(agent.tools.list, agent, input);
+  const { sources } = withMcpServers(agent.tools.list, agent, input);
   const expandedInput = await new Commands(agent.commands).expand(input, projectDir, { prompts, sources }, signal);
-  place.reserve(attachedBytes(expandedInput) - attachedBytes(input));
+  slot.reserveBytes(countAttachedBytes(expandedInput) - countAttachedBytes(input));
   return expandedInput;
 }

@@ -5,9 +5,9 @@ import { InputError, PathError } from "../../ports/errors.js";
 import type { SlashCommand } from "../../ports/slash-command.js";
 import { hasTrustedOwners, type OwnedPath } from "../../files/owners.js";
 import { PathGuard, type OpenedFolder } from "../../files/path-guard.js";
-import { commandText, fillTemplate, oneLine } from "./command-text.js";
+import { parseCommandFile, fillTemplate, toOneLine } from "./command-text.js";
 
-/** Maximum commands listed from a folder, entries read for them, and depth of nested folders. */
+/** Limits for listing a folder: commands, folder entries read, and depth of nested folders. */
 const MAX_COMMANDS = 128;
 const MAX_ENTRIES = 1_000;
 const MAX_DEPTH = 3;
@@ -15,34 +15,38 @@ const MAX_DEPTH = 3;
 const MAX_FILE_BYTES = 65_536;
 /** Bytes read from a file for its description. */
 const HEADER_BYTES = 4_096;
-/** Part of a command's name, which is also the name of a file or folder. */
-const PART = /^[\p{L}\p{N}][\p{L}\p{N}._-]{0,63}$/u;
+/** A part of a command's name between colons, which is also the name of a file or folder. */
+const NAME_PART_PATTERN = /^[\p{L}\p{N}][\p{L}\p{N}._-]{0,63}$/u;
 
 /** A folder with one command per file. */
-export interface CommandPlace extends Omit<OwnedPath, "path"> {
+export interface CommandFolderOptions extends Omit<OwnedPath, "path"> {
   /** Absolute path. */
   readonly folder: string;
   /** Absolute paths that are never read, not even through a link. */
   readonly denied: readonly string[];
-  /** The displayed origin of a file, from its path in the folder. */
-  origin(way: string): string;
+  /** Formats the displayed origin of a file, from its path relative to the folder. */
+  formatOrigin(relativePath: string): string;
 }
 
 /** The commands of a folder, read again at each request: `git/commit.md` is `/git:commit`. */
 export class CommandFolder {
-  readonly #place: CommandPlace;
+  readonly #options: CommandFolderOptions;
 
-  constructor(place: CommandPlace) {
-    this.#place = place;
+  constructor(options: CommandFolderOptions) {
+    this.#options = options;
   }
 
   /** Lists the commands, sorted by name. Never rejects: unreadable files are omitted. */
   async list(): Promise<SlashCommand[]> {
     try {
-      const guard = await this.#guard();
-      const ways: string[] = [];
-      await walk(await guard.openFolder(this.#place.folder), "", ways, { remainingEntries: MAX_ENTRIES });
-      const commands = await Promise.all(ways.sort().map((way) => this.#command(guard, way).catch(() => undefined)));
+      const guard = await this.#createGuard();
+      const relativePaths: string[] = [];
+      await collectPaths(await guard.openFolder(this.#options.folder), "", relativePaths, {
+        remainingEntries: MAX_ENTRIES,
+      });
+      const commands = await Promise.all(
+        relativePaths.sort().map((relativePath) => this.#loadCommand(guard, relativePath).catch(() => undefined)),
+      );
       return commands.flatMap((command) => (command?.isUsable === true ? command : []));
     } catch {
       return [];
@@ -50,36 +54,36 @@ export class CommandFolder {
   }
 
   /** Reads one command by its name, without listing the folder. Undefined if no readable file has this name. */
-  async named(name: string): Promise<SlashCommand | undefined> {
+  async find(name: string): Promise<SlashCommand | undefined> {
     const parts = name.split(":");
-    if (parts.length > MAX_DEPTH || !parts.every((part) => PART.test(part))) return undefined;
+    if (parts.length > MAX_DEPTH || !parts.every((namePart) => NAME_PART_PATTERN.test(namePart))) return undefined;
     try {
-      return await this.#command(await this.#guard(), `${parts.join("/")}.md`);
+      return await this.#loadCommand(await this.#createGuard(), `${parts.join("/")}.md`);
     } catch {
       return undefined;
     }
   }
 
-  #guard(): Promise<PathGuard> {
-    return PathGuard.create({ roots: [this.#place.root], denied: this.#place.denied });
+  #createGuard(): Promise<PathGuard> {
+    return PathGuard.create({ roots: [this.#options.root], denied: this.#options.denied });
   }
 
-  async #command(guard: PathGuard, way: string): Promise<SlashCommand & { isUsable: boolean }> {
-    const name = way.slice(0, -".md".length).replaceAll("/", ":");
-    const { text: head, isUsable } = await this.#read(guard, way, HEADER_BYTES);
-    const { description, hint } = commandText(head);
+  async #loadCommand(guard: PathGuard, relativePath: string): Promise<SlashCommand & { isUsable: boolean }> {
+    const name = relativePath.slice(0, -".md".length).replaceAll("/", ":");
+    const { text: head, isUsable } = await this.#readFile(guard, relativePath, HEADER_BYTES);
+    const { description, hint } = parseCommandFile(head);
     return {
       isUsable,
       name,
       description,
       hint,
-      origin: oneLine(this.#place.origin(way)),
-      prompt: async (words, signal) => {
-        const { text, isWhole } = await this.#read(guard, way, MAX_FILE_BYTES);
+      origin: toOneLine(this.#options.formatOrigin(relativePath)),
+      prompt: async (argumentText, signal) => {
+        const { text, isComplete } = await this.#readFile(guard, relativePath, MAX_FILE_BYTES);
         signal.throwIfAborted();
-        if (!isWhole)
+        if (!isComplete)
           throw new InputError("commands", `a command of at most ${MAX_FILE_BYTES / 1024} KiB, and /${name} is longer`);
-        const promptText = fillTemplate(commandText(text).body, words);
+        const promptText = fillTemplate(parseCommandFile(text).body, argumentText);
         if (promptText === undefined)
           throw new InputError("commands", `shorter arguments for /${name}, whose template repeats them too often`);
         return { text: promptText };
@@ -87,17 +91,18 @@ export class CommandFolder {
     };
   }
 
-  async #read(guard: PathGuard, way: string, bytes: number) {
-    const path = join(this.#place.folder, way);
+  async #readFile(guard: PathGuard, relativePath: string, maxBytes: number) {
+    const path = join(this.#options.folder, relativePath);
     const { handle, stats } = await guard.openFile(path);
     try {
-      if (!(await hasTrustedOwners({ ...this.#place, path }, stats))) throw new PathError("denied", "of another user");
-      const buffer = Buffer.alloc(Math.min(bytes, Number(stats.size)));
+      if (!(await hasTrustedOwners({ ...this.#options, path }, stats)))
+        throw new PathError("denied", "of another user");
+      const buffer = Buffer.alloc(Math.min(maxBytes, Number(stats.size)));
       const { bytesRead } = await handle.read(buffer, 0, buffer.length, 0);
-      const isCut = stats.size > BigInt(bytes);
+      const isTruncated = stats.size > BigInt(maxBytes);
       return {
-        text: printableLines(textIn(buffer.subarray(0, bytesRead), isCut)),
-        isWhole: !isCut,
+        text: printableLines(textIn(buffer.subarray(0, bytesRead), isTruncated)),
+        isComplete: !isTruncated,
         isUsable: stats.size <= MAX_FILE_BYTES,
       };
     } finally {
@@ -107,25 +112,25 @@ export class CommandFolder {
 }
 
 /** Collects the paths of command files below an open folder, relative to the top. Closes the folder. */
-async function walk(
+async function collectPaths(
   folder: OpenedFolder,
   way: string,
-  ways: string[],
-  looked: { remainingEntries: number },
+  relativePaths: string[],
+  quota: { remainingEntries: number },
 ): Promise<void> {
   const folders: string[] = [];
   try {
     for await (const entry of folder.entries()) {
-      if (looked.remainingEntries-- <= 0 || ways.length >= MAX_COMMANDS) return;
+      if (quota.remainingEntries-- <= 0 || relativePaths.length >= MAX_COMMANDS) return;
       const { name } = entry;
       const isFile = name.endsWith(".md") && !entry.isDirectory();
-      if (!PART.test(isFile ? name.slice(0, -".md".length) : name)) continue;
-      if (isFile) ways.push(way + name);
+      if (!NAME_PART_PATTERN.test(isFile ? name.slice(0, -".md".length) : name)) continue;
+      if (isFile) relativePaths.push(way + name);
       else if (entry.isDirectory() && way.split("/").length < MAX_DEPTH) folders.push(name);
     }
     for (const name of folders) {
-      const below = await folder.folder(name).catch(() => undefined);
-      if (below) await walk(below, `${way}${name}/`, ways, looked);
+      const subfolder = await folder.folder(name).catch(() => undefined);
+      if (subfolder) await collectPaths(subfolder, `${way}${name}/`, relativePaths, quota);
     }
   } finally {
     await folder.close();

@@ -1,6 +1,6 @@
 /** The parsed file of a command. */
 export interface CommandText {
-  /** A single line. */
+  /** The `description` field, or the first line of the body. A single line. */
   readonly description: string;
   /** Arguments that follow the name. */
   readonly hint: string;
@@ -14,7 +14,7 @@ const MAX_SHOWN_CHARACTERS = 200;
  * Parses a command file: fields between two lines of `---`, then the prompt. Each field is one line, `name: value`. A
  * folded value (`>`, `|`) continues on the indented lines. Other YAML syntax is taken literally.
  */
-export function commandText(file: string): CommandText {
+export function parseCommandFile(file: string): CommandText {
   const lines = file.replace(/^\uFEFF/, "").split(/\r?\n/);
   const end = lines[0]?.trimEnd() === "---" ? lines.findIndex((line, at) => at > 0 && line.trimEnd() === "---") : -1;
   const body = lines
@@ -22,34 +22,34 @@ export function commandText(file: string): CommandText {
     .join("\n")
     .trim();
   const fields = new Map<string, string>();
-  let open = "";
+  let foldedField = "";
   for (const line of lines.slice(1, Math.max(end, 1))) {
     const colon = line.indexOf(":");
     if (/^\s/.test(line)) {
-      if (open !== "") fields.set(open, `${fields.get(open) ?? ""} ${line.trim()}`);
+      if (foldedField !== "") fields.set(foldedField, `${fields.get(foldedField) ?? ""} ${line.trim()}`);
     } else if (colon > 0) {
       const name = line.slice(0, colon).trim().toLowerCase();
       const value = line.slice(colon + 1).trim();
       const isFolded = /^[>|][+-]?$/.test(value);
-      open = isFolded ? name : "";
-      fields.set(name, isFolded ? "" : unquoted(value));
+      foldedField = isFolded ? name : "";
+      fields.set(name, isFolded ? "" : stripQuotes(value));
     }
   }
   const first = body.split("\n", 1)[0] ?? "";
   return {
-    description: oneLine(fields.get("description") ?? first.replace(/^#+ /, "")),
-    hint: oneLine(fields.get("argument-hint") ?? ""),
+    description: toOneLine(fields.get("description") ?? first.replace(/^#+ /, "")),
+    hint: toOneLine(fields.get("argument-hint") ?? ""),
     body,
   };
 }
 
-function unquoted(value: string): string {
+function stripQuotes(value: string): string {
   const [first = ""] = value;
   return value.length > 1 && `"'`.includes(first) && value.endsWith(first) ? value.slice(1, -1) : value;
 }
 
-/** Text as one line of a list: invisible characters are removed, long text is cut. */
-export function oneLine(text: string): string {
+/** Formats text as one line of a list: removes invisible characters and truncates long text. */
+export function toOneLine(text: string): string {
   const line = text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\s]+/gu, " ").trim();
   const characters = [...line.slice(0, 2 * MAX_SHOWN_CHARACTERS)];
   return characters.length > MAX_SHOWN_CHARACTERS
@@ -66,24 +66,25 @@ const MAX_INSERTION_FACTOR = 4;
 
 /**
  * Inserts the arguments into a command's text: `$ARGUMENTS` is all of them, `$1` to `$9` single words, which may be
- * quoted. A text without placeholders gets the arguments at its end. Undefined if the inserted text exceeds the limit.
+ * quoted. If the text has no placeholders, the arguments are appended. Returns undefined if the inserted text exceeds
+ * the limit.
  */
-export function fillTemplate(body: string, words: string): string | undefined {
-  const each = wordsOf(words);
+export function fillTemplate(body: string, argumentText: string): string | undefined {
+  const argumentWords = splitWords(argumentText);
   let isUsed = false;
-  let remainingCharacters = Math.max(MAX_INSERTED_CHARACTERS, MAX_INSERTION_FACTOR * words.length);
+  let remainingCharacters = Math.max(MAX_INSERTED_CHARACTERS, MAX_INSERTION_FACTOR * argumentText.length);
   // In one pass, so that placeholders in the arguments are not expanded.
   const text = body.replace(/\$(?:(ARGUMENTS)(?!\w)|([1-9])(?!\d))/g, (_, all: string | undefined, nth: string) => {
     isUsed = true;
-    const word = all === undefined ? (each[Number(nth) - 1] ?? "") : words;
+    const word = all === undefined ? (argumentWords[Number(nth) - 1] ?? "") : argumentText;
     remainingCharacters -= word.length;
     return remainingCharacters < 0 ? "" : word;
   });
   if (remainingCharacters < 0) return undefined;
-  return isUsed || words === "" ? text : `${text}\n\n${words}`;
+  return isUsed || argumentText === "" ? text : `${text}\n\n${argumentText}`;
 }
 
-function wordsOf(text: string): string[] {
+function splitWords(text: string): string[] {
   return [...text.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map(
     ([, double, single, plain]) => double ?? single ?? plain ?? "",
   );

@@ -4,11 +4,11 @@ import type { ToolSource } from "../../ports/tool-source.js";
 import type { Project } from "../../project/project.js";
 import { parseEnvironment, today, type Environment } from "../../project/environment.js";
 
-const FILE_TOOL_KINDS: readonly ToolKind[] = ["read", "search", "edit", "delete", "execute"];
+const PROJECT_TOOL_KINDS: readonly ToolKind[] = ["read", "search", "edit", "delete", "execute"];
 
 /** Whether any of the tools works on files. Without such a tool the prompt does not describe the folder. */
 export function worksOnFiles(tools: readonly (Tool | ToolSource)[]): boolean {
-  return tools.some((tool) => "kind" in tool && FILE_TOOL_KINDS.includes(tool.kind));
+  return tools.some((tool) => "kind" in tool && PROJECT_TOOL_KINDS.includes(tool.kind));
 }
 
 /** The environment that a run's prompt describes. */
@@ -19,21 +19,21 @@ export interface SessionEnvironment {
 }
 
 /**
- * Returns the environment that the session already used today for this folder. Otherwise it is read now, and also set
- * in `state`. `looking`: a read that was started before it was known whether one is needed.
+ * Returns the environment that the session already used today for this folder. Otherwise reads the environment and sets
+ * it in `state`. `environmentRead`: a read that was started early; undefined if none was started.
  */
 export async function loadEnvironment(
   project: Project,
   projectDir: string,
-  isOnFiles: boolean,
+  usesFiles: boolean,
   state: Map<string, unknown>,
-  looking: Promise<Environment> | undefined,
+  environmentRead: Promise<Environment> | undefined,
 ): Promise<SessionEnvironment> {
   const storedEnvironment = parseEnvironment(state.get(ENVIRONMENT_KEY));
   if (storedEnvironment?.day === today() && storedEnvironment.folder === projectDir)
     return { environment: storedEnvironment, newState: {} };
-  if (!isOnFiles) return { environment: { day: today(), folder: projectDir, git: "", tree: "" }, newState: {} };
-  const surroundings = await (looking ?? project.environment(projectDir));
-  state.set(ENVIRONMENT_KEY, surroundings);
-  return { environment: surroundings, newState: { [ENVIRONMENT_KEY]: surroundings } };
+  if (!usesFiles) return { environment: { day: today(), folder: projectDir, git: "", tree: "" }, newState: {} };
+  const environment = await (environmentRead ?? project.environment(projectDir));
+  state.set(ENVIRONMENT_KEY, environment);
+  return { environment, newState: { [ENVIRONMENT_KEY]: environment } };
 }

@@ -43,9 +43,9 @@ export class NestedInstructions {
 
   /**
    * Appends instructions that no message in the model's context contains in their current version. The version is
-   * stored with the result. Every process therefore knows it, and it is dropped with the text.
+   * stored with the result: every process can read it, and a compaction drops it together with the text.
    */
-  async with(
+  async appendTo(
     output: ToolOutput,
     kind: ToolKind,
     locations: readonly Location[],
@@ -55,39 +55,44 @@ export class NestedInstructions {
     const { agent, projectDir, conversation, limits } = this.#run;
     // A location with a line, or of an edit, is a file. Any other location may be a folder.
     const folders = locations.map(({ path, line }) => (line !== undefined || kind === "edit" ? dirname(path) : path));
-    const looked = [...new Set(folders)].slice(0, MAX_FOLDERS);
-    const instructions = (await Promise.all(looked.map((folder) => agent.project.below(projectDir, folder)))).flat();
-    const news = new Map(
+    const checkedFolders = [...new Set(folders)].slice(0, MAX_FOLDERS);
+    const instructions = (
+      await Promise.all(checkedFolders.map((folder) => agent.project.below(projectDir, folder)))
+    ).flat();
+    const newFiles = new Map(
       instructions
-        .map((instruction) => [instruction.from, { instruction, version: versionOf(instruction) }] as const)
+        .map((instruction) => [instruction.from, { instruction, version: computeVersion(instruction) }] as const)
         .filter(
           ([from, { version }]) =>
             !this.#appendedPaths.has(from) && instructionVersion(conversation.messages, from) !== version,
         ),
     );
-    const room = Math.min(MAX_RESULT_BYTES, Math.floor(limits.toolOutputBytes * MAX_RESULT_SHARE));
-    // Outermost folders first. If there is too much, those files stay complete.
-    const all = [...news.values()]
+    const maxBytes = Math.min(MAX_RESULT_BYTES, Math.floor(limits.toolOutputBytes * MAX_RESULT_SHARE));
+    // Files of the outermost folders come first, so that they stay complete if the limit is reached.
+    const sortedFiles = [...newFiles.values()]
       .map(({ instruction }) => instruction)
-      .sort((a, b) => depthOf(a.from) - depthOf(b.from));
-    const fitting = within(all, room - INSTRUCTIONS_HEADER.length);
-    const size = fitting.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
+      .sort((a, b) => countDepth(a.from) - countDepth(b.from));
+    const appendedFiles = within(sortedFiles, maxBytes - INSTRUCTIONS_HEADER.length);
+    const appendedBytes = appendedFiles.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
     // If the rest of the limit is too small, the calls of the next answer append the instructions.
-    if (size === 0 || size > this.#remainingBytes) return output;
-    this.#remainingBytes -= size;
-    for (const { from } of fitting) {
+    if (appendedBytes === 0 || appendedBytes > this.#remainingBytes) return output;
+    this.#remainingBytes -= appendedBytes;
+    for (const { from } of appendedFiles) {
       this.#appendedPaths.add(from);
-      state.set(INSTRUCTION_PREFIX + from, news.get(from)?.version);
+      state.set(INSTRUCTION_PREFIX + from, newFiles.get(from)?.version);
     }
-    return { ...output, text: [output.text, INSTRUCTIONS_HEADER, ...fitting.map(formatInstruction)].join("\n\n") };
+    return {
+      ...output,
+      text: [output.text, INSTRUCTIONS_HEADER, ...appendedFiles.map(formatInstruction)].join("\n\n"),
+    };
   }
 }
 
-/** Identifies the version of an instruction file. */
-function versionOf({ text }: InstructionFile): string {
+/** Computes a hash that identifies the version of an instruction file. */
+function computeVersion({ text }: InstructionFile): string {
   return createHash("sha256").update(text).digest("base64url").slice(0, 16);
 }
 
-function depthOf(path: string): number {
+function countDepth(path: string): number {
   return path.split("/").length;
 }

@@ -16,8 +16,8 @@ const MAX_NAME_CHARACTERS = 128;
 /** Maximum characters of the prompt of a command. */
 const MAX_PROMPT_CHARACTERS = 8_388_608;
 
-/** Commands that the kernel executes itself; they have no prompt text. */
-export const BUILT_IN: readonly Pick<SlashCommand, "name" | "description" | "hint" | "origin">[] = [
+/** Commands that gantry executes itself; they have no prompt text. */
+export const BUILT_IN_COMMANDS: readonly Pick<SlashCommand, "name" | "description" | "hint" | "origin">[] = [
   {
     name: "compact",
     description: "Summarize the conversation to free space in the context window",
@@ -40,7 +40,7 @@ export interface CommandOptions {
   /** Absolute paths that are never read. */
   readonly deniedPaths: readonly string[];
   /** Called with the files of a project that are left out. */
-  readonly leftOut?: OwnedPath["onSkipped"];
+  readonly onSkipped?: OwnedPath["onSkipped"];
 }
 
 /** Commands of tool sources, and the names of the sources, which no command of a project may use. */
@@ -51,8 +51,8 @@ export interface SourceCommands {
 }
 
 /**
- * The commands that `/name arguments` can call. If two commands share a name, the first in this order wins: built in,
- * of the embedder, of the user, of tool sources, of the project.
+ * The commands that `/name arguments` can call. If two commands share a name, the first in this order wins: built-in
+ * commands, then those of the embedding program, of the operator's folders, of tool sources, of the project.
  */
 export class Commands {
   readonly #options: CommandOptions;
@@ -61,25 +61,25 @@ export class Commands {
     this.#options = options;
   }
 
-  /** All commands for a project folder. Never rejects. */
+  /** Lists all commands for a project folder. Never rejects. */
   async list(projectDir: string, { prompts, sources }: SourceCommands): Promise<ListedCommand[]> {
     const { agentCommands } = this.#options;
-    const { users, project } = await this.#folders(projectDir);
-    const [ofUsers, ofProject = []] = await Promise.all([
-      Promise.all(users.map((folder) => folder.list())),
-      project?.list(),
+    const { userFolders, projectFolder } = await this.#openFolders(projectDir);
+    const [userCommands, projectCommands = []] = await Promise.all([
+      Promise.all(userFolders.map((folder) => folder.list())),
+      projectFolder?.list(),
     ]);
-    const free = ofProject.filter(({ name }) => !isReserved(name, sources));
-    const all = new Map<string, ListedCommand>();
+    const allowedCommands = projectCommands.filter(({ name }) => !isReserved(name, sources));
+    const commandsByName = new Map<string, ListedCommand>();
     for (const { name, description, hint, origin } of [
-      ...BUILT_IN,
+      ...BUILT_IN_COMMANDS,
       ...agentCommands,
-      ...ofUsers.flat(),
+      ...userCommands.flat(),
       ...prompts,
-      ...free,
+      ...allowedCommands,
     ])
-      if (!all.has(name)) all.set(name, { name, description, hint, origin });
-    return [...all.values()];
+      if (!commandsByName.has(name)) commandsByName.set(name, { name, description, hint, origin });
+    return [...commandsByName.values()];
   }
 
   /**
@@ -89,19 +89,19 @@ export class Commands {
   async expand(
     input: RunInput,
     projectDir: string,
-    offered: SourceCommands,
+    sourceCommands: SourceCommands,
     signal: AbortSignal,
   ): Promise<ExpandedInput> {
-    const { name, words } = commandIn(input.message);
+    const { name, argumentText } = parseCommand(input.message);
     if (name === undefined) return input;
     if (name === "compact") {
-      const compacting: RunInput = { ...input, message: words, compact: true };
-      checkInput(compacting);
-      return compacting;
+      const compactInput: RunInput = { ...input, message: argumentText, compact: true };
+      checkInput(compactInput);
+      return compactInput;
     }
-    const command = await this.#find(name, projectDir, offered);
+    const command = await this.#find(name, projectDir, sourceCommands);
     if (!command) return input;
-    const { text, parts = [] } = await generatePrompt(command, words, signal);
+    const { text, parts = [] } = await generatePrompt(command, argumentText, signal);
     if (text.length > MAX_PROMPT_CHARACTERS)
       throw new InputError(
         "commands",
@@ -124,32 +124,39 @@ export class Commands {
   ): Promise<SlashCommand | undefined> {
     const agentCommand = this.#options.agentCommands.find((command) => command.name === name);
     if (agentCommand) return agentCommand;
-    const { users, project } = await this.#folders(projectDir);
-    for (const folder of users) {
-      const folderCommand = await folder.named(name);
+    const { userFolders, projectFolder } = await this.#openFolders(projectDir);
+    for (const folder of userFolders) {
+      const folderCommand = await folder.find(name);
       if (folderCommand) return folderCommand;
     }
     return (
-      prompts.find((prompt) => prompt.name === name) ?? (isReserved(name, sources) ? undefined : project?.named(name))
+      prompts.find((prompt) => prompt.name === name) ??
+      (isReserved(name, sources) ? undefined : projectFolder?.find(name))
     );
   }
 
-  async #folders(projectDir: string): Promise<{ users: CommandFolder[]; project?: CommandFolder }> {
-    const { folders, usesProjectCommands, deniedPaths, leftOut } = this.#options;
-    const users = folders.map(
-      (folder) => new CommandFolder({ folder, root: folder, denied: [], origin: (way) => `commands/${way}` }),
+  async #openFolders(projectDir: string): Promise<{ userFolders: CommandFolder[]; projectFolder?: CommandFolder }> {
+    const { folders, usesProjectCommands, deniedPaths, onSkipped } = this.#options;
+    const userFolders = folders.map(
+      (folder) =>
+        new CommandFolder({
+          folder,
+          root: folder,
+          denied: [],
+          formatOrigin: (relativePath) => `commands/${relativePath}`,
+        }),
     );
     const repository = usesProjectCommands ? await repositoryOf(projectDir).catch(() => undefined) : undefined;
-    if (!repository) return { users };
-    const project = new CommandFolder({
+    if (!repository) return { userFolders };
+    const projectFolder = new CommandFolder({
       folder: join(projectDir, ".agents", "commands"),
       root: projectDir,
       owners: repository.owners,
-      onSkipped: leftOut,
+      onSkipped,
       denied: deniedPaths,
-      origin: (way) => `.agents/commands/${way}`,
+      formatOrigin: (relativePath) => `.agents/commands/${relativePath}`,
     });
-    return { users, project };
+    return { userFolders, projectFolder };
   }
 }
 
@@ -163,25 +170,28 @@ function isReserved(command: string, sources: SourceCommands["sources"]): boolea
   return sources.some(({ name }) => name.startsWith("mcp:") && command.startsWith(`${name.slice(4)}:`));
 }
 
-/** The name after the leading slash of a message, and the text after the name. */
-function commandIn(message: string): { name: string | undefined; words: string } {
+/** Parses the command in a message: the name after the leading slash, and the text after the name. */
+function parseCommand(message: string): { name: string | undefined; argumentText: string } {
   const [, name, words = ""] = /^\/(\S+)(?:\s+([^]*))?$/.exec(message.trim()) ?? [];
-  return { name: name !== undefined && name.length <= MAX_NAME_CHARACTERS ? name : undefined, words: words.trim() };
+  return {
+    name: name !== undefined && name.length <= MAX_NAME_CHARACTERS ? name : undefined,
+    argumentText: words.trim(),
+  };
 }
 
 /**
  * Generates the prompt of a command. Every error becomes an `InputError`, because no run exists yet that could fail.
  */
-async function generatePrompt(command: SlashCommand, words: string, signal: AbortSignal) {
-  const time = deadline(PROMPT_TIMEOUT_MS, signal);
+async function generatePrompt(command: SlashCommand, argumentText: string, signal: AbortSignal) {
+  const timeLimit = deadline(PROMPT_TIMEOUT_MS, signal);
   try {
-    return await abortable(command.prompt(words, time.signal), time.signal);
+    return await abortable(command.prompt(argumentText, timeLimit.signal), timeLimit.signal);
   } catch (error) {
     signal.throwIfAborted();
     if (error instanceof InputError) throw error;
-    const why = time.expired ? `no answer within ${PROMPT_TIMEOUT_MS / 1000} s` : (error as Error).message;
-    throw new InputError("commands", `a command that works; /${command.name} failed: ${why}`);
+    const reason = timeLimit.expired ? `no answer within ${PROMPT_TIMEOUT_MS / 1000} s` : (error as Error).message;
+    throw new InputError("commands", `a command that works; /${command.name} failed: ${reason}`);
   } finally {
-    time.clear();
+    timeLimit.clear();
   }
 }

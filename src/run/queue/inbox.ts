@@ -11,7 +11,7 @@ export interface InboxOptions {
   /** Id of the chain's first session. */
   sessionId: string;
   store: SessionDriver;
-  /** Ends the run. */
+  /** Aborted to end the run. */
   cancel: AbortController;
   logger: Logger;
 }
@@ -20,7 +20,7 @@ export interface InboxOptions {
 export class Inbox {
   readonly #options: InboxOptions;
   #unsubscribe = (): void => undefined;
-  readonly #waiting = new Map<string, (ask: Ask) => void>();
+  readonly #answerCallbacks = new Map<string, (ask: Ask) => void>();
   /** Steering instructions that are not in the conversation yet. */
   #steering: Instruction[] = [];
   /** Ids of instructions already received, so that each is processed once. */
@@ -43,7 +43,7 @@ export class Inbox {
   }
 
   /** Whether steering instructions wait to be added to the conversation. */
-  get isSteered(): boolean {
+  get hasSteering(): boolean {
     return this.#steering.length > 0;
   }
 
@@ -53,12 +53,12 @@ export class Inbox {
   }
 
   /** Ids of the cancel instructions already received. */
-  get cancels(): readonly string[] {
+  get cancelIds(): readonly string[] {
     return [...this.#cancelIds];
   }
 
   /** Records the instructions that remained for the chain when the end of the run was stored. */
-  setRemaining(instructions: readonly Instruction[]): void {
+  setRemainingInstructions(instructions: readonly Instruction[]): void {
     this.#remainingInstructions = instructions;
   }
 
@@ -66,24 +66,24 @@ export class Inbox {
    * Withdraws the run's remaining instructions from the store, and returns the steering instructions among them.
    * Rejects like the driver.
    */
-  async takeRemaining(): Promise<Instruction[]> {
+  async takeRemainingSteering(): Promise<Instruction[]> {
     const { store, sessionId, runId } = this.#options;
     // If the final write failed, senders could not know that the run had ended: read the instructions again.
     const all = this.#remainingInstructions ?? (await store.instructions(sessionId));
     const runInstructions = all.filter((instruction) => instruction.runId === runId);
-    const taken = await withdraw(store, runInstructions);
-    return taken.filter(({ kind }) => kind === "steer");
+    const withdrawn = await withdrawInstructions(store, runInstructions);
+    return withdrawn.filter(({ kind }) => kind === "steer");
   }
 
-  /** Resolves with an ask of this run when it is answered. The second function stops waiting. */
-  answerOf(askId: string): [answer: Promise<Ask>, forget: () => void] {
-    const answer = new Promise<Ask>((resolve) => this.#waiting.set(askId, resolve));
-    return [answer, () => void this.#waiting.delete(askId)];
+  /** The promise resolves with an ask of this run when it is answered. The function stops the waiting. */
+  waitForAnswer(askId: string): [answer: Promise<Ask>, stopWaiting: () => void] {
+    const answer = new Promise<Ask>((resolve) => this.#answerCallbacks.set(askId, resolve));
+    return [answer, () => void this.#answerCallbacks.delete(askId)];
   }
 
   /** Delivers an answer that was given in this process. */
   deliverAnswer(ask: Ask): void {
-    this.#waiting.get(ask.id)?.(ask);
+    this.#answerCallbacks.get(ask.id)?.(ask);
   }
 
   /** Reads new instructions and answers from the store. Ends the run if its session was deleted. Never rejects. */
@@ -102,7 +102,7 @@ export class Inbox {
   /** Stops listening, and waits for the read in progress. */
   async close(): Promise<void> {
     this.#unsubscribe();
-    this.#waiting.clear();
+    this.#answerCallbacks.clear();
     await this.#currentRead;
   }
 
@@ -117,7 +117,7 @@ export class Inbox {
           cancel.abort(new RunCancelledError());
         } else this.#steering.push(instruction);
       }
-      for (const id of [...this.#waiting.keys()]) {
+      for (const id of [...this.#answerCallbacks.keys()]) {
         const [ask] = await store.asks({ id, limit: 1 });
         if (ask && ask.state !== "open") this.deliverAnswer(ask);
       }
@@ -129,18 +129,21 @@ export class Inbox {
 }
 
 /**
- * Withdraws instructions of one chain. Returns those that were not consumed or withdrawn before. Rejects with
- * `StoreError`.
+ * Withdraws instructions of one chain. Returns the instructions that were not consumed or withdrawn before. Rejects
+ * with `StoreError`.
  */
-export async function withdraw(store: SessionDriver, instructions: readonly Instruction[]): Promise<Instruction[]> {
+export async function withdrawInstructions(
+  store: SessionDriver,
+  instructions: readonly Instruction[],
+): Promise<Instruction[]> {
   const [first] = instructions;
   if (!first) return [];
   try {
-    const followed = instructions.map(({ id }) => id);
+    const ids = instructions.map(({ id }) => id);
     const { consumedInstructions } = await store.write(first.sessionId, {
       fence: null,
       sync: true,
-      consumedInstructions: followed,
+      consumedInstructions: ids,
     });
     return instructions.filter(({ id }) => consumedInstructions.includes(id));
   } catch (error) {

@@ -21,17 +21,17 @@ const FIELDS_OF_ONE_RUN = [
 ] as const satisfies readonly (keyof RunInput)[];
 
 /**
- * The input for another run, from steering instructions that arrived too late. Undefined if there are none, or if the
- * run was cancelled. Rejects with `StoreError`.
+ * Returns the input for another run, from steering instructions that arrived too late. Returns undefined without such
+ * instructions, or if the run was cancelled. Rejects with `StoreError`.
  */
 export async function inputFromLateInstructions(
   run: { sessionId: string; inbox: Inbox; recorder: Recorder },
   input: RunInput,
 ): Promise<RunInput | undefined> {
   const { sessionId, inbox, recorder } = run;
-  const late = await inbox.takeRemaining();
-  if (late.length === 0 || recorder.run.state === "cancelled") return undefined;
-  const same = { ...input };
-  for (const field of FIELDS_OF_ONE_RUN) delete same[field];
-  return { ...same, message: late.map(({ text }) => text).join("\n\n"), sessionId, queue: true };
+  const instructions = await inbox.takeRemainingSteering();
+  if (instructions.length === 0 || recorder.run.state === "cancelled") return undefined;
+  const nextInput = { ...input };
+  for (const field of FIELDS_OF_ONE_RUN) delete nextInput[field];
+  return { ...nextInput, message: instructions.map(({ text }) => text).join("\n\n"), sessionId, queue: true };
 }

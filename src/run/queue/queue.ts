@@ -14,7 +14,7 @@ import { PollSchedule } from "../../sessions/poll-schedule.js";
 import { requireSession } from "../../sessions/require-session.js";
 import { withEffectiveState, isBefore, isOpen } from "../../sessions/stored-run.js";
 import type { RunLimiter } from "../budget/concurrency.js";
-import { QueuedRun, type QueueTurn } from "./queued-run.js";
+import { QueuedRun, type QueueHandover } from "./queued-run.js";
 import { notifierOf } from "../../sessions/polling-notifier.js";
 
 /** Poll interval of a queue in ms. Dead processes send no notifications. */
@@ -25,11 +25,11 @@ const POLL_INTERVAL_MS = 1_000;
  */
 const MIN_POLL_INTERVAL_MS = 250;
 /** Maximum queued runs of one process for one session, so that runs of other sessions can be queued too. */
-const MAX_WAITING_RUNS = 100;
+const MAX_QUEUED_RUNS_PER_SESSION = 100;
 /** Time and id of a request, which determine its position in the queue. */
 export interface QueueTicket {
   readonly id: string;
-  readonly at: string;
+  readonly requestedAt: string;
 }
 
 /** The agent's members that the queue uses. */
@@ -48,7 +48,7 @@ export class RunQueue<Run> {
   readonly #options: RunQueueOptions;
   readonly #queuesBySessionId = new Map<string, SessionQueue<Run>>();
   /** Number of queued runs by session id. A run counts before it is stored. */
-  readonly #waitingBySessionId = new Map<string, number>();
+  readonly #queuedCountBySessionId = new Map<string, number>();
   #isClosed = false;
 
   constructor(options: RunQueueOptions) {
@@ -56,19 +56,23 @@ export class RunQueue<Run> {
   }
 
   /**
-   * Queues a run and calls `begin` when it is next. If `begin` finds the session busy, the run stays queued. Rejects
-   * like `begin`, or with `TooManyRunsError`, `ShuttingDownError`, `SessionNotFoundError`, `RunKeyTakenError`,
-   * `StoreError` or `RunCancelledError`. The stored record then contains the error.
+   * Queues a run and calls `startRun` when it is next. If `startRun` finds the session busy, the run stays queued.
+   * Rejects like `startRun`, or with `TooManyRunsError`, `ShuttingDownError`, `SessionNotFoundError`,
+   * `RunKeyTakenError`, `StoreError` or `RunCancelledError`. The stored record then contains the error.
    */
-  async wait(input: RunInput, { id, at }: QueueTicket, begin: (turn: QueueTurn) => Promise<Run>): Promise<Run> {
-    const leave = this.#options.limiter.wait();
-    let leaveSession = (): void => undefined;
+  async enqueue(
+    input: RunInput,
+    { id, requestedAt }: QueueTicket,
+    startRun: (handover: QueueHandover) => Promise<Run>,
+  ): Promise<Run> {
+    const releaseQueued = this.#options.limiter.reserveQueued();
+    let uncount = (): void => undefined;
     try {
       const store = await this.#options.store();
       const { chain, lastSeq, provider, model } = await requireSession(store, input.sessionId ?? "");
       const root = chain.root;
-      leaveSession = this.#countQueued(root);
-      const names = {
+      uncount = this.#countQueued(root);
+      const ids = {
         id,
         sessionId: root,
         idempotencyKey: input.idempotencyKey ?? "",
@@ -76,9 +80,9 @@ export class RunQueue<Run> {
         after: lastSeq,
       };
       const record: RunRecord = {
-        ...names,
+        ...ids,
         state: "queued",
-        startedAt: at,
+        startedAt: requestedAt,
         endedAt: "",
         provider: input.provider ?? provider,
         model: input.model ?? model,
@@ -90,73 +94,74 @@ export class RunQueue<Run> {
         retry: null,
         answer: null,
       };
-      const waiter = new QueuedRun(store, record, input, begin, this.#options.logger);
-      await waiter.enter();
-      if (this.#isClosed) return await waiter.end(new ShuttingDownError());
-      const line = this.#queuesBySessionId.get(root) ?? new SessionQueue(root, store, this.#options);
-      this.#queuesBySessionId.set(root, line);
-      if (line.add(waiter)) void this.#options.tasks.add(line.serve().then(() => void this.#forget(root)));
-      return await waiter.run;
+      const queuedRun = new QueuedRun(store, record, input, startRun, this.#options.logger);
+      await queuedRun.enter();
+      if (this.#isClosed) return await queuedRun.cancelAndReject(new ShuttingDownError());
+      const queue = this.#queuesBySessionId.get(root) ?? new SessionQueue(root, store, this.#options);
+      this.#queuesBySessionId.set(root, queue);
+      if (queue.add(queuedRun))
+        void this.#options.tasks.add(queue.serve().then(() => void this.#removeEmptyQueue(root)));
+      return await queuedRun.startedRun;
     } finally {
-      leaveSession();
-      leave();
+      uncount();
+      releaseQueued();
     }
   }
 
-  /** Throws `TooManyRunsError`. Call the returned function when the run leaves the queue. */
+  /** Counts a queued run. Call the returned function when it leaves the queue. Throws `TooManyRunsError`. */
   #countQueued(root: string): () => void {
-    const count = this.#waitingBySessionId.get(root) ?? 0;
-    if (count >= MAX_WAITING_RUNS) throw new TooManyRunsError(1000, "too many runs wait for this session");
-    this.#waitingBySessionId.set(root, count + 1);
+    const count = this.#queuedCountBySessionId.get(root) ?? 0;
+    if (count >= MAX_QUEUED_RUNS_PER_SESSION) throw new TooManyRunsError(1000, "too many runs wait for this session");
+    this.#queuedCountBySessionId.set(root, count + 1);
     return () => {
-      const remainingRuns = (this.#waitingBySessionId.get(root) ?? 0) - 1;
-      if (remainingRuns > 0) this.#waitingBySessionId.set(root, remainingRuns);
-      else this.#waitingBySessionId.delete(root);
+      const remainingRuns = (this.#queuedCountBySessionId.get(root) ?? 0) - 1;
+      if (remainingRuns > 0) this.#queuedCountBySessionId.set(root, remainingRuns);
+      else this.#queuedCountBySessionId.delete(root);
     };
   }
 
-  #forget(rootId: string): void {
+  #removeEmptyQueue(rootId: string): void {
     if (this.#queuesBySessionId.get(rootId)?.isEmpty) this.#queuesBySessionId.delete(rootId);
   }
 
   /** Polls the queue of a chain after a run has ended in this process. */
   poll(rootId: string): void {
     this.#queuesBySessionId.get(rootId)?.poll();
-    // A slot is free, so one other queue that needs a slot polls too.
-    for (const line of this.#queuesBySessionId.values())
-      if (line.needsSlot) {
-        line.poll();
+    // A slot is free, so poll one other queue that needs a slot.
+    for (const queue of this.#queuesBySessionId.values())
+      if (queue.needsSlot) {
+        queue.poll();
         break;
       }
   }
 
-  /** Settles when a run of this process leaves the queue; undefined if it is not queued here. Never rejects. */
-  waits(rootId: string, runId: string): Promise<unknown> | undefined {
+  /** Settles when a run of this process leaves the queue. Undefined if it is not queued here. Never rejects. */
+  waitUntilDequeued(rootId: string, runId: string): Promise<unknown> | undefined {
     return this.#queuesBySessionId
       .get(rootId)
-      ?.waiter(runId)
-      ?.run.catch(() => undefined);
+      ?.find(runId)
+      ?.startedRun.catch(() => undefined);
   }
 
   /**
-   * Cancels a queued run of this process. `ended` settles when it has left the queue. Undefined if it is not queued
-   * here.
+   * Cancels a queued run of this process. `completion` settles when the run has left the queue. Returns undefined if it
+   * is not queued here.
    */
-  cancel(rootId: string, runId: string): { ended: Promise<unknown> } | undefined {
-    const waiter = this.#queuesBySessionId.get(rootId)?.waiter(runId);
-    waiter?.cancel(new RunCancelledError());
-    return waiter && { ended: waiter.run.catch(() => undefined) };
+  cancel(rootId: string, runId: string): { completion: Promise<unknown> } | undefined {
+    const queuedRun = this.#queuesBySessionId.get(rootId)?.find(runId);
+    queuedRun?.cancel(new RunCancelledError());
+    return queuedRun && { completion: queuedRun.startedRun.catch(() => undefined) };
   }
 
   /** Cancels all queued runs of a chain in this process. Never rejects. */
-  async drop(rootId: string, reason: Error): Promise<void> {
-    await this.#queuesBySessionId.get(rootId)?.drop(reason);
+  async cancelAll(rootId: string, reason: Error): Promise<void> {
+    await this.#queuesBySessionId.get(rootId)?.cancelAll(reason);
   }
 
   /** Rejects all queued runs from now on. */
   close(): void {
     this.#isClosed = true;
-    for (const line of this.#queuesBySessionId.values()) void line.drop(new ShuttingDownError());
+    for (const queue of this.#queuesBySessionId.values()) void queue.cancelAll(new ShuttingDownError());
   }
 }
 
@@ -165,7 +170,7 @@ class SessionQueue<Run> {
   readonly #root: string;
   readonly #store: SessionDriver;
   readonly #options: RunQueueOptions;
-  #waiters: QueuedRun<Run>[] = [];
+  #queuedRuns: QueuedRun<Run>[] = [];
   #schedule: PollSchedule | undefined;
   /** Whether one of these runs is next. Its start may still fail. */
   #isNext = false;
@@ -178,7 +183,7 @@ class SessionQueue<Run> {
   }
 
   get isEmpty(): boolean {
-    return this.#waiters.length === 0;
+    return this.#queuedRuns.length === 0;
   }
 
   /** Whether one of these runs is next but no slot is free. */
@@ -187,37 +192,37 @@ class SessionQueue<Run> {
   }
 
   /** Adds a run. Returns whether `serve` must be called. */
-  add(waiter: QueuedRun<Run>): boolean {
-    this.#waiters.push(waiter);
-    const gone = () => {
-      this.#waiters = this.#waiters.filter((queuedRun) => queuedRun !== waiter);
+  add(queuedRun: QueuedRun<Run>): boolean {
+    this.#queuedRuns.push(queuedRun);
+    const removeRun = () => {
+      this.#queuedRuns = this.#queuedRuns.filter((otherRun) => otherRun !== queuedRun);
       this.poll();
     };
-    waiter.run.then(gone, gone);
+    queuedRun.startedRun.then(removeRun, removeRun);
     this.poll();
     return this.#schedule === undefined;
   }
 
-  waiter(runId: string): QueuedRun<Run> | undefined {
-    return this.#waiters.find(({ record }) => record.id === runId);
+  find(runId: string): QueuedRun<Run> | undefined {
+    return this.#queuedRuns.find(({ record }) => record.id === runId);
   }
 
   poll(): void {
     this.#schedule?.now();
   }
 
-  async drop(reason: Error): Promise<void> {
-    const waiters = [...this.#waiters];
-    for (const waiter of waiters) waiter.cancel(reason);
-    await Promise.allSettled(waiters.map(({ run }) => run));
+  async cancelAll(reason: Error): Promise<void> {
+    const runs = [...this.#queuedRuns];
+    for (const queuedRun of runs) queuedRun.cancel(reason);
+    await Promise.allSettled(runs.map(({ startedRun }) => startedRun));
   }
 
   /** Polls until no run is queued. Never rejects. */
   async serve(): Promise<void> {
     let hasFailed = false;
-    const looks = (this.#schedule = new PollSchedule(notifierOf(this.#store), this.#root, MIN_POLL_INTERVAL_MS));
+    const schedule = (this.#schedule = new PollSchedule(notifierOf(this.#store), this.#root, MIN_POLL_INTERVAL_MS));
     try {
-      while (this.#waiters.length > 0) {
+      while (this.#queuedRuns.length > 0) {
         try {
           await this.#serveOnce();
           hasFailed = false;
@@ -226,43 +231,43 @@ class SessionQueue<Run> {
           if (!hasFailed) this.#options.logger.warn("the run queue could not be read; retrying", { error });
           hasFailed = true;
         }
-        await looks.next(this.#isNext ? MIN_POLL_INTERVAL_MS : POLL_INTERVAL_MS);
+        await schedule.next(this.#isNext ? MIN_POLL_INTERVAL_MS : POLL_INTERVAL_MS);
       }
     } finally {
       this.#schedule = undefined;
       this.#needsSlot = false;
-      looks.end();
+      schedule.end();
     }
   }
 
   async #serveOnce(): Promise<void> {
     const query = { sessionId: this.#root, states: ["queued", "running", "waiting"] as const };
-    const all = this.#store.runs({ ...query, limit: Number.MAX_SAFE_INTEGER });
-    const [stored, instructions] = await Promise.all([all, this.#instructions()]);
+    const openRunsQuery = this.#store.runs({ ...query, limit: Number.MAX_SAFE_INTEGER });
+    const [stored, instructions] = await Promise.all([openRunsQuery, this.#readInstructions()]);
     this.#isNext = this.#needsSlot = false;
-    const open = stored.map(withEffectiveState).filter(isOpen);
-    const queued = open.filter(({ state }) => state === "queued").sort((a, b) => (isBefore(a, b) ? -1 : 1));
-    const under = open.length - queued.length;
-    for (const waiter of [...this.#waiters]) {
-      const { id } = waiter.record;
-      const at = queued.findIndex((run) => run.id === id);
+    const openRuns = stored.map(withEffectiveState).filter(isOpen);
+    const queued = openRuns.filter(({ state }) => state === "queued").sort((a, b) => (isBefore(a, b) ? -1 : 1));
+    const activeCount = openRuns.length - queued.length;
+    for (const queuedRun of [...this.#queuedRuns]) {
+      const { id } = queuedRun.record;
+      const position = queued.findIndex((run) => run.id === id);
       if (instructions?.some(({ kind, runId }) => kind === "cancel" && runId === id))
-        waiter.cancel(new RunCancelledError());
-      else if (waiter.isBeginning) this.#isNext = true;
-      else if (!instructions) waiter.cancel(new SessionNotFoundError(this.#root));
-      else if (at >= 0) {
-        await waiter.renew();
-        waiter.reportPosition(under + at);
-        if (under + at > 0) continue;
-        this.#needsSlot = this.#options.limiter.full;
+        queuedRun.cancel(new RunCancelledError());
+      else if (queuedRun.isStarting) this.#isNext = true;
+      else if (!instructions) queuedRun.cancel(new SessionNotFoundError(this.#root));
+      else if (position >= 0) {
+        await queuedRun.renewLease();
+        queuedRun.reportPosition(activeCount + position);
+        if (activeCount + position > 0) continue;
+        this.#needsSlot = this.#options.limiter.isFull;
         this.#isNext = !this.#needsSlot;
-        if (this.#isNext) waiter.begin();
-      } else await waiter.restore();
+        if (this.#isNext) queuedRun.start();
+      } else await queuedRun.restore();
     }
   }
 
   /** Undefined if the session was deleted. */
-  async #instructions(): Promise<Instruction[] | undefined> {
+  async #readInstructions(): Promise<Instruction[] | undefined> {
     try {
       return await this.#store.instructions(this.#root);
     } catch (error) {

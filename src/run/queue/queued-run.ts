@@ -12,11 +12,11 @@ import { notifierOf } from "../../sessions/polling-notifier.js";
  * Interval for renewing the queue lease of a queued run, in ms. Without renewal other processes skip the run after the
  * lease expires.
  */
-const RENEW_MS = 10_000;
-const QUEUE_LEASE_MS = LEASE_TTL_MS;
+const RENEW_INTERVAL_MS = 10_000;
+const QUEUE_LEASE_TTL_MS = LEASE_TTL_MS;
 
-/** The queue's data for a run that starts. */
-export interface QueueTurn {
+/** Passed to a run that starts from the queue. */
+export interface QueueHandover {
   /** The stored record of the run. */
   readonly record: RunRecord;
   /** Aborted when the run is cancelled. */
@@ -32,14 +32,14 @@ export interface QueueTurn {
 export class QueuedRun<Run> {
   readonly record: RunRecord;
   /** Resolves with the started run. Rejects if the run leaves the queue before it starts. */
-  readonly run: Promise<Run>;
-  isBeginning = false;
+  readonly startedRun: Promise<Run>;
+  isStarting = false;
   readonly #driver: SessionDriver;
   readonly #input: RunInput;
-  readonly #begin: (turn: QueueTurn) => Promise<Run>;
+  readonly #startRun: (handover: QueueHandover) => Promise<Run>;
   readonly #logger: Logger;
   readonly #cancel = new AbortController();
-  #untie = (): void => undefined;
+  #removeAbortListener = (): void => undefined;
   #resolve: (run: Run) => void = () => undefined;
   #reject: (error: Error) => void = () => undefined;
   /** The last write of the record. */
@@ -47,42 +47,42 @@ export class QueuedRun<Run> {
   #leaseRenewedAtMs = 0;
   /** Whether the starting run now writes the record. */
   #isTakenOver = false;
-  #isOver = false;
+  #hasLeftQueue = false;
   #reportedRunsAhead = -1;
 
   constructor(
     driver: SessionDriver,
     record: RunRecord,
     input: RunInput,
-    begin: (turn: QueueTurn) => Promise<Run>,
+    startRun: (turn: QueueHandover) => Promise<Run>,
     logger: Logger,
   ) {
     this.#driver = driver;
     this.record = record;
     this.#input = input;
-    this.#begin = begin;
+    this.#startRun = startRun;
     this.#logger = logger;
-    this.run = new Promise((resolve, reject) => {
+    this.startedRun = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
     // The promise may reject before a caller waits for it.
-    this.run.catch(() => undefined);
+    this.startedRun.catch(() => undefined);
   }
 
   /** Stores the run before anything can end it. Rejects like `SessionDriver.write`. */
   async enter(): Promise<void> {
     await this.store(true);
     const { signal } = this.#input;
-    if (signal) this.#untie = onAbort(signal, () => this.cancel(signal.reason));
+    if (signal) this.#removeAbortListener = onAbort(signal, () => this.cancel(signal.reason));
   }
 
   /** Stores the queued state and renews the queue lease. Rejects like `SessionDriver.write`. */
   async store(sync: boolean): Promise<void> {
-    if (this.#isTakenOver || this.#isOver) return;
+    if (this.#isTakenOver || this.#hasLeftQueue) return;
     this.#leaseRenewedAtMs = Date.now();
     this.record.queueLease ??= { holder: currentHolder(this.record.id), expiresAt: "" };
-    this.record.queueLease.expiresAt = new Date(Date.now() + QUEUE_LEASE_MS).toISOString();
+    this.record.queueLease.expiresAt = new Date(Date.now() + QUEUE_LEASE_TTL_MS).toISOString();
     await this.#write(sync);
   }
 
@@ -100,77 +100,77 @@ export class QueuedRun<Run> {
     }
   }
 
-  async renew(): Promise<void> {
-    if (Date.now() - this.#leaseRenewedAtMs > RENEW_MS) await this.store(false);
+  async renewLease(): Promise<void> {
+    if (Date.now() - this.#leaseRenewedAtMs > RENEW_INTERVAL_MS) await this.store(false);
   }
 
-  reportPosition(ahead: number): void {
-    if (ahead === this.#reportedRunsAhead || this.#isOver) return;
-    this.#reportedRunsAhead = ahead;
+  reportPosition(runsAhead: number): void {
+    if (runsAhead === this.#reportedRunsAhead || this.#hasLeftQueue) return;
+    this.#reportedRunsAhead = runsAhead;
     try {
-      this.#input.onQueued?.(ahead, structuredClone(this.record));
+      this.#input.onQueued?.(runsAhead, structuredClone(this.record));
     } catch (error) {
       this.#logger.error("onQueued callback failed", { error });
     }
   }
 
   /** Starts the run when it is next. */
-  begin(): void {
-    if (this.#isOver) return;
-    this.isBeginning = true;
-    const held = async () => {
+  start(): void {
+    if (this.#hasLeftQueue) return;
+    this.isStarting = true;
+    const takeOver = async () => {
       this.#isTakenOver = true;
       await this.#lastWrite;
     };
-    const turn: QueueTurn = { record: this.record, signal: this.#cancel.signal, takeOver: held };
-    const begun = (run: Run): void => {
-      this.#isOver = true;
-      this.#untie();
+    const handover: QueueHandover = { record: this.record, signal: this.#cancel.signal, takeOver };
+    const onStarted = (run: Run): void => {
+      this.#hasLeftQueue = true;
+      this.#removeAbortListener();
       this.#resolve(run);
     };
-    const refused = async (error: unknown): Promise<void> => {
+    const onFailed = async (error: unknown): Promise<void> => {
       this.#isTakenOver = false;
-      this.isBeginning = false;
+      this.isStarting = false;
       // The previous holder has not released the lease yet, or a run that was not queued started first. The run stays
       // queued.
       if (!hasCode(error, "session_busy") || this.#cancel.signal.aborted) await this.#finish(error);
     };
-    void this.#begin(turn).then(begun, refused);
+    void this.#startRun(handover).then(onStarted, onFailed);
   }
 
   /** Ends the waiting. A run that has already started is cancelled. */
   cancel(reason: unknown): void {
     this.#cancel.abort(reason);
-    if (!this.isBeginning) void this.#finish(reason);
+    if (!this.isStarting) void this.#finish(reason);
   }
 
-  /** Like `cancel`, and rejects with the reason. */
-  end(reason: Error): Promise<Run> {
+  /** Like `cancel`, but returns the promise of the started run, which rejects. */
+  cancelAndReject(reason: Error): Promise<Run> {
     this.cancel(reason);
-    return this.run;
+    return this.startedRun;
   }
 
   async #finish(error: unknown): Promise<void> {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#untie();
-    const why = asRunError(error, this.#cancel.signal);
-    Object.assign(this.record, failedRecord(why));
-    await this.#write(false).catch((unstored: unknown) =>
-      this.#logger.debug("end of queued run was not stored", { error: unstored }),
+    if (this.#hasLeftQueue) return;
+    this.#hasLeftQueue = true;
+    this.#removeAbortListener();
+    const runError = asRunError(error, this.#cancel.signal);
+    Object.assign(this.record, failedRecord(runError));
+    await this.#write(false).catch((writeError: unknown) =>
+      this.#logger.debug("end of queued run was not stored", { error: writeError }),
     );
-    this.#reject(why);
+    this.#reject(runError);
   }
 
-  /** Writes one after the other, so that the newest state is stored last. */
+  /** Writes the record after the previous write, so that the newest state is stored last. */
   async #write(sync: boolean): Promise<void> {
     const { sessionId } = this.record;
     const write = async () => {
       await this.#driver.write(sessionId, { fence: null, sync, runs: [structuredClone(this.record)] });
       notifierOf(this.#driver).publish(sessionId);
     };
-    const written = this.#lastWrite.then(write);
-    this.#lastWrite = written.catch(() => undefined);
-    await written;
+    const writePromise = this.#lastWrite.then(write);
+    this.#lastWrite = writePromise.catch(() => undefined);
+    await writePromise;
   }
 }

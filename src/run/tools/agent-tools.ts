@@ -1,9 +1,9 @@
 import type { Tool } from "../../ports/tool.js";
 import type { ToolSource } from "../../ports/tool-source.js";
-import { toolList, type ToolList } from "../input/run-input.js";
+import { createToolList, type ToolList } from "../input/run-input.js";
 
-type Entries = readonly (Tool | ToolSource)[];
-type CreateTools = () => Promise<Entries>;
+type ToolEntries = readonly (Tool | ToolSource)[];
+type CreateTools = () => Promise<ToolEntries>;
 
 /**
  * The agent's own tools. Tools from a function are created at the first use, so that starting the agent does not need
@@ -15,9 +15,9 @@ export class AgentTools {
   #loadPromise: Promise<ToolList> | undefined;
 
   /** Throws `InputError` for invalid tools or duplicate names. */
-  constructor(tools: Entries | CreateTools = []) {
+  constructor(tools: ToolEntries | CreateTools = []) {
     this.#createTools = typeof tools === "function" ? tools : undefined;
-    this.#list = withPersistentSources(typeof tools === "function" ? [] : tools);
+    this.#list = createPersistentList(typeof tools === "function" ? [] : tools);
   }
 
   /** The tools created so far. */
@@ -29,19 +29,19 @@ export class AgentTools {
   load(): Promise<ToolList> {
     if (!this.#createTools) return Promise.resolve(this.#list);
     if (this.#loadPromise) return this.#loadPromise;
-    const making = this.#load(this.#createTools);
-    this.#loadPromise = making;
-    making.catch(() => (this.#loadPromise = undefined));
-    return making;
+    const loading = this.#load(this.#createTools);
+    this.#loadPromise = loading;
+    loading.catch(() => (this.#loadPromise = undefined));
+    return loading;
   }
 
-  async #load(make: CreateTools): Promise<ToolList> {
-    return (this.#list = withPersistentSources(await make()));
+  async #load(createTools: CreateTools): Promise<ToolList> {
+    return (this.#list = createPersistentList(await createTools()));
   }
 }
 
 /** Marks the agent's own sources as persistent: they stay open after a run. */
-function withPersistentSources(entries: Entries): ToolList {
-  const list = toolList(entries);
+function createPersistentList(entries: ToolEntries): ToolList {
+  const list = createToolList(entries);
   return { ...list, persistentSources: list.sources };
 }

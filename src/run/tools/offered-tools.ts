@@ -2,23 +2,23 @@ import type { Logger } from "../../ports/logger.js";
 import type { Tool } from "../../ports/tool.js";
 
 /**
- * The tools that a run's model receives: those that suit the model, the user and the skills. Tools that another offered
- * tool replaces are left out.
+ * Selects the tools that a run's model receives: those that suit the model, the user and the skills. Tools that another
+ * selected tool replaces are left out.
  */
-export function offeredTools(
+export function selectOfferedTools(
   tools: readonly Tool[],
   model: { readonly provider: string; readonly id: string },
-  there: { readonly person: boolean; readonly skills: boolean },
+  available: { readonly canAskUser: boolean; readonly hasSkills: boolean },
   logger: Logger,
 ): Tool[] {
-  const offered = tools.filter(
+  const suitableTools = tools.filter(
     (tool) =>
-      (there.person || tool.needsUser !== true) &&
-      (there.skills || tool.needsSkills !== true) &&
+      (available.canAskUser || tool.needsUser !== true) &&
+      (available.hasSkills || tool.needsSkills !== true) &&
       supportsModel(tool, model, logger),
   );
-  const replaced = new Set(offered.flatMap(({ replaces }) => replaces ?? []));
-  return offered.filter(({ name }) => !replaced.has(name));
+  const replacedNames = new Set(suitableTools.flatMap(({ replaces }) => replaces ?? []));
+  return suitableTools.filter(({ name }) => !replacedNames.has(name));
 }
 
 function supportsModel(tool: Tool, model: { readonly provider: string; readonly id: string }, logger: Logger): boolean {

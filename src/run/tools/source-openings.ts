@@ -15,13 +15,13 @@ const START_TIMEOUT_MS = 300_000;
 /** Maximum wait of a run for a source that was already late for another run, in ms. */
 const LATE_SOURCE_WAIT_MS = 250;
 /** Abort reason for a source that no session needs any more. */
-const NOT_NEEDED = new Error("no session needs it any more");
+const NOT_NEEDED_ERROR = new Error("no session needs it any more");
 
 /** A source that is being opened for a session. */
-export interface Opening {
+export interface SourceOpening {
   readonly source: ToolSource;
-  /** Rejects with the reason why the source is unavailable. `OpenToolSources` handles the rejection. */
-  readonly opened: Promise<OpenTools>;
+  /** Rejects with the reason why the source is unavailable. `ToolSourceOpener` handles the rejection. */
+  readonly openTools: Promise<OpenTools>;
   /** Start time in ms since 1970. */
   readonly startedAtMs: number;
   /** Whether a run has continued without the source. */
@@ -30,59 +30,69 @@ export interface Opening {
 }
 
 /** Opens and closes tool sources for sessions, with a time limit for each step. */
-export class OpenToolSources {
+export class ToolSourceOpener {
   readonly #logger: Logger;
-  readonly #openMs: number;
-  readonly #startMs: number;
+  readonly #openTimeoutMs: number;
+  readonly #startTimeoutMs: number;
   /** Number of sessions that continued without a source that is still being opened for them. */
-  readonly #lateSessions = new Map<ToolSource, number>();
+  readonly #lateSessionCounts = new Map<ToolSource, number>();
   readonly #pendingTasks = new TaskSet();
 
   constructor(
     logger: Logger,
-    { openMs = OPEN_TIMEOUT_MS, startMs = START_TIMEOUT_MS }: { openMs?: number; startMs?: number } = {},
+    {
+      openTimeoutMs = OPEN_TIMEOUT_MS,
+      startTimeoutMs = START_TIMEOUT_MS,
+    }: { openTimeoutMs?: number; startTimeoutMs?: number } = {},
   ) {
     this.#logger = logger;
-    this.#openMs = openMs;
-    this.#startMs = startMs;
+    this.#openTimeoutMs = openTimeoutMs;
+    this.#startTimeoutMs = startTimeoutMs;
   }
 
   /**
-   * Starts to open a source. `settled` is called once, with the opened tools or without. A source that opens after a
+   * Starts to open a source. `onSettled` is called once, with the opened tools or without. A source that opens after a
    * cancel is closed here.
    */
-  begin(source: ToolSource, { sessionId, projectDir }: ToolSession, settled: (tools?: OpenTools) => void): Opening {
-    const end = new AbortController();
-    // Does not keep the process alive; a waiting run does.
-    const timer = setTimeout(() => end.abort(notReady(this.#startMs)), this.#startMs).unref();
-    const opens = (async () => source.open({ sessionId, projectDir }, end.signal))();
-    const opening: Opening = {
+  begin(
+    source: ToolSource,
+    { sessionId, projectDir }: ToolSession,
+    onSettled: (tools?: OpenTools) => void,
+  ): SourceOpening {
+    const controller = new AbortController();
+    // The timer does not keep the process alive; a waiting run does.
+    const timer = setTimeout(
+      () => controller.abort(createTimeoutError(this.#startTimeoutMs)),
+      this.#startTimeoutMs,
+    ).unref();
+    const openPromise = (async () => source.open({ sessionId, projectDir }, controller.signal))();
+    const opening: SourceOpening = {
       source,
-      opened: this.#pendingTasks.add(checkedOpen(opens, end.signal)),
+      openTools: this.#pendingTasks.add(checkOpenTools(openPromise, controller.signal)),
       startedAtMs: Date.now(),
       isLate: false,
-      cancel: () => end.abort(NOT_NEEDED),
+      cancel: () => controller.abort(NOT_NEEDED_ERROR),
     };
     const fields = { source: source.name, session: sessionId };
-    const unwanted = () => end.signal.reason === NOT_NEEDED;
-    const over = (tell: () => void): void => {
+    const isCancelled = () => controller.signal.reason === NOT_NEEDED_ERROR;
+    const finish = (log: () => void): void => {
       clearTimeout(timer);
       if (!opening.isLate) return;
       this.#countLate(source, -1);
-      if (!unwanted()) tell();
+      if (!isCancelled()) log();
     };
-    opening.opened.then(
+    opening.openTools.then(
       (tools) => {
-        if (unwanted()) this.close(source, tools);
-        settled(unwanted() ? undefined : tools);
-        over(() =>
+        if (isCancelled()) this.close(source, tools);
+        onSettled(isCancelled() ? undefined : tools);
+        finish(() =>
           this.#logger.info("tool source opened late; its tools are available to the session's next run", fields),
         );
       },
       (error: unknown) => {
-        void this.#pendingTasks.add(opens.then((late) => this.#close(source, late)));
-        settled();
-        over(() => this.#logger.warn("tool source could not be opened", { ...fields, error }));
+        void this.#pendingTasks.add(openPromise.then((openTools) => this.#close(source, openTools)));
+        onSettled();
+        finish(() => this.#logger.warn("tool source could not be opened", { ...fields, error }));
       },
     );
     return opening;
@@ -92,27 +102,27 @@ export class OpenToolSources {
    * Waits for a source within the time limit of a run. With `isPersistent` the opening continues afterwards, even if
    * the run is cancelled.
    */
-  async waitFor(opening: Opening, isPersistent: boolean, signal: AbortSignal): Promise<OpenTools> {
-    const patience = this.#lateSessions.has(opening.source) ? LATE_SOURCE_WAIT_MS : this.#openMs;
-    const remainingMs = opening.startedAtMs + patience - Date.now();
-    const time = deadline(Math.max(remainingMs, Math.min(LATE_SOURCE_WAIT_MS, this.#openMs)), signal);
+  async waitFor(opening: SourceOpening, isPersistent: boolean, signal: AbortSignal): Promise<OpenTools> {
+    const timeoutMs = this.#lateSessionCounts.has(opening.source) ? LATE_SOURCE_WAIT_MS : this.#openTimeoutMs;
+    const remainingMs = opening.startedAtMs + timeoutMs - Date.now();
+    const timeLimit = deadline(Math.max(remainingMs, Math.min(LATE_SOURCE_WAIT_MS, this.#openTimeoutMs)), signal);
     try {
-      return await abortable(opening.opened, time.signal);
+      return await abortable(opening.openTools, timeLimit.signal);
     } catch (error) {
       if (!isPersistent) opening.cancel();
-      else if (time.expired && !opening.isLate) {
+      else if (timeLimit.expired && !opening.isLate) {
         opening.isLate = true;
         this.#countLate(opening.source, 1);
       }
-      throw time.expired ? notReady(this.#openMs) : error;
+      throw timeLimit.expired ? createTimeoutError(this.#openTimeoutMs) : error;
     } finally {
-      time.clear();
+      timeLimit.clear();
     }
   }
 
   /** Closes a source in the background. Logs a failure or a timeout. */
-  close(source: ToolSource, opened: OpenTools): void {
-    void this.#pendingTasks.add(this.#close(source, opened));
+  close(source: ToolSource, openTools: OpenTools): void {
+    void this.#pendingTasks.add(this.#close(source, openTools));
   }
 
   /** Resolves when all sources are opened or abandoned, and closed. Takes at most the time limit of a close. */
@@ -121,32 +131,32 @@ export class OpenToolSources {
   }
 
   /** Never rejects. */
-  async #close(source: ToolSource, opened: OpenTools): Promise<void> {
+  async #close(source: ToolSource, openTools: OpenTools): Promise<void> {
     const fields = { source: source.name };
-    const closing = (async () => opened.close())().catch((error: unknown) =>
+    const closePromise = (async () => openTools.close())().catch((error: unknown) =>
       this.#logger.warn("tool source failed to close", { ...fields, error }),
     );
-    if (!(await settlesWithin(closing, CLOSE_TIMEOUT_MS)))
+    if (!(await settlesWithin(closePromise, CLOSE_TIMEOUT_MS)))
       this.#logger.warn("tool source did not close in time; abandoned", fields);
   }
 
   #countLate(source: ToolSource, change: 1 | -1): void {
-    const sessions = (this.#lateSessions.get(source) ?? 0) + change;
-    if (sessions > 0) this.#lateSessions.set(source, sessions);
-    else this.#lateSessions.delete(source);
+    const sessions = (this.#lateSessionCounts.get(source) ?? 0) + change;
+    if (sessions > 0) this.#lateSessionCounts.set(source, sessions);
+    else this.#lateSessionCounts.delete(source);
   }
 }
 
-function notReady(ms: number): Error {
-  return new DOMException(`it was not ready within ${ms / 1000} s`, "TimeoutError");
+function createTimeoutError(timeoutMs: number): Error {
+  return new DOMException(`it was not ready within ${timeoutMs / 1000} s`, "TimeoutError");
 }
 
 /**
- * The tools that a source has opened. Rejects if the value is invalid, and with the signal's reason; the source may
- * still open after that.
+ * Returns the tools that a source has opened. Rejects if the value is invalid, and with the signal's reason. The source
+ * may still open after a rejection.
  */
-async function checkedOpen(opening: Promise<OpenTools>, signal: AbortSignal): Promise<OpenTools> {
-  const opened: Partial<OpenTools> | undefined = await abortable(opening, signal);
-  if (typeof opened?.close !== "function") throw new InputError("open", "an object with tools and close");
-  return opened as OpenTools;
+async function checkOpenTools(openPromise: Promise<OpenTools>, signal: AbortSignal): Promise<OpenTools> {
+  const openTools: Partial<OpenTools> | undefined = await abortable(openPromise, signal);
+  if (typeof openTools?.close !== "function") throw new InputError("open", "an object with tools and close");
+  return openTools as OpenTools;
 }

@@ -5,8 +5,8 @@ import type { Logger } from "../../ports/logger.js";
 import type { SlashCommand } from "../../ports/slash-command.js";
 import type { Tool } from "../../ports/tool.js";
 import type { OpenTools, ToolSession, ToolSource } from "../../ports/tool-source.js";
-import { byName, type ToolList } from "../input/run-input.js";
-import { type Opening, OpenToolSources } from "./source-openings.js";
+import { checkAndSortTools, type ToolList } from "../input/run-input.js";
+import { type SourceOpening, ToolSourceOpener } from "./source-openings.js";
 
 /**
  * Idle time before open sources are closed, in ms, and the maximum idle sessions with open sources. Each source may run
@@ -21,11 +21,11 @@ const MAX_PROMPTS = 256;
 interface OpenSession {
   readonly sources: Map<ToolSource, OpenTools>;
   /** Sources that are being opened. Persistent ones finish opening even if no run waits for them. */
-  readonly opening: Map<ToolSource, Opening>;
+  readonly openings: Map<ToolSource, SourceOpening>;
   /** The tools of the last run. */
   tools: readonly Tool[];
   /** Number of active runs that use the sources. */
-  runs: number;
+  activeRuns: number;
   /** Closes the sources when no run has used them for a while. Set while no run is active. */
   timer?: NodeJS.Timeout;
 }
@@ -35,7 +35,7 @@ export interface RunTools {
   /** Sorted by name. */
   readonly tools: readonly Tool[];
   /** Names of unavailable sources. */
-  readonly missing: readonly string[];
+  readonly missingSources: readonly string[];
   /** Commands of the sources for the run's user. */
   readonly prompts: readonly SlashCommand[];
   /** Call this once, when the run has ended. */
@@ -45,20 +45,21 @@ export interface RunTools {
 /** The run that needs tools. */
 export interface ToolRequest extends ToolSession {
   readonly runId: string;
-  /** Adds the run's id to each line. */
+  /** Adds the run's id to each log line. */
   readonly logger: Logger;
   /** The signal of the run. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Tools of sources. They are opened with a session's first run, kept for its next run, and finally closed in any case.
+ * Opens the tool sources of a session with its first run, keeps them open for the next run, and closes them when the
+ * session is idle or deleted.
  */
 export class ToolSources {
   readonly #persistentSources: WeakSet<ToolSource>;
   readonly #bus: Bus<BusEvents>;
   readonly #idleMs: number;
-  readonly #openings: OpenToolSources;
+  readonly #opener: ToolSourceOpener;
   /** The least recently used session comes first. */
   readonly #openSessions = new Map<string, OpenSession>();
 
@@ -67,14 +68,15 @@ export class ToolSources {
     persistentSources: readonly ToolSource[],
     bus: Bus<BusEvents>,
     logger: Logger,
-    times: { openMs?: number; keptMs?: number; startMs?: number } = {},
+    timeouts: { openTimeoutMs?: number; idleMs?: number; startTimeoutMs?: number } = {},
   ) {
     this.#persistentSources = new WeakSet(persistentSources);
     this.#bus = bus;
-    this.#idleMs = times.keptMs ?? IDLE_MS;
-    this.#openings = new OpenToolSources(logger, times);
+    this.#idleMs = timeouts.idleMs ?? IDLE_MS;
+    this.#opener = new ToolSourceOpener(logger, timeouts);
     bus.on("session.deleted", ({ ids }) => {
-      for (const [key, { runs }] of this.#openSessions) if (runs === 0 && ids.includes(sessionOf(key))) this.#end(key);
+      for (const [key, { activeRuns }] of this.#openSessions)
+        if (activeRuns === 0 && ids.includes(parseSessionId(key))) this.#closeSession(key);
     });
   }
 
@@ -83,33 +85,33 @@ export class ToolSources {
    */
   async open({ tools, sources, persistentSources = [] }: ToolList, request: ToolRequest): Promise<RunTools> {
     for (const source of persistentSources) this.#persistentSources.add(source);
-    if (sources.length === 0) return { tools, missing: [], prompts: [], release: () => undefined };
-    const key = keyOf(request);
-    const open: OpenSession = this.#openSessions.get(key) ?? {
+    if (sources.length === 0) return { tools, missingSources: [], prompts: [], release: () => undefined };
+    const key = toKey(request);
+    const openSession: OpenSession = this.#openSessions.get(key) ?? {
       sources: new Map(),
-      opening: new Map(),
+      openings: new Map(),
       tools: [],
-      runs: 0,
+      activeRuns: 0,
     };
-    this.#openSessions.set(key, open);
-    clearTimeout(open.timer);
-    open.runs += 1;
-    const release = () => this.#release(key, open);
+    this.#openSessions.set(key, openSession);
+    clearTimeout(openSession.timer);
+    openSession.activeRuns += 1;
+    const release = () => this.#release(key, openSession);
     try {
-      const opened = await Promise.all(sources.map((source) => this.#toolsOf(source, open, request)));
+      const opened = await Promise.all(sources.map((source) => this.#openTools(source, openSession, request)));
       request.signal.throwIfAborted();
-      let all = tools;
-      const missing: string[] = [];
+      let allTools = tools;
+      const missingSources: string[] = [];
       for (const [i, source] of sources.entries()) {
         try {
-          all = withTools(all, source, opened[i]);
+          allTools = addSourceTools(allTools, source, opened[i]);
         } catch (error) {
-          missing.push(source.name);
+          missingSources.push(source.name);
           this.#reportFailure(source, error, request);
         }
       }
-      open.tools = all;
-      return { tools: all, missing, prompts: promptsIn(open, sources), release };
+      openSession.tools = allTools;
+      return { tools: allTools, missingSources, prompts: listPrompts(openSession, sources), release };
     } catch (error) {
       release();
       throw error;
@@ -130,78 +132,82 @@ export class ToolSources {
    * its own runs are not included.
    */
   prompts(session: ToolSession, sources: readonly ToolSource[]): SlashCommand[] {
-    return promptsIn(this.#openSessions.get(keyOf(session)), sources);
+    return listPrompts(this.#openSessions.get(toKey(session)), sources);
   }
 
   /** Closes all sources. No run may be active. */
   async close(): Promise<void> {
-    for (const key of [...this.#openSessions.keys()]) this.#end(key);
-    await this.#openings.settled();
+    for (const key of [...this.#openSessions.keys()]) this.#closeSession(key);
+    await this.#opener.settled();
   }
 
   /** The current tools of a source, or the reason why it has none. */
-  async #toolsOf(source: ToolSource, open: OpenSession, request: ToolRequest): Promise<readonly Tool[] | Error> {
+  async #openTools(
+    source: ToolSource,
+    openSession: OpenSession,
+    request: ToolRequest,
+  ): Promise<readonly Tool[] | Error> {
     try {
-      const openTools = open.sources.get(source);
+      const openTools = openSession.sources.get(source);
       if (openTools) return openTools.tools;
-      const opening = open.opening.get(source) ?? this.#begin(source, open, request);
-      return (await this.#openings.waitFor(opening, this.#persistentSources.has(source), request.signal)).tools;
+      const opening = openSession.openings.get(source) ?? this.#begin(source, openSession, request);
+      return (await this.#opener.waitFor(opening, this.#persistentSources.has(source), request.signal)).tools;
     } catch (error) {
       return error instanceof Error ? error : new Error(String(error));
     }
   }
 
-  #begin(source: ToolSource, open: OpenSession, request: ToolRequest): Opening {
-    const opening = this.#openings.begin(source, request, (opened) => {
-      open.opening.delete(source);
-      if (opened) open.sources.set(source, opened);
+  #begin(source: ToolSource, openSession: OpenSession, request: ToolRequest): SourceOpening {
+    const opening = this.#opener.begin(source, request, (opened) => {
+      openSession.openings.delete(source);
+      if (opened) openSession.sources.set(source, opened);
     });
-    open.opening.set(source, opening);
+    openSession.openings.set(source, opening);
     return opening;
   }
 
   #reportFailure(source: ToolSource, error: unknown, { runId, sessionId, logger }: ToolRequest): void {
-    const why = error instanceof Error ? error : new Error(String(error));
-    const names = { source: source.name, session: sessionId, error: why.message };
-    logger.warn("tools of a source unavailable; the run continues without them", names);
-    this.#bus.emit("tools.failed", { runId, sessionId, source: source.name, error: why });
+    const reason = error instanceof Error ? error : new Error(String(error));
+    const fields = { source: source.name, session: sessionId, error: reason.message };
+    logger.warn("tools of a source unavailable; the run continues without them", fields);
+    this.#bus.emit("tools.failed", { runId, sessionId, source: source.name, error: reason });
   }
 
-  #release(key: string, open: OpenSession): void {
-    open.runs -= 1;
-    if (open.runs > 0) return;
-    for (const [source, opened] of open.sources) {
+  #release(key: string, openSession: OpenSession): void {
+    openSession.activeRuns -= 1;
+    if (openSession.activeRuns > 0) return;
+    for (const [source, opened] of openSession.sources) {
       if (this.#persistentSources.has(source)) continue;
-      open.sources.delete(source);
-      this.#openings.close(source, opened);
+      openSession.sources.delete(source);
+      this.#opener.close(source, opened);
     }
     this.#openSessions.delete(key);
-    if (open.sources.size + open.opening.size === 0) return;
-    this.#openSessions.set(key, open);
-    open.timer = setTimeout(() => this.#end(key), this.#idleMs).unref();
-    const idle = [...this.#openSessions].filter(([, { runs }]) => runs === 0);
-    for (const [oldest] of idle.slice(0, -MAX_IDLE_SESSIONS)) this.#end(oldest);
+    if (openSession.sources.size + openSession.openings.size === 0) return;
+    this.#openSessions.set(key, openSession);
+    openSession.timer = setTimeout(() => this.#closeSession(key), this.#idleMs).unref();
+    const idleSessions = [...this.#openSessions].filter(([, { activeRuns }]) => activeRuns === 0);
+    for (const [oldest] of idleSessions.slice(0, -MAX_IDLE_SESSIONS)) this.#closeSession(oldest);
   }
 
-  #end(key: string): void {
-    const open = this.#openSessions.get(key);
+  #closeSession(key: string): void {
+    const openSession = this.#openSessions.get(key);
     this.#openSessions.delete(key);
-    clearTimeout(open?.timer);
-    for (const { cancel } of open?.opening.values() ?? []) cancel();
-    for (const [source, opened] of open?.sources ?? []) this.#openings.close(source, opened);
+    clearTimeout(openSession?.timer);
+    for (const { cancel } of openSession?.openings.values() ?? []) cancel();
+    for (const [source, opened] of openSession?.sources ?? []) this.#opener.close(source, opened);
   }
 }
 
-function keyOf({ sessionId, projectDir }: ToolSession): string {
+function toKey({ sessionId, projectDir }: ToolSession): string {
   return `${sessionId}\0${projectDir}`;
 }
 
-function promptsIn(open: OpenSession | undefined, sources: readonly ToolSource[]): SlashCommand[] {
-  return sources.flatMap((source) => promptsOf(open?.sources.get(source))).slice(0, MAX_PROMPTS);
+function listPrompts(openSession: OpenSession | undefined, sources: readonly ToolSource[]): SlashCommand[] {
+  return sources.flatMap((source) => readPrompts(openSession?.sources.get(source))).slice(0, MAX_PROMPTS);
 }
 
 /** Third parties write sources, so invalid commands are left out. */
-function promptsOf(opened: OpenTools | undefined): SlashCommand[] {
+function readPrompts(opened: OpenTools | undefined): SlashCommand[] {
   try {
     const prompts: readonly (Partial<SlashCommand> | null)[] = opened?.prompts ?? [];
     return prompts.filter((command): command is SlashCommand => {
@@ -214,21 +220,22 @@ function promptsOf(opened: OpenTools | undefined): SlashCommand[] {
   }
 }
 
-function sessionOf(key: string): string {
+function parseSessionId(key: string): string {
   return key.slice(0, key.indexOf("\0"));
 }
 
 /** Adds the tools of a source, sorted by name. Throws if they are invalid. */
-function withTools(
-  all: readonly Tool[],
+function addSourceTools(
+  allTools: readonly Tool[],
   source: ToolSource,
   result: readonly Tool[] | Error | undefined,
 ): readonly Tool[] {
   if (result === undefined || result instanceof Error) throw result ?? new Error("it has no tools");
   const field = `tools of ${source.name}`;
-  const sourceTools = byName(field, result);
+  const sourceTools = checkAndSortTools(field, result);
   // A name that the provider rejects would fail every call of the run.
-  const odd = sourceTools.find(({ name }) => !/^[a-zA-Z0-9_-]{1,64}$/.test(name));
-  if (odd) throw new InputError(field, `names of 1 to 64 letters, digits, _ and -, got ${JSON.stringify(odd.name)}`);
-  return byName(field, [...all, ...sourceTools]);
+  const invalidTool = sourceTools.find(({ name }) => !/^[a-zA-Z0-9_-]{1,64}$/.test(name));
+  if (invalidTool)
+    throw new InputError(field, `names of 1 to 64 letters, digits, _ and -, got ${JSON.stringify(invalidTool.name)}`);
+  return checkAndSortTools(field, [...allTools, ...sourceTools]);
 }

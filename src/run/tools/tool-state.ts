@@ -10,77 +10,81 @@ const MAX_CACHED_STATES = 256;
  * The state belongs to the session, not to the process.
  */
 export class CallState extends Map<string, unknown> {
-  readonly #shared: Map<string, unknown>;
-  readonly #changed = new Set<string>();
+  readonly #sessionState: Map<string, unknown>;
+  readonly #changedKeys = new Set<string>();
 
   constructor(shared: Map<string, unknown>) {
     super();
-    this.#shared = shared;
+    this.#sessionState = shared;
   }
 
-  /** Only plain JSON, because any other value would differ after it is read from a store. */
+  /** Returns changes to plain JSON only, because any other value would differ after it is read from a store. */
   changes(): StateChanges {
     const changes: StateChanges = {};
-    for (const key of this.#changed) {
+    for (const key of this.#changedKeys) {
       if (key.startsWith(GRANT_PREFIX)) continue;
-      const value = this.#shared.get(key) ?? null;
+      const value = this.#sessionState.get(key) ?? null;
       if (isPlainJson(value)) changes[key] = value;
     }
     return changes;
   }
 
   override get(key: string): unknown {
-    return this.#shared.get(key);
+    return this.#sessionState.get(key);
   }
   override has(key: string): boolean {
-    return this.#shared.has(key);
+    return this.#sessionState.has(key);
   }
   override set(key: string, value: unknown): this {
-    this.#shared.set(key, value);
-    this.#changed.add(key);
+    this.#sessionState.set(key, value);
+    this.#changedKeys.add(key);
     return this;
   }
   override delete(key: string): boolean {
-    this.#changed.add(key);
-    return this.#shared.delete(key);
+    this.#changedKeys.add(key);
+    return this.#sessionState.delete(key);
   }
   override clear(): void {
-    for (const key of [...this.#shared.keys()]) this.delete(key);
+    for (const key of [...this.#sessionState.keys()]) this.delete(key);
   }
   override get size(): number {
-    return this.#shared.size;
+    return this.#sessionState.size;
   }
   override keys() {
-    return this.#shared.keys();
+    return this.#sessionState.keys();
   }
   override values() {
-    return this.#shared.values();
+    return this.#sessionState.values();
   }
   override entries() {
-    return this.#shared.entries();
+    return this.#sessionState.entries();
   }
-  override forEach(each: (value: unknown, key: string, map: Map<string, unknown>) => void): void {
-    this.#shared.forEach((value, key) => each(value, key, this));
+  override forEach(callback: (value: unknown, key: string, map: Map<string, unknown>) => void): void {
+    this.#sessionState.forEach((value, key) => callback(value, key, this));
   }
   override [Symbol.iterator]() {
-    return this.#shared[Symbol.iterator]();
+    return this.#sessionState[Symbol.iterator]();
   }
 }
 
 /** Caches the state that tools store for their sessions. State that is not cached is read from the store. */
 export class ToolStateCache {
-  /** Newest last, so that the least recently used entry is removed first. */
+  /** State by session id. The least recently used entry comes first. */
   readonly #states = new Map<string, Map<string, unknown>>();
 
-  /** The state of a conversation. `isSame`: no other process has continued the conversation since its last run here. */
-  async of({ session, messages }: Conversation, store: SessionDriver, isSame: boolean): Promise<Map<string, unknown>> {
+  /** Loads the state of a conversation. `isUnchanged`: no other process has continued it since its last run here. */
+  async load(
+    { session, messages }: Conversation,
+    store: SessionDriver,
+    isUnchanged: boolean,
+  ): Promise<Map<string, unknown>> {
     const { root, index } = session.chain;
     const cachedState = this.#states.get(root);
     let state = cachedState;
-    if (!state || !isSame) {
+    if (!state || !isUnchanged) {
       // The view of a follow-up session may omit the results that contain the state, so read the full chain.
       state = collectState(index === 0 ? messages : await store.messages(root, { scope: "chain" }));
-      // Values that no store keeps live as long as this process.
+      // Values that cannot be stored are kept as long as this process runs.
       for (const [key, value] of cachedState ?? [])
         if (key.startsWith(GRANT_PREFIX) || !isPlainJson(value)) state.set(key, value);
     }

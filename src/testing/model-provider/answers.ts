@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import type { ModelChunk, ModelRequest } from "../../ports/model-provider.js";
 import type { ModelMessage, Part, ReasoningPart, TextPart } from "../../ports/message.js";
-import { textOf, type ProviderHarness, type ProviderRules } from "./harness.js";
+import { joinTexts, type ProviderHarness, type ProviderRules } from "./harness.js";
 
-type Call = Extract<ModelChunk, { type: "tool_call" }>;
+type ToolCallChunk = Extract<ModelChunk, { type: "tool_call" }>;
 
 export const answerRules: ProviderRules = {
-  "stream: yields text in at least three chunks, and exactly one finish, at the end": async (desk) => {
-    const { chunks, finish } = await desk.ask(await desk.fixture.text());
+  "stream: yields text in at least three chunks, and exactly one finish, at the end": async (harness) => {
+    const { chunks, finish } = await harness.ask(await harness.fixture.text());
     const texts = chunks.filter((chunk) => chunk.type === "text");
     assert.ok(texts.length >= 3, `at least three chunks of text, got ${texts.length}`);
     for (const chunk of chunks) {
@@ -20,8 +20,8 @@ export const answerRules: ProviderRules = {
       `reason ${String(finish.reason)}`,
     );
   },
-  "finish: usage has valid and consistent token counts": async (desk) => {
-    const { usage } = (await desk.ask(await desk.fixture.text())).finish;
+  "finish: usage has valid and consistent token counts": async (harness) => {
+    const { usage } = (await harness.ask(await harness.fixture.text())).finish;
     const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens, reasoningTokens, cost } = usage;
     for (const [name, tokens] of Object.entries({
       inputTokens,
@@ -32,30 +32,30 @@ export const answerRules: ProviderRules = {
     }))
       assert.ok(Number.isSafeInteger(tokens) && tokens >= 0, `${name}: ${String(tokens)}`);
     assert.ok(inputTokens > 0 && outputTokens > 0, "an answer has tokens");
-    assert.ok(cacheReadTokens + cacheWriteTokens <= inputTokens, "cached tokens are among those sent");
-    assert.ok(reasoningTokens <= outputTokens, "reasoning is among what was produced");
+    assert.ok(cacheReadTokens + cacheWriteTokens <= inputTokens, "input tokens include cached tokens");
+    assert.ok(reasoningTokens <= outputTokens, "output tokens include reasoning tokens");
     assert.ok(cost === undefined || (Number.isFinite(cost) && cost >= 0), `cost: ${String(cost)}`);
   },
-  "stream: does not modify the request": async (desk) => {
-    const request = await desk.fixture.text();
+  "stream: does not modify the request": async (harness) => {
+    const request = await harness.fixture.text();
     const before = JSON.stringify(request);
-    await desk.ask(request);
+    await harness.ask(request);
     assert.equal(JSON.stringify(request), before);
   },
-  "stream: the same request can be sent twice and is answered twice": async (desk) => {
-    const first = await desk.ask(await desk.fixture.text());
-    const second = await desk.ask(await desk.fixture.text());
-    assert.ok(textOf(first.chunks) !== "" && textOf(second.chunks) !== "", "both answers have text");
+  "stream: the same request can be sent twice and is answered twice": async (harness) => {
+    const first = await harness.ask(await harness.fixture.text());
+    const second = await harness.ask(await harness.fixture.text());
+    assert.ok(joinTexts(first.chunks) !== "" && joinTexts(second.chunks) !== "", "both answers have text");
   },
 };
 
 /** Rules for models that call tools. */
-export function callRules(arrange: () => Promise<ModelRequest>): ProviderRules {
+export function callRules(prepareRequest: () => Promise<ModelRequest>): ProviderRules {
   return {
     "tool call: complete, of an offered tool, with a unique id and JSON arguments; the finish reason is tool_calls":
-      async (desk) => {
-        const request = await arrange();
-        const { calls, finish } = await callsOf(desk, request);
+      async (harness) => {
+        const request = await prepareRequest();
+        const { calls, finish } = await requestCalls(harness, request);
         assert.equal(finish.reason, "tool_calls");
         assert.equal(new Set(calls.map(({ id }) => id)).size, calls.length, "ids");
         for (const { id, name, arguments: text } of calls) {
@@ -68,9 +68,9 @@ export function callRules(arrange: () => Promise<ModelRequest>): ProviderRules {
           assert.ok(typeof value === "object" && value !== null && !Array.isArray(value), "arguments are an object");
         }
       },
-    "tool call: the conversation continues with its result": async (desk) => {
-      const request = await arrange();
-      const { calls, message } = await callsOf(desk, request);
+    "tool call: the conversation continues with its result": async (harness) => {
+      const request = await prepareRequest();
+      const { calls, message } = await requestCalls(harness, request);
       const results = calls.map(({ id, name }): ModelMessage => ({
         role: "tool",
         parts: [{ type: "text", text: "a result" }],
@@ -78,33 +78,33 @@ export function callRules(arrange: () => Promise<ModelRequest>): ProviderRules {
         name,
         failed: false,
       }));
-      await desk.fixture.text();
-      const { chunks } = await desk.ask({ ...request, messages: [...request.messages, message, ...results] });
+      await harness.fixture.text();
+      const { chunks } = await harness.ask({ ...request, messages: [...request.messages, message, ...results] });
       assert.notEqual(chunks.length, 0, "an answer to the results");
     },
   };
 }
 
 /** Returns the calls of an answer, and the answer as the core sends it back. */
-async function callsOf(desk: ProviderHarness, request: ModelRequest) {
-  const { chunks, finish } = await desk.ask(request);
-  const calls = chunks.filter((chunk): chunk is Call => chunk.type === "tool_call");
+async function requestCalls(harness: ProviderHarness, request: ModelRequest) {
+  const { chunks, finish } = await harness.ask(request);
+  const calls = chunks.filter((chunk): chunk is ToolCallChunk => chunk.type === "tool_call");
   assert.ok(calls.length > 0, "a complete tool call");
-  const bind = (data: unknown) =>
-    data === undefined ? {} : { opaque: { provider: desk.provider.name, model: request.model.id, data } };
+  const toOpaque = (data: unknown) =>
+    data === undefined ? {} : { opaque: { provider: harness.provider.name, model: request.model.id, data } };
   const parts: Part[] = [];
-  const blocks = new Map<string, TextPart | ReasoningPart>();
+  const partsByBlock = new Map<string, TextPart | ReasoningPart>();
   for (const chunk of chunks) {
     if (chunk.type === "tool_call") {
       const { id, name, arguments: text, opaque } = chunk;
-      parts.push({ type: "tool_call", id, name, arguments: text, ...bind(opaque) });
+      parts.push({ type: "tool_call", id, name, arguments: text, ...toOpaque(opaque) });
     } else if (chunk.type === "text" || chunk.type === "reasoning") {
-      const existingPart = blocks.get(chunk.block);
+      const existingPart = partsByBlock.get(chunk.block);
       const part: TextPart | ReasoningPart = existingPart ?? { type: chunk.type, text: "" };
       if (!existingPart) parts.push(part);
-      blocks.set(chunk.block, part);
+      partsByBlock.set(chunk.block, part);
       part.text += chunk.text;
-      Object.assign(part, bind(chunk.opaque));
+      Object.assign(part, toOpaque(chunk.opaque));
     }
   }
   const message: ModelMessage = { role: "assistant", parts, toolCallId: "", name: "", failed: false };

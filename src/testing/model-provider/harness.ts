@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import type { ModelChunk, ModelProvider, ModelRequest } from "../../ports/model-provider.js";
-import { openResources, withTimeout, type CheckRules } from "../check.js";
+import { countOpenResources, withTimeout, type CheckRules } from "../check.js";
 import type { ModelProviderFixture } from "./fixture.js";
 
-export type ProviderRules = CheckRules<[desk: ProviderHarness]>;
+export type ProviderRules = CheckRules<[harness: ProviderHarness]>;
 
 type Finish = Extract<ModelChunk, { type: "finish" }>;
 
@@ -11,23 +11,27 @@ type Finish = Extract<ModelChunk, { type: "finish" }>;
 export class ProviderHarness {
   readonly fixture: ModelProviderFixture;
   readonly provider: ModelProvider;
-  readonly before: ReadonlyMap<string, number>;
+  readonly resourcesBefore: ReadonlyMap<string, number>;
   readonly timeoutMs: number;
 
-  private constructor(fixture: ModelProviderFixture, provider: ModelProvider, before: ReadonlyMap<string, number>) {
+  private constructor(
+    fixture: ModelProviderFixture,
+    provider: ModelProvider,
+    resourcesBefore: ReadonlyMap<string, number>,
+  ) {
     this.fixture = fixture;
     this.provider = provider;
-    this.before = before;
+    this.resourcesBefore = resourcesBefore;
     this.timeoutMs = fixture.timeoutMs ?? 10_000;
   }
 
-  static async open(fixture: ModelProviderFixture): Promise<ProviderHarness> {
-    const before = openResources();
-    return new ProviderHarness(fixture, await fixture.create(), before);
+  static async create(fixture: ModelProviderFixture): Promise<ProviderHarness> {
+    const resourcesBefore = countOpenResources();
+    return new ProviderHarness(fixture, await fixture.create(), resourcesBefore);
   }
 
-  soon<T>(promise: Promise<T>, what: string): Promise<T> {
-    return withTimeout(promise, what, this.timeoutMs);
+  withTimeLimit<T>(promise: Promise<T>, label: string): Promise<T> {
+    return withTimeout(promise, label, this.timeoutMs);
   }
 
   /** Requests a complete answer. Returns its chunks and its finish separately. */
@@ -36,7 +40,7 @@ export class ProviderHarness {
     signal: AbortSignal = new AbortController().signal,
   ): Promise<{ chunks: ModelChunk[]; finish: Finish }> {
     const chunks: ModelChunk[] = [];
-    await this.soon(
+    await this.withTimeLimit(
       (async () => {
         for await (const chunk of this.provider.stream(request, signal)) chunks.push(chunk);
       })(),
@@ -44,17 +48,17 @@ export class ProviderHarness {
     );
     const last = chunks.at(-1);
     assert.ok(last?.type === "finish", `the last chunk is ${last?.type ?? "missing"}, not the finish`);
-    assert.equal(chunks.filter(({ type }) => type === "finish").length, 1, "finish comes once");
+    assert.equal(chunks.filter(({ type }) => type === "finish").length, 1, "there is one finish");
     return { chunks: chunks.slice(0, -1), finish: last };
   }
 
   async close(): Promise<void> {
-    // Another check tests a `close` that hangs.
-    await this.soon(this.provider.close(), "close").catch(() => undefined);
+    // Another check tests a `close` that hangs or rejects.
+    await this.withTimeLimit(this.provider.close(), "close").catch(() => undefined);
     await this.fixture.clean();
   }
 }
 
-export function textOf(chunks: readonly ModelChunk[]): string {
+export function joinTexts(chunks: readonly ModelChunk[]): string {
   return chunks.map((chunk) => (chunk.type === "text" ? chunk.text : "")).join("");
 }

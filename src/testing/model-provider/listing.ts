@@ -13,42 +13,45 @@ export const listingRules: ProviderRules = {
     assert.ok(Number.isSafeInteger(provider.maxWaitMs) && provider.maxWaitMs >= 0, "maxWaitMs");
   },
   "configuredModels: models, read without network access": async ({ provider }) => {
-    const connections = await connectionsOf(async () => {
+    const connections = await countConnections(async () => {
       checkModels(provider.configuredModels);
-      assert.deepEqual(provider.configuredModels, provider.configuredModels, "the same on a second read");
+      assert.deepEqual(provider.configuredModels, provider.configuredModels, "a second read returns the same models");
       await pause(20);
     });
     assert.equal(connections, 0, "reading `configuredModels` opened a connection");
   },
-  "prepare: if present, resolves without network access": async (desk) => {
-    const connections = await connectionsOf(async () => {
-      await desk.soon(Promise.resolve(desk.provider.prepare?.()), "prepare");
+  "prepare: if present, resolves without network access": async (harness) => {
+    const connections = await countConnections(async () => {
+      await harness.withTimeLimit(Promise.resolve(harness.provider.prepare?.()), "prepare");
       await pause(20);
     });
     assert.equal(connections, 0, "`prepare` opened a connection");
-    await desk.ask(await desk.fixture.text());
+    await harness.ask(await harness.fixture.text());
   },
-  "models: all available models once, including the configured ones": async (desk) => {
-    const models = await desk.soon(desk.provider.models(new AbortController().signal), "models");
+  "models: all available models once, including the configured ones": async (harness) => {
+    const models = await harness.withTimeLimit(harness.provider.models(new AbortController().signal), "models");
     checkModels(models);
     const ids = models.map(({ id }) => id);
-    for (const { id } of desk.provider.configuredModels) assert.ok(ids.includes(id), `the configured model ${id}`);
+    for (const { id } of harness.provider.configuredModels) assert.ok(ids.includes(id), `the configured model ${id}`);
   },
-  "models: rejects with the reason of a signal that has aborted": async (desk) => {
+  "models: rejects with the reason of a signal that has aborted": async (harness) => {
     const reason = new Error("never mind");
-    const listing = desk.provider.models(AbortSignal.abort(reason));
-    await assert.rejects(desk.soon(listing, "a rejection"), (error) => error === reason);
+    const listing = harness.provider.models(AbortSignal.abort(reason));
+    await assert.rejects(harness.withTimeLimit(listing, "a rejection"), (error) => error === reason);
   },
-  "close: safe to call twice, also without any request": async (desk) => {
-    await desk.soon(Promise.all([desk.provider.close(), desk.provider.close()]), "two closes at once");
-    await desk.soon(desk.provider.close(), "a third one");
+  "close: safe to call twice, also without any request": async (harness) => {
+    await harness.withTimeLimit(
+      Promise.all([harness.provider.close(), harness.provider.close()]),
+      "two concurrent closes",
+    );
+    await harness.withTimeLimit(harness.provider.close(), "a third close");
   },
 };
 
-/** Number of connections opened during the work. */
-async function connectionsOf(work: () => Promise<void>): Promise<number> {
+/** Counts the connections opened by `work`. */
+async function countConnections(work: () => Promise<void>): Promise<number> {
   const connect = Object.getOwnPropertyDescriptor(Socket.prototype, "connect");
-  assert.ok(connect, "the fixture has connect");
+  assert.ok(connect, "Socket.prototype has connect");
   let connections = 0;
   Object.defineProperty(Socket.prototype, "connect", {
     ...connect,
@@ -68,7 +71,7 @@ async function connectionsOf(work: () => Promise<void>): Promise<number> {
 function checkModels(models: readonly Model[]): void {
   const ids = new Set<string>();
   for (const { id, name, ownedBy, contextWindow, maxOutput, prices } of models) {
-    assert.ok(typeof id === "string" && id !== "" && !ids.has(id), `a model's id, each once: ${String(id)}`);
+    assert.ok(typeof id === "string" && id !== "" && !ids.has(id), `ids are unique and not empty, got ${String(id)}`);
     ids.add(id);
     assert.ok(typeof name === "string" && name !== "", `name of ${id}`);
     assert.equal(typeof ownedBy, "string", `ownedBy of ${id}`);

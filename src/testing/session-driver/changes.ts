@@ -1,12 +1,23 @@
 import assert from "node:assert/strict";
 import type { Message } from "../../ports/message.js";
 import type { SessionChange } from "../../ports/session-driver.js";
-import { rejectsWith } from "../check.js";
-import { aMessage, aRun, aSession, at, change, growing, leaseOf, seqs, snapshotsOf, textOf } from "./rule.js";
+import { expectError } from "../check.js";
+import {
+  aMessage,
+  aRun,
+  aSession,
+  at,
+  change,
+  aGrowingMessage,
+  acquireLease,
+  readSeqs,
+  findSnapshots,
+  joinParts,
+} from "./rule.js";
 import type { StoreRules } from "./rule.js";
 
 const USAGE = { promptTokens: 10, completionTokens: 3, totalTokens: 13, cost: 0.5 };
-const FINAL: Partial<Message> = {
+const FINAL_FIELDS: Partial<Message> = {
   role: "assistant",
   parts: [
     { type: "reasoning", text: "hm" },
@@ -67,7 +78,7 @@ export const changeRules: StoreRules = {
     assert.deepEqual(await driver.messages("a1"), [aMessage("a1", 2), aMessage("a1", 3)]);
   },
   "write: a growing message gains text part by part": async ({ driver }) => {
-    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), growing("a", 2)] });
+    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), aGrowingMessage("a", 2)] });
     const append = (part: number, type: "text" | "reasoning", text: string): Promise<unknown> =>
       driver.write("a", change({ append: [{ messageId: "a-2", part, type, text }] }));
     await append(0, "reasoning", "th");
@@ -85,7 +96,7 @@ export const changeRules: StoreRules = {
     );
     const [, message] = await driver.messages("a");
     assert.deepEqual(message, {
-      ...growing("a", 2),
+      ...aGrowingMessage("a", 2),
       parts: [
         { type: "reasoning", text: "think" },
         { type: "text", text: "Hello!" },
@@ -94,48 +105,48 @@ export const changeRules: StoreRules = {
     });
   },
   "write: a growing message with initial parts grows after them": async ({ driver }) => {
-    const begun = aMessage("a", 1, { role: "assistant", finished: false, parts: [{ type: "text", text: "Hel" }] });
-    await driver.create({ session: aSession("a"), messages: [begun] });
+    const message = aMessage("a", 1, { role: "assistant", finished: false, parts: [{ type: "text", text: "Hel" }] });
+    await driver.create({ session: aSession("a"), messages: [message] });
     await driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "lo" }] }));
     await driver.write("a", change({ append: [{ messageId: "a-1", part: 1, type: "reasoning", text: "hm" }] }));
-    assert.equal(textOf((await driver.messages("a"))[0]), "Hello|hm");
+    assert.equal(joinParts((await driver.messages("a"))[0]), "Hello|hm");
   },
   "write: appended text survives a reopen and can grow further": async (store) => {
-    await store.driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    await store.driver.create({ session: aSession("a"), messages: [aGrowingMessage("a", 1)] });
     await store.driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "one " }] }));
     let driver = await store.reopen();
-    assert.equal(textOf((await driver.messages("a"))[0]), "one ");
+    assert.equal(joinParts((await driver.messages("a"))[0]), "one ");
     await driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "two" }] }));
     driver = await store.reopen();
     const [message] = await driver.messages("a");
-    assert.equal(textOf(message), "one two");
+    assert.equal(joinParts(message), "one two");
     assert.equal(message?.finished, false);
   },
   "write: finish replaces the appended text, also after a reopen; order and creation time stay": async (store) => {
-    await store.driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    await store.driver.create({ session: aSession("a"), messages: [aGrowingMessage("a", 1)] });
     await store.driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "do" }] }));
     const driver = await store.reopen();
-    await driver.write("a", change({ finish: [aMessage("a", 1, FINAL)], sync: true }));
-    assert.deepEqual(await driver.messages("a"), [aMessage("a", 1, FINAL)]);
-    assert.deepEqual(await (await store.reopen()).messages("a"), [aMessage("a", 1, FINAL)]);
+    await driver.write("a", change({ finish: [aMessage("a", 1, FINAL_FIELDS)], sync: true }));
+    assert.deepEqual(await driver.messages("a"), [aMessage("a", 1, FINAL_FIELDS)]);
+    assert.deepEqual(await (await store.reopen()).messages("a"), [aMessage("a", 1, FINAL_FIELDS)]);
   },
   "write: one change applies fields, usage, and add, append and finish of the same message": async ({ driver }) => {
-    await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    await driver.create({ session: aSession("a"), messages: [aGrowingMessage("a", 1)] });
     await driver.write(
       "a",
       change({
         set: { title: "all" },
         usage: USAGE,
-        add: [growing("a", 2), growing("a", 3)],
+        add: [aGrowingMessage("a", 2), aGrowingMessage("a", 3)],
         append: [
           { messageId: "a-2", part: 0, type: "text", text: "x" },
           { messageId: "a-3", part: 0, type: "text", text: "y" },
         ],
-        finish: [aMessage("a", 1, FINAL), aMessage("a", 3, FINAL)],
+        finish: [aMessage("a", 1, FINAL_FIELDS), aMessage("a", 3, FINAL_FIELDS)],
       }),
     );
     const messages = await driver.messages("a");
-    assert.deepEqual(messages.map(textOf), ["hm|done|tool_call", "x", "hm|done|tool_call"]);
+    assert.deepEqual(messages.map(joinParts), ["hm|done|tool_call", "x", "hm|done|tool_call"]);
     assert.deepEqual(
       messages.map((message) => message.finished),
       [true, false, true],
@@ -143,73 +154,73 @@ export const changeRules: StoreRules = {
     assert.equal((await driver.get("a"))?.lastSeq, 3);
   },
   "write: a message of the chain's earlier session can be finished through the newest": async ({ driver }) => {
-    await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    await driver.create({ session: aSession("a"), messages: [aGrowingMessage("a", 1)] });
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
     await driver.write("a1", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "z" }] }));
-    await driver.write("a1", change({ finish: [aMessage("a1", 1, { ...FINAL, id: "a-1" })] }));
-    assert.deepEqual(await driver.messages("a"), [aMessage("a", 1, FINAL)]);
+    await driver.write("a1", change({ finish: [aMessage("a1", 1, { ...FINAL_FIELDS, id: "a-1" })] }));
+    assert.deepEqual(await driver.messages("a"), [aMessage("a", 1, FINAL_FIELDS)]);
     assert.deepEqual(await driver.messages("a1"), []);
   },
   "write: rejects an unknown session": async ({ driver }) => {
-    await rejectsWith(driver.write("none", change({ set: { title: "x" } })), "session_not_found", "unknown id");
+    await expectError(driver.write("none", change({ set: { title: "x" } })), "session_not_found", "unknown id");
     assert.equal(await driver.get("none"), undefined);
   },
   "write: a rejected change has no effect": async ({ driver }) => {
-    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), growing("a", 2)] });
+    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), aGrowingMessage("a", 2)] });
     await driver.create({ session: aSession("b"), run: aRun("r1", "b", { idempotencyKey: "taken" }) });
-    const lease = await leaseOf(driver, "a", "h1");
-    const all = async (): Promise<unknown> => [
+    const lease = await acquireLease(driver, "a", "h1");
+    const readAll = async (): Promise<unknown> => [
       await driver.get("a"),
       await driver.messages("a"),
-      await snapshotsOf(driver, "a"),
+      await findSnapshots(driver, "a"),
       await driver.runs({ limit: 9 }),
     ];
-    const before = await all();
+    const stateBefore = await readAll();
     const fullChange: SessionChange = {
       fence: lease.fence,
       sync: true,
       set: { title: "half", updatedAt: at(50) },
       usage: USAGE,
-      add: [aMessage("a", 3), growing("a", 4)],
+      add: [aMessage("a", 3), aGrowingMessage("a", 4)],
       append: [{ messageId: "a-2", part: 0, type: "text", text: "half" }],
-      finish: [aMessage("a", 2, FINAL)],
+      finish: [aMessage("a", 2, FINAL_FIELDS)],
       revert: { id: "s", after: 1, createdAt: at(1) },
       runs: [aRun("r2", "a")],
     };
-    const refused: [string, SessionChange][] = [
+    const rejectedChanges: [string, SessionChange][] = [
       ["lease_lost", { ...fullChange, fence: lease.fence + 1 }],
       ["seq_taken", { ...fullChange, add: [aMessage("a", 3), aMessage("a", 2, { id: "again" })] }],
       ["run_key_taken", { ...fullChange, runs: [aRun("r3", "a"), aRun("r4", "a", { idempotencyKey: "taken" })] }],
       ["point_not_found", { ...fullChange, append: [{ messageId: "a-1", part: 0, type: "text", text: "x" }] }],
-      ["point_not_found", { ...fullChange, finish: [aMessage("a", 2, FINAL), aMessage("a", 9)] }],
+      ["point_not_found", { ...fullChange, finish: [aMessage("a", 2, FINAL_FIELDS), aMessage("a", 9)] }],
       ["point_not_found", { ...fullChange, restore: "no such snapshot" }],
     ];
-    for (const [code, invalidChange] of refused) {
-      await rejectsWith(driver.write("a", invalidChange), code, code);
-      assert.deepEqual(await all(), before, code);
+    for (const [code, invalidChange] of rejectedChanges) {
+      await expectError(driver.write("a", invalidChange), code, code);
+      assert.deepEqual(await readAll(), stateBefore, code);
     }
     await driver.write("a", fullChange);
     assert.equal((await driver.get("a"))?.title, "half");
     assert.equal((await driver.runs({ limit: 9 })).length, 2);
-    assert.deepEqual(await seqs(driver, "a"), [1, 3, 4]);
+    assert.deepEqual(await readSeqs(driver, "a"), [1, 3, 4]);
   },
   "write: rejects an append to a finished message and a second finish": async ({ driver }) => {
-    await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
-    await driver.write("a", change({ finish: [aMessage("a", 1, FINAL)] }));
-    const late = change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "late" }] });
-    await rejectsWith(driver.write("a", late), "point_not_found", "finished already");
-    await rejectsWith(driver.write("a", change({ finish: [aMessage("a", 1)] })), "point_not_found", "finished twice");
-    assert.deepEqual(await driver.messages("a"), [aMessage("a", 1, FINAL)]);
+    await driver.create({ session: aSession("a"), messages: [aGrowingMessage("a", 1)] });
+    await driver.write("a", change({ finish: [aMessage("a", 1, FINAL_FIELDS)] }));
+    const lateChange = change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "late" }] });
+    await expectError(driver.write("a", lateChange), "point_not_found", "finished already");
+    await expectError(driver.write("a", change({ finish: [aMessage("a", 1)] })), "point_not_found", "finished twice");
+    assert.deepEqual(await driver.messages("a"), [aMessage("a", 1, FINAL_FIELDS)]);
   },
   "write: concurrent changes take effect in the order of their calls": async ({ driver }) => {
-    await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    await driver.create({ session: aSession("a"), messages: [aGrowingMessage("a", 1)] });
     const letters = [..."the quick brown fox jumps over the lazy dog"];
     await Promise.all(
       letters.map((text, n) =>
         driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text }], sync: n % 7 === 0 })),
       ),
     );
-    assert.equal(textOf((await driver.messages("a"))[0]), letters.join(""));
+    assert.equal(joinParts((await driver.messages("a"))[0]), letters.join(""));
   },
   "write: a rejected change does not affect concurrent ones": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
@@ -225,7 +236,7 @@ export const changeRules: StoreRules = {
       results.map((result) => result.status),
       ["fulfilled", "rejected", "rejected", "fulfilled", "rejected", "fulfilled"],
     );
-    assert.deepEqual(await seqs(driver, "a"), [1, 2, 4]);
+    assert.deepEqual(await readSeqs(driver, "a"), [1, 2, 4]);
     assert.equal((await driver.get("a"))?.title, "last");
   },
 };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { SessionDriver, SessionQuery } from "../../ports/session-driver.js";
-import { aMessage, aSession, at, change, listed, type StoreRules } from "./rule.js";
+import { aMessage, aSession, at, change, listIds, type StoreRules } from "./rule.js";
 
 export const listRules: StoreRules = {
   "list: sorted by updatedAt, newest first, then by id, greatest first": async ({ driver }) => {
@@ -8,7 +8,7 @@ export const listRules: StoreRules = {
     await driver.create({ session: aSession("d", { updatedAt: at(1) }) });
     await driver.create({ session: aSession("c", { updatedAt: at(5) }) });
     await driver.create({ session: aSession("a", { updatedAt: at(9) }) });
-    assert.deepEqual(await listed(driver), ["a", "c", "b", "d"]);
+    assert.deepEqual(await listIds(driver), ["a", "c", "b", "d"]);
   },
   "list: follow-ups are neither listed nor counted": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
@@ -21,7 +21,7 @@ export const listRules: StoreRules = {
     await driver.create({ session: aSession("b", { projectDir: "/p/q" }) });
     await driver.create({ session: aSession("c", { projectDir: "/P" }) });
     await driver.create({ session: aSession("d", { projectDir: "/p" }) });
-    assert.deepEqual(await listed(driver, { projectDir: "/p" }), ["d", "a"]);
+    assert.deepEqual(await listIds(driver, { projectDir: "/p" }), ["d", "a"]);
     assert.equal((await driver.list({ projectDir: "/p", limit: 1 })).total, 2);
     assert.deepEqual(await driver.list({ projectDir: "/none", limit: 9 }), { sessions: [], total: 0 });
   },
@@ -49,7 +49,10 @@ export const listRules: StoreRules = {
   },
   "list: emptyBefore finds older sessions that never had a message": async ({ driver }) => {
     await driver.create({ session: aSession("old", { updatedAt: at(1) }) });
-    await driver.create({ session: aSession("said", { updatedAt: at(1) }), messages: [aMessage("said", 1)] });
+    await driver.create({
+      session: aSession("with-message", { updatedAt: at(1) }),
+      messages: [aMessage("with-message", 1)],
+    });
     await driver.create({ session: aSession("later", { updatedAt: at(2) }) });
     await driver.create({ session: aSession("edge", { updatedAt: at(5) }) });
     await driver.write("later", change({ add: [aMessage("later", 1)] }));
@@ -59,7 +62,7 @@ export const listRules: StoreRules = {
   "list: emptyBefore does not find a session that a revert emptied": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
     await driver.write("a", change({ revert: { id: "s", after: 0, createdAt: at(1) } }));
-    assert.deepEqual(await listed(driver, { emptyBefore: at(99) }), []);
+    assert.deepEqual(await listIds(driver, { emptyBefore: at(99) }), []);
   },
   "list: pages by offset contain every session once; total counts all": async ({ driver }) => {
     for (let n = 0; n < 7; n++)
@@ -89,13 +92,13 @@ export const listRules: StoreRules = {
       before = { updatedAt: last.updatedAt, id: last.id };
     }
     assert.deepEqual(listedIds, ["s5", "s4", "s3", "s2", "s1", "s0"]);
-    assert.deepEqual(await listed(driver, { before: { updatedAt: at(1), id: "nobody" } }), ["s2", "s1", "s0"]);
+    assert.deepEqual(await listIds(driver, { before: { updatedAt: at(1), id: "none" } }), ["s2", "s1", "s0"]);
   },
   "list: a new updatedAt moves a session in the order, and a new folder moves it to that total": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     await driver.create({ session: aSession("b") });
     await driver.write("a", change({ set: { updatedAt: at(3), projectDir: "/new" } }));
-    assert.deepEqual(await listed(driver), ["a", "b"]);
+    assert.deepEqual(await listIds(driver), ["a", "b"]);
     assert.equal((await driver.list({ projectDir: "/new", limit: 0 })).total, 1);
     assert.equal((await driver.list({ projectDir: "/projects/one", limit: 0 })).total, 1);
     assert.equal((await driver.list({ limit: 0 })).total, 2);
@@ -119,31 +122,31 @@ export const listRules: StoreRules = {
     await driver.create({ session: aSession("c", { spawnedBy, updatedAt: at(1), projectDir: "/other" }) });
     await driver.create({ session: aSession("d", { spawnedBy: { ...spawnedBy, sessionId: "b" } }) });
     await driver.create({ session: aSession("b1", { spawnedBy, chain: { root: "b", index: 1 }, updatedAt: at(9) }) });
-    const totals = async (of: SessionDriver) => {
+    const totals = async (listingDriver: SessionDriver) => {
       const pages = [{}, { projectDir: "/projects/one" }, { projectDir: "/other" }, { search: "title" }];
-      return Promise.all(pages.map(async (query) => (await of.list({ limit: 9, ...query })).total));
+      return Promise.all(pages.map(async (query) => (await listingDriver.list({ limit: 9, ...query })).total));
     };
-    assert.deepEqual(await listed(driver), ["a"]);
-    assert.deepEqual(await listed(driver, { emptyBefore: at(99) }), ["a"]);
+    assert.deepEqual(await listIds(driver), ["a"]);
+    assert.deepEqual(await listIds(driver, { emptyBefore: at(99) }), ["a"]);
     assert.deepEqual(await totals(driver), [1, 1, 0, 1]);
-    const of = async (query: Partial<SessionQuery>): Promise<[string[], number]> => {
+    const listWithTotal = async (query: Partial<SessionQuery>): Promise<[string[], number]> => {
       const page = await driver.list({ limit: 9, ...query });
       return [page.sessions.map(({ id }) => id), page.total];
     };
-    assert.deepEqual(await of({ spawnedBy: "a" }), [["b", "c"], 2]);
-    assert.deepEqual(await of({ spawnedBy: "a", limit: 1 }), [["b"], 2]);
-    assert.deepEqual(await of({ spawnedBy: "a", before: { updatedAt: at(2), id: "b" } }), [["c"], 2]);
-    assert.deepEqual(await of({ spawnedBy: "a", projectDir: "/other" }), [["c"], 1]);
-    assert.deepEqual(await of({ spawnedBy: "a", search: "bee" }), [["b"], 1]);
-    assert.deepEqual(await of({ spawnedBy: "b" }), [["d"], 1]);
-    assert.deepEqual(await of({ spawnedBy: "nobody" }), [[], 0]);
+    assert.deepEqual(await listWithTotal({ spawnedBy: "a" }), [["b", "c"], 2]);
+    assert.deepEqual(await listWithTotal({ spawnedBy: "a", limit: 1 }), [["b"], 2]);
+    assert.deepEqual(await listWithTotal({ spawnedBy: "a", before: { updatedAt: at(2), id: "b" } }), [["c"], 2]);
+    assert.deepEqual(await listWithTotal({ spawnedBy: "a", projectDir: "/other" }), [["c"], 1]);
+    assert.deepEqual(await listWithTotal({ spawnedBy: "a", search: "bee" }), [["b"], 1]);
+    assert.deepEqual(await listWithTotal({ spawnedBy: "b" }), [["d"], 1]);
+    assert.deepEqual(await listWithTotal({ spawnedBy: "none" }), [[], 0]);
     await driver.write("c", change({ set: { projectDir: "/projects/one" } }));
     assert.deepEqual(await totals(driver), [1, 1, 0, 1]);
     const reopened = await store.reopen();
     assert.deepEqual((await reopened.get("b"))?.spawnedBy, spawnedBy);
     assert.equal((await reopened.get("a"))?.spawnedBy, null);
     await reopened.delete(["b"]);
-    assert.deepEqual(await listed(reopened, { spawnedBy: "a" }), ["c"]);
+    assert.deepEqual(await listIds(reopened, { spawnedBy: "a" }), ["c"]);
     assert.deepEqual(await totals(reopened), [1, 1, 0, 1]);
   },
   "load: a subagent session is listed only in queries for its parent": async (store) => {
@@ -156,6 +159,6 @@ export const listRules: StoreRules = {
     await driver.load(data);
     assert.deepEqual((await driver.get("b"))?.spawnedBy, spawnedBy);
     assert.deepEqual(await driver.list({ limit: 9 }), { sessions: [], total: 0 });
-    assert.deepEqual(await listed(driver, { spawnedBy: "elsewhere" }), ["b"]);
+    assert.deepEqual(await listIds(driver, { spawnedBy: "elsewhere" }), ["b"]);
   },
 };

@@ -13,30 +13,30 @@ import {
   aSession,
   at,
   change,
-  growing,
-  instruct,
-  leaseOf,
-  release,
+  aGrowingMessage,
+  sendInstruction,
+  acquireLease,
+  releaseLease,
 } from "./rule.js";
 import type { StoreUnderTest } from "./rule.js";
 
-/** A call of a race. `fence` is that of the chain's lease, which may have been released. */
-export interface Act {
-  /** Description for messages. */
+/** A call of a race. `fence`: the fence of the chain's lease, even if the lease was released. */
+export interface RaceCall {
+  /** Description of the call in failure messages. */
   name: string;
-  do: (driver: SessionDriver, fence: number) => Promise<unknown>;
+  run: (driver: SessionDriver, fence: number) => Promise<unknown>;
 }
 
-/** State when a race begins: whether `h1` holds the lease of the chain `a`. */
+/** Lease of the chain `a` at the start of a race: `held` by `h1`, or `free`. */
 export type LeaseState = "held" | "free";
 
 /** Everything that callers receive and readers see in a race. */
 interface Outcome {
   first: unknown;
   second: unknown;
-  /** State that a reader sees after the second call ended and before the first did. Undefined if that did not occur. */
-  meanwhile: unknown;
-  end: unknown;
+  /** State that a reader sees after the end of the second call and before that of the first. Undefined if not observed. */
+  stateBetween: unknown;
+  finalState: unknown;
 }
 
 /** Maximum wait for a call that neither ends nor is known to be blocked. */
@@ -45,31 +45,31 @@ const IDLE_MS = 1000;
 /**
  * Runs two calls concurrently through two drivers. If the store supports it, the first is held just before its end.
  *
- * The results must be as if one call had followed the other. The order is free, unless one call ended before the other
- * began, or was seen to end first.
+ * The results must be those of sequential calls. Either order is allowed, unless one call ended before the other began, or
+ * was observed to end first.
  *
- * Resolves with false, without running the calls, if the store has no such part.
+ * `part`: as in the fixture's `hold`. Resolves with false, without running the calls, if the store has no such part.
  */
 export async function race(
   store: StoreUnderTest,
-  ground: LeaseState,
-  first: Act,
-  second: Act,
+  leaseState: LeaseState,
+  first: RaceCall,
+  second: RaceCall,
   part = 0,
 ): Promise<boolean> {
   const { driver } = store;
-  const secondDriver = await store.beside();
-  const fence = await begin(driver, ground);
+  const secondDriver = await store.getSecond();
+  const fence = await createInitialState(driver, leaseState);
   const hold = await store.hold(part);
   if (part > 0 && !hold) {
     await readFinalState(driver);
     return false;
   }
 
-  const firstCall = startCall(first.do(driver, fence));
+  const firstCall = startCall(first.run(driver, fence));
   if (hold) await waitUntilBlocked(hold, firstCall, 1);
   const isOrderFree = !firstCall.isDone();
-  const secondCall = startCall(second.do(secondDriver, fence));
+  const secondCall = startCall(second.run(secondDriver, fence));
   let meanwhile: unknown;
   if (hold) {
     await waitUntilBlocked(hold, secondCall, firstCall.isDone() ? 1 : 2);
@@ -77,17 +77,22 @@ export async function race(
     await hold.resume();
   }
   const results = [normalizeResult(await firstCall.outcome, fence), normalizeResult(await secondCall.outcome, fence)];
-  const actual: Outcome = { first: results[0], second: results[1], meanwhile, end: await readFinalState(driver) };
+  const actual: Outcome = {
+    first: results[0],
+    second: results[1],
+    stateBetween: meanwhile,
+    finalState: await readFinalState(driver),
+  };
 
-  const inTurn = await runSequentially(ground, first, second, false);
-  const turned = await runSequentially(ground, first, second, true);
-  const allowed = isOrderFree ? [turned, inTurn] : [inTurn];
-  if (!allowed.some((expected) => agrees(actual, expected))) {
-    const why = `"${first.name}" and "${second.name}" at once: as if neither had come first`;
-    // The more similar expectation gives a readable difference.
-    const nearest = meanwhile === undefined ? inTurn : turned;
-    assert.deepEqual(actual, adaptExpected(actual, nearest), why);
-    assert.fail(why);
+  const orderedOutcome = await runSequentially(leaseState, first, second, false);
+  const reversedOutcome = await runSequentially(leaseState, first, second, true);
+  const allowedOutcomes = isOrderFree ? [reversedOutcome, orderedOutcome] : [orderedOutcome];
+  if (!allowedOutcomes.some((expected) => matchesExpected(actual, expected))) {
+    const message = `"${first.name}" and "${second.name}" at once: the outcome fits neither order`;
+    // The expectation closer to the outcome gives a readable difference.
+    const nearestOutcome = meanwhile === undefined ? orderedOutcome : reversedOutcome;
+    assert.deepEqual(actual, adaptExpected(actual, nearestOutcome), message);
+    assert.fail(message);
   }
   return true;
 }
@@ -96,21 +101,21 @@ export async function race(
  * Creates the initial state: an original session, a follow-up with a growing message, runs, an ask and an instruction.
  * Returns the lease's fence.
  */
-async function begin(driver: SessionDriver, ground: LeaseState): Promise<number> {
+async function createInitialState(driver: SessionDriver, leaseState: LeaseState): Promise<number> {
   const session = aSession("a", { alias: "x", projectDir: "/one" });
   const run = aRun("r0", "a", { idempotencyKey: "k0", state: "finished", endedBy: "model", endedAt: at(1) });
   await driver.create({ session, messages: [aMessage("a", 1), aMessage("a", 2)], run });
   await driver.create({
     session: aSession("a1", { chain: { root: "a", index: 1 }, projectDir: "/one", lastSeq: 2 }),
     view: [aMessage("a", 2)],
-    messages: [aMessage("a1", 3), growing("a1", 4)],
+    messages: [aMessage("a1", 3), aGrowingMessage("a1", 4)],
   });
   await driver.create({ session: aSession("other", { projectDir: "/two" }) });
-  const lease = await leaseOf(driver, "a", "h1");
+  const lease = await acquireLease(driver, "a", "h1");
   const { fence } = lease;
   await driver.write("a1", change({ fence, runs: [aRun("r1", "a", { startedAt: at(1) })], asks: [anAsk("q", "a")] }));
-  await instruct(driver, anInstruction("i1", "a"));
-  if (ground === "free") await release(driver, lease);
+  await sendInstruction(driver, anInstruction("i1", "a"));
+  if (leaseState === "free") await releaseLease(driver, lease);
   return fence;
 }
 
@@ -131,11 +136,10 @@ async function readState(driver: SessionDriver): Promise<unknown> {
 }
 
 /**
- * Returns the final state and the lease's holder. Then deletes and recreates the chain, and returns what is visible of
- * it.
+ * Returns the final state, the lease's holder, and the visible state after the chain was deleted and recreated.
  */
 async function readFinalState(driver: SessionDriver): Promise<unknown> {
-  const end = await readState(driver);
+  const state = await readState(driver);
   const lease = await driver.lease("a", aHolder("probe"), 60_000);
   const holder = "heldBy" in lease ? lease.heldBy.holder.id : null;
   // Create `z` if it does not exist, so that its deletion also removes its lease.
@@ -143,30 +147,35 @@ async function readFinalState(driver: SessionDriver): Promise<unknown> {
   await driver.delete(["a", "z", "y", "other"]);
   await driver.create({ session: aSession("a") });
   await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
-  for (const id of ["i0", "i1", "i2"]) await instruct(driver, anInstruction(id, "a"));
-  const anew = await readState(driver);
+  for (const id of ["i0", "i1", "i2"]) await sendInstruction(driver, anInstruction(id, "a"));
+  const recreated = await readState(driver);
   await driver.delete(["a"]);
-  return { end, holder, anew };
+  return { state, holder, recreated };
 }
 
 /** Returns the outcome of sequential calls on a reference driver. */
-async function runSequentially(ground: LeaseState, first: Act, second: Act, turned: boolean): Promise<Outcome> {
+async function runSequentially(
+  leaseState: LeaseState,
+  first: RaceCall,
+  second: RaceCall,
+  isReversed: boolean,
+): Promise<Outcome> {
   const driver = new MemoryDriver();
   await driver.open();
-  const fence = await begin(driver, ground);
-  const acts = turned ? [second, first] : [first, second];
+  const fence = await createInitialState(driver, leaseState);
+  const calls = isReversed ? [second, first] : [first, second];
   const results: unknown[] = [];
   const states: unknown[] = [];
-  for (const act of acts) {
-    results.push(normalizeResult(await startCall(act.do(driver, fence)).outcome, fence));
+  for (const call of calls) {
+    results.push(normalizeResult(await startCall(call.run(driver, fence)).outcome, fence));
     states.push(await readState(driver));
   }
-  if (turned) results.reverse();
+  if (isReversed) results.reverse();
   return {
     first: results[0],
     second: results[1],
-    meanwhile: states[turned ? 0 : 1],
-    end: await readFinalState(driver),
+    stateBetween: states[isReversed ? 0 : 1],
+    finalState: await readFinalState(driver),
   };
 }
 
@@ -175,7 +184,7 @@ async function runSequentially(ground: LeaseState, first: Act, second: Act, turn
  * An unobserved `meanwhile` is not compared.
  */
 function adaptExpected(actual: Outcome, expected: Outcome): Outcome {
-  const lease = (actualLease: unknown, expectedLease: unknown): unknown => {
+  const adaptLease = (actualLease: unknown, expectedLease: unknown): unknown => {
     if (
       !isLeaseResult(actualLease) ||
       !isLeaseResult(expectedLease) ||
@@ -188,14 +197,14 @@ function adaptExpected(actual: Outcome, expected: Outcome): Outcome {
     return { ...expectedLease, previous: "none", head };
   };
   return {
-    first: lease(actual.first, expected.first),
-    second: lease(actual.second, expected.second),
-    meanwhile: actual.meanwhile && expected.meanwhile,
-    end: expected.end,
+    first: adaptLease(actual.first, expected.first),
+    second: adaptLease(actual.second, expected.second),
+    stateBetween: actual.stateBetween && expected.stateBetween,
+    finalState: expected.finalState,
   };
 }
 
-const agrees = (actual: Outcome, expected: Outcome): boolean =>
+const matchesExpected = (actual: Outcome, expected: Outcome): boolean =>
   isDeepStrictEqual(actual, adaptExpected(actual, expected));
 
 const isLeaseResult = (result: unknown): result is { previous: string; head?: ChainHead } =>
@@ -229,28 +238,28 @@ function startCall(call: Promise<unknown>): ActiveCall {
 
 /** Waits until the call has ended or `count` calls are blocked. */
 async function waitUntilBlocked(hold: HeldStore, call: ActiveCall, count: number): Promise<void> {
-  const by = Date.now() + IDLE_MS;
-  while (!call.isDone() && (await hold.waiting()) < count && Date.now() < by) await pause(1);
+  const deadlineMs = Date.now() + IDLE_MS;
+  while (!call.isDone() && (await hold.waiting()) < count && Date.now() < deadlineMs) await pause(1);
 }
 
-/** Normalizes an outcome: removes times, and replaces fences by their order, because stores differ in both. */
+/** Returns a result without times and with fences replaced by their order, because stores differ in both. */
 function normalizeResult({ value, code }: CallResult, fence: number): unknown {
   if (code !== undefined) return { code };
   if (typeof value !== "object" || value === null) return value;
-  const fenceOf = (otherFence: number): string =>
-    otherFence === fence ? "the same" : otherFence > fence ? "a later one" : "an older";
+  const describeFence = (otherFence: number): string =>
+    otherFence === fence ? "same" : otherFence > fence ? "later" : "older";
   if ("heldBy" in value) {
-    const { holder, fence: its } = value.heldBy as { holder: { id: string }; fence: number };
-    return { heldBy: holder.id, fence: fenceOf(its) };
+    const { holder, fence: leaseFence } = value.heldBy as { holder: { id: string }; fence: number };
+    return { heldBy: holder.id, fence: describeFence(leaseFence) };
   }
   if (!("fence" in value && "expiresAt" in value)) return value;
   const {
     holder,
-    fence: its,
+    fence: leaseFence,
     previous,
     head,
     rootId,
-  } = value as Awaited<ReturnType<typeof leaseOf>> & { head?: unknown };
-  const before = previous === undefined ? "none" : fenceOf(previous);
-  return { rootId, had: holder.id, fence: fenceOf(its), previous: before, head };
+  } = value as Awaited<ReturnType<typeof acquireLease>> & { head?: unknown };
+  const previousFence = previous === undefined ? "none" : describeFence(previous);
+  return { rootId, holder: holder.id, fence: describeFence(leaseFence), previous: previousFence, head };
 }

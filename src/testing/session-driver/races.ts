@@ -2,73 +2,75 @@ import assert from "node:assert/strict";
 import { pause } from "../check.js";
 import type { ChainData } from "../../ports/session-driver.js";
 import type { Message } from "../../ports/message.js";
-import { race, type Act, type LeaseState } from "./race.js";
+import { race, type RaceCall, type LeaseState } from "./race.js";
 import {
   aHolder,
   aMessage,
   anAsk,
   anInstruction,
-  answer,
-  answered,
+  answerAsk,
+  aResolution,
   aRun,
   aSession,
   at,
   change,
-  instruct,
-  release,
-  withdraw,
+  sendInstruction,
+  releaseLease,
+  withdrawInstruction,
 } from "./rule.js";
 import type { StoreUnderTest, StoreRules } from "./rule.js";
 
 const USAGE = { promptTokens: 1, completionTokens: 2, totalTokens: 3, cost: 0.25 };
-const ENDED = { state: "finished", endedBy: "model", endedAt: at(9), startedAt: at(1) } as const;
+const ENDED_RUN = { state: "finished", endedBy: "model", endedAt: at(9), startedAt: at(1) } as const;
 const WITH_HEAD = { head: { messages: true } };
-const grown = (text: string) => [{ messageId: "a1-4", part: 0, type: "text" as const, text }];
+const createDelta = (text: string) => [{ messageId: "a1-4", part: 0, type: "text" as const, text }];
 
 /** Data of a chain that the store does not contain. */
-function newChain(): ChainData {
+function aNewChain(): ChainData {
   const messages: { message: Message; hiddenBy: string }[] = [{ message: aMessage("z", 1), hiddenBy: "" }];
   const session = aSession("z", { alias: "zx", lastSeq: 1, projectDir: "/one" });
   const runs = [aRun("zr", "z", { idempotencyKey: "k1", state: "finished", endedBy: "model", endedAt: at(1) })];
   return { sessions: [{ session, hiddenBy: "", view: [], messages }], snapshots: [], runs, asks: [] };
 }
 
-const act = (name: string, call: Act["do"]): Act => ({ name, do: call });
+const aRaceCall = (name: string, call: RaceCall["run"]): RaceCall => ({ name, run: call });
 
-const SAY = act("write under the lease", (driver, fence) =>
+const WRITE = aRaceCall("write under the lease", (driver, fence) =>
   driver.write(
     "a1",
     change({
       fence,
       add: [aMessage("a1", 5)],
-      append: grown("said "),
-      set: { title: "said", updatedAt: at(10) },
+      append: createDelta("text "),
+      set: { title: "written", updatedAt: at(10) },
       usage: USAGE,
-      runs: [aRun("r1", "a", ENDED)],
+      runs: [aRun("r1", "a", ENDED_RUN)],
     }),
   ),
 );
-const SAY_MORE = act("another write under the lease", (driver, fence) =>
+const WRITE_MORE = aRaceCall("another write under the lease", (driver, fence) =>
   driver.write(
     "a1",
     change({
       fence,
       add: [aMessage("a1", 6)],
-      append: grown("more "),
+      append: createDelta("more "),
       set: { model: "m2", updatedAt: at(11) },
       usage: USAGE,
       runs: [aRun("r2", "a", { startedAt: at(2) })],
     }),
   ),
 );
-const SAY_SAME = act("write of a seq that is taken at this moment", (driver, fence) =>
+const WRITE_SAME_SEQ = aRaceCall("write of the same seq under the lease", (driver, fence) =>
   driver.write("a1", change({ fence, add: [aMessage("a1", 5, { id: "same" })], set: { title: "same" }, usage: USAGE })),
 );
-const TITLE = act("write of a title", (driver) =>
+const SET_TITLE = aRaceCall("write of a title", (driver) =>
   driver.write("a", change({ set: { title: "titled", hasFinalTitle: true }, usage: USAGE })),
 );
-const MODE = act("write of a mode", (driver) => driver.write("a1", change({ set: { mode: "plan" }, usage: USAGE })));
-const SAY_ALL = act("write of all that a change can say", (driver, fence) =>
+const SET_MODE = aRaceCall("write of a mode", (driver) =>
+  driver.write("a1", change({ set: { mode: "plan" }, usage: USAGE })),
+);
+const WRITE_MANY_FIELDS = aRaceCall("write of many fields", (driver, fence) =>
   driver.write(
     "a",
     change({
@@ -77,44 +79,50 @@ const SAY_ALL = act("write of all that a change can say", (driver, fence) =>
       add: [aMessage("a", 6)],
       set: { title: "all", projectDir: "/two", updatedAt: at(12) },
       usage: USAGE,
-      runs: [aRun("r1", "a", ENDED), aRun("r2", "a", { startedAt: at(2) })],
+      runs: [aRun("r1", "a", ENDED_RUN), aRun("r2", "a", { startedAt: at(2) })],
       asks: [anAsk("q", "a", { state: "withdrawn", closedAt: at(2) }), anAsk("p", "a")],
     }),
   ),
 );
-const UNLEASED = act("write of a message without a lease", (driver) =>
+const WRITE_UNLEASED = aRaceCall("write of a message without a lease", (driver) =>
   driver.write("a1", change({ add: [aMessage("a1", 5)] })),
 );
-const FINISH = act("finish of a message that grows", (driver, fence) =>
+const FINISH_MESSAGE = aRaceCall("finish of a growing message", (driver, fence) =>
   driver.write("a1", change({ fence, finish: [aMessage("a1", 4, { role: "assistant" })] })),
 );
-const CUT = act("cut", (driver, fence) =>
+const REVERT = aRaceCall("revert", (driver, fence) =>
   driver.write("a1", change({ fence, revert: { id: "s", after: 3, createdAt: at(5) } })),
 );
-const END = act("write that gives the lease back", (driver, fence) =>
-  driver.write("a1", change({ fence, add: [aMessage("a1", 5)], runs: [aRun("r1", "a", ENDED)], release: true })),
+const WRITE_AND_RELEASE = aRaceCall("write that releases the lease", (driver, fence) =>
+  driver.write("a1", change({ fence, add: [aMessage("a1", 5)], runs: [aRun("r1", "a", ENDED_RUN)], release: true })),
 );
-const RELEASE = act("release", (driver, fence) => release(driver, { rootId: "a", fence }));
-const RENEW = act("renewal", (driver) => driver.lease("a", aHolder("h1"), 90_000, WITH_HEAD));
-const TAKE = act("lease", (driver) => driver.lease("a1", aHolder("h2"), 60_000, WITH_HEAD));
-const TAKE_KNOWN = act("lease of one who knows what was said under the last", async (driver, fence) => {
+const RELEASE = aRaceCall("release of the lease", (driver, fence) => releaseLease(driver, { rootId: "a", fence }));
+const RENEW = aRaceCall("renewal of the lease", (driver) => driver.lease("a", aHolder("h1"), 90_000, WITH_HEAD));
+const ACQUIRE = aRaceCall("lease request", (driver) => driver.lease("a1", aHolder("h2"), 60_000, WITH_HEAD));
+const ACQUIRE_CACHED = aRaceCall("lease request with a cached fence", async (driver, fence) => {
   const leaseOptions = { head: { messages: true, cachedFence: fence } };
   const lease = await driver.lease("a", aHolder("h2"), 60_000, leaseOptions);
   // A driver may return messages that the caller already has.
   if ("heldBy" in lease || !lease.head || lease.previous !== fence) return lease;
   return { ...lease, head: { ...lease.head, messages: [] } };
 });
-const TAKE_TOO = act("lease of another holder", (driver) => driver.lease("a", aHolder("h3"), 60_000, WITH_HEAD));
-const STEAL = act("lease that replaces the holder", (driver, fence) =>
+const ACQUIRE_BY_THIRD = aRaceCall("lease request of a third holder", (driver) =>
+  driver.lease("a", aHolder("h3"), 60_000, WITH_HEAD),
+);
+const REPLACE = aRaceCall("lease request that replaces the holder", (driver, fence) =>
   driver.lease("a", aHolder("h2"), 60_000, { fenceToReplace: fence, ...WITH_HEAD }),
 );
-const STEAL_TOO = act("lease that replaces the same holder", (driver, fence) =>
+const REPLACE_BY_THIRD = aRaceCall("second lease request that replaces the holder", (driver, fence) =>
   driver.lease("a1", aHolder("h3"), 60_000, { fenceToReplace: fence, ...WITH_HEAD }),
 );
-const TAKE_NEW = act("lease of a session to come", (driver) => driver.lease("z", aHolder("h2"), 60_000));
-const TAKE_NEW_TOO = act("lease of the same session to come", (driver) => driver.lease("z", aHolder("h3"), 60_000));
+const ACQUIRE_NEW = aRaceCall("lease request before the session exists", (driver) =>
+  driver.lease("z", aHolder("h2"), 60_000),
+);
+const ACQUIRE_NEW_BY_THIRD = aRaceCall("second lease request before the session exists", (driver) =>
+  driver.lease("z", aHolder("h3"), 60_000),
+);
 
-const FOLLOW = act("create of a follow-up", (driver, fence) =>
+const CREATE_FOLLOW_UP = aRaceCall("create of a follow-up", (driver, fence) =>
   driver.create({
     session: aSession("a2", { chain: { root: "a", index: 2 }, lastSeq: 4, projectDir: "/one" }),
     view: [aMessage("a", 1)],
@@ -123,84 +131,86 @@ const FOLLOW = act("create of a follow-up", (driver, fence) =>
     fence,
   }),
 );
-const FOLLOW_TOO = act("create of a follow-up with the same index", (driver) =>
+const CREATE_SAME_INDEX = aRaceCall("create of a follow-up with the same index", (driver) =>
   driver.create({ session: aSession("y", { chain: { root: "a", index: 2 } }) }),
 );
-const DELETE = act("delete", (driver) => driver.delete(["a1"]));
-const DELETE_TOO = act("delete by another id of the chain", (driver) => driver.delete(["a"]));
-const INSTRUCT = act("instruction", (driver) => instruct(driver, anInstruction("i2", "a1")));
-const INSTRUCT_SAME = act("instruction with the same id", (driver) =>
-  instruct(driver, anInstruction("i2", "a", { text: "again" })),
+const DELETE = aRaceCall("delete", (driver) => driver.delete(["a1"]));
+const DELETE_BY_OTHER_ID = aRaceCall("delete by another id of the chain", (driver) => driver.delete(["a"]));
+const INSTRUCT = aRaceCall("instruction", (driver) => sendInstruction(driver, anInstruction("i2", "a1")));
+const INSTRUCT_SAME_ID = aRaceCall("instruction with the same id", (driver) =>
+  sendInstruction(driver, anInstruction("i2", "a", { text: "again" })),
 );
-const INSTRUCT_TOO = act("another instruction", (driver) => instruct(driver, anInstruction("i0", "a")));
-const WITHDRAW = act("withdrawal of an instruction", (driver) => withdraw(driver, "a", "i1"));
-const FOLLOWED = act("write that followed the instruction", (driver, fence) =>
+const INSTRUCT_MORE = aRaceCall("another instruction", (driver) => sendInstruction(driver, anInstruction("i0", "a")));
+const WITHDRAW_INSTRUCTION = aRaceCall("withdrawal of an instruction", (driver) =>
+  withdrawInstruction(driver, "a", "i1"),
+);
+const CONSUME_INSTRUCTION = aRaceCall("write that consumes the instruction", (driver, fence) =>
   driver.write("a1", change({ fence, consumedInstructions: ["i1"] })),
 );
-const ANSWER = act("answer", (driver) => answer(driver, "a1", "q", answered("allow", "one")));
-const ANSWER_TOO = act("another answer", (driver) => answer(driver, "a", "q", answered("reject", "two")));
-const UNASK = act("write that withdraws the ask", (driver, fence) =>
+const ANSWER = aRaceCall("answer", (driver) => answerAsk(driver, "a1", "q", aResolution("allow", "one")));
+const ANSWER_AGAIN = aRaceCall("another answer", (driver) => answerAsk(driver, "a", "q", aResolution("reject", "two")));
+const WITHDRAW_ASK = aRaceCall("write that withdraws the ask", (driver, fence) =>
   driver.write("a1", change({ fence, asks: [anAsk("q", "a", { state: "withdrawn", closedAt: at(2) })] })),
 );
 
-const KEY = act("write of a run with a key", (driver, fence) =>
+const WRITE_KEY = aRaceCall("write of a run with a key", (driver, fence) =>
   driver.write("a1", change({ fence, runs: [aRun("r4", "a", { idempotencyKey: "k1" })], set: { title: "key" } })),
 );
-const CREATE_KEY = act("create with a run with that key", (driver) =>
+const CREATE_KEY = aRaceCall("create with a run with the same key", (driver) =>
   driver.create({ session: aSession("y", { projectDir: "/one" }), run: aRun("r5", "y", { idempotencyKey: "k1" }) }),
 );
-const FREED_KEY = act("create with a run with an old key", (driver) =>
+const CREATE_OLD_KEY = aRaceCall("create with a run with an old key", (driver) =>
   driver.create({ session: aSession("y"), run: aRun("r5", "y", { idempotencyKey: "k0" }) }),
 );
-const FORGET = act("forgetting of old keys", async (driver) => driver.forgetKeys?.(at(8)));
-const CREATE = act("create", (driver) =>
+const FORGET_KEYS = aRaceCall("removal of old keys", async (driver) => driver.forgetKeys?.(at(8)));
+const CREATE = aRaceCall("create", (driver) =>
   driver.create({ session: aSession("z", { projectDir: "/two" }), messages: [aMessage("z", 1, { id: "first" })] }),
 );
-const CREATE_SAME = act("create with the same id", (driver) =>
+const CREATE_SAME_ID = aRaceCall("create with the same id", (driver) =>
   driver.create({ session: aSession("z", { title: "same", projectDir: "/one" }), messages: [aMessage("z", 1)] }),
 );
-const CREATE_ALIAS = act("create with that id as its alias", (driver) =>
+const CREATE_ALIAS = aRaceCall("create with that id as an alias", (driver) =>
   driver.create({ session: aSession("y", { alias: "z", projectDir: "/one" }) }),
 );
-const LOAD = act("load", (driver) => driver.load(newChain()));
-const LOAD_TOO = act("load of the same chain", (driver) => driver.load(newChain()));
+const LOAD = aRaceCall("load", (driver) => driver.load(aNewChain()));
+const LOAD_SAME = aRaceCall("load of the same chain", (driver) => driver.load(aNewChain()));
 
-const MOVE = act("move to another folder", (driver) => driver.write("a1", change({ set: { projectDir: "/two" } })));
-const MOVE_TOO = act("move to a third folder", (driver) =>
+const MOVE = aRaceCall("move to another folder", (driver) =>
+  driver.write("a1", change({ set: { projectDir: "/two" } })),
+);
+const MOVE_ELSEWHERE = aRaceCall("move to a third folder", (driver) =>
   driver.write("a", change({ set: { projectDir: "/three" } })),
 );
-const MOVE_OTHER = act("move of another session", (driver) =>
+const MOVE_OTHER = aRaceCall("move of another session", (driver) =>
   driver.write("other", change({ set: { projectDir: "/one" } })),
 );
-const FIRST_WORD = act("write of a session's first message", (driver) =>
+const WRITE_FIRST_MESSAGE = aRaceCall("write of a session's first message", (driver) =>
   driver.write("other", change({ add: [aMessage("other", 1)], set: { updatedAt: at(3) } })),
 );
-const TOUCH = act("write of a later updatedAt", (driver) =>
+const SET_UPDATED_AT = aRaceCall("write of a later updatedAt", (driver) =>
   driver.write("other", change({ set: { updatedAt: at(2), model: "m3" } })),
 );
-const DELETE_OTHER = act("delete of another session", (driver) => driver.delete(["other"]));
-const LIST = act("list", (driver) => driver.list({ limit: 9 }));
-const LIST_FOLDER = act("list of a folder", (driver) => driver.list({ limit: 9, projectDir: "/one" }));
-const LIST_EMPTY = act("list of empty sessions", (driver) => driver.list({ limit: 9, emptyBefore: at(99) }));
-const DUMP = act("dump", (driver) => driver.dump("a1"));
-const READ_HEAD = act("head", (driver) => driver.head("x"));
+const DELETE_OTHER = aRaceCall("delete of another session", (driver) => driver.delete(["other"]));
+const LIST = aRaceCall("list", (driver) => driver.list({ limit: 9 }));
+const LIST_FOLDER = aRaceCall("list of a folder", (driver) => driver.list({ limit: 9, projectDir: "/one" }));
+const LIST_EMPTY = aRaceCall("list of empty sessions", (driver) => driver.list({ limit: 9, emptyBefore: at(99) }));
+const DUMP = aRaceCall("dump", (driver) => driver.dump("a1"));
+const READ_HEAD = aRaceCall("head", (driver) => driver.head("x"));
 
-type Pair = readonly [first: Act, second: Act, ground?: LeaseState];
+type Pair = readonly [first: RaceCall, second: RaceCall, leaseState?: LeaseState];
 
 /** Runs each pair in both orders, so that either call is the held one. */
-async function races(store: StoreUnderTest, pairs: readonly Pair[]): Promise<void> {
-  for (const [firstAct, two, ground = "held"] of pairs) {
-    await race(store, ground, firstAct, two);
-    if (firstAct !== two) await race(store, ground, two, firstAct);
+async function runRaces(store: StoreUnderTest, pairs: readonly Pair[]): Promise<void> {
+  for (const [first, second, leaseState = "held"] of pairs) {
+    await race(store, leaseState, first, second);
+    if (first !== second) await race(store, leaseState, second, first);
   }
 }
 
-/**
- * Runs each change, which is held, with a reader. Repeats that for each part of the store that readers can wait for.
- */
-async function racesWithReader(store: StoreUnderTest, pairs: readonly Pair[]): Promise<void> {
-  for (const [changeAct, reader, ground = "held"] of pairs)
-    for (let part = 0; await race(store, ground, changeAct, reader, part); part++) if (!store.holds) break;
+/** Runs each change concurrently with a reader, once for each part of the store at which the fixture can hold it. */
+async function runReaderRaces(store: StoreUnderTest, pairs: readonly Pair[]): Promise<void> {
+  for (const [change, reader, leaseState = "held"] of pairs)
+    for (let part = 0; await race(store, leaseState, change, reader, part); part++) if (!store.canHold) break;
 }
 
 export const raceRules: StoreRules = {
@@ -210,132 +220,132 @@ export const raceRules: StoreRules = {
     const hold = await store.hold(0);
     if (!hold) return;
     let isDone = false;
-    const held = driver.write("a", change({ set: { title: "new" } })).finally(() => (isDone = true));
+    const heldWrite = driver.write("a", change({ set: { title: "new" } })).finally(() => (isDone = true));
     while (!isDone && (await hold.waiting()) === 0) await pause(1);
-    assert.ok(!isDone, "the change was not held up");
-    const secondDriver = await store.beside();
+    assert.ok(!isDone, "the change was not held");
+    const secondDriver = await store.getSecond();
     assert.equal((await secondDriver.get("a"))?.title, "Title of a");
     await hold.resume();
-    await held;
+    await heldWrite;
     assert.equal((await secondDriver.get("a"))?.title, "new");
   },
   "race: a write completes before its lease is replaced and is part of the head, or it is rejected": (store) =>
-    races(store, [
-      [SAY, STEAL],
-      [END, STEAL],
-      [FOLLOW, STEAL],
-      [SAY, RELEASE],
-      [SAY, RENEW],
-      [END, TAKE],
-      [END, SAY_MORE],
-      [END, TAKE_KNOWN],
-      [UNLEASED, TAKE, "free"],
-      [UNLEASED, TAKE_KNOWN, "free"],
-      [FOLLOW_TOO, TAKE_KNOWN, "free"],
+    runRaces(store, [
+      [WRITE, REPLACE],
+      [WRITE_AND_RELEASE, REPLACE],
+      [CREATE_FOLLOW_UP, REPLACE],
+      [WRITE, RELEASE],
+      [WRITE, RENEW],
+      [WRITE_AND_RELEASE, ACQUIRE],
+      [WRITE_AND_RELEASE, WRITE_MORE],
+      [WRITE_AND_RELEASE, ACQUIRE_CACHED],
+      [WRITE_UNLEASED, ACQUIRE, "free"],
+      [WRITE_UNLEASED, ACQUIRE_CACHED, "free"],
+      [CREATE_SAME_INDEX, ACQUIRE_CACHED, "free"],
     ]),
   "race: of concurrent lease requests one succeeds, and the others receive its holder": (store) =>
-    races(store, [
-      [TAKE, TAKE_TOO, "free"],
-      [STEAL, STEAL_TOO],
-      [STEAL, RENEW],
-      [STEAL, RELEASE],
-      [RELEASE, TAKE],
-      [RENEW, TAKE],
+    runRaces(store, [
+      [ACQUIRE, ACQUIRE_BY_THIRD, "free"],
+      [REPLACE, REPLACE_BY_THIRD],
+      [REPLACE, RENEW],
+      [REPLACE, RELEASE],
+      [RELEASE, ACQUIRE],
+      [RENEW, ACQUIRE],
       [RENEW, RELEASE],
-      [TAKE_NEW, TAKE_NEW_TOO],
+      [ACQUIRE_NEW, ACQUIRE_NEW_BY_THIRD],
     ]),
   "race: concurrent changes of a chain are all kept": (store) =>
-    races(store, [
-      [SAY, SAY_MORE],
-      [SAY, SAY_SAME],
-      [SAY, TITLE],
-      [TITLE, MODE],
-      [SAY, FINISH],
-      [SAY, CUT],
-      [SAY, FOLLOW],
-      [CUT, FOLLOW],
-      [SAY, MOVE],
+    runRaces(store, [
+      [WRITE, WRITE_MORE],
+      [WRITE, WRITE_SAME_SEQ],
+      [WRITE, SET_TITLE],
+      [SET_TITLE, SET_MODE],
+      [WRITE, FINISH_MESSAGE],
+      [WRITE, REVERT],
+      [WRITE, CREATE_FOLLOW_UP],
+      [REVERT, CREATE_FOLLOW_UP],
+      [WRITE, MOVE],
     ]),
   "race: a deleted chain leaves nothing, whatever runs concurrently": (store) =>
-    races(store, [
-      [DELETE, SAY],
-      [DELETE, TITLE],
-      [DELETE, FOLLOW],
-      [DELETE, FOLLOW_TOO],
+    runRaces(store, [
+      [DELETE, WRITE],
+      [DELETE, SET_TITLE],
+      [DELETE, CREATE_FOLLOW_UP],
+      [DELETE, CREATE_SAME_INDEX],
       [DELETE, INSTRUCT],
-      [DELETE, WITHDRAW],
+      [DELETE, WITHDRAW_INSTRUCTION],
       [DELETE, ANSWER],
-      [DELETE, STEAL],
-      [DELETE, END],
-      [DELETE, DELETE_TOO],
+      [DELETE, REPLACE],
+      [DELETE, WRITE_AND_RELEASE],
+      [DELETE, DELETE_BY_OTHER_ID],
       [DELETE, MOVE],
     ]),
   "race: an id, an alias, an index and a run's key have one owner": (store) =>
-    races(store, [
-      [CREATE, CREATE_SAME],
+    runRaces(store, [
+      [CREATE, CREATE_SAME_ID],
       [CREATE, CREATE_ALIAS],
-      [FOLLOW, FOLLOW_TOO],
-      [KEY, CREATE_KEY],
+      [CREATE_FOLLOW_UP, CREATE_SAME_INDEX],
+      [WRITE_KEY, CREATE_KEY],
       ...(store.driver.forgetKeys
         ? ([
-            [FORGET, FREED_KEY],
-            [FORGET, SAY],
+            [FORGET_KEYS, CREATE_OLD_KEY],
+            [FORGET_KEYS, WRITE],
           ] as const)
         : []),
     ]),
   "race: of two loads with common ids one succeeds, and the other has no effect": (store) =>
-    races(store, [
-      [LOAD, LOAD_TOO],
+    runRaces(store, [
+      [LOAD, LOAD_SAME],
       [LOAD, CREATE],
       [LOAD, CREATE_ALIAS],
       [LOAD, CREATE_KEY],
-      [LOAD, KEY],
+      [LOAD, WRITE_KEY],
     ]),
   "race: one answer to an ask is accepted, an instruction is removed once, and instructions keep their order": (
     store,
   ) =>
-    races(store, [
-      [ANSWER, ANSWER_TOO],
-      [ANSWER, UNASK],
-      [WITHDRAW, WITHDRAW],
-      [WITHDRAW, FOLLOWED],
-      [INSTRUCT, INSTRUCT_SAME],
-      [INSTRUCT, INSTRUCT_TOO],
+    runRaces(store, [
+      [ANSWER, ANSWER_AGAIN],
+      [ANSWER, WITHDRAW_ASK],
+      [WITHDRAW_INSTRUCTION, WITHDRAW_INSTRUCTION],
+      [WITHDRAW_INSTRUCTION, CONSUME_INSTRUCTION],
+      [INSTRUCT, INSTRUCT_SAME_ID],
+      [INSTRUCT, INSTRUCT_MORE],
     ]),
   "race: an instruction is returned by the write that releases the lease, or is written after it": (store) =>
-    races(store, [
-      [END, INSTRUCT],
-      [END, WITHDRAW],
+    runRaces(store, [
+      [WRITE_AND_RELEASE, INSTRUCT],
+      [WRITE_AND_RELEASE, WITHDRAW_INSTRUCTION],
     ]),
   "race: totals are correct after concurrent creates, deletes and moves": (store) =>
-    races(store, [
+    runRaces(store, [
       [CREATE, DELETE_OTHER],
       [CREATE, CREATE_KEY],
-      [MOVE, MOVE_TOO],
+      [MOVE, MOVE_ELSEWHERE],
       [MOVE, DELETE_OTHER],
       [MOVE_OTHER, DELETE_OTHER],
       [MOVE_OTHER, DELETE],
-      [MOVE_OTHER, FIRST_WORD],
-      [FIRST_WORD, DELETE_OTHER],
-      [FIRST_WORD, TOUCH],
+      [MOVE_OTHER, WRITE_FIRST_MESSAGE],
+      [WRITE_FIRST_MESSAGE, DELETE_OTHER],
+      [WRITE_FIRST_MESSAGE, SET_UPDATED_AT],
       [LOAD, MOVE],
       [DELETE_OTHER, DELETE_OTHER],
     ]),
   "race: a dump contains a concurrent change completely or not at all": (store) =>
-    racesWithReader(store, [
-      [SAY_ALL, DUMP],
-      [FOLLOW, DUMP],
+    runReaderRaces(store, [
+      [WRITE_MANY_FIELDS, DUMP],
+      [CREATE_FOLLOW_UP, DUMP],
       [DELETE, DUMP],
     ]),
   "race: the head contains a concurrent change completely or not at all": (store) =>
-    racesWithReader(store, [
-      [SAY_ALL, READ_HEAD],
-      [FOLLOW, READ_HEAD],
+    runReaderRaces(store, [
+      [WRITE_MANY_FIELDS, READ_HEAD],
+      [CREATE_FOLLOW_UP, READ_HEAD],
     ]),
   "race: a list and its total reflect the same state": (store) =>
-    racesWithReader(store, [
+    runReaderRaces(store, [
       [CREATE_ALIAS, LIST],
       [MOVE_OTHER, LIST_FOLDER],
-      [FIRST_WORD, LIST_EMPTY],
+      [WRITE_FIRST_MESSAGE, LIST_EMPTY],
     ]),
 };

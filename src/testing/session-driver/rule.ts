@@ -22,60 +22,64 @@ export class StoreUnderTest {
   /** The main driver of the check. */
   driver: SessionDriver;
   readonly #fixture: SessionDriverFixture;
-  readonly #check: string;
-  /** Open drivers: the wrapper with a timeout, and the fixture's own driver. */
+  readonly #checkName: string;
+  /** Open drivers: the fixture's driver by its wrapper with timeouts. */
   readonly #drivers = new Map<SessionDriver, SessionDriver>();
-  #beside: SessionDriver | undefined;
+  #secondDriver: SessionDriver | undefined;
 
-  private constructor(fixture: SessionDriverFixture, check: string, driver: SessionDriver) {
+  private constructor(fixture: SessionDriverFixture, checkName: string, driver: SessionDriver) {
     this.#fixture = fixture;
-    this.#check = check;
+    this.#checkName = checkName;
     this.driver = this.#wrap(driver);
   }
 
-  static async create(fixture: SessionDriverFixture, check: string): Promise<StoreUnderTest> {
-    const driver = await withTimeout(fixture.create(), `${check}: the fixture's create() hangs`, timeoutOf(fixture));
-    return new StoreUnderTest(fixture, check, driver);
+  static async create(fixture: SessionDriverFixture, checkName: string): Promise<StoreUnderTest> {
+    const driver = await withTimeout(
+      fixture.create(),
+      `${checkName}: the fixture's create() hangs`,
+      getTimeoutMs(fixture),
+    );
+    return new StoreUnderTest(fixture, checkName, driver);
   }
 
   /** Whether the fixture can hold changes. */
-  get holds(): boolean {
+  get canHold(): boolean {
     return this.#fixture.hold !== undefined;
   }
 
   /** Opens another driver on the store. */
-  async second(): Promise<SessionDriver> {
-    return this.#wrap(await this.#fixtureCall("second", this.#fixture.second(this.#unwrap(this.driver))));
+  async openSecond(): Promise<SessionDriver> {
+    return this.#wrap(await this.#awaitFixture("second", this.#fixture.second(this.#unwrap(this.driver))));
   }
 
-  /** Returns a second driver, which is opened once. */
-  async beside(): Promise<SessionDriver> {
-    return (this.#beside ??= await this.second());
+  /** Returns a second driver. Every call returns the same one. */
+  async getSecond(): Promise<SessionDriver> {
+    return (this.#secondDriver ??= await this.openSecond());
   }
 
-  /** Calls the fixture's `hold`. */
+  /** Calls the fixture's `hold`. Undefined if the fixture has none, or after the last part. */
   async hold(part: number): Promise<HeldStore | undefined> {
-    return this.#fixture.hold && this.#fixtureCall("hold", this.#fixture.hold(part));
+    return this.#fixture.hold && this.#awaitFixture("hold", this.#fixture.hold(part));
   }
 
   /** Closes the main driver and opens a new one. */
   async reopen(): Promise<SessionDriver> {
-    const closed = this.#unwrap(this.driver);
+    const closedDriver = this.#unwrap(this.driver);
     await this.driver.close();
     this.#drivers.delete(this.driver);
-    this.driver = this.#wrap(await this.#fixtureCall("reopen", this.#fixture.reopen(closed)));
+    this.driver = this.#wrap(await this.#awaitFixture("reopen", this.#fixture.reopen(closedDriver)));
     return this.driver;
   }
 
   /** Closes all drivers and cleans up, even after failures. Rejects with the first failure. */
   async end(): Promise<void> {
-    const closed = await Promise.allSettled([...this.#drivers.keys()].map((driver) => driver.close()));
-    const cleaned = await Promise.allSettled([this.#fixtureCall("clean", this.#fixture.clean())]);
-    for (const result of [...closed, ...cleaned]) if (result.status === "rejected") throw result.reason;
+    const closeResults = await Promise.allSettled([...this.#drivers.keys()].map((driver) => driver.close()));
+    const cleanResults = await Promise.allSettled([this.#awaitFixture("clean", this.#fixture.clean())]);
+    for (const result of [...closeResults, ...cleanResults]) if (result.status === "rejected") throw result.reason;
   }
 
   #wrap(fixtureDriver: SessionDriver): SessionDriver {
-    const driver = withTimeouts(fixtureDriver, this.#check, timeoutOf(this.#fixture));
+    const driver = withTimeouts(fixtureDriver, this.#checkName, getTimeoutMs(this.#fixture));
     this.#drivers.set(driver, fixtureDriver);
     return driver;
   }
@@ -84,12 +88,16 @@ export class StoreUnderTest {
     return this.#drivers.get(driver) ?? driver;
   }
 
-  async #fixtureCall<T>(name: string, promise: Promise<T>): Promise<T> {
-    return withTimeout(promise, `${this.#check}: the fixture's ${name}() hangs`, timeoutOf(this.#fixture));
+  async #awaitFixture<T>(functionName: string, promise: Promise<T>): Promise<T> {
+    return withTimeout(
+      promise,
+      `${this.#checkName}: the fixture's ${functionName}() hangs`,
+      getTimeoutMs(this.#fixture),
+    );
   }
 }
 
-function timeoutOf({ timeoutMs = 30_000 }: SessionDriverFixture): number {
+function getTimeoutMs({ timeoutMs = 30_000 }: SessionDriverFixture): number {
   return timeoutMs;
 }
 
@@ -98,7 +106,7 @@ export function at(seconds: number): string {
   return new Date(Date.UTC(2026, 0, 1) + seconds * 1000).toISOString();
 }
 
-/** Returns a session with all fields. An original session unless `chain` is set. */
+/** Returns a session with all fields. It is the first session of a chain unless `chain` is set. */
 export function aSession(id: string, fields: Partial<Session> = {}): Session {
   return {
     id,
@@ -159,7 +167,7 @@ export function someMessages(sessionId: string, from: number, to: number): Messa
 }
 
 /** Returns an unfinished message. */
-export function growing(sessionId: string, seq: number): Message {
+export function aGrowingMessage(sessionId: string, seq: number): Message {
   return aMessage(sessionId, seq, { role: "assistant", parts: [], finished: false });
 }
 
@@ -222,8 +230,8 @@ export function anAsk(id: string, sessionId: string, fields: Partial<Ask> = {}):
   };
 }
 
-/** Returns the answer to an ask. */
-export function answered(choice: string, answeredBy = "http"): AskResolution {
+/** Returns an answer to an ask. */
+export function aResolution(choice: string, answeredBy = "http"): AskResolution {
   return { reply: { choice, text: "" }, answeredBy, closedAt: at(1) };
 }
 
@@ -238,59 +246,64 @@ export function aHolder(id: string): LeaseHolder {
 }
 
 /** Acquires a lease. Throws if it is held. */
-export async function leaseOf(driver: SessionDriver, rootId: string, holder: string, ttlMs = 60_000): Promise<Lease> {
-  const lease = await driver.lease(rootId, aHolder(holder), ttlMs);
+export async function acquireLease(
+  driver: SessionDriver,
+  rootId: string,
+  holderId: string,
+  ttlMs = 60_000,
+): Promise<Lease> {
+  const lease = await driver.lease(rootId, aHolder(holderId), ttlMs);
   if ("heldBy" in lease) throw new Error(`the lease of ${rootId} is held by ${lease.heldBy.holder.id}`);
   return lease;
 }
 
 /** Releases a lease. */
-export async function release(driver: SessionDriver, { rootId, fence }: Pick<Lease, "rootId" | "fence">) {
+export async function releaseLease(driver: SessionDriver, { rootId, fence }: Pick<Lease, "rootId" | "fence">) {
   return driver.write(rootId, change({ fence, release: true }));
 }
 
 /** Answers an ask. Resolves with undefined for an unknown ask. */
-export async function answer(driver: SessionDriver, sessionId: string, askId: string, resolution: AskResolution) {
+export async function answerAsk(driver: SessionDriver, sessionId: string, askId: string, resolution: AskResolution) {
   return (await driver.write(sessionId, change({ sync: true, answer: { askId, ...resolution } }))).answer;
 }
 
-export async function instruct(driver: SessionDriver, instruction: Instruction) {
+export async function sendInstruction(driver: SessionDriver, instruction: Instruction) {
   return driver.write(instruction.sessionId, change({ sync: true, instruct: instruction }));
 }
 
 /** Withdraws an instruction. Resolves with true if this call removed it. */
-export async function withdraw(driver: SessionDriver, sessionId: string, id: string): Promise<boolean> {
+export async function withdrawInstruction(driver: SessionDriver, sessionId: string, id: string): Promise<boolean> {
   const { consumedInstructions } = await driver.write(sessionId, change({ sync: true, consumedInstructions: [id] }));
   return consumedInstructions.includes(id);
 }
 
-export async function newestOf(driver: SessionDriver, id: string): Promise<Session | undefined> {
+export async function findNewest(driver: SessionDriver, id: string): Promise<Session | undefined> {
   return (await driver.head(id, { messages: false }))?.newest;
 }
 
-export async function snapshotsOf(driver: SessionDriver, id: string): Promise<Snapshot[]> {
+export async function findSnapshots(driver: SessionDriver, id: string): Promise<Snapshot[]> {
   return (await driver.head(id, { messages: false }))?.snapshots ?? [];
 }
 
-export async function runOf(driver: SessionDriver, id: string): Promise<StoredRun | undefined> {
-  return onlyMatch(await driver.runs({ id, limit: 9 }));
+export async function findRun(driver: SessionDriver, id: string): Promise<StoredRun | undefined> {
+  return requireAtMostOne(await driver.runs({ id, limit: 9 }));
 }
 
-export async function askOf(driver: SessionDriver, id: string): Promise<Ask | undefined> {
-  return onlyMatch(await driver.asks({ id, limit: 9 }));
+export async function findAsk(driver: SessionDriver, id: string): Promise<Ask | undefined> {
+  return requireAtMostOne(await driver.asks({ id, limit: 9 }));
 }
 
-function onlyMatch<T>(matches: readonly T[]): T | undefined {
-  if (matches.length > 1) throw new Error(`${matches.length} with one id`);
+function requireAtMostOne<T>(matches: readonly T[]): T | undefined {
+  if (matches.length > 1) throw new Error(`${matches.length} records have the same id`);
   return matches[0];
 }
 
-export async function listed(driver: SessionDriver, query: Partial<SessionQuery> = {}): Promise<string[]> {
+export async function listIds(driver: SessionDriver, query: Partial<SessionQuery> = {}): Promise<string[]> {
   const { sessions } = await driver.list({ limit: 100, ...query });
   return sessions.map((session) => session.id);
 }
 
-export async function seqs(
+export async function readSeqs(
   driver: SessionDriver,
   id: string,
   page?: Parameters<SessionDriver["messages"]>[1],
@@ -299,12 +312,12 @@ export async function seqs(
 }
 
 /** Returns the seqs of all messages of a chain, including hidden ones. */
-export async function allSeqs(driver: SessionDriver, id: string): Promise<number[]> {
+export async function readAllSeqs(driver: SessionDriver, id: string): Promise<number[]> {
   const { sessions = [] } = (await driver.dump(id)) ?? {};
   return sessions.flatMap(({ messages }) => messages.map(({ message }) => message.seq)).sort((a, b) => a - b);
 }
 
 /** Returns the parts of a message, joined with `|`. */
-export function textOf(message: Message | undefined): string {
+export function joinParts(message: Message | undefined): string {
   return (message?.parts ?? []).map((part) => ("text" in part ? part.text : part.type)).join("|");
 }

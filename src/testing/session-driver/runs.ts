@@ -2,11 +2,22 @@ import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { RunRecord } from "../../ports/run.js";
 import type { RunQuery, SessionDriver } from "../../ports/session-driver.js";
-import { rejectsWith } from "../check.js";
-import { aHolder, aMessage, aRun, aSession, at, change, leaseOf, release, runOf, someMessages } from "./rule.js";
+import { expectError } from "../check.js";
+import {
+  aHolder,
+  aMessage,
+  aRun,
+  aSession,
+  at,
+  change,
+  acquireLease,
+  releaseLease,
+  findRun,
+  someMessages,
+} from "./rule.js";
 import type { StoreRules } from "./rule.js";
 
-const ENDED: Partial<RunRecord> = {
+const ENDED_FIELDS: Partial<RunRecord> = {
   state: "finished",
   endedAt: at(9),
   usage: { promptTokens: 5_000_000_000, completionTokens: 7, totalTokens: 5_000_000_007, cost: 0.1234567 },
@@ -14,17 +25,17 @@ const ENDED: Partial<RunRecord> = {
   endedBy: "model",
 };
 
-async function ids(driver: SessionDriver, query: Partial<RunQuery> = {}): Promise<string[]> {
+async function listRunIds(driver: SessionDriver, query: Partial<RunQuery> = {}): Promise<string[]> {
   return (await driver.runs({ limit: 100, ...query })).map(({ run }) => run.id);
 }
 
 /** Returns the id of a run's holder, null without a holder, or undefined for an unknown run. */
-async function holderOf(driver: SessionDriver, id: string): Promise<string | null | undefined> {
-  const [storedRun, [listed]] = [
-    await runOf(driver, id),
+async function findHolderId(driver: SessionDriver, id: string): Promise<string | null | undefined> {
+  const [storedRun, [listedRun]] = [
+    await findRun(driver, id),
     (await driver.runs({ limit: 9 })).filter(({ run }) => run.id === id),
   ];
-  assert.deepEqual(storedRun, listed, "the same alone as in a list");
+  assert.deepEqual(storedRun, listedRun, "the same alone and in a list");
   return storedRun?.holder === null ? null : storedRun?.holder.id;
 }
 
@@ -40,82 +51,96 @@ export const runRules: StoreRules = {
       error: { code: "provider", message: 'lab: 500: "NUL \0" 👩‍👩‍👧‍👦' },
     });
     await driver.write("a", change({ add: [aMessage("a", 2)], runs: [second], sync: true }));
-    assert.deepEqual(await runOf(driver, "r1"), { run: first, holder: null });
-    assert.deepEqual(await runOf(driver, "r2"), { run: second, holder: null });
-    assert.equal(await runOf(driver, "none"), undefined);
-    const again = await store.reopen();
+    assert.deepEqual(await findRun(driver, "r1"), { run: first, holder: null });
+    assert.deepEqual(await findRun(driver, "r2"), { run: second, holder: null });
+    assert.equal(await findRun(driver, "none"), undefined);
+    const reopened = await store.reopen();
     assert.deepEqual(
-      (await again.runs({ limit: 9 })).map(({ run }) => run),
+      (await reopened.runs({ limit: 9 })).map(({ run }) => run),
       [second, first],
     );
   },
   "runs: a write with the same id replaces the run, whatever fields differ": async ({ driver }) => {
     await driver.create({ session: aSession("a"), run: aRun("r1", "a", { idempotencyKey: "k1" }) });
     await driver.write("a", change({ runs: [aRun("r2", "a", { startedAt: at(1) })] }));
-    const ended = aRun("r1", "a", { ...ENDED, startedAt: at(2), idempotencyKey: "k2", provider: "other", model: "m2" });
-    await driver.write("a", change({ runs: [ended, aRun("r3", "a", { startedAt: at(3), idempotencyKey: "k1" })] }));
-    assert.deepEqual((await runOf(driver, "r1"))?.run, ended);
-    assert.deepEqual(await ids(driver), ["r3", "r1", "r2"]);
-    assert.deepEqual(await ids(driver, { states: ["finished"] }), ["r1"]);
-    assert.deepEqual(await ids(driver, { states: ["running"] }), ["r3", "r2"]);
+    const endedRun = aRun("r1", "a", {
+      ...ENDED_FIELDS,
+      startedAt: at(2),
+      idempotencyKey: "k2",
+      provider: "other",
+      model: "m2",
+    });
+    await driver.write("a", change({ runs: [endedRun, aRun("r3", "a", { startedAt: at(3), idempotencyKey: "k1" })] }));
+    assert.deepEqual((await findRun(driver, "r1"))?.run, endedRun);
+    assert.deepEqual(await listRunIds(driver), ["r3", "r1", "r2"]);
+    assert.deepEqual(await listRunIds(driver, { states: ["finished"] }), ["r1"]);
+    assert.deepEqual(await listRunIds(driver, { states: ["running"] }), ["r3", "r2"]);
   },
   "runs: a run of a follow-up belongs to the chain, and its sessionId is the original's id": async ({ driver }) => {
-    await driver.create({ session: aSession("a"), run: aRun("r1", "elsewhere") });
+    await driver.create({ session: aSession("a"), run: aRun("r1", "another-id") });
     const session = aSession("a1", { chain: { root: "a", index: 1 } });
     await driver.create({ session, run: aRun("r2", "a1", { startedAt: at(1) }) });
     await driver.write("a1", change({ runs: [aRun("r3", "a1", { startedAt: at(2) })] }));
-    for (const id of ["a", "a1"]) assert.deepEqual(await ids(driver, { sessionId: id }), ["r3", "r2", "r1"]);
+    for (const id of ["a", "a1"]) assert.deepEqual(await listRunIds(driver, { sessionId: id }), ["r3", "r2", "r1"]);
     for (const { run } of await driver.runs({ limit: 9 })) assert.equal(run.sessionId, "a");
     await driver.write("a", change({ revert: { id: "s", after: 0, createdAt: at(1) } }));
-    assert.deepEqual(await ids(driver, { sessionId: "a" }), ["r3", "r2", "r1"], "a cut hides no run");
+    assert.deepEqual(await listRunIds(driver, { sessionId: "a" }), ["r3", "r2", "r1"], "a revert hides no run");
   },
   "runs: an idempotency key is unique in the store; a call that is rejected for it has no effect": async (store) => {
     const { driver } = store;
     await driver.create({ session: aSession("a"), run: aRun("r1", "a", { idempotencyKey: "k" }) });
-    const secondDriver = await store.second();
-    const taken = { session: aSession("b", { alias: "x" }), messages: [aMessage("b", 1)] };
-    await rejectsWith(
-      secondDriver.create({ ...taken, run: aRun("r2", "b", { idempotencyKey: "k" }) }),
+    const secondDriver = await store.openSecond();
+    const start = { session: aSession("b", { alias: "x" }), messages: [aMessage("b", 1)] };
+    await expectError(
+      secondDriver.create({ ...start, run: aRun("r2", "b", { idempotencyKey: "k" }) }),
       "run_key_taken",
       "create",
     );
     assert.equal(await secondDriver.get("b"), undefined);
     assert.equal(await secondDriver.get("x"), undefined);
-    await secondDriver.create(taken);
-    const put = change({ add: [aMessage("b", 2)], runs: [aRun("r2", "b", { idempotencyKey: "k" })] });
-    await rejectsWith(secondDriver.write("b", put), "run_key_taken", "write");
-    const twice = [aRun("r2", "b", { idempotencyKey: "new" }), aRun("r3", "b", { idempotencyKey: "new" })];
-    await rejectsWith(secondDriver.write("b", change({ runs: twice })), "run_key_taken", "twice in one change");
+    await secondDriver.create(start);
+    const rejectedChange = change({ add: [aMessage("b", 2)], runs: [aRun("r2", "b", { idempotencyKey: "k" })] });
+    await expectError(secondDriver.write("b", rejectedChange), "run_key_taken", "write");
+    const runsWithSameKey = [aRun("r2", "b", { idempotencyKey: "new" }), aRun("r3", "b", { idempotencyKey: "new" })];
+    await expectError(
+      secondDriver.write("b", change({ runs: runsWithSameKey })),
+      "run_key_taken",
+      "twice in one change",
+    );
     assert.equal((await secondDriver.get("b"))?.lastSeq, 1);
-    assert.deepEqual(await ids(secondDriver), ["r1"]);
-    await driver.write("a", change({ runs: [aRun("r1", "a", { idempotencyKey: "k", ...ENDED })] }));
+    assert.deepEqual(await listRunIds(secondDriver), ["r1"]);
+    await driver.write("a", change({ runs: [aRun("r1", "a", { idempotencyKey: "k", ...ENDED_FIELDS })] }));
     await secondDriver.write(
       "b",
       change({ runs: [aRun("r2", "b"), aRun("r3", "b"), aRun("r4", "b", { idempotencyKey: "K" })] }),
     );
-    assert.deepEqual(await ids(driver), ["r4", "r3", "r2", "r1"], "any number has no key; keys are told apart by case");
+    assert.deepEqual(
+      await listRunIds(driver),
+      ["r4", "r3", "r2", "r1"],
+      "several runs can have no key, and keys are case-sensitive",
+    );
   },
   "runs: rejects the id of another chain's run, which stays unchanged": async ({ driver }) => {
     await driver.create({ session: aSession("a"), run: aRun("r1", "a") });
     await driver.create({ session: aSession("b") });
-    await rejectsWith(driver.write("b", change({ runs: [aRun("r1", "b", ENDED)] })), "run_key_taken", "write");
+    await expectError(driver.write("b", change({ runs: [aRun("r1", "b", ENDED_FIELDS)] })), "run_key_taken", "write");
     const create = driver.create({ session: aSession("c"), run: aRun("r1", "c") });
-    await rejectsWith(create, "run_key_taken", "create");
-    assert.deepEqual((await runOf(driver, "r1"))?.run, aRun("r1", "a"));
+    await expectError(create, "run_key_taken", "create");
+    assert.deepEqual((await findRun(driver, "r1"))?.run, aRun("r1", "a"));
   },
   "runs: of two concurrent runs with one key, through two drivers, one is stored": async (store) => {
-    const drivers = [store.driver, await store.second()];
+    const drivers = [store.driver, await store.openSecond()];
     for (const id of ["s0", "s1"]) await store.driver.create({ session: aSession(id) });
     for (let round = 0; round < 5; round++) {
       const results = await Promise.allSettled(
-        drivers.map((driver, who) => {
-          const run = aRun(`r${round}-${who}`, `s${who}`, { idempotencyKey: `k${round}` });
-          return driver.write(`s${who}`, change({ runs: [run] }));
+        drivers.map((driver, index) => {
+          const run = aRun(`r${round}-${index}`, `s${index}`, { idempotencyKey: `k${round}` });
+          return driver.write(`s${index}`, change({ runs: [run] }));
         }),
       );
       assert.deepEqual(results.map((result) => result.status).sort(), ["fulfilled", "rejected"]);
     }
-    assert.equal((await ids(store.driver)).length, 5);
+    assert.equal((await listRunIds(store.driver)).length, 5);
   },
   "runs: sorted by startedAt, newest first, then by id; filtered by chain, states and id": async ({ driver }) => {
     const states = ["running", "waiting", "finished", "failed", "cancelled", "interrupted"] as const;
@@ -125,44 +150,44 @@ export const runRules: StoreRules = {
       await driver.write("a", change({ runs: [aRun(`a${n}`, "a", { state, startedAt })] }));
       await driver.write("b", change({ runs: [aRun(`b${n}`, "b", { state, startedAt })] }));
     }
-    assert.deepEqual(await ids(driver, { sessionId: "a" }), ["a5", "a4", "a3", "a2", "a1", "a0"]);
-    assert.deepEqual(await ids(driver, { limit: 5 }), ["b5", "b4", "a5", "a4", "b3"]);
-    assert.deepEqual(await ids(driver, { states: ["failed"] }), ["b3", "a3"]);
-    assert.deepEqual(await ids(driver, { states: ["waiting", "interrupted", "running"], limit: 4 }), [
+    assert.deepEqual(await listRunIds(driver, { sessionId: "a" }), ["a5", "a4", "a3", "a2", "a1", "a0"]);
+    assert.deepEqual(await listRunIds(driver, { limit: 5 }), ["b5", "b4", "a5", "a4", "b3"]);
+    assert.deepEqual(await listRunIds(driver, { states: ["failed"] }), ["b3", "a3"]);
+    assert.deepEqual(await listRunIds(driver, { states: ["waiting", "interrupted", "running"], limit: 4 }), [
       "b5",
       "a5",
       "b1",
       "b0",
     ]);
-    assert.deepEqual(await ids(driver, { sessionId: "a", states: ["running", "failed"] }), ["a3", "a0"]);
-    assert.deepEqual(await ids(driver, { states: [] }), []);
-    assert.deepEqual(await ids(driver, { sessionId: "none" }), []);
-    assert.deepEqual(await ids(driver, { id: "a3", sessionId: "a", states: ["failed"] }), ["a3"]);
-    assert.deepEqual(await ids(driver, { id: "a3", sessionId: "b" }), []);
-    assert.deepEqual(await ids(driver, { id: "a3", states: ["running"] }), []);
-    assert.deepEqual(await ids(driver, { limit: 0 }), []);
+    assert.deepEqual(await listRunIds(driver, { sessionId: "a", states: ["running", "failed"] }), ["a3", "a0"]);
+    assert.deepEqual(await listRunIds(driver, { states: [] }), []);
+    assert.deepEqual(await listRunIds(driver, { sessionId: "none" }), []);
+    assert.deepEqual(await listRunIds(driver, { id: "a3", sessionId: "a", states: ["failed"] }), ["a3"]);
+    assert.deepEqual(await listRunIds(driver, { id: "a3", sessionId: "b" }), []);
+    assert.deepEqual(await listRunIds(driver, { id: "a3", states: ["running"] }), []);
+    assert.deepEqual(await listRunIds(driver, { limit: 0 }), []);
   },
   "runs: a queued run is unfinished and keeps its key; once it runs, its new startedAt sorts it": async ({
     driver,
   }) => {
     await driver.create({ session: aSession("a"), run: aRun("r1", "a", { startedAt: at(1) }) });
-    const line = { holder: aHolder("h"), expiresAt: at(9) };
-    const queued = aRun("r2", "a", { state: "queued", idempotencyKey: "k", startedAt: at(2), queueLease: line });
+    const queueLease = { holder: aHolder("h"), expiresAt: at(9) };
+    const queuedRun = aRun("r2", "a", { state: "queued", idempotencyKey: "k", startedAt: at(2), queueLease });
     await driver.write(
       "a",
-      change({ runs: [queued, aRun("r3", "a", { state: "queued", startedAt: at(3), queueLease: line })] }),
+      change({ runs: [queuedRun, aRun("r3", "a", { state: "queued", startedAt: at(3), queueLease })] }),
     );
-    assert.deepEqual((await runOf(driver, "r2"))?.run, queued);
-    assert.deepEqual(await ids(driver, { states: ["queued"] }), ["r3", "r2"]);
+    assert.deepEqual((await findRun(driver, "r2"))?.run, queuedRun);
+    assert.deepEqual(await listRunIds(driver, { states: ["queued"] }), ["r3", "r2"]);
     assert.deepEqual(
       (await driver.head("a"))?.unfinished.map(({ id }) => id),
       ["r3", "r2", "r1"],
     );
     await driver.forgetKeys?.(at(8));
-    assert.deepEqual(await ids(driver, { idempotencyKey: "k" }), ["r2"]);
-    await driver.write("a", change({ runs: [{ ...queued, state: "running", startedAt: at(4), queueLease: null }] }));
-    assert.deepEqual(await ids(driver, {}), ["r2", "r3", "r1"]);
-    assert.equal((await runOf(driver, "r2"))?.run.queueLease, null);
+    assert.deepEqual(await listRunIds(driver, { idempotencyKey: "k" }), ["r2"]);
+    await driver.write("a", change({ runs: [{ ...queuedRun, state: "running", startedAt: at(4), queueLease: null }] }));
+    assert.deepEqual(await listRunIds(driver, {}), ["r2", "r3", "r1"]);
+    assert.equal((await findRun(driver, "r2"))?.run.queueLease, null);
   },
   "runs: pages that continue after an entry contain every run once": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
@@ -182,46 +207,46 @@ export const runRules: StoreRules = {
       }
       assert.deepEqual(pagedIds, ["r6", "r5", "r4", "r3", "r2", "r1", "r0"]);
     }
-    assert.deepEqual(await ids(driver, { before: { startedAt: at(1), id: "nobody" } }), ["r2", "r1", "r0"]);
+    assert.deepEqual(await listRunIds(driver, { before: { startedAt: at(1), id: "none" } }), ["r2", "r1", "r0"]);
   },
   "runs: every driver returns the holder of a run while the lease of its last write is active": async (store) => {
     const { driver } = store;
-    const lease = await leaseOf(driver, "a", "h1");
+    const lease = await acquireLease(driver, "a", "h1");
     await driver.create({ session: aSession("a"), run: aRun("r1", "a"), fence: lease.fence });
     await driver.write("a", change({ runs: [aRun("r2", "a")] }));
-    const secondDriver = await store.second();
+    const secondDriver = await store.openSecond();
     for (const anyDriver of [driver, secondDriver]) {
-      assert.deepEqual((await runOf(anyDriver, "r1"))?.holder, aHolder("h1"));
-      assert.equal(await holderOf(anyDriver, "r2"), null, "written without a lease");
+      assert.deepEqual((await findRun(anyDriver, "r1"))?.holder, aHolder("h1"));
+      assert.equal(await findHolderId(anyDriver, "r2"), null, "written without a lease");
     }
-    await leaseOf(secondDriver, "a", "h1");
-    assert.equal(await holderOf(driver, "r1"), "h1", "renewed");
-    assert.equal(await holderOf(await store.reopen(), "r1"), "h1");
-    await release(store.driver, lease);
-    assert.equal(await holderOf(secondDriver, "r1"), null, "released");
+    await acquireLease(secondDriver, "a", "h1");
+    assert.equal(await findHolderId(driver, "r1"), "h1", "renewed");
+    assert.equal(await findHolderId(await store.reopen(), "r1"), "h1");
+    await releaseLease(store.driver, lease);
+    assert.equal(await findHolderId(secondDriver, "r1"), null, "released");
   },
   "runs: a run has no holder after its lease is replaced, until the new holder writes it": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
-    const first = await leaseOf(driver, "a", "h1");
+    const first = await acquireLease(driver, "a", "h1");
     await driver.write("a", change({ fence: first.fence, runs: [aRun("r1", "a"), aRun("r2", "a")] }));
     const second = await driver.lease("a", aHolder("h2"), 60_000, { fenceToReplace: first.fence });
-    assert.ok("fence" in second, "the lease is had");
-    assert.equal(await holderOf(driver, "r1"), null);
+    assert.ok("fence" in second, "the lease is acquired");
+    assert.equal(await findHolderId(driver, "r1"), null);
     await driver.write("a", change({ fence: second.fence, runs: [aRun("r1", "a", { state: "interrupted" })] }));
-    assert.equal(await holderOf(driver, "r1"), "h2", "by whom it was last written");
-    assert.equal(await holderOf(driver, "r2"), null);
-    const late = change({ fence: first.fence, runs: [aRun("r2", "a", ENDED)] });
-    await rejectsWith(driver.write("a", late), "lease_lost", "a replaced holder ends its run");
-    assert.equal((await runOf(driver, "r2"))?.run.state, "running");
+    assert.equal(await findHolderId(driver, "r1"), "h2", "the holder of the last write");
+    assert.equal(await findHolderId(driver, "r2"), null);
+    const lateChange = change({ fence: first.fence, runs: [aRun("r2", "a", ENDED_FIELDS)] });
+    await expectError(driver.write("a", lateChange), "lease_lost", "a replaced holder writes the end of its run");
+    assert.equal((await findRun(driver, "r2"))?.run.state, "running");
   },
   "runs: a run has no holder after its lease expired": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
-    const lease = await leaseOf(driver, "a", "h1", 20);
+    const lease = await acquireLease(driver, "a", "h1", 20);
     await driver.write("a", change({ fence: lease.fence, runs: [aRun("r1", "a")] }));
     await sleep(40);
-    assert.equal(await holderOf(driver, "r1"), null);
-    await leaseOf(driver, "a", "h1");
-    assert.equal(await holderOf(driver, "r1"), "h1", "the same holder acquired it again");
+    assert.equal(await findHolderId(driver, "r1"), null);
+    await acquireLease(driver, "a", "h1");
+    assert.equal(await findHolderId(driver, "r1"), "h1", "the same holder acquired it again");
   },
   "runs: are deleted with their chain, by any id of it, and their ids and keys are free again": async ({ driver }) => {
     const run = aRun("r1", "a", { idempotencyKey: "k" });
@@ -229,11 +254,11 @@ export const runRules: StoreRules = {
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }), run: aRun("r2", "a") });
     await driver.create({ session: aSession("b"), run: aRun("r3", "b") });
     await driver.delete(["a1"]);
-    assert.deepEqual(await ids(driver), ["r3"]);
-    assert.deepEqual(await ids(driver, { sessionId: "a" }), []);
-    assert.equal(await runOf(driver, "r1"), undefined);
+    assert.deepEqual(await listRunIds(driver), ["r3"]);
+    assert.deepEqual(await listRunIds(driver, { sessionId: "a" }), []);
+    assert.equal(await findRun(driver, "r1"), undefined);
     await driver.create({ session: aSession("a"), run });
-    assert.deepEqual(await ids(driver, { sessionId: "a" }), ["r1"]);
+    assert.deepEqual(await listRunIds(driver, { sessionId: "a" }), ["r1"]);
   },
   "head: returns original, newest, the messages for the model, snapshots and unfinished runs": async (store) => {
     const { driver } = store;
@@ -247,54 +272,54 @@ export const runRules: StoreRules = {
       snapshots: [],
     });
     const view = [aMessage("a", 3, { parts: [{ type: "text", text: "short" }] })];
-    const next = aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 3 });
-    await driver.create({ session: next, view, messages: [aMessage("a1", 4)] });
+    const followUp = aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 3 });
+    await driver.create({ session: followUp, view, messages: [aMessage("a1", 4)] });
     await driver.create({ session: aSession("b"), messages: someMessages("b", 1, 9), run: aRun("r9", "b") });
-    const waiting = aRun("r2", "a", { state: "waiting", startedAt: at(2) });
-    const failed = aRun("r3", "a", { state: "failed", startedAt: at(3) });
-    await driver.write("a1", change({ add: [aMessage("a1", 5)], runs: [waiting, failed], set: { title: "T" } }));
+    const waitingRun = aRun("r2", "a", { state: "waiting", startedAt: at(2) });
+    const failedRun = aRun("r3", "a", { state: "failed", startedAt: at(3) });
+    await driver.write("a1", change({ add: [aMessage("a1", 5)], runs: [waitingRun, failedRun], set: { title: "T" } }));
     const expected = {
       original: { ...session, lastSeq: 3, title: "T" },
-      newest: { ...next, lastSeq: 5, title: "T" },
+      newest: { ...followUp, lastSeq: 5, title: "T" },
       messages: [...view, aMessage("a1", 4), aMessage("a1", 5)],
-      unfinished: [waiting, aRun("r1", "a")],
+      unfinished: [waitingRun, aRun("r1", "a")],
       snapshots: [],
     };
-    for (const anyDriver of [driver, await store.second(), await store.reopen()])
+    for (const anyDriver of [driver, await store.openSecond(), await store.reopen()])
       if (anyDriver !== driver) for (const id of ["a", "a1", "x"]) assert.deepEqual(await anyDriver.head(id), expected);
     assert.equal(await store.driver.head("none"), undefined);
-    assert.equal(await store.driver.head(""), undefined, "an empty alias finds nobody");
+    assert.equal(await store.driver.head(""), undefined, "an empty alias finds no session");
   },
   "head: reflects reverts and restores of the chain": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
     const view = [aMessage("a", 4)];
-    const next = aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 });
-    await driver.create({ session: next, view, messages: someMessages("a1", 5, 6) });
-    const seen = async (): Promise<unknown> => {
+    const followUp = aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 });
+    await driver.create({ session: followUp, view, messages: someMessages("a1", 5, 6) });
+    const readVisible = async (): Promise<unknown> => {
       const head = await driver.head("a");
       return [head?.newest.id, head?.newest.lastSeq, head?.messages.map(({ seq }) => seq)];
     };
-    assert.deepEqual(await seen(), ["a1", 6, [4, 5, 6]]);
+    assert.deepEqual(await readVisible(), ["a1", 6, [4, 5, 6]]);
     await driver.write("a1", change({ revert: { id: "s1", after: 5, createdAt: at(1) } }));
-    assert.deepEqual(await seen(), ["a1", 6, [4, 5]]);
+    assert.deepEqual(await readVisible(), ["a1", 6, [4, 5]]);
     await driver.write("a", change({ revert: { id: "s2", after: 2, createdAt: at(2) } }));
-    assert.deepEqual(await seen(), ["a", 6, [1, 2]]);
+    assert.deepEqual(await readVisible(), ["a", 6, [1, 2]]);
     await driver.write("a", change({ restore: "s2" }));
-    assert.deepEqual(await seen(), ["a1", 6, [4, 5]]);
+    assert.deepEqual(await readVisible(), ["a1", 6, [4, 5]]);
   },
   "head: contains each concurrent change completely or not at all": async (store) => {
-    const reader = await store.second();
+    const reader = await store.openSecond();
     await store.driver.create({ session: aSession("a") });
-    let writing = true;
+    let isWriting = true;
     const writes = (async () => {
       for (let n = 1; n <= 30; n++) {
-        const runs = [aRun(`r${n}`, "a"), ...(n > 1 ? [aRun(`r${n - 1}`, "a", ENDED)] : [])];
+        const runs = [aRun(`r${n}`, "a"), ...(n > 1 ? [aRun(`r${n - 1}`, "a", ENDED_FIELDS)] : [])];
         await store.driver.write("a", change({ add: [aMessage("a", n)], set: { title: `${n}` }, runs }));
       }
-    })().finally(() => (writing = false));
+    })().finally(() => (isWriting = false));
     // If a check of the reader fails, the writes are not awaited: avoid an unhandled rejection.
     writes.catch(() => undefined);
-    while (writing) {
+    while (isWriting) {
       const head = await reader.head("a");
       assert.ok(head, "the head of the chain");
       const { lastSeq } = head.newest;

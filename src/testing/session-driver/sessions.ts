@@ -1,19 +1,19 @@
 import assert from "node:assert/strict";
 import type { Message } from "../../ports/message.js";
 import type { Session } from "../../ports/session.js";
-import { expectFewFilesOpened, openFiles, rejectsWith } from "../check.js";
+import { expectFewFilesOpened, countOpenFiles, expectError } from "../check.js";
 import {
-  allSeqs,
+  readAllSeqs,
   aMessage,
   aSession,
   at,
   change,
-  leaseOf,
-  listed,
-  newestOf,
-  release,
-  seqs,
-  snapshotsOf,
+  acquireLease,
+  listIds,
+  findNewest,
+  releaseLease,
+  readSeqs,
+  findSnapshots,
   someMessages,
 } from "./rule.js";
 import type { StoreRules } from "./rule.js";
@@ -57,7 +57,7 @@ export const sessionRules: StoreRules = {
     ];
     await driver.create({ session: aSession("a"), messages });
     assert.deepEqual(await driver.messages("a"), messages);
-    assert.equal((await driver.get("a"))?.lastSeq, 4, "lastSeq is kept by the driver");
+    assert.equal((await driver.get("a"))?.lastSeq, 4, "the driver updates lastSeq");
   },
   "create: lastSeq is at least the given value": async ({ driver }) => {
     await driver.create({ session: aSession("a", { lastSeq: 9 }), messages: [aMessage("a", 3)] });
@@ -65,33 +65,33 @@ export const sessionRules: StoreRules = {
   },
   "create: rejects an id that is taken, without any effect": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 2) });
-    await rejectsWith(
+    await expectError(
       driver.create({ session: aSession("a", { title: "other", alias: "x" }), messages: [aMessage("a", 3)] }),
       "session_exists",
       "same id",
     );
     assert.equal((await driver.get("a"))?.title, "Title of a");
     assert.equal(await driver.get("x"), undefined);
-    assert.deepEqual(await seqs(driver, "a"), [1, 2]);
+    assert.deepEqual(await readSeqs(driver, "a"), [1, 2]);
     assert.equal((await driver.list({ limit: 9 })).total, 1);
   },
   "create: an alias is unique among aliases and ids": async ({ driver }) => {
     await driver.create({ session: aSession("a", { alias: "x" }) });
-    await rejectsWith(driver.create({ session: aSession("b", { alias: "x" }) }), "session_exists", "alias of another");
-    await rejectsWith(
+    await expectError(driver.create({ session: aSession("b", { alias: "x" }) }), "session_exists", "alias of another");
+    await expectError(
       driver.create({ session: aSession("b", { alias: "a" }) }),
       "session_exists",
       "alias is another's id",
     );
-    await rejectsWith(driver.create({ session: aSession("x") }), "session_exists", "id is another's alias");
+    await expectError(driver.create({ session: aSession("x") }), "session_exists", "id is another's alias");
     await driver.create({ session: aSession("b") });
     await driver.create({ session: aSession("c") });
-    assert.deepEqual(await listed(driver), ["c", "b", "a"], "any number has no alias");
+    assert.deepEqual(await listIds(driver), ["c", "b", "a"], "several sessions can have no alias");
   },
   "create: rejects messages with the same seq, and creates no session": async ({ driver }) => {
-    const twice = [aMessage("a", 1), aMessage("a", 2, { id: "p" }), aMessage("a", 2, { id: "q" })];
-    await rejectsWith(
-      driver.create({ session: aSession("a", { alias: "x" }), messages: twice }),
+    const messagesWithSameSeq = [aMessage("a", 1), aMessage("a", 2, { id: "p" }), aMessage("a", 2, { id: "q" })];
+    await expectError(
+      driver.create({ session: aSession("a", { alias: "x" }), messages: messagesWithSameSeq }),
       "seq_taken",
       "seq 2 twice",
     );
@@ -105,18 +105,18 @@ export const sessionRules: StoreRules = {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 2) });
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
     const followUp = aSession("a2", { chain: { root: "a", index: 1 } });
-    await rejectsWith(
+    await expectError(
       driver.create({ session: followUp, messages: [aMessage("a2", 3)] }),
       "session_exists",
       "index 1 twice",
     );
     assert.equal(await driver.get("a2"), undefined);
     const orphan = aSession("b1", { chain: { root: "b", index: 1 } });
-    await rejectsWith(driver.create({ session: orphan }), "session_not_found", "no original");
+    await expectError(driver.create({ session: orphan }), "session_not_found", "no original");
     assert.equal(await driver.get("b1"), undefined);
-    const clash = aSession("a3", { chain: { root: "a", index: 2 } });
-    await rejectsWith(
-      driver.create({ session: clash, messages: [aMessage("a3", 2)] }),
+    const followUpWithTakenSeq = aSession("a3", { chain: { root: "a", index: 2 } });
+    await expectError(
+      driver.create({ session: followUpWithTakenSeq, messages: [aMessage("a3", 2)] }),
       "seq_taken",
       "seq of the original",
     );
@@ -125,7 +125,7 @@ export const sessionRules: StoreRules = {
   "create: the error names the taken id or alias, or the new session if its index is taken": async ({ driver }) => {
     await driver.create({ session: aSession("a", { alias: "x" }) });
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
-    const taken: [string, Session][] = [
+    const cases: [string, Session][] = [
       ["a", aSession("a", { alias: "y" })],
       ["x", aSession("x")],
       ["x", aSession("b", { alias: "x" })],
@@ -133,19 +133,19 @@ export const sessionRules: StoreRules = {
       ["b", aSession("b", { alias: "b" })],
       ["a2", aSession("a2", { alias: "y", chain: { root: "a", index: 1 } })],
     ];
-    for (const [sessionId, session] of taken)
+    for (const [sessionId, session] of cases)
       await assert.rejects(driver.create({ session }), { code: "session_exists", sessionId });
   },
   "create: rejects a follow-up with an old fence and accepts one with the current fence": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
-    const old = await leaseOf(driver, "a", "h1");
-    await release(driver, old);
-    const lease = await leaseOf(driver, "a", "h2");
-    const next = aSession("a1", { chain: { root: "a", index: 1 } });
-    await rejectsWith(driver.create({ session: next, fence: old.fence }), "lease_lost", "old fence");
+    const oldLease = await acquireLease(driver, "a", "h1");
+    await releaseLease(driver, oldLease);
+    const lease = await acquireLease(driver, "a", "h2");
+    const followUp = aSession("a1", { chain: { root: "a", index: 1 } });
+    await expectError(driver.create({ session: followUp, fence: oldLease.fence }), "lease_lost", "old fence");
     assert.equal(await driver.get("a1"), undefined);
-    await driver.create({ session: next, fence: lease.fence });
-    assert.equal((await newestOf(driver, "a"))?.id, "a1");
+    await driver.create({ session: followUp, fence: lease.fence });
+    assert.equal((await findNewest(driver, "a"))?.id, "a1");
   },
   "get: finds a session by id or alias; undefined if there is none": async ({ driver }) => {
     await driver.create({ session: aSession("a", { alias: "x" }) });
@@ -153,8 +153,8 @@ export const sessionRules: StoreRules = {
     assert.equal((await driver.get("a"))?.id, "a");
     assert.equal((await driver.get("x"))?.id, "a");
     assert.equal(await driver.get("none"), undefined);
-    assert.equal(await driver.get(""), undefined, "an empty alias finds nobody");
-    assert.equal(await driver.get("A"), undefined, "ids are told apart by case");
+    assert.equal(await driver.get(""), undefined, "an empty alias finds no session");
+    assert.equal(await driver.get("A"), undefined, "ids are case-sensitive");
   },
   "a caller's later changes to its objects do not affect the store": async ({ driver }) => {
     const session = aSession("a");
@@ -165,12 +165,12 @@ export const sessionRules: StoreRules = {
     session.usage.cost = 9;
     message.parts.push({ type: "text", text: "more" });
     view.parts.length = 0;
-    const got = await driver.get("a");
-    const [read] = await driver.messages("a");
-    assert.ok(got && read, "the session and its message");
-    got.title = "changed";
-    got.chain.index = 7;
-    read.parts.length = 0;
+    const returnedSession = await driver.get("a");
+    const [returnedMessage] = await driver.messages("a");
+    assert.ok(returnedSession && returnedMessage, "the session and its message");
+    returnedSession.title = "changed";
+    returnedSession.chain.index = 7;
+    returnedMessage.parts.length = 0;
     assert.deepEqual(await driver.get("a"), aSession("a", { lastSeq: 1 }));
     assert.deepEqual(await driver.messages("a"), [aMessage("a", 1)]);
     assert.deepEqual((await driver.head("a"))?.messages, [aMessage("a", 1), aMessage("a", 1)]);
@@ -178,11 +178,11 @@ export const sessionRules: StoreRules = {
   "head: `messages: false` may omit the messages; all other fields are the same": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
     const fullHead = await driver.head("a");
-    const bare = await driver.head("a", { messages: false });
-    assert.ok(fullHead && bare, "the head, with messages and without");
-    assert.deepEqual({ ...bare, messages: fullHead.messages }, fullHead);
+    const headWithoutMessages = await driver.head("a", { messages: false });
+    assert.ok(fullHead && headWithoutMessages, "the head, with messages and without");
+    assert.deepEqual({ ...headWithoutMessages, messages: fullHead.messages }, fullHead);
     assert.deepEqual(await driver.head("a", { messages: true }), fullHead);
-    assert.equal(await driver.head("nobody", { messages: false }), undefined);
+    assert.equal(await driver.head("none", { messages: false }), undefined);
   },
   "head: messages of a follow-up are its view and its own messages, not earlier ones": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
@@ -193,8 +193,8 @@ export const sessionRules: StoreRules = {
       view,
     });
     assert.deepEqual((await driver.head("a1"))?.messages, [...view, aMessage("a1", 5)]);
-    assert.deepEqual(await seqs(driver, "a1"), [5]);
-    assert.deepEqual(await seqs(driver, "a1", { scope: "chain" }), [1, 2, 3, 4, 5]);
+    assert.deepEqual(await readSeqs(driver, "a1"), [5]);
+    assert.deepEqual(await readSeqs(driver, "a1", { scope: "chain" }), [1, 2, 3, 4, 5]);
     assert.deepEqual((await driver.dump("a"))?.sessions[0]?.view, []);
     assert.deepEqual((await driver.dump("a"))?.sessions[1]?.view, view);
   },
@@ -215,7 +215,7 @@ export const sessionRules: StoreRules = {
     await driver.create({ session: aSession("fork", { parentId: "a" }), messages: [aMessage("fork", 1)] });
     await driver.delete(["a"]);
     assert.equal((await driver.get("fork"))?.parentId, "a");
-    assert.deepEqual(await seqs(driver, "fork"), [1]);
+    assert.deepEqual(await readSeqs(driver, "fork"), [1]);
   },
   "reopen: the store keeps all data": async (store) => {
     const view = [aMessage("a", 1)];
@@ -231,42 +231,42 @@ export const sessionRules: StoreRules = {
     );
     const driver = await store.reopen();
     assert.equal((await driver.get("x"))?.title, "later");
-    assert.equal((await newestOf(driver, "a"))?.id, "a1");
+    assert.equal((await findNewest(driver, "a"))?.id, "a1");
     assert.deepEqual((await driver.head("x"))?.messages, view);
-    assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2]);
-    assert.deepEqual(await allSeqs(driver, "a"), [1, 2, 3]);
-    assert.deepEqual(await snapshotsOf(driver, "a"), [{ id: "s", after: 2, createdAt: at(1) }]);
+    assert.deepEqual(await readSeqs(driver, "a", { scope: "chain" }), [1, 2]);
+    assert.deepEqual(await readAllSeqs(driver, "a"), [1, 2, 3]);
+    assert.deepEqual(await findSnapshots(driver, "a"), [{ id: "s", after: 2, createdAt: at(1) }]);
     assert.equal((await driver.list({ limit: 1 })).total, 1);
   },
   "close: safe to call twice; afterwards every method rejects with StoreError": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     await Promise.all([driver.close(), driver.close()]);
     await driver.close();
-    await rejectsWith(driver.get("a"), "store", "get after close");
-    await rejectsWith(driver.write("a", change({ set: { title: "x" } })), "store", "write after close");
+    await expectError(driver.get("a"), "store", "get after close");
+    await expectError(driver.write("a", change({ set: { title: "x" } })), "store", "write after close");
   },
   "open: repeated and concurrent calls have no effect; one close closes, and open reopens": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     await Promise.all([driver.open(), driver.open()]);
     assert.equal((await driver.get("a"))?.id, "a");
     await driver.close();
-    await rejectsWith(driver.get("a"), "store", "opened three times, closed once");
+    await expectError(driver.get("a"), "store", "opened three times, closed once");
     await Promise.all([driver.open(), driver.open()]);
     assert.equal((await driver.get("a"))?.id, "a", "opened again");
   },
   "close: leaves no file and no connection open": async (store) => {
     // The first opening loads modules that stay open for the life of the process.
     await store.driver.create({ session: aSession("a") });
-    await (await store.second()).close();
-    const before = openFiles();
+    await (await store.openSecond()).close();
+    const filesBefore = countOpenFiles();
     for (let round = 0; round < ROUNDS; round++) {
-      const secondDriver = await store.second();
+      const secondDriver = await store.openSecond();
       await Promise.all([secondDriver.open(), secondDriver.open()]);
       await secondDriver.write("a", change({ set: { title: `${round}` }, sync: true }));
       await secondDriver.close();
     }
-    // Other work of the process may open a few files.
-    await expectFewFilesOpened(before, ROUNDS, 2000);
+    // Other code of the process may open a few files.
+    await expectFewFilesOpened(filesBefore, ROUNDS, 2000);
   },
   "synced: if present, resolves when all writes are on disk, also if there are none": async ({ driver }) => {
     if (!driver.synced) return;
@@ -274,11 +274,11 @@ export const sessionRules: StoreRules = {
     await driver.create({ session: aSession("a"), sync: false });
     await driver.write("a", change({ add: [aMessage("a", 1)] }));
     await Promise.all([driver.synced(), driver.synced()]);
-    const written = driver.write("a", change({ add: [aMessage("a", 2)] }));
+    const pendingWrite = driver.write("a", change({ add: [aMessage("a", 2)] }));
     await driver.synced();
-    await written;
+    await pendingWrite;
     await driver.synced();
-    assert.deepEqual(await seqs(driver, "a"), [1, 2]);
+    assert.deepEqual(await readSeqs(driver, "a"), [1, 2]);
   },
   "close: waits for active calls": async (store) => {
     await store.driver.create({ session: aSession("a") });
@@ -288,12 +288,12 @@ export const sessionRules: StoreRules = {
     await store.driver.close();
     await Promise.all(writes);
     const driver = await store.reopen();
-    assert.equal((await seqs(driver, "a")).length, 20);
+    assert.equal((await readSeqs(driver, "a")).length, 20);
   },
   "close: waits for all active calls, also for more than the driver runs concurrently": async (store) => {
     await store.driver.create({ session: aSession("a"), messages: someMessages("a", 1, 3) });
-    const many = Array.from({ length: 40 }, (_, n) => `s${n}`);
-    const work = many.flatMap((id) => [
+    const ids = Array.from({ length: 40 }, (_, n) => `s${n}`);
+    const work = ids.flatMap((id) => [
       store.driver.create({ session: aSession(id) }),
       store.driver.messages("a").then((messages) => assert.equal(messages.length, 3)),
     ]);

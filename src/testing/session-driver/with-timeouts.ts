@@ -4,14 +4,16 @@ import type { SessionDriver } from "../../ports/session-driver.js";
 /**
  * Wraps a driver. A call that takes longer than `ms` rejects with an assertion error that names the call and the check.
  */
-export function withTimeouts(driver: SessionDriver, check: string, ms: number): SessionDriver {
+export function withTimeouts(driver: SessionDriver, checkName: string, timeoutMs: number): SessionDriver {
   return new Proxy(driver, {
     get(target, key) {
       const value: unknown = Reflect.get(target, key, target);
       if (typeof value !== "function") return value;
       return (...args: unknown[]): unknown => {
         const answer: unknown = Reflect.apply(value, target, args);
-        return answer instanceof Promise ? withTimeout(answer, `${check}: ${String(key)}() hangs`, ms) : answer;
+        return answer instanceof Promise
+          ? withTimeout(answer, `${checkName}: ${String(key)}() hangs`, timeoutMs)
+          : answer;
       };
     },
   });

@@ -28,7 +28,7 @@ const SKIPPED_FOLDERS = new Set([".git", "node_modules"]);
 const schema = defineArguments({
   name: text("Name of the skill.", { minLength: 1, aliases: ["skill"] }),
   file: optional(
-    text("One of its other files, as a path within its folder; default the skill itself.", { aliases: ["path"] }),
+    text("Another file of the skill, relative to its folder; default the skill itself.", { aliases: ["path"] }),
     SKILL_FILE,
   ),
 });
@@ -40,8 +40,8 @@ export function skillTool({ deniedPaths }: Pick<FileToolOptions, "deniedPaths">)
   return defineTool({
     name: "skill",
     description:
-      "Read a skill: written instructions for tasks of one kind, with the names of its other files. " +
-      "Read it before you begin a task that it fits.",
+      "Read a skill: instructions for one kind of task, and the names of its other files. " +
+      "Read it before you start a matching task.",
     schema,
     kind: "read",
     parallel: true,
@@ -53,7 +53,7 @@ export function skillTool({ deniedPaths }: Pick<FileToolOptions, "deniedPaths">)
       if (!skill) {
         const names = skills.map((candidate) => candidate.name).join(", ");
         throw new ToolError(
-          `There is no skill ${JSON.stringify(name.slice(0, 100))}. Use one of: ${names || "(none)"}.`,
+          `Skill ${JSON.stringify(name.slice(0, 100))} does not exist. Use one of: ${names || "(none)"}.`,
         );
       }
       // The user's own skills lie in gantry's home, which is denied to all other tools.
@@ -64,15 +64,14 @@ export function skillTool({ deniedPaths }: Pick<FileToolOptions, "deniedPaths">)
       const owners = skill.origin === "user" ? undefined : (await repositoryOf(projectDir)).owners;
       const content = await read(guard, skill, file, owners);
       if (file !== SKILL_FILE) return content;
-      const whose =
-        skill.origin === "user" ? "The user's own skill" : "A skill of the repository, for which nobody vouches";
+      const whose = skill.origin === "user" ? "Skill of the user" : "Unverified skill of the repository";
       const { files, isCut } = await listFiles(guard, skill.folder, signal);
       const otherFiles = files.filter((path) => path !== SKILL_FILE);
-      const none = isCut ? "None of its other files was found." : "It has no other files.";
+      const none = isCut ? "Its other files were not found." : "It has no other files.";
       return [
         `${whose}, in ${printable(skill.folder)}`,
-        otherFiles.length === 0 ? none : `Its other files (read them with file): ${otherFiles.join(", ")}`,
-        ...(isCut ? ["There is more in its folder than was looked at."] : []),
+        otherFiles.length === 0 ? none : `Its other files (set file to read one): ${otherFiles.join(", ")}`,
+        ...(isCut ? ["Its folder was not searched completely."] : []),
         "",
         printableLines(frontMatter(content).body || content),
       ].join("\n");
@@ -93,12 +92,12 @@ async function read(
     const { handle, stats } = await guard.openFile(path);
     try {
       if (!(await hasTrustedOwners({ path, root, owners }, stats)))
-        throw new ToolError(`${called}: it belongs to another user or is writable by every user.`);
+        throw new ToolError(`${called}: belongs to another user, or is writable by every user.`);
       const buffer = Buffer.alloc(Math.min(MAX_FILE_BYTES, Number(stats.size)));
       const { bytesRead } = await handle.read(buffer, 0, buffer.length, 0);
       const bytes = buffer.subarray(0, bytesRead);
       const content = sniff(bytes);
-      if (content.kind !== "text") throw new ToolError(`${called}: it is no text.`);
+      if (content.kind !== "text") throw new ToolError(`${called}: is not a text file.`);
       return cutMiddle(new TextDecoder(content.encoding).decode(bytes), MODEL_BYTES);
     } finally {
       await handle.close();

@@ -65,7 +65,8 @@ export function taskTool({ maxIterations = DEFAULT_SUBAGENT_ITERATIONS }: { maxI
     // The tool itself changes nothing. Each tool call of the subagent is checked like a call of this run.
     kind: "think",
     parallel: true,
-    describe: ({ description, read_only }) => `${read_only === true ? "Read-only task" : "Task"}: ${oneLine(description)}`,
+    describe: ({ description, read_only }) =>
+      `${read_only === true ? "Read-only task" : "Task"}: ${oneLine(description)}`,
     run: async ({ description, prompt, tools, read_only = false, budget = {} }, context) => {
       const subagent = await trySpawn(context, {
         message: prompt,

@@ -5,7 +5,7 @@ import { location, shown, type FileToolOptions } from "./files.js";
 import { patchFiles, previewPatch } from "./patch-files.js";
 import { parsePatch, type PatchSection } from "./patch-text.js";
 
-const FORMAT = `The whole patch, in this form:
+const FORMAT = `The complete patch, in this format:
 
 *** Begin Patch
 *** Add File: path/new.txt
@@ -14,14 +14,14 @@ const FORMAT = `The whole patch, in this form:
 *** Move to: path/renamed.py
 @@ class Reader
 @@     def lines(self):
- three lines of context above, each behind a space
--a line that goes
-+a line that comes
+ three lines of context above, each after a space
+-a removed line
++an added line
  three lines of context below
 *** Delete File: path/obsolete.txt
 *** End Patch
 
-Move to is left out where a file keeps its name. @@ names the class or function where the context alone is not unique; *** End of File behind a piece says that the file ends with it. Pieces of a file go in its order.`;
+Omit Move to if the file keeps its name. Use @@ with a class or function if the context alone is not unique. *** End of File after a chunk means that the file ends there. Chunks follow the order of the file.`;
 
 const schema = defineArguments(
   {
@@ -57,7 +57,7 @@ export function applyPatchTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "apply_patch",
     description:
-      "Change files by a patch, all of it or nothing. Refused when the context is missing or not unique, or when a file " +
+      "Apply a patch to files, all changes or none. Fails if the context is missing or not unique, or if a file " +
       "changed since you read it.",
     schema,
     kind: "edit",

@@ -69,7 +69,7 @@ export async function deletePath(
         (requestedIdentity?.dev !== identity.dev || requestedIdentity.ino !== identity.ino)
       )
         throw new ToolError(
-          `${name}: was replaced while permission was asked for. Nothing was deleted; look at it again.`,
+          `${name}: was replaced during the permission request. Nothing was deleted; check it again.`,
         );
     };
     return await withFileLock(full, () => remove(guard, full, recursive, name, context, check));
@@ -79,7 +79,7 @@ export async function deletePath(
 }
 
 const NO_FILE = { kind: "none" } as const;
-const NOT_RECORDED_NOTE = " No copy was kept: undo cannot bring it back.";
+const NOT_RECORDED_NOTE = " No copy was stored: undo cannot restore it.";
 
 /**
  * Deletes a file, link or folder. The target of a link stays. `check` receives the current identity and throws if the
@@ -104,7 +104,9 @@ export async function remove(
   if (guard.isRoot(target)) throw isRoot(name);
   if (guard.holdsDenied(target)) throw new PathError("denied", "access is denied");
   if (basename(target) === ".git")
-    throw new ToolError(`${name}: holds the history of the repository and is not deleted. Ask the user to do it.`);
+    throw new ToolError(
+      `${name}: contains the history of the repository and cannot be deleted. Ask the user to delete it.`,
+    );
   guard.refuseProtected(parent.traversedPaths.map((way) => join(way, basename(full))));
   const folder = await guard.openFolder(parent.path);
   try {
@@ -121,7 +123,7 @@ export async function remove(
         : recordBefore(guard, folder, entryName, NO_FILE, context));
       if (recursive) await folder.removeTree(entryName, context.signal);
       else if (!(await folder.removeEmpty(entryName)))
-        throw new ToolError(`${name}: the folder is not empty. Set recursive to delete it with all that is in it.`);
+        throw new ToolError(`${name}: the folder is not empty. Set recursive to delete it with its contents.`);
       keeping.commit();
       isKept = keeping.isRestorable;
     } else {
@@ -132,13 +134,13 @@ export async function remove(
       new SeenFiles(context).forget(target);
       await folder.sync();
       return {
-        text: `Deleted ${name}${stats.isSymbolicLink() ? " (a symbolic link; what it points to is still there)" : ` (${size(stats.size)})`}.${keeping.isRestorable ? "" : NOT_RECORDED_NOTE}`,
+        text: `Deleted ${name}${stats.isSymbolicLink() ? " (a symbolic link; its target still exists)" : ` (${size(stats.size)})`}.${keeping.isRestorable ? "" : NOT_RECORDED_NOTE}`,
         ...(before === undefined ? {} : { diff: [{ path: target, oldText: before, newText: "" }] }),
         locations: [{ path: target }],
       };
     }
     await folder.sync();
-    const what = `Deleted ${name}/${recursive ? " with all that was in it" : ""}.${isKept ? "" : NOT_RECORDED_NOTE}`;
+    const what = `Deleted ${name}/${recursive ? " with its contents" : ""}.${isKept ? "" : NOT_RECORDED_NOTE}`;
     return { text: what, locations: [{ path: target }] };
   } catch (error) {
     throw error instanceof ToolError || context.signal.aborted ? error : asPathError(error);
@@ -148,7 +150,7 @@ export async function remove(
 }
 
 function isRoot(name: string): ToolError {
-  return new ToolError(`${name}: is the folder that you work in, or holds it. Delete what is in it instead.`);
+  return new ToolError(`${name}: is the working folder, or contains it. Delete its contents instead.`);
 }
 
 async function textOf(guard: PathGuard, folder: OpenedFolder, name: string): Promise<string | undefined> {

@@ -6,18 +6,19 @@ import { location, shown, type FileToolOptions } from "./files.js";
 
 const schema = defineArguments({
   path: text("File or folder, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
-  recursive: optional(flag("Delete a folder with all that is in it."), false),
+  recursive: optional(flag("Delete a folder with its contents."), false),
 });
 
 /** Creates the tool `delete`, which deletes a file, a link (not its target) or a folder. */
 export function deleteTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "delete",
-    description: "Delete a file or an empty folder; with recursive a folder and all in it. You cannot take it back.",
+    description:
+      "Delete a file or an empty folder, or with recursive a folder with its contents. You cannot undo this.",
     schema,
     kind: "delete",
     describe: ({ path, recursive }, projectDir) => ({
-      title: `Delete ${shown(path, projectDir)}${recursive ? " and all in it" : ""}`,
+      title: `Delete ${shown(path, projectDir)}${recursive ? " with its contents" : ""}`,
       locations: [location(path, projectDir)],
     }),
     preview: (args, context) => previewDeletion(options, args, context),

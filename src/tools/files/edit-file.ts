@@ -87,7 +87,7 @@ export async function previewEdits(
   const before = await textOf(guard, target, name);
   const { content: edited, done } = await edit(before, edits, name, signal);
   const after = Buffer.from(edited.buffer, edited.byteOffset, edited.byteLength);
-  const loose = done.filter((description) => description.includes("not to the letter"));
+  const loose = done.filter((description) => description.includes("inexact match"));
   if (loose.length === 0) return {};
   const isShown = Math.max(before.length, after.length) <= MAX_PREVIEW_BYTES;
   const texts = isShown ? { oldText: before.toString(), newText: after.toString() } : changedPart(before, after);
@@ -117,7 +117,7 @@ async function textOf(guard: PathGuard, target: string, name: string): Promise<B
   try {
     if (file.stats.size > MAX_FILE_BYTES)
       throw new ToolError(
-        `${name}: has ${size(Number(file.stats.size))}, more than edit takes. Use bash with sed or a script.`,
+        `${name}: is ${size(Number(file.stats.size))}, too large for edit. Use bash with sed or a script.`,
       );
     const text = await readWhole(file, MAX_FILE_BYTES);
     const content = sniff(text.subarray(0, 8_192));

@@ -6,11 +6,11 @@ import { editFile, previewEdits } from "./edit-file.js";
 import { location, shown, type FileToolOptions } from "./files.js";
 
 export const EDIT_FIELDS = {
-  old_string: text("Exact text in the file, with its indentation. Unique, unless replace_all.", {
+  old_string: text("Exact text in the file, with its indentation. Unique, unless replace_all is set.", {
     minLength: 1,
     aliases: ["old_text", "oldText", "oldString", "old"],
   }),
-  new_string: text("What takes its place.", { aliases: ["new_text", "newText", "newString", "new"] }),
+  new_string: text("The new text.", { aliases: ["new_text", "newText", "newString", "new"] }),
   replace_all: optional(flag("Replace every occurrence."), false),
 };
 
@@ -30,8 +30,8 @@ export function editTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "edit",
     description:
-      "Replace exact text in a file. Refused when the text is missing or not unique, or when the file changed since you read it. " +
-      "For several changes of one file use multiedit.",
+      "Replace exact text in a file. Fails if the text is missing or not unique, or if the file changed since you read it. " +
+      "For several changes in one file use multiedit.",
     schema,
     kind: "edit",
     describe: ({ path, ...edit }, projectDir) => ({

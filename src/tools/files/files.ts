@@ -106,12 +106,12 @@ async function nextStep(error: PathError, path: string, projectDir: string, opti
     case "outside":
       return `Use a path inside ${projectDir}; tools.allow_paths in the configuration adds other folders.`;
     case "folder":
-      return "Use list to see what is in it.";
+      return "Use list to show its contents.";
     case "denied":
     case "not_regular":
       return "It cannot be used; continue without it.";
     case "protected":
-      return "Leave it as it is and tell the user what you would change; tools.protected_paths in the configuration lifts this.";
+      return "Do not change it; tell the user what you would change. tools.protected_paths in the configuration lifts the protection.";
     case "permission":
       return "Tell the user, or use another file.";
     default:

@@ -24,7 +24,7 @@ const schema = defineArguments(
       text("Folder to search; default the project folder.", { aliases: ["dir", "directory", "folder"] }),
       ".",
     ),
-    all: optional(flag("Also look at what .gitignore hides."), false),
+    all: optional(flag("Include files that .gitignore hides."), false),
   },
   (args) => {
     checkGlob(args.pattern);
@@ -36,7 +36,7 @@ const schema = defineArguments(
 export function globTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "glob",
-    description: "Find files by name, sorted by path. Leaves out what .gitignore hides unless all is set.",
+    description: "Find files by name, sorted by path. Omits files that .gitignore hides, unless all is set.",
     schema,
     kind: "search",
     parallel: true,
@@ -72,11 +72,11 @@ async function globText(
     const lines = await shownMatches(guard, place, first, nameOf);
     if (first.count === 0) {
       const ignored = all ? 0 : await countIgnored(place, signal);
-      const hidden = ignored > 0 ? ` (${ignored} entries are hidden by .gitignore; all searches them)` : "";
+      const hidden = ignored > 0 ? ` (${ignored} entries are hidden by .gitignore; set all to include them)` : "";
       lines.push(`No file matches ${pattern} in ${folderName(start, projectDir)}${hidden}.`);
     } else if (first.count > lines.length)
       lines.push(`[${lines.length} of ${first.count} files; use a narrower pattern or path]`);
-    if (isIncomplete) lines.push("[the folder is too large to search whole; narrow it with path]");
+    if (isIncomplete) lines.push("[the folder is too large to search completely; narrow path]");
     return lines.join("\n");
   } finally {
     await place.close();
@@ -132,6 +132,6 @@ async function countIgnored(place: SearchPlace, signal: AbortSignal): Promise<nu
 /** Throws `ToolInputError` for an invalid glob. Checks only the text; the glob is compiled and matched elsewhere. */
 export function checkGlob(pattern: string): void {
   if (pattern.split("/").includes(".."))
-    throw new ToolInputError("pattern: .. is not for globs. Name the folder in path.");
+    throw new ToolInputError("pattern: a glob must not contain the folder `..`. Set path instead.");
   if (pattern.length > 1_000) throw new ToolInputError("pattern: expected at most 1000 characters");
 }

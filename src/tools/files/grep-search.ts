@@ -284,11 +284,11 @@ export class GrepSearch {
     } else if (output === "count") lines.push(`[${this.#matches} matching lines in ${this.#files} files]`);
     else if (this.#isFull)
       lines.push(
-        `[${this.#shown} ${output === "lines" ? "matching lines" : "files"} shown, there are more; narrow path, glob or pattern, or raise limit]`,
+        `[${this.#shown} ${output === "lines" ? "matching lines" : "files"} shown, more exist; narrow path, glob or pattern, or raise limit]`,
       );
-    if (this.#isIncomplete) lines.push("[too much to search whole; narrow it with path or glob]");
+    if (this.#isIncomplete) lines.push("[too large to search completely; narrow path or glob]");
     await this.#pushNamed("not searched, too large", this.#tooLarge, where);
-    await this.#pushNamed("not searched whole, binary", this.#binary, where);
+    await this.#pushNamed("not searched completely, binary", this.#binary, where);
     if (this.#unreadable > 0) lines.push(`[${this.#unreadable} entries could not be read]`);
     return lines.join("\n");
   }

@@ -13,7 +13,7 @@ const MAX_PATTERN_CHARACTERS = 10_000;
 
 const schema = defineArguments(
   {
-    pattern: text("Regular expression (ripgrep or PCRE2), matched line by line, or across lines where it holds \\n.", {
+    pattern: text("Regular expression (ripgrep or PCRE2), matched line by line, or across lines if it contains \\n.", {
       minLength: 1,
       aliases: ["regex", "query"],
     }),
@@ -23,11 +23,11 @@ const schema = defineArguments(
     ),
     glob: optional(text("Only files that match this glob, for instance *.ts or src/**.", { aliases: ["include"] })),
     ignore_case: optional(flag("Ignore case."), false),
-    literal: optional(flag("Take the pattern as plain text."), false),
+    literal: optional(flag("Treat the pattern as plain text."), false),
     context: optional(integer("Lines to show around each match.", { min: 0, max: 20 }), 0),
-    output: optional(text("What to show.", { oneOf: ["lines", "files", "count"] }), "lines"),
-    limit: optional(integer("Most matching lines (or files) to show.", { min: 1, max: MAX_LIMIT }), DEFAULT_LIMIT),
-    all: optional(flag("Also search what .gitignore hides."), false),
+    output: optional(text("Kind of output.", { oneOf: ["lines", "files", "count"] }), "lines"),
+    limit: optional(integer("Maximum matching lines (or files) to show.", { min: 1, max: MAX_LIMIT }), DEFAULT_LIMIT),
+    all: optional(flag("Include files that .gitignore hides."), false),
   },
   (args) => {
     if (args.pattern.length > MAX_PATTERN_CHARACTERS)
@@ -42,8 +42,8 @@ export function grepTool(options: GrepOptions): Tool {
   return defineTool({
     name: "grep",
     description:
-      "Search file contents. Shows each file's name, then `<number>:<line>` for matches and `<number>-<line>` around them. " +
-      "Skips binary files and what .gitignore hides.",
+      "Search file contents. Shows each file's name, then `<number>:<line>` for matches and `<number>-<line>` for context. " +
+      "Skips binary files and files that .gitignore hides.",
     schema,
     kind: "search",
     parallel: true,

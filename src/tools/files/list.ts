@@ -19,15 +19,15 @@ const schema = defineArguments({
     text("Folder, relative to the project folder or absolute.", { aliases: ["dir", "directory", "folder"] }),
     ".",
   ),
-  depth: optional(integer("How many levels of folders to show.", { min: 1, max: 20 }), 1),
-  all: optional(flag("Show what .gitignore hides, too."), false),
+  depth: optional(integer("Folder levels to show.", { min: 1, max: 20 }), 1),
+  all: optional(flag("Include entries that .gitignore hides."), false),
 });
 
 /** Creates the tool `list`, which lists the entries of a folder. */
 export function listTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "list",
-    description: "List a folder, sorted. Folders end in /. What .gitignore hides is left out unless all is set.",
+    description: "List a folder, sorted. Folders end in /. Omits entries that .gitignore hides, unless all is set.",
     schema,
     kind: "read",
     parallel: true,
@@ -60,8 +60,8 @@ async function listText(
   const { lines, isCut } = page;
   const name = folderName(start, context.projectDir);
   if (lines.length === 0) lines.push(`${name} is empty.`);
-  if (isCut || report.isIncomplete) lines.push(`[more than is shown; list a folder inside ${name}, or use glob]`);
-  if (report.ignored > 0) lines.push(`[${report.ignored} hidden by .gitignore; all shows them]`);
+  if (isCut || report.isIncomplete) lines.push(`[more entries exist; list a folder inside ${name}, or use glob]`);
+  if (report.ignored > 0) lines.push(`[${report.ignored} hidden by .gitignore; set all to show them]`);
   if (report.unreadable > 0) lines.push(`[${report.unreadable} folders could not be read]`);
   return lines.join("\n");
 }

@@ -7,7 +7,7 @@ import { location, shown, type FileToolOptions } from "./files.js";
 
 const schema = defineArguments({
   path: text("File, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
-  edits: list("Replacements, applied in order, each to the result of the one before.", object(EDIT_FIELDS), {
+  edits: list("Replacements, applied in order, each to the previous result.", object(EDIT_FIELDS), {
     min: 1,
     max: 200,
   }),

@@ -30,7 +30,7 @@ export async function patchFiles(
   const seen = new SeenFiles(context);
   const rules = toPlanRules(options, guard, context, (file, action) => {
     if (action === "add" && !seen.isCurrent(file.path, file.before))
-      return "is there already, and you have not read it as it is now. Read it first, or use Update File.";
+      return "already exists, and you have not read its current content. Read it first, or use Update File.";
     return seen.hasChanged(file.path, file.before)
       ? "changed since you read it (by a command, another session or a person). Read it again, then patch."
       : undefined;
@@ -43,7 +43,7 @@ export async function patchFiles(
       throw new ToolError("The files changed meanwhile. Send the patch again.");
     context.signal.throwIfAborted();
     if (!files.some(isChanged))
-      throw new ToolError("The patch would leave every file as it is. Read them again: it may be done already.");
+      throw new ToolError("The patch changes nothing. Read the files again: it may already be applied.");
     await commit(guard, files, rules, context);
     for (const { path, after } of files)
       if (after === null) seen.forget(path);
@@ -74,8 +74,8 @@ export async function previewPatch(
     deviations.length > 0 ? [`${name} (${deviations.join("; ")})`] : [],
   );
   const notes = [
-    ...(hidden.length > 0 ? [`Not shown, being large or no text: ${hidden.join(", ")}.`] : []),
-    ...(loose.length > 0 ? [`Found not to the letter: ${loose.join(", ")}.`] : []),
+    ...(hidden.length > 0 ? [`Not shown (too large, or not text): ${hidden.join(", ")}.`] : []),
+    ...(loose.length > 0 ? [`Inexact matches: ${loose.join(", ")}.`] : []),
   ];
   return { diff: diffsOf(files.filter(isShown)), ...(notes.length > 0 && { note: notes.join(" ") }) };
 }
@@ -107,7 +107,7 @@ async function commit(
   const changed = files.filter(isChanged);
   for (const { name, isLink, after } of changed)
     if (isLink && after === null)
-      throw new ToolError(`${name}: is a symbolic link, which a patch does not delete or move. Use delete, or bash.`);
+      throw new ToolError(`${name}: is a symbolic link, which a patch cannot delete or move. Use delete, or bash.`);
   // Final check before the change: another process may have written a file meanwhile.
   for (const { path, name, before } of files) {
     const { content } = await contentOf(guard, path, name);
@@ -172,8 +172,8 @@ function formatResult(files: readonly PlannedFile[]): ToolOutput {
   const lines = files.flatMap(({ name, before, after, movedFrom, isMoved, deviations }) => {
     if (after === null) return isMoved ? [] : [`D ${name}`];
     const what = movedFrom === undefined ? `${before === null ? "A" : "M"} ${name}` : `R ${movedFrom} -> ${name}`;
-    if (!isChanged({ before, after })) return [`${what} (as it was)`];
-    return [what + (deviations.length > 0 ? ` (not to the letter: ${deviations.join("; ")})` : "")];
+    if (!isChanged({ before, after })) return [`${what} (unchanged)`];
+    return [what + (deviations.length > 0 ? ` (inexact match: ${deviations.join("; ")})` : "")];
   });
   return {
     text: `Success. Updated the following files:\n${lines.join("\n")}`,

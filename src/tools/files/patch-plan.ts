@@ -92,12 +92,10 @@ async function loadFile(
 function move(file: PlannedFile, to: PlannedFile): void {
   if (to === file) return;
   if (to.after !== null)
-    throw new ToolError(
-      `${to.name}: is there already, so ${file.name} is not moved to it. Delete it, or take another name.`,
-    );
+    throw new ToolError(`${to.name}: already exists, so ${file.name} was not moved. Delete it, or use another name.`);
   const { after, line, deviations, mode } = file;
-  Object.assign(to, { after, line, how: deviations, mode, movedFrom: file.name });
-  Object.assign(file, { after: null, how: [], isMoved: true });
+  Object.assign(to, { after, line, deviations, mode, movedFrom: file.name });
+  Object.assign(file, { after: null, deviations: [], isMoved: true });
 }
 
 /** Reads the current content and mode. Null if the file does not exist. */
@@ -110,7 +108,7 @@ export async function contentOf(
     const file = await guard.openFile(path);
     try {
       if (file.stats.size > MAX_FILE_BYTES)
-        throw new ToolError(`${name}: has ${size(Number(file.stats.size))}, more than a patch takes. Use bash.`);
+        throw new ToolError(`${name}: is ${size(Number(file.stats.size))}, too large for a patch. Use bash.`);
       return { content: await readWhole(file, MAX_FILE_BYTES), mode: Number(file.stats.mode) & 0o7777 };
     } finally {
       await file.handle.close();

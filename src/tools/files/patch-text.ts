@@ -50,14 +50,14 @@ function linesOf(patch: string): string[] {
   const first = lines.findIndex((line) => line.trim() === BEGIN);
   const last = lines.findLastIndex((line) => line.trim() === END);
   const around = [...lines.slice(0, Math.max(0, first)), ...lines.slice(last + 1)].map((line) => line.trim());
-  if (first < 0) throw new ToolInputError(`input: expected a line "${BEGIN}" to begin with`);
-  if (last < first) throw new ToolInputError(`input: expected a line "${END}" to end with`);
+  if (first < 0) throw new ToolInputError(`input: expected a line "${BEGIN}" at the beginning`);
+  if (last < first) throw new ToolInputError(`input: expected a line "${END}" at the end`);
   const words = around.map((line) => /^(?:apply_patch *)?<<-? *(['"]?)(\w+)\1$/.exec(line)?.[2]);
   const odd = around.find(
     (line, at) => !/^(?:|```\w*|EOF|PATCH)$/.test(line) && words[at] === undefined && !words.includes(line),
   );
   if (odd !== undefined)
-    throw new ToolInputError(`input: expected nothing outside of "${BEGIN}" and "${END}", got ${quoted(odd)}`);
+    throw new ToolInputError(`input: expected no text outside "${BEGIN}" and "${END}", got ${quoted(odd)}`);
   return lines.slice(first + 1, last);
 }
 

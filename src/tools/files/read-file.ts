@@ -27,13 +27,11 @@ export async function readFile(
   const content = sniff(start.subarray(0, bytesRead));
   if (content.kind === "binary")
     throw new ToolError(
-      `${name}: cannot be shown, it is ${content.what} (${size(bytes)}). Use bash with a program that reads it.`,
+      `${name}: is ${content.what} (${size(bytes)}) and cannot be shown. Use bash with a program that reads it.`,
     );
   if (content.kind === "image") {
     if (bytes > MAX_IMAGE_BYTES)
-      throw new ToolError(
-        `${name}: the image has ${size(bytes)}; at most 5 MiB can be shown. Make it smaller with bash.`,
-      );
+      throw new ToolError(`${name}: the image is ${size(bytes)}; at most 5 MiB can be shown. Reduce it with bash.`);
     const data = (await readWhole(file, MAX_IMAGE_BYTES)).toString("base64");
     return {
       text: `${name}: ${content.mediaType}, ${size(bytes)}. The image is attached.`,
@@ -168,12 +166,12 @@ class Page {
     const total = this.#number - 1;
     if (total === 0) return `${name} is empty.`;
     if (this.#lines.length === 0)
-      throw new ToolError(`${name}: has ${total} lines, so there is no line ${this.#first}. Use a smaller offset.`);
+      throw new ToolError(`${name}: has ${total} lines; line ${this.#first} does not exist. Use a smaller offset.`);
     const last = this.#first + this.#lines.length - 1;
     const notes: string[] = [];
     if (this.#isByteLimitReached || last < total || this.isFull) {
       const of = this.isFull && bytes > MAX_FILE_BYTES ? `a file of ${size(bytes)}` : `${total}`;
-      notes.push(`[lines ${this.#first}-${last} of ${of}; go on with offset ${last + 1}]`);
+      notes.push(`[lines ${this.#first}-${last} of ${of}; continue with offset ${last + 1}]`);
     }
     if (invalid) notes.push("[not valid UTF-8: each \uFFFD stands for bytes that cannot be shown]");
     return [...this.#lines, ...notes].join("\n");

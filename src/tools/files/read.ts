@@ -9,7 +9,7 @@ const MAX_LINES = 2_000;
 const schema = defineArguments({
   path: text("File, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
   offset: optional(integer("First line to show, from 1.", { min: 1 }), 1),
-  limit: optional(integer("How many lines to show.", { min: 1, max: MAX_LINES }), MAX_LINES),
+  limit: optional(integer("Number of lines to show.", { min: 1, max: MAX_LINES }), MAX_LINES),
 });
 
 /** Creates the tool `read`, which shows lines of text files, and images. */
@@ -18,7 +18,7 @@ export function readTool(options: FileToolOptions): Tool {
     name: "read",
     description:
       "Read a file. Each line comes as `<number><tab><text>`; the number and the tab are not part of the file. " +
-      `At most ${MAX_LINES} lines or 30 kB a call: go on with offset. PNG, JPEG, GIF and WebP files are shown as images.`,
+      `At most ${MAX_LINES} lines or 30 kB per call: continue with offset. PNG, JPEG, GIF and WebP files are shown as images.`,
     schema,
     kind: "read",
     parallel: true,

@@ -73,7 +73,7 @@ export function patternArguments({
   literal: boolean;
   ignore_case: boolean;
 }): string[] {
-  if (pattern.includes("\0")) throw new ToolInputError("pattern: a NUL character cannot be searched for");
+  if (pattern.includes("\0")) throw new ToolInputError("pattern: must not contain a NUL character");
   // Without --multiline no pattern matches a line feed, and ripgrep reports this only for some patterns.
   const isMultiline = literal ? pattern.includes("\n") : /\n|\\n|\\x0[aA]|\(\?[a-z]*s/.test(pattern);
   return [
@@ -141,8 +141,7 @@ export async function withIgnoreFiles(all: boolean, work: (all: boolean) => Prom
     return await work(all);
   } catch (error) {
     if (!(error instanceof WorkLimitError)) throw error;
-    if (!all)
-      return `${await withIgnoreFiles(true, work)}\n[the ignore files cannot be used: ${error.message}; they are left aside]`;
+    if (!all) return `${await withIgnoreFiles(true, work)}\n[ignore files were not applied: ${error.message}]`;
     const message = `the search was aborted: ${error.message}. Use a smaller folder or a simpler pattern.`;
     throw new ToolError(message, { cause: error });
   }
@@ -152,11 +151,11 @@ export async function withIgnoreFiles(all: boolean, work: (all: boolean) => Prom
 export function checkSearch({ why, code, errors }: RipgrepEnd, hasOutput: boolean): void {
   if (why !== "exit" || code !== 2 || errors === "") return;
   const glob = /error parsing glob '[^]*?': (.*)/.exec(errors);
-  if (glob) throw new ToolInputError(`the glob cannot be used: ${glob[1]}. Correct it.`);
+  if (glob) throw new ToolInputError(`invalid glob: ${glob[1]}. Correct it.`);
   const file = /^(?:rg: )?([^\n]*?): PCRE2: error matching/m.exec(errors);
   if (file)
     throw new ToolError(
-      "the pattern takes too long. Nested repetition such as (a+)+ beside a look-around or a back-reference does that: write it without.",
+      "the pattern takes too long. Avoid nested repetition such as (a+)+ with a look-around or a back-reference.",
     );
   const fault =
     /^error: (.*)/m.exec(errors)?.[1] ?? /(?:PCRE2: error compiling|the literal|compiled regex).*/.exec(errors)?.[0];

@@ -56,7 +56,7 @@ export async function previewWrite(
   if (!old) return {};
   const contentType = sniff(old.subarray(0, 8_192));
   const isShown = contentType.kind === "text" && contentType.encoding === "utf-8" && old.length <= MAX_PREVIEW_BYTES;
-  if (!isShown) return { note: "It replaces a file whose content is not shown: it is large, or no text." };
+  if (!isShown) return { note: "It replaces a file whose content is not shown: it is too large, or not text." };
   const { path: place } = location(path, projectDir);
   return { diff: [{ path: place, oldText: old.toString(), newText: preserveFormat(content, old).text }] };
 }
@@ -80,9 +80,9 @@ async function writeContent(
   const real = await replaceFile(guard, target, bytes, context);
   seen.recordSeen(real, bytes);
   const lines = count(content);
-  const what = old ? `Replaced ${name}: ${lines}, before ${count(old.toString())}` : `Created ${name}: ${lines}`;
+  const what = old ? `Replaced ${name}: ${lines}, previously ${count(old.toString())}` : `Created ${name}: ${lines}`;
   return {
-    text: `${what}${preservedFeatures.length > 0 ? ` (kept its ${preservedFeatures.join(" and ")})` : ""}.`,
+    text: `${what}${preservedFeatures.length > 0 ? ` (kept the ${preservedFeatures.join(" and ")})` : ""}.`,
     diff: diffOf(real, old ?? null, bytes),
     locations: [{ path: real }],
   };
@@ -95,7 +95,7 @@ function preserveFormat(content: string, old: Buffer | undefined): { text: strin
   if (old && sniff(old.subarray(0, 8_192)).kind === "text") {
     if (old.includes("\r\n") && prefersCrlf(old.toString("latin1")) && !text.includes("\r\n") && text.includes("\n")) {
       text = toCrlf(text);
-      preservedFeatures.push("CRLF line ends");
+      preservedFeatures.push("CRLF line endings");
     }
     if (old.subarray(0, 3).equals(Buffer.from("\uFEFF")) && !text.startsWith("\uFEFF")) {
       text = `\uFEFF${text}`;

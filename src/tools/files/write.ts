@@ -5,11 +5,11 @@ import { location, shown, type FileToolOptions } from "./files.js";
 import { previewWrite, writeFile } from "./write-file.js";
 
 const schema = defineArguments({
-  path: text("File, relative to the project folder or absolute. Missing folders are made.", {
+  path: text("File, relative to the project folder or absolute. Missing folders are created.", {
     minLength: 1,
     aliases: PATH_ALIASES,
   }),
-  content: text("The whole content of the file.", { aliases: ["text", "contents", "file_text"] }),
+  content: text("Complete content of the file.", { aliases: ["text", "contents", "file_text"] }),
 });
 
 /** Creates the tool `write`, which creates or replaces a file atomically. */
@@ -17,8 +17,8 @@ export function writeTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "write",
     description:
-      "Create a file, or replace all of it. To change a part of a file use edit. " +
-      "Refused when the file changed since you read it.",
+      "Create a file, or replace its whole content. To change a part of a file use edit. " +
+      "Fails if the file changed since you read it.",
     schema,
     kind: "edit",
     describe: ({ path, content }, projectDir) => {

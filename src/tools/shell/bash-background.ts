@@ -7,7 +7,7 @@ import { defineTool } from "../define-tool.js";
 const MAX_WAIT_SECONDS = 600;
 const DEFAULT_WAIT_SECONDS = 30;
 
-const id = text("As bash told it.", { minLength: 1, aliases: ["bash_id", "process_id"] });
+const id = text("Id that bash returned.", { minLength: 1, aliases: ["bash_id", "process_id"] });
 
 /** Loads the implementation at first use, because few runs need it. */
 const loadJobs = () => import("./bash-jobs.js");
@@ -17,21 +17,21 @@ export function bashOutputTool(background: Background): Tool {
   const schema = defineArguments({
     id,
     wait_for: optional(
-      text("Wait until a line of what it prints matches this regular expression.", {
+      text("Wait until a line of its output matches this regular expression.", {
         minLength: 1,
         aliases: ["pattern"],
       }),
     ),
-    wait_end: optional(flag("Wait until it ends."), false),
+    wait_end: optional(flag("Wait until the command ends."), false),
     timeout: optional(
-      integer(`Seconds to wait at most; default ${DEFAULT_WAIT_SECONDS}.`, { min: 1, max: MAX_WAIT_SECONDS }),
+      integer(`Maximum seconds to wait; default ${DEFAULT_WAIT_SECONDS}.`, { min: 1, max: MAX_WAIT_SECONDS }),
       DEFAULT_WAIT_SECONDS,
     ),
   });
   const tool = defineTool({
     name: "bash_output",
     description:
-      "Show what a command in the background printed since you last looked, and whether it runs. To wait for it, set wait_for or wait_end rather than look again and again.",
+      "Show the new output of a background command, and whether it is running. To wait for it, set wait_for or wait_end; do not poll.",
     schema,
     kind: "read",
     parallel: true,
@@ -52,18 +52,18 @@ export function bashOutputTool(background: Background): Tool {
 export function bashInputTool(background: Background): Tool {
   const schema = defineArguments({
     id,
-    text: text("What to say to its standard input.", { aliases: ["input"] }),
-    newline: optional(flag("Whether to end it with a line end; default true."), true),
-    close: optional(flag("Say that nothing follows (end of file)."), false),
+    text: text("Text for its standard input.", { aliases: ["input"] }),
+    newline: optional(flag("Whether to append a line feed; default true."), true),
+    close: optional(flag("Then close the input (end of file)."), false),
   });
   return defineTool({
     name: "bash_input",
-    description: "Say something to the standard input of a command in the background; it has no terminal.",
+    description: "Write to the standard input of a background command, which has no terminal.",
     schema,
     kind: "execute",
     // The reader of the input may be a shell, so that permission rules for commands apply.
     describe: ({ id, text }) => ({
-      title: `Tell ${id}: ${text.length > 100 ? `${text.slice(0, 99)}…` : text}`,
+      title: `Write to ${id}: ${text.length > 100 ? `${text.slice(0, 99)}…` : text}`,
       actsAs: ["bash"],
     }),
     run: async ({ id, text, newline, close }, { sessionId, signal }) => {
@@ -80,7 +80,7 @@ export function bashInputTool(background: Background): Tool {
 export function bashStopTool(background: Background): Tool {
   return defineTool({
     name: "bash_stop",
-    description: "End a command in the background, with all that it started, and show what it printed last.",
+    description: "Stop a background command with all processes that it started, and show its last output.",
     schema: defineArguments({ id }),
     // It starts no command, so that permission rules for commands do not apply.
     kind: "other",

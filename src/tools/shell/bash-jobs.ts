@@ -52,7 +52,7 @@ export async function startInBackground(
   const ended = job.state.state === "ended";
   const next = ended
     ? ""
-    : `\n[it goes on as ${id}: bash_output shows what it prints, bash_stop ends it${detached ? "; it goes on when gantry ends" : ""}]`;
+    : `\n[it continues as ${id}: bash_output shows its output, bash_stop stops it${detached ? "; it continues after gantry ends" : ""}]`;
   return { text: `${formatOutput(id, job, { isFirst: true })}${next}`, failed: ended && job.state.exitCode !== 0 };
 }
 
@@ -82,7 +82,7 @@ export async function showOutput(id: string, job: BackgroundJob, wait: Wait, sig
   if (signal.aborted) throw signal.reason;
   // If the match was already shown when the command started, it is shown again.
   const waitedFor = hasMatch === true ? job.unseen : "";
-  const late = wait.end && job.state.state === "running" ? `\n[it did not end within ${wait.seconds} s]` : "";
+  const late = wait.end && job.state.state === "running" ? `\n[the command did not end within ${wait.seconds} s]` : "";
   const none = hasMatch === false ? `\n[${describeMissingMatch(job, wait)}]` : "";
   return { text: `${formatOutput(id, job, { waitedFor })}${none}${late}`, failed: hasMatch === false };
 }
@@ -98,14 +98,14 @@ export async function writeInput(
   const time = deadline(INPUT_TIMEOUT_MS, signal);
   const inputState = await job.writeInput(text, close, time.signal).finally(() => time.clear());
   if (signal.aborted) throw signal.reason;
-  if (inputState === "taken") return `${id} was told${close ? ", and that nothing follows" : ""}.`;
+  if (inputState === "taken") return `${id} received the input${close ? " and the end of file" : ""}.`;
   if (inputState === "waits")
-    return `${id} has not read all of it yet; the rest waits for it${close ? ", and the end" : ""}.`;
-  if (inputState === "full") throw new ToolError(`${id} has not read its earlier input; nothing was added.`);
+    return `${id} has not read all input yet; the rest is buffered${close ? ", with the end of file" : ""}.`;
+  if (inputState === "full") throw new ToolError(`${id} has not read its earlier input; nothing was written.`);
   throw new ToolError(
     job.state.state === "ended"
-      ? `${id} has ended. bash_output shows how.`
-      : `${id} reads no input, or its input was closed.`,
+      ? `${id} has ended. bash_output shows its exit code.`
+      : `${id} does not read input, or its input was closed.`,
   );
 }
 
@@ -113,18 +113,18 @@ export async function writeInput(
 export async function stopJob(id: string, job: BackgroundJob): Promise<string> {
   const wasRunning = job.state.state === "running";
   await job.stop();
-  return `${formatOutput(id, job)}${wasRunning ? `\n[${id} was stopped, with all that it started]` : ""}`;
+  return `${formatOutput(id, job)}${wasRunning ? `\n[${id} was stopped, with all processes that it started]` : ""}`;
 }
 
 function describeMissingMatch({ state }: BackgroundJob, { seconds }: Wait): string {
   return state.state === "ended"
-    ? "it ended without printing that"
-    : `it did not print that within ${seconds} s; what was shown before does not count`;
+    ? "the command ended without a match"
+    : `no match within ${seconds} s; output that was shown before is not searched`;
 }
 
 function formatOutput(id: string, job: BackgroundJob, { isFirst = false, waitedFor = "" } = {}): string {
   const { output, end, notes, file } = job.look(isFirst);
-  const nothing = !isFirst ? "(nothing new)" : end === undefined ? "(no output yet)" : "(no output)";
+  const nothing = !isFirst ? "(no new output)" : end === undefined ? "(no output yet)" : "(no output)";
   const text = cutMiddle(output === "" ? waitedFor : output, MODEL_BYTES).replace(/\n+$/, "") || nothing;
   const lines = [text, ...notes];
   if (end === undefined) lines.push(`[${id} is running]`);
@@ -160,7 +160,7 @@ async function waitForMatch(
       if (matches !== undefined && matches.count > 0) return true;
     } catch (error) {
       if (!(error instanceof WorkLimitError)) throw error;
-      const why = `wait_for: ${error.message}. Nested repetition such as (a+)+ does that: write it without.`;
+      const why = `wait_for: ${error.message}. Avoid nested repetition such as (a+)+.`;
       throw new ToolError(why, { cause: error });
     }
     if (isLast) return false;

@@ -24,7 +24,7 @@ export function bashTool(options: BashToolOptions): Tool {
   const schema = defineArguments({
     command: text("Shell command.", { minLength: 1, aliases: ["cmd", "script"] }),
     workdir: optional(
-      text("Folder to run it in, absolute or relative to the project folder; default the project folder.", {
+      text("Working folder, absolute or relative to the project folder; default the project folder.", {
         minLength: 1,
         aliases: ["cwd", "working_directory", "workingDirectory", "dir_path", "directory"],
       }),
@@ -33,28 +33,31 @@ export function bashTool(options: BashToolOptions): Tool {
       // No maximum here: `limitOf` handles larger values.
       field(
         integer("", { min: 1 }),
-        integer(`Seconds until it is stopped; default ${options.timeout}.`, { min: 1, max: longest }).spec,
+        integer(`Time limit in seconds; default ${options.timeout}.`, { min: 1, max: longest }).spec,
       ),
       options.timeout,
     ),
     timeout_ms: hidden(integer("", { min: 1 })),
     background: optional(
-      flag("Let it go on behind the call, as a server does; bash_output shows what it prints. It has no time-out.", {
-        aliases: ["run_in_background", "is_background", "isBackground"],
-      }),
+      flag(
+        "Keep it running after the call, for example a server; bash_output shows its output. It has no time limit.",
+        {
+          aliases: ["run_in_background", "is_background", "isBackground"],
+        },
+      ),
       false,
     ),
     detached: optional(
-      flag("With background: it outlives gantry too, until it is stopped. Only where the user wants that."),
+      flag("With background: it also outlives gantry, until it is stopped. Only if the user wants that."),
       false,
     ),
   });
   const tool = defineTool({
     name: "bash",
     description:
-      "Run a shell command. Each call is a new shell in the project folder, without input or terminal; " +
-      "everything it started ends with it, unless background is set. Shows output and exit code; of long output " +
-      "beginning and end, and the file that has all of it.",
+      "Run a shell command. Each call is a new shell in the project folder, without input or terminal. " +
+      "Its processes end with it, unless background is set. Shows output and exit code; for long output, " +
+      "the beginning, the end and the path of a file with all of it.",
     schema,
     kind: "execute",
     describe: ({ command, workdir }) => {
@@ -108,7 +111,7 @@ interface Limit {
 /** Interprets a timeout above `longest` seconds as milliseconds, because models of other agents send milliseconds. */
 function limitOf(timeout: number, longest: number): Limit {
   if (timeout <= longest) return { seconds: timeout };
-  const note = `timeout is in seconds, at most ${longest}; ${timeout} was read as milliseconds`;
+  const note = `timeout is in seconds, at most ${longest}; ${timeout} was interpreted as milliseconds`;
   return { seconds: toSeconds(timeout, longest), note };
 }
 
@@ -157,9 +160,9 @@ async function execute(
   const outputText = output.text();
   const notes = [describeEnd(end, limit)];
   if (end.hadLeftovers)
-    notes.push("[processes that it left in the background were ended; set background to let a command go on]");
+    notes.push("[remaining background processes were stopped; set background to keep a command running]");
   if (prepared.isSandboxed && end.code !== 0) notes.push(...sandboxHints(outputText, sandbox));
-  if (removed.length > 0) notes.push(`[removed again, because git would run or read it: ${removed.join(", ")}]`);
+  if (removed.length > 0) notes.push(`[removed, because git would run or read it: ${removed.join(", ")}]`);
   if (outputFile.file !== undefined) notes.push(describeOutputFile(outputFile.file));
   const hint = outputFile.file === undefined ? "redirect to a file and read parts of it to see more" : "";
   const shown = cutMiddle(outputText, MODEL_BYTES, hint);
@@ -175,7 +178,7 @@ function sandboxHints(outputText: string, sandbox: Sandbox): string[] {
   if (/Read-only file system|EROFS/.test(outputText))
     notes.push("[commands may write only to the project folder, /tmp and tools.allow_paths]");
   if (/\.git\/(config|hooks|worktrees)\b.*(busy|Read-only)|could not (lock|write) config file/i.test(outputText))
-    notes.push("[settings and hooks of git cannot be changed by commands; the user can]");
+    notes.push("[commands cannot change settings and hooks of git; the user can]");
   if (
     !sandbox.network &&
     /EAI_AGAIN|ENETUNREACH|Could not resolve|Temporary failure in name|unreachable|getaddrinfo/i.test(outputText)
@@ -186,11 +189,13 @@ function sandboxHints(outputText: string, sandbox: Sandbox): string[] {
       outputText,
     )
   )
-    notes.push("[keys and agents of the user are out of reach; commit without a signature, or let the user do it]");
+    notes.push(
+      "[commands cannot access the keys and agents of the user; commit without a signature, or ask the user to commit]",
+    );
   return notes;
 }
 
-function describeEnd(end: ChildEnd, { seconds, note = "set timeout for more, or do less in one call" }: Limit): string {
-  if (end.reason === "timeout") return `[stopped after ${seconds} s, with all that it started; ${note}]`;
+function describeEnd(end: ChildEnd, { seconds, note = "set a longer timeout, or do less in one call" }: Limit): string {
+  if (end.reason === "timeout") return `[stopped after ${seconds} s, with all processes that it started; ${note}]`;
   return end.signal === null ? `[exit code ${end.code}]` : `[ended by ${end.signal}]`;
 }

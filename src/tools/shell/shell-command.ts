@@ -50,7 +50,7 @@ export async function prepareCommand(
   { projectDir, folders, signal }: ToolContext,
   input = false,
 ): Promise<PreparedCommand> {
-  if (command.includes("\0")) throw new ToolError("the command holds a NUL character. Leave it out.");
+  if (command.includes("\0")) throw new ToolError("the command contains a NUL character. Remove it.");
   if (Buffer.byteLength(command) > MAX_COMMAND_BYTES)
     throw new ToolError("the command is longer than 128 KiB. Write it to a file with write, then run that file.");
   if (!(await stat(projectDir).catch(() => undefined))?.isDirectory()) throw new ProjectFolderError();

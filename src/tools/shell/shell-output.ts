@@ -95,7 +95,7 @@ export class LiveOutput {
 
 /** Formats a note with the path of the stored output and the part that it contains. */
 export function describeOutputFile({ path, holds }: HeldOutput): string {
-  if (holds === "whole") return `[the whole output is in ${path}: read and grep open it]`;
-  const what = holds === "begin" ? "the beginning of the output is" : "beginning and end of the output are";
-  return `[${what} in ${path}, which read and grep open; it does not hold the rest]`;
+  if (holds === "whole") return `[the whole output is in ${path} (open it with read or grep)]`;
+  const what = holds === "begin" ? "the beginning of the output is" : "the beginning and end of the output are";
+  return `[${what} in ${path} (open it with read or grep); the rest was not stored]`;
 }

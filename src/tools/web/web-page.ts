@@ -43,7 +43,7 @@ export async function fetchPage(
     return await show(args, loaded, signal);
   } catch (error) {
     if (signal.aborted) throw signal.reason;
-    if (time.expired) throw new ToolError(`${args.url}: no answer in time. Try another address.`);
+    if (time.expired) throw new ToolError(`${args.url}: the request timed out. Try another address.`);
     throw await fault(args.url, error);
   } finally {
     time.clear();
@@ -60,7 +60,7 @@ export function parseUrl(address: string): URL {
   if (!url || (url.protocol !== "http:" && url.protocol !== "https:"))
     throw new ToolInputError(`url: expected an http or https address, got ${JSON.stringify(address.slice(0, 200))}`);
   if (url.username !== "" || url.password !== "")
-    throw new ToolInputError("url: names and passwords in addresses are not sent. Leave them out.");
+    throw new ToolInputError("url: must not contain a user name or password. Remove them.");
   url.hash = "";
   return url;
 }
@@ -119,7 +119,7 @@ async function load(
     try {
       url = parseUrl(new URL(next, url).href).href;
     } catch {
-      throw new ToolError(`${start}: redirects to ${next.slice(0, 200)}, which is no http or https address.`);
+      throw new ToolError(`${start}: redirects to ${next.slice(0, 200)}, which is not an http or https address.`);
     }
   }
 }
@@ -180,21 +180,19 @@ async function show(
   const page = await textOf(loaded, { raw, offset, bytes: MODEL_BYTES }, signal);
   if (page === undefined) {
     const what = content.kind === "binary" ? content.what : loaded.type || "binary data";
-    throw new ToolError(
-      `${loaded.url}: cannot be shown, it is ${what}. Use bash with curl to save it, if you need it.`,
-    );
+    throw new ToolError(`${loaded.url}: is ${what} and cannot be shown. Use bash with curl to save it.`);
   }
-  if (page.isBlank) return { text: `${loaded.url} has no text. It may need a browser; raw shows its source.` };
+  if (page.isBlank) return { text: `${loaded.url} has no text. It may need a browser; set raw to show its source.` };
   if (offset >= page.length)
     throw new ToolError(
-      `${requestedUrl}: has ${page.length} characters, so there is nothing at ${offset}. Use a smaller offset.`,
+      `${requestedUrl}: has ${page.length} characters; offset ${offset} is past the end. Use a smaller offset.`,
     );
   const notes: string[] = [];
   if (loaded.url !== requestedUrl) notes.push(`[redirected to ${loaded.url}]`);
   const end = offset + page.text.length;
-  if (end < page.length) notes.push(`[characters ${offset}-${end} of ${page.length}; go on with offset ${end}]`);
+  if (end < page.length) notes.push(`[characters ${offset}-${end} of ${page.length}; continue with offset ${end}]`);
   if (loaded.cut) notes.push("[only the first 5 MiB were fetched]");
-  if (page.isTruncated) notes.push("[the page is too long to be read whole; raw shows its source]");
+  if (page.isTruncated) notes.push("[the page is too long to read completely; set raw to show its source]");
   return { text: [notes.length > 0 ? page.text.replace(/\n$/, "") : page.text, ...notes].join("\n") };
 }
 
@@ -228,7 +226,9 @@ async function textOf(
     );
   } catch (error) {
     if (!(error instanceof WorkLimitError)) throw error;
-    throw new ToolError(`${url}: cannot be read as text: ${error.message}. raw shows its source.`, { cause: error });
+    throw new ToolError(`${url}: cannot be read as text: ${error.message}. Set raw to show its source.`, {
+      cause: error,
+    });
   }
 }
 
@@ -244,6 +244,6 @@ async function fault(url: string, error: unknown): Promise<ToolError> {
       { cause: error },
     );
   const root = (causes.at(-1) ?? error) as NodeJS.ErrnoException;
-  const why = root.code === "ENOTFOUND" ? "the host is not known" : root.message || (root.code ?? "failed");
+  const why = root.code === "ENOTFOUND" ? "host not found" : root.message || (root.code ?? "failed");
   return new ToolError(`${url}: ${why}. Check the address, or try another.`, { cause: error });
 }

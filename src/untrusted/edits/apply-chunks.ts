@@ -48,10 +48,10 @@ export function patchText({ content, chunks, name, maxBytes }: PatchJob): Patche
   try {
     const file = new PatchedText(latin, name);
     for (const [index, chunk] of chunks.entries())
-      file.apply(chunk, chunks.length > 1 ? ` (piece ${index + 1} of ${chunks.length}; nothing was changed)` : "");
+      file.apply(chunk, chunks.length > 1 ? ` (chunk ${index + 1} of ${chunks.length}; nothing was changed)` : "");
     const text = file.text();
     if (text.length > maxBytes)
-      throw new ToolError(`${name}: the file would have more bytes than a patch may make (${maxBytes}). Use bash.`);
+      throw new ToolError(`${name}: the result would be larger than ${maxBytes} bytes. Use bash.`);
     return { content: Buffer.from(text, "latin1"), line: file.firstLine, tolerated: file.how };
   } catch (error) {
     if (error instanceof ToolError) return { refused: error.message };
@@ -151,8 +151,8 @@ class PatchedText {
       if (candidates.length === 1) return { place, way };
       const numbers = candidates.slice(0, 10).map(({ first }) => first + 1);
       throw new ToolError(
-        `${this.#name}${which}: its lines are ${candidates.length} times there (from lines ${numbers.join(", ")}` +
-          `${candidates.length > 10 ? ", …" : ""}). Give more lines around the change, or the function or class after @@.`,
+        `${this.#name}${which}: its lines occur ${candidates.length} times (from lines ${numbers.join(", ")}` +
+          `${candidates.length > 10 ? ", …" : ""}). Add more lines around the change, or the function or class after @@.`,
       );
     }
     return undefined;
@@ -161,9 +161,7 @@ class PatchedText {
   /** Place for added lines without context: the end of the file. */
   #insertion(headers: readonly string[], which: string): ViewPlace {
     if (headers.length > 0)
-      throw new ToolError(
-        `${this.#name}${which}: has lines to add, and none beside which they go. Give the lines around them.`,
-      );
+      throw new ToolError(`${this.#name}${which}: adds lines without context. Add the lines around them.`);
     const end = this.#lines.length;
     return { first: end, from: 0, last: end - 1, to: 0, isFullLines: true };
   }
@@ -187,8 +185,8 @@ class PatchedText {
       const text = reindent && this.#merged(old, fresh, fileLines, way, reindent);
       if (text === undefined)
         throw new ToolError(
-          `${this.#name}${which}: its lines are at line ${first + 1}, not to the letter (${way.how}), and how the new ones ` +
-            "are to be indented there is not clear. Copy the lines around the change exactly.",
+          `${this.#name}${which}: its lines have only an inexact match at line ${first + 1} (${way.how}), and the indentation of the new ` +
+            "lines is unclear. Copy the lines around the change exactly.",
         );
       this.#changes.push({ from: at, to: at + old.length, text });
       at += old.length;
@@ -238,14 +236,14 @@ class PatchedText {
       const lines = named.blocks.map(({ at, end }) => `${at + 1} to ${end}`).slice(0, 10);
       return new ToolError(
         `${this.#name}${which}: its lines are at line ${elsewhere.first + 1}, which is not in ${JSON.stringify(named.header)} (lines ` +
-          `${lines.join(", ")}). Name what they are in after @@, or nothing where they are there once. Read the file again.`,
+          `${lines.join(", ")}). Put the enclosing function or class after @@, or nothing if the lines are unique. Read the file again.`,
       );
     }
     const [place] = places;
     if (place && place.first < this.#next)
       return new ToolError(
-        `${this.#name}${which}: its lines are at line ${place.first + 1}, before a piece that stands above it in the patch, ` +
-          "or in what that changes. Give the pieces in the order of the file.",
+        `${this.#name}${which}: its lines are at line ${place.first + 1}, before or within an earlier chunk of the patch. ` +
+          "Send the chunks in the order of the file.",
       );
     const text = Buffer.from(oldLines.join("\n"), "latin1").toString();
     return new ToolError(notFoundMessage(this.#latin, text, `${this.#name}${which}`, "the patch"));

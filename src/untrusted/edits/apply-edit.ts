@@ -34,9 +34,9 @@ export function editText({ content, edits, name, maxBytes }: EditJob): EditedFil
       const applied = applyEdit(latin, edit, which, maxBytes);
       latin = applied.latin;
       line ??= applied.line;
-      const how = applied.how === undefined ? "" : ` (not to the letter: ${applied.how})`;
+      const how = applied.how === undefined ? "" : ` (inexact match: ${applied.how})`;
       done.push(
-        applied.count > 1 ? `${applied.count} times from line ${applied.line}` : `at line ${applied.line}${how}`,
+        applied.count > 1 ? `${applied.count} occurrences from line ${applied.line}` : `at line ${applied.line}${how}`,
       );
     }
   } catch (error) {
@@ -88,7 +88,7 @@ function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number
   const freshFor = reindentReplacement(oldBytes, bytesOf(edit.new_string), prefersCrlf(latin));
   const growths = [...placesByText].map(([old, offsets]) => offsets.length * (freshFor(old).length - old.length));
   if ([...placesByText.keys()].every((old) => freshFor(old) === old))
-    throw new ToolError(`${name}: old_string and new_string differ in line ends alone. Nothing to do.`);
+    throw new ToolError(`${name}: old_string and new_string differ only in line endings. Nothing to do.`);
   refuseLarge(
     growths.reduce((sum, growth) => sum + growth, latin.length),
     name,
@@ -108,7 +108,7 @@ function applyTolerantly(latin: string, edit: TextEdit, name: string, maxBytes: 
   const { start, end, text, line, how } = match;
   if (latin.slice(start, end) === text)
     throw new ToolError(
-      `${name}: old_string is at line ${line} (not to the letter: ${how}), and new_string would change nothing there.`,
+      `${name}: old_string has only an inexact match at line ${line} (${how}), and new_string would change nothing there.`,
     );
   refuseLarge(latin.length + text.length - (end - start), name, maxBytes);
   return { latin: latin.slice(0, start) + text + latin.slice(end), count: 1, line, how };
@@ -116,9 +116,7 @@ function applyTolerantly(latin: string, edit: TextEdit, name: string, maxBytes: 
 
 function refuseLarge(bytes: number, name: string, maxBytes: number): void {
   if (bytes > maxBytes)
-    throw new ToolError(
-      `${name}: the file would have more bytes than edit takes (${maxBytes}). Use bash with a script.`,
-    );
+    throw new ToolError(`${name}: the result would be larger than ${maxBytes} bytes. Use bash with a script.`);
 }
 
 function bytesOf(text: string): string {

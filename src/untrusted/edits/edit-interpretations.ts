@@ -82,7 +82,7 @@ function unescapedBy({ old, fresh, how }: EditInterpretation, kinds: ReadonlySet
   if (kinds.size === 0 || fresh === undefined) return [];
   const plain = (text: string): string =>
     text.replace(/\\(.)/g, (pair, sign: string) => (kinds.has(sign) ? (ESCAPES[sign] ?? pair) : pair));
-  const reading = { old: plain(old), how: [...how, "with its escapes undone"] };
+  const reading = { old: plain(old), how: [...how, "with its escapes decoded"] };
   // If the new text has line breaks and the old one has none, only the old text was escaped.
   if (kinds.has("n") && fresh.includes("\n") && !old.includes("\n")) return [{ ...reading, fresh }];
   const unclear = unclearEscapes(fresh, kinds);
@@ -99,7 +99,7 @@ function unclearEscapes(text: string, kinds: ReadonlySet<string>): string | unde
   const open = (line: string): boolean =>
     ['"', "'", "`"].some((sign) => (line.replace(/\w'\w/g, "").split(sign).length - 1) % 2 === 1);
   return lines.slice(0, -1).some(open)
-    ? "new_string has \\n where it may end a line or be a part of a text in quotes"
+    ? "new_string has \\n that may be a line ending or part of a quoted text"
     : undefined;
 }
 
@@ -109,7 +109,7 @@ function withoutBlankEnds({ old, fresh, how, ...otherFields }: EditInterpretatio
   if (words === old || words === "") return [];
   const first = old.indexOf(words);
   const edges = { startsAtLine: first > 0, endsAtLine: old.slice(first + words.length).includes("\n") };
-  const reading = { ...otherFields, ...edges, old: words, how: [...how, "without the blank lines at its ends"] };
+  const reading = { ...otherFields, ...edges, old: words, how: [...how, "without leading and trailing blank lines"] };
   if (fresh === undefined) return [{ ...reading, fresh }];
   const newText = trimmed(fresh);
   const at = fresh.indexOf(newText);

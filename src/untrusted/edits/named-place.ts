@@ -36,15 +36,13 @@ export class NamedPlaces {
       // Signatures are often copied incompletely, so a prefix is enough.
       const places =
         fullMatches.length > 0 ? fullMatches : this.#within(named, (line) => line.startsWith(comparableHeader));
-      const missingLine = `${of}: there is no line ${JSON.stringify(header)}`;
+      const missingLine = `${of}: the line ${JSON.stringify(header)} after @@ was not found`;
       if (places.length === 0)
         throw new ToolError(
-          `${missingLine}${named ? ` in ${JSON.stringify(named.header)}` : ""}, as it stands after @@. Read the file again.`,
+          `${missingLine}${named ? ` in ${JSON.stringify(named.header)}` : ""}. Read the file again.`,
         );
       if (places.length > MAX_NAMED)
-        throw new ToolError(
-          `${of}: ${JSON.stringify(header)}, as it stands after @@, is ${places.length} times there.`,
-        );
+        throw new ToolError(`${of}: the line ${JSON.stringify(header)} after @@ occurs ${places.length} times.`);
       named = { header, blocks: places.map((at) => namedBlock(this.#lines, at, this.#name)) };
     }
     return named;

@@ -7,17 +7,15 @@ import { toLf } from "../../files/line-ends.js";
 export function notFoundMessage(latin: string, requestedText: string, name: string, what = "old_string"): string {
   const start = `${name}: ${what} was not found`;
   const near = closest(linesOf(Buffer.from(latin, "latin1").toString()), linesOf(requestedText));
-  if (!near) return `${start}, nor anything like it. Read the file and copy the text exactly.`;
+  if (!near) return `${start}, and no similar text. Read the file and copy the text exactly.`;
   const { line, text, requestedLine, equalLinesBefore } = near;
   const ahead =
     equalLinesBefore > 0
-      ? ` The ${equalLinesBefore > 1 ? `${equalLinesBefore} lines` : "line"} before it ${equalLinesBefore > 1 ? "agree" : "agrees"}.`
+      ? ` The ${equalLinesBefore > 1 ? `${equalLinesBefore} lines` : "line"} before it ${equalLinesBefore > 1 ? "match" : "matches"}.`
       : "";
   const there =
-    text === undefined
-      ? `The file ends after line ${line - 1}`
-      : `Line ${line} is most like it and differs: ${quoted(text)}`;
-  return `${start}. ${there}, where ${what} has ${quoted(requestedLine)}.${ahead} Copy the text exactly as it is there, or read the file again.`;
+    text === undefined ? `The file ends after line ${line - 1}` : `Line ${line} is most similar: ${quoted(text)}`;
+  return `${start}. ${there}, where ${what} has ${quoted(requestedLine)}.${ahead} Copy the text exactly from the file, or read the file again.`;
 }
 
 /** A final line end does not start another line. */

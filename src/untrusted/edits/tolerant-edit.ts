@@ -65,14 +65,14 @@ export class TolerantText {
       if (places.length > 1) {
         const lines = [...new Set(places.map(({ first }) => first + 1))].sort((left, right) => left - right);
         return (
-          `is nowhere to the letter, and ${Math.max(2, lines.length)} times not to the letter (${how}; lines ` +
-          `${lines.slice(0, 10).join(", ")}${lines.length > 10 ? ", …" : ""}). Copy the lines that you mean exactly, with lines around them`
+          `has no exact match and ${Math.max(2, lines.length)} inexact matches (${how}; lines ` +
+          `${lines.slice(0, 10).join(", ")}${lines.length > 10 ? ", …" : ""}). Copy the intended lines exactly, with lines around them`
         );
       }
-      const not = `is at line ${place.first + 1}, not to the letter (${how})`;
-      if (reading.fresh === undefined) return `${not}, but ${reading.unclear}. Copy the text exactly as it is there`;
+      const not = `has only an inexact match at line ${place.first + 1} (${how})`;
+      if (reading.fresh === undefined) return `${not}, but ${reading.unclear}. Copy the text exactly from the file`;
       const edit = this.#replacement(place, textLines, latinOf(reading.fresh).split("\n"), way);
-      if (!edit) return `${not}, and what new_string becomes there is not clear. Copy the text exactly as it is there`;
+      if (!edit) return `${not}, and the result of new_string there is unclear. Copy the text exactly from the file`;
       return { ...edit, how: how + (way.indentation ? `; ${REINDENTED}` : "") };
     }
     return undefined;

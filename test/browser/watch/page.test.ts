@@ -32,7 +32,7 @@ function lines(messages: readonly WireMessage[]): string[] {
   });
 }
 
-const messageTexts = `[...document.querySelectorAll("#said p")].map((line) => line.textContent)`;
+const messageTexts = `[...document.querySelectorAll("#log p")].map((line) => line.textContent)`;
 const state = `document.querySelector("#state").textContent`;
 const send = (text: string) =>
   `document.forms[0].text.value = ${JSON.stringify(text)}; document.querySelector("form button").click()`;

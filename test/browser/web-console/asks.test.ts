@@ -252,7 +252,7 @@ describe("permission requests and questions in the console", { skip: noBrowser }
     );
     // The content of the question and the call before it are visible.
     await until(page, AT_END);
-    for (const element of [page.locator(".call-waiting"), page.locator(".said", { hasText: "Go on" })]) {
+    for (const element of [page.locator(".call-waiting"), page.locator(".user-text", { hasText: "Go on" })]) {
       const place = await element.boundingBox();
       const foot = await page.locator(".foot").boundingBox();
       assert.ok(

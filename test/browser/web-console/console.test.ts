@@ -14,7 +14,7 @@ const skip = noBrowser;
 
 /** Texts of the shown messages, without labels and controls. */
 function shown(page: Page): Promise<string[]> {
-  return page.locator(".said, .answer .markdown").allInnerTexts();
+  return page.locator(".user-text, .answer .markdown").allInnerTexts();
 }
 
 async function prompt(page: Page, text: string): Promise<void> {
@@ -135,7 +135,7 @@ test("a page that opened nine sessions has one event stream, and none on the run
     await page.locator(".head-name", { hasText: `Number ${i}` }).waitFor();
   }
   await pageUntil(page, () => streams.open() === 1);
-  await page.locator(".side-way", { hasText: "Runs" }).click();
+  await page.locator(".side-link", { hasText: "Runs" }).click();
   await pageUntil(page, () => streams.open() === 0);
 });
 
@@ -161,7 +161,7 @@ test("the session list loads all sessions on scroll, searches, renames and delet
   await pageUntil(page, async () => (await entries.count()) === 10);
   assert.ok(requests.some((request) => request.includes("search=needle")));
   await page.locator("#session-search").fill("nothing like it");
-  await page.locator(".side-end", { hasText: "Nothing found." }).waitFor();
+  await page.locator(".side-end", { hasText: "No matching session." }).waitFor();
   await page.locator("#session-search").fill("Needle 13");
 
   const entry = page.locator(".side-session", { hasText: "Needle 13" });

@@ -5,9 +5,14 @@ import { after, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { Lexer, Marked } from "marked";
-import { blocksOf, blocksOfGrown, htmlOf, singleBlockOf } from "../../../adapters/web-console/app/content/blocks.js";
+import {
+  parseBlocks,
+  parseGrownText,
+  renderHtml,
+  parseSingleBlock,
+} from "../../../adapters/web-console/app/content/blocks.js";
 import { BoundedLexer } from "../../../adapters/web-console/app/content/bounded-lexer.js";
-import { sectionsOf } from "../../../adapters/web-console/app/content/sections.js";
+import { splitSections } from "../../../adapters/web-console/app/content/sections.js";
 import { noBrowser, openWindow, sessionUrl, sharedBrowser, startConsole } from "../../helpers/console.js";
 import { HOSTILE_MARKDOWN } from "../../helpers/hostile-markdown.js";
 import { SOURCE_FLAGS, source } from "../../helpers/node.js";
@@ -18,8 +23,8 @@ const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const READER = source("test/helpers/markdown-reader.ts");
 
 function html(text: string): string {
-  return singleBlockOf(text)
-    .map((block) => (block.type === "plain" ? block.raw : htmlOf(block)))
+  return parseSingleBlock(text)
+    .map((block) => (block.type === "plain" ? block.raw : renderHtml(block)))
     .join("");
 }
 
@@ -82,7 +87,7 @@ describe("the Markdown renderer", () => {
 
   it("keeps a code block of 4,000 lines whole, and resolves a link by a later definition", () => {
     const code = Array.from({ length: 4_000 }, (_, i) => (i % 9 === 0 ? "" : `line ${i} *of* code`)).join("\n");
-    const blocks = blocksOf(
+    const blocks = parseBlocks(
       `Before [it][1].\n\n\`\`\`js\n${code}\n\`\`\`\n\n${"More words.\n\n".repeat(900)}[1]: https://a.example/\n`,
     );
     assert.deepEqual(
@@ -90,12 +95,12 @@ describe("the Markdown renderer", () => {
       ["paragraph", "code", "paragraph"],
     );
     assert.ok(blocks[1]?.raw.includes("line 3999"));
-    assert.ok(htmlOf(blocks[0]!).includes('<a href="https://a.example/">it</a>'));
+    assert.ok(renderHtml(blocks[0]!).includes('<a href="https://a.example/">it</a>'));
   });
 
   it("splits long text into sections between blocks", () => {
     const text = `${"Some words\nof a paragraph.\n\n".repeat(300)}\`\`\`\n${"a\n\n".repeat(9_000)}\`\`\`\n${"End.\n".repeat(5_000)}`;
-    const sections = sectionsOf(text, (piece) => new Lexer(new Marked().defaults).blockTokens(piece));
+    const sections = splitSections(text, (piece) => new Lexer(new Marked().defaults).blockTokens(piece));
     assert.equal(sections.join(""), text);
     assert.ok(sections.length > 4, String(sections.length));
     assert.equal(sections.filter((section) => section.includes("```")).length, 1);
@@ -122,12 +127,12 @@ describe("the Markdown renderer", () => {
   it("renders text that grows in pieces as it renders the complete text", () => {
     const text =
       "# Title\n\nSome *words*.\n\n- one\n- two\n\n  more of two\n\n```js\ncode\n\ncode\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nEnd.";
-    let blocks = blocksOf("");
+    let blocks = parseBlocks("");
     for (let at = 0, before = ""; at < text.length; before = text.slice(0, at)) {
       at = Math.min(text.length, at + 7);
-      blocks = [...blocksOfGrown(before, blocks, text.slice(0, at))];
+      blocks = [...parseGrownText(before, blocks, text.slice(0, at))];
     }
-    assert.equal(blocks.map(htmlOf).join(""), html(text));
+    assert.equal(blocks.map(renderHtml).join(""), html(text));
   });
 });
 

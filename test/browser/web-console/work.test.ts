@@ -129,7 +129,7 @@ describe("the web console", { skip: noBrowser }, () => {
     server.models.enqueue(call("bash", { command, background: true }), call("bash", { command: "true" }), say("On."));
     const { session_id: id } = await begin({ message: "Start" });
     const page = await open(t, sessionUrl(server, id), { width: 380, height: 700 });
-    const list = page.getByRole("list", { name: "In the background" });
+    const list = page.getByRole("list", { name: "Background commands" });
     await page.getByText("On.", { exact: true }).waitFor();
     const [line, ...otherLines] = await list.getByRole("listitem").allTextContents();
     assert.deepEqual(otherLines, []);
@@ -209,7 +209,7 @@ describe("the web console", { skip: noBrowser }, () => {
     const page = await open(t, `${server.url}#/runs`);
     await page.getByRole("status").first().waitFor();
     await page.keyboard.press("?");
-    const help = page.getByRole("dialog", { name: "Keys" });
+    const help = page.getByRole("dialog", { name: "Keyboard shortcuts" });
     await help.getByText("Stop the run").waitFor();
     await page.keyboard.press("Escape");
     await help.waitFor({ state: "detached" });
@@ -303,7 +303,7 @@ describe("the web console", { skip: noBrowser }, () => {
         await page.getByRole("region", { name: "Ended" }).waitFor();
         await check("runs");
         await page.keyboard.press("?");
-        await page.getByRole("dialog", { name: "Keys" }).waitFor();
+        await page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
         await check("help");
         await server.server.fetch("/api/run", {
           method: "POST",

@@ -212,7 +212,7 @@ describe("session/prompt over stdio", { concurrency: 4 }, () => {
       assert.equal(loaded?.modes?.currentModeId ?? null, editor.profile === "spec" ? null : "auto");
       gantry.child.stdin.end();
       assert.equal((await gantry.exited).code, 0);
-      const warnings = gantry.stderr.split("\n").filter((line) => line.includes("prompt parts ignored"));
+      const warnings = gantry.stderr.split("\n").filter((line) => line.includes("prompt blocks ignored"));
       assert.equal(warnings.length, editor.ignoredTypes ? 1 : 0, `one warning a session: ${gantry.stderr}`);
       for (const type of editor.ignoredTypes ?? []) assert.ok(warnings[0]?.includes(type));
       peer.assertClean();

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFile, execFileSync } from "node:child_process";
 import { before, describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
-import { ALL_COMMANDS } from "../../../src/cli/about/all.js";
+import { COMMAND_DESCRIPTIONS } from "../../../src/cli/descriptions/all.js";
 import { runGantry } from "../../helpers/server.js";
 import { makeTempDir } from "../../helpers/temp.js";
 
@@ -112,7 +112,7 @@ describe("gantry completion", () => {
     assert.equal(wrong.stderr, "gantry: completion: expected one of bash, zsh, fish\n");
     for (const shell of SHELLS) {
       const script = await scriptOf(shell);
-      for (const { name } of ALL_COMMANDS) assert.match(script, new RegExp(`\\b${name}\\b`));
+      for (const { name } of COMMAND_DESCRIPTIONS) assert.match(script, new RegExp(`\\b${name}\\b`));
     }
   });
 });

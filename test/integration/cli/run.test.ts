@@ -363,7 +363,7 @@ describe("exit codes of gantry run", () => {
     const unanswered = await run(["--mode", "ask", "x"]);
     assert.deepEqual([unanswered.code, unanswered.stdout], [4, "I could not.\n"]);
     assert.match(unanswered.stderr, /^no user can answer: tool calls that need permission are denied$/m);
-    assert.match(unanswered.stderr, /^ {2}denied: This call needs leave, and nobody could be asked/m);
+    assert.match(unanswered.stderr, /^ {2}denied: This call needs permission and no client could answer/m);
     assert.match(unanswered.stderr, /^gantry: permission denied: Write a\.txt$/m);
     enqueueWrite();
     assert.equal((await run(["--mode", "plan", "x"])).code, 4);

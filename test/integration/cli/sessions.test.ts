@@ -5,7 +5,7 @@ import type { ChainData, SessionDriver } from "gantry/plugin";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { callTools, ScriptedProvider } from "gantry/testing";
-import { newestOf } from "../../../src/testing/session-driver/rule.js";
+import { findNewest } from "../../../src/testing/session-driver/rule.js";
 import { runGantry } from "../../helpers/server.js";
 import { makeTempDir, tempDir, type TempDir } from "../../helpers/temp.js";
 
@@ -31,7 +31,7 @@ async function work(driver: SessionDriver, projectDir: string): Promise<string[]
   };
   const chain = await say("First 👩‍💻");
   for (let n = 0; n < 6; n++) await say("long ".repeat(800) + n, chain);
-  assert.ok((await newestOf(driver, chain))?.chain.index, "it was compacted");
+  assert.ok((await findNewest(driver, chain))?.chain.index, "it was compacted");
   const messages = await agent.sessions.messages(chain);
   await agent.sessions.fork(chain, messages[3]!.id);
   await agent.sessions.revert(chain, messages.at(-3)!.id);

@@ -130,12 +130,12 @@ describe("gantry sessions undo", () => {
     const dry = await gantry("sessions", "undo", id, "--dry-run");
     assert.deepEqual(
       [dry.code, dry.stdout, dry.stderr],
-      [0, "restored  a.txt\nremoved   new/b.txt\n", "would be undone: 2 paths\n"],
+      [0, "restored   a.txt\nremoved    new/b.txt\n", "would be undone: 2 paths\n"],
     );
     await writeFile(file, "mine\n");
     const refused = await gantry("sessions", "undo", id);
     assert.equal(refused.code, 1);
-    assert.match(refused.stdout, /^conflict {2}a\.txt: another program changed it since\n/);
+    assert.match(refused.stdout, /^conflict {3}a\.txt: another program changed it since\n/);
     assert.match(refused.stderr, /nothing was undone; --force overwrites\n$/);
     assert.equal(await readFile(file, "utf8"), "mine\n");
     const forced = await gantry("sessions", "undo", id, "--force", "--json");

@@ -5,7 +5,7 @@ import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { GantryClient } from "gantry/client";
-import { findOrigin } from "../../../src/http/socket-process.js";
+import { findProcessOrigin } from "../../../src/http/socket-process.js";
 import { findBubblewrap } from "../../../src/tools/shell/sandbox/bubblewrap.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
@@ -205,7 +205,7 @@ describe("a client whose process cannot be identified", () => {
   });
 
   it("has the origin unseen, for example for the inode 0", linux, async () => {
-    assert.equal(await findOrigin("0"), "unseen");
+    assert.equal(await findProcessOrigin("0"), "unseen");
   });
 });
 

@@ -77,11 +77,11 @@ for (const [way, server] of Object.entries(WAYS))
           "embedded",
           "[h://b: 3 bytes of the type a/b, which cannot be shown]",
           "[a resource: h://l, link]",
-          "[content of the kind hologram, which cannot be shown]",
+          "[content of the type hologram, which cannot be shown]",
           "[an invalid content block]",
         ].join("\n"),
       );
-      assert.match((await call(open, "big")).text, /^x{15000}\n\[\.\.\. 1018576 characters left out: .*\]\nx{15000}$/);
+      assert.match((await call(open, "big")).text, /^x{15000}\n\[\.\.\. 1018576 characters omitted: .*\]\nx{15000}$/);
       await rejects(call(open, "broken"), /^hostile: /);
       await rejects(call(open, "broken", { both: true }), /^hostile: /);
       assert.equal((await call(open, "read_resource")).text, "h://a  a\nh://b c  ");

@@ -68,7 +68,7 @@ const SERVICE =
 describe("a detached command", { skip: process.platform === "linux" ? false : "needs /proc" }, () => {
   it("survives the close of the tools; later instances list, read, write to and stop it, in its session only", async (t) => {
     const { folder, start, first, text, id } = await startDetached(t, { command: SERVICE, background: true }, /^up\n/);
-    assert.match(text, /^up\n\[bg-\w+ is running\]\n\[it goes on as .*; it goes on when gantry ends\]$/);
+    assert.match(text, /^up\n\[bg-\w+ is running\]\n\[it continues as .*; it continues after gantry ends\]$/);
     const pids = [Number(await folder.read("pid")), Number(await folder.read("child"))];
     await first.close();
     assert.ok(pids.every(isLiving));
@@ -79,14 +79,14 @@ describe("a detached command", { skip: process.platform === "linux" ? false : "n
     assert.deepEqual(listed, { id, command: SERVICE, state: "running", exitCode: null, detached: true });
     // Another session does not see the command.
     assert.deepEqual(await second.list("two"), []);
-    await assert.rejects(second.call("bash_stop", { id }, "two"), /there is none/);
-    assert.match((await second.call("bash_output", { id })).text, /^\(nothing new\)/);
+    await assert.rejects(second.call("bash_stop", { id }, "two"), /existing commands: none/);
+    assert.match((await second.call("bash_output", { id })).text, /^\(no new output\)/);
     await second.call("bash_input", { id, text: "hello" });
     assert.match((await second.call("bash_output", { id, wait_for: "got hello" })).text, /^got hello\n/);
     await second.close();
 
     const third = start();
-    assert.match((await third.call("bash_output", { id })).text, /^\(nothing new\)/);
+    assert.match((await third.call("bash_output", { id })).text, /^\(no new output\)/);
     const stopped = await third.call("bash_stop", { id });
     assert.match(stopped.text, /was stopped/);
     assert.ok(!pids.some(isLiving));
@@ -246,5 +246,5 @@ it("bash rejects a detached command if no folder for detached commands is config
   const bash = builtinTools({ env, bash: { sandbox: "off" } }).find(({ name }) => name === "bash")!;
   t.after(() => bash.close?.());
   const start = callTool(bash, { command: "true", detached: true }, toolContext(folder.path));
-  await assert.rejects(start, /no command can outlive gantry here/);
+  await assert.rejects(start, /commands cannot outlive gantry here/);
 });

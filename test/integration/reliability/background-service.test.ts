@@ -83,7 +83,7 @@ describe("a background service", { skip: process.platform === "linux" ? false : 
     const id = await run(first, undefined, started("one", false), last("bash_output", ready));
     assert.equal(await probe(await folder.read("one")), "here");
     await run(first, id, last("bash_stop"));
-    assert.ok(results.at(-1)!.includes("was stopped, with all that it started"));
+    assert.ok(results.at(-1)!.includes("was stopped, with all processes that it started"));
     assert.equal(await probe(await folder.read("one")), "gone");
 
     await run(first, id, started("lost", false), last("bash_output", ready));
@@ -102,7 +102,7 @@ describe("a background service", { skip: process.platform === "linux" ? false : 
     const [only, ...otherProcesses] = (await processesOf(second, id)) as { detached: boolean; state: string }[];
     assert.deepEqual([only?.detached, only?.state, otherProcesses], [true, "running", []]);
     await run(second, id, last("bash_output"), last("bash_stop"));
-    assert.ok(results.at(-1)!.includes("was stopped, with all that it started"));
+    assert.ok(results.at(-1)!.includes("was stopped, with all processes that it started"));
     assert.equal(await probe(port), "gone");
     const keptPid = await pidOf("kept");
     assert.ok(!isLiving(keptPid));

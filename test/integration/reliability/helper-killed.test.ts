@@ -22,7 +22,7 @@ function isLiving(pid: number): boolean {
   }
 }
 
-const isSubagentRequest = ({ body }: FakeRequest): boolean => JSON.stringify(body).includes("You are a helper");
+const isSubagentRequest = ({ body }: FakeRequest): boolean => JSON.stringify(body).includes("You are a subagent");
 const read = async <T>(server: GantryServer, path: string): Promise<T> =>
   (await (await server.fetch(path)).json()) as T;
 

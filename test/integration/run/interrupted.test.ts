@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { Agent } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { ScriptedProvider } from "gantry/testing";
-import { runOf } from "../../../src/testing/session-driver/rule.js";
+import { findRun } from "../../../src/testing/session-driver/rule.js";
 import { lab, labConfig, stream } from "../../helpers/lab.js";
 import { startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp.js";
@@ -32,10 +32,10 @@ describe("a run whose process was killed", { concurrency: true }, () => {
     assert.deepEqual(await agent.runs.get(running.id), interrupted);
     assert.deepEqual(await agent.runs.list({ states: ["interrupted"] }), [interrupted]);
     assert.deepEqual(await agent.runs.list({ states: ["running"] }), []);
-    assert.equal((await runOf(store, running.id))?.run.state, "running");
+    assert.equal((await findRun(store, running.id))?.run.state, "running");
 
     const next = await agent.run({ message: "go on", sessionId });
-    assert.equal((await runOf(store, running.id))?.run.state, "interrupted");
+    assert.equal((await findRun(store, running.id))?.run.state, "interrupted");
     await next.result;
     assert.deepEqual(
       (await agent.runs.list({ sessionId })).map(({ id, state }) => [id, state]),

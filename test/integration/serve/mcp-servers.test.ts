@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { hasCode } from "gantry";
 import { silentLogger } from "../../../src/base/log.js";
-import { loadFor } from "../../../src/cli/command.js";
+import { loadConfigWithFlags } from "../../../src/cli/command.js";
 import { matchesTool, isToolGlob } from "../../../src/run/permissions/rule-schema.js";
 import { compose } from "../../../src/serve/compose.js";
 import { ConfigMcpServerFactory, configuredServers, programFiles } from "../../../src/serve/mcp-servers.js";
@@ -148,7 +148,7 @@ describe("MCP servers in the config", () => {
         },
       }),
     });
-    const { loaded } = await loadFor({ config: file });
+    const { loaded } = await loadConfigWithFlags({ config: file });
     const servers = configuredServers(loaded, folder.at("home"));
     const use = { tools: ["*"], timeout: 120, trusted: false };
     assert.deepEqual(servers, [
@@ -177,7 +177,7 @@ describe("MCP servers in the config", () => {
 
   it("servers from clients are validated, compared by value, and limited to URLs if programs are rejected", async (t) => {
     const folder = await tempDir(t, { "config.json": "{}" });
-    const { loaded } = await loadFor({ config: folder.at("config.json") });
+    const { loaded } = await loadConfigWithFlags({ config: folder.at("config.json") });
     const of = (refusesPrograms: string | undefined) =>
       new ConfigMcpServerFactory([], { loaded, logger: silentLogger, env: {}, programRejection: refusesPrograms });
     const servers = of(undefined);
@@ -241,8 +241,8 @@ describe("MCP servers in the config", () => {
   ] as const)
     it(`a program from a client is ${isRejected ? "rejected" : "accepted"} with ${setting}`, async (t) => {
       const home = await tempDir(t, { "config.json": JSON.stringify(config) });
-      const { loaded } = await loadFor({ config: home.at("config.json") });
-      const composed = { loaded, home: home.path, projectDir: home.path, logger: silentLogger, alone: true };
+      const { loaded } = await loadConfigWithFlags({ config: home.at("config.json") });
+      const composed = { loaded, home: home.path, projectDir: home.path, logger: silentLogger, isProcessLocal: true };
       const { agent, stop } = await compose(composed);
       t.after(stop);
       const take = () => agent.mcpServerFactory?.source({ name: "a", command: "x", args: [], env: {} });

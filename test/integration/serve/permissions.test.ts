@@ -61,8 +61,8 @@ describe("permissions in the config", () => {
     assert.equal(results[2], "This call is not allowed: somebody else pushes.");
     assert.match(results[3]!, /^hello/);
     for (const text of [results[4], results[5]])
-      assert.match(text!, /^This call needs leave, and nobody could be asked, so it did not run/);
-    assert.equal(results[6], "This call is not allowed: a rule forbids it. Go on without it.");
+      assert.match(text!, /^This call needs permission and no client could answer, so it did not run/);
+    assert.equal(results[6], "This call is not allowed: a rule denies it. Continue without it.");
     assert.equal(await project.read("c.txt"), "x");
     await assert.rejects(project.read("b.txt"));
     // No tool can access the home folder, which contains the config.
@@ -155,7 +155,7 @@ describe("permissions in the config", () => {
     );
     assert.deepEqual(results.slice(0, 2), [
       "This call is not allowed: not in the evening.",
-      "This call is not allowed: a rule forbids it. Go on without it.",
+      "This call is not allowed: a rule denies it. Continue without it.",
     ]);
     assert.match(results[2]!, /a/);
     const models = await lab(t);
@@ -213,13 +213,13 @@ describe("permissions in the config", () => {
     const [lateResult] = (await outcome(t, { rules, unattended: "wait", timeout: 0.2 }, read)).results;
     assert.match(
       lateResult!,
-      /^This call needs leave, and nobody answered within 0\.2 s, so it did not run\. It was not refused/,
+      /^This call needs permission and no client answered within 0\.2 s, so it did not run\. It was not rejected/,
     );
     const models = await lab(t);
     const server = await startServer(t, { config: labConfig(models, { permissions: { rules, unattended: "wait" } }) });
     for (const [choice, expected] of [
       ["allow", /not found/],
-      ["reject", /^The user refused this call\. Ask what to do instead\./],
+      ["reject", /^The user rejected this call\. Ask what to do instead\./],
     ] as const) {
       models.enqueue(...calls(...read), { say: [{ text: "done" }] });
       const run = ask(server, { message: "x" });

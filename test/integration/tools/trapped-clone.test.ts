@@ -198,7 +198,7 @@ describe("a repository with traps for every program", () => {
       byMode[mode] += results.map(({ content }) => content).join("\n");
       assert.deepEqual(await ran(), [], `run ${n} in ${mode}`);
     }
-    assert.match(byMode.auto, /Syntax errors that this change brought:\nnew\/1\.js:\d/);
+    assert.match(byMode.auto, /New syntax errors after this change:\nnew\/1\.js:\d/);
     assert.match(byMode.plan, /The session is in plan mode/);
     // Proves that the traps work: a command that names them runs them.
     const command = "git status; git st; node index.cjs; node_modules/.bin/tsc; sh trap.sh";

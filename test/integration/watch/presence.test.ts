@@ -67,7 +67,7 @@ describe("an ask of a session that no client shows", () => {
     const refused = await startAsking();
     assert.equal(refused.ask, undefined);
     await ended(refused.runId);
-    assert.match(await output(refused.id), /nobody could be asked/);
+    assert.match(await output(refused.id), /no client could answer/);
     assert.deepEqual(await client.asks.list({ canAnswer: true }), []);
     const { id, runId, ask } = await startAsking();
     await client.asks.answer(ask?.id ?? "", { choice: "allow" });
@@ -82,6 +82,6 @@ describe("an ask of a session that no client shows", () => {
     assert.ok(ask, "the question is open");
     disconnect();
     await ended(runId);
-    assert.match(await output(id), /nobody could be asked/);
+    assert.match(await output(id), /no client could answer/);
   });
 });

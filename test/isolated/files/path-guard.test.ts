@@ -217,8 +217,8 @@ describe("file access of the built-in tools", () => {
     await Promise.all(Array.from({ length: 1_200 }, (_, i) => writeFile(join(folder.path, "deep", `f${i}`), "")));
     const remove = builtinTools().find((tool) => tool.name === "delete")!;
     const call = (path: string) => callTool(remove, { path, recursive: true }, toolContext(folder.path));
-    assert.equal((await call("deep")).text, "Deleted deep/ with all that was in it.");
-    await assert.rejects(call("deeper"), /more than 500 deep/);
+    assert.equal((await call("deep")).text, "Deleted deep/ with its contents.");
+    await assert.rejects(call("deeper"), /more than 500 levels deep/);
   });
 
   it("reads the start of a sparse file of 1 GiB with less than 200 MiB of memory", async () => {
@@ -236,7 +236,7 @@ describe("file access of the built-in tools", () => {
     await truncate(text, 1024 ** 3);
     const before = process.memoryUsage().rss;
     const { text: shown } = await callTool(read, { path: "text.txt", limit: 2 }, context);
-    assert.match(shown, /^1\tx{99}\n2\tx{99}\n\[lines 1-2 of a file of 1024.0 MiB; go on with offset 3\]$/);
+    assert.match(shown, /^1\tx{99}\n2\tx{99}\n\[lines 1-2 of a file of 1024.0 MiB; continue with offset 3\]$/);
     assert.ok(process.memoryUsage().rss - before < 200 * 1024 * 1024);
     const grep = builtinTools().find((tool) => tool.name === "grep")!;
     assert.match(

@@ -6,7 +6,7 @@ import { before, describe, it } from "node:test";
 import { Agent } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
 import { say, ScriptedProvider } from "gantry/testing";
-import { aMessage, aSession, change, leaseOf, release } from "../../../src/testing/session-driver/rule.js";
+import { aMessage, aSession, change, acquireLease, releaseLease } from "../../../src/testing/session-driver/rule.js";
 import { fakeTime } from "../../helpers/fake-time.js";
 import { tempDir } from "../../helpers/temp.js";
 
@@ -115,12 +115,12 @@ describe("disk operations of LowdbJsonDriver", () => {
     await driver.create({ session: aSession("a") });
     const text = "x".repeat(1000);
     const turn = async (seq: number): Promise<void> => {
-      const { fence, ...leaseFields } = await leaseOf(driver, "a", "h");
+      const { fence, ...leaseFields } = await acquireLease(driver, "a", "h");
       const addMessage = (at: number) =>
         change({ fence, sync: true, add: [aMessage("a", at, { parts: [{ type: "text", text }] })] });
       await driver.write("a", addMessage(seq));
       await driver.write("a", addMessage(seq + 1));
-      await release(driver, { fence, ...leaseFields });
+      await releaseLease(driver, { fence, ...leaseFields });
     };
     bytes = 0;
     const bytesOfTurns: number[] = [];

@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
 import { it } from "node:test";
 import { hasCode, StoreError } from "gantry";
-import { aMessage, aSession, change, growing, textOf } from "../../../src/testing/session-driver/rule.js";
+import { aMessage, aSession, change, aGrowingMessage, joinParts } from "../../../src/testing/session-driver/rule.js";
 import { tempDir } from "../../helpers/temp.js";
 
 const { writeSync } = fs;
@@ -25,7 +25,7 @@ it("LowdbJsonDriver rejects all changes that a full disk cannot store, and appli
   const append = (text: string) => change({ append: [{ messageId: "a-1", part: 0, type: "text" as const, text }] });
   const driver = new LowdbJsonDriver({ path });
   await driver.open();
-  await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+  await driver.create({ session: aSession("a"), messages: [aGrowingMessage("a", 1)] });
   isFull = true;
   const changes = [
     driver.write("a", append("lost")),
@@ -35,14 +35,14 @@ it("LowdbJsonDriver rejects all changes that a full disk cannot store, and appli
   for (const write of changes)
     await assert.rejects(write, (error) => hasCode(error, "store") && error instanceof StoreError && error.full);
   isFull = false;
-  assert.equal(textOf((await driver.messages("a"))[0]), "");
+  assert.equal(joinParts((await driver.messages("a"))[0]), "");
   await driver.write("a", append("kept"));
   assert.equal(await driver.get("y"), undefined);
   await driver.create({ session: aSession("c", { alias: "y" }) });
   await driver.close();
   const again = new LowdbJsonDriver({ path });
   await again.open();
-  assert.equal(textOf((await again.messages("a"))[0]), "kept");
+  assert.equal(joinParts((await again.messages("a"))[0]), "kept");
   assert.equal((await again.get("y"))?.id, "c");
   await again.close();
 });

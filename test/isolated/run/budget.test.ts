@@ -5,7 +5,7 @@ import { Agent, builtinTools } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
 import { createTextCache } from "../../../src/files/known-file.js";
-import { aMessage, aSession, change, leaseOf } from "../../../src/testing/session-driver/rule.js";
+import { aMessage, aSession, change, acquireLease } from "../../../src/testing/session-driver/rule.js";
 import { OperationRecorder } from "../../helpers/counted.js";
 import { fakeTime } from "../../helpers/fake-time.js";
 import { tempDir } from "../../helpers/temp.js";
@@ -143,7 +143,7 @@ describe("disk operations of a turn with SqliteDriver", () => {
     t.after(() => driver.close());
     await driver.create({ session: aSession("a") });
     await driver.create({ session: aSession("b") });
-    const { fence } = await leaseOf(driver, "a", "h");
+    const { fence } = await acquireLease(driver, "a", "h");
     const { store } = await recorder.of(async () => {
       const writes = [
         driver.write("a", change({ fence, sync: true, add: [aMessage("a", 1)] })),

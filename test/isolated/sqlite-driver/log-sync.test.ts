@@ -3,7 +3,7 @@ import { symlink } from "node:fs/promises";
 import { it } from "node:test";
 import { hasCode } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
-import { aMessage, aSession, change, leaseOf } from "../../../src/testing/session-driver/rule.js";
+import { aMessage, aSession, change, acquireLease } from "../../../src/testing/session-driver/rule.js";
 import { OperationRecorder } from "../../helpers/counted.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
@@ -26,7 +26,7 @@ it("SqliteDriver syncs a write with `sync` at once, and other writes in the next
   const folder = await tempDir(t);
   const driver = await opened(t, folder.at("sessions.db"));
   assert.equal(await syncs(() => driver.create({ session: aSession("a") })), 1);
-  const { fence } = await leaseOf(driver, "a", "h");
+  const { fence } = await acquireLease(driver, "a", "h");
   assert.equal(await syncs(() => driver.write("a", change({ fence, sync: true, add: [aMessage("a", 1)] }))), 1);
   assert.equal(await syncs(() => driver.write("a", change({ fence, add: [aMessage("a", 2)] }))), 0);
   assert.equal(await syncs(() => driver.synced()), 1);
@@ -37,7 +37,7 @@ it("SqliteDriver syncs again for writes that arrive during a sync, at most once 
   const folder = await tempDir(t);
   const driver = await opened(t, folder.at("sessions.db"));
   await driver.create({ session: aSession("a") });
-  const { fence } = await leaseOf(driver, "a", "h");
+  const { fence } = await acquireLease(driver, "a", "h");
   const all = async (): Promise<void> => {
     const waiting: Promise<void>[] = [];
     for (let seq = 1; seq <= 5; seq += 1) {

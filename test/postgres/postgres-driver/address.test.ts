@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { inspect } from "node:util";
 import { ConfigError } from "gantry/plugin";
-import { readAddress, tlsOptions } from "../../../adapters/postgres-driver/address.js";
+import { parseAddress, tlsOptions } from "../../../adapters/postgres-driver/address.js";
 
-it("readAddress reads the parts of a URL, and hides the password from inspection", () => {
-  const address = readAddress(
+it("parseAddress reads the parts of a URL, and hides the password from inspection", () => {
+  const address = parseAddress(
     "postgres://ad%40a:p%2Fw%3A1@db.example.org/store?sslmode=disable&application_name=other",
   );
-  const { host, port, user, database, name } = address;
+  const { host, port, user, database, applicationName: name } = address;
   assert.deepEqual(
     { host, port, user, database, name },
     {
@@ -20,23 +20,23 @@ it("readAddress reads the parts of a URL, and hides the password from inspection
     },
   );
   assert.equal(address.password(), "p/w:1");
-  assert.equal(address.where, "db.example.org:5432/store");
+  assert.equal(address.location, "db.example.org:5432/store");
   assert.ok(!inspect(address, { depth: 5, showHidden: true }).includes("p/w:1"));
-  assert.equal(readAddress("postgresql://a@[::1]:6000/b").where, "[::1]:6000/b");
-  assert.equal(readAddress("postgres://a@/b?host=/run/postgresql").host, "/run/postgresql");
+  assert.equal(parseAddress("postgresql://a@[::1]:6000/b").location, "[::1]:6000/b");
+  assert.equal(parseAddress("postgres://a@/b?host=/run/postgresql").host, "/run/postgresql");
   // The default database has the name of the user, as in other PostgreSQL clients.
-  assert.equal(readAddress("postgres://ada@host").database, "ada");
+  assert.equal(parseAddress("postgres://ada@host").database, "ada");
 });
 
 it("tlsOptions verifies certificates for require, verify-ca and verify-full, and not for other sslmodes", () => {
-  const tls = (mode: string) => tlsOptions(readAddress(`postgres://a@b/c?sslmode=${mode}`));
-  assert.equal(tlsOptions(readAddress("postgres://a@b/c")), undefined);
+  const tls = (mode: string) => tlsOptions(parseAddress(`postgres://a@b/c?sslmode=${mode}`));
+  assert.equal(tlsOptions(parseAddress("postgres://a@b/c")), undefined);
   assert.equal(tls("disable"), undefined);
   for (const mode of ["require", "verify-ca", "verify-full"]) assert.deepEqual(tls(mode), {});
   for (const mode of ["no-verify", "prefer", "allow"]) assert.deepEqual(tls(mode), { rejectUnauthorized: false });
 });
 
-it("readAddress rejects an invalid URL without its password in the error", () => {
+it("parseAddress rejects an invalid URL without its password in the error", () => {
   for (const url of [
     "",
     "nonsense s3cret",
@@ -52,7 +52,7 @@ it("readAddress rejects an invalid URL without its password in the error", () =>
     "postgres://a:12?x&s3cret@c/d=e",
   ])
     assert.throws(
-      () => readAddress(url),
+      () => parseAddress(url),
       (error) =>
         error instanceof ConfigError && error.message.startsWith("session.url: ") && !inspect(error).includes("s3cret"),
       url,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Client } from "pg";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
-import { aMessage, aSession, change, leaseOf, seqs } from "../../../src/testing/session-driver/rule.js";
+import { aMessage, aSession, change, acquireLease, readSeqs } from "../../../src/testing/session-driver/rule.js";
 import { asAdmin, NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js";
 import { postgresOptions } from "../../helpers/stores.js";
 import type { Hooks } from "../../helpers/temp.js";
@@ -28,7 +28,7 @@ describe("concurrent calls of PostgresDriver", { skip: NO_POSTGRES }, () => {
     const { driver, url, schema } = await store(t);
     const creations = await all((n) => driver.create({ session: aSession(`s${n}`), messages: [aMessage(`s${n}`, 1)] }));
     assert.ok(creations.every(({ status }) => status === "fulfilled"));
-    const leases = await Promise.all(Array.from({ length: COUNT }, (_, n) => leaseOf(driver, `s${n}`, `h${n}`)));
+    const leases = await Promise.all(Array.from({ length: COUNT }, (_, n) => acquireLease(driver, `s${n}`, `h${n}`)));
     const written = await all((n) => {
       const fence = leases[n]!.fence + (n % 50 === 7 ? 1 : 0);
       return driver.write(`s${n}`, change({ fence, sync: true, add: [aMessage(`s${n}`, n % 50 === 9 ? 1 : 2)] }));
@@ -40,7 +40,7 @@ describe("concurrent calls of PostgresDriver", { skip: NO_POSTGRES }, () => {
         code,
         `${n}: ${status}`,
       );
-      assert.deepEqual(await seqs(driver, `s${n}`), code ? [1] : [1, 2]);
+      assert.deepEqual(await readSeqs(driver, `s${n}`), code ? [1] : [1, 2]);
     }
     const read = await all((n) => driver.get(`s${n}`));
     for (const [n, outcome] of read.entries()) assert.equal("value" in outcome && outcome.value?.id, `s${n}`);
@@ -72,7 +72,7 @@ describe("concurrent calls of PostgresDriver", { skip: NO_POSTGRES }, () => {
       assert.equal(done, false);
       await lockingClient.query("COMMIT");
       await Promise.all(held);
-      assert.deepEqual(await seqs(driver, "s42"), [1]);
+      assert.deepEqual(await readSeqs(driver, "s42"), [1]);
     } finally {
       await lockingClient.end();
     }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
-import { aHolder, aRun, aSession, change, leaseOf, runOf } from "../../../src/testing/session-driver/rule.js";
+import { aHolder, aRun, aSession, change, acquireLease, findRun } from "../../../src/testing/session-driver/rule.js";
 import { until } from "../../helpers/lab.js";
 import { NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js";
 import { postgresOptions } from "../../helpers/stores.js";
@@ -25,14 +25,14 @@ describe("the expiry of a lease", { skip: NO_POSTGRES }, () => {
       });
       await driver.open();
       for (const id of ["a", "b"]) await driver.create({ session: aSession(id) });
-      const { fence } = await leaseOf(driver, "a", "h1", 60_000);
+      const { fence } = await acquireLease(driver, "a", "h1", 60_000);
       await driver.write("a", change({ fence, runs: [aRun("r", "a")] }));
 
       Date.now = () => now() + offset;
       const rival = await driver.lease("a", aHolder("h2"), 60_000);
       assert.ok("heldBy" in rival, "taken before its time");
-      assert.deepEqual((await runOf(driver, "r"))?.holder, aHolder("h1"));
-      const short = await leaseOf(driver, "b", "h1", 100);
+      assert.deepEqual((await findRun(driver, "r"))?.holder, aHolder("h1"));
+      const short = await acquireLease(driver, "b", "h1", 100);
       const reportedMs = Date.parse(short.expiresAt) - now();
       assert.ok(Math.abs(reportedMs) < HOUR / 2, `it says that it ends ${reportedMs} ms from now`);
       // The lease passes to another holder when it has run out.

@@ -95,11 +95,11 @@ it("Connections cancels a statement after its time limit, and does not cancel th
       error instanceof StoreError && /within 0.2 s; whether the change was made is not known$/.test(error.message),
   );
   // Time: a statement with a longer limit than the others.
-  await connections.query("SELECT pg_sleep(0.5)", [], "read", { seconds: 120 });
+  await connections.query("SELECT pg_sleep(0.5)", [], "read", { timeoutSeconds: 120 });
   const sleeping =
     "SELECT count(*)::int AS n FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%sleep(36' || '00)%'";
   await until(async () => {
-    const [row] = await connections.query<{ n: number }>(sleeping, [], "read", { seconds: 120 });
+    const [row] = await connections.query<{ n: number }>(sleeping, [], "read", { timeoutSeconds: 120 });
     return row?.n === 0;
   });
 });

@@ -5,17 +5,17 @@ import {
   aMessage,
   anAsk,
   anInstruction,
-  answer,
-  answered,
+  answerAsk,
+  aResolution,
   aRun,
   aSession,
   change,
-  growing,
-  instruct,
-  leaseOf,
-  release,
-  textOf,
-  withdraw,
+  aGrowingMessage,
+  sendInstruction,
+  acquireLease,
+  releaseLease,
+  joinParts,
+  withdrawInstruction,
 } from "../../../src/testing/session-driver/rule.js";
 import { NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js";
 import { randomOf } from "../../helpers/random.js";
@@ -77,7 +77,7 @@ it("PostgresDriver loses no change and applies none twice while its connections 
     const acknowledged = { turns: 0, steered: [] as string[], deleted: 0, fences: [] as number[] };
     while (proxy.cuts < CUTS) {
       const turn = acknowledged.turns++;
-      const fence = (await leaseOf(driver, id, `holder ${turn}`)).fence;
+      const fence = (await acquireLease(driver, id, `holder ${turn}`)).fence;
       acknowledged.fences.push(fence);
       const [completeSeq, grown] = [turn * 2 + 1, turn * 2 + 2];
       const run = aRun(`run ${turn} of ${id}`, id, { idempotencyKey: `key ${turn} of ${id}` });
@@ -85,7 +85,7 @@ it("PostgresDriver loses no change and applies none twice while its connections 
         fence,
         sync: true,
         usage: ONE,
-        add: [aMessage(id, completeSeq), growing(id, grown)],
+        add: [aMessage(id, completeSeq), aGrowingMessage(id, grown)],
         runs: [run],
       });
       for (let n = 0; n < 3; n++) {
@@ -93,14 +93,14 @@ it("PostgresDriver loses no change and applies none twice while its connections 
         await driver.write(id, { fence, sync: false, append });
       }
       const steer = `steer ${turn} of ${id}`;
-      await instruct(driver, anInstruction(steer, id));
-      await instruct(driver, anInstruction(`taken back ${turn} of ${id}`, id));
-      assert.equal(await withdraw(driver, id, `taken back ${turn} of ${id}`), true);
-      assert.equal(await withdraw(driver, id, `never ${turn} of ${id}`), false);
+      await sendInstruction(driver, anInstruction(steer, id));
+      await sendInstruction(driver, anInstruction(`taken back ${turn} of ${id}`, id));
+      assert.equal(await withdrawInstruction(driver, id, `taken back ${turn} of ${id}`), true);
+      assert.equal(await withdrawInstruction(driver, id, `never ${turn} of ${id}`), false);
       const ask = `ask ${turn} of ${id}`;
       await driver.write(id, { fence, sync: true, asks: [anAsk(ask, id)] });
-      assert.equal((await answer(driver, id, ask, answered("allow", `first ${turn}`)))?.isAccepted, true);
-      assert.equal((await answer(driver, id, ask, answered("reject")))?.isAccepted, false);
+      assert.equal((await answerAsk(driver, id, ask, aResolution("allow", `first ${turn}`)))?.isAccepted, true);
+      assert.equal((await answerAsk(driver, id, ask, aResolution("reject")))?.isAccepted, false);
       const ended = { ...run, state: "finished" as const, endedAt: run.startedAt };
       const followed = acknowledged.steered.splice(0);
       if (turn % 2 === 0) {
@@ -118,7 +118,7 @@ it("PostgresDriver loses no change and applies none twice while its connections 
         );
       } else {
         await driver.write(id, { fence, sync: true, runs: [ended], consumedInstructions: followed });
-        await release(driver, { rootId: id, fence });
+        await releaseLease(driver, { rootId: id, fence });
       }
       acknowledged.steered.push(steer);
       const short = `${id} for turn ${turn}`;
@@ -150,7 +150,7 @@ it("PostgresDriver loses no change and applies none twice while its connections 
         Array.from({ length: turns * 2 }, (_, n) => n + 1),
       );
       for (const message of messages.filter(({ role }) => role === "assistant"))
-        assert.equal(textOf(message), "0;1;2;");
+        assert.equal(joinParts(message), "0;1;2;");
       const session = await direct.get(id);
       assert.deepEqual(session?.usage, {
         promptTokens: turns,

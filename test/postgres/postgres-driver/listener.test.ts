@@ -6,13 +6,13 @@ import { Client } from "pg";
 import {
   anAsk,
   anInstruction,
-  answer,
-  answered,
+  answerAsk,
+  aResolution,
   aSession,
   change,
-  growing,
-  instruct,
-  leaseOf,
+  aGrowingMessage,
+  sendInstruction,
+  acquireLease,
 } from "../../../src/testing/session-driver/rule.js";
 import { Child } from "../../helpers/child.js";
 import { until } from "../../helpers/lab.js";
@@ -34,7 +34,7 @@ async function notifierOn(
 ): Promise<PostgresNotifier> {
   const connections = new Connections({ url, pool: POOL });
   await connections.open(() => Promise.resolve());
-  const notifier = new PostgresNotifier(connections, channel, { address: connections.address, states });
+  const notifier = new PostgresNotifier(connections, channel, { address: connections.address, readStates: states });
   hooks.after(async () => {
     await notifier.close();
     await connections.close();
@@ -185,15 +185,15 @@ it("PostgresNotifier reports every kind of change of a chain that was not publis
   const unsubscribe = driver.notifier.subscribe(id, () => hints++);
   const changes: readonly (readonly [name: string, act: () => Promise<unknown>])[] = [
     ["create", () => secondDriver.create({ session: aSession(id) })],
-    ["write", () => secondDriver.write(id, change({ add: [growing(id, 1)] }))],
+    ["write", () => secondDriver.write(id, change({ add: [aGrowingMessage(id, 1)] }))],
     [
       "append",
       () => secondDriver.write(id, change({ append: [{ messageId: `${id}-1`, part: 0, type: "text", text: "a" }] })),
     ],
     ["ask", () => secondDriver.write(id, change({ asks: [anAsk("ask", id)] }))],
-    ["answer", () => answer(secondDriver, id, "ask", answered("allow"))],
-    ["lease", () => leaseOf(secondDriver, id, "holder")],
-    ["instruct", () => instruct(secondDriver, anInstruction("steer", id))],
+    ["answer", () => answerAsk(secondDriver, id, "ask", aResolution("allow"))],
+    ["lease", () => acquireLease(secondDriver, id, "holder")],
+    ["instruct", () => sendInstruction(secondDriver, anInstruction("steer", id))],
     ["follow-up", () => secondDriver.create({ session: aSession("next", { chain: { root: id, index: 1 } }) })],
     ["delete", () => secondDriver.delete([id])],
   ];

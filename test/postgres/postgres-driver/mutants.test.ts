@@ -30,7 +30,8 @@ const CHANGES = "race: concurrent changes of a chain are all kept";
 const DELETED = "race: a deleted chain leaves nothing, whatever runs concurrently";
 const OWNER = "race: an id, an alias, an index and a run's key have one owner";
 const LOADS = "race: of two loads with common ids one succeeds, and the other has no effect";
-const ONCE = "race: an ask has one answer, an instruction one end, and instructions their order";
+const ONCE =
+  "race: one answer to an ask is accepted, an instruction is removed once, and instructions keep their order";
 const INSTRUCTION_CHECK =
   "race: an instruction is returned by the write that releases the lease, or is written after it";
 const TOTALS = "race: totals are correct after concurrent creates, deletes and moves";
@@ -85,12 +86,12 @@ const MUTANTS: readonly Mutant[] = [
   },
   {
     fault: "reads a dump in several snapshots of the database",
-    check: "race: a dump is of one moment",
+    check: "race: a dump contains a concurrent change completely or not at all",
     edits: [["dump", " STABLE", ""]],
   },
   {
     fault: "reads the head in several snapshots of the database",
-    check: "race: the head is of one moment",
+    check: "race: the head contains a concurrent change completely or not at all",
     edits: [["head", " STABLE", ""]],
   },
   {
@@ -301,9 +302,7 @@ describe("the SessionDriver checks", { skip: NO_POSTGRES }, () => {
       await mutate(place, mutant);
       const check = checks.find(({ name }) => name === mutant.check);
       assert.ok(check, `there is no check named ${mutant.check}`);
-      const why = mutant.check.startsWith("race:")
-        ? /as if neither had come first/
-        : { code: mutant.code ?? "ERR_ASSERTION" };
+      const why = mutant.check.startsWith("race:") ? /fits neither order/ : { code: mutant.code ?? "ERR_ASSERTION" };
       await assert.rejects(check.run(), why);
     });
 });

@@ -3,7 +3,7 @@ import { it } from "node:test";
 import { inspect } from "node:util";
 import { StoreError, hasCode } from "gantry";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
-import { aMessage, aSession, change, leaseOf } from "../../../src/testing/session-driver/rule.js";
+import { aMessage, aSession, change, acquireLease } from "../../../src/testing/session-driver/rule.js";
 import { until } from "../../helpers/lab.js";
 import { findPostgres } from "../../helpers/postgres-binaries.js";
 import { NO_POSTGRES, ownServer, postgresDatabase } from "../../helpers/postgres.js";
@@ -140,7 +140,7 @@ it(
     const driver = newDriver();
     await driver.open();
     for (const id of ["a", "b", "c", "d"]) await driver.create({ session: aSession(id) });
-    const lease = await leaseOf(driver, "a", "holder");
+    const lease = await acquireLease(driver, "a", "holder");
     await server.stop();
     let written = 0;
     const write = async (id: string, fence?: number): Promise<void> => {
@@ -153,7 +153,7 @@ it(
       () => driver.get("a"),
       () => driver.messages("a"),
       () => driver.list({ limit: 5 }),
-      () => leaseOf(driver, "z", "other"),
+      () => acquireLease(driver, "z", "other"),
       () => driver.create({ session: aSession("e") }),
     ];
     const before = process.memoryUsage().rss;

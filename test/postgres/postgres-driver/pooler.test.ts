@@ -10,7 +10,7 @@ import { postgresOptions } from "../../helpers/stores.js";
 import type { Hooks } from "../../helpers/temp.js";
 import { Connections } from "../../../adapters/postgres-driver/connections.js";
 import { PostgresNotifier } from "../../../adapters/postgres-driver/listener.js";
-import { readAddress } from "../../../adapters/postgres-driver/address.js";
+import { parseAddress } from "../../../adapters/postgres-driver/address.js";
 import { Holds } from "./hold.js";
 
 const real = { skip: NO_POSTGRES || NO_PGBOUNCER };
@@ -31,7 +31,7 @@ it("Connections runs and cancels statements through PgBouncer", real, async (t) 
     rows.flat().map((row) => (row as { n: number }).n),
     Array.from({ length: 30 }, (_, n) => n),
   );
-  await assert.rejects(connections.query("SELECT pg_sleep(60)", [], "read", { seconds: 0.3 }), /within 0.3 s/);
+  await assert.rejects(connections.query("SELECT pg_sleep(60)", [], "read", { timeoutSeconds: 0.3 }), /within 0.3 s/);
   assert.deepEqual(await connections.query("SELECT 1 AS one", [], "read"), [{ one: 1 }]);
 });
 
@@ -45,7 +45,11 @@ it("PostgresNotifier logs once that PgBouncer delivers no messages, and polls fo
   const logger: Logger = { debug: log, info: log, warn: log, error: log };
   let state = 0;
   const states = () => Promise.resolve(new Map([["root", `${state++}`]]));
-  const notifier = new PostgresNotifier(connections, "pooled", { address: connections.address, states, logger });
+  const notifier = new PostgresNotifier(connections, "pooled", {
+    address: connections.address,
+    readStates: states,
+    logger,
+  });
   t.after(async () => {
     await notifier.close();
     await connections.close();
@@ -56,7 +60,11 @@ it("PostgresNotifier logs once that PgBouncer delivers no messages, and polls fo
   assert.match(logMessages[0]!, /session\.pool\.listen_url/);
   assert.equal(logMessages.length, 1);
   // A direct connection that bypasses the pooler receives notifications.
-  const past = new PostgresNotifier(connections, "pooled", { address: readAddress(direct), states, logger });
+  const past = new PostgresNotifier(connections, "pooled", {
+    address: parseAddress(direct),
+    readStates: states,
+    logger,
+  });
   t.after(() => past.close());
   past.subscribe("root", () => undefined);
   const listeners = "SELECT 1 FROM pg_stat_activity WHERE query = 'LISTEN \"pooled\"'";

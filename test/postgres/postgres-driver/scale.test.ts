@@ -6,21 +6,21 @@ import {
   aMessage,
   anAsk,
   anInstruction,
-  answer,
-  answered,
+  answerAsk,
+  aResolution,
   aRun,
   aSession,
-  askOf,
+  findAsk,
   at,
   change,
-  growing,
-  instruct,
-  leaseOf,
-  newestOf,
-  release,
-  runOf,
-  snapshotsOf,
-  withdraw,
+  aGrowingMessage,
+  sendInstruction,
+  acquireLease,
+  findNewest,
+  releaseLease,
+  findRun,
+  findSnapshots,
+  withdrawInstruction,
 } from "../../../src/testing/session-driver/rule.js";
 import { asAdmin, NO_POSTGRES, postgresDatabase } from "../../helpers/postgres.js";
 import { postgresOptions } from "../../helpers/stores.js";
@@ -77,23 +77,23 @@ describe(`PostgresDriver with ${COUNT} sessions`, { skip: NO_POSTGRES }, () => {
       await driver.list({ limit: 20, projectDir: "/p7", before: { updatedAt: middle, id } });
       await driver.list({ limit: 20, emptyBefore: at(300) });
       assert.equal((await driver.get(id))?.id, id);
-      await newestOf(driver, id);
+      await findNewest(driver, id);
       await driver.head(id);
       await driver.messages(id);
       await driver.messages(id, { scope: "chain", before: 9, limit: 2, tool: "x" });
       await driver.messages(id, { scope: "chain", hiddenBy: "x" });
-      await snapshotsOf(driver, id);
+      await findSnapshots(driver, id);
       await driver.instructions(id);
       await driver.runs({ limit: 20 });
       await driver.runs({ limit: 20, sessionId: id, states: ["finished"] });
       await driver.runs({ limit: 20, states: ["running", "waiting", "queued"] });
       await driver.runs({ limit: 20, states: ["failed", "finished"], before: { startedAt: middle, id } });
       await driver.runs({ limit: 20, idempotencyKey: "k50" });
-      await runOf(driver, `r${round + 1}`);
+      await findRun(driver, `r${round + 1}`);
       await driver.asks({ limit: 20, open: true });
       await driver.asks({ limit: 20, sessionId: id });
-      await askOf(driver, `q${round + 1}`);
-      const lease = await leaseOf(driver, id, "h");
+      await findAsk(driver, `q${round + 1}`);
+      const lease = await acquireLease(driver, id, "h");
       const { fence } = lease;
       const asks = [anAsk(`ask${round}`, id)];
       await driver.write(
@@ -102,17 +102,21 @@ describe(`PostgresDriver with ${COUNT} sessions`, { skip: NO_POSTGRES }, () => {
       );
       await driver.write(
         id,
-        change({ fence, add: [growing(id, 2)], append: [{ messageId: `${id}-2`, part: 0, type: "text", text: "x" }] }),
+        change({
+          fence,
+          add: [aGrowingMessage(id, 2)],
+          append: [{ messageId: `${id}-2`, part: 0, type: "text", text: "x" }],
+        }),
       );
       await driver.write(
         id,
         change({ fence, finish: [aMessage(id, 2)], revert: { id: "c", after: 1, createdAt: at(1) } }),
       );
       await driver.write(id, change({ fence, restore: "c", set: { projectDir: "/new" } }));
-      await answer(driver, id, `ask${round}`, answered("allow"));
-      await instruct(driver, anInstruction(`in${round}`, id));
-      await withdraw(driver, id, `in${round}`);
-      await release(driver, lease);
+      await answerAsk(driver, id, `ask${round}`, aResolution("allow"));
+      await sendInstruction(driver, anInstruction(`in${round}`, id));
+      await withdrawInstruction(driver, id, `in${round}`);
+      await releaseLease(driver, lease);
       await driver.forgetKeys(at(60));
       const data = await driver.dump(id);
       await driver.delete([id]);

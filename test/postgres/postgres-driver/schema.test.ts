@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { randomBytes, randomUUID } from "node:crypto";
 import { describe, it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
-import { sqlOf } from "../../../adapters/postgres-driver/schema.js";
-import { MIGRATIONS, VERSION } from "../../../adapters/postgres-driver/tables.js";
-import { aMessage, aSession, change, listed } from "../../../src/testing/session-driver/rule.js";
+import { createSqlResolver } from "../../../adapters/postgres-driver/schema.js";
+import { MIGRATIONS, SCHEMA_VERSION } from "../../../adapters/postgres-driver/tables.js";
+import { aMessage, aSession, change, listIds } from "../../../src/testing/session-driver/rule.js";
 import { asAdmin, NO_POSTGRES, postgresDatabase, postgresUrl } from "../../helpers/postgres.js";
 import { postgresOptions } from "../../helpers/stores.js";
 
@@ -62,34 +62,34 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
         '${session.createdAt}', '${session.updatedAt}', 'lab', 'm1', 'low', 'auto', '[]', '[]', 'Old', 'old')`,
       `INSERT INTO @.totals VALUES ('', 0, 1), ('dir:${session.projectDir}', 0, 1)`,
     ];
-    await asAdmin(url, ...sql.map(sqlOf(schema)));
+    await asAdmin(url, ...sql.map(createSqlResolver(schema)));
     const driver = await opened(url);
     assert.deepEqual(await driver.get("a"), session);
     const spawnedBy = { sessionId: "a", runId: "r", callId: "c" };
     await driver.create({ session: aSession("b", { spawnedBy }) });
     await driver.write("a", change({ add: [aMessage("a", 2)] }));
-    assert.deepEqual(await listed(driver), ["a"]);
+    assert.deepEqual(await listIds(driver), ["a"]);
     assert.equal((await driver.list({ limit: 1, projectDir: session.projectDir })).total, 1);
-    assert.deepEqual(await listed(driver, { spawnedBy: "a" }), ["b"]);
+    assert.deepEqual(await listIds(driver, { spawnedBy: "a" }), ["b"]);
     await driver.close();
-    assert.deepEqual(await asAdmin(url, "SELECT version FROM kept.version"), [{ version: VERSION }]);
+    assert.deepEqual(await asAdmin(url, "SELECT version FROM kept.version"), [{ version: SCHEMA_VERSION }]);
   });
 
   it("is rejected by open and left unchanged if its version is newer", async (t) => {
     const url = await postgresDatabase(t);
     await (await opened(url)).close();
-    await asAdmin(url, `UPDATE kept.version SET version = ${VERSION + 1}`);
+    await asAdmin(url, `UPDATE kept.version SET version = ${SCHEMA_VERSION + 1}`);
     const before = await asAdmin(url, "SELECT oid, relname FROM pg_class ORDER BY oid");
     const driver = driverAt(url);
     await assert.rejects(driver.open(), {
       code: "store",
       message: new RegExp(
-        `schema kept: written by a newer gantry \\(version ${VERSION + 1}, this one knows ${VERSION}\\)`,
+        `schema kept: written by a newer gantry \\(version ${SCHEMA_VERSION + 1}, this one supports ${SCHEMA_VERSION}\\)`,
       ),
     });
     await driver.close();
     assert.deepEqual(await asAdmin(url, "SELECT oid, relname FROM pg_class ORDER BY oid"), before);
-    assert.deepEqual(await asAdmin(url, "SELECT version FROM kept.version"), [{ version: VERSION + 1 }]);
+    assert.deepEqual(await asAdmin(url, "SELECT version FROM kept.version"), [{ version: SCHEMA_VERSION + 1 }]);
   });
 
   it("is not created in a database with encoding LATIN1", async (t) => {
@@ -143,7 +143,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
       (await driver.list({ projectDir: otherProject, limit: 9 })).total,
     ];
     assert.deepEqual(await totals(), [2, 2, 1]);
-    assert.deepEqual(await listed(driver, { projectDir: otherProject }), ["c"]);
+    assert.deepEqual(await listIds(driver, { projectDir: otherProject }), ["c"]);
     await driver.write("a", change({ set: { projectDir: otherProject } }));
     await driver.delete(["b"]);
     assert.deepEqual(await totals(), [0, 0, 2]);
@@ -175,7 +175,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     await asAdmin(url, "CREATE SCHEMA kept");
     const driver = await opened(url);
     await driver.create({ session: aSession("a") });
-    assert.deepEqual(await listed(driver), ["a"]);
+    assert.deepEqual(await listIds(driver), ["a"]);
     await driver.close();
   });
 
@@ -252,7 +252,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
       assert.deepEqual(await driver.messages(id, { tool: odd }), [
         aMessage(id, 1, { id: odd, name: odd, toolCallId: odd }),
       ]);
-      assert.deepEqual(await listed(driver, { projectDir: `/${odd}`, search: odd }), [id]);
+      assert.deepEqual(await listIds(driver, { projectDir: `/${odd}`, search: odd }), [id]);
     }
     await driver.close();
   });

@@ -73,7 +73,7 @@ describe("updates of other clients' runs for an ACP client without a stream", ()
     await stream.ended;
     await runInBackground(agent, session);
     const last = (await agent.sessions.messages(session)).filter(({ role }) => role === "tool").at(-1);
-    assert.match(JSON.stringify(last?.parts), /nobody could be asked/);
+    assert.match(JSON.stringify(last?.parts), /no client could answer/);
   });
 
   it("a permission request in a session that no client shows waits for a client with a stream to load the session", async (t) => {
@@ -93,7 +93,7 @@ describe("updates of other clients' runs for an ACP client without a stream", ()
     };
     // The client has initialized, and then becomes unreachable.
     await runInBackground(agent, id);
-    assert.match(await output(), /nobody could be asked/);
+    assert.match(await output(), /no client could answer/);
     const stream = await peer.stream();
     const askOpened = new Promise<void>((resolve) => agent.on("ask.opened", () => resolve()));
     const run = await agent.run({ message: "theirs", sessionId: id });
@@ -105,7 +105,7 @@ describe("updates of other clients' runs for an ACP client without a stream", ()
     stream.close();
     await stream.ended;
     await runInBackground(agent, id);
-    assert.match(await output(), /nobody could be asked/);
+    assert.match(await output(), /no client could answer/);
     peer.assertClean();
   });
 

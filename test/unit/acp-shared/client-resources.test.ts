@@ -126,7 +126,7 @@ describe("MCP servers of an ACP client", () => {
       [[{ ...http, url: 1 }], /mcpServers\[0\]\.url: expected a string/],
       [[{ ...http, url: "ftp://x" }], /mcpServers\[0\]\.url: expected an address of HTTP/],
       [[{ ...http, headers: [{ name: "a" }] }], /mcpServers\[0\]\.headers: expected an array of/],
-      [[http, { ...sse, name: "web" }], /mcpServers\[1\]\.name: expected another name/],
+      [[http, { ...sse, name: "web" }], /mcpServers\[1\]\.name: expected a name that no other server has/],
       [Array.from({ length: 65 }, (_, i) => ({ ...http, name: `n${i}` })), /mcpServers: expected at most 64/],
     ];
     for (const [mcpServers, message] of invalidCases)

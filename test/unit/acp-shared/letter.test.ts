@@ -43,8 +43,8 @@ describe("an ACP client that follows the interface document", () => {
         sent.push(JSON.stringify(message));
         if ("id" in message && !("method" in message)) answered.get(message.id)?.();
       },
-      ready: () => undefined,
-      reader: () => undefined,
+      waitUntilReady: () => undefined,
+      waitForReader: () => undefined,
       isReachable: true,
     });
     const ask = async (id: number, method: string, params: unknown): Promise<void> => {

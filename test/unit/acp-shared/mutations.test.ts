@@ -51,7 +51,7 @@ describe("mutated ACP frames", () => {
       }
       peer.raw(frame);
     }
-    await peer.connection.idle();
+    await peer.connection.waitForIdle();
     assert.ok((await peer.request("session/list", {})).sessions.length > 0);
     peer.assertClean();
   });

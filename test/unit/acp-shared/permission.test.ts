@@ -60,7 +60,7 @@ describe("session/request_permission", () => {
       ["reject_once", "allow_once"],
       cwd,
     );
-    assert.deepEqual(results[0], { failed: true, text: "The user refused this call. Ask what to do instead." });
+    assert.deepEqual(results[0], { failed: true, text: "The user rejected this call. Ask what to do instead." });
     assert.deepEqual(results[1], { failed: false, text: "ran" });
     assert.equal(requests.length, 2);
     const question = peer.received.findIndex((message) => message.method === "session/request_permission");
@@ -173,7 +173,7 @@ describe("session/request_permission", () => {
     assert.equal(requests.length, replies.length);
     for (const { failed, text } of results) {
       assert.ok(failed);
-      assert.match(text, /nobody could be asked, so it did not run\. It was not refused/);
+      assert.match(text, /no client could answer, so it did not run\. It was not rejected/);
     }
   });
 });

@@ -80,8 +80,8 @@ describe("acp.profile", () => {
     const peer = new AcpPeer((text) => connection.receive(text));
     const connection = server.connect({
       send: (message) => peer.take(message),
-      ready: () => undefined,
-      reader: () => undefined,
+      waitUntilReady: () => undefined,
+      waitForReader: () => undefined,
       isReachable: true,
     });
     await peer.initialize({ clientInfo: { name: "mine", version: "1" } });
@@ -92,7 +92,7 @@ describe("acp.profile", () => {
     assert.equal(warnings.length, 2);
     assert.match(
       warnings[0]?.[0] ?? "",
-      /only the first text is read\. Set acp\.profile or --acp-profile to official to read all parts/,
+      /only the first text is read\. Set acp\.profile or --acp-profile to official to read all blocks/,
     );
     assert.deepEqual(warnings[0]?.[1].types, ["text"]);
     assert.equal(warnings[0]?.[1].client, "mine");

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { ProviderError } from "gantry";
 import { callTools, finish, say } from "gantry/testing";
 import { acpClient, type Profile } from "../../../adapters/acp-shared/index.js";
-import { updatesOf } from "../../../adapters/acp-shared/updates.js";
+import { toRunUpdates } from "../../../adapters/acp-shared/updates.js";
 import { assertValidMessage } from "../../helpers/acp-schema.js";
 import { MemoryAcp, scriptedAgent, testTool } from "../../helpers/acp-agent.js";
 import type { Json } from "../../helpers/acp-peer.js";
@@ -312,11 +312,11 @@ describe("compaction updates", () => {
 
   it("are a text chunk, after a compaction_update if the client supports compactions", () => {
     const text = "[Context compacted (sliding-window) — 7 messages, 900 tokens]";
-    const [chunk, ...otherUpdates] = updatesOf(event, "spec", false) as Json[];
+    const [chunk, ...otherUpdates] = toRunUpdates(event, "spec", false) as Json[];
     assert.deepEqual(otherUpdates, []);
     assert.equal(chunk.sessionUpdate, "agent_message_chunk");
     assert.deepEqual(chunk.content, { type: "text", text });
-    const both = updatesOf(event, "official", true) as Json[];
+    const both = toRunUpdates(event, "official", true) as Json[];
     assert.deepEqual(
       both.map(({ sessionUpdate }) => sessionUpdate),
       ["compaction_update", "agent_message_chunk"],

@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { flagName, type CommandDescription } from "../../../src/cli/about.js";
-import { ALL_COMMANDS } from "../../../src/cli/about/all.js";
-import { run } from "../../../src/cli/about/run.js";
-import { failureLine, failureReason } from "../../../src/cli/failure.js";
+import { toFlag, type CommandDescription } from "../../../src/cli/command-description.js";
+import { COMMAND_DESCRIPTIONS } from "../../../src/cli/descriptions/all.js";
+import { run } from "../../../src/cli/descriptions/run.js";
+import { formatFailureLine, describeFailure } from "../../../src/cli/failure.js";
 import { flagsFor } from "../../../src/cli/choose.js";
-import { flagsOf, parse } from "../../../src/cli/command-line.js";
+import { parseFlags, parseCommandLine } from "../../../src/cli/command-line.js";
 
 /** A line that begins with a flag may have the flags of all commands. */
 const ALL_FLAGS = flagsFor(["--"]);
-const EVERY: readonly CommandDescription[] = ALL_COMMANDS.flatMap((about) => [
+const EVERY: readonly CommandDescription[] = COMMAND_DESCRIPTIONS.flatMap((about) => [
   about,
   ...Object.values(about.commands ?? {}),
 ]);
@@ -17,8 +17,8 @@ const EVERY: readonly CommandDescription[] = ALL_COMMANDS.flatMap((about) => [
 /** Parses a line whose words contain no spaces. Returns its words and flags, or the error. */
 function readLine(text: string) {
   const argv = text === "" ? [] : text.split(" ");
-  const line = parse(argv, ALL_FLAGS);
-  const read = flagsOf(line, ALL_FLAGS, argv);
+  const line = parseCommandLine(argv, ALL_FLAGS);
+  const read = parseFlags(line, ALL_FLAGS, argv);
   return "fault" in read ? read.fault : [line.input, read.flags];
 }
 
@@ -81,7 +81,7 @@ describe("the command descriptions", () => {
     for (const { name, flags } of EVERY)
       for (const [key, { type, isMultiple = false, choices = [] }] of Object.entries(flags)) {
         const kind = `${type} ${isMultiple} ${choices.join()}`;
-        assert.equal(types.get(key) ?? kind, kind, `${flagName(key)} of ${name}`);
+        assert.equal(types.get(key) ?? kind, kind, `${toFlag(key)} of ${name}`);
         types.set(key, kind);
       }
     assert.ok(types.size > 10);
@@ -89,20 +89,20 @@ describe("the command descriptions", () => {
 
   it("name the value of each flag except boolean flags, in one line without a final full stop", () => {
     for (const { name, flags } of EVERY)
-      for (const [key, { type, value, about }] of Object.entries(flags)) {
-        assert.equal(value !== undefined, type !== "boolean", `${flagName(key)} of ${name}`);
-        assert.doesNotMatch(about, /\n|\.$/, `${flagName(key)} of ${name}`);
+      for (const [key, { type, value, description: about }] of Object.entries(flags)) {
+        assert.equal(value !== undefined, type !== "boolean", `${toFlag(key)} of ${name}`);
+        assert.doesNotMatch(about, /\n|\.$/, `${toFlag(key)} of ${name}`);
       }
   });
 });
 
 describe("the failure message of a command", () => {
   it("is one line with escaped control characters, and explains a removed working directory", () => {
-    assert.equal(failureLine("a\r\n b\u001b[31m\u202e"), "gantry: a b\\u001b[31m\\u202e");
-    assert.equal(failureReason(new Error("no"), "models"), "models failed: no");
+    assert.equal(formatFailureLine("a\r\n b\u001b[31m\u202e"), "gantry: a b\\u001b[31m\\u202e");
+    assert.equal(describeFailure(new Error("no"), "models"), "models failed: no");
     const missingFolderError = Object.assign(new Error("ENOENT: no such file or directory, uv_cwd"), {
       syscall: "uv_cwd",
     });
-    assert.equal(failureReason(missingFolderError, "run"), "the folder in which gantry was started no longer exists");
+    assert.equal(describeFailure(missingFolderError, "run"), "the folder in which gantry was started no longer exists");
   });
 });

@@ -1,31 +1,31 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import type { CommandOutput } from "../../../src/cli/command.js";
-import { Progress, progressLine, size } from "../../../src/cli/progress.js";
+import { Progress, formatProgressLine, formatBytes } from "../../../src/cli/progress.js";
 
 const DONE = { count: 12_345, bytes: 45_200_000, fraction: 0.12345, total: 100_000 };
 const TIMES = { seconds: 60, rate: 12_300_000 };
 
 it("progressLine shows sessions, time left, bytes and rate, and a bar if the line is long enough", () => {
   assert.equal(
-    progressLine(DONE, TIMES, 120),
+    formatProgressLine(DONE, TIMES, 120),
     `[${"=".repeat(5)}${" ".repeat(35)}]  12,345/100,000 sessions  7:07 left  45.2 MB  12.3 MB/s`,
   );
-  assert.equal(progressLine(DONE, TIMES, 54), "12,345/100,000 sessions  7:07 left  45.2 MB");
-  assert.equal(progressLine({ count: 3, bytes: 10 }, { seconds: 1, rate: undefined }, 80), "3 sessions  10 B");
-  assert.match(progressLine({ ...DONE, fraction: 0.001 }, TIMES, 120), /16:39:00 left/);
+  assert.equal(formatProgressLine(DONE, TIMES, 54), "12,345/100,000 sessions  7:07 left  45.2 MB");
+  assert.equal(formatProgressLine({ count: 3, bytes: 10 }, { seconds: 1, rate: undefined }, 80), "3 sessions  10 B");
+  assert.match(formatProgressLine({ ...DONE, fraction: 0.001 }, TIMES, 120), /16:39:00 left/);
 });
 
 it("progressLine never fills the width of the terminal", () => {
   for (let columns = 1; columns < 200; columns++)
     for (const part of [undefined, 0, 0.5, 1, 1.5]) {
-      const line = progressLine({ ...DONE, fraction: part }, TIMES, columns);
+      const line = formatProgressLine({ ...DONE, fraction: part }, TIMES, columns);
       assert.ok(line.length < Math.max(columns, 1) || line === "", `${columns}: ${line}`);
     }
 });
 
 it("size formats bytes with a unit from B to TB", () => {
-  assert.deepEqual([0, 999, 1000, 1_234_567, 5e12, 5e15].map(size), [
+  assert.deepEqual([0, 999, 1000, 1_234_567, 5e12, 5e15].map(formatBytes), [
     "0 B",
     "999 B",
     "1.0 kB",
@@ -39,11 +39,11 @@ it("Progress draws only on a terminal, skips quick updates, and clears its line 
   const screen: string[] = [];
   const output = (columns: number | undefined): CommandOutput => ({
     columns,
-    isShown: false,
+    isStdoutTerminal: false,
     draw: (text) => void screen.push(text),
     report: (line) => void screen.push(`${line}\n`),
     write: async () => undefined,
-    keepStdoutClean: () => undefined,
+    redirectConsoleToStderr: () => undefined,
   });
   const pipedProgress = new Progress(output(undefined));
   pipedProgress.show(DONE);

@@ -9,7 +9,7 @@ const textOf = (message: ModelMessage | undefined): string =>
   (message?.parts ?? []).map((part) => ("text" in part ? part.text : "")).join("");
 
 /** Whether this is the system prompt of the notes. */
-const isAboutNotes = (system: string): boolean => system.startsWith("You write the notes");
+const isAboutNotes = (system: string): boolean => system.startsWith("You write notes");
 
 const answers: WindowProviderOptions["answer"] = ({ system, messages }) =>
   isAboutNotes(system)

@@ -3,7 +3,7 @@ import { describe, it, type TestContext } from "node:test";
 import { Agent, ProviderError, type AgentEvent, type AgentOptions, type Message, type Run, type Tool } from "gantry";
 import type { CompactionStrategy, ModelMessage, ModelProvider, SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider } from "gantry/testing";
-import { newestOf } from "../../../src/testing/session-driver/rule.js";
+import { findNewest } from "../../../src/testing/session-driver/rule.js";
 import { QUICK_STORES, STORES, memoryStore } from "../../helpers/stores.js";
 import { brokenRules, WindowProvider, type WindowProviderOptions } from "../../helpers/window-provider.js";
 
@@ -414,7 +414,7 @@ describe("compaction", () => {
       // The state after a crash that follows the creation: the messages of the follow-up are lost.
       const driver = store();
       await driver.open();
-      const newest = await newestOf(driver, sessionId);
+      const newest = await findNewest(driver, sessionId);
       assert.equal(newest?.id, followUp);
       const view = (await driver.dump(followUp))?.sessions.find(({ session }) => session.id === followUp)?.view ?? [];
       const before = await driver.messages(sessionId, { scope: "chain", before: newest.lastSeq });

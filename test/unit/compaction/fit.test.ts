@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Part } from "gantry";
 import type { ModelMessage } from "gantry/plugin";
-import { tokensOf } from "../../../src/models/estimate.js";
+import { estimateTokens } from "../../../src/models/estimate.js";
 import { fit } from "../../../src/compaction/fit.js";
 import { currentPrompt, SUMMARY_HEAD, unitsOf } from "../../../src/compaction/units.js";
 import { assistant, result, toolCall, user } from "../../helpers/model-requests.js";
@@ -42,7 +42,7 @@ describe("fit", () => {
   it("returns messages within the budget unchanged", () => {
     fc.assert(
       fc.property(conversation, (messages) => {
-        assert.deepEqual(fit(messages, tokensOf(messages)), messages);
+        assert.deepEqual(fit(messages, estimateTokens(messages)), messages);
       }),
       { numRuns: 50 },
     );
@@ -53,7 +53,7 @@ describe("fit", () => {
       fc.property(conversation, fc.integer({ min: 1_500, max: 20_000 }), (messages, budget) => {
         const prompts = messages.filter((message) => message.role === "user").length;
         const fitted = fit(messages, budget);
-        assert.ok(tokensOf(fitted) <= budget, `${tokensOf(fitted)} tokens of ${budget}`);
+        assert.ok(estimateTokens(fitted) <= budget, `${estimateTokens(fitted)} tokens of ${budget}`);
         assert.deepEqual(brokenRules(fitted), []);
         assert.equal(fitted[0]?.role, "user");
         const roles = fitted.filter((message) => message.role === "user").length;

@@ -132,7 +132,7 @@ describe("the file history", () => {
     await callTool(tool, { input }, toolContext(folder.path, { history: history.recorder(place) }));
     assert.equal(await folder.read("d/c.txt"), "C\n");
     assert.deepEqual(await restoreTo(0), [
-      ...["restored a.txt", "made b.txt", "made c.txt", "removed d/c.txt", "removed new/n.txt"],
+      ...["restored a.txt", "recreated b.txt", "recreated c.txt", "removed d/c.txt", "removed new/n.txt"],
     ]);
     assert.equal(
       (await folder.read("a.txt")) + (await folder.read("b.txt")) + (await folder.read("c.txt")),

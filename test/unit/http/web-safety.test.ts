@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { hostOf, isJsonType, isLoopback, originHost } from "../../../src/http/web-safety.js";
+import { parseHostHeader, isJsonType, isLoopback, hostOfOrigin } from "../../../src/http/web-safety.js";
 
 it("isLoopback accepts loopback hosts and rejects similar hosts", () => {
   for (const host of [
@@ -54,12 +54,12 @@ it("hostOf returns the host of a Host header without its port, or undefined for 
     [".a", undefined],
     ["", undefined],
   ];
-  for (const [header, host] of cases) assert.equal(hostOf(header), host, header);
+  for (const [header, host] of cases) assert.equal(parseHostHeader(header), host, header);
 });
 
 it("originHost returns the host of an HTTP origin, or undefined for an invalid origin", () => {
-  assert.equal(originHost("http://localhost:3000"), "localhost");
-  assert.equal(originHost("https://A.example"), "a.example");
+  assert.equal(hostOfOrigin("http://localhost:3000"), "localhost");
+  assert.equal(hostOfOrigin("https://A.example"), "a.example");
   for (const origin of [
     "null",
     "",
@@ -69,7 +69,7 @@ it("originHost returns the host of an HTTP origin, or undefined for an invalid o
     "http://a, http://localhost",
     "http://localhost#@evil.com",
   ])
-    assert.equal(originHost(origin), undefined, origin);
+    assert.equal(hostOfOrigin(origin), undefined, origin);
 });
 
 it("isJsonType accepts JSON content types and rejects other types", () => {

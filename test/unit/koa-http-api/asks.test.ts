@@ -3,7 +3,7 @@ import { describe, it, type TestContext } from "node:test";
 import { defineTool } from "gantry";
 import { callTools } from "gantry/testing";
 import { EventPage, eventsOf } from "../../helpers/event-page.js";
-import type { wireAsk } from "../../../adapters/koa-http-api/wire-live.js";
+import type { toWireAsk } from "../../../adapters/koa-http-api/wire-live.js";
 import { gate, waitTool } from "../../helpers/gate.js";
 import { startApi, type Api } from "../../helpers/http-api.js";
 
@@ -56,7 +56,7 @@ describe("asks over HTTP", () => {
       post(api, `/api/asks/${ask.id}`, { choice: "reject" }),
     ]);
     assert.deepEqual([first.status, second.status].sort(), [200, 409]);
-    type WireAsk = ReturnType<typeof wireAsk>;
+    type WireAsk = ReturnType<typeof toWireAsk>;
     const acceptedAnswer = (first.status === 200 ? first : second).json() as WireAsk;
     const conflict = (first.status === 200 ? second : first).json() as { code: string; ask: WireAsk };
     assert.equal(acceptedAnswer.answered_by, "http");

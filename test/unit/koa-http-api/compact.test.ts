@@ -40,7 +40,7 @@ describe("POST /api/run with compact", () => {
       ["agent", "compaction"],
       ["agent", "done"],
     ]);
-    assert.match(JSON.stringify(api.provider.requests.at(-1)?.system), /kept above all: the names/);
+    assert.match(JSON.stringify(api.provider.requests.at(-1)?.system), /keep above all: the names/);
   });
 
   it("compacts in the background, and returns 409 while a run is active", async (t) => {

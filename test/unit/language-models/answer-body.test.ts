@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { StreamPart } from "../../../adapters/language-models/language-model.js";
-import type { Bytes } from "../../../adapters/language-models/response-bytes.js";
+import type { ByteSource } from "../../../adapters/language-models/response-bytes.js";
 import { AnswerBody } from "../../../adapters/language-models/reading/answer-body.js";
 import { ChatReader } from "../../../adapters/language-models/reading/openai.js";
 
@@ -12,7 +12,7 @@ const ANSWER = [...WORDS.map((content) => event({ content })), event({}, "stop")
 
 function bodyOf(pieces: readonly (Buffer | Error)[]): AnswerBody {
   const remainingPieces = [...pieces];
-  const bytes: Bytes = {
+  const bytes: ByteSource = {
     async next() {
       const piece = remainingPieces.shift();
       if (piece instanceof Error) throw piece;

@@ -9,7 +9,7 @@ import type { ModelChunk } from "gantry/plugin";
 import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/language-models";
 import { BODY_LIMITS, toBoundedResponse, readComplete } from "../../../adapters/language-models/bodies.js";
 import type { HttpResponse } from "../../../adapters/language-models/connections.js";
-import type { Bytes } from "../../../adapters/language-models/response-bytes.js";
+import type { ByteSource } from "../../../adapters/language-models/response-bytes.js";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { ask as requestFor, PDF, user } from "../../helpers/model-requests.js";
 
@@ -20,7 +20,7 @@ const never = new AbortController().signal;
 function answer(pieces: Iterable<string>, status = 200): { answer: HttpResponse; isReleased: () => boolean } {
   const source = pieces[Symbol.iterator]();
   let isReleased = false;
-  const body: Bytes = {
+  const body: ByteSource = {
     async next() {
       const { done, value } = source.next();
       return done === true ? undefined : Buffer.from(value);

@@ -5,7 +5,11 @@ import type { Part } from "gantry";
 import type { ModelMessage, ModelRequest } from "gantry/plugin";
 import type { ModelCallOptions } from "../../../adapters/language-models/language-model.js";
 import { PrefixCache, toPrompt } from "../../../adapters/language-models/messages.js";
-import { chatRequest, ChatTexts, withMessages } from "../../../adapters/language-models/wires/chat-request.js";
+import {
+  createChatRequest,
+  PromptSerializer,
+  insertMessages,
+} from "../../../adapters/language-models/wires/chat-request.js";
 import { ask, assistant, PDF, PNG, readTool, result, toolCall, user, writeTool } from "../../helpers/model-requests.js";
 import { randomOf } from "../../helpers/random.js";
 
@@ -100,7 +104,7 @@ const EXTRAS: readonly Json[] = [
 
 describe("the body of a chat completions request", () => {
   const forms = [
-    { toolMedia: "behind", toolIds: "plain", toolNames: "plain", reasoningOnMessage: true },
+    { toolMedia: "after", toolIds: "plain", toolNames: "plain", reasoningOnMessage: true },
     { toolMedia: "inside", toolIds: "short", toolNames: "letter", reasoningOnMessage: false },
   ] as const;
   const check = async (
@@ -114,7 +118,10 @@ describe("the body of a chat completions request", () => {
       const input = new Set(usage ? (["text", "image", "pdf"] as const) : (["text"] as const));
       const prompt = toPrompt(request, { ...form, provider: "lab", model: "m1", input });
       const options = { prompt, ...callOptions, providerOptions: { gantry: extra as Record<string, never> } };
-      const ours = withMessages(chatRequest("m1", options, extra, usage), new ChatTexts().of(prompt, "none"));
+      const ours = insertMessages(
+        createChatRequest("m1", options, extra, usage),
+        new PromptSerializer().serialize(prompt, "none"),
+      );
       // The package sends all reasoning, but most providers reject it.
       const plain = prompt.map((message) =>
         message.role === "assistant"
@@ -144,15 +151,15 @@ describe("the body of a chat completions request", () => {
 
   it("has the same messages with and without the prefix cache, also after a revert", () => {
     const memory = new PrefixCache();
-    const texts = new ChatTexts();
+    const texts = new PromptSerializer();
     const request = { ...ask({}), system: "You are." };
     for (const conversation of [...CONVERSATIONS, ...anyConversations(100)])
       for (const form of forms) {
         const rules = { ...form, provider: "lab", model: "m1", input: new Set(["text", "image"] as const) };
         const check = (messages: readonly ModelMessage[]): void => {
           for (const echo of ["none", "field", "tags"] as const) {
-            const alone = new ChatTexts().of(toPrompt({ ...request, messages }, rules), echo);
-            assert.equal(texts.of(toPrompt({ ...request, messages }, rules, memory), echo), alone);
+            const alone = new PromptSerializer().serialize(toPrompt({ ...request, messages }, rules), echo);
+            assert.equal(texts.serialize(toPrompt({ ...request, messages }, rules, memory), echo), alone);
           }
         };
         for (let messageCount = 1; messageCount <= conversation.length; messageCount++)

@@ -171,13 +171,13 @@ describe("reasoning parameters of a request", () => {
 
   it("drop_block is sent for Claude 5.5 and Fable models at api.anthropic.com only", async () => {
     const options = async (id: string, baseUrl: string, thinks = true) => {
-      const asking = {
+      const wireRequest = {
         request: ask({ model: model({ id }), needsReasoning: thinks }),
         settings: resolveSettings({ preset: "anthropic", baseUrl, apiKey: "k" }),
-        refused: new Set<never>(),
+        rejectedParameters: new Set<never>(),
         maxTokens: undefined,
       };
-      return (await anthropic.options(asking, { prompt: [] })).providerOptions?.anthropic?.thinking;
+      return (await anthropic.options(wireRequest, { prompt: [] })).providerOptions?.anthropic?.thinking;
     };
     const blockBinding = { prefixMismatchBehavior: "drop_block" };
     const anthropicUrl = "https://api.anthropic.com/v1";

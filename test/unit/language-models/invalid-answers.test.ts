@@ -72,7 +72,7 @@ for (const wire of WIRES) {
     it("an empty answer, white space, reasoning alone and a nameless call are malformed_answer with a hint", async () => {
       await assertInvalid({ say: [{ open: true }] }, "an empty answer");
       await assertInvalid({ say: [{ text: "\n \n" }] }, "an empty answer");
-      await assertInvalid({ say: [{ reasoning: "Hm." }] }, "thoughts without an answer");
+      await assertInvalid({ say: [{ reasoning: "Hm." }] }, "reasoning without an answer");
       await assertInvalid(NAMELESS[wire], "a tool call without a name");
     });
 
@@ -80,7 +80,7 @@ for (const wire of WIRES) {
       it("a tool_calls finish without a tool call is malformed_answer", async () => {
         await assertInvalid(
           { say: [{ text: "I read." }], finish: "tool_calls" },
-          "it stopped to call a tool, but called none",
+          "the answer ended for a tool call but contains none",
         );
       });
     }

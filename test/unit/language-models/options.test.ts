@@ -96,7 +96,7 @@ describe("options of a language model provider", () => {
     refused({ ...lab, max_wait: -1 }, /\.max_wait: expected seconds/);
     refused({ ...lab, models: {} }, /\.models: expected a list of objects, got Object$/);
     refused({ ...lab, models: [{}] }, /\.models\[0\]\.id: expected a text that is not empty, got nothing$/);
-    refused({ ...lab, models: ["a", { id: "a" }] }, /\.models\[1\]\.id: expected an id that is not there yet/);
+    refused({ ...lab, models: ["a", { id: "a" }] }, /\.models\[1\]\.id: expected a different id; "a" is listed twice/);
     refused({ ...lab, models: [{ id: "a", window: 1 }] }, /\.models\[0\]\.window: unknown key; expected one of id, /);
     refused(
       { ...lab, models: [{ id: "a", context_window: -1 }] },

@@ -6,7 +6,7 @@ import { describe, it, type TestContext } from "node:test";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { AiSdkProvider } from "gantry/adapters/language-models";
 import { HttpConnections } from "../../../adapters/language-models/connections.js";
-import type { Bytes } from "../../../adapters/language-models/response-bytes.js";
+import type { ByteSource } from "../../../adapters/language-models/response-bytes.js";
 import { pause, until } from "../../helpers/lab.js";
 import { ask, take } from "../../helpers/model-requests.js";
 
@@ -51,7 +51,7 @@ function freedSockets(t: TestContext): { count: number } {
   };
 }
 
-async function all(body: Bytes): Promise<string> {
+async function all(body: ByteSource): Promise<string> {
   const pieces: Buffer[] = [];
   for (let piece = await body.next(); piece !== undefined; piece = await body.next()) pieces.push(piece);
   return Buffer.concat(pieces).toString();
@@ -68,8 +68,8 @@ describe("a provider connection", () => {
     const network = connections(t);
     const freed = freedSockets(t);
     for (let n = 0; n < 10; n++) {
-      assert.equal(await all((await network.ask(`${lab.url}whole`, GET, never)).body), "told");
-      const { body } = await network.ask(`${lab.url}rest`, GET, never);
+      assert.equal(await all((await network.send(`${lab.url}whole`, GET, never)).body), "told");
+      const { body } = await network.send(`${lab.url}rest`, GET, never);
       assert.equal(String(await body.next()), "told");
       body.release(true);
       // Sent only now: sent earlier, the rest would arrive together with the beginning.
@@ -92,7 +92,7 @@ describe("a provider connection", () => {
       ["silent", true],
       ["silent", false],
     ] as const) {
-      const { body } = await network.ask(lab.url + path, GET, never);
+      const { body } = await network.send(lab.url + path, GET, never);
       await body.next();
       const closed = once(lab.sockets.at(-1)!, "close");
       body.release(over);
@@ -105,7 +105,7 @@ describe("a provider connection", () => {
     const lab = await site(t, (_request, response) => void response.end("told"));
     const network = connections(t);
     for (let n = 0; n < 3; n++) {
-      assert.equal(await all((await network.ask(lab.url, GET, never)).body), "told");
+      assert.equal(await all((await network.send(lab.url, GET, never)).body), "told");
       const last = lab.sockets.at(-1)!;
       const closed = once(last, "close");
       last.end();
@@ -120,17 +120,17 @@ describe("a provider connection", () => {
     });
     const network = connections(t);
     const reason = new Error("enough");
-    await assert.rejects(network.ask(lab.url, GET, AbortSignal.abort(reason)), reason);
+    await assert.rejects(network.send(lab.url, GET, AbortSignal.abort(reason)), reason);
     assert.equal(lab.sockets.length, 0);
     const waiting = new AbortController();
-    const waitingRequest = network.ask(lab.url, GET, waiting.signal);
+    const waitingRequest = network.send(lab.url, GET, waiting.signal);
     await until(() => lab.sockets.length > 0);
     let closed = once(lab.sockets[0]!, "close");
     waiting.abort(reason);
     await assert.rejects(waitingRequest, reason);
     await closed;
     const reading = new AbortController();
-    const { body } = await network.ask(`${lab.url}told`, GET, reading.signal);
+    const { body } = await network.send(`${lab.url}told`, GET, reading.signal);
     await body.next();
     const next = body.next();
     closed = once(lab.sockets[1]!, "close");
@@ -143,12 +143,12 @@ describe("a provider connection", () => {
   it("is terminated by close(), after which new requests are rejected", async (t) => {
     const lab = await site(t, (_request, response) => void response.write("told"));
     const network = connections(t);
-    const { body } = await network.ask(lab.url, GET, never);
+    const { body } = await network.send(lab.url, GET, never);
     await body.next();
     const ended = assert.rejects(body.next(), { name: "TypeError", message: "terminated" });
     await network.close();
     await ended;
-    await assert.rejects(network.ask(lab.url, GET, never), /the provider is closed/);
+    await assert.rejects(network.send(lab.url, GET, never), /the provider is closed/);
   });
 
   it("rejects with fetch's error and the cause ECONNREFUSED if the port is closed", async (t) => {
@@ -160,7 +160,7 @@ describe("a provider connection", () => {
     free.close();
     await once(free, "close");
     assert.notEqual(Number(port), closed);
-    await assert.rejects(connections(t).ask(`http://127.0.0.1:${closed}/`, GET, never), (error: Error) => {
+    await assert.rejects(connections(t).send(`http://127.0.0.1:${closed}/`, GET, never), (error: Error) => {
       assert.deepEqual([error.name, error.message], ["TypeError", "fetch failed"]);
       return (error.cause as NodeJS.ErrnoException).code === "ECONNREFUSED";
     });
@@ -210,7 +210,7 @@ describe("a response body", () => {
     const network = connections(t);
     for (const coding of Object.keys(codings))
       for (const form of ["chunked", "length", "close"]) {
-        const { body } = await network.ask(`${lab.url}${encodeURIComponent(`${coding}/${form}`)}`, GET, never);
+        const { body } = await network.send(`${lab.url}${encodeURIComponent(`${coding}/${form}`)}`, GET, never);
         // Time: a slow reader. The text is the same without this delay.
         await pause(10);
         assert.equal(await all(body), text, `${coding} ${form}`);
@@ -231,7 +231,7 @@ describe("a response body", () => {
     t.after(() => server.close());
     const network = connections(t);
     for (const form of Object.keys(answers)) {
-      const { body } = await network.ask(
+      const { body } = await network.send(
         `http://127.0.0.1:${(server.address() as AddressInfo).port}/${form}`,
         GET,
         never,
@@ -250,7 +250,7 @@ describe("a response body", () => {
       sendMore();
     });
     const network = connections(t);
-    const { body } = await network.ask(lab.url, GET, never);
+    const { body } = await network.send(lab.url, GET, never);
     await body.next();
     for (let before = -1; before !== sent;) {
       before = sent;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, describe, it } from "node:test";
 import { AiSdkProvider, type WireName } from "gantry/adapters/language-models";
-import type { Bytes } from "../../../adapters/language-models/response-bytes.js";
+import type { ByteSource } from "../../../adapters/language-models/response-bytes.js";
 import { AnswerBody } from "../../../adapters/language-models/reading/answer-body.js";
 import { streamAnswer } from "../../../adapters/language-models/stream.js";
 import type { BuiltInWire } from "../../../adapters/language-models/wires/wire.js";
@@ -11,7 +11,7 @@ import { ask, gather, type Taken } from "../../helpers/model-requests.js";
 import { ODDITIES, type Expected } from "../../helpers/odd-answers.js";
 
 /** The bytes of a response, in pieces of equal size. */
-function pieces(text: string, size: number): Bytes {
+function pieces(text: string, size: number): ByteSource {
   const bytes = Buffer.from(text);
   let at = 0;
   return {
@@ -63,15 +63,15 @@ for (const [wire, oddities] of Object.entries(ODDITIES) as [WireName, (typeof OD
         assert.deepEqual(summarize(await gather(provider.stream(request, signal), "lab", "m")), due, "from a server");
         const { wire: protocol } = await load[wire]();
         for (const size of [7, 1]) {
-          const reading = {
+          const context = {
             provider: "lab",
             redact: (text: string) => text,
             wire: protocol,
-            mark: undefined,
-            price: ({ usage }: { usage: Taken["finish"]["usage"] }) => Promise.resolve(usage),
+            reasoningMark: undefined,
+            addCost: ({ usage }: { usage: Taken["finish"]["usage"] }) => Promise.resolve(usage),
           };
-          const source = new AnswerBody(pieces(body, size), "http://lab/", protocol.reader(), reading);
-          const attempt = { reading, ask: async () => source, shouldRetry: () => false };
+          const source = new AnswerBody(pieces(body, size), "http://lab/", protocol.createReader(), context);
+          const attempt = { context, send: async () => source, shouldRetry: () => false };
           const answer = await gather(
             streamAnswer(async () => attempt, request, signal),
             "lab",

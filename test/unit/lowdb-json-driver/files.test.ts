@@ -12,14 +12,14 @@ import {
   aSession,
   at,
   change,
-  growing,
-  leaseOf,
-  listed,
-  newestOf,
-  release,
-  runOf,
+  aGrowingMessage,
+  acquireLease,
+  listIds,
+  findNewest,
+  releaseLease,
+  findRun,
   someMessages,
-  textOf,
+  joinParts,
 } from "../../../src/testing/session-driver/rule.js";
 import { messagesInFile } from "../../helpers/json-store.js";
 import { until } from "../../helpers/lab.js";
@@ -66,10 +66,10 @@ describe("the files of LowdbJsonDriver", () => {
     const before = process.umask(0);
     try {
       const driver = await openDriver();
-      await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+      await driver.create({ session: aSession("a"), messages: [aGrowingMessage("a", 1)] });
       await driver.create({ session: aSession("../b") });
       await driver.write("a", append("a-1", "x"));
-      await leaseOf(driver, "a", "h");
+      await acquireLease(driver, "a", "h");
       await until(async () => (await readdir(path)).length === 2);
       const names = await readdir(path);
       assert.ok(
@@ -99,14 +99,14 @@ describe("the files of LowdbJsonDriver", () => {
     const driver = await openDriver();
     await driver.create({ session: aSession("a"), messages: [long(1, 50_000)] });
     await waitForFile("a", 1);
-    const lease = await leaseOf(driver, "a", "h");
-    await driver.write("a", { ...change({ add: [growing("a", 2)] }), fence: lease.fence });
+    const lease = await acquireLease(driver, "a", "h");
+    await driver.write("a", { ...change({ add: [aGrowingMessage("a", 2)] }), fence: lease.fence });
     const before = (await stat(log)).size;
     for (let n = 0; n < 10; n++) await driver.write("a", { ...append("a-2", "token "), fence: lease.fence });
     assert.ok((await stat(log)).size - before < 10 * 300);
-    await release(driver, lease);
+    await releaseLease(driver, lease);
     await waitForFile("a", 2);
-    assert.equal(textOf((await driver.messages("a"))[1]), "token ".repeat(10));
+    assert.equal(joinParts((await driver.messages("a"))[1]), "token ".repeat(10));
     await driver.close();
   });
 
@@ -123,7 +123,11 @@ describe("the files of LowdbJsonDriver", () => {
 
   it("are restored from the log if a crash came before they were written", async () => {
     const driver = await openDriver();
-    await driver.create({ session: aSession("a", { alias: "x" }), messages: [growing("a", 1)], run: aRun("r", "a") });
+    await driver.create({
+      session: aSession("a", { alias: "x" }),
+      messages: [aGrowingMessage("a", 1)],
+      run: aRun("r", "a"),
+    });
     await driver.write("a", append("a-1", "one"));
     await driver.create({
       session: aSession("a.1", { chain: { root: "a", index: 1 } }),
@@ -135,7 +139,7 @@ describe("the files of LowdbJsonDriver", () => {
     await rm(join(path, "a.json"));
     await writeFile(log, lines);
     const secondDriver = await openDriver();
-    assert.deepEqual(await listed(secondDriver), ["a"]);
+    assert.deepEqual(await listIds(secondDriver), ["a"]);
     assert.deepEqual(await secondDriver.dump("a"), dump);
     await waitForFile("a", 2);
     await assert.rejects(secondDriver.create({ session: aSession("b", { alias: "x" }) }), (error) =>
@@ -151,7 +155,7 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.close();
     await writeFile(join(path, "a.json"), "nothing to see");
     const second = await openDriver();
-    assert.deepEqual(await listed(second), ["a"]);
+    assert.deepEqual(await listIds(second), ["a"]);
     assert.equal((await second.get("a"))?.lastSeq, 3);
     await second.close();
   });
@@ -171,7 +175,7 @@ describe("the files of LowdbJsonDriver", () => {
         second.messages(id),
         (error) => hasCode(error, "store") && error.message.includes(`${id}.json`),
       );
-    assert.deepEqual(await listed(second), ["good", "empty", "bad"]);
+    assert.deepEqual(await listIds(second), ["good", "empty", "bad"]);
     assert.equal((await second.messages("good")).length, 1);
     await assert.rejects(second.create({ session: aSession("bad") }), (error) => hasCode(error, "session_exists"));
     await assert.rejects(second.create({ session: aSession("stray") }), (error) => hasCode(error, "session_exists"));
@@ -197,9 +201,9 @@ describe("the files of LowdbJsonDriver", () => {
     ]) {
       await damage();
       const again = await openDriver();
-      assert.deepEqual(await listed(again), ["a", "b"]);
+      assert.deepEqual(await listIds(again), ["a", "b"]);
       assert.equal((await again.get("x"))?.id, "a");
-      assert.equal((await newestOf(again, "a"))?.id, "a1");
+      assert.equal((await findNewest(again, "a"))?.id, "a1");
       assert.equal((await again.messages("a", { scope: "chain" })).length, 2);
       await again.write("b", change({ set: { title: "still written" } }));
       await again.close();
@@ -210,27 +214,27 @@ describe("the files of LowdbJsonDriver", () => {
     );
     await rm(join(path, "a.json"));
     const last = await openDriver();
-    assert.deepEqual(await listed(last), ["c", "b"]);
+    assert.deepEqual(await listIds(last), ["c", "b"]);
     assert.equal(await last.get("a1"), undefined);
     await last.close();
   });
 
   it("the log keeps all acknowledged lines after a torn write, and a damaged log is copied", async () => {
     const driver = await openDriver();
-    await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    await driver.create({ session: aSession("a"), messages: [aGrowingMessage("a", 1)] });
     await driver.write("a", append("a-1", "one "));
     await driver.write("a", append("a-1", "two"));
     await driver.close();
     await appendFile(log, '{"version":9,"set":[["a","gro');
     const second = await openDriver();
-    assert.equal(textOf((await second.messages("a"))[0]), "one two");
+    assert.equal(joinParts((await second.messages("a"))[0]), "one two");
     await second.write("a", append("a-1", " three"));
     await second.close();
     assert.deepEqual(reports, []);
     for (const rubbish of ["rubbish from a power cut", "{}", "5", '{"version":9,"set":[["a"]]}'])
       await appendFile(log, `${rubbish}\n`);
     const third = await openDriver();
-    assert.equal(textOf((await third.messages("a"))[0]), "one two three");
+    assert.equal(joinParts((await third.messages("a"))[0]), "one two three");
     assert.ok((await readdir(dataFolder)).some((name) => name.startsWith("bad-")));
     await third.close();
   });
@@ -240,14 +244,14 @@ describe("the files of LowdbJsonDriver", () => {
     const driver = await openDriver();
     await driver.create({ session: aSession("a") });
     await waitForFile("a", 0);
-    const lease = await leaseOf(driver, "a", "h");
+    const lease = await acquireLease(driver, "a", "h");
     const before = await readFile(join(path, "a.json"), "utf8");
     const follow = aSession("a.1", { chain: { root: "a", index: 1 } });
-    await driver.create({ session: follow, messages: [growing("a.1", 1)], fence: lease.fence });
+    await driver.create({ session: follow, messages: [aGrowingMessage("a.1", 1)], fence: lease.fence });
     await driver.write("a.1", { ...change({ add: [aMessage("a.1", 2)], usage }), fence: lease.fence });
     await driver.write("a.1", { ...append("a.1-1", "grown"), fence: lease.fence });
     const lines = await readFile(log, "utf8");
-    await release(driver, lease);
+    await releaseLease(driver, lease);
     await driver.close();
     const after = await readFile(join(path, "a.json"), "utf8");
     assert.notEqual(after, before);
@@ -259,11 +263,11 @@ describe("the files of LowdbJsonDriver", () => {
       assert.equal((await again.get("a"))?.usage.promptTokens, 1);
       assert.equal((await again.get("a.1"))?.usage.promptTokens, 1);
       const messages = await again.messages("a.1");
-      assert.deepEqual([messages.length, textOf(messages[0])], [2, "grown"]);
+      assert.deepEqual([messages.length, joinParts(messages[0])], [2, "grown"]);
       await again.write("a.1", append("a.1-1", "!"));
       await again.close();
       const last = await openDriver();
-      assert.equal(textOf((await last.messages("a.1"))[0]), "grown!");
+      assert.equal(joinParts((await last.messages("a.1"))[0]), "grown!");
       await last.close();
     }
     assert.deepEqual(reports, []);
@@ -272,9 +276,9 @@ describe("the files of LowdbJsonDriver", () => {
   it("a long log is replaced by a shorter one, and two drivers continue with the same data", async () => {
     const driver = await openDriver();
     const secondDriver = await openDriver();
-    await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    await driver.create({ session: aSession("a"), messages: [aGrowingMessage("a", 1)] });
     await driver.create({ session: aSession("b") });
-    const lease = await leaseOf(driver, "a", "h");
+    const lease = await acquireLease(driver, "a", "h");
     const run = aRun("r", "a", { idempotencyKey: "k" });
     await driver.write("a", { ...change({ runs: [run] }), fence: lease.fence });
     const inode = async (): Promise<number> => (await stat(log)).ino;
@@ -285,28 +289,29 @@ describe("the files of LowdbJsonDriver", () => {
     await until(async () => (await inode()) !== first);
     assert.ok((await stat(log)).size < 300_000);
     for (const eachDriver of [driver, secondDriver]) {
-      assert.equal(textOf((await eachDriver.messages("a"))[0]).length, count * piece.length);
-      assert.deepEqual(await listed(eachDriver), ["b", "a"]);
-      assert.deepEqual(await runOf(eachDriver, "r"), { run, holder: lease.holder });
+      assert.equal(joinParts((await eachDriver.messages("a"))[0]).length, count * piece.length);
+      assert.deepEqual(await listIds(eachDriver), ["b", "a"]);
+      assert.deepEqual(await findRun(eachDriver, "r"), { run, holder: lease.holder });
       await assert.rejects(
         eachDriver.write("b", change({ runs: [aRun("s", "b", { idempotencyKey: "k" })] })),
         (error) => hasCode(error, "run_key_taken"),
       );
     }
     await secondDriver.write("a", { ...append("a-1", "end"), fence: lease.fence });
-    assert.ok(textOf((await driver.messages("a"))[0]).endsWith("xend"));
+    assert.ok(joinParts((await driver.messages("a"))[0]).endsWith("xend"));
     for (const eachDriver of [driver, secondDriver]) await eachDriver.close();
     assert.deepEqual(reports, []);
   });
 
   it("70 chains, more than the cache holds, are read again with their data in the log", async () => {
     const driver = await openDriver();
-    for (let n = 0; n < 70; n++) await driver.create({ session: aSession(`s${n}`), messages: [growing(`s${n}`, 1)] });
+    for (let n = 0; n < 70; n++)
+      await driver.create({ session: aSession(`s${n}`), messages: [aGrowingMessage(`s${n}`, 1)] });
     const secondDriver = await openDriver();
     for (let n = 0; n < 70; n++) await driver.write(`s${n}`, append(`s${n}-1`, `grown ${n}`));
     for (let n = 0; n < 70; n++) {
       for (const eachDriver of [driver, secondDriver])
-        assert.equal(textOf((await eachDriver.messages(`s${n}`))[0]), `grown ${n}`);
+        assert.equal(joinParts((await eachDriver.messages(`s${n}`))[0]), `grown ${n}`);
     }
     for (const eachDriver of [driver, secondDriver]) await eachDriver.close();
   });
@@ -387,7 +392,7 @@ describe("the files of LowdbJsonDriver", () => {
     const secondDriver = new LowdbJsonDriver({ path: join(folder, "link") }, logger);
     await secondDriver.open();
     await firstDriver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
-    assert.deepEqual(await listed(secondDriver), ["a"]);
+    assert.deepEqual(await listIds(secondDriver), ["a"]);
     await firstDriver.close();
     await secondDriver.write("a", change({ add: [aMessage("a", 2)] }));
     // A driver that opens while the last one closes waits for the close.

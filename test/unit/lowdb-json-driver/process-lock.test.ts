@@ -26,7 +26,7 @@ const DEAD: Partial<LeaseHolder>[] = [{ pid: 2 ** 22 + 1 }, { started: "1" }, { 
 it("a lock of a process that died, or whose pid was reused, goes to exactly one of eight takers", async (t) => {
   for (const holder of DEAD) {
     const { folder } = await heldBy(t, holder);
-    const taken = await Promise.allSettled(Array.from({ length: 8 }, () => ProcessLock.take(folder, "/store")));
+    const taken = await Promise.allSettled(Array.from({ length: 8 }, () => ProcessLock.acquire(folder, "/store")));
     const winners = taken.flatMap((result) => (result.status === "fulfilled" ? [result.value] : []));
     assert.equal(winners.length, 1, JSON.stringify(holder));
     assert.equal((await readdir(folder)).length, 1);
@@ -37,16 +37,16 @@ it("a lock of a process that died, or whose pid was reused, goes to exactly one 
 
 it("a lock of a live process is refused with its pid and a remedy, and is free after release", async (t) => {
   const folder = (await tempDir(t)).at("lock");
-  const lock = await ProcessLock.take(folder, "/store");
+  const lock = await ProcessLock.acquire(folder, "/store");
   await assert.rejects(
-    ProcessLock.take(folder, "/store"),
+    ProcessLock.acquire(folder, "/store"),
     (error) =>
       hasCode(error, "store") &&
       /^session store \/store: the process \d+ on \S+ has it open.*session\.driver to "sqlite"/.test(error.message) &&
       error.message.includes(`process ${process.pid} on`),
   );
   lock.release();
-  (await ProcessLock.take(folder, "/store")).release();
+  (await ProcessLock.acquire(folder, "/store")).release();
 });
 
 it("a lock of another host is refused while its token's time changes, and can be taken after that", async (t) => {
@@ -55,25 +55,25 @@ it("a lock of another host is refused while its token's time changes, and can be
   const life = (async () => {
     for (let time = 1; isAlive; time++) await utimes(token, time, time);
   })();
-  await assert.rejects(ProcessLock.take(folder, "/store", 60_000), /on elsewhere has it open/);
+  await assert.rejects(ProcessLock.acquire(folder, "/store", 60_000), /on elsewhere has it open/);
   isAlive = false;
   await life;
-  const lock = await ProcessLock.take(folder, "/store", 50);
+  const lock = await ProcessLock.acquire(folder, "/store", 50);
   lock.release();
 });
 
 it("a holder that lost its lock gets a store error from check()", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const folder = (await tempDir(t)).at("lock");
-  const lock = await ProcessLock.take(folder, "/store");
-  lock.check();
+  const lock = await ProcessLock.acquire(folder, "/store");
+  lock.throwIfLost();
   const [token = ""] = await readdir(folder);
   await rename(`${folder}/${token}`, `${folder}/${nameOf(currentHolder("other"))}`);
   t.mock.timers.tick(2_000);
   for (let isLost = false; !isLost;) {
     await readdir(folder);
     try {
-      lock.check();
+      lock.throwIfLost();
     } catch (error) {
       isLost = hasCode(error, "store");
     }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Part } from "gantry";
 import { estimatePrompt, type ModelMessage, type ModelRequest, type ToolSpec } from "gantry/plugin";
-import { prefixBytes, tokensOf, toolBytes } from "../../../src/models/estimate.js";
+import { bytesOfPrefix, estimateTokens, bytesOfTool } from "../../../src/models/estimate.js";
 
 const user = (...parts: Part[]): ModelMessage => ({ role: "user", parts, toolCallId: "", name: "", failed: false });
 const model = { id: "m", name: "m", ownedBy: "x" };
@@ -47,36 +47,36 @@ describe("the token estimate of a prompt", () => {
 
   it("counts about 1,500 tokens for an image with 100,000 characters of data", () => {
     const image = user({ type: "image", mediaType: "image/png", data: "A".repeat(100_000) });
-    const tokens = tokensOf([image]);
+    const tokens = estimateTokens([image]);
     assert.ok(tokens >= 1500 && tokens < 1520, `${tokens}`);
   });
 });
 
-describe("toolBytes", () => {
-  it("returns the same size at each call, and prefixBytes adds up the sizes of all tools", () => {
+describe("bytesOfTool", () => {
+  it("returns the same size at each call, and bytesOfPrefix adds up the sizes of all tools", () => {
     const [firstSpec, secondSpec] = [spec(), spec({ name: "b", description: "Does much more." })];
     const extraBytes = Buffer.byteLength("Does much more.") - Buffer.byteLength("Does.");
     for (let round = 0; round < 2; round++) {
-      assert.equal(toolBytes(secondSpec) - toolBytes(firstSpec), extraBytes);
+      assert.equal(bytesOfTool(secondSpec) - bytesOfTool(firstSpec), extraBytes);
       assert.equal(
-        prefixBytes({ system: "", tools: [firstSpec, secondSpec] }),
-        16 + toolBytes(firstSpec) + toolBytes(secondSpec),
+        bytesOfPrefix({ system: "", tools: [firstSpec, secondSpec] }),
+        16 + bytesOfTool(firstSpec) + bytesOfTool(secondSpec),
       );
     }
-    assert.equal(toolBytes(spec()), toolBytes(firstSpec), "the same of another that tells the same");
+    assert.equal(bytesOfTool(spec()), bytesOfTool(firstSpec), "the same of another that tells the same");
   });
 
   it("returns a new size after a change of the definition, in a copy and in place", () => {
     const tool = spec();
-    const before = toolBytes(tool);
-    assert.equal(toolBytes({ ...tool, description: "Does.x" }), before + 1);
-    assert.equal(toolBytes(tool), before);
+    const before = bytesOfTool(tool);
+    assert.equal(bytesOfTool({ ...tool, description: "Does.x" }), before + 1);
+    assert.equal(bytesOfTool(tool), before);
     const mutableTool = tool as { -readonly [key in keyof ToolSpec]: ToolSpec[key] };
     mutableTool.description = "Does.xyz";
-    assert.equal(toolBytes(tool), before + 3);
+    assert.equal(bytesOfTool(tool), before + 3);
     mutableTool.inputSchema = { type: "object", properties: { abc: { type: "string" } } };
-    assert.equal(toolBytes(tool), before + 5);
+    assert.equal(bytesOfTool(tool), before + 5);
     mutableTool.name = "aa";
-    assert.equal(toolBytes(tool), before + 6);
+    assert.equal(bytesOfTool(tool), before + 6);
   });
 });

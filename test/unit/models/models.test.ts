@@ -401,7 +401,7 @@ describe("the refresh of the model catalogue", () => {
     const why = "late: network: no connection (ECONNREFUSED); p: network: connection refused; h: no answer yet";
     await assert.rejects(
       mixed.resolve(NO_MODEL, NO_MODEL, noRecentPair, never, (reason) => reportedReasons.push(reason)),
-      { message: "timed out selecting model", why },
+      { message: "timed out selecting model", reason: why },
     );
     assert.deepEqual(reportedReasons, [why]);
     // Each warning is logged once, however often the provider was asked.

@@ -53,7 +53,7 @@ describe("OutputFile", () => {
     file.end();
     assert.equal(file.file?.holds, "ends");
     const [, before, omittedBytes, after] =
-      /^([^[]*)\n\[\.\.\. ([\d,]+) bytes left out \.\.\.\]\n([^[]*)$/.exec(await readFile(path, "utf8")) ??
+      /^([^[]*)\n\[\.\.\. ([\d,]+) bytes omitted \.\.\.\]\n([^[]*)$/.exec(await readFile(path, "utf8")) ??
       assert.fail();
     assert.ok(lines(0, 5_000).startsWith(before!) && lines(0, 5_000).endsWith(after!));
     assert.ok(before!.length >= sizes.head && after!.length > sizes.tail / 2);

@@ -70,7 +70,7 @@ describe("the skill tool", () => {
     const skills = await new Skills([]).of(await repositoryOf(all.path), undefined);
     const context = toolContext(all.path, { skills });
     const { text } = await callTool(tool, { name: "release" }, context);
-    assert.match(text, /of the repository, for which nobody vouches, in .*\.agents\/skills\/release\n/);
+    assert.match(text, /^Unverified skill of the repository, in .*\.agents\/skills\/release\n/);
     assert.match(text, /scripts\/go\.sh\n\nDo release\.$/);
     assert.equal((await callTool(tool, { name: "release", file: "scripts/go.sh" }, context)).text, "echo go");
     await symlink("../../../secret.txt", all.at(".agents/skills/release/link"));
@@ -78,7 +78,7 @@ describe("the skill tool", () => {
       [{ name: "release", file: "../../../secret.txt" }, /not in the folder of the skill/],
       [{ name: "release", file: "/etc/passwd" }, /not in the folder of the skill/],
       [{ name: "release", file: "none" }, /none: not found/],
-      [{ name: "other" }, /no skill "other"\. Use one of: release/],
+      [{ name: "other" }, /Skill "other" does not exist\. Use one of: release/],
     ] as const)
       await assert.rejects(callTool(tool, input, context), refused);
   });
@@ -90,7 +90,7 @@ describe("the skill tool", () => {
       const skills = await new Skills([]).of(await repositoryOf(all.path), undefined);
       return (await callTool(tool, { name: "wide" }, toolContext(all.path, { skills }))).text;
     };
-    const truncationNotice = "There is more in its folder than was looked at.";
+    const truncationNotice = "Its folder was not searched completely.";
     assert.match(await skillText(), /\nIt has no other files\.\n\nDo wide\.$/);
     for (let i = 0; i < 1_100; i++) await mkdir(all.at(folder, `d${i}`));
     for (let i = 0; i < 30; i++) await all.write({ [`${folder}/d${i}/file`]: "" });
@@ -117,7 +117,7 @@ describe("the skill tool", () => {
     const home = all.at("home");
     const skillTool = builtinTools({ deniedPaths: [home] }).find(({ name }) => name === "skill")!;
     const context = toolContext(all.at("p"), { skills: await new Skills([home]).of(undefined, home) });
-    assert.match((await callTool(skillTool, { name: "mine" }, context)).text, /^The user's own skill[\s\S]*Do mine\.$/);
+    assert.match((await callTool(skillTool, { name: "mine" }, context)).text, /^Skill of the user[\s\S]*Do mine\.$/);
     await assert.rejects(callTool(skillTool, { name: "mine", file: "config" }, context), /outside/);
   });
 });

@@ -1,8 +1,15 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { currentHolder } from "gantry/plugin";
-import { headOptions, messagesOf } from "../../../src/run/chain-head.js";
-import { aMessage, aRun, aSession, change, release, someMessages } from "../../../src/testing/session-driver/rule.js";
+import { createHeadRequest, loadMessages } from "../../../src/run/chain-head.js";
+import {
+  aMessage,
+  aRun,
+  aSession,
+  change,
+  releaseLease,
+  someMessages,
+} from "../../../src/testing/session-driver/rule.js";
 import { STORES } from "../../helpers/stores.js";
 
 for (const [name, makeStore] of STORES) {
@@ -15,10 +22,10 @@ for (const [name, makeStore] of STORES) {
       const takeLease = async (knownFence: number | undefined) => {
         const original = await driver.get("a");
         assert.ok(original);
-        const headRequest = headOptions(original, knownFence);
+        const headRequest = createHeadRequest(original, knownFence);
         const lease = await driver.lease("a", currentHolder(), 30_000, { head: headRequest });
         assert.ok(!("heldBy" in lease) && lease.head);
-        const messages = await messagesOf(driver, lease.head, headRequest, lease.previous);
+        const messages = await loadMessages(driver, lease.head, headRequest, lease.previous);
         const head = await driver.head("a");
         assert.deepEqual({ ...lease.head, messages, snapshots: head?.snapshots }, head);
         return { lease, messageCount: messages.length };
@@ -34,7 +41,7 @@ for (const [name, makeStore] of STORES) {
           const result = await takeLease(fence);
           messageCounts.push(result.messageCount);
           if (fence === -1) await work?.(result.lease.fence);
-          await release(driver, result.lease);
+          await releaseLease(driver, result.lease);
           knownFence = result.lease.fence;
         }
         assert.equal(new Set(messageCounts).size, 1);
@@ -58,17 +65,17 @@ for (const [name, makeStore] of STORES) {
       assert.equal(await assertSameMessages(), 3);
       const smallSession = { session: aSession("b"), messages: someMessages("b", 1, 3) };
       await driver.create(smallSession);
-      const headRequest = headOptions(smallSession.session, undefined);
+      const headRequest = createHeadRequest(smallSession.session, undefined);
       const firstLease = await driver.lease("b", currentHolder(), 30_000, { head: headRequest });
       assert.ok(!("heldBy" in firstLease));
       assert.deepEqual(firstLease.head?.messages, smallSession.messages, "told with the lease");
-      await release(driver, firstLease);
+      await releaseLease(driver, firstLease);
       // The process loses the known messages before their use, so they must be read.
-      const knownHead = headOptions(smallSession.session, firstLease.fence);
+      const knownHead = createHeadRequest(smallSession.session, firstLease.fence);
       const secondLease = await driver.lease("b", currentHolder(), 30_000, { head: knownHead });
       assert.ok(!("heldBy" in secondLease) && secondLease.head);
       assert.deepEqual(
-        await messagesOf(driver, secondLease.head, knownHead, secondLease.previous),
+        await loadMessages(driver, secondLease.head, knownHead, secondLease.previous),
         smallSession.messages,
       );
     });

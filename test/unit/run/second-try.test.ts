@@ -189,14 +189,14 @@ describe("an invalid answer of the model", () => {
   const invalidAnswers: readonly (readonly [name: string, step: ScriptedStep, reason: RegExp])[] = [
     ["an empty answer", { chunks: [] }, /the model's answer was empty/],
     ["only white space", [text(" \n")], /the model's answer was empty/],
-    ["only reasoning", [reasoning("hm")], /the model thought and said nothing/],
+    ["only reasoning", [reasoning("hm")], /answer contained only reasoning/],
     [
       "reasoning up to the token limit",
       [reasoning("hm"), finish("length")],
-      /limit of an answer before it had done thinking/,
+      /output limit before the end of its reasoning/,
     ],
-    ["finish reason tool_calls without a call", [finish("tool_calls")], /announced a tool call and made none/],
-    ["a tool call without a name", callTools(["", {}]), /called a tool without naming it/],
+    ["finish reason tool_calls without a call", [finish("tool_calls")], /announced a tool call but made none/],
+    ["a tool call without a name", callTools(["", {}]), /made a tool call without a name/],
     ["an answer that the adapter cannot parse", fault("malformed_answer"), /it broke/],
   ];
   for (const [name, step, reason] of invalidAnswers) {

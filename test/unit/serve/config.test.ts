@@ -205,7 +205,7 @@ describe("the config file", () => {
       assert.match(message, /expected .*, got "\[redacted\]"/);
     }
     const { loaded } = await load(t, '{"agent":{"system_prompt":"${GANTRY_TEST_PLAIN}"}}');
-    assert.equal(loaded.hide("an adapter says wherever"), "an adapter says [redacted]");
+    assert.equal(loaded.redactMessage("an adapter says wherever"), "an adapter says [redacted]");
   });
 
   it("keeps the address of the session store in messages and hides its password", async (t) => {
@@ -238,14 +238,14 @@ describe("the config file", () => {
         const message = `session store ${place}: nothing listens there (ECONNREFUSED)`;
         logger.warn(message);
         assert.ok(lines[0]?.includes(message), lines[0]);
-        assert.equal(loaded.hide(message), message);
+        assert.equal(loaded.redactMessage(message), message);
         const fullUrl = url.replace(/\$\{(\w+)\}/g, (_all, name: keyof typeof variables) => variables[name]);
         logger.warn(fullUrl);
         assert.doesNotMatch(lines[1] ?? "", /horse-|battery/);
-        assert.doesNotMatch(loaded.hide(fullUrl), /horse-|battery/);
+        assert.doesNotMatch(loaded.redactMessage(fullUrl), /horse-|battery/);
       }
     const { loaded } = await load(t, '{"session":{"driver":"postgres","url":"${GANTRY_TEST_BROKEN}"}}');
-    assert.equal(loaded.hide(variables.GANTRY_TEST_BROKEN), "[redacted]");
+    assert.equal(loaded.redactMessage(variables.GANTRY_TEST_BROKEN), "[redacted]");
   });
 
   it("rejects `__proto__` as an unknown key", async (t) => {

@@ -27,7 +27,7 @@ async function composed(t: TestContext, files: Record<string, string>, entries: 
   const folder = await tempDir(t, { ...files, "config.json": JSON.stringify({ hooks: entries }) });
   const loaded = await loadConfig({ home: folder.path });
   const { path: projectDir } = await tempDir(t, { "a.txt": "text" });
-  return compose({ loaded, home: folder.path, projectDir, logger: silentLogger, alone: true });
+  return compose({ loaded, home: folder.path, projectDir, logger: silentLogger, isProcessLocal: true });
 }
 
 /** Runs a model that reads a file. Returns the output of the tool. */
@@ -74,8 +74,8 @@ it("hooks of the config are called in their order, and closed in reverse order a
 it("a hook that fails blocks the call or withholds its output, and later hooks are not called", async (t) => {
   for (const [member, expected] of [
     ["beforeToolCall() { throw new Error('not today'); }", /^This call was refused: not today$/],
-    ["afterToolCall() { throw new Error('secret'); }", /^read did its work, but its output is withheld/],
-    ["afterToolCall() { return 'text'; }", /^read did its work, but its output is withheld/],
+    ["afterToolCall() { throw new Error('secret'); }", /^read ran, but its output is withheld/],
+    ["afterToolCall() { return 'text'; }", /^read ran, but its output is withheld/],
   ] as const) {
     const list = noted(t);
     const composition = await composed(t, { "noted.mjs": NOTED, "odd.mjs": hooks(member) }, [
@@ -102,7 +102,7 @@ it("tool outputs stay unchanged without an afterToolCall hook", async (t) => {
 
 it("the modules of hooks are read-only for tools", async (t) => {
   const folder = await tempDir(t, { "config.json": '{ "hooks": ["./a.mjs", { "hook": "some-hooks" }] }' });
-  const readOnly = new Selection(await loadConfig({ home: folder.path }), folder.path).readOnly([]);
+  const readOnly = new Selection(await loadConfig({ home: folder.path }), folder.path).readOnlyPaths([]);
   assert.ok(readOnly.includes(folder.at("a.mjs")));
   assert.ok(readOnly.includes(folder.at("node_modules", "some-hooks")));
 });

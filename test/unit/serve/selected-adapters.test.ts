@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { it, type TestContext } from "node:test";
 import type { AdapterDescriptor } from "../../../src/plugin/adapter.js";
 import { loadConfig } from "../../../src/serve/config.js";
-import { optionsOf, Selection } from "../../../src/serve/selected-adapters.js";
+import { parseOptions, Selection } from "../../../src/serve/selected-adapters.js";
 import { tempDir } from "../../helpers/temp.js";
 
 async function transports(t: TestContext, config: object) {
@@ -42,7 +42,7 @@ it("a transport entry rejects the options of the HTTP port, and `denied_paths` a
         default: AdapterDescriptor;
       };
       const context = { where: "config.json: server.transports[0]", configDir: "/", home: "/", projectDir: "/" };
-      assert.throws(() => optionsOf(selected!, descriptor, context), {
+      assert.throws(() => parseOptions(selected!, descriptor, context), {
         code: "config",
         message: new RegExp(`server\\.transports\\[0\\]\\.${key}: unknown key; expected one of `),
       });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { BUS_EVENTS } from "../../../src/agent/options.js";
 import { silentLogger } from "../../../src/base/log.js";
-import { failureLine, failureReason } from "../../../src/cli/failure.js";
+import { formatFailureLine, describeFailure } from "../../../src/cli/failure.js";
 import { compose } from "../../../src/serve/compose.js";
 import type { AdapterReport } from "../../../src/cli/check-report.js";
 import { loadConfig } from "../../../src/serve/config.js";
@@ -271,13 +271,13 @@ async function composed(t: TestContext, module: string, config: object): Promise
   const fullConfig = { server: { transports: ["./quiet.mjs"] }, ...config };
   await folder.write({ "config.json": JSON.stringify(fullConfig) });
   const loaded = await loadConfig({ home: folder.path });
-  const options = { loaded, home: folder.path, projectDir: folder.path, logger: silentLogger, startMs: 5 };
+  const options = { loaded, home: folder.path, projectDir: folder.path, logger: silentLogger, startTimeoutMs: 5 };
   const composition = await compose(options).catch((error: unknown) => ({ error }));
   if (!("error" in composition)) {
     await composition.stop();
     throw new Error("it was taken");
   }
-  return { line: failureLine(failureReason(composition.error, "serve")), folder: folder.path };
+  return { line: formatFailureLine(describeFailure(composition.error, "serve")), folder: folder.path };
 }
 
 describe("the one-line start error of an invalid adapter", () => {

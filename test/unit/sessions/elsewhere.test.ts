@@ -3,7 +3,14 @@ import { describe, it } from "node:test";
 import { Agent } from "gantry";
 import { currentHolder, type SessionDriver } from "gantry/plugin";
 import { ScriptedProvider } from "gantry/testing";
-import { aMessage, aRun, aSession, change, growing, runOf } from "../../../src/testing/session-driver/rule.js";
+import {
+  aMessage,
+  aRun,
+  aSession,
+  change,
+  aGrowingMessage,
+  findRun,
+} from "../../../src/testing/session-driver/rule.js";
 import { until } from "../../helpers/lab.js";
 import { STORES } from "../../helpers/stores.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
@@ -21,7 +28,7 @@ async function run(t: Hooks, driver: SessionDriver, ttlMs: number) {
   const lease = await driver.lease("a", foreignHolder(), ttlMs);
   assert.ok(!("heldBy" in lease));
   const { fence } = lease;
-  const add = [aMessage("a", 1), growing("a", 2)];
+  const add = [aMessage("a", 1), aGrowingMessage("a", 2)];
   const append = [{ messageId: "a-2", part: 0, type: "text" as const, text: "so far" }];
   await driver.write("a", change({ fence, add, append, runs: [aRun("r", "a")], sync: true }));
   const stateOf = async (id: string) => (await agent.runs.get(id))?.state;
@@ -53,7 +60,7 @@ for (const [name, make] of STORES)
       );
       assert.deepEqual(texts.slice(1), ["so far", "hi", "done"]);
       await assert.rejects(driver.write("a", change({ fence, add: [aMessage("a", 9)] })), { code: "lease_lost" });
-      assert.equal((await runOf(driver, "r"))?.run.state, "interrupted", "stored by the run that came behind it");
+      assert.equal((await findRun(driver, "r"))?.run.state, "interrupted", "stored by the run that came behind it");
     });
 
     it("keeps the position of a run that is queued on another host until its queue lease expires", async (t) => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ChainData } from "gantry/plugin";
 import { chainLines, ChainReader, headerLine } from "../../../src/sessions/export-format.js";
-import { aMessage, anAsk, aResult, aRun, aSession, growing } from "../../../src/testing/session-driver/rule.js";
+import { aMessage, anAsk, aResult, aRun, aSession, aGrowingMessage } from "../../../src/testing/session-driver/rule.js";
 
 const chain: ChainData = {
   sessions: [
@@ -10,7 +10,10 @@ const chain: ChainData = {
       session: aSession("a", { lastSeq: 3 }),
       hiddenBy: "",
       view: [],
-      messages: [aMessage("a", 1), growing("a", 2), aResult("a", 3)].map((message) => ({ message, hiddenBy: "" })),
+      messages: [aMessage("a", 1), aGrowingMessage("a", 2), aResult("a", 3)].map((message) => ({
+        message,
+        hiddenBy: "",
+      })),
     },
   ],
   snapshots: [{ id: "s", after: 1, createdAt: aSession("a").createdAt }],

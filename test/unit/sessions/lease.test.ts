@@ -50,7 +50,7 @@ describe("the holder of a lease", () => {
 });
 
 function background(closing = new AbortController().signal): BackgroundTasks {
-  return { tasks: new TaskSet(), closing };
+  return { tasks: new TaskSet(), closeSignal: closing };
 }
 
 describe("a lease", () => {

@@ -11,18 +11,18 @@ import {
   aMessage,
   anAsk,
   anInstruction,
-  answer,
-  answered,
+  answerAsk,
+  aResolution,
   aRun,
   aSession,
-  askOf,
+  findAsk,
   at,
-  instruct,
-  newestOf,
-  release,
-  runOf,
-  snapshotsOf,
-  withdraw,
+  sendInstruction,
+  findNewest,
+  releaseLease,
+  findRun,
+  findSnapshots,
+  withdrawInstruction,
 } from "../../../src/testing/session-driver/rule.js";
 import { ALL_STORES } from "../../helpers/stores.js";
 import { fc } from "../../helpers/properties.js";
@@ -231,9 +231,9 @@ async function take(side: Side, operation: Step): Promise<unknown> {
       );
     }
     case "instruct":
-      return instruct(driver, anInstruction(operation.instruction, operation.place, { text: `${side.count}` }));
+      return sendInstruction(driver, anInstruction(operation.instruction, operation.place, { text: `${side.count}` }));
     case "withdraw":
-      return withdraw(driver, operation.place, operation.instruction);
+      return withdrawInstruction(driver, operation.place, operation.instruction);
     case "ask": {
       const newAsk = anAsk(operation.ask, operation.place, {
         state: operation.state as "open",
@@ -245,7 +245,7 @@ async function take(side: Side, operation: Step): Promise<unknown> {
       );
     }
     case "answer":
-      return answer(driver, operation.place, operation.ask, answered("allow", `${side.count}`));
+      return answerAsk(driver, operation.place, operation.ask, aResolution("allow", `${side.count}`));
     case "append": {
       const { id: messageId, parts } = await pick(operation.place, operation.pick);
       const part = Math.min(operation.part, parts.length);
@@ -267,7 +267,7 @@ async function take(side: Side, operation: Step): Promise<unknown> {
         changeOf({ revert: { id: `s${side.count}`, after: operation.after, createdAt: at(0) } }),
       );
     case "restore": {
-      const snapshots = await snapshotsOf(driver, operation.place);
+      const snapshots = await findSnapshots(driver, operation.place);
       const snapshot = snapshots[operation.pick % Math.max(1, snapshots.length)];
       const cut = { id: `s${side.count}`, after: snapshot?.after ?? 0, createdAt: at(0) };
       return driver.write(
@@ -297,7 +297,7 @@ async function take(side: Side, operation: Step): Promise<unknown> {
       return comparable([lease.rootId, lease.holder.id, lease.fence > before, head]);
     }
     case "release": {
-      return release(driver, { rootId: operation.id, fence: side.fences.get(operation.id) ?? -1 });
+      return releaseLease(driver, { rootId: operation.id, fence: side.fences.get(operation.id) ?? -1 });
     }
     case "reopen":
       await driver.close();
@@ -314,12 +314,12 @@ async function visible(driver: SessionDriver): Promise<unknown> {
   for (const sessionId of places) {
     sessions.push(await driver.get(sessionId));
     details.push([
-      (await newestOf(driver, sessionId))?.id,
+      (await findNewest(driver, sessionId))?.id,
       await driver.messages(sessionId),
       await driver.messages(sessionId, { scope: "chain" }),
       await driver.messages(sessionId, { scope: "chain", before: 6, limit: 2 }),
       await driver.head(sessionId),
-      await snapshotsOf(driver, sessionId),
+      await findSnapshots(driver, sessionId),
       await driver.instructions(sessionId).catch((error: unknown) => (error as { code?: unknown }).code),
       await driver.asks({ sessionId: sessionId, limit: 99 }),
       await driver.runs({ sessionId: sessionId, limit: 99 }),
@@ -334,9 +334,9 @@ async function visible(driver: SessionDriver): Promise<unknown> {
       await driver.runs({ limit: 99 }),
       await driver.runs({ limit: 2, before: { startedAt: at(1), id: "r3" } }),
       await driver.runs({ limit: 99, states: ["running", "waiting"] }),
-      await runOf(driver, "r1"),
+      await findRun(driver, "r1"),
     ],
-    asks: [await driver.asks({ limit: 99 }), await driver.asks({ limit: 1, open: true }), await askOf(driver, "q1")],
+    asks: [await driver.asks({ limit: 99 }), await driver.asks({ limit: 1, open: true }), await findAsk(driver, "q1")],
     lists: [
       await driver.list({ limit: 99 }),
       await driver.list({ limit: 2, offset: 1 }),

@@ -128,11 +128,11 @@ describe("undo", () => {
       assert.equal(await folder.read("project/a.txt"), "three\n");
 
       const dry = await agent.sessions.undo(id(), { dryRun: true });
-      assert.deepEqual(describeFiles(dry, folder), ["restored a.txt", "made new/deep/b.txt"]);
+      assert.deepEqual(describeFiles(dry, folder), ["restored a.txt", "recreated new/deep/b.txt"]);
       assert.equal(await folder.read("project/a.txt"), "three\n");
 
       const first = await agent.sessions.undo(id());
-      assert.deepEqual(describeFiles(first, folder), ["restored a.txt", "made new/deep/b.txt"]);
+      assert.deepEqual(describeFiles(first, folder), ["restored a.txt", "recreated new/deep/b.txt"]);
       assert.equal(await folder.read("project/a.txt"), "two\n");
       assert.equal(await folder.read("project/new/deep/b.txt"), "b\n");
       assert.equal((await texts(agent, id())).filter((text) => text.startsWith("user:")).length, 1);
@@ -148,7 +148,7 @@ describe("undo", () => {
 
       assert.deepEqual(describeFiles(await agent.sessions.redo(id()), folder), [
         "restored a.txt",
-        "made new/deep/b.txt",
+        "recreated new/deep/b.txt",
       ]);
       assert.equal(await folder.read("project/a.txt"), "two\n");
       assert.equal(await folder.read("project/new/deep/b.txt"), "b\n");
@@ -511,12 +511,12 @@ describe("undo", () => {
     };
     await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "a.txt", content: "three\n" }]);
     const [first, second] = await results();
-    assert.match(first ?? "", /\. No copy was kept of what was there: undo cannot bring it back\.$/);
+    assert.match(first ?? "", /\. No copy was stored of the previous content: undo cannot restore it\.$/);
     assert.doesNotMatch(second ?? "", /No copy/);
     await rm(folder.at("home/files"));
     await run(["write", { path: "large.txt", content: "small\n" }], ["write", { path: "large.txt", content: "s\n" }]);
     const [, , third, fourth] = await results();
-    assert.match(third ?? "", /No copy was kept of large\.txt: undo cannot bring it back\.$/);
+    assert.match(third ?? "", /No copy was stored of large\.txt: undo cannot restore it\.$/);
     assert.doesNotMatch(fourth ?? "", /No copy/);
     const error = await rejectionOf(agent.sessions.undo(id()));
     assert.ok(hasCode(error, "undo_conflict"));

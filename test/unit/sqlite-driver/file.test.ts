@@ -7,19 +7,24 @@ import Sqlite from "better-sqlite3";
 import { retain, prepare, readPragma, setPragma } from "../../../adapters/sqlite-driver/retained-objects.js";
 import { hasCode } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
-import { APPLICATION_ID, MIGRATIONS, VERSION } from "../../../adapters/sqlite-driver/schema.js";
-import { listStatement, messagesStatement, runsStatement, UNFINISHED } from "../../../adapters/sqlite-driver/reads.js";
+import { APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION } from "../../../adapters/sqlite-driver/schema.js";
+import {
+  buildListStatement,
+  buildMessagesStatement,
+  buildRunsStatement,
+  UNFINISHED_RUNS_SQL,
+} from "../../../adapters/sqlite-driver/reads.js";
 import {
   aHolder,
   aMessage,
   aRun,
   aSession,
   change,
-  growing,
-  leaseOf,
-  runOf,
+  aGrowingMessage,
+  acquireLease,
+  findRun,
   someMessages,
-  textOf,
+  joinParts,
 } from "../../../src/testing/session-driver/rule.js";
 import { until } from "../../helpers/lab.js";
 
@@ -75,7 +80,7 @@ describe("the file of SqliteDriver", () => {
   it("is rejected unchanged if a newer version wrote it", async () => {
     await (await openDriver()).close();
     const db = retain(new Sqlite(path));
-    setPragma(db, `user_version = ${VERSION + 1}`);
+    setPragma(db, `user_version = ${SCHEMA_VERSION + 1}`);
     db.close();
     await assertRefused(/newer gantry/);
   });
@@ -84,7 +89,7 @@ describe("the file of SqliteDriver", () => {
     const driver = await openDriver();
     await driver.close();
     const db = retain(new Sqlite(path));
-    setPragma(db, `user_version = ${VERSION + 1}`);
+    setPragma(db, `user_version = ${SCHEMA_VERSION + 1}`);
     const second = new SqliteDriver({ path });
     await assert.rejects(second.open(), (error) => hasCode(error, "store") && /newer gantry/.test(error.message));
     db.close();
@@ -102,7 +107,7 @@ describe("the file of SqliteDriver", () => {
       old,
       "INSERT INTO sessions VALUES (1, ?, ?, ?, 0, 'lab', 'm1', 'low', ?, '', ?, 0, 2, ?, ?, 0, 0, 0, 0, '')",
     ).run(id, alias, title, projectDir, id, createdAt, updatedAt);
-    const messages = [aMessage("a", 1), growing("a", 2)];
+    const messages = [aMessage("a", 1), aGrowingMessage("a", 2)];
     for (const { seq, finished, id, role, createdAt, parts } of messages)
       prepare(old, "INSERT INTO messages VALUES (?, 1, 1, ?, '', ?, ?, ?, '', '', 0, ?, ?)").run(
         seq,
@@ -131,16 +136,16 @@ describe("the file of SqliteDriver", () => {
 
     const driver = await openDriver();
     assert.deepEqual(await driver.get("x"), session);
-    assert.deepEqual((await driver.messages("a")).map(textOf), ["text 1", "hm|so far"]);
+    assert.deepEqual((await driver.messages("a")).map(joinParts), ["text 1", "hm|so far"]);
     assert.equal((await driver.list({ limit: 1 })).total, 1);
-    const lease = await leaseOf(driver, "a", "h2");
+    const lease = await acquireLease(driver, "a", "h2");
     assert.equal(lease.fence, 8, "fences continue");
     const run = aRun("r1", "a", { idempotencyKey: "k" });
     await driver.write("a", change({ add: [aMessage("a", 3)], runs: [run], fence: lease.fence }));
-    assert.deepEqual(await runOf(driver, "r1"), { run, holder: aHolder("h2") });
+    assert.deepEqual(await findRun(driver, "r1"), { run, holder: aHolder("h2") });
     await driver.close();
     const db = retain(new Sqlite(path));
-    assert.equal(readPragma(db, "user_version"), VERSION);
+    assert.equal(readPragma(db, "user_version"), SCHEMA_VERSION);
     assert.equal(readPragma(db, "integrity_check"), "ok");
     db.close();
   });
@@ -192,7 +197,7 @@ describe("the file of SqliteDriver", () => {
 
   it("rejects only the write that does not fit while it is full, and accepts it with more room", async () => {
     const driver = await openDriver({ maxPages: 60 });
-    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), growing("a", 2)] });
+    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), aGrowingMessage("a", 2)] });
     await driver.create({ session: aSession("b"), messages: someMessages("b", 1, 40) });
     const large = aMessage("a", 3, { parts: [{ type: "text", text: "x".repeat(500_000) }] });
     const before = [await driver.get("a"), await driver.messages("a")];
@@ -224,7 +229,7 @@ describe("the file of SqliteDriver", () => {
     const parts = [{ type: "text" as const, text: `${secret} `.repeat(400) }];
     await driver.create({
       session: aSession("a", { title: secret }),
-      messages: [aMessage("a", 1, { parts }), growing("a", 2)],
+      messages: [aMessage("a", 1, { parts }), aGrowingMessage("a", 2)],
     });
     await driver.write("a", change({ append: [{ messageId: "a-2", part: 0, type: "text", text: secret }] }));
     await driver.delete(["a"]);
@@ -254,12 +259,12 @@ describe("the file of SqliteDriver", () => {
     const driver = new SqliteDriver({ path });
     await Promise.all([driver.open(), driver.open()]);
     await driver.open();
-    await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    await driver.create({ session: aSession("a"), messages: [aGrowingMessage("a", 1)] });
     const secondDriver = await openDriver();
     await secondDriver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "x" }] }));
     await driver.close();
     await driver.open();
-    assert.equal(textOf((await driver.messages("a"))[0]), "x");
+    assert.equal(joinParts((await driver.messages("a"))[0]), "x");
     await Promise.all([driver.close(), secondDriver.close()]);
   });
 
@@ -267,7 +272,7 @@ describe("the file of SqliteDriver", () => {
     await (await openDriver()).close();
     const db = retain(new Sqlite(path));
     assert.equal(readPragma(db, "application_id"), APPLICATION_ID);
-    assert.equal(readPragma(db, "user_version"), VERSION);
+    assert.equal(readPragma(db, "user_version"), SCHEMA_VERSION);
     assert.equal(readPragma(db, "journal_mode"), "wal");
     db.close();
   });
@@ -281,16 +286,16 @@ describe("the file of SqliteDriver", () => {
       return steps.map((step) => step.detail).join("; ");
     };
     const queries = [
-      listStatement({ limit: 1 }).page,
-      listStatement({ limit: 1, before: { updatedAt: "", id: "" } }).page,
-      listStatement({ limit: 1, projectDir: "/" }).page,
-      listStatement({ limit: 1, projectDir: "/", before: { updatedAt: "", id: "" } }).page,
-      listStatement({ limit: 1, emptyBefore: "" }).page,
-      listStatement({ limit: 1, emptyBefore: "" }).count,
+      buildListStatement({ limit: 1 }).pageSql,
+      buildListStatement({ limit: 1, before: { updatedAt: "", id: "" } }).pageSql,
+      buildListStatement({ limit: 1, projectDir: "/" }).pageSql,
+      buildListStatement({ limit: 1, projectDir: "/", before: { updatedAt: "", id: "" } }).pageSql,
+      buildListStatement({ limit: 1, emptyBefore: "" }).pageSql,
+      buildListStatement({ limit: 1, emptyBefore: "" }).countSql,
       ...(["session", "chain"] as const).flatMap((scope) => [
-        messagesStatement({ scope }).sql,
-        messagesStatement({ scope, after: 1, limit: 1 }).sql,
-        messagesStatement({ scope, before: 1, limit: 1 }).sql,
+        buildMessagesStatement({ scope }).sql,
+        buildMessagesStatement({ scope, after: 1, limit: 1 }).sql,
+        buildMessagesStatement({ scope, before: 1, limit: 1 }).sql,
       ]),
       ...[
         {},
@@ -298,7 +303,7 @@ describe("the file of SqliteDriver", () => {
         { sessionId: "a" },
         { sessionId: "a", before: { startedAt: "", id: "" } },
       ].flatMap((query) =>
-        [undefined, "running" as const].map((state) => runsStatement({ limit: 1, ...query }, state).sql),
+        [undefined, "running" as const].map((state) => buildRunsStatement({ limit: 1, ...query }, state).sql),
       ),
       "SELECT * FROM sessions WHERE root = (SELECT root FROM sessions WHERE id = ?) AND cut = '' ORDER BY idx DESC LIMIT 1",
       "SELECT * FROM sessions WHERE alias = ? AND alias <> ''",
@@ -310,13 +315,13 @@ describe("the file of SqliteDriver", () => {
       assert.match(steps, /USING (COVERING )?INDEX/, `${sql}: ${steps}`);
       assert.doesNotMatch(steps, /TEMP B-TREE/, `${sql}: ${steps}`);
     }
-    assert.match(plan(listStatement({ limit: 1, projectDir: "/" }).page), /sessions_of_dir/);
-    assert.match(plan(listStatement({ limit: 1, emptyBefore: "" }).page), /sessions_empty/);
-    assert.match(plan(listStatement({ limit: 1, spawnedBy: "a" }).page), /sessions_spawned/);
-    assert.match(plan(runsStatement({ limit: 1 }, "running").sql), /runs_of_state/);
-    assert.match(plan(runsStatement({ limit: 1, sessionId: "a" }).sql), /runs_of_chain/);
-    assert.match(plan(runsStatement({ limit: 1, sessionId: "a" }, "running").sql), /runs_of_chain_state/);
-    assert.match(plan(UNFINISHED), /runs_of_chain_state \(root=\? AND state=\?\)/, "not all runs of a chain");
+    assert.match(plan(buildListStatement({ limit: 1, projectDir: "/" }).pageSql), /sessions_of_dir/);
+    assert.match(plan(buildListStatement({ limit: 1, emptyBefore: "" }).pageSql), /sessions_empty/);
+    assert.match(plan(buildListStatement({ limit: 1, spawnedBy: "a" }).pageSql), /sessions_spawned/);
+    assert.match(plan(buildRunsStatement({ limit: 1 }, "running").sql), /runs_of_state/);
+    assert.match(plan(buildRunsStatement({ limit: 1, sessionId: "a" }).sql), /runs_of_chain/);
+    assert.match(plan(buildRunsStatement({ limit: 1, sessionId: "a" }, "running").sql), /runs_of_chain_state/);
+    assert.match(plan(UNFINISHED_RUNS_SQL), /runs_of_chain_state \(root=\? AND state=\?\)/, "not all runs of a chain");
     db.close();
   });
 });

@@ -47,13 +47,13 @@ function openStore(hooks: Hooks, columns = 80, rows = 24) {
   const storeOptions = {
     client,
     newSessionOptions: {},
-    place: "here",
+    location: "here",
     commands: [],
-    run: nothing,
+    runCommand: nothing,
     requestExit: nothing,
     suspend: nothing,
   };
-  const store = new TerminalStore({ ...storeOptions, wheel: nothing, now: () => clock.now });
+  const store = new TerminalStore({ ...storeOptions, setWheel: nothing, now: () => clock.now });
   hooks.after(() => store.close());
   const keyboard = new Keyboard((input) => store.press(input));
   const transcript = new Transcript();
@@ -66,7 +66,7 @@ function openStore(hooks: Hooks, columns = 80, rows = 24) {
       const session = { id: "s", title: "", provider: "", model: "", mode: "ask", reasoning_effort: "" };
       const state = { type: "state", session, run: { id: "r", state: "waiting" }, plan: [], asks };
       store.conversation.mirror.apply(state as unknown as Parameters<typeof store.conversation.mirror.apply>[0]);
-      store.changed();
+      store.reportChange();
     },
     screen: () => renderFrame(store, transcript, columns, rows, 0).rows.map(textOf),
   };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { filesIn, filesLike, wordAt } from "../../../adapters/terminal/completion.js";
-import { diffRows } from "../../../adapters/terminal/diff-rows.js";
+import { findPaths, suggestFiles, wordAt } from "../../../adapters/terminal/completion.js";
+import { renderDiff } from "../../../adapters/terminal/diff-rows.js";
 import { Editor } from "../../../adapters/terminal/editor.js";
 import { Keyboard, type KeyInput } from "../../../adapters/terminal/keys.js";
 import { textOf } from "../../../adapters/terminal/spans.js";
@@ -66,40 +66,43 @@ describe("the prompt editor", () => {
     editor.backspace();
     assert.equal(editor.text, "one ");
     editor.insert("two\nthree");
-    editor.up();
-    editor.lineEnd();
+    editor.moveUp();
+    editor.moveToLineEnd();
     editor.insert("!");
     assert.equal(editor.text, "one two!\nthree");
     editor.killWord();
-    editor.down();
-    editor.lineStart();
+    editor.moveDown();
+    editor.moveToLineStart();
     editor.yank();
     assert.equal(editor.text, "one \ntwo!three");
-    assert.equal(editor.take(), "one \ntwo!three");
+    assert.equal(editor.takeText(), "one \ntwo!three");
     editor.insert("draft");
-    editor.up();
+    editor.moveUp();
     assert.equal(editor.text, "one \ntwo!three");
-    editor.lineEnd();
-    editor.down();
+    editor.moveToLineEnd();
+    editor.moveDown();
     assert.equal(editor.text, "draft");
   });
 
   it("completes words after @ and /, and finds the files that a prompt names", () => {
-    assert.deepEqual(wordAt("see @li", 7), { sign: "@", from: 4, word: "li" });
-    assert.deepEqual(wordAt("/mo", 3), { sign: "/", from: 0, word: "mo" });
+    assert.deepEqual(wordAt("see @li", 7), { sign: "@", start: 4, word: "li" });
+    assert.deepEqual(wordAt("/mo", 3), { sign: "/", start: 0, word: "mo" });
     assert.equal(wordAt("mail a@b.c", 10), undefined);
     const files = ["src/index.ts", "lib/a list.ts", "index.html"];
     assert.deepEqual(
-      filesLike("ind", files).map(({ text }) => text),
+      suggestFiles("ind", files).map(({ text }) => text),
       ["@index.html ", "@src/index.ts "],
     );
-    assert.deepEqual(filesIn("@lib/a\\ list.ts and @nothing and @index.html", files), ["lib/a list.ts", "index.html"]);
+    assert.deepEqual(findPaths("@lib/a\\ list.ts and @nothing and @index.html", files), [
+      "lib/a list.ts",
+      "index.html",
+    ]);
   });
 });
 
 describe("diff rows", () => {
   const rows = (before: string | null, after: string, most = 100) =>
-    diffRows({ path: "a", old_text: before, new_text: after }, 40, most).map((row) => textOf(row).trimEnd());
+    renderDiff({ path: "a", old_text: before, new_text: after }, 40, most).map((row) => textOf(row).trimEnd());
 
   it("show counts, changed lines and their context, and are limited to the given number", () => {
     assert.deepEqual(rows("a\nb\nc\nd\ne\nf\ng\n", "a\nb\nc\nX\ne\nf\ng\n"), [

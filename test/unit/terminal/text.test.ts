@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import stringWidth from "string-width";
-import { Prose } from "../../../adapters/terminal/markdown.js";
+import { MarkdownRenderer } from "../../../adapters/terminal/markdown.js";
 import {
   clean,
   truncate,
-  graphemes,
+  toGraphemes,
   formatCount,
   textWidth,
   escapeInvisible,
@@ -47,7 +47,7 @@ describe("untrusted terminal text", () => {
       for (const all of [text.repeat(50_000), `${text.repeat(50_000)}x`]) {
         clean(all);
         escapeLine(all);
-        new Prose().rows(all.slice(0, 20_000), 80);
+        new MarkdownRenderer().renderRows(all.slice(0, 20_000), 80);
       }
   });
 
@@ -85,7 +85,7 @@ describe("untrusted terminal text", () => {
       "cafe\u0301 ❯\ufe0f —\u0301",
     ]) {
       assert.deepEqual(
-        graphemes(text),
+        toGraphemes(text),
         Array.from(segmenter.segment(text), ({ segment }) => segment),
       );
       assert.equal(textWidth(text), stringWidth(text), text);
@@ -106,14 +106,14 @@ describe("untrusted terminal text", () => {
     ].join("");
     const rows = (of: readonly (readonly { text: string }[])[]) =>
       of.map((row) => row.map((part) => part.text).join(""));
-    const growing = new Prose([span("  ")]);
-    for (let at = 0; at < text.length; at += 97) growing.rows(text.slice(0, at), 60);
-    const expectedRows = rows(new Prose([span("  ")]).rows(text, 60));
-    assert.deepEqual(rows(growing.rows(text, 60)), expectedRows);
+    const growing = new MarkdownRenderer([span("  ")]);
+    for (let at = 0; at < text.length; at += 97) growing.renderRows(text.slice(0, at), 60);
+    const expectedRows = rows(new MarkdownRenderer([span("  ")]).renderRows(text, 60));
+    assert.deepEqual(rows(growing.renderRows(text, 60)), expectedRows);
     assert.equal(expectedRows.join("").replace(/[ │]/g, "").includes("漢字".repeat(5_000)), true);
     // Another width or another text starts anew.
-    assert.deepEqual(rows(growing.rows(text, 30)), rows(new Prose([span("  ")]).rows(text, 30)));
-    assert.deepEqual(rows(growing.rows("other", 30)), ["  other"]);
+    assert.deepEqual(rows(growing.renderRows(text, 30)), rows(new MarkdownRenderer([span("  ")]).renderRows(text, 30)));
+    assert.deepEqual(rows(growing.renderRows("other", 30)), ["  other"]);
   });
 
   it("wrap breaks between words, within long words, and never within a character", () => {

@@ -55,8 +55,8 @@ function startTerminal(hooks: Hooks, url: string, wishes: TerminalOptions["newSe
     output: screen as unknown as NodeJS.WriteStream,
     serve: () => isServed.then(() => ({ url, headers: {} })),
     newSessionOptions: wishes,
-    place: HOME,
-    colours: true,
+    location: HOME,
+    hasColours: true,
     signal: leaving.signal,
   });
   hooks.after(async () => {

@@ -600,7 +600,7 @@ describe("the session driver kit with forced races", () => {
   for (const [fault, Wrong, name] of WRONG)
     it(`catches a driver that ${fault}`, async () => {
       const check = checksOf(Wrong).find((candidate) => candidate.name === name);
-      const why = name === HOLDS ? /was not held up/ : /as if neither had come first/;
+      const why = name === HOLDS ? /was not held/ : /fits neither order/;
       await assert.rejects(check!.run(), why);
     });
 });

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { Agent, MemoryDriver, type SessionState } from "gantry";
 import { MemoryDocuments, currentHolder } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedChunk } from "gantry/testing";
-import { aMessage, aResult, aRun, aSession, change, release } from "../../../src/testing/session-driver/rule.js";
+import { aMessage, aResult, aRun, aSession, change, releaseLease } from "../../../src/testing/session-driver/rule.js";
 import { gate, waitTool } from "../../helpers/gate.js";
 import { until } from "../../helpers/lab.js";
 
@@ -37,7 +37,7 @@ describe("the state of a watched session", () => {
     await driver.write(id, { ...change({ runs: [foreignRun] }), fence: lease.fence });
     const remoteState = await stateOf(agent, id);
     assert.deepEqual([remoteState.run?.state, remoteState.runningElsewhere], ["running", true]);
-    await release(driver, lease);
+    await releaseLease(driver, lease);
     const over = await stateOf(agent, id);
     assert.deepEqual([over.run?.state, over.runningElsewhere], ["interrupted", false]);
   });

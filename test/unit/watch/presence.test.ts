@@ -51,26 +51,26 @@ describe("clients that can answer", () => {
   it("count for all sessions or for the given ones, and for a delay after they leave", (t) => {
     const { pass } = fakeTime(t);
     const presence = new Presence(LEAVE_DELAY_MS);
-    assert.equal(presence.answers("a"), false);
-    const leave = presence.join(() => true, "b");
-    const leaveOne = presence.join((id) => id === "c", "c");
-    assert.deepEqual([presence.answers("a"), presence.isShown("a"), presence.isShown("b")], [true, false, true]);
+    assert.equal(presence.canAnswer("a"), false);
+    const leave = presence.connect(() => true, "b");
+    const leaveOne = presence.connect((id) => id === "c", "c");
+    assert.deepEqual([presence.canAnswer("a"), presence.isShown("a"), presence.isShown("b")], [true, false, true]);
     leave();
     pass(LEAVE_DELAY_MS + 1);
     // Only a watch that ends restarts the delay. Ending the same watch twice counts once.
     leave();
-    assert.deepEqual([presence.answers("a"), presence.answers("c")], [false, true]);
+    assert.deepEqual([presence.canAnswer("a"), presence.canAnswer("c")], [false, true]);
     leaveOne();
     pass(LEAVE_DELAY_MS - 1);
-    assert.equal(presence.answers("a"), true);
+    assert.equal(presence.canAnswer("a"), true);
     pass(2);
-    assert.equal(presence.answers("a"), false);
+    assert.equal(presence.canAnswer("a"), false);
   });
 
   it("cause no delay if they could answer nothing", () => {
     const presence = new Presence(LEAVE_DELAY_MS);
-    presence.join(() => false)();
-    assert.equal(presence.answers("a"), false);
+    presence.connect(() => false)();
+    assert.equal(presence.canAnswer("a"), false);
   });
 
   it("keep an ask of another session open until 60 s after the last client leaves", async (t) => {
@@ -87,7 +87,7 @@ describe("clients that can answer", () => {
     assert.equal((await agent.asks.get(askId))?.state, "open");
     pass(1_000);
     await untilTurn(() => output() !== undefined);
-    assert.match(output() ?? "", /nobody could be asked/);
+    assert.match(output() ?? "", /no client could answer/);
     await ended;
   });
 
@@ -125,15 +125,15 @@ describe("clients that can answer", () => {
   it("without a stream count for 90 s after each poll for asks", (t) => {
     const { pass } = fakeTime(t);
     const presence = new Presence(0);
-    const agent = { attend: (answers = () => true) => presence.join(answers) };
+    const agent = { addResponder: (answers = () => true) => presence.connect(answers) };
     const polling = new PollingClients(agent as unknown as Agent);
-    assert.equal(presence.answers("a"), false);
-    polling.polled();
+    assert.equal(presence.canAnswer("a"), false);
+    polling.recordPoll();
     pass(60_000);
-    polling.polled();
+    polling.recordPoll();
     pass(89_999);
-    assert.equal(presence.answers("a"), true);
+    assert.equal(presence.canAnswer("a"), true);
     pass(1);
-    assert.equal(presence.answers("a"), false);
+    assert.equal(presence.canAnswer("a"), false);
   });
 });

@@ -10,7 +10,7 @@ import { StreamPosition } from "../../../src/watch/stream-position.js";
 import { Presence } from "../../../src/watch/presence.js";
 import { SessionTail, type Page, type TailWriter } from "../../../src/watch/tail.js";
 import { notifierOf } from "../../../src/sessions/polling-notifier.js";
-import { aMessage, aSession, change, growing } from "../../../src/testing/session-driver/rule.js";
+import { aMessage, aSession, change, aGrowingMessage } from "../../../src/testing/session-driver/rule.js";
 import { fakeTime, turns, untilTurn } from "../../helpers/fake-time.js";
 import { gate } from "../../helpers/gate.js";
 import { until } from "../../helpers/lab.js";
@@ -130,11 +130,11 @@ describe("watchers", { concurrency: true }, () => {
     t.after(() => driver.close());
     await driver.create({ session: aSession("a") });
     const tail = new SessionTail("a", driver, new Presence(0), () => Promise.resolve(undefined));
-    const seqs = async (from: number) => (await tail.from(from, 0)).messages.map(({ seq }) => seq);
+    const seqs = async (from: number) => (await tail.readPage(from, 0)).messages.map(({ seq }) => seq);
     const store = async (hold: TailWriter | undefined, seq: number) => {
       const add = [aMessage("a", seq)];
       await driver.write("a", change({ add }));
-      return () => hold?.stored({ add });
+      return () => hold?.reportChange({ add });
     };
     const before = tail.openWriter(0);
     (await store(before, 1))();
@@ -146,7 +146,7 @@ describe("watchers", { concurrency: true }, () => {
     late();
     assert.deepEqual([await seqs(1), await seqs(3)], [[1, 2, 3], [3]]);
     before.end();
-    assert.equal(tail.isHeld, true);
+    assert.equal(tail.hasLocalWriter, true);
     const notifyTail = await store(next, 4);
     const { version } = tail;
     notifyTail();
@@ -154,7 +154,7 @@ describe("watchers", { concurrency: true }, () => {
     assert.deepEqual(await seqs(2), [2, 3, 4]);
     next.end();
     next.end();
-    assert.equal(tail.isHeld, false);
+    assert.equal(tail.hasLocalWriter, false);
   });
 
   it("SessionTail omits messages that another process reverted before the writer ended", async (t) => {
@@ -164,12 +164,12 @@ describe("watchers", { concurrency: true }, () => {
     const tail = new SessionTail("a", driver, new Presence(0), () => Promise.resolve(undefined));
     const add = [1, 2, 3].map((seq) => aMessage("a", seq));
     await driver.write("a", change({ add }));
-    tail.openWriter(0).stored({ add });
+    tail.openWriter(0).reportChange({ add });
     const agent = new Agent({ driver, providers: [new ScriptedProvider([])] });
     t.after(() => agent.close());
     await agent.sessions.revert("a", add[1]!.id);
     const { rewinds: cuts } = (await agent.sessions.get("a"))!;
-    const seqs = async (knownRewinds: number) => (await tail.from(1, knownRewinds)).messages.map(({ seq }) => seq);
+    const seqs = async (knownRewinds: number) => (await tail.readPage(1, knownRewinds)).messages.map(({ seq }) => seq);
     assert.deepEqual([await seqs(0), cuts.length, await seqs(1)], [[1, 2, 3], 1, [1, 2]]);
   });
 
@@ -178,20 +178,20 @@ describe("watchers", { concurrency: true }, () => {
     await driver.open();
     t.after(() => driver.close());
     await driver.create({ session: aSession("a") });
-    await driver.write("a", change({ add: [growing("a", 1)] }));
+    await driver.write("a", change({ add: [aGrowingMessage("a", 1)] }));
     const tail = new SessionTail("a", driver, new Presence(0), () => Promise.resolve(undefined));
-    const first = await tail.from(1, 0);
-    const { position: place } = tail.changeFor(
+    const first = await tail.readPage(1, 0);
+    const { position: place } = tail.getChange(
       new StreamPosition("a", parseCursor("a", "")),
       first.messages[0]!,
       first,
     );
-    const before = await tail.from(1, 0);
+    const before = await tail.readPage(1, 0);
     const append = [{ messageId: "a-1", part: 0, type: "text" as const, text: "more" }];
     await driver.write("a", change({ append }));
-    tail.changed();
-    const eventsOf = (page: Page) => tail.changeFor(place, page.messages[0]!, page).events.map(({ type }) => type);
-    assert.deepEqual([eventsOf(before), eventsOf(await tail.from(1, 0))], [[], ["delta"]]);
+    tail.reportMessageChange();
+    const eventsOf = (page: Page) => tail.getChange(place, page.messages[0]!, page).events.map(({ type }) => type);
+    assert.deepEqual([eventsOf(before), eventsOf(await tail.readPage(1, 0))], [[], ["delta"]]);
   });
 
   it("share reads and events at the same position, and see the same messages", async (t) => {

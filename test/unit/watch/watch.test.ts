@@ -99,7 +99,8 @@ describe("a watcher under a random schedule", () => {
         const cuts = (await agents[0]!.sessions.get(session.id))!.rewinds.length;
         // A slow reader can already have the messages that a revert will leave, and not know the revert yet.
         const seesAll = () =>
-          parseCursor(session.id, page.cursor).cuts === cuts && isDeepStrictEqual(page.messages, expectedMessages);
+          parseCursor(session.id, page.cursor).rewindCount === cuts &&
+          isDeepStrictEqual(page.messages, expectedMessages);
         const place = () => `seen ${seqs(page.messages)} at ${page.cursor}; stored ${seqs(expectedMessages)}`;
         await until(seesAll).catch((error: unknown) => assert.fail(`${String(error)}: ${place()}`));
         over.abort();

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import {
-  blocksOf,
-  compare,
+  groupRows,
+  compareTexts,
   compareInSteps,
-  countsOf,
-  sideBySide,
-  wordMarks,
+  countChanges,
+  pairRows,
+  markWords,
   type DiffRow,
   type TextRange,
 } from "../../../adapters/web-console/app/diff-lines.js";
@@ -25,7 +25,7 @@ const inShort = (rows: readonly DiffRow[]) =>
 function textOf(rows: readonly DiffRow[], without: DiffRow["kind"]): string {
   return rows
     .filter(({ kind }) => kind !== without)
-    .map(({ text, open }) => (open ? text : `${text}\n`))
+    .map(({ text, lacksLineBreak }) => (lacksLineBreak ? text : `${text}\n`))
     .join("");
 }
 
@@ -52,7 +52,7 @@ it("compareInSteps returns removed and added lines with the line numbers of both
       [0, 5],
     ],
   );
-  assert.deepEqual(countsOf(rows), { added: 2, removed: 1 });
+  assert.deepEqual(countChanges(rows), { added: 2, removed: 1 });
   assert.deepEqual(inShort(rowsOf("", "one\n")), ["+one"]);
   assert.deepEqual(inShort(rowsOf("one\n", "")), ["-one"]);
   assert.deepEqual(rowsOf("", ""), []);
@@ -60,7 +60,7 @@ it("compareInSteps returns removed and added lines with the line numbers of both
 
 it("compareInSteps reports a missing final line break and a carriage return as changes", () => {
   assert.deepEqual(
-    rowsOf("a\n", "a").map(({ kind, open }) => [kind, open]),
+    rowsOf("a\n", "a").map(({ kind, lacksLineBreak: open }) => [kind, open]),
     [
       ["removed", false],
       ["added", true],
@@ -91,10 +91,10 @@ it("compare finds a small change and a rewrite of 10,000 lines, and compareInSte
   const changed = [...lines];
   changed.splice(5_000, 2, "other\n");
   changed.splice(100, 0, "more\n");
-  assert.deepEqual(countsOf(await compare(lines.join(""), changed.join(""))), { added: 2, removed: 2 });
+  assert.deepEqual(countChanges(await compareTexts(lines.join(""), changed.join(""))), { added: 2, removed: 2 });
 
   const fresh = Array.from({ length: 10_000 }, (_, at) => `fresh ${at}\n`).join("");
-  assert.deepEqual(countsOf(await compare(lines.join(""), fresh)), { added: 10_000, removed: 10_000 });
+  assert.deepEqual(countChanges(await compareTexts(lines.join(""), fresh)), { added: 10_000, removed: 10_000 });
 
   const [alike, differentText] = ["a\nb\nb\n".repeat(4_000), "b\na\n".repeat(5_000)];
   const work = compareInSteps(alike, differentText);
@@ -108,27 +108,27 @@ it("compare finds a small change and a rewrite of 10,000 lines, and compareInSte
 
 it("compare rejects with the reason of an aborted signal", async () => {
   const gone = AbortSignal.abort(new Error("gone"));
-  await assert.rejects(compare("a\n", "b\n", gone), /gone/);
+  await assert.rejects(compareTexts("a\n", "b\n", gone), /gone/);
 });
 
 it("wordMarks marks differing words, and nothing if most of a line differs or the line is long", () => {
   const marked = (text: string, spans: readonly TextRange[] = []) =>
     spans.map(([start, end]) => text.slice(start, end));
   const [before, after] = ["const total = price * count;", "const total = price * (count + 1);"];
-  const marks = wordMarks(before, after);
+  const marks = markWords(before, after);
   assert.deepEqual(marked(before, marks?.before), []);
   assert.deepEqual(marked(after, marks?.after), ["(", " + 1)"]);
-  const renamed = wordMarks("let größe = 1", "let länge = 1");
+  const renamed = markWords("let größe = 1", "let länge = 1");
   assert.deepEqual(marked("let größe = 1", renamed?.before), ["größe"]);
-  assert.equal(wordMarks("return a;", "throw new Error(message)"), undefined);
-  assert.equal(wordMarks("a ".repeat(500), "a ".repeat(501)), undefined);
+  assert.equal(markWords("return a;", "throw new Error(message)"), undefined);
+  assert.equal(markWords("a ".repeat(500), "a ".repeat(501)), undefined);
 });
 
 it("blocksOf folds lines far from a change, and shows the lines next to it", () => {
   const lines = Array.from({ length: 30 }, (_, at) => `${at + 1}`);
   const rows = rowsOf(`${lines.join("\n")}\n`, `${lines.toSpliced(14, 1, "new").join("\n")}\n`);
   assert.deepEqual(
-    blocksOf(rows).map(({ kind, rows }) => [kind, rows.length]),
+    groupRows(rows).map(({ kind, rows }) => [kind, rows.length]),
     [
       ["folded", 11],
       ["shown", 8],
@@ -137,13 +137,13 @@ it("blocksOf folds lines far from a change, and shows the lines next to it", () 
   );
   // Two lines take less space than the line that reports them as hidden.
   assert.deepEqual(
-    blocksOf(rowsOf("1\n2\n3\n4\n5\nx\n", "1\n2\n3\n4\n5\ny\n")).map(({ kind, rows }) => [kind, rows.length]),
+    groupRows(rowsOf("1\n2\n3\n4\n5\nx\n", "1\n2\n3\n4\n5\ny\n")).map(({ kind, rows }) => [kind, rows.length]),
     [["shown", 7]],
   );
 });
 
 it("sideBySide pairs a removed line with the line that replaces it", () => {
-  const pairs = sideBySide(rowsOf("a\nb\nc\n", "a\nB\nC\nD\n"));
+  const pairs = pairRows(rowsOf("a\nb\nc\n", "a\nB\nC\nD\n"));
   assert.deepEqual(
     pairs.map(([before, right]) => [before?.text, right?.text]),
     [

@@ -1,5 +1,5 @@
-/** A piece of terminal output with its CSS classes and colour name. "" is the default colour. */
-export interface Piece {
+/** A piece of terminal output with its CSS classes and colour name. `""` is the default colour. */
+export interface StyledText {
   text: string;
   colour: string;
   classes: string;
@@ -7,51 +7,51 @@ export interface Piece {
 
 const ESCAPE = "\u001b";
 const BELL = "\u0007";
-const COLOURS = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
+const COLOUR_NAMES = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
 /** Control characters, including tab and line break. */
-const CONTROL = /\p{Cc}/gu;
+const CONTROL_CHARACTERS = /\p{Cc}/gu;
 
-/** Splits terminal output into coloured pieces. Escape sequences other than colours and styles are removed. */
-export function piecesOf(text: string): Piece[] {
-  const pieces: Piece[] = [];
+/** Splits terminal output into styled pieces. Removes escape sequences that set neither a colour nor a style. */
+export function toStyledTexts(text: string): StyledText[] {
+  const styledTexts: StyledText[] = [];
   let style = { colour: "", bold: false, faint: false };
-  const put = (rawText: string) => {
-    const shown = overwritten(rawText);
-    if (shown === "") return;
+  const addText = (rawText: string) => {
+    const visibleText = removeOverwrittenText(rawText);
+    if (visibleText === "") return;
     const { colour } = style;
     const classes = [style.bold && "ansi-bold", style.faint && "ansi-faint"].filter(Boolean).join(" ");
-    const last = pieces.at(-1);
-    if (last?.classes === classes && last.colour === colour) last.text += shown;
-    else pieces.push({ text: shown, classes, colour });
+    const lastStyledText = styledTexts.at(-1);
+    if (lastStyledText?.classes === classes && lastStyledText.colour === colour) lastStyledText.text += visibleText;
+    else styledTexts.push({ text: visibleText, classes, colour });
   };
-  let from = 0;
-  for (let at = text.indexOf(ESCAPE); at >= 0; at = text.indexOf(ESCAPE, from)) {
-    put(text.slice(from, at));
-    const { end, codes } = sequenceAt(text, at);
-    if (codes) style = codes.reduce(styled, style);
-    from = end;
+  let textStart = 0;
+  for (let escapeIndex = text.indexOf(ESCAPE); escapeIndex >= 0; escapeIndex = text.indexOf(ESCAPE, textStart)) {
+    addText(text.slice(textStart, escapeIndex));
+    const { end, codes } = parseSequence(text, escapeIndex);
+    if (codes) style = codes.reduce(applyCode, style);
+    textStart = end;
   }
-  put(text.slice(from));
-  return pieces;
+  addText(text.slice(textStart));
+  return styledTexts;
 }
 
 /** Text without escape sequences. */
-export function plainOf(text: string): string {
-  return piecesOf(text)
-    .map((piece) => piece.text)
+export function toPlainText(text: string): string {
+  return toStyledTexts(text)
+    .map((styledText) => styledText.text)
     .join("");
 }
 
-/** Finds the end of the escape sequence at `at`. `codes` is set for colour and style sequences. */
-function sequenceAt(text: string, at: number): { end: number; codes?: number[] } {
-  const kind = text[at + 1];
+/** Finds the end of the escape sequence at `start`. `codes` is set for colour and style sequences. */
+function parseSequence(text: string, start: number): { end: number; codes?: number[] } {
+  const kind = text[start + 1];
   if (kind === "[") {
-    let end = at + 2;
+    let end = start + 2;
     while (end < text.length && !/[@-~]/.test(text[end] ?? "")) end += 1;
     const codes =
       text[end] === "m"
         ? text
-            .slice(at + 2, end)
+            .slice(start + 2, end)
             .split(";")
             .slice(0, 16)
             .map(Number)
@@ -60,21 +60,21 @@ function sequenceAt(text: string, at: number): { end: number; codes?: number[] }
   }
   if (kind === "]") {
     // A title or a link ends with a bell or `ESC \`.
-    const bell = text.indexOf(BELL, at);
-    const stop = text.indexOf(`${ESCAPE}\\`, at);
-    if (bell >= 0 && (stop < 0 || bell < stop)) return { end: bell + 1 };
-    return { end: stop < 0 ? at + 2 : stop + 2 };
+    const bellIndex = text.indexOf(BELL, start);
+    const terminatorIndex = text.indexOf(`${ESCAPE}\\`, start);
+    if (bellIndex >= 0 && (terminatorIndex < 0 || bellIndex < terminatorIndex)) return { end: bellIndex + 1 };
+    return { end: terminatorIndex < 0 ? start + 2 : terminatorIndex + 2 };
   }
-  return { end: at + 2 };
+  return { end: start + 2 };
 }
 
-function styled(style: { colour: string; bold: boolean; faint: boolean }, code: number) {
+function applyCode(style: { colour: string; bold: boolean; faint: boolean }, code: number) {
   if (code === 0) return { colour: "", bold: false, faint: false };
   if (code === 1) return { ...style, bold: true };
   if (code === 2) return { ...style, faint: true };
   if (code === 22) return { ...style, bold: false, faint: false };
   if (code === 39) return { ...style, colour: "" };
-  const colour = COLOURS[code >= 90 ? code - 90 : code - 30];
+  const colour = COLOUR_NAMES[code >= 90 ? code - 90 : code - 30];
   return colour === undefined ? style : { ...style, colour };
 }
 
@@ -82,10 +82,10 @@ function styled(style: { colour: string; bold: boolean; faint: boolean }, code: 
  * Keeps the last part of a line with carriage returns, as a terminal does for progress bars. Removes other control
  * characters.
  */
-function overwritten(text: string): string {
+function removeOverwrittenText(text: string): string {
   const lines = text.replaceAll("\r\n", "\n").split("\n");
   return lines
     .map((line) => line.slice(line.lastIndexOf("\r", line.length - 2) + 1))
     .join("\n")
-    .replace(CONTROL, (control) => (control === "\n" || control === "\t" ? control : ""));
+    .replace(CONTROL_CHARACTERS, (control) => (control === "\n" || control === "\t" ? control : ""));
 }

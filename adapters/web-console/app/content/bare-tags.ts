@@ -2,11 +2,11 @@ import type { Token } from "marked";
 
 /** Tags without attributes that models use in Markdown. Everything else between `<` and `>` is text. */
 const BARE_TAG = /(<\/?(?:br|sub|sup|kbd|b|i|em|strong|u|s|mark|details|summary|hr)\s*\/?>)/i;
-const BARE_ALONE = new RegExp(`^${BARE_TAG.source}$`, "i");
-const PARTS = /^<(\/?)([a-z]+)/i;
-const WITHOUT_END = /^[bh]r$/;
+const BARE_TAG_ONLY = new RegExp(`^${BARE_TAG.source}$`, "i");
+const TAG_PARTS = /^<(\/?)([a-z]+)/i;
+const VOID_TAG = /^[bh]r$/;
 /** Tags that may start in one block and end in another. */
-const FOLD = /^(?:details|summary)$/;
+const CROSS_BLOCK_TAG = /^(?:details|summary)$/;
 
 /**
  * Turns unpaired tags in a run of text into text. The HTML parser would reopen an unclosed tag in all following
@@ -15,42 +15,43 @@ const FOLD = /^(?:details|summary)$/;
 export function pairTags(tokens: Token[]): void {
   const tags = tokens.filter(({ type }) => type === "html");
   if (tags.length === 0) return;
-  const stand = findPairedTags(tags.map(({ raw }) => raw));
+  const pairedFlags = findPairedTags(tags.map(({ raw }) => raw));
   tags.forEach((tag, index) => {
-    if (!stand[index]) Object.assign(tag, { type: "text", text: tag.raw, escaped: false });
+    if (!pairedFlags[index]) Object.assign(tag, { type: "text", text: tag.raw, escaped: false });
   });
 }
 
-/** Converts HTML in Markdown: keeps a few bare tags, and escapes all others as readable text. */
-export function withBareTags(html: string, escaped: (text: string) => string): string {
+/** Converts HTML in Markdown: keeps paired bare tags, and escapes all other content as readable text. */
+export function keepBareTags(html: string, escapeText: (text: string) => string): string {
   const parts = html.split(BARE_TAG);
-  const stand = findPairedTags(parts, FOLD);
-  return parts.map((part, index) => (stand[index] ? part : escaped(part))).join("");
+  const keptFlags = findPairedTags(parts, CROSS_BLOCK_TAG);
+  return parts.map((part, index) => (keptFlags[index] ? part : escapeText(part))).join("");
 }
 
-/** Returns for each part whether it is a bare tag with a matching tag. Tags that match `alone` need no match. */
-function findPairedTags(parts: readonly string[], alone?: RegExp): boolean[] {
-  const stand = parts.map(() => false);
-  const open: { name: string; index: number }[] = [];
-  const count = new Map<string, number>();
-  const step = (name: string, by: number) => count.set(name, (count.get(name) ?? 0) + by);
+/** Returns for each part whether it is a bare tag with a matching tag. Tags of `unpairedTag` need no match. */
+function findPairedTags(parts: readonly string[], unpairedTag?: RegExp): boolean[] {
+  const isPaired = parts.map(() => false);
+  const openTags: { name: string; index: number }[] = [];
+  const openCounts = new Map<string, number>();
+  const changeCount = (name: string, difference: number) =>
+    openCounts.set(name, (openCounts.get(name) ?? 0) + difference);
   parts.forEach((part, index) => {
-    if (!BARE_ALONE.test(part)) return;
-    const [, end, written = ""] = PARTS.exec(part) ?? [];
-    const name = written.toLowerCase();
-    if (WITHOUT_END.test(name) || alone?.test(name)) stand[index] = true;
-    else if (end !== "/") {
-      open.push({ name, index });
-      step(name, 1);
+    if (!BARE_TAG_ONLY.test(part)) return;
+    const [, slash, writtenName = ""] = TAG_PARTS.exec(part) ?? [];
+    const name = writtenName.toLowerCase();
+    if (VOID_TAG.test(name) || unpairedTag?.test(name)) isPaired[index] = true;
+    else if (slash !== "/") {
+      openTags.push({ name, index });
+      changeCount(name, 1);
     } else
-      while ((count.get(name) ?? 0) > 0) {
-        const last = open.pop();
-        if (!last) break;
-        step(last.name, -1);
-        if (last.name !== name) continue;
-        stand[last.index] = stand[index] = true;
+      while ((openCounts.get(name) ?? 0) > 0) {
+        const lastTag = openTags.pop();
+        if (!lastTag) break;
+        changeCount(lastTag.name, -1);
+        if (lastTag.name !== name) continue;
+        isPaired[lastTag.index] = isPaired[index] = true;
         break;
       }
   });
-  return stand;
+  return isPaired;
 }

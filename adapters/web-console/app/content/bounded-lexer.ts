@@ -1,6 +1,6 @@
 import { Lexer, type Token, type Tokens, type TokensList } from "marked";
 import { pairTags } from "./bare-tags.js";
-import { sectionsOf } from "./sections.js";
+import { splitSections } from "./sections.js";
 
 /**
  * Minimum and maximum length of running text that is parsed at once, in characters. Longer text is parsed in pieces,
@@ -8,20 +8,20 @@ import { sectionsOf } from "./sections.js";
  * shorter than the minimum.
  */
 const [MIN_PIECE_CHARACTERS, MAX_PIECE_CHARACTERS] = [1_000, 4_000];
-/** Maximum emphasis characters in a piece: the parser scans the whole piece at each. */
+/** Maximum emphasis characters in a piece: the parser scans the whole piece for each of them. */
 const MAX_EMPHASIS_MARKS = 200;
-/** Limit for the text's length multiplied by the piece length. */
+/** Limit for the length of the text multiplied by the length of a piece, both in characters. */
 const MAX_PIECE_WORK = 50_000_000;
 /** Maximum nesting of lists and of emphasis. Deeper content is plain text. */
 const MAX_DEPTH = 32;
 /** Average number of times that each character may be parsed, about once for each nesting level. */
 const MAX_READINGS = 20;
-/** Characters of work that any text is granted in addition. */
+/** Additional characters that may be parsed in any text, even a short one. */
 const BASE_BUDGET_CHARACTERS = 50_000;
 /** Cost of a cell or a paragraph, even an empty one, in characters. */
 const INLINE_COST_CHARACTERS = 50;
 
-/** Parsing the text needs more work than any normal text does. */
+/** Thrown if parsing a text needs more work than any normal text does. */
 export class MarkdownLimitError extends Error {}
 
 /**
@@ -31,32 +31,34 @@ export class MarkdownLimitError extends Error {}
  */
 export class BoundedLexer extends Lexer {
   #remainingCharacters = BASE_BUDGET_CHARACTERS;
-  #piece = MAX_PIECE_CHARACTERS;
+  #pieceCharacters = MAX_PIECE_CHARACTERS;
   #blockDepth = 0;
   #inlineDepth = 0;
 
-  /** Throws the error above if the text exceeds the work limit. */
+  /** Throws `MarkdownLimitError` if the text exceeds the work limit. */
   override lex(text: string): TokensList {
     this.#remainingCharacters = BASE_BUDGET_CHARACTERS + MAX_READINGS * text.length;
-    this.#piece = Math.max(
+    this.#pieceCharacters = Math.max(
       MIN_PIECE_CHARACTERS,
       Math.min(MAX_PIECE_CHARACTERS, Math.floor(MAX_PIECE_WORK / text.length)),
     );
-    const sections = sectionsOf(text.replace(/\r\n|\r/g, "\n"), (section) => new Outline(this.options).of(section));
-    const last = sections.pop() ?? "";
+    const sections = splitSections(text.replace(/\r\n|\r/g, "\n"), (section) =>
+      new OutlineLexer(this.options).parse(section),
+    );
+    const lastSection = sections.pop() ?? "";
     for (const section of sections) this.blockTokens(section, this.tokens);
-    return super.lex(last);
+    return super.lex(lastSection);
   }
 
   override blockTokens(text: string, tokens?: Token[], clipped?: boolean): Token[];
   override blockTokens(text: string, tokens?: TokensList, clipped?: boolean): TokensList;
   override blockTokens(text: string, tokens: Token[] = [], clipped?: boolean): Token[] {
     if (this.#blockDepth === MAX_DEPTH) {
-      tokens.push(asText(text));
+      tokens.push(toTextToken(text));
       this.state.top = true;
       return tokens;
     }
-    this.#take(text.length);
+    this.#spend(text.length);
     this.#blockDepth += 1;
     super.blockTokens(text, tokens, clipped);
     this.#blockDepth -= 1;
@@ -64,25 +66,25 @@ export class BoundedLexer extends Lexer {
   }
 
   override inline(text: string, tokens: Token[] = []): Token[] {
-    this.#take(INLINE_COST_CHARACTERS);
+    this.#spend(INLINE_COST_CHARACTERS);
     return super.inline(text, tokens);
   }
 
   override inlineTokens(text: string, tokens: Token[] = []): Token[] {
     if (this.#inlineDepth === MAX_DEPTH) {
-      tokens.push(asText(text));
+      tokens.push(toTextToken(text));
       return tokens;
     }
-    this.#take(text.length);
+    this.#spend(text.length);
     this.#inlineDepth += 1;
-    for (const piece of piecesOf(text, this.#piece)) super.inlineTokens(piece, tokens);
+    for (const piece of splitIntoPieces(text, this.#pieceCharacters)) super.inlineTokens(piece, tokens);
     this.#inlineDepth -= 1;
-    for (const token of tokens) if (isLink(token)) this.#take(token.href.length + (token.title?.length ?? 0));
+    for (const token of tokens) if (isLink(token)) this.#spend(token.href.length + (token.title?.length ?? 0));
     pairTags(tokens);
     return tokens;
   }
 
-  #take(characters: number): void {
+  #spend(characters: number): void {
     this.#remainingCharacters -= characters;
     if (this.#remainingCharacters < 0)
       throw new MarkdownLimitError("text exceeds the work limit of the Markdown parser");
@@ -90,20 +92,20 @@ export class BoundedLexer extends Lexer {
 }
 
 /** Parses only the top-level blocks of a text, not their contents. */
-class Outline extends Lexer {
-  #isWithin = false;
+class OutlineLexer extends Lexer {
+  #isNested = false;
 
-  of(text: string): readonly Token[] {
+  parse(text: string): readonly Token[] {
     return this.blockTokens(text, []);
   }
 
   override blockTokens(text: string, tokens?: Token[], clipped?: boolean): Token[];
   override blockTokens(text: string, tokens?: TokensList, clipped?: boolean): TokensList;
   override blockTokens(text: string, tokens: Token[] = [], clipped?: boolean): Token[] {
-    if (this.#isWithin) return tokens;
-    this.#isWithin = true;
+    if (this.#isNested) return tokens;
+    this.#isNested = true;
     super.blockTokens(text, tokens, clipped);
-    this.#isWithin = false;
+    this.#isNested = false;
     return tokens;
   }
 }
@@ -112,35 +114,35 @@ function isLink(token: Token): token is Tokens.Link | Tokens.Image {
   return token.type === "link" || token.type === "image";
 }
 
-function asText(text: string): Tokens.Text {
+function toTextToken(text: string): Tokens.Text {
   return { type: "text", raw: text, text, escaped: false };
 }
 
 /** Splits a text into pieces of about `size` characters that end at a line or a word. */
-function* piecesOf(text: string, size: number): Generator<string> {
+function* splitIntoPieces(text: string, size: number): Generator<string> {
   let from = 0;
   for (let to = 0; from < text.length; from = to) {
-    to = endOfPiece(text, from, size);
+    to = findPieceEnd(text, from, size);
     yield text.slice(from, to);
   }
 }
 
-function endOfPiece(text: string, from: number, size: number): number {
-  let most = from;
-  for (let marks = 0; most < text.length && most - from < size && marks < MAX_EMPHASIS_MARKS; most += 1)
-    if (/[*_~]/.test(text[most] ?? "")) marks += 1;
-  if (most === text.length) return most;
-  const least = (from + most) / 2;
-  for (const end of ["\n", " "]) {
-    const at = text.lastIndexOf(end, most - 1);
-    if (at >= least) return at + 1;
+function findPieceEnd(text: string, from: number, size: number): number {
+  let maxEnd = from;
+  for (let markCount = 0; maxEnd < text.length && maxEnd - from < size && markCount < MAX_EMPHASIS_MARKS; maxEnd += 1)
+    if (/[*_~]/.test(text[maxEnd] ?? "")) markCount += 1;
+  if (maxEnd === text.length) return maxEnd;
+  const minEnd = (from + maxEnd) / 2;
+  for (const separator of ["\n", " "]) {
+    const separatorIndex = text.lastIndexOf(separator, maxEnd - 1);
+    if (separatorIndex >= minEnd) return separatorIndex + 1;
   }
-  // An embedded image is one long base64 word without Markdown: do not split it.
-  const word = /[^A-Za-z0-9+/=]/g;
-  word.lastIndex = most;
-  const stop = word.exec(text)?.index ?? text.length;
+  // Do not split an embedded image, which is one long base64 word without Markdown.
+  const nonBase64 = /[^A-Za-z0-9+/=]/g;
+  nonBase64.lastIndex = maxEnd;
+  const wordEnd = nonBase64.exec(text)?.index ?? text.length;
   // Include the characters up to the next space.
-  if (stop > most) return stop + text.slice(stop, stop + size / 2).search(/\s|$/);
+  if (wordEnd > maxEnd) return wordEnd + text.slice(wordEnd, wordEnd + size / 2).search(/\s|$/);
   // Do not split a surrogate pair.
-  return /[\ud800-\udbff]/.test(text[most - 1] ?? "") ? most - 1 : most;
+  return /[\ud800-\udbff]/.test(text[maxEnd - 1] ?? "") ? maxEnd - 1 : maxEnd;
 }

@@ -1,4 +1,4 @@
-/** The highlighter and its languages. A separate file, which is loaded when there is code to colour. */
+/** The highlighter and its languages, in a separate file that is loaded when a page shows code. */
 import hljs from "highlight.js/lib/core";
 import bash from "highlight.js/lib/languages/bash";
 import c from "highlight.js/lib/languages/c";
@@ -36,7 +36,7 @@ hljs.registerAliases(["jsonc", "json5"], { languageName: "json" });
 hljs.registerAliases(["console"], { languageName: "shell" });
 
 /** Returns HTML of the coloured code. Undefined if the language is unknown. */
-export function highlighted(code: string, language: string): string | undefined {
+export function highlightCode(code: string, language: string): string | undefined {
   if (!hljs.getLanguage(language)) return undefined;
   return hljs.highlight(code, { language, ignoreIllegals: true }).value;
 }

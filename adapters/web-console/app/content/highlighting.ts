@@ -1,4 +1,4 @@
-import { scrolledWithin } from "../state/scrolled.js";
+import { hasScrolledWithin } from "../state/scroll-time.js";
 import { showHighlighted } from "./markdown.js";
 
 /** Maximum characters of code that is coloured. */
@@ -7,38 +7,38 @@ const MAX_COLOURED_CHARACTERS = 40_000;
 /** Time without scrolling before code is coloured, in ms. */
 const SCROLL_PAUSE_MS = 120;
 
-let loaded: Promise<typeof import("./highlight.js")> | undefined;
+let highlighter: Promise<typeof import("./highlight.js")> | undefined;
 
-/** Colours the code in an element once the highlighter is loaded. Returns a function that cancels it. */
+/** Colours the code in an element once the highlighter is loaded. Returns a function that cancels the colouring. */
 export function highlightIn(element: Element): () => void {
-  let off = false;
+  let isCancelled = false;
   const blocks = [...element.querySelectorAll("code[class*='language-']")].filter(
     (code) => !code.classList.contains("language-none") && code.textContent.length <= MAX_COLOURED_CHARACTERS,
   );
   if (blocks.length === 0) return () => undefined;
   // No colouring while the user scrolls, so that scrolling does not wait for it.
-  const colour = () => {
-    if (scrolledWithin(SCROLL_PAUSE_MS)) {
-      soon = setTimeout(colour, SCROLL_PAUSE_MS);
+  const colourBlocks = () => {
+    if (hasScrolledWithin(SCROLL_PAUSE_MS)) {
+      timer = setTimeout(colourBlocks, SCROLL_PAUSE_MS);
       return;
     }
-    // Loaded at the first use, because many pages show no code.
-    loaded ??= import("./highlight.js");
-    loaded.then(
-      ({ highlighted }) => {
-        if (off) return;
+    // The highlighter is loaded at the first use, because many pages show no code.
+    highlighter ??= import("./highlight.js");
+    highlighter.then(
+      ({ highlightCode }) => {
+        if (isCancelled) return;
         for (const code of blocks) {
           const language = /language-(\S+)/.exec(code.className)?.[1] ?? "";
-          const html = highlighted(code.textContent, language);
+          const html = highlightCode(code.textContent, language);
           if (html !== undefined) showHighlighted(code, html);
         }
       },
-      () => (loaded = undefined),
+      () => (highlighter = undefined),
     );
   };
-  let soon = setTimeout(colour, SCROLL_PAUSE_MS);
+  let timer = setTimeout(colourBlocks, SCROLL_PAUSE_MS);
   return () => {
-    off = true;
-    clearTimeout(soon);
+    isCancelled = true;
+    clearTimeout(timer);
   };
 }

@@ -1,22 +1,22 @@
 /**
  * Adds Markdown to the document. This is the only place where text becomes HTML. marked parses text of a model, a tool
- * or a file into HTML, and DOMPurify sanitizes that. No other module creates HTML from text.
+ * or a file into HTML, and DOMPurify sanitizes the HTML. No other module creates HTML from text.
  */
 import DOMPurify, { type Config } from "dompurify";
-import { htmlOf, PICTURE, type MarkdownBlock } from "./blocks.js";
-import { escapeReordering, escapeInvisible } from "./seen.js";
+import { renderHtml, IMAGE_DATA_URL, type MarkdownBlock } from "./blocks.js";
+import { escapeReordering, escapeInvisible } from "./escape.js";
 
-const LINK = /^(?:https?:\/\/|mailto:)/i;
-const CLASS = /^(?:hljs-[\w-]+|language-[\w+#.-]+|function_|class_|)$/;
+const LINK_URL = /^(?:https?:\/\/|mailto:)/i;
+const CLASS_NAME = /^(?:hljs-[\w-]+|language-[\w+#.-]+|function_|class_|)$/;
 
-const ALLOWED: Config = {
+const SANITIZER_CONFIG: Config = {
   ALLOWED_TAGS: [
     ...["p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "code", "span", "div"],
     ...["ul", "ol", "li", "input", "table", "thead", "tbody", "tr", "th", "td", "a", "img", "del", "s", "u", "mark"],
     ...["strong", "em", "b", "i", "sub", "sup", "kbd", "details", "summary"],
   ],
   ALLOWED_ATTR: ["href", "title", "src", "alt", "align", "start", "type", "checked", "disabled", "class"],
-  // Their values are not URLs.
+  // The values of these attributes are not URLs.
   ADD_URI_SAFE_ATTR: ["align", "start", "type"],
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
@@ -26,55 +26,55 @@ const ALLOWED: Config = {
 
 const purify = DOMPurify(window);
 
-// In code, all invisible characters are shown, because a reader copies code exactly. In prose, only those that reorder
-// text.
+// In code, all invisible characters are escaped, because a reader copies code exactly. In prose, only characters that
+// reorder the text are escaped.
 purify.addHook("beforeSanitizeElements", (node) => {
   if (node.nodeType !== Node.TEXT_NODE || node.nodeValue === null) return;
-  const shown = node.parentElement?.closest("code, pre")
+  const escapedText = node.parentElement?.closest("code, pre")
     ? escapeInvisible(node.nodeValue)
     : escapeReordering(node.nodeValue);
-  if (shown !== node.nodeValue) node.nodeValue = shown;
+  if (escapedText !== node.nodeValue) node.nodeValue = escapedText;
 });
 
 purify.addHook("afterSanitizeAttributes", (element) => {
   const name = element.tagName;
   if (name === "A") {
-    if (LINK.test(element.getAttribute("href") ?? "")) {
+    if (LINK_URL.test(element.getAttribute("href") ?? "")) {
       element.setAttribute("rel", "noopener noreferrer");
       element.setAttribute("target", "_blank");
     } else element.removeAttribute("href");
   }
-  for (const read of ["title", "alt"]) {
-    const text = element.getAttribute(read);
-    if (text !== null) element.setAttribute(read, escapeInvisible(text));
+  for (const attribute of ["title", "alt"]) {
+    const text = element.getAttribute(attribute);
+    if (text !== null) element.setAttribute(attribute, escapeInvisible(text));
   }
-  if (name === "IMG" && !PICTURE.test(element.getAttribute("src") ?? "")) element.remove();
+  if (name === "IMG" && !IMAGE_DATA_URL.test(element.getAttribute("src") ?? "")) element.remove();
   // Only checkboxes of task lists are allowed; they are disabled.
   if (name === "INPUT") {
     if (element.getAttribute("type") !== "checkbox") element.remove();
     else element.setAttribute("disabled", "");
   }
   const classes = element.getAttribute("class");
-  if (classes !== null && !classes.split(/\s+/).every((className) => CLASS.test(className)))
+  if (classes !== null && !classes.split(/\s+/).every((className) => CLASS_NAME.test(className)))
     element.removeAttribute("class");
 });
 
 /** Replaces the content of an element with a block. */
 export function showBlock(element: Element, block: MarkdownBlock): void {
-  if (block.type === "plain") element.replaceChildren(preOf(block.raw));
-  else element.replaceChildren(clean(htmlOf(block)));
+  if (block.type === "plain") element.replaceChildren(createPre(block.raw));
+  else element.replaceChildren(sanitize(renderHtml(block)));
 }
 
 /** Replaces the content of an element with a highlighter's HTML. */
 export function showHighlighted(element: Element, html: string): void {
-  element.replaceChildren(clean(html));
+  element.replaceChildren(sanitize(html));
 }
 
-function clean(html: string): DocumentFragment {
-  return purify.sanitize(html, ALLOWED) as unknown as DocumentFragment;
+function sanitize(html: string): DocumentFragment {
+  return purify.sanitize(html, SANITIZER_CONFIG) as unknown as DocumentFragment;
 }
 
-function preOf(text: string): HTMLElement {
+function createPre(text: string): HTMLElement {
   const element = document.createElement("pre");
   element.className = "markdown-plain";
   element.textContent = escapeInvisible(text);

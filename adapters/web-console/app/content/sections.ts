@@ -2,15 +2,15 @@
 const MAX_UNSPLIT_CHARACTERS = 16_000;
 /** Characters of a section, extended to the end of the line. */
 const SECTION_CHARACTERS = 8_000;
-/** Maximum characters of a section that is one long block, such as a list. A longer block is cut. */
+/** Maximum characters of a section that is one long block, such as a list. A longer block is split. */
 const MAX_BLOCK_CHARACTERS = 64_000;
 /**
  * Maximum characters of consecutive continuation lines of an item. Parsing time grows with the square of their length.
  */
 const MAX_RUNNING_CHARACTERS = 2_000;
-/** Lines that start an item, or are blank and end it. */
+/** Matches a line that starts an item, or a blank line, which ends an item. */
 const ITEM_START = /^[ \t]*(?:$|[-*+>]|\d{1,9}[.)])/;
-const FENCE = /^[ \t]*(?:(?:[-*+>]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})/;
+const FENCE_START = /^[ \t]*(?:(?:[-*+>]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})/;
 
 /** A block with its source text. */
 interface RawBlock {
@@ -19,24 +19,24 @@ interface RawBlock {
 }
 
 /**
- * Splits a long text into sections that can be parsed independently. Sections end at block boundaries, which `blocksOf`
- * finds. A block longer than a section becomes its own section. It is cut between two lines only if it is too long or
- * too much work.
+ * Splits a long text into sections that can be parsed independently. Sections end at block boundaries, which
+ * `parseBlocks` finds. A block longer than a section becomes its own section. Such a block is split between two lines
+ * only if it is too long or too much work.
  */
-export function sectionsOf(text: string, blocksOf: (text: string) => readonly RawBlock[]): string[] {
+export function splitSections(text: string, parseBlocks: (text: string) => readonly RawBlock[]): string[] {
   if (text.length <= MAX_UNSPLIT_CHARACTERS) return [text];
   const sections: string[] = [];
   for (let from = 0, size = SECTION_CHARACTERS; from < text.length;) {
-    const to = lineEnd(text, from + size);
+    const to = findLineEnd(text, from + size);
     const piece = text.slice(from, to);
-    const blocks = to < text.length ? blocksOf(piece) : [];
+    const blocks = to < text.length ? parseBlocks(piece) : [];
     // The last block may continue after the piece.
-    const end = to < text.length ? startOfLast(blocks, piece) : piece.length;
-    if (end === 0 && mayGrow(blocks, piece)) {
+    const end = to < text.length ? findLastBlockStart(blocks, piece) : piece.length;
+    if (end === 0 && canGrow(blocks, piece)) {
       size *= 2;
       continue;
     }
-    const length = end === 0 ? placeToCut(piece) : end;
+    const length = end === 0 ? findSplitPosition(piece) : end;
     sections.push(text.slice(from, from + length));
     from += length;
     size = SECTION_CHARACTERS;
@@ -44,51 +44,51 @@ export function sectionsOf(text: string, blocksOf: (text: string) => readonly Ra
   return sections;
 }
 
-function lineEnd(text: string, at: number): number {
-  const end = text.indexOf("\n", at);
+function findLineEnd(text: string, index: number): number {
+  const end = text.indexOf("\n", index);
   return end < 0 ? text.length : end + 1;
 }
 
 /** Start of the last block; 0 if no block precedes it. */
-function startOfLast(blocks: readonly RawBlock[], piece: string): number {
-  const last = blocks.findLastIndex(({ type }) => type !== "space");
-  const before = blocks
-    .slice(0, Math.max(0, last))
+function findLastBlockStart(blocks: readonly RawBlock[], piece: string): number {
+  const lastIndex = blocks.findLastIndex(({ type }) => type !== "space");
+  const precedingText = blocks
+    .slice(0, Math.max(0, lastIndex))
     .map(({ raw }) => raw)
     .join("");
-  return piece.startsWith(before) ? before.length : 0;
+  return piece.startsWith(precedingText) ? precedingText.length : 0;
 }
 
 /** Whether the block may grow beyond the section size. */
-function mayGrow(blocks: readonly RawBlock[], piece: string): boolean {
+function canGrow(blocks: readonly RawBlock[], piece: string): boolean {
   const type = blocks.find((block) => block.type !== "space")?.type;
   // The contents of code are not parsed.
   if (type === "code") return true;
   if (piece.length >= MAX_BLOCK_CHARACTERS) return false;
-  return type === "table" || type === "html" || ((type === "list" || type === "blockquote") && !runsLong(piece));
+  return type === "table" || type === "html" || ((type === "list" || type === "blockquote") && !hasLongText(piece));
 }
 
-function runsLong(piece: string): boolean {
-  let running = 0;
+function hasLongText(piece: string): boolean {
+  let runningCharacters = 0;
   let fence: string | undefined;
   for (const line of piece.split("\n")) {
-    const [, mark] = FENCE.exec(line) ?? [];
+    const [, fenceMark] = FENCE_START.exec(line) ?? [];
     // Lines in fenced code are not parsed.
     if (fence !== undefined) {
-      if (mark?.startsWith(fence)) fence = undefined;
+      if (fenceMark?.startsWith(fence)) fence = undefined;
       continue;
     }
-    fence = mark;
-    running = ITEM_START.test(line) ? 0 : running + line.length + 1;
-    if (running > MAX_RUNNING_CHARACTERS) return true;
+    fence = fenceMark;
+    runningCharacters = ITEM_START.test(line) ? 0 : runningCharacters + line.length + 1;
+    if (runningCharacters > MAX_RUNNING_CHARACTERS) return true;
   }
   return false;
 }
 
-/** Position at which a too long block is cut: before an unindented line after a blank line, or else at its end. */
-function placeToCut(piece: string): number {
-  let place = 0;
-  for (const { index } of piece.matchAll(/\n[ \t]*\n(?=[^ \t\n])/g)) place = index;
-  if (place === 0) return piece.length;
-  return piece.indexOf("\n", place + 1) + 1;
+/** Position at which a too long block is split: before an unindented line after a blank line, or else its end. */
+function findSplitPosition(piece: string): number {
+  let splitIndex = 0;
+  for (const { index } of piece.matchAll(/\n[ \t]*\n(?=[^ \t\n])/g)) splitIndex = index;
+  if (splitIndex === 0) return piece.length;
+  return piece.indexOf("\n", splitIndex + 1) + 1;
 }

@@ -1,7 +1,7 @@
 import { useComputed, useSignalEffect } from "@preact/signals";
 import { Asks } from "../asks.js";
 import { Composer } from "../composer.js";
-import { escapeInvisible } from "../content/seen.js";
+import { escapeInvisible } from "../content/escape.js";
 import { Help } from "../help.js";
 import { Icon } from "../parts/icon.js";
 import { IconButton } from "../parts/button.js";
@@ -9,9 +9,9 @@ import { Plan } from "../plan.js";
 import { Processes } from "../processes.js";
 import { Runs } from "../runs.js";
 import { Spending } from "../spending.js";
-import { announce, announced } from "../state/announce.js";
+import { announce, announcement } from "../state/announce.js";
 import { useConsole } from "../state/context.js";
-import type { WatchedSession } from "../state/open-session.js";
+import type { WatchedSession } from "../state/watched-session.js";
 import { Timeline } from "../timeline/timeline.js";
 import { Header } from "./header.js";
 import { Notices } from "./notices.js";
@@ -21,44 +21,44 @@ import "./app.css";
 export function App() {
   const store = useConsole();
   useTitle();
-  if (store.locked.value)
+  if (store.isLocked.value)
     return (
       <Locked reason="This server requires a login. Run this command on the server's machine to get a login link:" />
     );
   const { name } = store.route.value;
   const session = store.session.value;
   return (
-    <div class={`app ${store.drawer.value ? "with-drawer" : ""}`}>
-      <a class="skip" href="#prompt" onClick={skip}>
+    <div class={`app ${store.isDrawerOpen.value ? "with-drawer" : ""}`}>
+      <a class="skip" href="#prompt" onClick={skipToPrompt}>
         To the prompt
       </a>
       <Sessions />
-      <div class="app-shade" onClick={() => (store.drawer.value = false)} />
+      <div class="app-shade" onClick={() => (store.isDrawerOpen.value = false)} />
       <main class="app-main">
         <Header />
         {name === "runs" && <Runs />}
         {name === "new" && <NewSession />}
         {session && <SessionView key={session.id} session={session} />}
       </main>
-      {session && store.panel.value === "spending" && (
+      {session && store.openPanel.value === "spending" && (
         <aside class="app-panel" aria-label="Spending">
           <div class="panel-head">
             <h2>Tokens and cost</h2>
-            <IconButton icon="x" label="Close" onClick={() => (store.panel.value = "")} />
+            <IconButton icon="x" label="Close" onClick={() => (store.openPanel.value = "")} />
           </div>
           <Spending session={session} />
         </aside>
       )}
       <Help />
       <Notices />
-      <div id="announcer" class="unseen" aria-live="polite">
-        {announced.value}
+      <div id="announcer" class="visually-hidden" aria-live="polite">
+        {announcement.value}
       </div>
     </div>
   );
 }
 
-function skip(event: MouseEvent): void {
+function skipToPrompt(event: MouseEvent): void {
   // The link must not change the URL fragment, which names the open session.
   event.preventDefault();
   document.getElementById("prompt")?.focus();
@@ -67,12 +67,12 @@ function skip(event: MouseEvent): void {
 function SessionView({ session }: { session: WatchedSession }) {
   const store = useConsole();
   useRunAnnouncements(session);
-  if (session.missing.value)
+  if (session.isMissing.value)
     return (
       <div class="empty">
         <h2>Session not found</h2>
         <p>It was deleted or never existed.</p>
-        <button type="button" class="button" onClick={() => store.go({ name: "new" })}>
+        <button type="button" class="button" onClick={() => store.navigate({ name: "new" })}>
           <Icon name="plus" /> New session
         </button>
       </div>
@@ -98,9 +98,9 @@ function SessionView({ session }: { session: WatchedSession }) {
 function NewSession() {
   return (
     <div class="new">
-      <div class="new-words">
+      <div class="new-intro">
         <h2>What should the agent do?</h2>
-        <p>The agent reads, changes and runs things in its project folder. Each session is kept.</p>
+        <p>The agent reads, changes and runs things in its project folder. All sessions are stored.</p>
       </div>
       <div class="foot">
         <Composer session={undefined} />
@@ -110,15 +110,15 @@ function NewSession() {
 }
 
 /**
- * Shown instead of the page to an unauthenticated client. `again` retries the login; without it, a new link is needed.
+ * Shown instead of the page to an unauthenticated client. `retry` repeats the login; undefined if a new link is needed.
  */
-export function Locked({ reason, again }: { reason: string; again?: (() => void) | undefined }) {
+export function Locked({ reason, retry }: { reason: string; retry?: (() => void) | undefined }) {
   return (
     <main class="empty locked">
       <Icon name="shield" />
       <p>{reason}</p>
-      {again ? (
-        <button type="button" class="button" onClick={again}>
+      {retry ? (
+        <button type="button" class="button" onClick={retry}>
           Try again
         </button>
       ) : (
@@ -130,15 +130,15 @@ export function Locked({ reason, again }: { reason: string; again?: (() => void)
   );
 }
 
-/** Sets the page title to that of the content, with a mark during a run or an open question. */
+/** Sets the page title to the title of the session or view, with a mark during a run or an open question. */
 function useTitle(): void {
   const store = useConsole();
   const title = useComputed(() => {
     const session = store.session.value;
-    const asks = session?.asks.value.length || store.asksElsewhere.value.length;
-    const mark = asks ? "? " : session?.busy.value ? "● " : "";
-    const title = session?.missing.value ? undefined : session?.info.value?.title;
-    return `${mark}${title === undefined ? (store.route.value.name === "runs" ? "Runs" : "gantry") : escapeInvisible(title)}`;
+    const askCount = session?.asks.value.length || store.asksOfOtherSessions.value.length;
+    const mark = askCount ? "? " : session?.isBusy.value ? "● " : "";
+    const sessionTitle = session?.isMissing.value ? undefined : session?.info.value?.title;
+    return `${mark}${sessionTitle === undefined ? (store.route.value.name === "runs" ? "Runs" : "gantry") : escapeInvisible(sessionTitle)}`;
   });
   useSignalEffect(() => {
     document.title = title.value;
@@ -147,17 +147,17 @@ function useTitle(): void {
 
 /** Announces the start and end of a run to screen readers, but not each word of the answer. */
 function useRunAnnouncements(session: WatchedSession): void {
-  let busy = session.busy.peek();
+  let wasBusy = session.isBusy.peek();
   useSignalEffect(() => {
-    // The last announcement does not apply any more.
-    if (session.missing.value) {
+    // Replace the last announcement, which does not apply any more.
+    if (session.isMissing.value) {
       announce("Session not found.");
       return;
     }
-    const now = session.busy.value;
-    if (busy && !now)
+    const isBusy = session.isBusy.value;
+    if (wasBusy && !isBusy)
       announce(session.run.peek()?.state === "finished" ? "The answer is complete." : "The run has ended.");
-    if (!busy && now) announce("The agent works.");
-    busy = now;
+    if (!wasBusy && isBusy) announce("The agent is running.");
+    wasBusy = isBusy;
   });
 }

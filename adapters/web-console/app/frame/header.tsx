@@ -1,9 +1,9 @@
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { IconButton } from "../parts/button.js";
-import { money, tokens } from "../parts/format.js";
+import { formatCost, formatTokens } from "../parts/format.js";
 import { useConsole } from "../state/context.js";
-import type { WatchedSession } from "../state/open-session.js";
+import type { WatchedSession } from "../state/watched-session.js";
 import { hashOf } from "../state/router.js";
 
 /** Title and usage of the current view, and controls of the whole page. */
@@ -11,18 +11,18 @@ export function Header() {
   const store = useConsole();
   const session = store.session.value;
   const { name } = store.route.value;
-  const asker = session?.info.value?.spawned_by?.session_id;
-  const dark = store.theme.value === "dark";
+  const parentId = session?.info.value?.spawned_by?.session_id;
+  const isDark = store.theme.value === "dark";
   return (
     <header class="head">
       <IconButton
         class="head-menu"
         icon="menu"
         label="Sessions"
-        onClick={() => (store.drawer.value = !store.drawer.value)}
+        onClick={() => (store.isDrawerOpen.value = !store.isDrawerOpen.value)}
       />
-      {asker !== undefined && (
-        <a class="head-asker" href={hashOf({ name: "session", id: asker })}>
+      {parentId !== undefined && (
+        <a class="head-parent" href={hashOf({ name: "session", id: parentId })}>
           Back to the parent session
         </a>
       )}
@@ -31,15 +31,15 @@ export function Header() {
       </div>
       {session && <Usage session={session} />}
       <IconButton
-        icon={dark ? "sun" : "moon"}
-        label={dark ? "Light theme" : "Dark theme"}
-        onClick={() => (store.theme.value = dark ? "light" : "dark")}
+        icon={isDark ? "sun" : "moon"}
+        label={isDark ? "Light theme" : "Dark theme"}
+        onClick={() => (store.theme.value = isDark ? "light" : "dark")}
       />
       <IconButton
         class="wide"
         icon="keyboard"
-        label="Keys"
-        onClick={() => (store.panel.value = store.panel.value === "help" ? "" : "help")}
+        label="Keyboard shortcuts"
+        onClick={() => (store.openPanel.value = store.openPanel.value === "help" ? "" : "help")}
       />
     </header>
   );
@@ -48,31 +48,31 @@ export function Header() {
 function Usage({ session }: { session: WatchedSession }) {
   const store = useConsole();
   const usage = session.info.value?.usage;
-  const words = [
-    usage && usage.total_tokens > 0 ? `${tokens(usage.total_tokens)} tokens` : "",
-    money(usage?.cost ?? 0),
+  const usageTexts = [
+    usage && usage.total_tokens > 0 ? `${formatTokens(usage.total_tokens)} tokens` : "",
+    formatCost(usage?.cost ?? 0),
   ];
-  const shown = store.panel.value === "spending";
+  const isSpendingOpen = store.openPanel.value === "spending";
   return (
     <>
-      <span class="head-usage">{words.filter((word) => word !== "").join(" · ")}</span>
+      <span class="head-usage">{usageTexts.filter((text) => text !== "").join(" · ")}</span>
       <IconButton
         icon="activity"
         label="Tokens and cost"
-        pressed={shown}
-        onClick={() => (store.panel.value = shown ? "" : "spending")}
+        pressed={isSpendingOpen}
+        onClick={() => (store.openPanel.value = isSpendingOpen ? "" : "spending")}
       />
     </>
   );
 }
 
-/** The title. A click edits it. */
+/** The title of the session. A click on it opens a field to edit it. */
 function Title({ session }: { session: WatchedSession }) {
-  const editing = useSignal(false);
-  const field = useRef<HTMLInputElement>(null);
+  const isEditing = useSignal(false);
+  const input = useRef<HTMLInputElement>(null);
   const title = session.info.value?.title ?? "";
-  useLayoutEffect(() => field.current?.select(), [editing.value]);
-  if (!editing.value)
+  useLayoutEffect(() => input.current?.select(), [isEditing.value]);
+  if (!isEditing.value)
     return (
       <h1>
         <button
@@ -80,31 +80,31 @@ function Title({ session }: { session: WatchedSession }) {
           class="head-name clipped"
           title="Rename"
           disabled={!session.info.value}
-          onClick={() => (editing.value = true)}
+          onClick={() => (isEditing.value = true)}
         >
           {title || "…"}
         </button>
       </h1>
     );
-  const keep = (text: string) => {
-    if (!editing.peek()) return;
-    editing.value = false;
-    if (text.trim() !== "" && text.trim() !== title) void session.change({ title: text.trim() });
+  const save = (text: string) => {
+    if (!isEditing.peek()) return;
+    isEditing.value = false;
+    if (text.trim() !== "" && text.trim() !== title) void session.update({ title: text.trim() });
   };
   return (
     <input
-      ref={field}
+      ref={input}
       class="field"
       aria-label="Title"
       maxLength={50}
       defaultValue={title}
-      onBlur={(event) => keep(event.currentTarget.value)}
+      onBlur={(event) => save(event.currentTarget.value)}
       onKeyDown={(event) => {
         if (event.isComposing) return;
-        if (event.key === "Enter") keep(event.currentTarget.value);
+        if (event.key === "Enter") save(event.currentTarget.value);
         if (event.key === "Escape") {
           event.stopPropagation();
-          editing.value = false;
+          isEditing.value = false;
         }
       }}
     />

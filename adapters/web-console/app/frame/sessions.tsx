@@ -1,9 +1,9 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { ApiSession } from "gantry/client";
-import { escapeInvisible } from "../content/seen.js";
+import { escapeInvisible } from "../content/escape.js";
 import { IconButton } from "../parts/button.js";
-import { ago } from "../parts/format.js";
+import { formatAge } from "../parts/format.js";
 import { Icon } from "../parts/icon.js";
 import { useConsole } from "../state/context.js";
 import { hashOf } from "../state/router.js";
@@ -12,8 +12,8 @@ import "./sessions.css";
 /** List of sessions: searchable by title, loaded while scrolling. */
 export function Sessions() {
   const store = useConsole();
-  const { list } = store;
-  const sessions = list.sessions.value;
+  const { sessionBrowser } = store;
+  const sessions = sessionBrowser.sessions.value;
   const { name } = store.route.value;
   return (
     <nav class="side" aria-label="Sessions">
@@ -21,64 +21,64 @@ export function Sessions() {
         <a class="side-name" href="#/">
           gantry
         </a>
-        <IconButton class="side-close" icon="x" label="Close" onClick={() => (store.drawer.value = false)} />
+        <IconButton class="side-close" icon="x" label="Close" onClick={() => (store.isDrawerOpen.value = false)} />
       </div>
-      <div class="side-ways">
+      <div class="side-links">
         <a
-          class="side-way"
+          class="side-link"
           href="#/"
           aria-current={name === "new" ? "page" : undefined}
-          onClick={() => store.go({ name: "new" })}
+          onClick={() => store.navigate({ name: "new" })}
         >
           <Icon name="plus" /> New session
         </a>
         <a
-          class="side-way"
+          class="side-link"
           href="#/runs"
           aria-current={name === "runs" ? "page" : undefined}
-          onClick={() => store.go({ name: "runs" })}
+          onClick={() => store.navigate({ name: "runs" })}
         >
           <Icon name="list" /> Runs
         </a>
-        <Questions />
+        <PendingQuestions />
       </div>
       <label class="side-search">
         <Icon name="search" />
-        <span class="unseen">Search sessions</span>
+        <span class="visually-hidden">Search sessions</span>
         <input
           id="session-search"
           class="field"
           type="search"
           placeholder="Search"
           autocomplete="off"
-          value={list.search.value}
-          onInput={(event) => list.find(event.currentTarget.value)}
+          value={sessionBrowser.search.value}
+          onInput={(event) => sessionBrowser.setSearch(event.currentTarget.value)}
         />
       </label>
       <div class="side-list">
         <ul>
           {sessions.map((session, index) => (
-            <Entry key={session.id} session={session} day={dayOf(session, sessions[index - 1])} />
+            <SessionEntry key={session.id} session={session} dayLabel={labelDay(session, sessions[index - 1])} />
           ))}
         </ul>
-        <End count={sessions.length} />
+        <ListEnd count={sessions.length} />
       </div>
     </nav>
   );
 }
 
-/** Link to the newest question of another session. */
-function Questions() {
+/** Link to the newest open question of the other sessions. */
+function PendingQuestions() {
   const store = useConsole();
-  const asks = store.asksElsewhere.value;
-  const [newest] = asks;
-  if (!newest) return null;
+  const asks = store.asksOfOtherSessions.value;
+  const [newestAsk] = asks;
+  if (!newestAsk) return null;
   return (
     <a
-      class="side-way"
-      href={hashOf({ name: "session", id: newest.session_id })}
-      title={escapeInvisible(newest.title)}
-      onClick={() => (store.drawer.value = false)}
+      class="side-link"
+      href={hashOf({ name: "session", id: newestAsk.session_id })}
+      title={escapeInvisible(newestAsk.title)}
+      onClick={() => (store.isDrawerOpen.value = false)}
     >
       <span class="dot waiting" /> {asks.length === 1 ? "1 pending question" : `${asks.length} pending questions`}
     </a>
@@ -86,78 +86,86 @@ function Questions() {
 }
 
 /** Loads the next page when it scrolls into view. */
-function End({ count }: { count: number }) {
-  const { list } = useConsole();
-  const place = useRef<HTMLDivElement>(null);
-  const total = list.total.value;
+function ListEnd({ count }: { count: number }) {
+  const { sessionBrowser } = useConsole();
+  const container = useRef<HTMLDivElement>(null);
+  const total = sessionBrowser.total.value;
   const hasMore = total !== undefined && count < total;
   useEffect(() => {
-    const element = place.current;
+    const element = container.current;
     if (!element || !hasMore) return undefined;
     const observer = new IntersectionObserver(
       (entries) => {
-        if (entries.some(({ isIntersecting }) => isIntersecting)) void list.loadMore();
+        if (entries.some(({ isIntersecting }) => isIntersecting)) void sessionBrowser.loadMore();
       },
       { rootMargin: "600px" },
     );
     observer.observe(element);
     return () => observer.disconnect();
   }, [count, hasMore]);
-  const words =
+  const text =
     total === undefined
       ? "Loading …"
       : count > 0
         ? hasMore
           ? "Loading …"
           : ""
-        : list.search.value
-          ? "Nothing found."
+        : sessionBrowser.search.value
+          ? "No matching session."
           : "No session yet.";
   return (
-    <div class="side-end" ref={place}>
-      {words}
+    <div class="side-end" ref={container}>
+      {text}
     </div>
   );
 }
 
-function Entry({ session, day }: { session: ApiSession; day: string }) {
+function SessionEntry({ session, dayLabel }: { session: ApiSession; dayLabel: string }) {
   const store = useConsole();
-  const doing = useSignal<"" | "rename" | "delete">("");
+  const openAction = useSignal<"" | "rename" | "delete">("");
   const { route } = store;
-  const current = route.value.name === "session" && route.value.id === session.id;
+  const isCurrent = route.value.name === "session" && route.value.id === session.id;
   return (
     <>
-      {day !== "" && (
+      {dayLabel !== "" && (
         <li class="side-day" aria-hidden="true">
-          {day}
+          {dayLabel}
         </li>
       )}
-      <li class={`side-session ${current ? "current" : ""}`} data-session={session.id}>
-        {doing.value === "rename" ? (
-          <Rename session={session} done={() => (doing.value = "")} />
-        ) : doing.value === "delete" ? (
-          <Delete session={session} done={() => (doing.value = "")} />
+      <li class={`side-session ${isCurrent ? "current" : ""}`} data-session={session.id}>
+        {openAction.value === "rename" ? (
+          <RenameField session={session} onDone={() => (openAction.value = "")} />
+        ) : openAction.value === "delete" ? (
+          <DeleteConfirmation session={session} onDone={() => (openAction.value = "")} />
         ) : (
           <>
             <a
               href={hashOf({ name: "session", id: session.id })}
-              aria-current={current ? "page" : undefined}
-              onClick={() => (store.drawer.value = false)}
+              aria-current={isCurrent ? "page" : undefined}
+              onClick={() => (store.isDrawerOpen.value = false)}
             >
               <span class="side-title clipped">{session.title || "No title"}</span>
-              <span class="side-when">
+              <span class="side-time">
                 {session.run ? (
                   <span class={`dot ${session.run.state === "waiting" ? "waiting" : "busy"}`} title={session.run.state}>
-                    <span class="unseen">{session.run.state}</span>
+                    <span class="visually-hidden">{session.run.state}</span>
                   </span>
                 ) : (
-                  ago(session.updated_at)
+                  formatAge(session.updated_at)
                 )}
               </span>
             </a>
             <span class="side-tools">
-              <IconButton icon="pencil" label={`Rename ${session.title}`} onClick={() => (doing.value = "rename")} />
-              <IconButton icon="trash" label={`Delete ${session.title}`} onClick={() => (doing.value = "delete")} />
+              <IconButton
+                icon="pencil"
+                label={`Rename ${session.title}`}
+                onClick={() => (openAction.value = "rename")}
+              />
+              <IconButton
+                icon="trash"
+                label={`Delete ${session.title}`}
+                onClick={() => (openAction.value = "delete")}
+              />
             </span>
           </>
         )}
@@ -166,16 +174,16 @@ function Entry({ session, day }: { session: ApiSession; day: string }) {
   );
 }
 
-function Rename({ session, done }: { session: ApiSession; done: () => void }) {
-  const { list } = useConsole();
+function RenameField({ session, onDone }: { session: ApiSession; onDone: () => void }) {
+  const { sessionBrowser } = useConsole();
   const field = useRef<HTMLInputElement>(null);
   const isFinished = useRef(false);
   useLayoutEffect(() => field.current?.select(), []);
-  const leave = (title: string) => {
+  const finish = (title: string) => {
     if (isFinished.current) return;
     isFinished.current = true;
-    done();
-    if (title !== "" && title !== session.title) void list.rename(session.id, title);
+    onDone();
+    if (title !== "" && title !== session.title) void sessionBrowser.rename(session.id, title);
   };
   return (
     <input
@@ -184,28 +192,28 @@ function Rename({ session, done }: { session: ApiSession; done: () => void }) {
       aria-label="Title"
       maxLength={50}
       defaultValue={session.title}
-      onBlur={(event) => leave(event.currentTarget.value.trim())}
+      onBlur={(event) => finish(event.currentTarget.value.trim())}
       onKeyDown={(event) => {
         if (event.isComposing) return;
-        if (event.key === "Enter") leave(event.currentTarget.value.trim());
+        if (event.key === "Enter") finish(event.currentTarget.value.trim());
         if (event.key === "Escape") {
           event.stopPropagation();
-          leave("");
+          finish("");
         }
       }}
     />
   );
 }
 
-function Delete({ session, done }: { session: ApiSession; done: () => void }) {
+function DeleteConfirmation({ session, onDone }: { session: ApiSession; onDone: () => void }) {
   const store = useConsole();
-  const keep = useRef<HTMLButtonElement>(null);
+  const keepButton = useRef<HTMLButtonElement>(null);
   // Focuses the safe choice, so that an accidental key press deletes nothing.
-  useLayoutEffect(() => keep.current?.focus(), []);
-  const remove = async () => {
+  useLayoutEffect(() => keepButton.current?.focus(), []);
+  const deleteSession = async () => {
     const { value: route } = store.route;
-    if (!(await store.list.remove(session.id))) done();
-    else if (route.name === "session" && route.id === session.id) store.go({ name: "new" });
+    if (!(await store.sessionBrowser.deleteSession(session.id))) onDone();
+    else if (route.name === "session" && route.id === session.id) store.navigate({ name: "new" });
   };
   return (
     <div
@@ -215,27 +223,27 @@ function Delete({ session, done }: { session: ApiSession; done: () => void }) {
       onKeyDown={(event) => {
         if (event.key !== "Escape") return;
         event.stopPropagation();
-        done();
+        onDone();
       }}
     >
       <span>Delete permanently?</span>
-      <button type="button" class="button quiet" ref={keep} onClick={done}>
+      <button type="button" class="button quiet" ref={keepButton} onClick={onDone}>
         Keep
       </button>
-      <button type="button" class="button danger" onClick={() => void remove()}>
+      <button type="button" class="button danger" onClick={() => void deleteSession()}>
         Delete
       </button>
     </div>
   );
 }
 
-/** Label of the session's day; "" if the session above has the same one. */
-function dayOf(session: ApiSession, above: ApiSession | undefined): string {
-  const word = wordOf(session.updated_at);
-  return above && wordOf(above.updated_at) === word ? "" : word;
+/** Label of the session's day; "" if the session above has the same label. */
+function labelDay(session: ApiSession, previousSession: ApiSession | undefined): string {
+  const dayLabel = toDayLabel(session.updated_at);
+  return previousSession && toDayLabel(previousSession.updated_at) === dayLabel ? "" : dayLabel;
 }
 
-function wordOf(iso: string): string {
+function toDayLabel(iso: string): string {
   const midnight = new Date().setHours(0, 0, 0, 0);
   const time = Date.parse(iso);
   if (time >= midnight) return "Today";

@@ -1,41 +1,41 @@
-const MINUTE = 60_000;
-const HOUR = 60 * MINUTE;
-const DAY = 24 * HOUR;
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
 
-/** Age of a time: `just now`, `5 min`, `3 h`, `2 d`, then the date. */
-export function ago(iso: string, now = Date.now()): string {
+/** Formats the time since `iso`: `just now`, `5 min`, `3 h`, `2 d`, then the date. */
+export function formatAge(iso: string, now = Date.now()): string {
   const time = Date.parse(iso);
   if (Number.isNaN(time)) return "";
-  const past = now - time;
-  if (past < MINUTE) return "just now";
-  if (past < HOUR) return `${Math.floor(past / MINUTE)} min`;
-  if (past < DAY) return `${Math.floor(past / HOUR)} h`;
-  if (past < 7 * DAY) return `${Math.floor(past / DAY)} d`;
+  const ageMs = now - time;
+  if (ageMs < MINUTE_MS) return "just now";
+  if (ageMs < HOUR_MS) return `${Math.floor(ageMs / MINUTE_MS)} min`;
+  if (ageMs < DAY_MS) return `${Math.floor(ageMs / HOUR_MS)} h`;
+  if (ageMs < 7 * DAY_MS) return `${Math.floor(ageMs / DAY_MS)} d`;
   return new Date(time).toLocaleDateString(undefined, { day: "numeric", month: "short", year: "numeric" });
 }
 
 /** `950`, `12.3k`, `1.2M`. */
-export function tokens(count: number): string {
+export function formatTokens(count: number): string {
   if (count < 1000) return String(count);
-  if (count < 1_000_000) return `${trimmed(count / 1000)}k`;
-  return `${trimmed(count / 1_000_000)}M`;
+  if (count < 1_000_000) return `${roundToText(count / 1000)}k`;
+  return `${roundToText(count / 1_000_000)}M`;
 }
 
 /** `$0.0042`, `$1.20`; "" for 0, which means an unknown cost. */
-export function money(usd: number): string {
+export function formatCost(usd: number): string {
   if (usd === 0) return "";
   return usd < 0.1 ? `$${usd.toFixed(4)}` : `$${usd.toFixed(2)}`;
 }
 
 /** `512 B`, `1.2 kB`, `3.4 MB`. */
-export function bytes(count: number): string {
+export function formatBytes(count: number): string {
   if (count < 1000) return `${count} B`;
-  if (count < 1_000_000) return `${trimmed(count / 1000)} kB`;
-  return `${trimmed(count / 1_000_000)} MB`;
+  if (count < 1_000_000) return `${roundToText(count / 1000)} kB`;
+  return `${roundToText(count / 1_000_000)} MB`;
 }
 
 /** `0.4 s`, `12 s`, `3 min 5 s`, `2 h 4 min`. */
-export function duration(ms: number): string {
+export function formatDuration(ms: number): string {
   if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;
   const seconds = Math.round(ms / 1000);
   if (seconds < 60) return `${seconds} s`;
@@ -44,6 +44,6 @@ export function duration(ms: number): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-function trimmed(number: number): string {
+function roundToText(number: number): string {
   return number.toFixed(number < 100 ? 1 : 0).replace(/\.0$/, "");
 }

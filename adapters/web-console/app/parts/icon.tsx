@@ -38,7 +38,7 @@ const PATHS = {
 
 export type IconName = keyof typeof PATHS;
 
-/** A small icon. It is hidden from screen readers, because a text next to it has the meaning. */
+/** A small icon. Hidden from screen readers, because the text next to it has the same meaning. */
 export function Icon({ name }: { name: IconName }) {
   return (
     <svg

@@ -9,21 +9,21 @@ import {
   type ApiRunInput,
 } from "gantry/client";
 import { announce } from "./announce.js";
-import { WatchedSession } from "./open-session.js";
-import { addressRoute, type Route } from "./router.js";
-import { SessionBrowser } from "./session-list.js";
-import { preferredTheme, type Theme } from "./theme.js";
-import { errorMessage } from "./words.js";
+import { WatchedSession } from "./watched-session.js";
+import { createRouter, type Route } from "./router.js";
+import { SessionBrowser } from "./session-browser.js";
+import { readPreferredTheme, type Theme } from "./theme.js";
+import { toErrorMessage } from "./error-message.js";
 
-/** A message that is shown at the edge of the page for a while. */
+/** A message that the page shows for a few seconds. */
 export interface Notice {
   id: number;
   kind: "error" | "info";
   text: string;
 }
 
-/** Settings of a new session. */
-export interface Draft {
+/** Settings of a new session; undefined or `""` leaves the choice to the server. */
+export interface NewSessionSettings {
   model: Signal<{ provider: string; model: string } | undefined>;
   effort: Signal<Effort>;
   mode: Signal<Mode | "">;
@@ -40,41 +40,48 @@ export interface PromptFile {
 /** Polling interval of the session list and of open questions, in ms. */
 const POLL_INTERVAL_MS = 10_000;
 /** Time that a notice is shown, in ms. */
-const NOTICE_MS = 8000;
+const NOTICE_DURATION_MS = 8000;
 
 /** State of the whole page. Each page has one instance. */
 export class Console {
   readonly client: GantryClient;
-  readonly list: SessionBrowser;
-  readonly draft: Draft = { model: signal(undefined), effort: signal(""), mode: signal(""), projectDir: signal("") };
-  readonly panel = signal<"" | "spending" | "help">("");
-  readonly drawer = signal(false);
-  readonly theme: Signal<Theme> = signal(preferredTheme());
+  readonly sessionBrowser: SessionBrowser;
+  readonly newSessionSettings: NewSessionSettings = {
+    model: signal(undefined),
+    effort: signal(""),
+    mode: signal(""),
+    projectDir: signal(""),
+  };
+  /** `""` if no panel is open. */
+  readonly openPanel = signal<"" | "spending" | "help">("");
+  /** Whether the session list covers the page on a narrow screen. */
+  readonly isDrawerOpen = signal(false);
+  readonly theme: Signal<Theme> = signal(readPreferredTheme());
   /** Whether the server rejected this page's credentials. */
-  readonly locked = signal(false);
+  readonly isLocked = signal(false);
   readonly #models = signal<readonly ApiModel[] | undefined>(undefined);
   readonly #notices = signal<readonly Notice[]>([]);
   readonly #session = signal<WatchedSession | undefined>(undefined);
   readonly #asks = signal<readonly ApiAsk[]>([]);
   /** Open questions of sessions other than the shown one, newest first. */
-  readonly asksElsewhere: ReadonlySignal<readonly ApiAsk[]> = computed(() => {
-    const open = this.#session.value;
-    const ids = [open?.id, open?.info.value?.id];
+  readonly asksOfOtherSessions: ReadonlySignal<readonly ApiAsk[]> = computed(() => {
+    const session = this.#session.value;
+    const ids = [session?.id, session?.info.value?.id];
     return this.#asks.value.filter(({ session_id: id }) => !ids.includes(id));
   });
-  readonly #address = addressRoute();
-  readonly #ends: (() => void)[] = [];
-  #noticeIds = 0;
+  readonly #router = createRouter();
+  readonly #cleanups: (() => void)[] = [];
+  #lastNoticeId = 0;
   /** The last prompt request without an answer, and its idempotency key. */
-  #unanswered: { requestJson: string; key: string } | undefined;
+  #unansweredRequest: { requestJson: string; key: string } | undefined;
 
   constructor(client: GantryClient) {
     this.client = client;
-    this.list = new SessionBrowser(client, (error) => this.fail(error));
+    this.sessionBrowser = new SessionBrowser(client, (error) => this.reportError(error));
   }
 
   get route(): ReadonlySignal<Route> {
-    return this.#address.route;
+    return this.#router.route;
   }
 
   /** The open session; undefined on other routes. */
@@ -91,49 +98,49 @@ export class Console {
     return this.#notices;
   }
 
-  /** Starts following the address, and loads the list and the models. */
+  /** Shows the view of the page's address and starts to poll. Loads the session list and the models. */
   start(): void {
-    this.#ends.push(
+    this.#cleanups.push(
       effect(() => {
         const route = this.route.value;
-        untracked(() => this.#show(route));
+        untracked(() => this.#showRoute(route));
         void this.#loadAsks();
       }),
     );
-    const look = setInterval(() => {
-      if (!this.#notLocked()) return;
+    const pollTimer = setInterval(() => {
+      if (this.isLocked.peek()) return;
       void this.#loadAsks();
-      if (document.visibilityState === "visible") void this.list.refresh({ quiet: true });
+      if (document.visibilityState === "visible") void this.sessionBrowser.refresh({ quiet: true });
     }, POLL_INTERVAL_MS);
-    this.#ends.push(() => clearInterval(look));
-    void this.list.refresh();
+    this.#cleanups.push(() => clearInterval(pollTimer));
+    void this.sessionBrowser.refresh();
     void this.loadModels();
   }
 
   /** Stops polling and closes the open session. */
   stop(): void {
-    for (const end of this.#ends.splice(0)) end();
+    for (const cleanUp of this.#cleanups.splice(0)) cleanUp();
     this.#session.peek()?.close();
   }
 
-  go(route: Route): void {
-    this.drawer.value = false;
-    this.#address.go(route);
+  navigate(route: Route): void {
+    this.isDrawerOpen.value = false;
+    this.#router.navigate(route);
   }
 
-  /** Shows a notice for a while. */
+  /** Shows a notice for a few seconds. */
   notify(text: string, kind: Notice["kind"] = "info"): void {
-    const same = this.#notices.peek().find((notice) => notice.text === text);
-    if (same) this.dismiss(same.id);
-    const id = (this.#noticeIds += 1);
+    const sameNotice = this.#notices.peek().find((notice) => notice.text === text);
+    if (sameNotice) this.dismiss(sameNotice.id);
+    const id = (this.#lastNoticeId += 1);
     this.#notices.value = [...this.#notices.peek(), { id, kind, text }].slice(-4);
-    setTimeout(() => this.dismiss(id), NOTICE_MS);
+    setTimeout(() => this.dismiss(id), NOTICE_DURATION_MS);
   }
 
-  /** Shows an error for a while, worded for users. */
-  fail(error: unknown): void {
-    if (error instanceof UnauthorizedError) this.locked.value = true;
-    else this.notify(errorMessage(error), "error");
+  /** Shows an error as a notice, or locks the page if the server requires a login. */
+  reportError(error: unknown): void {
+    if (error instanceof UnauthorizedError) this.isLocked.value = true;
+    else this.notify(toErrorMessage(error), "error");
   }
 
   dismiss(id: number): void {
@@ -144,26 +151,26 @@ export class Console {
     try {
       this.#models.value = await this.client.models();
     } catch (error) {
-      this.fail(error);
+      this.reportError(error);
     }
   }
 
-  /** Sends a prompt to the open session, or to a new one with the draft's settings. Throws the client's errors. */
-  async prompt(
+  /** Sends a prompt to the open session, or to a new session with `newSessionSettings`. Throws the client's errors. */
+  async sendPrompt(
     message: string,
     { files, attachments }: { files?: string[]; attachments?: PromptFile[] } = {},
   ): Promise<void> {
-    const open = this.#session.peek();
-    const { model, effort, mode, projectDir } = this.draft;
+    const session = this.#session.peek();
+    const { model, effort, mode, projectDir } = this.newSessionSettings;
     const request: ApiRunInput & { attachments?: PromptFile[]; reasoning_effort?: Effort } = {
       message,
-      // This page opens the session when it has started.
+      // This page opens the session of the run, where the user can answer its questions.
       can_answer: true,
       ...(message.startsWith("/") && { commands: true }),
       ...(files?.length && { files }),
       ...(attachments?.length && { attachments }),
-      ...(open
-        ? { session_id: open.id, queue: true }
+      ...(session
+        ? { session_id: session.id, queue: true }
         : {
             ...model.peek(),
             ...(effort.peek() && { reasoning_effort: effort.peek() }),
@@ -173,56 +180,57 @@ export class Console {
     };
     // A retry of an unanswered request uses the same key, so that the server executes it once.
     const requestJson = JSON.stringify(request);
-    const { key } = (this.#unanswered =
-      this.#unanswered?.requestJson === requestJson ? this.#unanswered : { requestJson, key: newIdempotencyKey() });
-    const begun = await this.client.start(request, { key });
-    this.#unanswered = undefined;
-    if (!open) this.go({ name: "session", id: begun.session_id });
-    void this.list.refresh();
+    const { key } = (this.#unansweredRequest =
+      this.#unansweredRequest?.requestJson === requestJson
+        ? this.#unansweredRequest
+        : { requestJson, key: createIdempotencyKey() });
+    const run = await this.client.start(request, { key });
+    this.#unansweredRequest = undefined;
+    if (!session) this.navigate({ name: "session", id: run.session_id });
+    void this.sessionBrowser.refresh();
   }
 
   /**
-   * Loads open questions. The request also declares that this page can answer, so that they wait even if the page is
-   * hidden or shows another session.
+   * Loads open questions. The request also declares that this page can answer questions. They then wait for an answer,
+   * even if the page is hidden or shows another session.
    */
   async #loadAsks(): Promise<void> {
     try {
       const previousIds = new Set(this.#asks.peek().map(({ id }) => id));
       this.#asks.value = await this.client.asks.list({ canAnswer: true });
-      const [fresh] = this.asksElsewhere.peek().filter(({ id }) => !previousIds.has(id));
-      if (fresh) announce(`Another session asks: ${fresh.title}`);
+      const [newAsk] = this.asksOfOtherSessions.peek().filter(({ id }) => !previousIds.has(id));
+      if (newAsk) announce(`Another session asks: ${newAsk.title}`);
     } catch {
-      // The next poll may succeed. The list reports the error.
+      // The next poll may succeed. The session list reports the error.
     }
   }
 
-  #show(route: Route): void {
-    const open = this.#session.peek();
-    if (route.name === "session" && open?.id === route.id) return;
-    // Closed before the next one opens, because browsers limit the connections per host.
-    open?.close();
-    if (this.panel.peek() === "spending") this.panel.value = "";
+  #showRoute(route: Route): void {
+    const session = this.#session.peek();
+    if (route.name === "session" && session?.id === route.id) return;
+    // Close the session before the next one opens, because browsers limit the connections per host.
+    session?.close();
+    if (this.openPanel.peek() === "spending") this.openPanel.value = "";
     this.#session.value =
       route.name === "session"
         ? new WatchedSession(route.id, {
             client: this.client,
-            fail: (error) => this.fail(error),
-            state: ({ session, run }) => {
+            reportError: (error) => this.reportError(error),
+            onState: ({ session, run }) => {
               const { id, state } = run ?? {};
-              const under = id !== undefined && (state === "queued" || state === "running" || state === "waiting");
-              this.list.update({ ...session, run: under ? { id, state } : undefined });
+              const activeRun =
+                id !== undefined && (state === "queued" || state === "running" || state === "waiting")
+                  ? { id, state }
+                  : undefined;
+              this.sessionBrowser.update({ ...session, run: activeRun });
             },
-            gone: (id) => this.list.drop(id),
+            onDeleted: (id) => this.sessionBrowser.removeFromList(id),
           })
         : undefined;
-  }
-
-  #notLocked(): boolean {
-    return !this.locked.peek();
   }
 }
 
 /** A random idempotency key. `crypto.randomUUID` does not exist on plain HTTP, except on loopback. */
-function newIdempotencyKey(): string {
+function createIdempotencyKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -2,7 +2,7 @@ import { createContext } from "preact";
 import { useContext } from "preact/hooks";
 import type { Console } from "./console.js";
 
-/** Provides the page's store to components. */
+/** Provides the state of the page to components. */
 export const ConsoleContext = createContext<Console | undefined>(undefined);
 
 export function useConsole(): Console {

@@ -14,9 +14,9 @@ export function routeOf(hash: string): Route {
   if (hash === "#/runs") return { name: "runs" };
   const [, id] = /^#\/s\/([^/]+)$/.exec(hash) ?? [];
   try {
-    const name = decodeURIComponent(id ?? "");
-    // An id of only dots would lead to another API path than a session's.
-    if (!/^\.{0,2}$/.test(name)) return { name: "session", id: name };
+    const sessionId = decodeURIComponent(id ?? "");
+    // An empty id, `.` or `..` would address another API path than a session's.
+    if (!/^\.{0,2}$/.test(sessionId)) return { name: "session", id: sessionId };
   } catch {
     // Invalid percent encoding.
   }
@@ -24,14 +24,14 @@ export function routeOf(hash: string): Route {
 }
 
 /** The route of the page's address, and a function that changes it. */
-export function addressRoute(): { route: ReadonlySignal<Route>; go(route: Route): void } {
+export function createRouter(): { route: ReadonlySignal<Route>; navigate(route: Route): void } {
   const route = signal(routeOf(location.hash));
   addEventListener("hashchange", () => (route.value = routeOf(location.hash)));
   return {
     route,
-    go(next) {
-      if (hashOf(next) === location.hash) route.value = next;
-      else location.hash = hashOf(next);
+    navigate(nextRoute) {
+      if (hashOf(nextRoute) === location.hash) route.value = nextRoute;
+      else location.hash = hashOf(nextRoute);
     },
   };
 }

@@ -13,98 +13,98 @@ interface WritableRow extends Row {
 }
 
 /** Maximum delay before changes are shown if the page draws no frames, in ms. */
-const MAX_DELAY_MS = 250;
+const MAX_FLUSH_DELAY_MS = 250;
 
 /**
- * Timeline rows of a page. A change in one message renders only its row. Changes within one frame are shown together.
+ * Timeline rows of the messages of a session. A change in one message renders only its row. Changes within one frame are shown together.
  */
-export class Rows {
-  readonly #page: SessionMirror;
+export class TimelineRows {
+  readonly #mirror: SessionMirror;
   readonly #rows = signal<readonly Row[]>([]);
-  readonly #bySeq = new Map<number, WritableRow>();
-  readonly #results = new Map<string, Signal<ApiMessage | undefined>>();
-  readonly #changed = new Set<number>();
+  readonly #rowsBySeq = new Map<number, WritableRow>();
+  readonly #resultsByCallId = new Map<string, Signal<ApiMessage | undefined>>();
+  readonly #changedSeqs = new Set<number>();
   #needsRebuild = false;
   #isScheduled = false;
 
-  constructor(page: SessionMirror) {
-    this.#page = page;
+  constructor(mirror: SessionMirror) {
+    this.#mirror = mirror;
   }
 
   get rows(): ReadonlySignal<readonly Row[]> {
     return this.#rows;
   }
 
-  result(callId: string): ReadonlySignal<ApiMessage | undefined> {
-    return this.#result(callId);
+  getResultSignal(callId: string): ReadonlySignal<ApiMessage | undefined> {
+    return this.#getResultSignal(callId);
   }
 
-  /** Schedules an update after an event was applied to the page. */
-  changed(event: WatchedEvent): void {
-    if (event.type === "delta") this.#changed.add(event.seq);
-    else if (event.type === "message" || event.type === "message_end") this.#changed.add(event.message.seq);
+  /** Schedules an update after an event was applied to the mirror. */
+  scheduleUpdate(event: WatchedEvent): void {
+    if (event.type === "delta") this.#changedSeqs.add(event.seq);
+    else if (event.type === "message" || event.type === "message_end") this.#changedSeqs.add(event.message.seq);
     else this.#needsRebuild = true;
     if (this.#isScheduled) return;
     this.#isScheduled = true;
     const flush = () => this.flush();
     if (document.visibilityState === "visible") requestAnimationFrame(flush);
-    setTimeout(flush, MAX_DELAY_MS);
+    setTimeout(flush, MAX_FLUSH_DELAY_MS);
   }
 
-  /** Shows pending changes. */
+  /** Shows the changes since the last flush. */
   flush(): void {
     if (!this.#isScheduled) return;
     this.#isScheduled = false;
     batch(() => {
-      for (const seq of this.#changed) {
-        const message = this.#page.at(seq);
-        const row = this.#bySeq.get(seq);
+      for (const seq of this.#changedSeqs) {
+        const message = this.#mirror.at(seq);
+        const row = this.#rowsBySeq.get(seq);
         if (message && row?.key === message.id) row.message.value = message;
         else this.#needsRebuild = true;
         if (message?.role === "tool") this.#needsRebuild = true;
       }
       if (this.#needsRebuild) this.rebuild();
     });
-    this.#changed.clear();
+    this.#changedSeqs.clear();
     this.#needsRebuild = false;
   }
 
   /** Rebuilds the rows from all messages. */
   rebuild(): void {
-    const calls = new Set<string>();
-    const answered = new Set<string>();
+    const callIds = new Set<string>();
+    const answeredCallIds = new Set<string>();
     const rows: Row[] = [];
-    const removedSeqs = new Set(this.#bySeq.keys());
-    for (const message of this.#page.messages) {
-      for (const { id } of message.tool_calls) calls.add(id);
+    const removedSeqs = new Set(this.#rowsBySeq.keys());
+    for (const message of this.#mirror.messages) {
+      for (const { id } of message.tool_calls) callIds.add(id);
       if (message.role === "tool") {
-        this.#result(message.tool_call_id).value = message;
-        answered.add(message.tool_call_id);
+        this.#getResultSignal(message.tool_call_id).value = message;
+        answeredCallIds.add(message.tool_call_id);
         // A result is shown with its call, if the call is loaded.
-        if (calls.has(message.tool_call_id)) continue;
+        if (callIds.has(message.tool_call_id)) continue;
       }
       removedSeqs.delete(message.seq);
-      rows.push(this.#row(message));
+      rows.push(this.#updateRow(message));
     }
-    for (const seq of removedSeqs) this.#bySeq.delete(seq);
-    for (const [id, result] of this.#results) if (!answered.has(id)) result.value = undefined;
+    for (const seq of removedSeqs) this.#rowsBySeq.delete(seq);
+    for (const [id, result] of this.#resultsByCallId) if (!answeredCallIds.has(id)) result.value = undefined;
     this.#rows.value = rows;
   }
 
-  #row(message: ApiMessage): WritableRow {
-    const knownRow = this.#bySeq.get(message.seq);
-    if (knownRow?.key === message.id) {
-      knownRow.message.value = message;
-      return knownRow;
+  #updateRow(message: ApiMessage): WritableRow {
+    const existingRow = this.#rowsBySeq.get(message.seq);
+    if (existingRow?.key === message.id) {
+      existingRow.message.value = message;
+      return existingRow;
     }
-    const made: WritableRow = { key: message.id, seq: message.seq, message: signal(message) };
-    this.#bySeq.set(message.seq, made);
-    return made;
+    const newRow: WritableRow = { key: message.id, seq: message.seq, message: signal(message) };
+    this.#rowsBySeq.set(message.seq, newRow);
+    return newRow;
   }
 
-  #result(callId: string): Signal<ApiMessage | undefined> {
-    let resultSignal = this.#results.get(callId);
-    if (!resultSignal) this.#results.set(callId, (resultSignal = signal<ApiMessage | undefined>(undefined)));
+  #getResultSignal(callId: string): Signal<ApiMessage | undefined> {
+    let resultSignal = this.#resultsByCallId.get(callId);
+    if (!resultSignal) this.#resultsByCallId.set(callId, (resultSignal = signal<ApiMessage | undefined>(undefined)));
     return resultSignal;
   }
 }

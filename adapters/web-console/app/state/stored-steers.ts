@@ -1,23 +1,23 @@
 import type { PendingSteer } from "gantry/client";
 
-const PREFIX = "gantry.steers.";
+const STORAGE_KEY_PREFIX = "gantry.steers.";
 
 /** Instructions that a session's run had not read when this tab left the session or reloaded the page. */
-export function storedSteers(session: string): PendingSteer[] {
+export function readStoredSteers(sessionId: string): PendingSteer[] {
   try {
-    const stored: unknown = JSON.parse(sessionStorage.getItem(PREFIX + session) ?? "[]");
-    return Array.isArray(stored) ? stored.filter(isSteer) : [];
+    const storedValue: unknown = JSON.parse(sessionStorage.getItem(STORAGE_KEY_PREFIX + sessionId) ?? "[]");
+    return Array.isArray(storedValue) ? storedValue.filter(isSteer) : [];
   } catch {
     return [];
   }
 }
 
-export function storeSteers(session: string, steers: readonly PendingSteer[]): void {
+export function storeSteers(sessionId: string, steers: readonly PendingSteer[]): void {
   try {
-    if (steers.length === 0) sessionStorage.removeItem(PREFIX + session);
-    else sessionStorage.setItem(PREFIX + session, JSON.stringify(steers));
+    if (steers.length === 0) sessionStorage.removeItem(STORAGE_KEY_PREFIX + sessionId);
+    else sessionStorage.setItem(STORAGE_KEY_PREFIX + sessionId, JSON.stringify(steers));
   } catch {
-    // Without storage they are kept only while the session is open.
+    // Without storage, the instructions are lost when the session is closed.
   }
 }
 

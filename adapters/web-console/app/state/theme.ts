@@ -3,7 +3,7 @@ export type Theme = "dark" | "light";
 const STORAGE_KEY = "gantry.theme";
 
 /** The theme that the user chose in this browser, otherwise the system's. */
-export function preferredTheme(): Theme {
+export function readPreferredTheme(): Theme {
   const storedTheme = localStorage.getItem(STORAGE_KEY);
   if (storedTheme === "dark" || storedTheme === "light") return storedTheme;
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
@@ -14,7 +14,7 @@ export function showTheme(theme: Theme): void {
 }
 
 /** Shows a theme and stores it for later visits. */
-export function keepTheme(theme: Theme): void {
+export function storeTheme(theme: Theme): void {
   showTheme(theme);
   localStorage.setItem(STORAGE_KEY, theme);
 }

@@ -1,33 +1,33 @@
 import type { ApiDiff } from "gantry/client";
-import { compareInSteps, countsOf } from "../diff-lines.js";
+import { compareInSteps, countChanges } from "../diff-lines.js";
 
-/** Maximum characters of changes whose lines are counted; counting longer ones takes too long. */
+/** Maximum characters of changes whose lines are counted; counting longer texts takes too long. */
 const MAX_COMPARED_CHARACTERS = 200_000;
 
-export interface ChangedLines {
+export interface LineCounts {
   added: number;
   removed: number;
 }
 
-const countsByDiff = new WeakMap<ApiDiff, ChangedLines>();
+const countsByDiff = new WeakMap<ApiDiff, LineCounts>();
 
-/** Number of lines that the changes add and remove. Undefined if there are none, or too many to count. */
-export function changedLines(diffs: readonly ApiDiff[]): ChangedLines | undefined {
+/** Number of lines that the changes add and remove. Undefined without changes, or if they are too long to count. */
+export function countChangedLines(diffs: readonly ApiDiff[]): LineCounts | undefined {
   const size = diffs.reduce((sum, { old_text, new_text }) => sum + (old_text?.length ?? 0) + new_text.length, 0);
   if (diffs.length === 0 || size > MAX_COMPARED_CHARACTERS) return undefined;
-  return diffs.map(linesOf).reduce((sum, { added, removed }) => ({
+  return diffs.map(countLines).reduce((sum, { added, removed }) => ({
     added: sum.added + added,
     removed: sum.removed + removed,
   }));
 }
 
-function linesOf(diff: ApiDiff): ChangedLines {
+function countLines(diff: ApiDiff): LineCounts {
   let counts = countsByDiff.get(diff);
   if (!counts) {
     const steps = compareInSteps(diff.old_text ?? "", diff.new_text);
     let step = steps.next();
     while (!step.done) step = steps.next();
-    counts = countsOf(step.value);
+    counts = countChanges(step.value);
     countsByDiff.set(diff, counts);
   }
   return counts;

@@ -1,34 +1,42 @@
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { piecesOf, plainOf } from "../content/ansi.js";
-import { escapeInvisible } from "../content/seen.js";
+import { toStyledTexts, toPlainText } from "../content/ansi.js";
+import { escapeInvisible } from "../content/escape.js";
 import { CopyButton } from "../parts/copy.js";
 
 /** Maximum characters that are shown until the user expands the output. */
 const MAX_SHOWN_CHARACTERS = 12_000;
 
-/** Output of a tool, with its terminal colours. With `grows`, it shows the end and scrolls along. */
-export function Output({ text, grows = false }: { text: string; grows?: boolean }) {
-  const all = useSignal(false);
-  const place = useRef<HTMLPreElement>(null);
-  const cut = !all.value && text.length > MAX_SHOWN_CHARACTERS;
-  const shown = cut ? (grows ? text.slice(-MAX_SHOWN_CHARACTERS) : text.slice(0, MAX_SHOWN_CHARACTERS)) : text;
-  const pieces = useMemo(() => piecesOf(shown), [shown]);
+/** Output of a tool, with its terminal colours. With `isStreaming`, it shows the end and scrolls along. */
+export function Output({ text, isStreaming = false }: { text: string; isStreaming?: boolean }) {
+  const showsAll = useSignal(false);
+  const container = useRef<HTMLPreElement>(null);
+  const isShortened = !showsAll.value && text.length > MAX_SHOWN_CHARACTERS;
+  const shownText = isShortened
+    ? isStreaming
+      ? text.slice(-MAX_SHOWN_CHARACTERS)
+      : text.slice(0, MAX_SHOWN_CHARACTERS)
+    : text;
+  const styledTexts = useMemo(() => toStyledTexts(shownText), [shownText]);
   useLayoutEffect(() => {
-    if (grows && place.current) place.current.scrollTop = place.current.scrollHeight;
-  }, [shown, grows]);
+    if (isStreaming && container.current) container.current.scrollTop = container.current.scrollHeight;
+  }, [shownText, isStreaming]);
   return (
     <div class="output">
-      <pre ref={place} tabIndex={0} aria-label="Output">
-        {pieces.map((piece, index) => (
-          <span key={index} class={piece.classes} style={piece.colour && { color: `var(--ansi-${piece.colour})` }}>
-            {piece.text}
+      <pre ref={container} tabIndex={0} aria-label="Output">
+        {styledTexts.map((styledText, index) => (
+          <span
+            key={index}
+            class={styledText.classes}
+            style={styledText.colour && { color: `var(--ansi-${styledText.colour})` }}
+          >
+            {styledText.text}
           </span>
         ))}
       </pre>
-      <CopyButton text={() => escapeInvisible(plainOf(text))} label="Copy the output" />
-      {cut && !grows && (
-        <button type="button" class="output-more" onClick={() => (all.value = true)}>
+      <CopyButton getText={() => escapeInvisible(toPlainText(text))} label="Copy the output" />
+      {isShortened && !isStreaming && (
+        <button type="button" class="output-more" onClick={() => (showsAll.value = true)}>
           Show all {text.length.toLocaleString()} characters
         </button>
       )}

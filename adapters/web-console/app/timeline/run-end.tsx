@@ -1,13 +1,13 @@
 import type { ApiRun } from "gantry/client";
-import { duration, money, tokens } from "../parts/format.js";
+import { formatDuration, formatCost, formatTokens } from "../parts/format.js";
 import { Icon } from "../parts/icon.js";
-import type { WatchedSession } from "../state/open-session.js";
+import type { WatchedSession } from "../state/watched-session.js";
 
 /** State of the newest run, below the messages. */
 export function RunEnd({ session }: { session: WatchedSession }) {
   const run = session.run.value;
   if (!run) return null;
-  if (session.busy.value) return <UnderWay session={session} run={run} />;
+  if (session.isBusy.value) return <ActiveRun session={session} run={run} />;
   switch (run.state) {
     case "failed":
       return (
@@ -25,11 +25,11 @@ export function RunEnd({ session }: { session: WatchedSession }) {
         </div>
       );
     default:
-      return <Spent run={run} />;
+      return <RunUsage run={run} />;
   }
 }
 
-function UnderWay({ session, run }: { session: WatchedSession; run: ApiRun }) {
+function ActiveRun({ session, run }: { session: WatchedSession; run: ApiRun }) {
   if (run.retry)
     return (
       <div class="run-end warn">
@@ -37,34 +37,34 @@ function UnderWay({ session, run }: { session: WatchedSession; run: ApiRun }) {
         {new Date(run.retry.next_attempt_at).toLocaleTimeString()}: {run.retry.reason}
       </div>
     );
-  const last = session.rows.value.at(-1)?.message.value;
-  const says = last?.role === "assistant" && last.finished === false && last.content !== "";
-  // The growing answer above already shows the activity.
-  if (run.state === "running" && says) return null;
-  const words = run.state === "queued" ? "Queued" : run.state === "waiting" ? "Waiting for you" : "Working";
+  const lastMessage = session.rows.value.at(-1)?.message.value;
+  const isAnswering = lastMessage?.role === "assistant" && lastMessage.finished === false && lastMessage.content !== "";
+  // The streamed answer above already shows the activity.
+  if (run.state === "running" && isAnswering) return null;
+  const label = run.state === "queued" ? "Queued" : run.state === "waiting" ? "Waiting for you" : "Working";
   return (
     <div class="run-end">
-      {run.state === "waiting" ? <span class="dot waiting" /> : <span class="spinner" />} {words} …
+      {run.state === "waiting" ? <span class="dot waiting" /> : <span class="spinner" />} {label} …
     </div>
   );
 }
 
-function Spent({ run }: { run: ApiRun }) {
-  const took = Date.parse(run.ended_at) - Date.parse(run.started_at);
+function RunUsage({ run }: { run: ApiRun }) {
+  const durationMs = Date.parse(run.ended_at) - Date.parse(run.started_at);
   const parts = [
-    Number.isNaN(took) ? "" : duration(took),
-    run.usage.total_tokens > 0 ? `${tokens(run.usage.total_tokens)} tokens` : "",
-    money(run.usage.cost),
+    Number.isNaN(durationMs) ? "" : formatDuration(durationMs),
+    run.usage.total_tokens > 0 ? `${formatTokens(run.usage.total_tokens)} tokens` : "",
+    formatCost(run.usage.cost),
   ].filter((part) => part !== "");
-  const ended =
+  const endReason =
     run.ended_by === "budget"
       ? "Ended: budget exceeded. "
       : run.ended_by === "max_iterations"
         ? "Ended: iteration limit reached. "
         : "";
   return (
-    <div class={ended === "" ? "run-end" : "run-end warn"}>
-      {ended}
+    <div class={endReason === "" ? "run-end" : "run-end warn"}>
+      {endReason}
       {parts.join(" · ")}
     </div>
   );

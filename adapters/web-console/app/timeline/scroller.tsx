@@ -1,18 +1,18 @@
 import type { ComponentChildren, VNode } from "preact";
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { scrolledNow } from "../state/scrolled.js";
-import { Heights } from "./heights.js";
+import { recordScroll } from "../state/scroll-time.js";
+import { RowPositions } from "./row-positions.js";
 
-/** Height of the area above and below the visible one that is also rendered, in pixels. */
+/** Height of the areas above and below the visible one that are also rendered, in pixels. */
 const OVERSCAN_PIXELS = 700;
 /** Distance from the end that still counts as the end, in pixels. */
 const END_TOLERANCE_PIXELS = 48;
 /** Estimated height of a row that was not rendered yet, in pixels. */
 const ESTIMATED_ROW_PIXELS = 96;
 /**
- * Maximum rows whose position is remembered. The first may disappear: a result without a call moves to its call when
- * that is loaded.
+ * Maximum rows whose position is recorded. The first of them may disappear: a tool result without its call moves into
+ * the row of the call when that row is loaded.
  */
 const MAX_ANCHOR_ROWS = 8;
 /** Distance from the first row at which older rows are requested, in heights of the visible area. */
@@ -20,40 +20,50 @@ const PREFETCH_PAGES = 3;
 
 /** Actions that a parent component can call. */
 export interface ScrollerHandle {
-  toEnd(): void;
+  scrollToEnd(): void;
 }
 
 interface ScrollerProps {
   keys: readonly string[];
-  row: (key: string) => ComponentChildren;
+  renderRow: (key: string) => ComponentChildren;
   /** Content before the first row and after the last one. */
   head?: ComponentChildren;
   foot?: ComponentChildren;
-  /** Called when the first row is near: older rows may exist. */
-  onFirst: () => void;
-  /** Called when the end comes into view or leaves it. */
-  onEnd: (near: boolean) => void;
+  /** Called when the visible area is near the first row: older rows may exist. */
+  onNearFirst: () => void;
+  /** Called when the end enters the visible area or leaves it. */
+  onEndChange: (isAtEnd: boolean) => void;
+  /** The scroller sets this to its handle. */
   handle: { current: ScrollerHandle | undefined };
   label: string;
 }
 
-interface Actions extends ScrollerHandle {
-  draw(): void;
-  place(): void;
-  hold(): void;
+interface ScrollerActions extends ScrollerHandle {
+  updateRange(): void;
+  positionRows(): void;
+  restorePosition(): void;
   detectScroll(): void;
   onScroll(): void;
 }
 
 /**
- * Any number of rows of any height, of which only those in view are rendered. The visible row stays in place when
- * content above it changes. At the end, the scroller follows new content.
+ * A list of any length whose rows differ in height. Only the rows near the visible area are rendered. The visible row
+ * stays in place when content above it changes. At the end, the scroller follows new content.
  */
-export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label }: ScrollerProps): VNode {
-  const box = useRef<HTMLDivElement>(null);
-  const body = useRef<HTMLDivElement>(null);
-  const drawn = useRef<HTMLDivElement>(null);
-  const heights = useMemo(() => new Heights(() => ESTIMATED_ROW_PIXELS), []);
+export function Scroller({
+  keys,
+  renderRow,
+  head,
+  foot,
+  onNearFirst,
+  onEndChange,
+  handle,
+  label,
+}: ScrollerProps): VNode {
+  const container = useRef<HTMLDivElement>(null);
+  const rowArea = useRef<HTMLDivElement>(null);
+  const renderedRows = useRef<HTMLDivElement>(null);
+  const positions = useMemo(() => new RowPositions(() => ESTIMATED_ROW_PIXELS), []);
   const range = useSignal({ from: 0, to: 0 });
   /**
    * Rows from the upper edge on. The first of them that still exists keeps its position. With `atEnd`, the end keeps
@@ -63,147 +73,152 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
     atEnd: true,
     rows: [],
   });
-  /** Scroll position and maximum position at the last check. */
-  const last = useRef({ top: 0, end: 0 });
-  const callbacks = useRef({ onFirst, onEnd });
-  callbacks.current = { onFirst, onEnd };
+  /** Scroll position and maximum scroll position at the last check, in pixels. */
+  const lastScroll = useRef({ top: 0, end: 0 });
+  const callbacks = useRef({ onNearFirst, onEndChange });
+  callbacks.current = { onNearFirst, onEndChange };
 
-  const actions: Actions = useMemo(() => {
+  const actions: ScrollerActions = useMemo(() => {
     /** Top of the first row, below the head. */
-    const start = () => body.current?.offsetTop ?? 0;
-    const draw = () => {
-      const element = box.current;
+    const getRowAreaTop = () => rowArea.current?.offsetTop ?? 0;
+    const updateRange = () => {
+      const element = container.current;
       if (!element) return;
-      const top = element.scrollTop - start();
-      const from = heights.at(Math.max(0, top - OVERSCAN_PIXELS));
-      const to = Math.min(heights.count, heights.at(Math.max(0, top + element.clientHeight + OVERSCAN_PIXELS)) + 1);
-      const now = range.peek();
-      if (now.from !== from || now.to !== to) range.value = { from, to };
-      if (top < element.clientHeight * PREFETCH_PAGES) callbacks.current.onFirst();
+      const top = element.scrollTop - getRowAreaTop();
+      const from = positions.indexAt(Math.max(0, top - OVERSCAN_PIXELS));
+      const to = Math.min(
+        positions.count,
+        positions.indexAt(Math.max(0, top + element.clientHeight + OVERSCAN_PIXELS)) + 1,
+      );
+      const currentRange = range.peek();
+      if (currentRange.from !== from || currentRange.to !== to) range.value = { from, to };
+      if (top < element.clientHeight * PREFETCH_PAGES) callbacks.current.onNearFirst();
     };
-    const place = () => {
-      if (body.current) body.current.style.height = `${heights.total}px`;
-      if (drawn.current) drawn.current.style.transform = `translateY(${heights.top(range.peek().from)}px)`;
+    const positionRows = () => {
+      if (rowArea.current) rowArea.current.style.height = `${positions.totalHeight}px`;
+      if (renderedRows.current)
+        renderedRows.current.style.transform = `translateY(${positions.topAt(range.peek().from)}px)`;
     };
     const recordPosition = ({ scrollTop, scrollHeight, clientHeight }: HTMLElement) => {
-      last.current = { top: scrollTop, end: scrollHeight - clientHeight };
+      lastScroll.current = { top: scrollTop, end: scrollHeight - clientHeight };
     };
     /** Restores the position of the anchor. */
-    const hold = () => {
-      const element = box.current;
+    const restorePosition = () => {
+      const element = container.current;
       if (!element) return;
       const { atEnd, rows } = anchor.current;
       let targetTop = element.scrollTop;
       if (atEnd) targetTop = element.scrollHeight - element.clientHeight;
       else
         for (const { key, offset } of rows) {
-          const index = key === undefined ? undefined : heights.indexOf(key);
+          const index = key === undefined ? undefined : positions.indexOf(key);
           if (index === undefined) continue;
-          targetTop = start() + heights.top(index) + offset;
+          targetTop = getRowAreaTop() + positions.topAt(index) + offset;
           break;
         }
       if (Math.abs(targetTop - element.scrollTop) > 0.5) element.scrollTop = targetTop;
       recordPosition(element);
     };
-    const remember = () => {
-      const element = box.current;
+    const recordAnchor = () => {
+      const element = container.current;
       if (!element) return;
       const { scrollTop, scrollHeight, clientHeight } = element;
-      const before = last.current;
+      const previousScroll = lastScroll.current;
       // Content added since the last scroll does not move the user away from the end.
-      const distanceToEnd = Math.min(before.end, scrollHeight - clientHeight) - scrollTop;
+      const distanceToEnd = Math.min(previousScroll.end, scrollHeight - clientHeight) - scrollTop;
       // Scrolling up leaves the end at once. Scrolling down reaches it within the tolerance.
-      const atEnd = distanceToEnd < (scrollTop < before.top - 1 ? 2 : END_TOLERANCE_PIXELS);
+      const atEnd = distanceToEnd < (scrollTop < previousScroll.top - 1 ? 2 : END_TOLERANCE_PIXELS);
       recordPosition(element);
-      const top = scrollTop - start();
-      const index = heights.at(Math.max(0, top));
-      if (atEnd !== anchor.current.atEnd) callbacks.current.onEnd(atEnd);
+      const top = scrollTop - getRowAreaTop();
+      const index = positions.indexAt(Math.max(0, top));
+      if (atEnd !== anchor.current.atEnd) callbacks.current.onEndChange(atEnd);
       anchor.current = {
         atEnd,
-        rows: Array.from({ length: Math.min(MAX_ANCHOR_ROWS, heights.count - index) }, (_, at) => ({
-          key: heights.keyAt(index + at),
-          offset: top - heights.top(index + at),
+        rows: Array.from({ length: Math.min(MAX_ANCHOR_ROWS, positions.count - index) }, (_, distance) => ({
+          key: positions.keyAt(index + distance),
+          offset: top - positions.topAt(index + distance),
         })),
       };
     };
     return {
-      draw,
-      place,
-      hold,
-      /** Called before rows change: the user may have scrolled without a scroll event yet. */
+      updateRange,
+      positionRows,
+      restorePosition,
+      /** Called before rows change, because the event of a user scroll may not have arrived yet. */
       detectScroll() {
-        // A position set by this component is not a user scroll. Its event arrives late, possibly after the page has
-        // changed.
-        if (!box.current || Math.abs(box.current.scrollTop - last.current.top) < 1) return;
-        scrolledNow();
-        remember();
+        // A position set by this component is not a user scroll. The scroll event of such a change arrives late, possibly
+        // after the content has changed.
+        if (!container.current || Math.abs(container.current.scrollTop - lastScroll.current.top) < 1) return;
+        recordScroll();
+        recordAnchor();
       },
       onScroll() {
         actions.detectScroll();
-        draw();
+        updateRange();
       },
-      toEnd() {
+      scrollToEnd() {
         anchor.current = { ...anchor.current, atEnd: true };
-        callbacks.current.onEnd(true);
-        hold();
-        draw();
+        callbacks.current.onEndChange(true);
+        restorePosition();
+        updateRange();
       },
     };
   }, []);
   handle.current = actions;
-  if (!heights.has(keys)) {
+  if (!positions.isCurrent(keys)) {
     actions.detectScroll();
-    heights.setKeys(keys);
+    positions.setKeys(keys);
   }
 
   // Rows are measured when they are rendered and when they grow: after layout, before painting.
-  const sizes = useMemo(
+  const rowObserver = useMemo(
     () =>
       new ResizeObserver((entries) => {
-        let moved = false;
+        let hasMoved = false;
         actions.detectScroll();
         for (const { target, borderBoxSize } of entries) {
           const key = target instanceof HTMLElement ? target.dataset.key : undefined;
           const [size] = borderBoxSize;
-          // For the container, its head and its foot, only the fact of a change matters.
-          if (key === undefined) moved = true;
-          else if (size && target.isConnected && heights.measured(key, size.blockSize)) moved = true;
+          // Elements without a key are the container, its head and its foot. Their heights are not stored.
+          if (key === undefined) hasMoved = true;
+          else if (size && target.isConnected && positions.setHeight(key, size.blockSize)) hasMoved = true;
         }
-        if (!moved) return;
-        actions.place();
-        actions.hold();
-        actions.draw();
+        if (!hasMoved) return;
+        actions.positionRows();
+        actions.restorePosition();
+        actions.updateRange();
       }),
     [],
   );
   useLayoutEffect(() => {
-    const element = box.current;
-    if (element) for (const part of [element, ...element.children]) if (part !== body.current) sizes.observe(part);
-    return () => sizes.disconnect();
+    const element = container.current;
+    if (element)
+      for (const child of [element, ...element.children]) if (child !== rowArea.current) rowObserver.observe(child);
+    return () => rowObserver.disconnect();
   }, []);
 
   const { from, to } = range.value;
   useLayoutEffect(() => {
-    actions.place();
-    actions.hold();
-    actions.draw();
+    actions.positionRows();
+    actions.restorePosition();
+    actions.updateRange();
   }, [keys]);
-  useLayoutEffect(() => actions.place(), [from]);
+  useLayoutEffect(() => actions.positionRows(), [from]);
 
   const rows: VNode[] = [];
   for (let index = from; index < Math.min(to, keys.length); index += 1) {
     const key = keys[index] ?? "";
     rows.push(
-      <Measured key={key} name={key} sizes={sizes}>
-        {row(key)}
-      </Measured>,
+      <MeasuredRow key={key} rowKey={key} rowObserver={rowObserver}>
+        {renderRow(key)}
+      </MeasuredRow>,
     );
   }
   return (
     <div
       id="timeline"
       class="scroller"
-      ref={box}
+      ref={container}
       onScroll={actions.onScroll}
       role="log"
       aria-label={label}
@@ -211,8 +226,8 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
       tabIndex={0}
     >
       <div class="scroller-head">{head}</div>
-      <div class="scroller-body" ref={body}>
-        <div class="scroller-drawn" ref={drawn}>
+      <div class="scroller-body" ref={rowArea}>
+        <div class="scroller-drawn" ref={renderedRows}>
           {rows}
         </div>
       </div>
@@ -222,16 +237,24 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
 }
 
 /** A row whose height is observed while it is rendered. */
-function Measured({ name, sizes, children }: { name: string; sizes: ResizeObserver; children: ComponentChildren }) {
-  const place = useRef<HTMLDivElement>(null);
+function MeasuredRow({
+  rowKey,
+  rowObserver,
+  children,
+}: {
+  rowKey: string;
+  rowObserver: ResizeObserver;
+  children: ComponentChildren;
+}) {
+  const container = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
-    const element = place.current;
+    const element = container.current;
     if (!element) return undefined;
-    sizes.observe(element);
-    return () => sizes.unobserve(element);
+    rowObserver.observe(element);
+    return () => rowObserver.unobserve(element);
   }, []);
   return (
-    <div class="scroller-row" data-key={name} ref={place}>
+    <div class="scroller-row" data-key={rowKey} ref={container}>
       {children}
     </div>
   );

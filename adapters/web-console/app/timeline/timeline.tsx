@@ -1,35 +1,35 @@
 import { useComputed, useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 import { Icon } from "../parts/icon.js";
-import type { WatchedSession } from "../state/open-session.js";
+import type { WatchedSession } from "../state/watched-session.js";
 import { RowView } from "./row.js";
 import { RunEnd } from "./run-end.js";
 import { Scroller, type ScrollerHandle } from "./scroller.js";
 import "./timeline.css";
 
-/** The messages of a session. It opens at the last message and loads older ones on scrolling up. */
+/** The messages of a session. The list opens at the last message and loads older messages on scrolling up. */
 export function Timeline({ session }: { session: WatchedSession }) {
   const keys = useComputed(() => session.rows.value.map(({ key }) => key));
-  const byKey = useComputed(() => new Map(session.rows.value.map((row) => [row.key, row])));
-  const near = useSignal(true);
+  const rowsByKey = useComputed(() => new Map(session.rows.value.map((row) => [row.key, row])));
+  const isAtEnd = useSignal(true);
   const handle = useRef<ScrollerHandle | undefined>(undefined);
   return (
     <div class="timeline">
       <Scroller
         keys={keys.value}
-        row={(key) => {
-          const row = byKey.value.get(key);
+        renderRow={(key) => {
+          const row = rowsByKey.value.get(key);
           return row && <RowView row={row} session={session} />;
         }}
-        head={<Before session={session} />}
+        head={<TimelineHead session={session} />}
         foot={<RunEnd session={session} />}
-        onFirst={() => void session.loadOlder()}
-        onEnd={(is) => (near.value = is)}
+        onNearFirst={() => void session.loadOlder()}
+        onEndChange={(isEndVisible) => (isAtEnd.value = isEndVisible)}
         handle={handle}
         label="Messages"
       />
-      {!near.value && (
-        <button type="button" class="timeline-end" onClick={() => handle.current?.toEnd()}>
+      {!isAtEnd.value && (
+        <button type="button" class="timeline-end" onClick={() => handle.current?.scrollToEnd()}>
           <Icon name="arrow-down" /> To the end
         </button>
       )}
@@ -37,7 +37,7 @@ export function Timeline({ session }: { session: WatchedSession }) {
   );
 }
 
-function Before({ session }: { session: WatchedSession }) {
-  if (!session.loaded.value) return <div class="timeline-before">Loading …</div>;
+function TimelineHead({ session }: { session: WatchedSession }) {
+  if (!session.isLoaded.value) return <div class="timeline-before">Loading …</div>;
   return <div class="timeline-before">{session.hasOlder.value ? "Loading older messages …" : ""}</div>;
 }

@@ -2,52 +2,53 @@ import { useMemo } from "preact/hooks";
 import type { ApiMessage, ApiToolCall } from "gantry/client";
 import { DiffView } from "../diff.js";
 import { Icon } from "../parts/icon.js";
-import type { WatchedSession } from "../state/open-session.js";
-import { changedLines } from "./changed-lines.js";
-import { SubagentLinks } from "./helper-link.js";
+import type { WatchedSession } from "../state/watched-session.js";
+import { countChangedLines } from "./changed-lines.js";
+import { SubagentLinks } from "./subagent-links.js";
 import { Output } from "./output.js";
-import { Parts } from "./parts.js";
+import { ContentParts } from "./content-parts.js";
 import { splitContent } from "./split-content.js";
-import { argumentsOf, labelCall } from "./tool-words.js";
+import { parseArguments, labelCall } from "./tool-labels.js";
 
-type State = "writing" | "waiting" | "running" | "done" | "failed" | "stopped";
+type CallState = "receiving-arguments" | "waiting" | "running" | "done" | "failed" | "stopped";
 
 /** Maximum changed lines of a diff that is open by default. */
 const MAX_OPEN_LINES = 40;
 
 /** A tool call: one line, and its details when unfolded. */
 export function ToolCallView({ call, session }: { call: ApiToolCall; session: WatchedSession }) {
-  const result = session.result(call.id).value;
+  const result = session.getResultSignal(call.id).value;
   const diffs = result?.diff ?? [];
-  const values = useMemo(() => argumentsOf(call.function.arguments), [call.function.arguments]);
-  const { icon, verb, about } = labelCall(call.function.name, values);
-  const counts = useMemo(() => changedLines(diffs), [result]);
+  const values = useMemo(() => parseArguments(call.function.arguments), [call.function.arguments]);
+  const { icon, verb, target } = labelCall(call.function.name, values);
+  const lineCounts = useMemo(() => countChangedLines(diffs), [result]);
   const isAsking = session.asks.value.some((ask) => ask.tool_call_id === call.id);
-  const state: State = result
+  const state: CallState = result
     ? result.failed
       ? "failed"
       : "done"
-    : !session.busy.value
+    : !session.isBusy.value
       ? "stopped"
       : isAsking
         ? "waiting"
         : values
           ? "running"
-          : "writing";
+          : "receiving-arguments";
   // The user's choice wins. By default only small changes are open.
-  const chosen = session.unfolded(`call ${call.id}`);
-  const open = chosen.value ?? (counts !== undefined && counts.added + counts.removed <= MAX_OPEN_LINES);
+  const userChoice = session.getUnfoldedSignal(`call ${call.id}`);
+  const isOpen =
+    userChoice.value ?? (lineCounts !== undefined && lineCounts.added + lineCounts.removed <= MAX_OPEN_LINES);
   return (
     <section class={`call call-${state}`}>
-      <button type="button" class="fold" aria-expanded={open} onClick={() => (chosen.value = !open)}>
+      <button type="button" class="fold" aria-expanded={isOpen} onClick={() => (userChoice.value = !isOpen)}>
         <Icon name={icon} />
         <span class="call-title clipped">
-          <b>{verb}</b> {about !== "" && <code>{about}</code>}
+          <b>{verb}</b> {target !== "" && <code>{target}</code>}
         </span>
-        {counts && (
+        {lineCounts && (
           <span class="call-counts">
-            <span class="call-added">+{counts.added}</span>
-            <span class="call-removed">−{counts.removed}</span>
+            <span class="call-added">+{lineCounts.added}</span>
+            <span class="call-removed">−{lineCounts.removed}</span>
           </span>
         )}
         <StateView state={state} />
@@ -55,29 +56,34 @@ export function ToolCallView({ call, session }: { call: ApiToolCall; session: Wa
           <Icon name="chevron-right" />
         </span>
       </button>
-      {open && (
+      {isOpen && (
         <div class="call-body">
-          {diffs.length === 0 || chosen.value === true ? (
-            <Arguments json={call.function.arguments} values={values} without={diffs.length > 0} />
+          {diffs.length === 0 || userChoice.value === true ? (
+            <Arguments json={call.function.arguments} values={values} omitsLongArguments={diffs.length > 0} />
           ) : null}
           {diffs.map((diff, index) => (
             <DiffView key={index} diff={diff} />
           ))}
           {call.function.name === "task" && <SubagentLinks session={session} callId={call.id} />}
-          {result ? <Result message={result} /> : <Printed session={session} callId={call.id} />}
+          {result ? <Result message={result} /> : <LiveOutput session={session} callId={call.id} />}
         </div>
       )}
     </section>
   );
 }
 
-/** A tool result without its call, which is before the first row. */
+/** A tool result whose call is in an older message that is not loaded. */
 export function OrphanResult({ message, session }: { message: ApiMessage; session: WatchedSession }) {
-  const open = session.unfolded(`result ${message.id}`);
+  const isOpen = session.getUnfoldedSignal(`result ${message.id}`);
   const { icon, verb } = labelCall(message.name, undefined);
   return (
     <section class="call">
-      <button type="button" class="fold" aria-expanded={open.value === true} onClick={() => (open.value = !open.value)}>
+      <button
+        type="button"
+        class="fold"
+        aria-expanded={isOpen.value === true}
+        onClick={() => (isOpen.value = !isOpen.value)}
+      >
         <Icon name={icon} />
         <span class="call-title clipped">
           <b>{verb}</b>
@@ -87,7 +93,7 @@ export function OrphanResult({ message, session }: { message: ApiMessage; sessio
           <Icon name="chevron-right" />
         </span>
       </button>
-      {open.value && (
+      {isOpen.value && (
         <div class="call-body">
           <Result message={message} />
         </div>
@@ -96,13 +102,13 @@ export function OrphanResult({ message, session }: { message: ApiMessage; sessio
   );
 }
 
-function StateView({ state }: { state: State }) {
+function StateView({ state }: { state: CallState }) {
   switch (state) {
     case "done":
       return (
         <span class="call-state good">
           <Icon name="check" />
-          <span class="unseen">done</span>
+          <span class="visually-hidden">done</span>
         </span>
       );
     case "failed":
@@ -112,39 +118,41 @@ function StateView({ state }: { state: State }) {
         </span>
       );
     case "waiting":
-      return <span class="call-state waiting">asks you</span>;
+      return <span class="call-state waiting">waiting for your answer</span>;
     case "stopped":
-      return <span class="call-state">not done</span>;
-    case "writing":
+      return <span class="call-state">stopped</span>;
+    case "receiving-arguments":
     case "running":
       return (
         <span class="call-state">
           <span class="spinner" />
-          <span class="unseen">running</span>
+          <span class="visually-hidden">running</span>
         </span>
       );
   }
 }
 
-/** `without`: omits long arguments, because they are shown as changes. */
+/** `omitsLongArguments`: the diffs below already show the long arguments. */
 function Arguments({
   json,
   values,
-  without,
+  omitsLongArguments,
 }: {
   json: string;
   values: Record<string, unknown> | undefined;
-  without: boolean;
+  omitsLongArguments: boolean;
 }) {
   if (json === "" || json === "{}") return null;
   const entries = Object.entries(values ?? { arguments: json }).map(
     ([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value, undefined, 2)] as const,
   );
-  const shown = without ? entries.filter(([, value]) => value.length <= 120 && !value.includes("\n")) : entries;
-  if (shown.length === 0) return null;
+  const shownEntries = omitsLongArguments
+    ? entries.filter(([, value]) => value.length <= 120 && !value.includes("\n"))
+    : entries;
+  if (shownEntries.length === 0) return null;
   return (
     <dl class="call-arguments">
-      {shown.map(([name, value]) => (
+      {shownEntries.map(([name, value]) => (
         <>
           <dt>{name}</dt>
           <dd tabIndex={value.length > 600 ? 0 : undefined}>{value}</dd>
@@ -159,12 +167,12 @@ function Result({ message }: { message: ApiMessage }) {
   return (
     <>
       {text !== "" && <Output text={text} />}
-      <Parts parts={parts} />
+      <ContentParts parts={parts} />
     </>
   );
 }
 
-function Printed({ session, callId }: { session: WatchedSession; callId: string }) {
-  const text = session.progress(callId).value;
-  return text === "" ? null : <Output text={text} grows />;
+function LiveOutput({ session, callId }: { session: WatchedSession; callId: string }) {
+  const text = session.getOutputSignal(callId).value;
+  return text === "" ? null : <Output text={text} isStreaming />;
 }

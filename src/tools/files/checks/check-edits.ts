@@ -58,7 +58,7 @@ export class EditChecks {
       if (changed.length > 0) {
         const { newSyntaxFaults } = await import("./syntax-check.js");
         const lines = await newSyntaxFaults(changed, timeoutMs, context);
-        if (lines.length > 0) newFaults.push(`Syntax errors that this change brought:\n${lines.join("\n")}`);
+        if (lines.length > 0) newFaults.push(`New syntax errors after this change:\n${lines.join("\n")}`);
       }
       for (const check of checks) {
         const report = await check.after(context);

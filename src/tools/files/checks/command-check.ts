@@ -64,7 +64,7 @@ export class CommandCheck {
     });
     if (fresh.length === 0) return "";
     const shownLines = cutMiddle(fresh.join("\n"), MAX_SHOWN_CHARACTERS, `run ${command} to see all`);
-    return `New from \`${command}\` since this run began to change files:\n${shownLines}`;
+    return `New output of \`${command}\` since the first change of this run:\n${shownLines}`;
   }
 
   /**
@@ -75,7 +75,7 @@ export class CommandCheck {
     const { command, timeout = 20 } = this.#check;
     const end = await this.#commands.run(command, timeout * 1000, context);
     if (!end) return "";
-    if (end.code === null) return `took longer than ${timeout} s, so nothing was checked`;
+    if (end.code === null) return `timed out after ${timeout} s; nothing was checked`;
     return tidy(end.output)
       .split("\n")
       .map((line) => line.trimEnd())

@@ -76,6 +76,6 @@ export class SandboxRoots {
 
 function replacedError(path: string): ToolError {
   return new ToolError(
-    `${path} no longer leads to the folder of its first use: no command runs. Tell the user, who can put it back or restart gantry.`,
+    `${path} no longer points to the folder of its first use: commands are refused. Tell the user, who can restore it or restart gantry.`,
   );
 }

@@ -146,8 +146,8 @@ export class Sandbox {
     const fault = bubblewrap && (await this.#faultIn(projectDir));
     if (fault !== undefined) return { text: `commands do not run: the sandbox could not start: ${fault}`, weak: true };
     if (bubblewrap) {
-      const network = this.network ? "open to them" : "closed to them";
-      return { text: `commands run in bubblewrap, the network is ${network}`, weak: false };
+      const network = this.network ? "with" : "without";
+      return { text: `commands run in bubblewrap, ${network} network access`, weak: false };
     }
     if (sandbox === "required") return { text: "commands are refused: bubblewrap does not work here", weak: true };
     return { text: "commands run without a sandbox: bubblewrap does not work here", weak: true };
@@ -195,7 +195,7 @@ export class Sandbox {
     const foreignFiles = process.getuid?.() === 0 && [project, ...additionalRoots].some(({ owner }) => owner !== 0);
     const bubblewrap = await this.#find({ env, network, foreignFiles });
     if (!bubblewrap)
-      throw new ToolError("the project folder belongs to another user, which the sandbox cannot do here.");
+      throw new ToolError("the project folder belongs to another user, which the sandbox does not support here.");
     const { plan, roots, guards } = await this.#plan(project, additionalRoots, isLasting, foreignFiles);
     const switches = [
       ...["--ro-bind", "/", "/"],
@@ -246,7 +246,7 @@ export class Sandbox {
     ]);
     for (const { path: folder } of sandbox === "required" ? [project, ...additionalRoots] : [])
       if ([home ?? "/", "/"].some((path) => path !== folder && isInside(path, folder)))
-        throw new ToolError(`${folder} holds more than a project: the sandbox does not open it for commands.`);
+        throw new ToolError(`${folder} contains more than a project: the sandbox does not open it for commands.`);
 
     await this.#temporary(plan, project.path);
     plan.replace("/run");
@@ -277,7 +277,7 @@ export class Sandbox {
       else if (/-(wal|shm|journal)$/.test(path)) await this.#hideMissing(plan, path);
     }
     if (plan.isHidden(project.path))
-      throw new ToolError("the project folder lies in a path that is hidden from commands.");
+      throw new ToolError("the project folder is in a path that is hidden from commands.");
     for (const path of await listeningSockets(hasCapabilities)) if (!plan.isHidden(path)) plan.hide(path, false);
     createMountPoints(plan);
     return { plan, roots, guards };
@@ -369,9 +369,9 @@ function createMountPoints(plan: MountPlan): void {
  */
 function rootCheckScript(roots: readonly Root[]): string {
   const stat = ["/usr/bin/stat", "/bin/stat", "/run/current-system/sw/bin/stat"].find((path) => existsSync(path));
-  if (stat === undefined) throw new ToolError("the sandbox needs the program stat, which is not here.");
+  if (stat === undefined) throw new ToolError("the sandbox needs the program stat, which is not installed.");
   const seen = roots.map(({ identity }) => identity).join("\n");
   const look = [stat, "-c", "%d:%i", "--", ...roots.map(({ path }) => path)].map(shellQuote).join(" ");
-  const refusal = "echo 'a folder was replaced while the sandbox was made; try again' >&2; exit 126";
+  const refusal = "echo 'a folder was replaced while the sandbox started; try again' >&2; exit 126";
   return roots.length === 0 ? "" : `[ "$(${look})" = ${shellQuote(seen)} ] || { ${refusal}; }; `;
 }

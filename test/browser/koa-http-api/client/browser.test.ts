@@ -94,7 +94,7 @@ describe("the client in a browser", { skip: noBrowser }, () => {
     assert.deepEqual(streamed, ["Three, four.", "lab/m1", true]);
     const errors = await inPage<string[]>(`
       const errorOf = (work) => work.then(() => "none", (error) =>
-        [error instanceof GantryError, error.name, error.code, error.status].join(" "));
+        [error instanceof ApiError, error.name, error.code, error.status].join(" "));
       const away = new GantryClient({ url: "http://127.0.0.1:9" });
       return [
         await errorOf(new GantryClient({ url }).health()),
@@ -109,7 +109,7 @@ describe("the client in a browser", { skip: noBrowser }, () => {
       "true NotFoundError session_not_found 404",
       "true DisconnectedError disconnected 0",
       "true NotFoundError session_not_found 404",
-      "true GantryError invalid_answer 200",
+      "true ApiError invalid_answer 200",
     ]);
     // PATCH and the idempotency key require a preflight.
     models.enqueue({ say: [{ text: ["a", "b"] }, { gate: "never" }] });
@@ -124,7 +124,7 @@ describe("the client in a browser", { skip: noBrowser }, () => {
     assert.equal((await client.runs.list({ sessionId: sessionId }))[0]?.state, "cancelled");
   });
 
-  it("keeps a SessionPage equal to the stored messages through lost connections, kill -9 and a restart", async (t) => {
+  it("keeps a SessionMirror equal to the stored messages through lost connections, kill -9 and a restart", async (t) => {
     const models = await lab(t);
     const [home, projectDir] = [await tempDir(t), await tempDir(t)];
     const start = (port: string) =>
@@ -143,7 +143,7 @@ describe("the client in a browser", { skip: noBrowser }, () => {
     const page = await openPage(t);
     await page.evaluate(`(() => {
       const client = new GantryClient({ url: ${JSON.stringify(proxy.url(first.url))} });
-      window.page = new SessionPage();
+      window.page = new SessionMirror();
       window.states = [];
       (async () => {
         const onConnection = (state) => states.push(state);

@@ -144,7 +144,7 @@ describe("sessions export and import", () => {
     );
     assert.deepEqual(stderr.split("\n"), [
       `line 7: session ${first}: another run has this key`,
-      "3 sessions imported, 1 session refused",
+      "3 sessions imported, 1 session rejected",
       "gantry: 1 session could not be imported",
       "",
     ]);

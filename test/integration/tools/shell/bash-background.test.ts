@@ -59,9 +59,9 @@ describe("a background command", linux, () => {
     const context = toolContext(folder.path);
     const command = "echo begin; sleep 300 & echo $! > pid; while read -r line; do echo got $line; done; wait";
     const { call, text, id } = await startCommand(t, command, /^begin\n/, context);
-    assert.match(text, /^begin\n\[bg-\w+ is running\]\n\[it goes on as bg-\w+: bash_output shows/);
-    assert.match((await call("bash_output", { id }, context)).text, /^\(nothing new\)\n\[bg-\w+ is running\]$/);
-    assert.match((await call("bash_input", { id, text: "one" }, context)).text, /was told/);
+    assert.match(text, /^begin\n\[bg-\w+ is running\]\n\[it continues as bg-\w+: bash_output shows/);
+    assert.match((await call("bash_output", { id }, context)).text, /^\(no new output\)\n\[bg-\w+ is running\]$/);
+    assert.match((await call("bash_input", { id, text: "one" }, context)).text, /received the input/);
     const looked = await call("bash_output", { id, wait_for: "^got (one|1)$" }, context);
     assert.match(looked.text, /^got one\n\[/);
     assert.equal(looked.failed, false);
@@ -104,7 +104,7 @@ describe("a background command", linux, () => {
     const command = "echo listening on 1; read -r line; echo bye; exit 4";
     const { call, id } = await startCommand(t, command, /^listening on 1\n/, context);
     assert.match((await call("bash_output", { id, wait_for: "listening" }, context)).text, /^listening on 1\n/);
-    assert.match((await call("bash_output", { id }, context)).text, /^\(nothing new\)/);
+    assert.match((await call("bash_output", { id }, context)).text, /^\(no new output\)/);
     await call("bash_input", { id, text: "", close: true }, context);
     const { text } = await call("bash_output", { id, wait_end: true }, context);
     assert.equal(text, "bye\n[exit code 4]");
@@ -120,9 +120,9 @@ describe("a background command", linux, () => {
     const sentText = "x".repeat(900_000);
     assert.match(
       (await call("bash_input", { id, text: sentText }, context)).text,
-      /not read all of it yet; the rest waits/,
+      /not read all input yet; the rest is buffered/,
     );
-    await assert.rejects(call("bash_input", { id, text: sentText }, context), /nothing was added/);
+    await assert.rejects(call("bash_input", { id, text: sentText }, context), /nothing was written/);
     await writeFile(folder.at("begin"), "go\n");
     await call("bash_input", { id, text: "said once", close: true }, context);
     const { text } = await call("bash_output", { id, wait_end: true }, context);
@@ -139,7 +139,7 @@ describe("a background command", linux, () => {
       call("bash_output", { id, wait_for: "never", timeout: 1 }, toolContext(folder.path)),
     );
     for (const { text, failed } of await Promise.all(waits)) {
-      assert.match(text, /did not print that within 1 s/);
+      assert.match(text, /no match within 1 s/);
       assert.equal(failed, true);
     }
     await assert.rejects(call("bash_output", { id, wait_for: "(" }, context), /wait_for: /);
@@ -160,7 +160,7 @@ describe("a background command", linux, () => {
     const command = "sleep 300 # secret-1234567890";
     const id = idIn((await call("bash", { command, background: true }, firstContext)).text);
     for (const name of ["bash_output", "bash_stop"])
-      await assert.rejects(call(name, { id }, secondContext), /there is none/);
+      await assert.rejects(call(name, { id }, secondContext), /existing commands: none/);
     const [listed] = await background.list("one");
     const { startedAt: since, ...otherFields } = listed!;
     assert.deepEqual(otherFields, { id, command, state: "running", exitCode: null, detached: false });
@@ -169,7 +169,7 @@ describe("a background command", linux, () => {
     await background.end("two");
     assert.match((await call("bash_output", { id }, firstContext)).text, /is running/);
     await background.end("one");
-    await assert.rejects(call("bash_output", { id }, firstContext), /there is none/);
+    await assert.rejects(call("bash_output", { id }, firstContext), /existing commands: none/);
     assert.deepEqual(changes, ["one", "one"]);
   });
 
@@ -180,7 +180,7 @@ describe("a background command", linux, () => {
     const start = () => call("bash", { command: "sleep 300", background: true }, toolContext(folder.path));
     const ids = (await Promise.all(Array.from({ length: 16 }, start))).map(({ text }) => idIn(text));
     assert.equal(new Set(ids).size, 16);
-    await assert.rejects(start(), /16 commands of this session run/);
+    await assert.rejects(start(), /16 background commands of this session are already running/);
     await call("bash_stop", { id: ids[0] }, context);
     await start();
   });
@@ -196,7 +196,7 @@ describe("a background command", linux, () => {
     assert.ok(!isLiving(pid));
     await assert.rejects(
       callTool(bash, { command: "true", background: true }, toolContext(folder.path)),
-      /about to stop/,
+      /shutting down/,
     );
   });
 
@@ -210,7 +210,7 @@ describe("a background command", linux, () => {
     const seen: string[] = [];
     const look = async (args: object = {}): Promise<boolean> => {
       const { text } = await call("bash_output", { id, ...args }, context);
-      if (!text.startsWith("(nothing new)")) seen.push(text.replace(/(^|\n)\[[^]*$/, ""));
+      if (!text.startsWith("(no new output)")) seen.push(text.replace(/(^|\n)\[[^]*$/, ""));
       return text.endsWith("[exit code 2]");
     };
     for (const wait_for of ["éb", "c", "line"]) {
@@ -285,7 +285,7 @@ describe("the saved output of a long command", () => {
     const context = toolContext(folder.path, { sessionId: "../one" });
     const { text } = await call("bash", { command: `${lines}; echo ${secret}; ${lines}` }, context);
     assert.match(text, /^line-1\n/);
-    const file = /\[the whole output is in (.*): read and grep open it\]$/m.exec(text)?.[1] ?? assert.fail(text);
+    const file = /\[the whole output is in (.*) \(open it with read or grep\)\]$/m.exec(text)?.[1] ?? assert.fail(text);
     assert.equal(path.dirname(path.dirname(file)), outputsPath);
     assert.equal((await stat(file)).mode & 0o777, 0o600);
     const fullOutput = await readFile(file, "utf8");
@@ -323,7 +323,7 @@ describe("the saved output of a long command", () => {
     const id = idIn((await call("bash", { command: `read -r go; ${lines}`, background: true }, context)).text);
     await call("bash_input", { id, text: "go" }, context);
     const { text } = await call("bash_output", { id, wait_end: true }, context);
-    const file = /whole output is in (.*): read/.exec(text)?.[1] ?? assert.fail(text.slice(-200));
+    const file = /whole output is in (.*) \(open/.exec(text)?.[1] ?? assert.fail(text.slice(-200));
     assert.equal((await readFile(file, "utf8")).split("\n").length, 9_001);
   });
 

@@ -272,11 +272,11 @@ describe("bash", () => {
     const long = await bash()({ command: firstCommand, timeout: 1000 }, context);
     assert.match(
       long.text,
-      /\[stopped after 1 s, with all that it started; timeout is in seconds, at most 600; 1000 was read as milliseconds\]$/,
+      /\[stopped after 1 s, with all processes that it started; timeout is in seconds, at most 600; 1000 was interpreted as milliseconds\]$/,
     );
     assert.match(
       (await bash()({ command: secondCommand, timeout_ms: 500 }, context)).text,
-      /\[stopped after 1 s, .*set timeout/,
+      /\[stopped after 1 s, .*set a longer timeout/,
     );
     assert.deepEqual([...processes(firstCommand), ...processes(secondCommand)], []);
   });
@@ -321,7 +321,7 @@ describe("bash", () => {
     const context = toolContext(folder.path);
     const command = sleeper();
     const result = await bash()({ command: `${command} & echo done` }, context);
-    assert.match(result.text, /^done\n\[exit code 0\]\n\[processes that it left/);
+    assert.match(result.text, /^done\n\[exit code 0\]\n\[remaining background processes were stopped/);
     assert.deepEqual(processes(command), []);
     const detachedCommand = `setsid sh -c 'touch up; ${command}; :' >/dev/null 2>&1 &`;
     await bash()({ command: `${detachedCommand} while [ ! -e up ]; do sleep 0.02; done` }, context);

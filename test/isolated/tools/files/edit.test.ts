@@ -44,7 +44,7 @@ describe("the preview of an edit", () => {
   it("returns the diff with a note if the match is not exact, and no diff if it is", async () => {
     assert.deepEqual(await shownOf("a\n\tif x {\n\t\ty()\n\t}\n", [["if x {\n    y()\n}", "if x {\n    z()\n}"]]), {
       diff: [{ oldText: "a\n\tif x {\n\t\ty()\n\t}\n", newText: "a\n\tif x {\n\t\tz()\n\t}\n" }],
-      note: "The text was found at line 2 (not to the letter: indentation differs; the new text was indented as the file is).",
+      note: "The text was found at line 2 (inexact match: indentation differs; the new text was indented like the file).",
     });
     const exact = await shownOf("one\ntwo\n", [
       ["one", "1"],
@@ -59,7 +59,7 @@ describe("the preview of an edit", () => {
           newText: "line\nline\nline\nx = 2 \nline\nline\nline",
         },
       ],
-      note: "The text was found at line 60001 (not to the letter: blanks at the ends of lines differ).",
+      note: "The text was found at line 60001 (inexact match: trailing whitespace differs).",
     });
   });
 
@@ -85,7 +85,7 @@ describe("the preview of a write", () => {
   });
 
   it("returns a note without a diff for a file that is large or not text", async () => {
-    const note = "It replaces a file whose content is not shown: it is large, or no text.";
+    const note = "It replaces a file whose content is not shown: it is too large, or not text.";
     for (const content of [
       Buffer.alloc(256 * 1024 + 1, "a"),
       Buffer.from([0, 1, 2, 255]),
@@ -129,7 +129,7 @@ describe("edit", () => {
     await assert.rejects(p.edit("x = 1", "z"), /occurs 2 times \(lines 1, 3\).*replace_all/);
     assert.equal(
       (await p.edit("x = 1", "z", { replace_all: "true" })).text,
-      "Edited a.ts: replaced 2 times from line 1.",
+      "Edited a.ts: replaced 2 occurrences from line 1.",
     );
     assert.equal(await p.now(), "z\ny\nz\n");
   });
@@ -145,7 +145,7 @@ describe("edit", () => {
     const output = await p.edit('  return "b";\n', '  const c = 1;\n  return "b";\n');
     assert.equal(
       output.text,
-      "Edited a.ts: replaced at line 2 (not to the letter: indentation, quotes, dashes or spaces are others; the new text was indented as the file is).",
+      "Edited a.ts: replaced at line 2 (inexact match: indentation, quotes, dashes or spaces differ; the new text was indented like the file).",
     );
     assert.equal(await p.now(), "\uFEFFfunction a() { \r\n\tconst c = 1;\r\n\treturn “b”;\r\n}\r\n");
     const several = await callTool(
@@ -161,23 +161,20 @@ describe("edit", () => {
     );
     assert.equal(
       several.text,
-      "Edited a.ts: replaced at line 1 (not to the letter: blanks at the ends of lines differ); " +
-        "at line 1 (not to the letter: without the line numbers).",
+      "Edited a.ts: replaced at line 1 (inexact match: trailing whitespace differs); " +
+        "at line 1 (inexact match: without the line numbers).",
     );
   });
 
   it("reports the first line that differs if old_string is not found", async () => {
     await using p = await project("function a() {\n\treturn computeTotal(items);\n}\n");
-    await assert.rejects(
-      p.edit("return computeTotals(item);", "x"),
-      /Line 2 is most like it and differs: "\\treturn comp/,
-    );
+    await assert.rejects(p.edit("return computeTotals(item);", "x"), /Line 2 is most similar: "\\treturn comp/);
     await assert.rejects(
       p.edit("function a() {\n\treturn other();", "x"),
-      /Line 2 is most like it and differs: "\\treturn computeTotal.*where old_string has "\\treturn other\(\);"\. The line before it agrees\./,
+      /Line 2 is most similar: "\\treturn computeTotal.*where old_string has "\\treturn other\(\);"\. The line before it matches\./,
     );
     await assert.rejects(p.edit("function a() {\n\treturn computeTotal(items);\n}\nmore", "x"), /ends after line 3/);
-    await assert.rejects(p.edit("qqqqqqqq", "x"), /nor anything like it/);
+    await assert.rejects(p.edit("qqqqqqqq", "x"), /and no similar text/);
     await assert.rejects(p.edit("function", "function"), /the same/);
   });
 
@@ -263,13 +260,13 @@ describe("edits that make a file too large", () => {
     const before = process.memoryUsage().rss;
     await assert.rejects(
       callTool(tool("multiedit"), { path: "a.ts", edits: doubles }, p.context),
-      /edit \d+ of 200; none was applied\): the file would have more bytes than edit takes/,
+      /edit \d+ of 200; none was applied\): the result would be larger than 10485760 bytes/,
     );
     assert.ok(process.memoryUsage().rss - before < 256 * 1024 * 1024);
     const growingEdit = { path: "a.ts", old_string: "a", new_string: "x".repeat(6_000_000), replace_all: true };
     await assert.rejects(
       callTool(tool("edit"), growingEdit, p.context),
-      /the file would have more bytes than edit takes \(10485760\)/,
+      /the result would be larger than 10485760 bytes/,
     );
     assert.equal(await p.now(), block.repeat(2));
   });
@@ -280,7 +277,10 @@ describe("write", () => {
     await using p = await project("\uFEFFa\r\nb\r\n");
     await chmod(p.file, 0o640);
     const output = await p.write("x\ny\nz\n");
-    assert.equal(output.text, "Replaced a.ts: 3 lines, before 2 lines (kept its CRLF line ends and byte order mark).");
+    assert.equal(
+      output.text,
+      "Replaced a.ts: 3 lines, previously 2 lines (kept the CRLF line endings and byte order mark).",
+    );
     assert.equal(await p.now(), "\uFEFFx\r\ny\r\nz\r\n");
     assert.equal((await stat(p.file)).mode & 0o777, 0o640);
     const made = await callTool(tool("write"), { path: "deep/er/new.txt", content: "hi" }, p.context);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { rm } from "node:fs/promises";
 import { it } from "node:test";
-import { tokenHeaders } from "../../../../adapters/koa-http-api/client/person-token.js";
+import { readTokenHeaders } from "../../../../adapters/koa-http-api/client/person-token.js";
 import { tempDir } from "../../../helpers/temp.js";
 
 it("tokenHeaders returns the token of GANTRY_HOME for loopback URLs only", async (t) => {
@@ -12,7 +12,7 @@ it("tokenHeaders returns the token of GANTRY_HOME for loopback URLs only", async
     if (before === undefined) delete process.env["GANTRY_HOME"];
     else process.env["GANTRY_HOME"] = before;
   });
-  const of = (url: string) => tokenHeaders(new URL(url))?.["Authorization"];
+  const of = (url: string) => readTokenHeaders(new URL(url))?.["Authorization"];
   for (const url of ["http://127.0.0.1:8080", "http://localhost:1", "http://[::1]:8080", "https://127.1.2.3"])
     assert.equal(of(url), "Bearer secret-of-the-test", url);
   for (const url of [

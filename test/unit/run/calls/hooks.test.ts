@@ -71,7 +71,7 @@ describe("agent hooks", () => {
     ];
     for (const afterToolCall of failing) {
       const { outputs, run, agent } = await runWith(t, { afterToolCall });
-      assert.equal(outputs[0], "secret did its work, but its output is withheld. Go on without it.");
+      assert.equal(outputs[0], "secret ran, but its output is withheld. Continue without it.");
       assert.ok(!JSON.stringify(await agent.sessions.messages(run.sessionId)).includes("k3y"));
     }
   });

@@ -39,7 +39,7 @@ function opening(): { promise: Promise<void>; resolve: () => void } {
   return { promise, resolve };
 }
 
-const isSubagentRequest = ({ system }: ModelRequest): boolean => system.includes("You are a helper");
+const isSubagentRequest = ({ system }: ModelRequest): boolean => system.includes("You are a subagent");
 /** The task of a subagent. */
 const taskOf = ({ messages }: ModelRequest): string => (messages[0] ? textOf(messages[0]) : "");
 const resultsIn = ({ messages }: ModelRequest): string[] =>
@@ -118,7 +118,7 @@ describe("a subagent", { concurrency: 4 }, () => {
     assert.ok(subagent);
     assert.deepEqual(subagent.spawnedBy, { sessionId: run.sessionId, runId: run.id, callId: "t1" });
     assert.deepEqual([subagent.title, subagent.hasFinalTitle, subagent.parentId], ["Find it", true, ""]);
-    assert.deepEqual(results.get("t1")?.output, `helped\n\n[helper session ${subagent.id}]`);
+    assert.deepEqual(results.get("t1")?.output, `helped\n\n[subagent session ${subagent.id}]`);
     assert.equal(results.get("t1")?.failed, false);
     const listed = await agent.sessions.list();
     assert.deepEqual([listed.sessions.map(({ id }) => id), listed.total], [[run.sessionId], 1]);
@@ -217,7 +217,7 @@ describe("a subagent", { concurrency: 4 }, () => {
     const limitedSubagent = await makeAgents(t, [callTools(task({ budget: { tokens: 2_000 } }))], callsForever);
     const run = await limitedSubagent.agent.run({ message: "go" });
     const result = resultsOf(await eventsOf(run)).get("t1");
-    assert.match(result?.output ?? "", /did not come to its end: its budget was spent/);
+    assert.match(result?.output ?? "", /did not finish: it used its budget/);
     assert.equal(result?.failed, true);
     assert.equal((await run.result).endedBy, "model", "its asker goes on");
 
@@ -255,7 +255,7 @@ describe("a subagent", { concurrency: 4 }, () => {
     );
     const run = await agent.run({ message: "go" });
     const result = resultsOf(await eventsOf(run)).get("t1");
-    assert.match(result?.output ?? "", /its 3 model calls were over/);
+    assert.match(result?.output ?? "", /it used its 3 model calls/);
     assert.equal(calls, 3);
   });
 
@@ -284,7 +284,7 @@ describe("a subagent", { concurrency: 4 }, () => {
     const results = [...resultsOf(await eventsOf(await agent.run({ message: "go" }))).values()];
     const refused = results.filter(({ failed }) => failed);
     assert.equal(results.length, 3);
-    assert.ok(refused.length >= 1 && refused.every(({ output }) => output.startsWith("No helper could begin")));
+    assert.ok(refused.length >= 1 && refused.every(({ output }) => output.startsWith("No subagent could start")));
     assert.ok(results.some(({ output }) => output.startsWith("helped")));
   });
 
@@ -317,7 +317,7 @@ describe("a subagent", { concurrency: 4 }, () => {
     const [stored] = await agent.runs.list({ sessionId: subagent!.id });
     await agent.runs.cancel(stored!.id);
     const result = resultsOf(await eventsOf(run)).get("t1");
-    assert.match(result?.output ?? "", /^The helper was cancelled by a person/);
+    assert.match(result?.output ?? "", /^A user cancelled the subagent/);
     assert.equal((await run.result).output, "end");
   });
 
@@ -503,7 +503,7 @@ describe("a subagent", { concurrency: 4 }, () => {
     const [subagent] = await subagentsOf(agent, run);
     const [stored] = await agent.runs.list({ sessionId: subagent!.id });
     await agent.runs.cancel(stored!.id);
-    assert.match(resultsOf(await eventsOf(run)).get("t1")?.output ?? "", /cancelled by a person/);
+    assert.match(resultsOf(await eventsOf(run)).get("t1")?.output ?? "", /cancelled the subagent/);
     assert.deepEqual(
       (await agent.asks.list({ sessionId: run.sessionId })).map(({ state }) => state),
       ["withdrawn"],

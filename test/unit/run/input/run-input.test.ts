@@ -51,7 +51,7 @@ describe("RunInput.tools", () => {
     const results = (await agent.sessions.messages(run.sessionId)).filter(({ role }) => role === "tool");
     assert.deepEqual(
       results.map(({ parts: [part] }) => part?.type === "text" && part.text),
-      ["it ran", 'There is no tool "second". Use one of: first.'],
+      ["it ran", 'Tool "second" does not exist. Use one of: first.'],
     );
   });
 

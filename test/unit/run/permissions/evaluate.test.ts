@@ -74,13 +74,13 @@ describe("a permission policy", () => {
     const { ran, outputs } = await outcome(t, () => ({ action: "ask", reason: "it costs" }), { ask });
     assert.deepEqual(ran, ["look"]);
     assert.deepEqual(requestedTools, ["look: it costs", "act: it costs"]);
-    assert.match(outputs[1]!, /^The user refused this call/);
+    assert.match(outputs[1]!, /^The user rejected this call/);
   });
 
   it("denies a call if no client can answer, if it throws, or if it returns no valid decision", async (t) => {
     const nobody = await outcome(t, () => ({ action: "ask" }));
     assert.deepEqual(nobody.ran, []);
-    assert.match(nobody.outputs[0]!, /nobody could be asked/);
+    assert.match(nobody.outputs[0]!, /no client could answer/);
     const answers: PermissionPolicy["judge"][] = [
       () => {
         throw new Error("secret");
@@ -110,7 +110,10 @@ describe("a permission policy", () => {
       const { ran, outputs } = await outcome(t, judge);
       assert.deepEqual(ran, []);
       for (const text of outputs)
-        assert.equal(text, "Whether this call may run could not be found out, so it did not run. Go on without it.");
+        assert.equal(
+          text,
+          "The permission of this call could not be determined, so it did not run. Continue without it.",
+        );
     }
   });
 
@@ -138,7 +141,7 @@ describe("a permission policy", () => {
     const outputs: string[] = [];
     for await (const event of await agent.run({ message: "x" }))
       if (event.type === "tool_result") outputs.push(event.output);
-    assert.deepEqual(outputs, ["done", "This call is not allowed: a rule forbids it. Go on without it."]);
+    assert.deepEqual(outputs, ["done", "This call is not allowed: a rule denies it. Continue without it."]);
   });
 
   it("denies a call if it fails, even if a later policy allows the call, but not if an earlier one has allowed it", async (t) => {

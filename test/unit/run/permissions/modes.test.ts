@@ -52,7 +52,7 @@ describe("the session mode", () => {
   it('"ask" denies tools that need permission if there is no client, and otherwise asks the client', async (t) => {
     const { ran, outputsByTool } = await outcome(t, "ask");
     assert.deepEqual(ran, ["read", "search", "think"]);
-    assert.match(outputsByTool.get("edit")!, /nobody could be asked/);
+    assert.match(outputsByTool.get("edit")!, /no client could answer/);
     const requestedTools: string[] = [];
     const ask: RunInput["ask"] = ({ tool }) => (
       requestedTools.push(tool),

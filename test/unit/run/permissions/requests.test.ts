@@ -171,9 +171,9 @@ for (const [name, make] of STORES)
       const driver = await make(t);
       const waited = { unattended: "wait", askTimeoutSeconds: 0.05 } as const;
       for (const [options, expected] of [
-        [{}, /nobody could be asked/],
+        [{}, /no client could answer/],
         [{ unattended: "allow" }, /^done$/],
-        [waited, /nobody answered within 0.05 s/],
+        [waited, /no client answered within 0.05 s/],
       ] as const) {
         const { local: localAgent } = await two(t, driver, {
           permissions: { name: "strict", judge: () => ({ action: "ask" }) },
@@ -209,7 +209,7 @@ for (const [name, make] of STORES)
         })();
         await new Promise((resolve) => requestOpened.signal.addEventListener("abort", resolve));
         const { outputs } = await outputsOf(agents.local, { sessionId: id });
-        assert.match(outputs[0]!, /nobody could be asked/);
+        assert.match(outputs[0]!, /no client could answer/);
         stopWatching.abort();
         await watching;
       }
@@ -361,7 +361,7 @@ for (const [name, make] of STORES)
       for (const answer of [false, undefined, "yes", "ALLOW", { allow: true }, { choice: "yes" }, true, 1, null]) {
         const agents = await two(t, await make(t));
         const { outputs } = await outputsOf(agents.local, { ask: ask([answer, "reject"]) });
-        assert.match(outputs[0]!, /refused/, JSON.stringify(answer));
+        assert.match(outputs[0]!, /rejected/, JSON.stringify(answer));
         assert.deepEqual(agents.ran, []);
       }
     });

@@ -70,13 +70,13 @@ async function outcome(
   return { outputs, ran, requests, folder };
 }
 
-/** `ran`, `denied`, `nobody`, `refused`, `unknown`, or the text of the result. */
+/** `ran`, `denied`, `no client`, `rejected`, `unknown`, or the text of the result. */
 function short(text: string): string {
   if (text.startsWith("This call is not allowed")) return "denied";
-  if (text.includes("nobody could be asked")) return "nobody";
-  if (text.startsWith("The user refused")) return "refused";
-  if (text.includes("could not be found out")) return "unknown";
-  return text.includes("leave") ? text : "ran";
+  if (text.includes("no client could answer")) return "no client";
+  if (text.startsWith("The user rejected")) return "rejected";
+  if (text.includes("could not be determined")) return "unknown";
+  return text.includes("permission") ? text : "ran";
 }
 
 describe("permission rules", () => {
@@ -112,7 +112,7 @@ describe("permission rules", () => {
     // A rule with a path applies to a tool without paths only if the rule names this tool.
     assert.deepEqual(await resultsUnder({ tool: "mcp:a/put", path: "x", action: "deny" }), [
       "ran",
-      "nobody",
+      "no client",
       "ran",
       "ran",
     ]);
@@ -133,8 +133,8 @@ describe("permission rules", () => {
     ];
     const { outputs } = await outcome(t, rules, calls);
     assert.equal(outputs[0], "This call is not allowed: it is secret");
-    assert.equal(outputs[1], "This call is not allowed: a rule forbids it. Go on without it.");
-    assert.deepEqual(outputs.map(short), ["denied", "denied", "nobody", "ran"]);
+    assert.equal(outputs[1], "This call is not allowed: a rule denies it. Continue without it.");
+    assert.deepEqual(outputs.map(short), ["denied", "denied", "no client", "ran"]);
   });
 
   it("that deny the path that a call writes win over rules for the path that it reads", async (t) => {
@@ -168,7 +168,7 @@ describe("permission rules", () => {
       ["bash", { command: "echo ok" }],
     ];
     const withoutClient = await outcome(t, [deny], calls, { unattended: "allow" });
-    assert.deepEqual(withoutClient.outputs.map(short), ["denied", "nobody", "ran"]);
+    assert.deepEqual(withoutClient.outputs.map(short), ["denied", "no client", "ran"]);
     await assert.rejects(withoutClient.folder.read("made"));
     const askRule: PermissionRule = { tool: "bash", match: "touch *", action: "ask" };
     const askOutcome = await outcome(t, [askRule], calls.slice(0, 2), { unattended: "allow" });
@@ -207,14 +207,14 @@ describe("permission rules", () => {
     const asking = await outcome(t, rules, calls, { input: { ask: () => Promise.resolve("allow") } });
     assert.deepEqual(asking.outputs.map(short), ["ran"]);
     for (const [unattended, expected] of [
-      ["reject", "nobody"],
+      ["reject", "no client"],
       ["allow", "ran"],
     ] as const)
       assert.deepEqual((await outcome(t, rules, calls, { unattended })).outputs.map(short), [expected]);
     const [late] = (await outcome(t, rules, calls, { unattended: "wait", askTimeoutSeconds: 0.05 })).outputs;
     assert.match(
       late!,
-      /^This call needs leave, and nobody answered within 0.05 s, so it did not run\. It was not refused/,
+      /^This call needs permission and no client answered within 0.05 s, so it did not run\. It was not rejected/,
     );
     const watched = new Agent({
       providers: [new ScriptedProvider([callTools(["look", {}, "c"]), "end"])],
@@ -257,7 +257,7 @@ describe("permission rules", () => {
       requests.map(({ reason }) => reason),
       ["a rule requires confirmation", "the rules cannot parse the command"],
     );
-    assert.deepEqual(outputs.map(short), ["refused", "refused", "denied"]);
+    assert.deepEqual(outputs.map(short), ["rejected", "rejected", "denied"]);
   });
 
   it("are logged for the call that they decided, with tool, call id, rule and action only", async (t) => {
@@ -302,11 +302,11 @@ describe("permission rules", () => {
       "denied",
       "denied",
       "denied",
-      "nobody",
+      "no client",
       "denied",
       "denied",
-      "nobody",
-      "nobody",
+      "no client",
+      "no client",
       "denied",
       "ran",
       "ran",
@@ -323,8 +323,13 @@ describe("permission rules", () => {
     const resultsUnder = async (...rules: PermissionRule[]) =>
       (await outcome(t, rules, calls, { unattended: "allow" })).outputs.map(short);
     const push = { tool: "bash", match: "git push*" } as const;
-    assert.deepEqual(await resultsUnder({ ...push, action: "deny" }), ["ran", "nobody", "nobody", "ran"]);
-    assert.deepEqual(await resultsUnder({ ...push, tool: "*", action: "deny" }), ["ran", "nobody", "nobody", "ran"]);
+    assert.deepEqual(await resultsUnder({ ...push, action: "deny" }), ["ran", "no client", "no client", "ran"]);
+    assert.deepEqual(await resultsUnder({ ...push, tool: "*", action: "deny" }), [
+      "ran",
+      "no client",
+      "no client",
+      "ran",
+    ]);
     assert.deepEqual(await resultsUnder({ tool: "bash", action: "deny" }), ["denied", "denied", "denied", "ran"]);
     assert.deepEqual(await resultsUnder({ ...push, action: "allow" }), ["ran", "ran", "ran", "ran"]);
     assert.deepEqual(await resultsUnder({ tool: "bash_input", action: "allow" }, { ...push, action: "deny" }), [
@@ -366,7 +371,7 @@ describe("permission rules", () => {
       "ran",
       "denied",
       // The rule covers everything below it.
-      "nobody",
+      "no client",
       "ran",
     ]);
     assert.equal(await folder.read("infra/a.tf"), "a");
@@ -385,7 +390,7 @@ describe("permission rules", () => {
     ];
     const { outputs } = await outcome(t, [{ tool: "*", path: ".env", action: "deny" }], calls);
     // A search can find the file. Path rules do not know what a command reads.
-    assert.deepEqual(outputs.map(short), ["denied", "denied", "denied", "ran", "nobody", "ran"]);
+    assert.deepEqual(outputs.map(short), ["denied", "denied", "denied", "ran", "no client", "ran"]);
   });
 
   it("require permission to list a folder that may contain a denied path", async (t) => {
@@ -397,7 +402,7 @@ describe("permission rules", () => {
       ["read", { path: "src/a.ts" }],
     ];
     const { outputs } = await outcome(t, [{ tool: "*", path: "infra/**", action: "deny" }], calls);
-    assert.deepEqual(outputs.map(short), ["nobody", "nobody", "denied", "ran", "ran"]);
+    assert.deepEqual(outputs.map(short), ["no client", "no client", "denied", "ran", "ran"]);
   });
 
   it("allow a call only if all its paths match after symlinks are resolved", async (t) => {
@@ -438,9 +443,9 @@ describe("permission rules", () => {
       ["shell", { command: "true" }],
     ];
     const any = await outcome(t, [{ tool: "*", path: "infra/**", action: "deny" }], calls);
-    assert.deepEqual(any.outputs.map(short), ["nobody", "ran", "ran"]);
+    assert.deepEqual(any.outputs.map(short), ["no client", "ran", "ran"]);
     const named = await outcome(t, [{ tool: "mcp_put", path: "infra/**", action: "deny" }], calls);
-    assert.deepEqual(named.outputs.map(short), ["ran", "nobody", "ran"]);
+    assert.deepEqual(named.outputs.map(short), ["ran", "no client", "ran"]);
   });
 
   it("apply if the project folder is a symlink", async (t) => {

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { MemoryDriver, type AgentOptions, type SlashCommand } from "gantry";
 import { MemoryDocuments, type ToolSource } from "gantry/plugin";
 import type { ScriptedStep } from "gantry/testing";
-import { commandText, fillTemplate, oneLine } from "../../../../src/run/prompt/command-text.js";
+import { parseCommandFile, fillTemplate, toOneLine } from "../../../../src/run/prompt/command-text.js";
 import { scriptedAgent } from "../../../helpers/acp-agent.js";
 import { tempDir, type Hooks } from "../../../helpers/temp.js";
 
@@ -316,19 +316,19 @@ describe("the template of a command", () => {
 
   it("is separated from the fields of the front matter", () => {
     assert.deepEqual(
-      commandText("\uFEFF---\r\ndescription: >\r\n  one\r\n  two\r\nargument-hint: 'x'\r\n---\r\nBody\r\n"),
+      parseCommandFile("\uFEFF---\r\ndescription: >\r\n  one\r\n  two\r\nargument-hint: 'x'\r\n---\r\nBody\r\n"),
       {
         description: "one two",
         hint: "x",
         body: "Body",
       },
     );
-    assert.deepEqual(commandText("---\nno end"), { description: "---", hint: "", body: "---\nno end" });
-    assert.equal(commandText("").description, "");
+    assert.deepEqual(parseCommandFile("---\nno end"), { description: "---", hint: "", body: "---\nno end" });
+    assert.equal(parseCommandFile("").description, "");
   });
 
   it("has a description in one line of at most 200 characters, without invisible characters", () => {
-    assert.equal(oneLine("a\u202Eb\n\u0000c"), "a b c");
-    assert.equal([...oneLine("🙂".repeat(500))].length, 200);
+    assert.equal(toOneLine("a\u202Eb\n\u0000c"), "a b c");
+    assert.equal([...toOneLine("🙂".repeat(500))].length, 200);
   });
 });

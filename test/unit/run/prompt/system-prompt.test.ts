@@ -6,7 +6,7 @@ import type { ModelRequest } from "gantry/plugin";
 import { callTools, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { ENVIRONMENT_KEY } from "../../../../src/conversation/stored-state.js";
 import { parseEnvironment } from "../../../../src/project/environment.js";
-import { familyOf, workInstructions } from "../../../../src/run/prompt/sections.js";
+import { findFamily, createWorkInstructions } from "../../../../src/run/prompt/sections.js";
 import { STORES } from "../../../helpers/stores.js";
 import { tempDir } from "../../../helpers/temp.js";
 
@@ -100,7 +100,7 @@ describe("the system prompt and tools of a session's requests", () => {
     await prompt("x", id);
     await prompt("x", id);
     const changingLines = systems().map((system) =>
-      /Date: (.*)\nGit when the session began: (.*)$/m.exec(system)?.slice(1),
+      /Date: (.*)\nGit at the start of the session: (.*)$/m.exec(system)?.slice(1),
     );
     const [first, second] = [
       ["2026-01-31", "branch main"],
@@ -166,10 +166,10 @@ describe("the system prompt", () => {
     await prompt("x");
     assert.match(
       systems()[0] ?? "",
-      /of the user\n<instructions from=".*home\/AGENTS\.md">\nuser's word[\s\S]*nobody vouches[\s\S]*from="AGENTS\.md">\nproject's word[\s\S]*\n- own \(user\): Mine\.\n- release \(project\): How to release\.\n/,
+      /# User instructions\n<instructions from=".*home\/AGENTS\.md">\nuser's word[\s\S]*not a trusted source[\s\S]*from="AGENTS\.md">\nproject's word[\s\S]*\n- own \(user\): Mine\.\n- release \(project\): How to release\.\n/,
     );
     const [answer] = provider.requests[1]?.messages.at(-1)?.parts ?? [];
-    assert.match(answer?.type === "text" ? answer.text : "", /^The user's own skill/);
+    assert.match(answer?.type === "text" ? answer.text : "", /^Skill of the user/);
     const withoutInstructions = make(t, [], { ...options, projectInstructions: false });
     await withoutInstructions.prompt("x");
     assert.doesNotMatch(withoutInstructions.systems()[0] ?? "", /project's word|release|Top of the project|Git when/);
@@ -205,7 +205,7 @@ describe("the system prompt", () => {
     await prompt("x");
     assert.match(
       systems()[0] ?? "",
-      /^You are Ada\.\n\n# Instructions of this project[\s\S]*Use tabs\.[\s\S]*Project folder: /,
+      /^You are Ada\.\n\n# Project instructions[\s\S]*Use tabs\.[\s\S]*Project folder: /,
     );
     assert.doesNotMatch(systems()[0] ?? "", /coding agent/);
     assert.throws(
@@ -229,7 +229,7 @@ describe("the system prompt", () => {
     const [firstSystem, secondSystem] = systems();
     assert.match(
       firstSystem ?? "",
-      /Nobody watches you work[\s\S]*todowrite[\s\S]*Do not commit[\s\S]*branch fix(\nTop .*\nsrc\/: a\n\.gitignore)?$/,
+      /No user is present[\s\S]*todowrite[\s\S]*Do not commit[\s\S]*branch fix(\nTop .*\nsrc\/: a\n\.gitignore)?$/,
     );
     assert.doesNotMatch(firstSystem ?? "", /ask_user|dist/);
     // An agent without file tools receives none of these texts.
@@ -354,7 +354,7 @@ describe("instructions in subfolders of the project", () => {
 describe("model families", () => {
   it("follow from the model id, and small models from parameter count or context window", () => {
     const familyOfModel = (id: string, contextWindow?: number) =>
-      familyOf({ id, ...(contextWindow && { contextWindow }) });
+      findFamily({ id, ...(contextWindow && { contextWindow }) });
     for (const [id, family] of [
       ["claude-sonnet-4-5", "claude"],
       ["anthropic/claude-opus-4.1", "claude"],
@@ -380,12 +380,12 @@ describe("model families", () => {
     const tools = builtinTools();
     for (const family of ["claude", "gpt", "gemini", "other"] as const)
       assert.ok(
-        workInstructions({ family, tools }).length < 6_000,
-        `${family}: ${workInstructions({ family, tools }).length}`,
+        createWorkInstructions({ family, tools }).length < 6_000,
+        `${family}: ${createWorkInstructions({ family, tools }).length}`,
       );
-    assert.ok(workInstructions({ family: "small", tools }).length < 2_500);
+    assert.ok(createWorkInstructions({ family: "small", tools }).length < 2_500);
     const instructions = (["claude", "gpt", "gemini", "small", "other"] as const).map((family) =>
-      workInstructions({ family, tools }),
+      createWorkInstructions({ family, tools }),
     );
     assert.equal(new Set(instructions).size, 5);
   });

@@ -4,7 +4,7 @@ import { Agent, MemoryDriver, silentLogger, type Message } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { Inbox } from "../../../../src/run/queue/inbox.js";
-import { instruct, withdraw } from "../../../../src/testing/session-driver/rule.js";
+import { sendInstruction, withdrawInstruction } from "../../../../src/testing/session-driver/rule.js";
 import { STORES } from "../../../helpers/stores.js";
 import { cancelled } from "../../../helpers/cancelled.js";
 import { turns } from "../../../helpers/fake-time.js";
@@ -46,7 +46,7 @@ function steerLate(driver: SessionDriver): { text: string } {
     if (ended && ended.endedAt !== "" && text !== "") {
       late.text = "";
       const at = { sessionId: id, runId: ended.id, createdAt: ended.endedAt };
-      await instruct(driver, { id: text, kind: "steer", text, ...at });
+      await sendInstruction(driver, { id: text, kind: "steer", text, ...at });
     }
     return write.call(driver, id, change);
   };
@@ -96,7 +96,7 @@ it("an instruction that arrives during a read of the inbox is found by a second 
   const inbox = new Inbox(options);
   const firstRead = inbox.read();
   await readGate.reached;
-  await instruct(driver, {
+  await sendInstruction(driver, {
     id: "i",
     kind: "steer",
     text: "wait",
@@ -225,13 +225,13 @@ for (const [name, make] of STORES)
         isFirst = false;
         const lateInstruction = { ...foreignInstruction, id: "own", runId: ended.id, text: "too late" };
         for (const instruction of [lateInstruction, foreignInstruction])
-          await instruct(driver, { ...instruction, sessionId: id });
+          await sendInstruction(driver, { ...instruction, sessionId: id });
         const result = await write.call(driver, id, change);
         assert.deepEqual(
           result.instructions.map(({ id }) => id),
           ["own", "other"],
         );
-        assert.equal(await withdraw(driver, id, "own"), true);
+        assert.equal(await withdrawInstruction(driver, id, "own"), true);
         return result;
       };
       const withdrawn = agents.answered("write", (result) => "consumedInstructions" in result);

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { Agent, MemoryDriver, type Message, type RunInput, type RunRecord } from "gantry";
 import { currentHolder, type SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
-import { instruct, runOf } from "../../../../src/testing/session-driver/rule.js";
+import { sendInstruction, findRun } from "../../../../src/testing/session-driver/rule.js";
 import { cancelled } from "../../../helpers/cancelled.js";
 import { gate, waitTool } from "../../../helpers/gate.js";
 import { until } from "../../../helpers/lab.js";
@@ -230,7 +230,7 @@ for (const [name, make] of STORES)
       open.open();
       await a.outcome;
       assert.deepEqual(await userTexts(), ["first", "a"]);
-      for (const id of ["dead", "stale"]) assert.equal((await runOf(store, id))?.run.state, "interrupted");
+      for (const id of ["dead", "stale"]) assert.equal((await findRun(store, id))?.run.state, "interrupted");
     });
 
     it("have priority over a new run if the session has no active run", async (t) => {
@@ -345,7 +345,7 @@ describe("a steering message that arrives too late", () => {
       const ended = change.runs?.find((run) => run.id === keyed.id && run.endedAt !== "");
       if (ended) {
         const lateInstruction = { id: "late", sessionId: id, runId: ended.id, kind: "steer", text: "late" } as const;
-        await instruct(driver, { ...lateInstruction, createdAt: ended.endedAt });
+        await sendInstruction(driver, { ...lateInstruction, createdAt: ended.endedAt });
       }
       return write.call(driver, id, change);
     };

@@ -196,7 +196,7 @@ describe("a tool source", () => {
       'odd: tools of odd: expected names of 1 to 64 letters, digits, _ and -, got "find.all"',
     ]);
     const { system } = provider.requests.find(({ tools }) => tools.length > 0)!;
-    assert.match(system, /could not be had this time: those of github, empty, bare, doubled, odd\./);
+    assert.match(system, /Unavailable tools: those of github, empty, bare, doubled, odd\./);
     assert.equal(agent.describeCall("find", "{}", "/").title, "find");
     // Failed sources are tried again. Open sources stay open.
     failing.open = source("github", ["pull"]).open;
@@ -253,16 +253,16 @@ describe("a tool source", () => {
       signal: new AbortController().signal,
     });
     const list = { tools: [], sources: [files] };
-    const short = new ToolSources([files], bus, silentLogger, { openMs: 60_000, keptMs: 1 });
+    const short = new ToolSources([files], bus, silentLogger, { openTimeoutMs: 60_000, idleMs: 1 });
     (await short.open(list, toolSession("a"))).release();
     await until(() => files.closed.length > 0);
 
     const hanging: ToolSource = { name: "hanging", open: () => new Promise(() => undefined) };
-    const shortWait = new ToolSources([hanging], bus, silentLogger, { openMs: 1, keptMs: 60_000 });
+    const shortWait = new ToolSources([hanging], bus, silentLogger, { openTimeoutMs: 1, idleMs: 60_000 });
     const failures: string[] = [];
     bus.on("tools.failed", ({ error }) => failures.push(error.message));
     const openedTools = await shortWait.open({ tools: [named("own")], sources: [hanging] }, toolSession("a"));
-    assert.deepEqual([openedTools.tools.map(({ name }) => name), openedTools.missing], [["own"], ["hanging"]]);
+    assert.deepEqual([openedTools.tools.map(({ name }) => name), openedTools.missingSources], [["own"], ["hanging"]]);
     assert.deepEqual(failures, ["it was not ready within 0.001 s"]);
 
     const many = new ToolSources([files], bus, silentLogger);
@@ -276,14 +276,22 @@ describe("a tool source", () => {
   });
 
   /** Sources of an agent. `run` returns the tools, or the missing sources, of one run. */
-  function sourcesOf(t: TestContext, agentSources: readonly ToolSource[], times: { openMs: number; startMs?: number }) {
+  function sourcesOf(
+    t: TestContext,
+    agentSources: readonly ToolSource[],
+    times: { openTimeoutMs: number; startTimeoutMs?: number },
+  ) {
     const logger = noted();
     const bus = new Bus<BusEvents>(() => undefined);
     const sources = new ToolSources(agentSources, bus, logger, times);
     t.after(() => sources.close());
     const run = async (sessionId: string, signal = new AbortController().signal) => {
       const toolSession = { sessionId, projectDir: "/", runId: "run", logger: silentLogger, signal };
-      const { tools, missing, release } = await sources.open({ tools: [], sources: agentSources }, toolSession);
+      const {
+        tools,
+        missingSources: missing,
+        release,
+      } = await sources.open({ tools: [], sources: agentSources }, toolSession);
       release();
       return missing.length > 0 ? missing : tools.map(({ name }) => name);
     };
@@ -305,7 +313,7 @@ describe("a tool source", () => {
 
   it("that opens later than a run waits continues to open, and is available to the session's next run", async (t) => {
     const { source: slowSource, ready, signals, files } = slow();
-    const { run, logger } = sourcesOf(t, [slowSource], { openMs: 20 });
+    const { run, logger } = sourcesOf(t, [slowSource], { openTimeoutMs: 20 });
     assert.deepEqual(await run("a"), ["slow"]);
     assert.deepEqual(await run("a"), ["slow"]);
     ready.open();
@@ -323,7 +331,7 @@ describe("a tool source", () => {
   it("that timed out in one session delays another session by 250 ms at most until it is open", async (t) => {
     const { source: slowSource, ready } = slow();
     const { pass } = fakeTime(t);
-    const { run } = sourcesOf(t, [slowSource], { openMs: 2_000 });
+    const { run } = sourcesOf(t, [slowSource], { openTimeoutMs: 2_000 });
     const first = run("a");
     let isOver = false;
     void first.then(() => (isOver = true));
@@ -343,7 +351,7 @@ describe("a tool source", () => {
 
   it("continues to open if the run that waits for it is cancelled", async (t) => {
     const { source: slowSource, ready, signals } = slow();
-    const { run } = sourcesOf(t, [slowSource], { openMs: 60_000 });
+    const { run } = sourcesOf(t, [slowSource], { openTimeoutMs: 60_000 });
     const abort = new AbortController();
     const first = run("a", abort.signal);
     abort.abort(new Error("cancelled"));
@@ -353,9 +361,9 @@ describe("a tool source", () => {
     assert.equal(signals.length, 1);
   });
 
-  it("that never opens is aborted after startMs, and opened again by the next run", async (t) => {
+  it("that never opens is aborted after startTimeoutMs, and opened again by the next run", async (t) => {
     const { source: slowSource, signals } = slow();
-    const { run, logger } = sourcesOf(t, [slowSource], { openMs: 1, startMs: 100 });
+    const { run, logger } = sourcesOf(t, [slowSource], { openTimeoutMs: 1, startTimeoutMs: 100 });
     assert.deepEqual(await run("a"), ["slow"]);
     await until(() => logger.lines.length > 0);
     const [[level, message, fields] = []] = logger.lines;
@@ -370,7 +378,7 @@ describe("a tool source", () => {
 
   it("that still opens when the agent closes is aborted, and closed if it opens after all", async (t) => {
     const { source: slowSource, ready, signals, files } = slow();
-    const { run, sources, logger } = sourcesOf(t, [slowSource], { openMs: 1 });
+    const { run, sources, logger } = sourcesOf(t, [slowSource], { openTimeoutMs: 1 });
     assert.deepEqual(await run("a"), ["slow"]);
     const closing = sources.close();
     assert.equal(signals[0]?.aborted, true);
@@ -383,7 +391,9 @@ describe("a tool source", () => {
     const folder = await tempDir(t);
     const env = { BEGUN: folder.at("begun"), GO: folder.at("go") };
     const servers = new McpServers({ env: PLAIN });
-    const { run, sources, logger } = sourcesOf(t, [servers.source(hostileProgram("late", env))], { openMs: 500 });
+    const { run, sources, logger } = sourcesOf(t, [servers.source(hostileProgram("late", env))], {
+      openTimeoutMs: 500,
+    });
     assert.deepEqual(await run("a"), ["mcp:hostile"]);
     assert.deepEqual(await run("b"), ["mcp:hostile"]);
     await folder.write({ go: "" });

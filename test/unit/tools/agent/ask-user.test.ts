@@ -22,13 +22,13 @@ async function outcome(
   return { offered, text: part?.type === "text" ? part.text : "", failed: toolMessage.failed, agent, run };
 }
 
-const NO_ANSWER = "Nobody answered. Decide by yourself, and say what you took for granted.";
+const NO_ANSWER = "The user did not answer. Decide yourself, and report your assumptions.";
 
 it("ask_user is offered to the model only if a user can answer", async (t) => {
   for (const unattended of ["reject", "allow"] as const) {
     const { offered, text } = await outcome(t, { unattended }, {});
     assert.equal(offered, false);
-    assert.match(text, /^There is no tool "ask_user"/);
+    assert.match(text, /^Tool "ask_user" does not exist/);
   }
   const waiting = await outcome(t, { unattended: "wait", askTimeoutSeconds: 0.05 }, {});
   assert.deepEqual([waiting.offered, waiting.text, waiting.failed], [true, NO_ANSWER, false]);

@@ -27,7 +27,7 @@ async function called(ending: Partial<SubagentResult> | Error, args: object = {}
 
 it("the task tool starts a subagent with the given arguments and returns its final answer", async () => {
   const { text, failed, input } = await called({});
-  assert.deepEqual([text, failed], ["found\n\n[helper session s-1]", false]);
+  assert.deepEqual([text, failed], ["found\n\n[subagent session s-1]", false]);
   assert.deepEqual(input, { message: "Find it.", title: "Find it", readOnly: false, budget: {}, maxIterations: 50 });
   const args = { tools: ["read"], read_only: true, budget: { usd: "0.5", tokens: 1000, seconds: null } };
   const spawnInput = (await called({}, args)).input;
@@ -39,12 +39,12 @@ it("the task tool starts a subagent with the given arguments and returns its fin
 
 it("the task tool reports a subagent that stopped early, failed or returned no text", async () => {
   const cases: [Partial<SubagentResult> | Error, RegExp][] = [
-    [{ output: " " }, /^\(It said nothing\.\)/],
-    [{ endedBy: "budget" }, /^found\n\n\[The helper did not come to its end: its budget was spent\.\]/],
-    [{ endedBy: "max_iterations", iterations: 50 }, /its 50 model calls were over/],
-    [new RunCancelledError(), /^The helper was cancelled by a person/],
-    [new TooManyRunsError(), /^No helper could begin/],
-    [new Error("the model is away"), /^The helper failed: the model is away/],
+    [{ output: " " }, /^\(The subagent gave no answer\.\)/],
+    [{ endedBy: "budget" }, /^found\n\n\[The subagent did not finish: it used its budget\.\]/],
+    [{ endedBy: "max_iterations", iterations: 50 }, /it used its 50 model calls/],
+    [new RunCancelledError(), /^A user cancelled the subagent/],
+    [new TooManyRunsError(), /^No subagent could start/],
+    [new Error("the model is away"), /^The subagent failed: the model is away/],
   ];
   for (const [ending, expected] of cases) {
     const { text, failed } = await called(ending);
@@ -57,7 +57,7 @@ it("the task tool truncates a long answer in the middle", async () => {
   const { text } = await called({ output: `begin${"x".repeat(100_000)}end` });
   assert.ok(text.length < 31_000);
   assert.match(text, /^begin/);
-  assert.match(text, /end\n\n\[helper session s-1\]$/);
+  assert.match(text, /end\n\n\[subagent session s-1\]$/);
 });
 
 it("the task tool names the invalid argument in its error", () => {

@@ -110,8 +110,8 @@ describe("apply_patch", () => {
       ["*** Update File: b.txt\n-three\n+3", /b\.txt: the patch was not found/],
       ["*** Update File: gone.txt\n-three\n+3", /gone\.txt: not found/],
       ["*** Delete File: gone.txt", /gone\.txt: not found/],
-      ["*** Add File: b.txt\n+x", /b\.txt: is there already, and you have not read it/],
-      ["*** Update File: b.txt\n*** Move to: a.txt\n-two\n+2", /a\.txt: is there already, so b\.txt is not moved/],
+      ["*** Add File: b.txt\n+x", /b\.txt: already exists, and you have not read its current content/],
+      ["*** Update File: b.txt\n*** Move to: a.txt\n-two\n+2", /a\.txt: already exists, so b\.txt was not moved/],
       ["*** Add File: ../out.txt\n+x", /outside|not below/],
       ["*** Add File: .git/hooks/pre-commit\n+x", /protected|git/],
       ["*** Update File: b.txt\n*** Move to: .vscode/tasks.json\n-two\n+2", /is protected/],
@@ -195,7 +195,7 @@ describe("apply_patch", () => {
         { path: join(p.path, "a.txt"), oldText: "one  \ntwo\n", newText: "one  \n2\n" },
         { path: join(p.path, "n"), oldText: null, newText: "n\n" },
       ],
-      note: "Not shown, being large or no text: big.txt. Found not to the letter: a.txt (line 1: blanks at the ends of lines differ).",
+      note: "Not shown (too large, or not text): big.txt. Inexact matches: a.txt (line 1: trailing whitespace differs).",
     });
     assert.deepEqual(Object.keys(await p.now()), ["a.txt", "big.txt"]);
     assert.deepEqual(patchTool.describe(args, p.path), {
@@ -235,7 +235,7 @@ describe("the text of a patch", () => {
       assert.doesNotThrow(() => parse(JSON.stringify(wrapped)));
     await callTool(tool("apply_patch"), { input: JSON.stringify({ patch: inner }) }, p.context);
     assert.deepEqual(await p.now(), { "a.txt": "two\n" });
-    assert.throws(() => parse(`cd sub && apply_patch <<'EOF'\n${inner}EOF\n`), /nothing outside of/);
+    assert.throws(() => parse(`cd sub && apply_patch <<'EOF'\n${inner}EOF\n`), /no text outside/);
     assert.throws(() => parse(JSON.stringify([inner, inner])), /expected/);
   });
 
@@ -253,10 +253,10 @@ describe("the text of a patch", () => {
   it("is rejected if it changes no file; unchanged files are marked in the result", async () => {
     await using p = await project({ "a.txt": "one\n", "b.txt": "two\n" });
     const same = "*** Update File: a.txt\n-one\n+one";
-    await assert.rejects(p.patch(same), /would leave every file as it is/);
-    await assert.rejects(p.patch("*** Add File: c.txt\n+c\n*** Delete File: c.txt"), /would leave every file as it is/);
+    await assert.rejects(p.patch(same), /The patch changes nothing/);
+    await assert.rejects(p.patch("*** Add File: c.txt\n+c\n*** Delete File: c.txt"), /The patch changes nothing/);
     const { text } = await p.patch(`${same}\n*** Update File: b.txt\n-two\n+2`);
-    assert.match(text, /M a\.txt \(as it was\)\nM b\.txt$/);
+    assert.match(text, /M a\.txt \(unchanged\)\nM b\.txt$/);
   });
 
   it("is rejected with the invalid line or the expected one", () => {
@@ -269,7 +269,7 @@ describe("the text of a patch", () => {
       [patchOf("*** Update File: a"), /line 3 of the patch: expected changes of "a"/],
       [patchOf("*** Update File: a\n@@\n one\n"), /expected a line that begins with "\+" or "-"/],
       [patchOf("*** Update File: a\n@@\n-one\ntwo\n"), /line 5 of the patch: expected a line that begins with " "/],
-      [`${patchOf("*** Delete File: a")}rm -rf /\n`, /nothing outside of .*rm -rf/],
+      [`${patchOf("*** Delete File: a")}rm -rf /\n`, /no text outside .*rm -rf/],
       ["", /a string that is not empty/],
     ] as const)
       assert.throws(() => parse(input), why, input);
@@ -368,7 +368,7 @@ describe("permission rules for apply_patch", () => {
       [{ tool: "write", path: "sub/**", action: "deny" }, "*** Add File: sub/c.txt\n+x"],
       [{ tool: "*", path: "sub/**", action: "deny" }, `${update}\n${remove}`],
     ] as const)
-      assert.match(await outcome([rule, allow], body), /a rule forbids it/, JSON.stringify(rule));
+      assert.match(await outcome([rule, allow], body), /a rule denies it/, JSON.stringify(rule));
     assert.match(await outcome([{ tool: "delete", action: "deny" }, allow], update), /Success/);
     assert.match(await outcome([{ tool: "edit", path: "sub/**", action: "deny" }, allow], update), /Success/);
   });
@@ -384,10 +384,10 @@ describe("permission rules for apply_patch", () => {
         [allow, read("deny")],
       ]) {
         const got = await outcome(rules, body);
-        assert.match(got, /a rule forbids it/, body);
+        assert.match(got, /a rule denies it/, body);
         assert.doesNotMatch(got, /two\b/);
       }
-    assert.match(await outcome([read("ask"), all], move), /needs leave/);
+    assert.match(await outcome([read("ask"), all], move), /needs permission/);
     assert.match(await outcome([read("deny"), all], update), /Success/);
     assert.match(await outcome([read("deny"), all], "*** Add File: sub/c.txt\n+x"), /Success/);
     assert.match(await outcome([allow, { tool: "*", action: "deny" }], move), /Success/);
@@ -396,7 +396,7 @@ describe("permission rules for apply_patch", () => {
       ["multiedit", { path: "sub/b.txt", edits: [{ old_string: "twos", new_string: "2" }] }],
     ] as const) {
       const got = await called([{ tool: name, action: "allow" }, read("deny")], [name, args], "other");
-      assert.match(got, /a rule forbids it/);
+      assert.match(got, /a rule denies it/);
       assert.doesNotMatch(got, /two\b/);
     }
   });
@@ -407,8 +407,8 @@ describe("permission rules for apply_patch", () => {
       { tool: "*", action: "deny" },
     ];
     assert.match(await outcome(rules("edit"), update), /Success/);
-    assert.match(await outcome(rules("edit"), `${update}\n${remove}`), /a rule forbids it/);
-    assert.match(await outcome(rules("delete"), `${update}\n${remove}`), /a rule forbids it/);
+    assert.match(await outcome(rules("edit"), `${update}\n${remove}`), /a rule denies it/);
+    assert.match(await outcome(rules("delete"), `${update}\n${remove}`), /a rule denies it/);
     assert.match(await outcome(rules("*"), `${update}\n${remove}`), /Success/);
   });
 });

@@ -9,6 +9,6 @@ it("write reports the number of lines that it wrote and that it replaced", async
   const write = builtinTools().find(({ name }) => name === "write")!;
   const writeResult = async (content: string) => (await callTool(write, { path: "a.txt", content }, context)).text;
   assert.equal(await writeResult(""), "Created a.txt: empty.");
-  assert.equal(await writeResult("one"), "Replaced a.txt: 1 line, before empty.");
-  assert.equal(await writeResult("one\ntwo\n"), "Replaced a.txt: 2 lines, before 1 line.");
+  assert.equal(await writeResult("one"), "Replaced a.txt: 1 line, previously empty.");
+  assert.equal(await writeResult("one\ntwo\n"), "Replaced a.txt: 2 lines, previously 1 line.");
 });

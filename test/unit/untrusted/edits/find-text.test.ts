@@ -29,5 +29,5 @@ it("editText() rejects a long text that almost repeats in the file, and a result
     });
   const half = "a".repeat(3_000);
   assert.match((job(`${half}b${half}`, "x") as { refused: string }).refused, /old_string was not found/);
-  assert.match((job("a", "aaa") as { refused: string }).refused, /more bytes than edit takes/);
+  assert.match((job("a", "aaa") as { refused: string }).refused, /larger than 10000000 bytes/);
 });

@@ -81,9 +81,9 @@ describe("the syntax check of edited files", () => {
       ],
       ["delete", { path: "old.ts" }],
     );
-    assert.match(checkReport(made), /^Syntax errors that this change brought:\ndeep\/new\.mts:1: /);
+    assert.match(checkReport(made), /^New syntax errors after this change:\ndeep\/new\.mts:1: /);
     assert.match(checkReport(view), /view\.tsx:1: /);
-    assert.match(checkReport(module), /^Syntax errors .*\na\.js:2: .* \| await x\(;$/);
+    assert.match(checkReport(module), /^New syntax errors .*\na\.js:2: .* \| await x\(;$/);
     assert.deepEqual([old, still, ...fine].map(checkReport), Array<string>(2 + fine.length).fill(""));
   });
 
@@ -95,7 +95,7 @@ describe("the syntax check of edited files", () => {
       ["write", { path: "tsconfig.json", content: '{ // yes, "x\n "a": "/*", /* and */ "b": [1, ], }' }],
       ["write", { path: "was.json", content: "[" }],
     );
-    assert.match(checkReport(json), /^Syntax errors .*\na\.json:4: .* \| \}$/);
+    assert.match(checkReport(json), /^New syntax errors .*\na\.json:4: .* \| \}$/);
     assert.deepEqual([checkReport(comments), checkReport(config), checkReport(was)], ["", "", ""]);
     assert.equal(jsonFault('{"a": "//", "b": 1}', "x.json"), undefined);
     assert.equal(jsonFault('{"a": "\\"//", /* x */ "b": [1, /* , */ ] /* " */ }', "x.jsonc"), undefined);
@@ -134,7 +134,7 @@ describe("the syntax check of edited files", () => {
       ...paths.flatMap((path) => [["read", { path }] as const, ["write", { path, content: bad[path] }] as const]),
     );
     paths.forEach((path, i) =>
-      assert.match(checkReport(broken[2 * i + 1]), /^Syntax errors that this change brought:\na\.\w+:\d/, path),
+      assert.match(checkReport(broken[2 * i + 1]), /^New syntax errors after this change:\na\.\w+:\d/, path),
     );
   });
 
@@ -169,14 +169,14 @@ describe("the syntax check of edited files", () => {
     ];
     const reports = await results(...ambiguousFiles.map(([path, content]) => ["write", { path, content }] as const));
     ambiguousFiles.forEach(([path], i) =>
-      assert.doesNotMatch(reports[i] ?? "", /Syntax errors/, `${path}: ${reports[i]}`),
+      assert.doesNotMatch(reports[i] ?? "", /New syntax errors/, `${path}: ${reports[i]}`),
     );
     const wrong = await results(
       ["write", { path: "package.json", content: '{ "a": 1, }' }],
       ["write", { path: "plain.json", content: '{"a": 1,}' }],
       ["write", { path: "any.jsonc", content: '{ "a": // one\n 1 "b": 2 }' }],
     );
-    for (const report of wrong) assert.match(report, /Syntax errors/);
+    for (const report of wrong) assert.match(report, /New syntax errors/);
   });
 
   it("names the changed line if the parser sees the error earlier, and a bracket that is not closed", async (t) => {
@@ -186,8 +186,8 @@ describe("the syntax check of edited files", () => {
       ["edit", { path: "a.py", old_string: `${lines[5]}\n`, new_string: `${lines[5]?.replace("    )", "")}\n` }],
       ["write", { path: "b.py", content: "import a\n\nb = [\n    1,\n\nc = 2\n" }],
     );
-    assert.equal(checkReport(edited), "Syntax errors that this change brought:\na.py:29: syntax error from here on");
-    assert.equal(checkReport(created), "Syntax errors that this change brought:\nb.py:3: [ is not closed | b = [");
+    assert.equal(checkReport(edited), "New syntax errors after this change:\na.py:29: syntax error from here on");
+    assert.equal(checkReport(created), "New syntax errors after this change:\nb.py:3: [ is not closed | b = [");
   });
 
   it("reports nothing at its memory or time limit, and checks the next file again", async (t) => {
@@ -198,7 +198,7 @@ describe("the syntax check of edited files", () => {
       ["write", { path: "a.js", content: "f((\n" }],
     );
     assert.deepEqual([memory, time].map(checkReport), ["", ""]);
-    assert.match(checkReport(next), /^Syntax errors/);
+    assert.match(checkReport(next), /^New syntax errors/);
   });
 
   it("runs no program or module of the project", async (t) => {
@@ -231,7 +231,11 @@ describe("the syntax check of edited files", () => {
           return ["write", { path: `${parent}/${name}`, content }] as const;
         }),
       );
-      assert.equal(broken.filter((text) => text.includes("Syntax errors")).length, broken.length, broken.join("\n"));
+      assert.equal(
+        broken.filter((text) => text.includes("New syntax errors")).length,
+        broken.length,
+        broken.join("\n"),
+      );
     }
     await assert.rejects(folder.read("ran"), /ENOENT/);
   });
@@ -240,7 +244,7 @@ describe("the syntax check of edited files", () => {
     const broken = ["write", { path: "a.js", content: "let a = ;\n" }] as const;
     for (const agent of [{}, { rules: [{ tool: "bash", action: "deny" as const }] }]) {
       const { results } = await createWorkspace(t, {}, { bash: { enabled: false } }, agent);
-      assert.match(checkReport((await results(broken))[0]), /^Syntax errors/);
+      assert.match(checkReport((await results(broken))[0]), /^New syntax errors/);
     }
     const { results } = await createWorkspace(t, {}, { checks: { syntax: false } });
     assert.equal(checkReport((await results(broken))[0]), "");
@@ -264,7 +268,7 @@ describe("configured check commands", () => {
       ["delete", { path: "src/x.txt" }],
     );
     assert.deepEqual([checkReport(first), checkReport(otherReport)], ["", ""]);
-    const expected = `New from \`${command}\` since this run began to change files:\nb(7): old\nc: new`;
+    const expected = `New output of \`${command}\` since the first change of this run:\nb(7): old\nc: new`;
     assert.deepEqual([checkReport(second), checkReport(third)], [expected, expected]);
     const [next] = await results(["write", { path: "src/x.txt", content: "3" }]);
     assert.equal(checkReport(next), "", "another run begins with what is there");
@@ -276,7 +280,7 @@ describe("configured check commands", () => {
     const checks = { syntax: false, commands: [{ files: "**", command: slow, timeout: 1 }] };
     const { results } = await createWorkspace(t, {}, { checks });
     const [first] = await results(["write", { path: "slow", content: "" }]);
-    assert.equal(checkReport(first), `\`${slow}\` took longer than 1 s, so nothing was checked.`);
+    assert.equal(checkReport(first), `\`${slow}\` timed out after 1 s; nothing was checked.`);
   });
 
   it("report a new tsc error in a file that depends on the edited one", async (t) => {

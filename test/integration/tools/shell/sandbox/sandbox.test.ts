@@ -127,11 +127,11 @@ describe("a required sandbox", () => {
     if (!(await works)) return t.skip("no working bubblewrap");
     assert.equal(
       (await new Sandbox({ ...options, sandbox: "required" }).describe(tmpdir())).text,
-      "commands run in bubblewrap, the network is closed to them",
+      "commands run in bubblewrap, without network access",
     );
     assert.equal(
       (await new Sandbox({ ...options, sandbox: "auto" }).describe(tmpdir())).text,
-      "commands run in bubblewrap, the network is open to them",
+      "commands run in bubblewrap, with network access",
     );
   });
 
@@ -221,7 +221,7 @@ describe("a required sandbox", () => {
     const home = builtinTools({ ...options, env: { ...env, HOME: join(extraFolder, "home") } }).find(
       ({ name }) => name === "bash",
     )!;
-    await assert.rejects(callTool(home, { command }, context), /holds more than a project/);
+    await assert.rejects(callTool(home, { command }, context), /contains more than a project/);
     await Promise.all([tool.close?.(), home.close?.()]);
   });
 

@@ -1,0 +1,11 @@
+let lastScrollMs = -Infinity;
+
+/** Records that the user scrolls, so that purely visual work can wait. */
+export function recordScroll(): void {
+  lastScrollMs = performance.now();
+}
+
+/** Whether the user scrolled within the last `ms` milliseconds. */
+export function hasScrolledWithin(ms: number): boolean {
+  return performance.now() - lastScrollMs < ms;
+}

@@ -1,0 +1,144 @@
+import { batch, signal, type ReadonlySignal } from "@preact/signals";
+import type { GantryClient, ApiSession } from "gantry/client";
+
+const PAGE_SIZE = 40;
+/** Pause in typing after which the search starts, in ms. */
+const TYPING_PAUSE_MS = 180;
+
+/** The list of sessions. The newest page is loaded first, older pages on scrolling. */
+export class SessionBrowser {
+  readonly #client: GantryClient;
+  readonly #reportError: (error: unknown) => void;
+  readonly #sessions = signal<readonly ApiSession[]>([]);
+  readonly #total = signal<number | undefined>(undefined);
+  readonly #isLoading = signal(false);
+  readonly #search = signal("");
+  #typingTimer: ReturnType<typeof setTimeout> | undefined;
+  #requestController = new AbortController();
+
+  constructor(client: GantryClient, reportError: (error: unknown) => void) {
+    this.#client = client;
+    this.#reportError = reportError;
+  }
+
+  /** Loaded sessions, the most recently used first. */
+  get sessions(): ReadonlySignal<readonly ApiSession[]> {
+    return this.#sessions;
+  }
+
+  /** Total number of sessions; undefined before the first answer. */
+  get total(): ReadonlySignal<number | undefined> {
+    return this.#total;
+  }
+
+  get search(): ReadonlySignal<string> {
+    return this.#search;
+  }
+
+  /** Sets the search text and loads the matching sessions after a pause in typing. */
+  setSearch(search: string): void {
+    this.#search.value = search;
+    clearTimeout(this.#typingTimer);
+    this.#typingTimer = setTimeout(() => void this.#reload(), TYPING_PAUSE_MS);
+  }
+
+  /** Loads the next page, if there is one. */
+  async loadMore(): Promise<void> {
+    const total = this.#total.peek();
+    const loadedCount = this.#sessions.peek().length;
+    if (this.#isLoading.peek() || (total !== undefined && loadedCount >= total)) return;
+    // New sessions at the front shift the older ones. The next page may overlap, but skips no session.
+    await this.#load(Math.floor(loadedCount / PAGE_SIZE) + 1);
+  }
+
+  /** Loads the newest page and keeps the other loaded sessions. `quiet`: a failure is not reported. */
+  async refresh({ quiet = false } = {}): Promise<void> {
+    if (!this.#isLoading.peek()) await this.#load(1, { quiet });
+  }
+
+  /** Renames a session. */
+  async rename(id: string, title: string): Promise<void> {
+    try {
+      this.#put(await this.#client.sessions.update(id, { title }));
+    } catch (error) {
+      this.#reportError(error);
+    }
+  }
+
+  /** Deletes a session with its messages. Returns whether it was deleted. */
+  async deleteSession(id: string): Promise<boolean> {
+    try {
+      await this.#client.sessions.delete(id);
+    } catch (error) {
+      this.#reportError(error);
+      return false;
+    }
+    this.removeFromList(id);
+    return true;
+  }
+
+  /** Removes a deleted session from the list. */
+  removeFromList(id: string): void {
+    const remainingSessions = this.#sessions.peek().filter((session) => session.id !== id);
+    if (remainingSessions.length === this.#sessions.peek().length) return;
+    batch(() => {
+      this.#sessions.value = remainingSessions;
+      this.#total.value = Math.max(remainingSessions.length, (this.#total.peek() ?? 1) - 1);
+    });
+  }
+
+  /** Updates a listed session with its state from another request. Ignores sessions that are not listed. */
+  update(session: ApiSession): void {
+    const listedSession = this.#sessions.peek().find(({ id }) => id === session.id);
+    if (!listedSession) return;
+    const isSame =
+      listedSession.title === session.title &&
+      listedSession.updated_at === session.updated_at &&
+      listedSession.run?.state === session.run?.state;
+    if (!isSame) this.#put(session);
+  }
+
+  #put(session: ApiSession): void {
+    const otherSessions = this.#sessions.peek().filter(({ id }) => id !== session.id);
+    this.#sessions.value = [...otherSessions, session].sort(compareByUse);
+  }
+
+  async #reload(): Promise<void> {
+    this.#requestController.abort();
+    this.#requestController = new AbortController();
+    await this.#load(1, { replacesList: true });
+  }
+
+  async #load(page: number, { replacesList = false, quiet = false } = {}): Promise<void> {
+    const { signal } = this.#requestController;
+    this.#isLoading.value = true;
+    try {
+      const search = this.#search.peek().trim();
+      const answer = await this.#client.sessions.list({ page, size: PAGE_SIZE, ...(search && { search }) }, { signal });
+      if (signal.aborted) return;
+      batch(() => {
+        this.#sessions.value = replacesList ? answer.sessions : this.#mergePage(answer.sessions, page);
+        this.#total.value = answer.total;
+      });
+    } catch (error) {
+      if (!signal.aborted && !quiet) this.#reportError(error);
+    } finally {
+      if (!signal.aborted) this.#isLoading.value = false;
+    }
+  }
+
+  /** Merges a loaded page into the list. A listed session that the first page should contain but lacks was deleted. */
+  #mergePage(loadedSessions: readonly ApiSession[], page: number): ApiSession[] {
+    const ids = new Set(loadedSessions.map(({ id }) => id));
+    const lastSession = loadedSessions.at(-1);
+    const isDeleted = (session: ApiSession) =>
+      page === 1 &&
+      (loadedSessions.length < PAGE_SIZE || (lastSession !== undefined && compareByUse(session, lastSession) < 0));
+    const olderSessions = this.#sessions.peek().filter((session) => !ids.has(session.id) && !isDeleted(session));
+    return [...loadedSessions, ...olderSessions].sort(compareByUse);
+  }
+}
+
+function compareByUse(first: ApiSession, second: ApiSession): number {
+  return first.updated_at < second.updated_at ? 1 : first.updated_at > second.updated_at ? -1 : 0;
+}

@@ -1,0 +1,365 @@
+import { batch, computed, signal, type ReadonlySignal, type Signal } from "@preact/signals";
+import {
+  ApiError,
+  NotFoundError,
+  PendingSteers,
+  SessionMirror,
+  type ApiAsk,
+  type GantryClient,
+  type ApiMessage,
+  type PendingSteer,
+  type ApiPlanEntry,
+  type ApiProcessState,
+  type ApiRun,
+  type ApiSession,
+  type ApiSessionChange,
+  type ConnectionState,
+  type ApiSessionState,
+  type WatchedEvent,
+} from "gantry/client";
+import { TimelineRows, type Row } from "./rows.js";
+import { readStoredSteers, storeSteers } from "./stored-steers.js";
+
+/** Number of messages that are loaded at first, and with each older page. */
+const FIRST_PAGE_SIZE = 50;
+const OLDER_PAGE_SIZE = 200;
+/** Larger than any `seq`. */
+const MAX_SEQ = Number.MAX_SAFE_INTEGER;
+/** Maximum characters of a running tool's output that are shown; older ones are dropped. */
+const MAX_OUTPUT_CHARACTERS = 64 * 1024;
+/** Time after which a hidden page closes its connection, in ms. Browsers allow only six connections per host. */
+const HIDDEN_PAGE_MS = 5000;
+
+/** Functions of the page that an open session uses. */
+export interface SessionHost {
+  client: GantryClient;
+  reportError(error: unknown): void;
+  /** Called with the session's state each time it changes. */
+  onState?(state: ApiSessionState): void;
+  /** Called when the session was deleted or does not exist. */
+  onDeleted?(id: string): void;
+}
+
+/** The open session: its messages, its state, and the event stream that updates both. */
+export class WatchedSession {
+  readonly id: string;
+  readonly #host: SessionHost;
+  readonly #mirror = new SessionMirror();
+  readonly #rows = new TimelineRows(this.#mirror);
+  readonly #closeController = new AbortController();
+  readonly #connection = signal<ConnectionState>("connecting");
+  readonly #isMissing = signal(false);
+  readonly #state = signal<ApiSessionState | undefined>(undefined);
+  readonly #steers: PendingSteers;
+  readonly #pendingSteers = signal<readonly PendingSteer[]>([]);
+  readonly #returnedTexts = signal<readonly string[]>([]);
+  readonly #outputSignals = new Map<string, Signal<string>>();
+  readonly #unfoldedSignals = new Map<string, Signal<boolean | undefined>>();
+  /** Whether messages before the first one may still be loaded. */
+  readonly #hasOlder = signal(false);
+  readonly #isLoaded = signal(false);
+  #streamController = new AbortController();
+  #hiddenPageTimer: ReturnType<typeof setTimeout> | undefined;
+  #olderPageRequest: Promise<void> | undefined;
+  #canAnswer = false;
+  #resumeStream: (() => void) | undefined;
+  readonly info = computed(() => this.#state.value?.session);
+  readonly run: ReadonlySignal<ApiRun | null> = computed(() => this.#state.value?.run ?? null);
+  readonly asks: ReadonlySignal<readonly ApiAsk[]> = computed(() => this.#state.value?.asks ?? []);
+  readonly plan: ReadonlySignal<readonly ApiPlanEntry[]> = computed(() => this.#state.value?.plan ?? []);
+  /** Running background commands. */
+  readonly processes: ReadonlySignal<readonly ApiProcessState[]> = computed(() =>
+    (this.#state.value?.processes ?? []).filter(({ state }) => state === "running"),
+  );
+  readonly isBusy = computed(() => isActive(this.run.value));
+
+  constructor(id: string, host: SessionHost) {
+    this.id = id;
+    this.#host = host;
+    this.#steers = new PendingSteers(host.client, readStoredSteers(id));
+    this.#pendingSteers.value = this.#steers.all;
+    document.addEventListener("visibilitychange", this.#onVisibilityChange, { signal: this.#closeController.signal });
+    void this.#load();
+  }
+
+  get connection(): ReadonlySignal<ConnectionState> {
+    return this.#connection;
+  }
+
+  /** Whether the session does not exist or was deleted. */
+  get isMissing(): ReadonlySignal<boolean> {
+    return this.#isMissing;
+  }
+
+  /** Whether the first messages are loaded. */
+  get isLoaded(): ReadonlySignal<boolean> {
+    return this.#isLoaded;
+  }
+
+  /** Whether messages older than those in `rows` exist. */
+  get hasOlder(): ReadonlySignal<boolean> {
+    return this.#hasOlder;
+  }
+
+  get rows(): ReadonlySignal<readonly Row[]> {
+    return this.#rows.rows;
+  }
+
+  /** The result of a tool call; undefined before the tool has ended. */
+  getResultSignal(callId: string): ReadonlySignal<ApiMessage | undefined> {
+    return this.#rows.getResultSignal(callId);
+  }
+
+  /** The current output of a running tool. */
+  getOutputSignal(callId: string): ReadonlySignal<string> {
+    const existingSignal = this.#outputSignals.get(callId);
+    if (existingSignal) return existingSignal;
+    const outputSignal = signal(this.#mirror.progress.get(callId)?.slice(-MAX_OUTPUT_CHARACTERS) ?? "");
+    this.#outputSignals.set(callId, outputSignal);
+    return outputSignal;
+  }
+
+  /** Sessions of the subagents that a call started, at most one page of 100. Empty if they cannot be loaded. */
+  async loadSubagents(callId: string): Promise<readonly ApiSession[]> {
+    try {
+      const { signal } = this.#closeController;
+      const { sessions } = await this.#host.client.sessions.list({ spawnedBy: this.id, size: 100 }, { signal });
+      return sessions.filter(({ spawned_by }) => spawned_by?.call_id === callId);
+    } catch {
+      // The links are optional; the row is complete without them.
+      return [];
+    }
+  }
+
+  /**
+   * The user's choice whether an item is unfolded; undefined before a choice. The choice is stored while the item is
+   * scrolled out of view.
+   */
+  getUnfoldedSignal(itemKey: string): Signal<boolean | undefined> {
+    let unfoldedSignal = this.#unfoldedSignals.get(itemKey);
+    if (!unfoldedSignal) this.#unfoldedSignals.set(itemKey, (unfoldedSignal = signal<boolean | undefined>(undefined)));
+    return unfoldedSignal;
+  }
+
+  /** Loads messages before the first row. */
+  loadOlder(): Promise<void> {
+    if (!this.#hasOlder.peek() || this.#isMissing.peek()) return Promise.resolve();
+    return (this.#olderPageRequest ??= this.#loadOlder().finally(() => (this.#olderPageRequest = undefined)));
+  }
+
+  /** Changes title, model, effort or mode. An error becomes a notice. */
+  async update(change: ApiSessionChange): Promise<void> {
+    await this.#attempt(() => this.#host.client.sessions.update(this.id, change));
+  }
+
+  /** Cancels the current run. An error becomes a notice. */
+  async stop(): Promise<void> {
+    await this.#attempt(() => this.#host.client.sessions.cancel(this.id));
+  }
+
+  /** Starts a run that summarizes the conversation. An error becomes a notice. */
+  async compact(): Promise<void> {
+    await this.#attempt(() => this.#host.client.start({ session_id: this.id, message: "", compact: true }));
+  }
+
+  /** Sends an instruction to the current run. Throws the client's errors. */
+  async steer(text: string): Promise<void> {
+    await this.#steers.send(this.id, text, this.#mirror);
+    void this.#settleSteers();
+  }
+
+  /** Instructions that the run has not read yet, oldest first. */
+  get pendingSteers(): ReadonlySignal<readonly PendingSteer[]> {
+    return this.#pendingSteers;
+  }
+
+  /** Texts that a stopped run did not read, until `takeReturnedTexts`. */
+  get returnedTexts(): ReadonlySignal<readonly string[]> {
+    return this.#returnedTexts;
+  }
+
+  /** Returns `returnedTexts` and empties it. */
+  takeReturnedTexts(): readonly string[] {
+    const texts = this.#returnedTexts.peek();
+    if (texts.length > 0) this.#returnedTexts.value = [];
+    return texts;
+  }
+
+  async #settleSteers(): Promise<void> {
+    const settlement = this.#steers.settle(this.#mirror, { signal: this.#closeController.signal });
+    this.#updatePendingSteers();
+    const texts = await settlement;
+    this.#updatePendingSteers();
+    if (texts.length > 0) this.#returnedTexts.value = [...this.#returnedTexts.peek(), ...texts];
+  }
+
+  #updatePendingSteers(): void {
+    if (this.#pendingSteers.peek() === this.#steers.all) return;
+    this.#pendingSteers.value = this.#steers.all;
+    storeSteers(this.id, this.#steers.all);
+  }
+
+  /** Answers a question. An error, for example that another client answered first, becomes a notice. */
+  async answerAsk(ask: ApiAsk, reply: { choice: string } | { text: string }): Promise<void> {
+    await this.#attempt(() => this.#host.client.asks.answer(ask.id, reply));
+  }
+
+  /** Ends the stream. The object cannot be used afterwards. */
+  close(): void {
+    clearTimeout(this.#hiddenPageTimer);
+    this.#closeController.abort();
+    this.#streamController.abort();
+  }
+
+  async #load(): Promise<void> {
+    try {
+      const messages = await this.#host.client.sessions.messages(
+        this.id,
+        { before: MAX_SEQ, limit: FIRST_PAGE_SIZE },
+        { signal: this.#closeController.signal },
+      );
+      this.#mirror.add(messages);
+      batch(() => {
+        this.#hasOlder.value = messages.length === FIRST_PAGE_SIZE;
+        this.#rows.rebuild();
+        this.#isLoaded.value = true;
+      });
+      // The stream sends unfinished messages again from their start: begin before the first of them.
+      const finishedMessages = messages.filter(({ finished }) => finished !== false);
+      const startSeq =
+        messages.length > finishedMessages.length
+          ? Math.min(...messages.filter(isUnfinished).map(({ seq }) => seq)) - 1
+          : 0;
+      await this.#watchFrom(startSeq > 0 ? startSeq : (finishedMessages.at(-1)?.seq ?? 0));
+    } catch (error) {
+      if (this.#closeController.signal.aborted) return;
+      if (error instanceof NotFoundError) this.#handleDeletion();
+      else if (error instanceof ApiError && (error.status === 0 || error.status >= 500)) await this.#retryLoad();
+      else this.#host.reportError(error);
+    }
+  }
+
+  /** Loads the session again after a second, because the server is unavailable. */
+  async #retryLoad(): Promise<void> {
+    this.#connection.value = "lost";
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    if (!this.#closeController.signal.aborted) await this.#load();
+  }
+
+  /** Follows the events after the mirror's cursor, or after `afterSeq` while the mirror has no cursor. */
+  async #watchFrom(afterSeq: number): Promise<void> {
+    while (!this.#closeController.signal.aborted) {
+      const { signal } = this.#streamController;
+      if (!signal.aborted) await this.#follow(afterSeq, signal);
+      if (this.#isMissing.peek() || this.#closeController.signal.aborted) return;
+      // The stream was replaced, or paused until the page is visible again.
+      if (this.#streamController.signal.aborted) await this.#waitForStream();
+    }
+  }
+
+  async #follow(afterSeq: number, signal: AbortSignal): Promise<void> {
+    this.#canAnswer = document.visibilityState === "visible";
+    const events = this.#host.client.sessions.watch(this.id, {
+      after: this.#mirror.cursor,
+      afterSeq,
+      canAnswer: this.#canAnswer,
+      signal,
+      onConnection: (state) => {
+        if (!signal.aborted)
+          this.#connection.value = state === "connecting" && this.#connection.peek() === "lost" ? "lost" : state;
+      },
+    });
+    for await (const event of events) this.#apply(event);
+    if (this.#mirror.deleted) this.#handleDeletion();
+  }
+
+  #apply(event: WatchedEvent): void {
+    this.#mirror.apply(event);
+    if (event.type === "state" || event.type === "message") void this.#settleSteers();
+    switch (event.type) {
+      case "state": {
+        const { state } = this.#mirror;
+        if (!state) break;
+        // Show messages that precede the state before the state itself.
+        this.#rows.flush();
+        this.#state.value = state;
+        this.#host.onState?.(state);
+        break;
+      }
+      case "tool_progress": {
+        const outputSignal = this.#outputSignals.get(event.tool_call_id);
+        if (outputSignal) outputSignal.value = (outputSignal.peek() + event.content).slice(-MAX_OUTPUT_CHARACTERS);
+        break;
+      }
+      case "deleted":
+        break;
+      default:
+        this.#rows.scheduleUpdate(event);
+    }
+  }
+
+  async #loadOlder(): Promise<void> {
+    const [firstMessage] = this.#mirror.messages;
+    if (!firstMessage) return;
+    await this.#attempt(async () => {
+      const messages = await this.#host.client.sessions.messages(
+        this.id,
+        { before: firstMessage.seq, limit: OLDER_PAGE_SIZE },
+        { signal: this.#closeController.signal },
+      );
+      this.#mirror.add(messages);
+      batch(() => {
+        this.#hasOlder.value = messages.length === OLDER_PAGE_SIZE;
+        this.#rows.rebuild();
+      });
+    });
+  }
+
+  #handleDeletion(): void {
+    this.#isMissing.value = true;
+    this.#host.onDeleted?.(this.id);
+  }
+
+  /**
+   * Closes the connection of a hidden page if no run is active. During a run the connection stays open, so that a user
+   * who returns can still answer its questions.
+   */
+  readonly #onVisibilityChange = () => {
+    clearTimeout(this.#hiddenPageTimer);
+    if (document.visibilityState === "visible") {
+      if (this.#canAnswer && !this.#streamController.signal.aborted) return;
+      this.#streamController.abort();
+      this.#streamController = new AbortController();
+      this.#resumeStream?.();
+      return;
+    }
+    this.#hiddenPageTimer = setTimeout(() => {
+      if (!this.isBusy.peek()) this.#streamController.abort();
+    }, HIDDEN_PAGE_MS);
+  };
+
+  /** Resolves when the page is visible again, or when the session is closed. */
+  #waitForStream(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#resumeStream = resolve;
+      this.#closeController.signal.addEventListener("abort", () => resolve(), { once: true });
+    });
+  }
+
+  async #attempt(action: () => Promise<unknown>): Promise<void> {
+    try {
+      await action();
+    } catch (error) {
+      if (!this.#closeController.signal.aborted) this.#host.reportError(error);
+    }
+  }
+}
+
+/** Whether a run has not ended. */
+export function isActive(run: Pick<ApiRun, "state"> | null | undefined): boolean {
+  return run?.state === "queued" || run?.state === "running" || run?.state === "waiting";
+}
+
+function isUnfinished(message: ApiMessage): boolean {
+  return message.finished === false;
+}

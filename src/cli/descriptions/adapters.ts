@@ -1,0 +1,10 @@
+import type { CommandDescription } from "../command-description.js";
+import { JSON_FLAG, SERVING_FLAGS } from "./flags.js";
+
+export const adapters = {
+  name: "adapters",
+  summary: "list the available adapters, and those that the config selects",
+  usage: ["[options]"],
+  flags: { ...SERVING_FLAGS, ...JSON_FLAG },
+  details: "Nothing is started. The exit code is 1 if a selected adapter cannot be used.",
+} as const satisfies CommandDescription;

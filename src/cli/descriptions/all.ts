@@ -1,0 +1,27 @@
+import type { CommandDescription } from "../command-description.js";
+import { adapters } from "./adapters.js";
+import { check } from "./check.js";
+import { newAdapter } from "./new.js";
+import { chat } from "./chat.js";
+import { completion } from "./completion.js";
+import { webConsole } from "./console.js";
+import { mcp } from "./mcp.js";
+import { models } from "./models.js";
+import { run } from "./run.js";
+import { serve } from "./serve.js";
+import { sessions } from "./sessions.js";
+
+/** All commands, in the order of the help. */
+export const COMMAND_DESCRIPTIONS: readonly CommandDescription[] = [
+  chat,
+  run,
+  serve,
+  webConsole,
+  sessions,
+  models,
+  mcp,
+  adapters,
+  check,
+  newAdapter,
+  completion,
+];

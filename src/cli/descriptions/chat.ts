@@ -1,0 +1,30 @@
+import type { CommandDescription } from "../command-description.js";
+import { CONFIG_FLAGS, MODEL_FLAGS, SESSION_FLAGS } from "./flags.js";
+
+export const chat = {
+  name: "chat",
+  summary: "chat with the agent in this terminal (the default command)",
+  usage: ["[options]"],
+  flags: {
+    url: {
+      type: "string",
+      value: "URL",
+      description: "address of a running agent (default: start one in this folder)",
+    },
+    header: {
+      type: "string",
+      isMultiple: true,
+      value: "NAME:VALUE",
+      description: "with --url: a header of each request (default: server.required_headers, on this machine)",
+    },
+    anyUser: {
+      type: "boolean",
+      description: "with --url: also connect to a server of another or unknown user",
+    },
+    ...SESSION_FLAGS,
+    ...MODEL_FLAGS,
+    ...CONFIG_FLAGS,
+  },
+  details: `  Without --url, chat starts an agent in this folder that stops with it. With --url it connects to a running agent, whose
+  runs continue. /help explains multi-line prompts, files named with @, and commands such as /model.`,
+} as const satisfies CommandDescription;

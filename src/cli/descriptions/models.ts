@@ -1,0 +1,10 @@
+import type { CommandDescription } from "../command-description.js";
+import { CONFIG_FLAGS, JSON_FLAG } from "./flags.js";
+
+export const models = {
+  name: "models",
+  summary: "list the available models",
+  usage: ["[TEXT] [options]"],
+  flags: { ...JSON_FLAG, ...CONFIG_FLAGS },
+  details: "With TEXT, only models whose name contains it are listed. Prices are USD per million tokens.",
+} as const satisfies CommandDescription;

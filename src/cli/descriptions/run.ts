@@ -1,0 +1,50 @@
+import type { CommandDescription } from "../command-description.js";
+import { CONFIG_FLAGS, MODEL_FLAGS, SESSION_FLAGS } from "./flags.js";
+
+export const run = {
+  name: "run",
+  summary: "run one prompt, for scripts and CI",
+  usage: ["[options] PROMPT ...", "[options] < FILE"],
+  flags: {
+    ...SESSION_FLAGS,
+    ...MODEL_FLAGS,
+    file: {
+      type: "string",
+      isMultiple: true,
+      value: "FILE",
+      description: "attach a file, may be repeated",
+      completionKind: "file",
+    },
+    schema: {
+      type: "string",
+      value: "FILE",
+      description: "JSON Schema of the answer; stdout receives that JSON value",
+      completionKind: "file",
+    },
+    budget: { type: "number", value: "USD", description: "end the run at this cost" },
+    budgetTokens: { type: "number", value: "COUNT", description: "end the run at this number of tokens" },
+    budgetSeconds: { type: "number", value: "SECONDS", description: "end the run after this time" },
+    maxIterations: {
+      type: "number",
+      value: "COUNT",
+      description: "maximum number of model requests (agent.max_iterations)",
+    },
+    json: { type: "boolean", description: "print events as JSON lines; the last one is the result" },
+    quiet: { type: "boolean", description: "no progress on stderr" },
+    ...CONFIG_FLAGS,
+  },
+  usageExitCode: 2,
+  details: `The model's text is streamed to stdout, its tool calls are reported on stderr. The prompt is the arguments, or
+standard input, or both, the arguments first. Put a prompt that begins with - after --.
+
+No user can answer: a tool call that needs permission is denied, unless permissions.unattended in the config
+differs, and a question of the model stays unanswered. Sessions in mode auto need no permission.
+
+Exit codes
+  0    done
+  1    failed
+  2    invalid command line; nothing was started
+  3    ended at a budget or at the maximum number of iterations
+  4    done, but a tool call was denied
+  130  interrupted (SIGINT; 143 by SIGTERM, 129 by SIGHUP, 141 if stdout was closed); the messages are stored`,
+} as const satisfies CommandDescription;
