@@ -59,7 +59,7 @@ export const TOOLS: readonly Tool[] = [
     inputSchema: {
       type: "object",
       properties: {
-        session: string("Its id."),
+        session: string("Id of the session."),
         after: { type: "integer", minimum: 0, description: "Only messages after this number." },
       },
       required: ["session"],
