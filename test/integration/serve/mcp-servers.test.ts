@@ -150,7 +150,7 @@ describe("MCP servers in the config", () => {
     });
     const { loaded } = await loadConfigWithFlags({ config: file });
     const servers = configuredServers(loaded, folder.at("home"));
-    const use = { tools: ["*"], timeout: 120, trusted: false };
+    const usageOptions = { tools: ["*"], timeout: 120, trusted: false };
     assert.deepEqual(servers, [
       {
         server: {
@@ -160,10 +160,13 @@ describe("MCP servers in the config", () => {
           env: {},
           cwd: folder.at("project"),
         },
-        use,
+        usageOptions,
       },
-      { server: { name: "web", url: "https://mcp.example/mcp", headers: { "X-Key": "abc" }, type: "http" }, use },
-      { server: { name: "plain", command: "node", args: [], env: {}, cwd: folder.at("home/mcp") }, use },
+      {
+        server: { name: "web", url: "https://mcp.example/mcp", headers: { "X-Key": "abc" }, type: "http" },
+        usageOptions,
+      },
+      { server: { name: "plain", command: "node", args: [], env: {}, cwd: folder.at("home/mcp") }, usageOptions },
     ]);
     assert.deepEqual(programFiles(servers, folder.path), [folder.at("bin/server.js"), folder.at("project/tool.js")]);
   });
