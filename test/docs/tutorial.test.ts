@@ -77,7 +77,7 @@ describe("tutorial.md", () => {
       if (printed !== undefined)
         assert.equal(normalize(outputs[at]?.trimEnd() ?? ""), normalize(printed.trimEnd()), `${commands}\n${output}`);
     assert.match(outputs.join(""), /"main\\": \\"greet\.js/);
-    assert.match(outputs.join(""), /refused: .*\n.*\n.*\n?(?:.*\n)*exit code 4\nexport const greeting = "Hello"/);
+    assert.match(outputs.join(""), /rejected: .*\n.*\n.*\n?(?:.*\n)*exit code 4\nexport const greeting = "Hello"/);
     assert.match(outputs.join(""), /"state":"answered".*\n?export const greeting = "Good morning"/);
     assert.match(outputs.join(""), /15 checks: 15 passed/);
   });
