@@ -14,6 +14,15 @@ const CHUNK = "chunk:";
 /** The command is outside dist/chunks. Old versions of Node must parse it, to print the required version. */
 const COMMAND = { outExtension: {}, target: "node8", banner: {} };
 
+/** Shortens the local names of a chunk, a fifth of its bytes. Without a format, esbuild keeps top-level names, as of errors. */
+const SHORT = {
+  minifyIdentifiers: true,
+  minifyWhitespace: true,
+  allowOverwrite: true,
+  sourcemap: "linked",
+  sourcesContent: false,
+};
+
 /** The helper by which esbuild replaces `require` in an ES module. Other bundlers do not recognize it. */
 const REQUIRE_HELPER = /(?:\(0, ?[\w$.]+\.__require\d*\)|\b__require\d*)\("([^"]+)"\)/g;
 
@@ -192,7 +201,8 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
   for (const chunk of [...chunks].reverse()) {
     const requestedNames = new Set(texts.flatMap((text) => text.match(MARKED) ?? []));
     const contents = exportsOf(chunk, requestedNames);
-    const [{ text }] = await write([{ in: "exports", out: chunk.name }], chunk, {}, contents);
+    const [{ file, text }] = await write([{ in: "exports", out: chunk.name }], chunk, {}, contents);
+    await build({ ...SHORT, absWorkingDir: parts, entryPoints: [file], outfile: file, target: options.target });
     texts.push(text);
   }
 }

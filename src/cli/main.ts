@@ -4,8 +4,8 @@ import type { Terminal } from "./dispatch.js";
 // This check must come first and use only syntax of old Node versions. The modules imported below need newer syntax.
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
 if (major < 20 || (major === 20 && minor < 19) || major === 21 || (major === 22 && minor < 3)) {
-  const requiredVersion = major > 20 ? "22.3" : "20.19";
-  console.error(`gantry: needs Node ${requiredVersion} or later; this is ${process.version} (${process.execPath})`);
+  const minimumVersion = major > 20 ? "22.3" : "20.19";
+  console.error(`gantry: needs Node ${minimumVersion} or later; this is ${process.version} (${process.execPath})`);
   process.exit(1);
 }
 
