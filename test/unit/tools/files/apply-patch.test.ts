@@ -163,6 +163,12 @@ describe("apply_patch", () => {
     assert.deepEqual(await p.now(), { "a.txt": "new\n", "b.txt": "B\n", "c.txt": "1\n2\n" });
   });
 
+  it("reports an inexact match in a file that the patch moves", async () => {
+    await using p = await project({ "a.txt": "one  \ntwo\n" });
+    const { text } = await p.patch("*** Update File: a.txt\n*** Move to: b.txt\n one\n-two\n+2");
+    assert.match(text, /^R a\.txt -> b\.txt \(inexact match: line 1: trailing whitespace differs\)$/m);
+  });
+
   it("keeps line ends, byte order mark and bytes that are not UTF-8", async () => {
     const latin = Buffer.from("\xef\xbb\xbffirst\r\ncaf\xe9\r\nthird", "latin1");
     await using p = await project({ "a.txt": latin });
