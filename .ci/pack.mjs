@@ -15,13 +15,7 @@ const CHUNK = "chunk:";
 const COMMAND = { outExtension: {}, target: "node8", banner: {} };
 
 /** Shortens the local names of a chunk, a fifth of its bytes. Without a format, esbuild keeps top-level names, as of errors. */
-const SHORT = {
-  minifyIdentifiers: true,
-  minifyWhitespace: true,
-  allowOverwrite: true,
-  sourcemap: "linked",
-  sourcesContent: false,
-};
+const SHORT = { minifyIdentifiers: true, minifyWhitespace: true, sourcemap: "linked", sourcesContent: false };
 
 /** The helper by which esbuild replaces `require` in an ES module. Other bundlers do not recognize it. */
 const REQUIRE_HELPER = /(?:\(0, ?[\w$.]+\.__require\d*\)|\b__require\d*)\("([^"]+)"\)/g;
@@ -68,18 +62,12 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
         return { path: path.join(parts, part), sideEffects };
       };
       build.onResolve({ filter: /.*/ }, ({ path: specifier, kind, resolveDir, importer }) => {
-        if (kind === "entry-point")
-          return specifier === "exports"
-            ? { path: specifier, namespace: specifier }
-            : load(specifier.replace(/^\.\//, ""));
+        if (specifier === "exports") return { path: specifier, namespace: specifier };
+        if (kind === "entry-point") return load(specifier.replace(/^\.\//, ""));
         if (specifier.startsWith(CHUNK))
           return { path: `${toChunks}${specifier.slice(CHUNK.length)}.cjs`, external: true };
-        if (isBuiltin(specifier))
-          return {
-            path: specifier,
-            namespace: kind === "import-statement" ? "builtin" : "required",
-            sideEffects: false,
-          };
+        const namespace = kind === "import-statement" ? "builtin" : "required";
+        if (isBuiltin(specifier)) return { path: specifier, namespace, sideEffects: false };
         if (!specifier.startsWith(".") || specifier.endsWith(".cjs"))
           return { path: specifier, external: true, sideEffects: false };
         const part = partOf(path.resolve(resolveDir, specifier));
@@ -202,7 +190,8 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
     const requestedNames = new Set(texts.flatMap((text) => text.match(MARKED) ?? []));
     const contents = exportsOf(chunk, requestedNames);
     const [{ file, text }] = await write([{ in: "exports", out: chunk.name }], chunk, {}, contents);
-    await build({ ...SHORT, absWorkingDir: parts, entryPoints: [file], outfile: file, target: options.target });
+    const inPlace = { absWorkingDir: parts, entryPoints: [file], outfile: file, allowOverwrite: true };
+    await build({ ...SHORT, ...inPlace, target: options.target });
     texts.push(text);
   }
 }
