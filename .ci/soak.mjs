@@ -20,7 +20,7 @@ const STEPS = [
   ["postgres/postgres-driver/processes", { TRIALS: 100 }],
   // Several servers on one store.
   ["integration/reliability/processes", { PROMPTS: 50, STORES }],
-  ["integration/reliability/left-runs", { KEYS: 100, STORES }],
+  ["integration/reliability/background-runs", { KEYS: 100, STORES }],
   ["postgres/watch/processes", { SCHEDULES: 200, STEPS: 10 }],
   ["postgres/reliability/replicas", { STORES, CLIENTS: 64, TURNS: 20, EVERY: 5_000, ROUNDS: 20 }],
   ["postgres/reliability/replicas-outage", { CLIENTS: 32, TURNS: 12, DOWN: 20, CUTS: 200 }],
@@ -31,7 +31,7 @@ const STEPS = [
   ["unit/watch/watch", { SCHEDULES: 100 }],
   ["integration/language-models/many-turns", { TURNS: 100 }],
   ["browser/watch/page", { BROWSERS: "all" }],
-  ["integration/watch/doors", { DOORS: "all" }],
+  ["integration/watch/all-transports", { TRANSPORTS: "all" }],
   // Hostile input.
   ...["edit", "chunks"].map((name) => [`unit/untrusted/edits/apply-${name}`, { FUZZ_RUNS: 100_000 }]),
   ["integration/reliability/mutations", { FRAMES: 5_000 }],

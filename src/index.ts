@@ -29,7 +29,7 @@ export type { Usage } from "./ports/usage.js";
 export type { SessionState, WatchEvent } from "./ports/watch.js";
 
 // Tools: the built-in ones, and custom ones.
-export { builtinTools, type BuiltinToolsOptions } from "./tools/all.js";
+export { builtinTools, type BuiltinToolsOptions } from "./tools/builtin-tools.js";
 export { defineTool, type ToolDefinition } from "./tools/define-tool.js";
 export type { AskRequest, Tool, ToolContext, ToolKind, ToolOutput } from "./ports/tool.js";
 export type { SlashCommand } from "./ports/slash-command.js";

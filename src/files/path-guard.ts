@@ -3,8 +3,8 @@ import { lstat, readdir, realpath, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { attempt } from "../base/attempt.js";
 import { PathError } from "../ports/errors.js";
-import { ByHandle } from "./by-handle.js";
-import { ByName } from "./by-name.js";
+import { HandleOpener } from "./handle-opener.js";
+import { NameOpener } from "./name-opener.js";
 import { hasHandlePaths } from "./handles.js";
 import { asPathError, isInside } from "./names.js";
 import type { OpenedFolder } from "./opened-folder.js";
@@ -59,7 +59,7 @@ export class PathGuard {
         ? []
         : [...roots, ...pathRules.roots.map((root) => resolve(root))];
     this.#rules = new AccessRules(roots, denied);
-    this.#opener = name ? new ByName(this.#rules) : new ByHandle(this.#rules);
+    this.#opener = name ? new NameOpener(this.#rules) : new HandleOpener(this.#rules);
   }
 
   /**

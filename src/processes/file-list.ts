@@ -1,6 +1,6 @@
 import type { PathGuard } from "../files/path-guard.js";
 import { runRipgrep, type RipgrepEnd } from "./ripgrep.js";
-import { realMatchPath, NulRecords, openSearchPlace, SEARCH_TIMEOUT_MS, type SearchPlace } from "./search-place.js";
+import { realMatchPath, NulRecords, openSearchScope, SEARCH_TIMEOUT_MS, type SearchScope } from "./search-scope.js";
 
 export interface ListOptions {
   readonly signal: AbortSignal;
@@ -14,7 +14,7 @@ export interface ListOptions {
  * false to stop.
  */
 export function listFiles(
-  place: SearchPlace,
+  place: SearchScope,
   { signal, timeoutMs = SEARCH_TIMEOUT_MS, args = [] }: ListOptions,
   take: (name: string) => boolean,
 ): Promise<RipgrepEnd> {
@@ -37,7 +37,7 @@ export interface Ignored {
 
 /**
  * Finds the real paths that ignore files exclude in a folder and, down to `depth`, in its subfolders. Rejects as
- * `openSearchPlace`.
+ * `openSearchScope`.
  */
 export async function ignoredBelow(
   guard: PathGuard,
@@ -45,7 +45,7 @@ export async function ignoredBelow(
   project: string,
   { depth, signal, timeoutMs = SEARCH_TIMEOUT_MS }: { depth: number; signal: AbortSignal; timeoutMs?: number },
 ): Promise<Ignored> {
-  const place = await openSearchPlace(guard, { path: folder, isFolder: true }, { project, all: false });
+  const place = await openSearchScope(guard, { path: folder, isFolder: true }, { project, all: false });
   try {
     const paths = new Set<string>();
     const { why } = await runRipgrep({

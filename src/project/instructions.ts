@@ -1,6 +1,6 @@
 import { join, relative, sep } from "node:path";
 import { printableLines, printable } from "../base/printable.js";
-import { createTextCache, type PathCache, type TextStart } from "../files/known-file.js";
+import { createTextCache, type PathCache, type TextStart } from "../files/path-cache.js";
 import type { Owners, OwnedPath } from "../files/owners.js";
 import type { Repository } from "../files/repository.js";
 

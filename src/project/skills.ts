@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { escapeInvisible } from "../base/printable.js";
-import { createTextCache, createFolderCache, type PathCache, type TextStart } from "../files/known-file.js";
+import { createTextCache, createFolderCache, type PathCache, type TextStart } from "../files/path-cache.js";
 import type { Owners, OwnedPath } from "../files/owners.js";
 import type { Repository } from "../files/repository.js";
 import type { Skill } from "../ports/skill.js";

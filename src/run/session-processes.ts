@@ -4,7 +4,7 @@ import type { BackgroundWork, ProcessState } from "../ports/background.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { AgentTools } from "./tools/agent-tools.js";
-import type { DeletionWatcher } from "./deleted-elsewhere.js";
+import type { DeletionWatcher } from "./session-deletion.js";
 
 /** Background processes that an agent's tools run for its sessions. Watchers see them; they end with the session. */
 export class SessionProcesses {
@@ -61,7 +61,7 @@ export class SessionProcesses {
   async #watchDeletion(sessionId: string): Promise<void> {
     const shouldListen = (await this.list(sessionId)).some(({ state, detached }) => state === "running" && !detached);
     if (!shouldListen && !this.#deletionWatcher) return;
-    this.#deletionWatcher ??= Promise.all([import("./deleted-elsewhere.js"), this.#store()]).then(
+    this.#deletionWatcher ??= Promise.all([import("./session-deletion.js"), this.#store()]).then(
       ([{ DeletionWatcher }, store]) =>
         new DeletionWatcher(store, (id) => void this.#tasks.add(this.#endProcesses([id]))),
     );

@@ -148,12 +148,12 @@ export class ConfigMcpServerFactory implements McpServerFactory {
       name: `mcp:${server.name}`,
       open: async (session, signal) => {
         this.#serversPromise ??= loadMcpServers({ env, version: VERSION, secrets: loaded.secrets, logger });
-        const [servers, { sourceWithoutSecrets }] = await Promise.all([
+        const [servers, { redactToolSource }] = await Promise.all([
           this.#serversPromise,
-          import("../tools/without-secrets.js"),
+          import("../tools/redacted-tools.js"),
         ]);
         const redactor = new Redactor(() => [...loaded.secrets, ...serverSecrets]);
-        return sourceWithoutSecrets(servers.source(server, usageOptions), redactor).open(session, signal);
+        return redactToolSource(servers.source(server, usageOptions), redactor).open(session, signal);
       },
     };
   }

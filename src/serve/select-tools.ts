@@ -37,7 +37,7 @@ export async function selectTools(root: DependencyContainer): Promise<SelectedTo
       programRejection: findProgramRejection(toolsByName.has("bash"), loaded.config),
     }));
   const loadTools = async (): Promise<readonly (Tool | ToolSource)[]> => {
-    const { builtinTools, sourceWithoutSecrets, withoutSecrets } = await import("../tools/all.js");
+    const { builtinTools, redactToolSource, redactTools } = await import("../tools/builtin-tools.js");
     const builtIn = builtinTools({
       ...fileRules,
       secrets: loaded.secrets,
@@ -53,9 +53,9 @@ export async function selectTools(root: DependencyContainer): Promise<SelectedTo
     });
     const redactor = new Redactor(() => loaded.secrets);
     const selectedTools = [...toolsByName].flatMap(([name, tool]) =>
-      tool ? withoutSecrets(tool, redactor) : builtIn.filter((candidate) => candidate.name === name),
+      tool ? redactTools(tool, redactor) : builtIn.filter((candidate) => candidate.name === name),
     );
-    const thirdPartySources = [...sources.values()].map((source) => sourceWithoutSecrets(source, redactor));
+    const thirdPartySources = [...sources.values()].map((source) => redactToolSource(source, redactor));
     return [...selectedTools, ...thirdPartySources, ...(servers.length > 0 ? getMcpServerFactory().sources : [])];
   };
   let toolsPromise: ReturnType<typeof loadTools> | undefined;

@@ -112,6 +112,6 @@ async function resolveModuleUrl(
 
 /** Returns the names of the built-in tools. Their modules are loaded only for this error message. */
 async function listToolNames(): Promise<string[]> {
-  const { builtinTools } = await import("../tools/all.js");
+  const { builtinTools } = await import("../tools/builtin-tools.js");
   return ["*", ...builtinTools().map(({ name }) => name)];
 }

@@ -163,7 +163,7 @@ export async function pretty(text: string, name: string): Promise<string> {
 }
 
 const VERSION = "\\d+\\.\\d+\\.\\d+(?:-[\\w.-]+?)?";
-/** Places of the version: file, and the patterns before and after it. */
+/** MatchOffsets of the version: file, and the patterns before and after it. */
 const VERSIONED: readonly [path: string, before: string, behind: string][] = [
   ["docs/installing.md", "gantry-", "\\.tgz"],
   ["docs/http-api.md", '"status":"\\w+","version":"', '"'],

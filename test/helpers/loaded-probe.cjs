@@ -1,4 +1,4 @@
-// Preloaded into a process by loaded.ts: what it has loaded when it writes what is waited for.
+// Preloaded into a process by loaded-files.ts. Reports the loaded files when the process writes the expected text.
 const { readdirSync, readFileSync, writeFileSync } = require("node:fs");
 const path = require("node:path");
 

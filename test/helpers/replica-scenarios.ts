@@ -103,7 +103,9 @@ async function sleeping(replicas: Replicas, models: FakeModelServer) {
 }
 
 /** Requests for a run that are sent to another replica. Each resolves with the time until it took effect, in ms. */
-export const DOORS: Readonly<Record<string, (replicas: Replicas, models: FakeModelServer) => Promise<number>>> = {
+export const TRANSPORT_SCENARIOS: Readonly<
+  Record<string, (replicas: Replicas, models: FakeModelServer) => Promise<number>>
+> = {
   "a cancel ends the run, and its tool's processes": async (replicas, models) => {
     const { run, gone } = await sleeping(replicas, models);
     const since = Date.now();
@@ -167,7 +169,7 @@ export const DOORS: Readonly<Record<string, (replicas: Replicas, models: FakeMod
 };
 
 /** Config of the replicas for all of these scenarios. */
-export const DOORS_CONFIG = {
+export const TRANSPORT_SCENARIOS_CONFIG = {
   server: { transports: ["koa-http-api", "acp-http-sse-ws"] },
   permissions: { unattended: "wait", timeout: 60 },
 };

@@ -10,7 +10,7 @@ import { rgPath } from "@vscode/ripgrep";
 import { build as esbuild } from "esbuild";
 import { rolldown } from "rolldown";
 import webpack from "webpack";
-import { install, pack } from "../helpers/packed.js";
+import { install, pack } from "../helpers/packed-package.js";
 import { makeTempDir, type TempDir } from "../helpers/temp.js";
 
 const run = promisify(execFile);

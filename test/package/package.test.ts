@@ -6,10 +6,10 @@ import path from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { loadedBy, loadedInTerminal, packagesIn, type Loaded } from "../helpers/loaded.js";
+import { loadedBy, loadedInTerminal, packagesIn, type Loaded } from "../helpers/loaded-files.js";
 import { NO_TMUX } from "../helpers/pane.js";
 import { SOURCE_FLAGS, source } from "../helpers/node.js";
-import { install, NPM, pack } from "../helpers/packed.js";
+import { install, NPM, pack } from "../helpers/packed-package.js";
 import type { GantryServer } from "../helpers/server.js";
 import { makeTempDir, type TempDir } from "../helpers/temp.js";
 

@@ -3,8 +3,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
-import { facesOf, fieldsWithoutUndefined, unexportedTypes } from "../helpers/face-types.js";
-import { faceFaults } from "../helpers/face.js";
+import { facesOf, fieldsWithoutUndefined, unexportedTypes } from "../helpers/public-types.js";
+import { faceFaults } from "../helpers/public-exports.js";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as {

@@ -159,7 +159,7 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
   );
 }
 
-/** Places the popup above or below the button, on the side with more room. */
+/** MatchOffsets the popup above or below the button, on the side with more room. */
 function placePopup(popupElement: HTMLElement, { left, top, bottom }: DOMRect): void {
   const gap = 6;
   const maxLeft = document.documentElement.clientWidth - popupElement.offsetWidth - gap;

@@ -2,7 +2,7 @@ import { isRecord } from "../../base/json.js";
 import { InputError } from "../../ports/errors.js";
 import type { PermissionRule } from "../../ports/permission-policy.js";
 import type { ToolCall, ToolKind, ToolSpec } from "../../ports/tool.js";
-import { EXPECTED_VALUES, RULE_ACTIONS } from "./rule-words.js";
+import { EXPECTED_VALUES, RULE_ACTIONS } from "./rule-format.js";
 
 /** Maximum alternatives that the braces of one glob expand to. */
 const MAX_BRACE_ALTERNATIVES = 256;

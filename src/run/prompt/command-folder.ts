@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { printableLines } from "../../base/printable.js";
-import { textIn } from "../../files/known-file.js";
+import { textIn } from "../../files/path-cache.js";
 import { InputError, PathError } from "../../ports/errors.js";
 import type { SlashCommand } from "../../ports/slash-command.js";
 import { hasTrustedOwners, type OwnedPath } from "../../files/owners.js";

@@ -5,12 +5,12 @@ import { isInside, type PathGuard } from "../../files/path-guard.js";
 import type { Tool, ToolContext } from "../../ports/tool.js";
 import { listFiles } from "../../processes/file-list.js";
 import { runRipgrep } from "../../processes/ripgrep.js";
-import { FirstPaths, SEARCH_TIMEOUT_MS, type SearchPlace } from "../../processes/search-place.js";
+import { FirstPaths, SEARCH_TIMEOUT_MS, type SearchScope } from "../../processes/search-scope.js";
 import { defineArguments, flag, optional, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
 import { regularFiles } from "./search-results.js";
 import { folderName, location, shown, type FileToolOptions } from "./files.js";
-import { checkSearch, filesByPath, globArguments, openToolPlace, withIgnoreFiles } from "./search-folder.js";
+import { checkSearch, filesByPath, globArguments, openToolSearchScope, withIgnoreFiles } from "./search-folder.js";
 
 const MAX_SHOWN = 1_000;
 
@@ -65,7 +65,7 @@ async function globText(
   context: ToolContext,
 ): Promise<string> {
   const { projectDir, signal } = context;
-  const { guard, place, fileBytes, nameOf } = await openToolPlace(options, start, context, all);
+  const { guard, place, fileBytes, nameOf } = await openToolSearchScope(options, start, context, all);
   try {
     if (fileBytes !== undefined) throw new ToolError(`${shown(start, projectDir)}: not a folder. Check the path.`);
     const { first, isIncomplete } = await matchesOf(glob, place, all, signal);
@@ -85,7 +85,7 @@ async function globText(
 
 async function matchesOf(
   glob: string,
-  place: SearchPlace,
+  place: SearchScope,
   all: boolean,
   signal: AbortSignal,
 ): Promise<{ first: FirstPaths; isIncomplete: boolean }> {
@@ -104,7 +104,7 @@ async function matchesOf(
 /** The result lines. Includes only names that the guard confirms as regular files. */
 async function shownMatches(
   guard: PathGuard,
-  place: SearchPlace,
+  place: SearchScope,
   first: FirstPaths,
   nameOf: (name: string) => string,
 ): Promise<string[]> {
@@ -122,7 +122,7 @@ async function shownMatches(
   return lines;
 }
 
-async function countIgnored(place: SearchPlace, signal: AbortSignal): Promise<number> {
+async function countIgnored(place: SearchScope, signal: AbortSignal): Promise<number> {
   let count = 0;
   const args = ["--files", ...place.flags, "--", place.root];
   await runRipgrep({ args, cwd: place.cwd, signal, timeoutMs: SEARCH_TIMEOUT_MS, onIgnored: () => void count++ });

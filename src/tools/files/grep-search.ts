@@ -3,7 +3,7 @@ import { MODEL_BYTES } from "../../base/cut-text.js";
 import type { ToolContext } from "../../ports/tool.js";
 import { listFiles } from "../../processes/file-list.js";
 import { runRipgrep } from "../../processes/ripgrep.js";
-import { FirstPaths, NulRecords, pathKey, SEARCH_TIMEOUT_MS, type SearchPlace } from "../../processes/search-place.js";
+import { FirstPaths, NulRecords, pathKey, SEARCH_TIMEOUT_MS, type SearchScope } from "../../processes/search-scope.js";
 import { size } from "./content.js";
 import { forEachOpenedFile, regularFiles } from "./search-results.js";
 import { folderName, type FileToolOptions } from "./files.js";
@@ -12,9 +12,9 @@ import {
   checkSearch,
   filesByPath,
   globArguments,
-  openToolPlace,
+  openToolSearchScope,
   patternArguments,
-  type ToolSearchPlace,
+  type ToolSearchScope,
 } from "./search-folder.js";
 
 /**
@@ -75,7 +75,7 @@ export class GrepSearch {
   }
 
   async run(): Promise<string> {
-    const where = await openToolPlace(this.#options, this.#start, this.#context, this.#args.all);
+    const where = await openToolSearchScope(this.#options, this.#start, this.#context, this.#args.all);
     try {
       await this.#readGlob(where);
       if ((where.fileBytes ?? 0) > MAX_FILE_BYTES) this.#tooLarge.add(where.place.root);
@@ -88,7 +88,7 @@ export class GrepSearch {
   }
 
   /** Sets the ripgrep arguments for the glob, and the filter for the files that ripgrep finds. */
-  async #readGlob({ place, fileBytes }: ToolSearchPlace): Promise<void> {
+  async #readGlob({ place, fileBytes }: ToolSearchScope): Promise<void> {
     const { glob, all } = this.#args;
     // A file that the model named is searched regardless of globs and ignore files.
     if (glob === undefined || fileBytes !== undefined) return;
@@ -105,7 +105,7 @@ export class GrepSearch {
    * `#isWanted`.
    */
   async #search(
-    { place }: ToolSearchPlace,
+    { place }: ToolSearchScope,
     flags: readonly string[],
     onOutput: (chunk: Buffer) => boolean,
   ): Promise<void> {
@@ -148,7 +148,7 @@ export class GrepSearch {
   }
 
   /** Drops files that are too large but not matched by the glob. */
-  async #dropUnmatchedLarge(place: SearchPlace): Promise<void> {
+  async #dropUnmatchedLarge(place: SearchScope): Promise<void> {
     if (this.#tooLarge.size === 0 || this.#globs.length === 0) return;
     const matching = new Set<string>();
     const { signal } = this.#context;
@@ -156,7 +156,7 @@ export class GrepSearch {
     for (const name of this.#tooLarge) if (!matching.has(name)) this.#tooLarge.delete(name);
   }
 
-  async #searchLines(where: ToolSearchPlace): Promise<void> {
+  async #searchLines(where: ToolSearchScope): Promise<void> {
     const { limit } = this.#args;
     // A sorted ripgrep run uses one thread. So few matches are found faster unsorted, and many matches faster sorted.
     const foundFiles = (await this.#foundLines(where, false)) ?? (await this.#foundLines(where, true)) ?? [];
@@ -183,7 +183,7 @@ export class GrepSearch {
    * Files with the positions of their matches, in the order of paths. Undefined if an unsorted search finds too many
    * lines.
    */
-  async #foundLines(where: ToolSearchPlace, isSorted: boolean): Promise<FoundFile[] | undefined> {
+  async #foundLines(where: ToolSearchScope, isSorted: boolean): Promise<FoundFile[] | undefined> {
     const { limit, context } = this.#args;
     const files: FoundFile[] = [];
     let count = 0;
@@ -232,7 +232,7 @@ export class GrepSearch {
     }
   }
 
-  async #searchFiles(where: ToolSearchPlace): Promise<void> {
+  async #searchFiles(where: ToolSearchScope): Promise<void> {
     const { output, limit } = this.#args;
     const isCount = output === "count";
     const counts = new Map<string, number>();
@@ -274,7 +274,7 @@ export class GrepSearch {
     return true;
   }
 
-  async #text(where: ToolSearchPlace): Promise<string> {
+  async #text(where: ToolSearchScope): Promise<string> {
     const { output, pattern } = this.#args;
     const lines = this.#lines;
     const folder = folderName(this.#start, this.#context.projectDir);
@@ -294,7 +294,7 @@ export class GrepSearch {
   }
 
   /** Adds a note with file names. Each file is checked by the path guard first. */
-  async #pushNamed(what: string, files: ReadonlySet<string>, where: ToolSearchPlace): Promise<void> {
+  async #pushNamed(what: string, files: ReadonlySet<string>, where: ToolSearchScope): Promise<void> {
     const names = [...files].sort();
     const sizes = new Map<string, string>();
     await forEachOpenedFile(where, names.slice(0, MAX_NAMED), ({ stats }, name) => {

@@ -5,16 +5,16 @@ import type { PathGuard } from "../../files/path-guard.js";
 import type { ToolContext } from "../../ports/tool.js";
 import { listFiles } from "../../processes/file-list.js";
 import type { RipgrepEnd } from "../../processes/ripgrep.js";
-import { escapeGlob, openSearchPlace, type SearchPlace } from "../../processes/search-place.js";
+import { escapeGlob, openSearchScope, type SearchScope } from "../../processes/search-scope.js";
 import { guardForReading, pathFault, relativeTo, type FileToolOptions } from "./files.js";
 
 /** Maximum files of a search with a glob for paths. */
 const MAX_FILES = 200_000;
 
 /** The folder or file that a tool searches. */
-export interface ToolSearchPlace {
+export interface ToolSearchScope {
   readonly guard: PathGuard;
-  readonly place: SearchPlace;
+  readonly place: SearchScope;
   /** Size of the file in bytes if the path names a file. Undefined for a folder. */
   readonly fileBytes: number | undefined;
   /** Converts a name from ripgrep's output to a path for models, starting with the folder as the model named it. */
@@ -25,12 +25,12 @@ export interface ToolSearchPlace {
  * Opens the folder or file that the model named. The caller must close `place`. Rejects with a `ToolError` if it cannot
  * be searched.
  */
-export async function openToolPlace(
+export async function openToolSearchScope(
   options: FileToolOptions,
   path: string,
   context: ToolContext,
   all: boolean,
-): Promise<ToolSearchPlace> {
+): Promise<ToolSearchScope> {
   const { projectDir } = context;
   try {
     const guard = await guardForReading(options, context, path);
@@ -46,7 +46,7 @@ export async function openToolPlace(
       (target) => target.path,
       () => dirname(start),
     );
-    const place = await openSearchPlace(guard, { path: start, isFolder }, { project, all });
+    const place = await openSearchScope(guard, { path: start, isFolder }, { project, all });
     const skipped = place.root.length + (place.root.endsWith("/") ? 0 : 1);
     const named = relativeTo(full, projectDir);
     const above = named === "." ? "" : named.endsWith("/") ? named : `${named}/`;
@@ -96,7 +96,7 @@ export interface GlobArguments {
  * Converts a glob for files below the root of the place. `fromBase`: the glob may also be relative to the base.
  * Default: false.
  */
-export function globArguments(glob: string, { root }: SearchPlace, { fromBase = false } = {}): GlobArguments {
+export function globArguments(glob: string, { root }: SearchScope, { fromBase = false } = {}): GlobArguments {
   const tidy = glob.replace(/^(\.\/+)+/, "").replace(/\/{2,}/g, "/");
   const name = /^(?:\*\*\/)*([^/]+)$/.exec(tidy)?.[1];
   if (name === "*" || name === "**") return { args: [], isForPaths: false };
@@ -117,7 +117,7 @@ export function globArguments(glob: string, { root }: SearchPlace, { fromBase = 
  * Combines two lists: one filtered by the glob, one by the ignore files.
  */
 export async function filesByPath(
-  place: SearchPlace,
+  place: SearchScope,
   globs: GlobArguments,
   signal: AbortSignal,
 ): Promise<{ names: ReadonlySet<string>; isIncomplete: boolean }> {

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { PathError } from "../../ports/errors.js";
 import type { OpenedFile, OpenedFolder, PathGuard } from "../../files/path-guard.js";
-import { realMatchPath, type SearchPlace } from "../../processes/search-place.js";
+import { realMatchPath, type SearchScope } from "../../processes/search-scope.js";
 
 /**
  * Entries of one folder that are processed concurrently. Below the third level only one, so that few folders are open
@@ -20,7 +20,7 @@ type Names = Map<string, { path: string | undefined; inside: Names }>;
  * names that now lead through a link, and files for which `work` rejects with `PathError`.
  */
 export async function forEachOpenedFile(
-  { guard, place }: { guard: PathGuard; place: SearchPlace },
+  { guard, place }: { guard: PathGuard; place: SearchScope },
   names: Iterable<string>,
   work: (file: OpenedFile, name: string) => Promise<void> | void,
 ): Promise<void> {

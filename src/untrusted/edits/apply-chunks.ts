@@ -2,8 +2,8 @@ import { ToolError } from "../../ports/errors.js";
 import { prefersCrlf } from "../../files/line-ends.js";
 import { indentRule, indentsOf, type Reindent } from "./indentation.js";
 import { mergeLines } from "./merge-lines.js";
-import { NamedPlaces, type NamedPlace } from "./named-place.js";
-import { notFoundMessage } from "./near-miss.js";
+import { ChunkHeaders, type MatchedHeader } from "./chunk-headers.js";
+import { notFoundMessage } from "./not-found-message.js";
 import { FileLines, TextView, type ViewPlace } from "./text-views.js";
 import { REINDENTED, MATCH_MODES, type MatchMode } from "./match-modes.js";
 
@@ -78,7 +78,7 @@ class PatchedText {
   readonly #lineEnd: string;
   readonly #views = new Map<MatchMode, TextView>();
   readonly #changes: Change[] = [];
-  readonly #names: NamedPlaces;
+  readonly #names: ChunkHeaders;
   /** First line at which the next chunk may match. */
   #next = 0;
 
@@ -91,7 +91,7 @@ class PatchedText {
     this.#file = new FileLines(this.#isEnded ? text.slice(0, -1) : text, text === "" ? [] : undefined);
     const { lines } = this.#file;
     this.#lines = lines;
-    this.#names = new NamedPlaces(lines, name);
+    this.#names = new ChunkHeaders(lines, name);
     this.#lineEnd = prefersCrlf(latin) ? "\r" : "";
   }
 
@@ -133,7 +133,7 @@ class PatchedText {
 
   #find(
     lines: readonly PatchLine[],
-    named: NamedPlace | undefined,
+    named: MatchedHeader | undefined,
     { headers, isAtEnd }: PatchChunk,
     which: string,
   ): { place: ViewPlace; way: MatchMode } | undefined {
@@ -225,7 +225,7 @@ class PatchedText {
 
   #missingError(
     lines: readonly PatchLine[],
-    named: NamedPlace | undefined,
+    named: MatchedHeader | undefined,
     { isAtEnd }: PatchChunk,
     which: string,
   ): ToolError {

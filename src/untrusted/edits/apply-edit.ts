@@ -1,9 +1,9 @@
 import { ToolError } from "../../ports/errors.js";
 import { prefersCrlf } from "../../files/line-ends.js";
-import { findPlaces, replacePlaces } from "./find-places.js";
+import { findMatchOffsets, replaceMatches } from "./match-offsets.js";
 import { reindentReplacement } from "./reindent-replacement.js";
 import { TolerantText } from "./tolerant-edit.js";
-import { notFoundMessage } from "./near-miss.js";
+import { notFoundMessage } from "./not-found-message.js";
 
 /** Edits of one file. The search for a text can take time proportional to the product of the lengths. */
 export interface EditJob {
@@ -73,9 +73,9 @@ function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number
   if (edit.old_string === edit.new_string)
     throw new ToolError(`${name}: old_string and new_string are the same. Nothing to do.`);
   const oldBytes = bytesOf(edit.old_string);
-  const placesByText = findPlaces(latin, oldBytes);
-  const places = [...placesByText.values()].flat();
-  if (placesByText.size > 1) places.sort((left, right) => left - right);
+  const offsetsByText = findMatchOffsets(latin, oldBytes);
+  const places = [...offsetsByText.values()].flat();
+  if (offsetsByText.size > 1) places.sort((left, right) => left - right);
   const [first] = places;
   if (first === undefined) return applyTolerantly(latin, edit, name, maxBytes);
   if (places.length > 1 && !edit.replace_all) {
@@ -86,8 +86,8 @@ function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number
     );
   }
   const freshFor = reindentReplacement(oldBytes, bytesOf(edit.new_string), prefersCrlf(latin));
-  const growths = [...placesByText].map(([old, offsets]) => offsets.length * (freshFor(old).length - old.length));
-  if ([...placesByText.keys()].every((old) => freshFor(old) === old))
+  const growths = [...offsetsByText].map(([old, offsets]) => offsets.length * (freshFor(old).length - old.length));
+  if ([...offsetsByText.keys()].every((old) => freshFor(old) === old))
     throw new ToolError(`${name}: old_string and new_string differ only in line endings. Nothing to do.`);
   refuseLarge(
     growths.reduce((sum, growth) => sum + growth, latin.length),
@@ -95,7 +95,7 @@ function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number
     maxBytes,
   );
   return {
-    latin: replacePlaces(latin, placesByText, freshFor),
+    latin: replaceMatches(latin, offsetsByText, freshFor),
     count: places.length,
     line: lineNumbers(latin, [first])[0] ?? 1,
   };

@@ -7,7 +7,7 @@ const PREFIX_CHARACTERS = 64;
  * Takes linear time (Knuth, Morris and Pratt). The engine's own search can take the product of both lengths and cannot
  * be interrupted, even by ending its thread.
  */
-export function placesOf(text: string, part: string, overlapping = false): number[] {
+export function offsetsOf(text: string, part: string, overlapping = false): number[] {
   const places: number[] = [];
   if (part === "" || part.length > text.length) return places;
   // The engine's search is fast, and its time is bounded for so few characters.

@@ -1,4 +1,4 @@
-import { placesOf } from "./find-text.js";
+import { offsetsOf } from "./find-text.js";
 
 /** Differences that are ignored when a text is compared with a file. Blanks at the ends of lines are always ignored. */
 export interface MatchTolerance {
@@ -241,7 +241,7 @@ class ComparedLines {
     const wholeBegin = begins || indentation || lines[0] === "" || indentOf(lines[0] ?? "") !== "";
     const matches: ViewPlace[] = [];
     // Overlapping matches are included, because a text that matches twice is not unique.
-    for (const from of placesOf(this.#text, text, true)) {
+    for (const from of offsetsOf(this.#text, text, true)) {
       const to = from + text.length;
       if (!this.#begins(from, wholeBegin)) continue;
       if ((last !== "" || ends) && !this.#ends(to, wholeEnd)) continue;

@@ -6,11 +6,11 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { builtinTools } from "gantry";
 import { Child } from "../../helpers/child.js";
-import { fillProject, pictureOf, SECRET } from "../../helpers/flipped-folder.js";
+import { fillProject, pictureOf, SECRET } from "../../helpers/swapped-folder.js";
 import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
 
 /**
- * Number of calls per tool. The long form sets more calls and tests all tools. flipped-parent.test.ts tests each step
+ * Number of calls per tool. The long form sets more calls and tests all tools. swapped-parent.test.ts tests each step
  * of each tool.
  */
 const CALLS = Number(process.env.CALLS ?? 30);
@@ -67,11 +67,11 @@ describe("a parent folder that another process replaces by a link to an outside 
       let inside = openReal(project);
       const isAround = name === "delete of the parent folder";
       const flips = isAround ? join(project, "top", "sub") : join(project, "sub");
-      const flipper = new Child("./flipper.ts", [flips, join(project, "sub"), outside]);
+      const swapper = new Child("./link-swapper.ts", [flips, join(project, "sub"), outside]);
       const counts = { done: 0, refused: 0, outside: 0 };
       const reasons = new Map<string, number>();
       try {
-        await flipper.message();
+        await swapper.message();
         const tool = builtinTools().find((candidate) => candidate.name === name.split(" ")[0])!;
         // All of a few calls can be rejected, so the loop continues until the first success.
         for (let i = 0; i < CALLS || counts.done === 0; i++) {
@@ -102,11 +102,11 @@ describe("a parent folder that another process replaces by a link to an outside 
           mkdirSync(outside);
           fillProject(outside, SECRET);
         }
-        flipper.send("stop");
-        await flipper.ended();
+        swapper.send("stop");
+        await swapper.ended();
       } finally {
         closeSync(inside);
-        await flipper.kill();
+        await swapper.kill();
       }
       t.diagnostic(`${name}: ${JSON.stringify(counts)} ${JSON.stringify(Object.fromEntries(reasons))}`);
       assert.equal(counts.outside, 0);

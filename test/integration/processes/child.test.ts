@@ -10,7 +10,7 @@ import { builtinTools } from "gantry";
 import { findBubblewrap } from "../../../src/tools/shell/sandbox/bubblewrap.js";
 import { Child } from "../../../src/processes/child.js";
 import { ProcessGroup } from "../../../src/processes/process-group.js";
-import { OperationRecorder } from "../../helpers/counted.js";
+import { OperationRecorder } from "../../helpers/operation-recorder.js";
 import { until } from "../../helpers/lab.js";
 import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
 

@@ -6,7 +6,7 @@ import { describe, it, type TestContext } from "node:test";
 import { builtinTools, type BuiltinToolsOptions } from "gantry";
 import { findBubblewrap } from "../../../src/tools/shell/sandbox/bubblewrap.js";
 import { Child } from "../../helpers/child.js";
-import { killDetached } from "../../helpers/end-kept.js";
+import { killDetached } from "../../helpers/kill-detached.js";
 import { until } from "../../helpers/lab.js";
 import { makeTempDir, tempDir } from "../../helpers/temp.js";
 import { callTool, toolContext } from "../../helpers/tool-context.js";

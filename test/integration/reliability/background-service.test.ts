@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
-import { killDetached } from "../../helpers/end-kept.js";
+import { killDetached } from "../../helpers/kill-detached.js";
 import { eventsOf } from "../../helpers/event-page.js";
 import { call, say, type Answer } from "../../helpers/fake-model-server.js";
 import { ask, lab, labConfig, until } from "../../helpers/lab.js";

@@ -167,10 +167,10 @@ describe("a small task that needs a specific tool", () => {
       prompt: "max() is wrong for numbers below 0.",
       *worker() {
         yield turn(use("read", { path: "src/max.js" }));
-        const [slip] = yield turn(
+        const [edit] = yield turn(
           use("edit", { path: "src/max.js", old_string: "let most = 0;", new_string: "let most = -Infinity;;)" }),
         );
-        matchIn(slip!.text, /syntax error[^]*src\/max\.js:2/);
+        matchIn(edit!.text, /syntax error[^]*src\/max\.js:2/);
         const [mended] = yield turn(
           use("edit", { path: "src/max.js", old_string: "-Infinity;;)", new_string: "-Infinity;" }),
         );

@@ -4,9 +4,9 @@ import { describe, it, type TestContext } from "node:test";
 import { Agent, builtinTools } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
-import { createTextCache } from "../../../src/files/known-file.js";
+import { createTextCache } from "../../../src/files/path-cache.js";
 import { aMessage, aSession, change, acquireLease } from "../../../src/testing/session-driver/rule.js";
-import { OperationRecorder } from "../../helpers/counted.js";
+import { OperationRecorder } from "../../helpers/operation-recorder.js";
 import { fakeTime } from "../../helpers/fake-time.js";
 import { tempDir } from "../../helpers/temp.js";
 

@@ -4,7 +4,7 @@ import { it } from "node:test";
 import { hasCode } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { aMessage, aSession, change, acquireLease } from "../../../src/testing/session-driver/rule.js";
-import { OperationRecorder } from "../../helpers/counted.js";
+import { OperationRecorder } from "../../helpers/operation-recorder.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 const recorder = new OperationRecorder();

@@ -6,7 +6,12 @@ import { say } from "../../helpers/fake-model-server.js";
 import { ask, lab, pause, stored, until } from "../../helpers/lab.js";
 import { randomOf, seedOf } from "../../helpers/random.js";
 import { checkLoad, loadModel, runLoad } from "../../helpers/replica-load.js";
-import { DOORS, DOORS_CONFIG, STUCK, watchWhileKilled } from "../../helpers/replica-scenarios.js";
+import {
+  TRANSPORT_SCENARIOS,
+  TRANSPORT_SCENARIOS_CONFIG,
+  STUCK,
+  watchWhileKilled,
+} from "../../helpers/replica-scenarios.js";
 import { Replicas, SHARED_STORES } from "../../helpers/replicas.js";
 
 const CLIENTS = Number(process.env["CLIENTS"] ?? 8);
@@ -64,8 +69,8 @@ for (const [name, skip, open] of SHARED_STORES)
 
     it("apply a cancel, delete, answer or steer to a run on another replica", async (t) => {
       const models = await lab(t);
-      const replicas = await Replicas.start(t, await open(), models, { config: DOORS_CONFIG });
-      for (const [door, through] of Object.entries(DOORS))
+      const replicas = await Replicas.start(t, await open(), models, { config: TRANSPORT_SCENARIOS_CONFIG });
+      for (const [door, through] of Object.entries(TRANSPORT_SCENARIOS))
         t.diagnostic(`${door}: ${await through(replicas, models)} ms`);
       assert.doesNotMatch(replicas.stderr, / error /);
     });

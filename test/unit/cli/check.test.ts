@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { describe, it, type TestContext } from "node:test";
 import type { AdapterReport } from "../../../src/cli/check-report.js";
-import { checked } from "../../helpers/checked.js";
+import { checked } from "../../helpers/gantry-check.js";
 import { tempDir } from "../../helpers/temp.js";
 
 /** A valid tool, except for the given members. */

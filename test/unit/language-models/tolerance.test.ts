@@ -8,7 +8,7 @@ import type { BuiltInWire } from "../../../adapters/language-models/wires/wire.j
 import { startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
 import { ask, gather, type Taken } from "../../helpers/model-requests.js";
-import { ODDITIES, type Expected } from "../../helpers/odd-answers.js";
+import { UNUSUAL_ANSWERS, type Expected } from "../../helpers/unusual-answers.js";
 
 /** The bytes of a response, in pieces of equal size. */
 function pieces(text: string, size: number): ByteSource {
@@ -41,7 +41,7 @@ const load: Record<WireName, () => Promise<{ wire: BuiltInWire }>> = {
   google: () => import("../../../adapters/language-models/wires/google.js"),
 };
 
-for (const [wire, oddities] of Object.entries(ODDITIES) as [WireName, (typeof ODDITIES)[WireName]][]) {
+for (const [wire, answers] of Object.entries(UNUSUAL_ANSWERS) as [WireName, (typeof UNUSUAL_ANSWERS)[WireName]][]) {
   describe(`unusual answers that the wire ${wire} accepts`, () => {
     const request = ask({ model: WIRE_MODELS[wire] });
     const { signal } = new AbortController();
@@ -56,7 +56,7 @@ for (const [wire, oddities] of Object.entries(ODDITIES) as [WireName, (typeof OD
       await provider.close();
       await server.close();
     });
-    for (const { name, body, type = "text/event-stream", expected } of oddities) {
+    for (const { name, body, type = "text/event-stream", expected } of answers) {
       const due = { text: "Hello", reasoning: "", calls: [], reason: "stop", usage: null, ...expected };
       it(name, async () => {
         server.enqueue({ status: 200, body, headers: { "content-type": type } });

@@ -7,7 +7,7 @@ import type { Notifier, SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, say, type ScriptedStep } from "gantry/testing";
 import { notifierOf } from "../../../src/sessions/polling-notifier.js";
 import { aMessage, aSession } from "../../../src/testing/session-driver/rule.js";
-import { cancelled } from "../../helpers/cancelled.js";
+import { cancelled } from "../../helpers/cancel-run.js";
 import { turns } from "../../helpers/fake-time.js";
 import { until } from "../../helpers/lab.js";
 import { noop } from "../../helpers/noop-tool.js";

@@ -6,7 +6,7 @@ import { formatFailureLine, describeFailure } from "../../../src/cli/failure.js"
 import { compose } from "../../../src/serve/compose.js";
 import type { AdapterReport } from "../../../src/cli/check-report.js";
 import { loadConfig } from "../../../src/serve/config.js";
-import { checked } from "../../helpers/checked.js";
+import { checked } from "../../helpers/gantry-check.js";
 import { tempDir } from "../../helpers/temp.js";
 
 type Kind =

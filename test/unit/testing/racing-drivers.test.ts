@@ -18,7 +18,7 @@ import { LeaseLostError, SessionNotFoundError } from "gantry";
 import { MemoryDriver } from "gantry";
 import { sessionDriverChecks } from "gantry/testing";
 import type { Check, HeldStore } from "gantry/testing";
-import { assertCaught } from "../../helpers/caught.js";
+import { assertCaught } from "../../helpers/assert-rejected.js";
 import { Tables } from "../../helpers/tables.js";
 import { keys } from "../../../src/sessions/documents/keys.js";
 

@@ -17,7 +17,7 @@ import type {
   StoredRun,
 } from "gantry/plugin";
 import { sessionDriverChecks, type Check } from "gantry/testing";
-import { assertCaught } from "../../helpers/caught.js";
+import { assertCaught } from "../../helpers/assert-rejected.js";
 import { Tables } from "../../helpers/tables.js";
 import { keys } from "../../../src/sessions/documents/keys.js";
 

@@ -3,7 +3,7 @@ import { after, describe, it } from "node:test";
 import { ProviderError } from "gantry";
 import type { Model, ModelChunk, ModelRequest } from "gantry/plugin";
 import { callTools, finish, modelProviderChecks, ScriptedProvider, type Check } from "gantry/testing";
-import { assertCaught } from "../../helpers/caught.js";
+import { assertCaught } from "../../helpers/assert-rejected.js";
 import { ask, model, readTool } from "../../helpers/model-requests.js";
 
 type Made = new () => ScriptedProvider;

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { Tool, ToolContext } from "gantry";
 import { ToolInputError } from "gantry/plugin";
 import { toolChecks, type Check } from "gantry/testing";
-import { assertCaught } from "../../helpers/caught.js";
+import { assertCaught } from "../../helpers/assert-rejected.js";
 
 /** A correct tool. */
 const RIGHT: Tool<{ word: string }> = {

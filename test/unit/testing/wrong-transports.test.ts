@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer, type AddressInfo, type Server } from "node:net";
 import { after, describe, it } from "node:test";
 import { transportChecks, type Check } from "gantry/testing";
-import { assertCaught } from "../../helpers/caught.js";
+import { assertCaught } from "../../helpers/assert-rejected.js";
 import { closeLeftServers, lineClient, LineTransport, type LineFault } from "../../helpers/line-transport.js";
 
 function checksOf(fault?: LineFault): Check[] {

@@ -50,7 +50,7 @@ describe("bash", () => {
     const script = join(folder.path, "script.mts");
     writeFileSync(
       script,
-      `import { builtinTools } from ${JSON.stringify(source("src/tools/all.ts"))};
+      `import { builtinTools } from ${JSON.stringify(source("src/tools/builtin-tools.ts"))};
        import { callTool, toolContext } from ${JSON.stringify(source("test/helpers/tool-context.ts"))};
        const env = { PATH: "/usr/bin:/bin" };
        const bash = builtinTools({ env, bash: { sandbox: "off" } }).find(({ name }) => name === "bash")!;
@@ -376,7 +376,7 @@ describe("bash", () => {
     const command = sleeper();
     await writeFile(
       script,
-      `import { builtinTools } from ${JSON.stringify(source("src/tools/all.ts"))};
+      `import { builtinTools } from ${JSON.stringify(source("src/tools/builtin-tools.ts"))};
        const bash = builtinTools({ bash: { sandbox: "off" } }).find((tool) => tool.name === "bash");
        const context = { sessionId: "s", callId: "c", projectDir: ${JSON.stringify(folder.path)}, signal: new AbortController().signal, ask: async () => "allow", state: new Map() };
        void bash.run(bash.parse({ command: "trap '' TERM; ${command} & touch ready; wait" }), context);

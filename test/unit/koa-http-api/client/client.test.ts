@@ -13,7 +13,7 @@ import {
 } from "gantry/client";
 import { gate, waitTool } from "../../../helpers/gate.js";
 import { startApi } from "../../../helpers/http-api.js";
-import { startScriptedProxy } from "../../../helpers/door.js";
+import { startScriptedProxy } from "../../../helpers/scripted-proxy.js";
 
 /** Compares everything in an error except its text. */
 const like = (Kind: typeof ApiError, code: string, status: number) => (error: unknown) => {

@@ -4,7 +4,7 @@ import { callTools, type ScriptedChunk } from "gantry/testing";
 import { ProviderError } from "gantry";
 import type { ApiError } from "gantry/client";
 import { DisconnectedError, GantryClient, type ApiAgentEvent } from "gantry/client";
-import { startScriptedProxy } from "../../../helpers/door.js";
+import { startScriptedProxy } from "../../../helpers/scripted-proxy.js";
 import { gate, waitTool } from "../../../helpers/gate.js";
 import { startApi } from "../../../helpers/http-api.js";
 import { echoTool } from "../../../helpers/http-api-tools.js";

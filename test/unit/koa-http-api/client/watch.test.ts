@@ -10,7 +10,7 @@ import {
   type WatchedEvent,
 } from "gantry/client";
 import { defineTool } from "gantry";
-import { startScriptedProxy } from "../../../helpers/door.js";
+import { startScriptedProxy } from "../../../helpers/scripted-proxy.js";
 import { gate } from "../../../helpers/gate.js";
 import { until } from "../../../helpers/lab.js";
 import { TcpProxy } from "../../../helpers/tcp-proxy.js";

@@ -6,7 +6,7 @@ import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { Inbox } from "../../../../src/run/queue/inbox.js";
 import { sendInstruction, withdrawInstruction } from "../../../../src/testing/session-driver/rule.js";
 import { STORES } from "../../../helpers/stores.js";
-import { cancelled } from "../../../helpers/cancelled.js";
+import { cancelled } from "../../../helpers/cancel-run.js";
 import { turns } from "../../../helpers/fake-time.js";
 import { gate, waitTool } from "../../../helpers/gate.js";
 import { until } from "../../../helpers/lab.js";

@@ -4,7 +4,7 @@ import { Agent, MemoryDriver, type Message, type RunInput, type RunRecord } from
 import { currentHolder, type SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { sendInstruction, findRun } from "../../../../src/testing/session-driver/rule.js";
-import { cancelled } from "../../../helpers/cancelled.js";
+import { cancelled } from "../../../helpers/cancel-run.js";
 import { gate, waitTool } from "../../../helpers/gate.js";
 import { until } from "../../../helpers/lab.js";
 import { observed } from "../../../helpers/observed-driver.js";

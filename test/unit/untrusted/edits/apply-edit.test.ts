@@ -1,12 +1,17 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { editText } from "../../../../src/untrusted/edits/apply-edit.js";
-import { EDIT_SLIPS, type EditSlip } from "../../../helpers/edit-slips.js";
+import { INEXACT_EDITS, type InexactEdit } from "../../../helpers/inexact-edits.js";
 import { fc } from "../../../helpers/properties.js";
 
 const MAX = 10 * 1024 * 1024;
 
-function outcome({ file, old, fresh, all = false }: EditSlip): { becomes: string; done: string } | { refused: string } {
+function outcome({
+  file,
+  old,
+  fresh,
+  all = false,
+}: InexactEdit): { becomes: string; done: string } | { refused: string } {
   const edits = [{ old_string: old, new_string: fresh, replace_all: all }];
   const edited = editText({ content: new Uint8Array(Buffer.from(file)), edits, name: "a", maxBytes: MAX });
   if ("refused" in edited) return edited;
@@ -14,15 +19,15 @@ function outcome({ file, old, fresh, all = false }: EditSlip): { becomes: string
 }
 
 describe("editText() with an inexact copy of the text", () => {
-  for (const slip of EDIT_SLIPS)
-    it(`${slip.becomes === undefined ? "rejects" : "applies"}: ${slip.name}`, () => {
-      const got = outcome(slip);
-      if (slip.becomes !== undefined) {
+  for (const edit of INEXACT_EDITS)
+    it(`${edit.becomes === undefined ? "rejects" : "applies"}: ${edit.name}`, () => {
+      const got = outcome(edit);
+      if (edit.becomes !== undefined) {
         assert.ok("becomes" in got, JSON.stringify(got));
-        assert.equal(got.becomes, slip.becomes);
+        assert.equal(got.becomes, edit.becomes);
       } else {
         assert.ok("refused" in got, JSON.stringify(got));
-        assert.match(got.refused, slip.refused!);
+        assert.match(got.refused, edit.refused!);
       }
     });
 });
@@ -57,7 +62,7 @@ describe("random inexact copies of a text", () => {
   const addBlankEnds = (lines: string[]): string[] => ["", ...lines, ""];
 
   /** Typical changes that a model makes to lines that it copies. */
-  const SLIPS: ((lines: string[]) => string[])[] = [
+  const MUTATIONS: ((lines: string[]) => string[])[] = [
     (lines) => lines.map((line) => line.trimEnd()),
     (lines) => lines.map((line) => `${line} `),
     (lines) => lines.map((line) => (line.trim() === "" ? line : `  ${line}`)),
@@ -87,8 +92,8 @@ describe("random inexact copies of a text", () => {
     target: block,
     after: block,
     /** The target occurs twice, the second time with a mutation. */
-    twin: fc.option(fc.constantFrom(...SLIPS.slice(0, 8)), { nil: undefined }),
-    slips: fc.array(fc.constantFrom(...SLIPS), { minLength: 1, maxLength: 2 }),
+    twin: fc.option(fc.constantFrom(...MUTATIONS.slice(0, 8)), { nil: undefined }),
+    mutations: fc.array(fc.constantFrom(...MUTATIONS), { minLength: 1, maxLength: 2 }),
     end: fc.constantFrom("\n", "\r\n"),
     change: fc.constantFrom<(lines: string[]) => string[]>(
       (lines) => lines.map((line, at) => (at === 0 ? line.replace(/\S/, "changed $&") : line)),
@@ -101,19 +106,19 @@ describe("random inexact copies of a text", () => {
   it("are replaced at their own position or rejected, and all other text stays", () => {
     const counted = { landed: 0, refused: 0 };
     fc.assert(
-      fc.property(cases, ({ before, target, after, twin, slips, end, change }) => {
+      fc.property(cases, ({ before, target, after, twin, mutations, end, change }) => {
         const copy = twin?.(target) ?? [];
         const file = [...before, "// 1", ...target, "// 2", ...after, "// 3", ...copy, "// 4"].join(end);
-        const copiedLines = slips.reduce((lines, slip) => slip(lines), target);
-        const fresh = slips.reduce((lines, slip) => slip(lines), change(target));
-        const slip = { name: "", file, old: copiedLines.join("\n"), fresh: fresh.join("\n") };
-        if (slip.old === "") return;
-        const got = outcome(slip);
+        const copiedLines = mutations.reduce((lines, mutate) => mutate(lines), target);
+        const fresh = mutations.reduce((lines, mutate) => mutate(lines), change(target));
+        const edit = { name: "", file, old: copiedLines.join("\n"), fresh: fresh.join("\n") };
+        if (edit.old === "") return;
+        const got = outcome(edit);
         if ("refused" in got) return void counted.refused++;
         counted.landed++;
         const lines = file.split(end);
-        const exact = file.includes(slip.old) || file.includes(slip.old.replaceAll("\n", "\r\n"));
-        if (slips.some((mutation) => SLIPS.indexOf(mutation) >= 11) || exact) return;
+        const exact = file.includes(edit.old) || file.includes(edit.old.replaceAll("\n", "\r\n"));
+        if (mutations.some((mutation) => MUTATIONS.indexOf(mutation) >= 11) || exact) return;
         // `edit` ignores blank lines at the ends of a text, so the lines between them decide the place.
         const isBlank = (line: string | undefined): boolean => line?.trim() === "";
         const first = target.findIndex((line) => !isBlank(line));
@@ -123,7 +128,7 @@ describe("random inexact copies of a text", () => {
         const expectedText = bare(target.slice(first, last + 1).join("\n"));
         const places = [...lines.keys()].filter((at) => first >= 0 && bare(raw(at)) === expectedText);
         // Counts the blank lines beside a place, up to the number in the text.
-        const added = slips.filter((mutation) => mutation === addBlankEnds).length;
+        const added = mutations.filter((mutation) => mutation === addBlankEnds).length;
         const blankLines = (at: number, step: -1 | 1, most: number): number => {
           let count = 0;
           while (count < most && isBlank(lines[at + count * step])) count++;
@@ -140,12 +145,12 @@ describe("random inexact copies of a text", () => {
             got.becomes.endsWith(lines.slice(at + size + after).join(end))
           );
         });
-        assert.ok(landed.length > 0, JSON.stringify({ ...slip, ...got }));
+        assert.ok(landed.length > 0, JSON.stringify({ ...edit, ...got }));
         // Two places that differ neither in their text nor in the blank lines beside them must be rejected as
         // ambiguous.
         const seen = (at: number): string => JSON.stringify([raw(at), blanks(at)]);
         const alone = landed.some((at) => places.filter((place) => seen(place) === seen(at)).length === 1);
-        assert.ok(alone, JSON.stringify({ ...slip, ...got }));
+        assert.ok(alone, JSON.stringify({ ...edit, ...got }));
       }),
       { numRuns: Number(process.env["FUZZ_RUNS"] ?? 3_000) },
     );

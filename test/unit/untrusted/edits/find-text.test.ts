@@ -1,18 +1,18 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { editText } from "../../../../src/untrusted/edits/apply-edit.js";
-import { placesOf, replaceAt } from "../../../../src/untrusted/edits/find-text.js";
+import { offsetsOf, replaceAt } from "../../../../src/untrusted/edits/find-text.js";
 import { fc } from "../../../helpers/properties.js";
 
-it("placesOf() and replaceAt() give the same result as split and join", () => {
+it("offsetsOf() and replaceAt() give the same result as split and join", () => {
   const letters = (maxLength: number) => fc.string({ unit: fc.constantFrom("a", "b"), maxLength });
   fc.assert(
     fc.property(letters(60), letters(5), letters(3), (text, part, fresh) => {
       if (part === "") return;
-      const places = placesOf(text, part);
+      const places = offsetsOf(text, part);
       assert.equal(places.length, text.split(part).length - 1);
       const all = [...text].flatMap((_, at) => (text.startsWith(part, at) ? [at] : []));
-      assert.deepEqual(placesOf(text, part, true), all);
+      assert.deepEqual(offsetsOf(text, part, true), all);
       assert.equal(replaceAt(text, places, part.length, fresh), text.split(part).join(fresh));
     }),
     { numRuns: 1_000 },

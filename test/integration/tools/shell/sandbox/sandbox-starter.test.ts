@@ -119,7 +119,7 @@ describe("a prepared sandbox", () => {
     await writeFile(
       script,
       `import { writeFileSync } from "node:fs";
-       import { builtinTools } from ${JSON.stringify(source("src/tools/all.ts"))};
+       import { builtinTools } from ${JSON.stringify(source("src/tools/builtin-tools.ts"))};
        const env = { PATH: process.env.PATH, LEFT: ${JSON.stringify(folder.path)} };
        const bash = builtinTools({ env, bash: { sandbox: "required" } }).find((tool) => tool.name === "bash");
        const context = { sessionId: "s", callId: "c", projectDir: ${JSON.stringify(folder.path)}, signal: new AbortController().signal, ask: async () => "allow", state: new Map() };

@@ -1,8 +1,8 @@
 import { toLf } from "../../files/line-ends.js";
-import { placesOf, replaceAt } from "./find-text.js";
+import { offsetsOf, replaceAt } from "./find-text.js";
 
 /** Ascending offsets in a file by matched text. The matched texts differ only in their line ends. */
-export type Places = ReadonlyMap<string, readonly number[]>;
+export type MatchOffsets = ReadonlyMap<string, readonly number[]>;
 
 /**
  * Finds a text in a file, both as one character per byte.
@@ -10,34 +10,34 @@ export type Places = ReadonlyMap<string, readonly number[]>;
  * All line ends are treated as equal, because a reader of the file does not see them. If the text contains Windows line
  * ends, exact matches are tried first. A match never splits a line end.
  */
-export function findPlaces(latin: string, part: string): Places {
+export function findMatchOffsets(latin: string, part: string): MatchOffsets {
   const ends = windowsEnds(latin);
   if (part.includes("\r") && ends.length > 0) {
-    const exact = placesOf(latin, part);
-    const unsplitPlaces = exact.filter((at) => !isWithinEnd(latin, at) && !isWithinEnd(latin, at + part.length));
-    if (unsplitPlaces.length > 0) return new Map([[part, unsplitPlaces]]);
+    const exact = offsetsOf(latin, part);
+    const unsplitOffsets = exact.filter((at) => !isWithinEnd(latin, at) && !isWithinEnd(latin, at + part.length));
+    if (unsplitOffsets.length > 0) return new Map([[part, unsplitOffsets]]);
   }
   const plain = toLf(part);
-  if (ends.length === 0) return groups(plain, placesOf(latin, plain));
-  const placesByText = new Map<string, number[]>();
+  if (ends.length === 0) return groups(plain, offsetsOf(latin, plain));
+  const offsetsByText = new Map<string, number[]>();
   // Number of Windows line ends before an offset. Offsets must ascend.
   let passed = 0;
   const inFile = (at: number): number => {
     while (passed < ends.length && (ends[passed] ?? 0) < at) passed++;
     return at + passed;
   };
-  for (const place of placesOf(toLf(latin), plain)) {
+  for (const place of offsetsOf(toLf(latin), plain)) {
     const start = inFile(place);
     const text = latin.slice(start, inFile(place + plain.length));
-    const sameTextPlaces = placesByText.get(text);
-    if (sameTextPlaces) sameTextPlaces.push(start);
-    else placesByText.set(text, [start]);
+    const sameTextOffsets = offsetsByText.get(text);
+    if (sameTextOffsets) sameTextOffsets.push(start);
+    else offsetsByText.set(text, [start]);
   }
-  return placesByText;
+  return offsetsByText;
 }
 
 /** Returns the text with a replacement at each place. */
-export function replacePlaces(text: string, places: Places, freshFor: (old: string) => string): string {
+export function replaceMatches(text: string, places: MatchOffsets, freshFor: (old: string) => string): string {
   const [first, ...otherGroups] = places;
   if (first && otherGroups.length === 0) return replaceAt(text, first[1], first[0].length, freshFor(first[0]));
   const all = [...places]
@@ -53,7 +53,7 @@ export function replacePlaces(text: string, places: Places, freshFor: (old: stri
   return pieces.join("");
 }
 
-function groups(text: string, places: readonly number[]): Places {
+function groups(text: string, places: readonly number[]): MatchOffsets {
   return places.length > 0 ? new Map([[text, places]]) : new Map<string, number[]>();
 }
 

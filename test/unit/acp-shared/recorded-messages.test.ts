@@ -12,7 +12,7 @@ import { tempDir } from "../../helpers/temp.js";
 /**
  * The exact bytes that a client of the interface document receives. Ids, times and folders are replaced by their names.
  */
-const LETTER = readFileSync(new URL("letter.jsonl", import.meta.url), "utf8").trim();
+const RECORDED_MESSAGES = readFileSync(new URL("recorded-messages.jsonl", import.meta.url), "utf8").trim();
 
 describe("an ACP client that follows the interface document", () => {
   it("receives exactly the recorded messages, byte for byte", async (t) => {
@@ -65,7 +65,7 @@ describe("an ACP client that follows the interface document", () => {
     await ask(6, "session/load", { sessionId: "nobody", cwd });
     await ask(7, "session/close", { sessionId });
     await ask(8, "session/delete", { sessionId });
-    assert.equal(named(sent.join("\n"), sessionId, cwd), LETTER);
+    assert.equal(named(sent.join("\n"), sessionId, cwd), RECORDED_MESSAGES);
   });
 });
 

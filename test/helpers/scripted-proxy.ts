@@ -5,7 +5,7 @@ import { pipeline } from "node:stream";
 import type { Hooks } from "./temp.js";
 
 /** A response that replaces the server's. */
-export interface OddAnswer {
+export interface UnusualAnswer {
   status: number;
   headers?: Readonly<Record<string, string>>;
   body?: string;
@@ -24,12 +24,12 @@ export interface ScriptedProxy {
    * Answers the next request with `answer` instead of forwarding it. Several answers are queued. "hang" sends no
    * response.
    */
-  next(answer: OddAnswer | "hang"): void;
+  next(answer: UnusualAnswer | "hang"): void;
 }
 
 /** Forwards all requests to the server at `target`, except those with a scripted answer. */
 export async function startScriptedProxy(hooks: Hooks, target: string): Promise<ScriptedProxy> {
-  const answers: (OddAnswer | "hang")[] = [];
+  const answers: (UnusualAnswer | "hang")[] = [];
   const requests: ScriptedProxy["requests"] = [];
   const server = createServer((incoming, response) => {
     const { method = "", url: path = "", headers } = incoming;

@@ -5,14 +5,14 @@ import { codeOf, notRegular, replacedMeanwhile } from "./names.js";
 import { openOrCreateFolders, OpenedFolder } from "./opened-folder.js";
 import type { OpenedFile } from "./opened-file.js";
 import type { Opener, Target } from "./opener.js";
-import { resolvePath } from "./reach.js";
+import { resolvePath } from "./resolve-path.js";
 import type { AccessRules } from "./rules.js";
 
 /**
  * Opens paths by walking from file descriptor to file descriptor. The rules check the real path of each open
  * descriptor.
  */
-export class ByHandle implements Opener {
+export class HandleOpener implements Opener {
   readonly #rules: AccessRules;
 
   constructor(rules: AccessRules) {

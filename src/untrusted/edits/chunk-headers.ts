@@ -7,13 +7,13 @@ const LOOSEST = { typography: true, blanks: true, indentation: true };
 const MAX_NAMED = 100;
 
 /** Blocks to which a chunk's header limits it. Several if the header matches several lines. */
-export interface NamedPlace {
+export interface MatchedHeader {
   readonly header: string;
   readonly blocks: readonly NamedBlock[];
 }
 
 /** Finds the blocks that headers name in the lines of a file (one character per byte). */
-export class NamedPlaces {
+export class ChunkHeaders {
   readonly #lines: readonly string[];
   readonly #name: string;
   #compared: readonly string[] | undefined;
@@ -28,8 +28,8 @@ export class NamedPlaces {
    * Finds the blocks that headers name, each within those of the previous header; undefined for no headers. Throws a
    * `ToolError` whose message begins with `of`.
    */
-  find(headers: readonly string[], of: string): NamedPlace | undefined {
-    let named: NamedPlace | undefined;
+  find(headers: readonly string[], of: string): MatchedHeader | undefined {
+    let named: MatchedHeader | undefined;
     for (const header of headers) {
       const comparableHeader = comparable(Buffer.from(header).toString("latin1"), LOOSEST);
       const fullMatches = this.#within(named, (line) => line === comparableHeader);
@@ -52,14 +52,14 @@ export class NamedPlaces {
    * Whether a range of lines (from 0, inclusive) belongs to a named block: inside it, separated from its first line
    * only by blank lines, or around that line.
    */
-  isIn({ first, last }: { first: number; last: number }, { blocks }: NamedPlace): boolean {
+  isIn({ first, last }: { first: number; last: number }, { blocks }: MatchedHeader): boolean {
     return blocks.some(({ at, end }) => {
       if (first <= at) return last >= at;
       return first < end || this.#lines.slice(at + 1, first).every((line) => line.trim() === "");
     });
   }
 
-  #within(named: NamedPlace | undefined, fits: (line: string) => boolean): number[] {
+  #within(named: MatchedHeader | undefined, fits: (line: string) => boolean): number[] {
     const compared = (this.#compared ??= this.#lines.map((line) => comparable(line, LOOSEST)));
     const lineNumbers = new Set<number>();
     for (const { at, end } of named?.blocks ?? [{ at: -1, end: compared.length }])

@@ -9,7 +9,7 @@ import { startApi } from "../../helpers/http-api.js";
 import { echoTool } from "../../helpers/http-api-tools.js";
 
 /** Recorded responses from before runs, events and asks existed. Never record them again. */
-const RECORDED = new URL("unchanged.txt", import.meta.url);
+const RECORDED = new URL("recorded-responses.txt", import.meta.url);
 
 /** Every recorded request and its response: status, headers in order, body. Ids and times are masked. */
 async function answers(t: Hooks): Promise<string> {

@@ -6,7 +6,7 @@ import { isInside, type PathGuard } from "../files/path-guard.js";
 export const SEARCH_TIMEOUT_MS = 60_000;
 
 /** The folder in which ripgrep runs, held open so that it cannot be replaced, and the search root in it. */
-export interface SearchPlace {
+export interface SearchScope {
   /** Real path of the folder in which ripgrep runs. Paths in its output are relative to it. */
   readonly base: string;
   /** Path to the folder for a process started now. */
@@ -24,11 +24,11 @@ export interface SearchPlace {
  * The search runs in `project` if it contains `start`, so that globs and ignore files can refer to the project's
  * folders. Denied paths are excluded before anything in them is read.
  */
-export async function openSearchPlace(
+export async function openSearchScope(
   guard: PathGuard,
   start: { path: string; isFolder: boolean },
   { project, all }: { project: string; all: boolean },
-): Promise<SearchPlace> {
+): Promise<SearchScope> {
   const base = isInside(start.path, project) ? project : start.isFolder ? start.path : dirname(start.path);
   const folder = await guard.openFolder(base);
   try {
@@ -81,7 +81,7 @@ function exists(path: string): Promise<boolean> {
 }
 
 /** The real path that a line of ripgrep's output names. */
-export function realMatchPath(place: SearchPlace, name: string): string {
+export function realMatchPath(place: SearchScope, name: string): string {
   return resolve(place.base, name);
 }
 

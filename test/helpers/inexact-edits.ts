@@ -1,5 +1,5 @@
 /** An inexact edit of a model, and its required result. */
-export interface EditSlip {
+export interface InexactEdit {
   /** Kind of inexactness, or the specific case of it. */
   readonly name: string;
   readonly file: string;
@@ -68,7 +68,7 @@ const swap = (file: string, old: string, fresh: string): string => {
   return file.split(old).join(fresh);
 };
 
-const blanks: EditSlip[] = [
+const blanks: InexactEdit[] = [
   {
     name: "blanks at a line's end in the file",
     file: "if a:   \n    b()\n",
@@ -205,7 +205,7 @@ const blanks: EditSlip[] = [
   },
 ];
 
-const indentation: EditSlip[] = [
+const indentation: InexactEdit[] = [
   {
     name: "all of it without indentation",
     file: TS,
@@ -353,7 +353,7 @@ const indentation: EditSlip[] = [
   },
 ];
 
-const print: EditSlip[] = [
+const print: InexactEdit[] = [
   {
     name: "straight quotes for curly ones",
     file: PROSE,
@@ -447,7 +447,7 @@ const print: EditSlip[] = [
   },
 ];
 
-const escapes: EditSlip[] = [
+const escapes: InexactEdit[] = [
   {
     name: "line ends escaped in both texts",
     file: TS,
@@ -520,7 +520,7 @@ const escapes: EditSlip[] = [
   },
 ];
 
-const additions: EditSlip[] = [
+const additions: InexactEdit[] = [
   {
     name: "line numbers as read prints them",
     file: TS,
@@ -621,7 +621,7 @@ const additions: EditSlip[] = [
   },
 ];
 
-const otherEdits: EditSlip[] = [
+const otherEdits: InexactEdit[] = [
   {
     name: "a part of a line that may be a whole one elsewhere",
     file: "{\n    it's\n}\n{\n  it’s total\n",
@@ -746,7 +746,7 @@ const otherEdits: EditSlip[] = [
 ];
 
 /** Inexact edits as models make them, each with the required result. */
-export const EDIT_SLIPS: readonly EditSlip[] = [
+export const INEXACT_EDITS: readonly InexactEdit[] = [
   ...blanks,
   ...indentation,
   ...print,

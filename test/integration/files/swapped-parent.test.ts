@@ -10,7 +10,7 @@ import { builtinTools } from "gantry";
 import { PathGuard } from "../../../src/files/path-guard.js";
 import { newReport, walk } from "../../../src/files/walk.js";
 import { PathError } from "../../../src/ports/errors.js";
-import { fillProject, pictureOf, SECRET } from "../../helpers/flipped-folder.js";
+import { fillProject, pictureOf, SECRET } from "../../helpers/swapped-folder.js";
 import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
 
 /**

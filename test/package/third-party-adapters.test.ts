@@ -6,7 +6,7 @@ import { connect } from "node:net";
 import path from "node:path";
 import { after, before, describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
-import { install, pack } from "../helpers/packed.js";
+import { install, pack } from "../helpers/packed-package.js";
 import { makeTempDir, type TempDir } from "../helpers/temp.js";
 
 const run = promisify(execFile);

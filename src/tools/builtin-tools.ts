@@ -12,7 +12,7 @@ import { deleteTool } from "./files/delete.js";
 import { editTool } from "./files/edit.js";
 import { globTool } from "./files/glob.js";
 import { grepTool } from "./files/grep.js";
-import { withoutSecrets } from "./without-secrets.js";
+import { redactTools } from "./redacted-tools.js";
 import { listTool } from "./files/list.js";
 import { multieditTool } from "./files/multiedit.js";
 import { readTool } from "./files/read.js";
@@ -24,7 +24,7 @@ import { webfetchTool } from "./web/webfetch.js";
 import { writeTool } from "./files/write.js";
 
 // Exported here and not imported separately, to avoid loading more files at every start.
-export { sourceWithoutSecrets, withoutSecrets } from "./without-secrets.js";
+export { redactToolSource, redactTools } from "./redacted-tools.js";
 
 /** Options of the built-in tools. Everything has a default. */
 export interface BuiltinToolsOptions {
@@ -164,5 +164,5 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     taskTool(options.task),
     skillTool(files),
   ];
-  return tools.map((tool) => withoutSecrets(tool, redactor));
+  return tools.map((tool) => redactTools(tool, redactor));
 }

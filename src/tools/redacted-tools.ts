@@ -9,7 +9,7 @@ import type { Redactor } from "../base/redact.js";
  * Wraps a tool so that its results, progress and errors contain no known secret. Results go to the model and to the
  * session store.
  */
-export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
+export function redactTools(tool: Tool, redactor: Redactor): Tool {
   return {
     ...tool,
     // Listed one by one, because a spread does not copy members that a class defines.
@@ -44,14 +44,14 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
 }
 
 /** Wraps a source so that its tools and prompts return no known secret. */
-export function sourceWithoutSecrets(source: ToolSource, redactor: Redactor): ToolSource {
+export function redactToolSource(source: ToolSource, redactor: Redactor): ToolSource {
   return {
     name: source.name,
     open: async (session, signal) => {
       const opened = await source.open(session, signal);
       return {
         get tools() {
-          return opened.tools.map((tool) => withoutSecrets(tool, redactor));
+          return opened.tools.map((tool) => redactTools(tool, redactor));
         },
         get prompts() {
           return (opened.prompts ?? []).map((command) => ({

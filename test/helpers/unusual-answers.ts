@@ -10,7 +10,7 @@ export interface Expected {
 }
 
 /** An unusual answer that some server sends, and its meaning. */
-export interface OddAnswer {
+export interface UnusualAnswer {
   name: string;
   body: string;
   type?: string;
@@ -33,7 +33,7 @@ const calling = (call: object): object => delta({ tool_calls: [call] });
 const read: [string, string] = ["read", '{"path":"a"}'];
 const called: Partial<Expected> = { text: "", calls: [read], reason: "tool_calls" };
 
-const openai: OddAnswer[] = [
+const openai: UnusualAnswer[] = [
   { name: "choices that are null", body: stream({ choices: null }, ...hello, stop, "[DONE]") },
   { name: "a chunk with an error that is null", body: stream({ ...hello[0], error: null }, hello[1], stop, "[DONE]") },
   {
@@ -158,7 +158,7 @@ const openai: OddAnswer[] = [
   },
 ];
 
-const jsonAnswer = (value: object): Pick<OddAnswer, "body" | "type"> => ({
+const jsonAnswer = (value: object): Pick<UnusualAnswer, "body" | "type"> => ({
   body: JSON.stringify(value),
   type: "application/json",
 });
@@ -176,7 +176,7 @@ const ended = (stop_reason = "end_turn", usage: object = {}): object[] => [
   { type: "message_stop" },
 ];
 
-const anthropic: OddAnswer[] = [
+const anthropic: UnusualAnswer[] = [
   { name: "no usage at all", body: stream(started, ...textBlock, ...ended()) },
   {
     name: "no usage at the start, and counts as text",
@@ -250,7 +250,7 @@ const candidate = (parts: unknown, candidateFields: object = {}): object => ({
 });
 const done = { finishReason: "STOP" };
 
-const google: OddAnswer[] = [
+const google: UnusualAnswer[] = [
   {
     name: "parts of unknown kinds, unknown fields, no content, no parts, a candidate left out",
     body: stream(
@@ -325,7 +325,7 @@ const completed = (responseFields: object = {}): object => ({
 const message = (id: string): object => ({ type: "message", id, content: [{ type: "output_text", text: "Hello" }] });
 const called0 = { type: "function_call", call_id: "c1", name: "read" };
 
-const responses: OddAnswer[] = [
+const responses: UnusualAnswer[] = [
   {
     name: "thoughts of open models",
     body: stream(
@@ -387,7 +387,7 @@ const responses: OddAnswer[] = [
   },
 ];
 
-export const ODDITIES: Readonly<Record<WireName, readonly OddAnswer[]>> = {
+export const UNUSUAL_ANSWERS: Readonly<Record<WireName, readonly UnusualAnswer[]>> = {
   openai,
   "openai-responses": responses,
   anthropic,

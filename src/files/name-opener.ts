@@ -14,11 +14,11 @@ const MAX_ATTEMPTS = 5;
 /**
  * Opener for systems without paths through a descriptor (macOS, Windows, Linux without /proc).
  *
- * Weaker than `ByHandle`: it resolves the name, opens it, and compares the open file with a new resolution of the name.
+ * Weaker than `HandleOpener`: it resolves the name, opens it, and compares the open file with a new resolution of the name.
  * A process that swaps a parent folder at the right moments can still redirect the access. Such a process needs write
  * access to the project.
  */
-export class ByName implements Opener {
+export class NameOpener implements Opener {
   readonly #rules: AccessRules;
 
   constructor(rules: AccessRules) {

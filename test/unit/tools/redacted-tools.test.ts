@@ -5,7 +5,7 @@ import { it } from "node:test";
 import { builtinTools } from "gantry";
 import { Redactor } from "gantry/plugin";
 import type { Tool } from "gantry";
-import { withoutSecrets } from "../../../src/tools/without-secrets.js";
+import { redactTools } from "../../../src/tools/redacted-tools.js";
 import { until } from "../../helpers/lab.js";
 import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
 
@@ -43,7 +43,7 @@ it("file tools redact a known key in results, diffs and errors", async () => {
   assert.match(outputs[0]!, /A=1\\n2\\tKEY=\[redacted\]/);
 });
 
-it("withoutSecrets() wraps an instance of a class", async () => {
+it("redactTools() wraps an instance of a class", async () => {
   class ThirdPartyTool implements Tool {
     readonly name = "stranger";
     readonly description = "";
@@ -62,12 +62,12 @@ it("withoutSecrets() wraps an instance of a class", async () => {
       return Promise.resolve({ text: this.#text });
     }
   }
-  const tool = withoutSecrets(new ThirdPartyTool(), new Redactor([KEY]));
+  const tool = redactTools(new ThirdPartyTool(), new Redactor([KEY]));
   assert.equal((await callTool(tool, {}, toolContext("/"))).text, "key [redacted]");
   assert.equal(tool.name, "stranger");
 });
 
-it("withoutSecrets() redacts a key in progress output, however it is split or truncated", async () => {
+it("redactTools() redacts a key in progress output, however it is split or truncated", async () => {
   let progressText = "";
   const tool: Tool = {
     name: "printer",
@@ -91,7 +91,7 @@ it("withoutSecrets() redacts a key in progress output, however it is split or tr
     },
   };
   const progress = (text: string): void => void (progressText += text);
-  await callTool(withoutSecrets(tool, new Redactor([KEY])), {}, toolContext("/", { progress }));
+  await callTool(redactTools(tool, new Redactor([KEY])), {}, toolContext("/", { progress }));
   assert.match(progressText, /^key \[redacted\] one\n/);
   assert.match(progressText, /\n\[\.\.\.\]\n/);
   for (let i = 0; i + 5 <= KEY.length; i++) assert.ok(!progressText.includes(KEY.slice(i, i + 5)), KEY.slice(i, i + 5));

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { Agent, builtinTools, type WatchEvent } from "gantry";
 import type { Notifier, SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
-import { cancelled } from "../../helpers/cancelled.js";
+import { cancelled } from "../../helpers/cancel-run.js";
 import { gate, waitTool } from "../../helpers/gate.js";
 import { processes, uniqueSeconds, until } from "../../helpers/lab.js";
 import { observed } from "../../helpers/observed-driver.js";

@@ -15,7 +15,7 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 import { comparable, WatchedPage } from "../../helpers/watched-page.js";
 
 /** Whether to test all pairs of starting and acting clients. Otherwise each client does each once. */
-const PAIRS = process.env["DOORS"] === "all";
+const PAIRS = process.env["TRANSPORTS"] === "all";
 
 /** A client of one session, over any transport. */
 interface Client {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { toPoints, roundUp, toStepPath, sumRuns } from "../../../adapters/web-console/app/plot.js";
+import { toPoints, roundUp, toStepPath, sumRuns } from "../../../adapters/web-console/app/usage-chart.js";
 
 const size = { width: 300, height: 100, top: 50 };
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { link, mkdir, rename, rm, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { createTextCache, createFolderCache } from "../../../src/files/known-file.js";
+import { createTextCache, createFolderCache } from "../../../src/files/path-cache.js";
 import { pause } from "../../helpers/lab.js";
 import { tempDir } from "../../helpers/temp.js";
 
