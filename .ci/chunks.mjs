@@ -40,7 +40,7 @@ export const CHUNKS = [
   deferred("run", "serve", [
     "src/run active-run execution local-runs start",
     "src/conversation messages stored-state",
-    "src/project git-head instructions skills; src/watch live tail; src/sessions holder lease; src/tools all",
+    "src/project git-head instructions skills; src/watch live tail; src/sessions holder lease; src/tools builtin-tools",
     "adapters/language-models answer catalogue-entry claude efforts limits listing local-catalogue",
     "adapters/language-models messages price-list price-updates prices require-event-stream specification unreadable writing",
     // Most servers use this protocol. A separate chunk would slow down most first runs.
@@ -56,10 +56,10 @@ export const CHUNKS = [
     "src/tools/files delete-path edit-file files grep-search matched-lines patch-files patch-plan patch-text read-file",
     "src/tools/files record-file replace-file search-folder search-results write-file",
     "src/tools/shell shell-output; src/tools/web web-page",
-    "src/files attachments by-handle by-name names opened-folder path-guard reach walk",
+    "src/files attachments handle-opener name-opener names opened-folder path-guard resolve-path walk",
     "src/untrusted workers",
     "src/base cut-text",
-    "src/processes clean-stream file-list output-file outputs ripgrep search-place",
+    "src/processes clean-stream file-list output-file outputs ripgrep search-scope",
   ]),
   // Runs with watching clients, questions, subagents or budgets.
   deferred("live", "serve run", [

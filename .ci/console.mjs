@@ -1,18 +1,18 @@
 // Builds the console's pages, adapters/web-console/app, for browsers. File names contain a hash of the content. Pages
-// load code that only some of them need on demand. `node .ci/console.mjs` builds dist/console alone.
+// load code on demand if only some pages need it. `node .ci/console.mjs` builds dist/console alone.
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { constants, gzip } from "node:zlib";
-import { ROOT, at, replaceFolder } from "./project.mjs";
+import { ROOT, inRoot, replaceFolder } from "./project.mjs";
 
 export const APP = "adapters/web-console/app";
 const PAGE = "index.html";
 /** Files that the page references. esbuild finds their imports. */
-const NAMED = /(?<=\s(?:src|href)=")(?:\.\/)?([\w.-]+\.(?:tsx?|css|svg|png|ico|webmanifest))(?=")/g;
+const REFERENCED_FILES = /(?<=\s(?:src|href)=")(?:\.\/)?([\w.-]+\.(?:tsx?|css|svg|png|ico|webmanifest))(?=")/g;
 /** URL path of the console; the same as in adapters/web-console. */
-const BASE = "/console";
+const BASE_PATH = "/console";
 
 const OPTIONS = {
   absWorkingDir: ROOT,
@@ -40,32 +40,32 @@ const OPTIONS = {
 /** Builds the console in `outdir`. Resolves with esbuild's metafile, which names the packages in it. */
 export async function buildConsole(outdir) {
   const { build } = await import("esbuild");
-  const page = await readFile(at(APP, PAGE), "utf8");
-  const entryPoints = [...page.matchAll(NAMED)].map(([, name]) => `${APP}/${name}`);
+  const page = await readFile(inRoot(APP, PAGE), "utf8");
+  const entryPoints = [...page.matchAll(REFERENCED_FILES)].map(([, name]) => `${APP}/${name}`);
   const { metafile } = await build({ ...OPTIONS, entryPoints, outdir: path.join(outdir, "assets") });
-  await writeFile(path.join(outdir, PAGE), finishedPage(page, metafile.outputs));
+  await writeFile(path.join(outdir, PAGE), createPage(page, metafile.outputs));
   const texts = Object.keys(metafile.outputs).filter((file) => /\.(js|css|svg)$/.test(file));
-  await Promise.all([...texts.map((file) => at(file)), path.join(outdir, PAGE)].map(compress));
+  await Promise.all([...texts.map((file) => inRoot(file)), path.join(outdir, PAGE)].map(compress));
   return metafile;
 }
 
 /** Returns the page with the names of the built files. */
-function finishedPage(page, outputs) {
-  const url = (file) => `${BASE}/assets/${path.basename(file)}`;
+function createPage(page, outputs) {
+  const createUrl = (file) => `${BASE_PATH}/assets/${path.basename(file)}`;
   const styles = [...new Set(Object.values(outputs).flatMap(({ cssBundle }) => cssBundle ?? []))];
-  const built = Object.entries(outputs).filter(([file, { entryPoint }]) => entryPoint && !styles.includes(file));
-  const files = new Map(built.map(([file, { entryPoint }]) => [path.posix.relative(APP, entryPoint), file]));
-  const imported = new Set();
-  const withNames = page.replace(NAMED, (_all, name) => {
-    addImports(outputs, files.get(name), imported);
-    return url(files.get(name));
+  const builtFiles = Object.entries(outputs).filter(([file, { entryPoint }]) => entryPoint && !styles.includes(file));
+  const files = new Map(builtFiles.map(([file, { entryPoint }]) => [path.posix.relative(APP, entryPoint), file]));
+  const importedFiles = new Set();
+  const pageWithNames = page.replace(REFERENCED_FILES, (_all, name) => {
+    addImports(outputs, files.get(name), importedFiles);
+    return createUrl(files.get(name));
   });
   const links = [
-    ...styles.map((file) => `<link rel="stylesheet" href="${url(file)}" />`),
+    ...styles.map((file) => `<link rel="stylesheet" href="${createUrl(file)}" />`),
     // Without preload, a browser requests a file only after it has read the importing file.
-    ...[...imported].map((file) => `<link rel="modulepreload" href="${url(file)}" />`),
+    ...[...importedFiles].map((file) => `<link rel="modulepreload" href="${createUrl(file)}" />`),
   ];
-  return withNames.replace("</head>", `${links.join("")}</head>`).replace(/>\s+</g, "><");
+  return pageWithNames.replace("</head>", `${links.join("")}</head>`).replace(/>\s+</g, "><");
 }
 
 /** Adds the static imports of `file` to the set, recursively. */
@@ -84,6 +84,6 @@ async function compress(file) {
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
   const startedAt = Date.now();
-  await replaceFolder(at("dist/console"), buildConsole);
+  await replaceFolder(inRoot("dist/console"), buildConsole);
   process.stderr.write(`built dist/console in ${Date.now() - startedAt} ms\n`);
 }

@@ -12,14 +12,14 @@ const noMutableExport = {
   message: "export a const: importers in the build do not see a later assignment",
 };
 
-const cleaned = "do not create HTML from text; only content/markdown.ts adds nodes, which DOMPurify has sanitized";
+const noHtml = "do not create HTML from text; only content/markdown.ts adds nodes, which DOMPurify has sanitized";
 const noRawHtml = [
   "MemberExpression[property.name=/^(innerHTML|outerHTML|srcdoc|insertAdjacentHTML|setHTMLUnsafe|createContextualFragment|parseFromString|write|writeln)$/]",
   "MemberExpression[property.value=/^(innerHTML|outerHTML|srcdoc|insertAdjacentHTML)$/]",
   "JSXAttribute[name.name=/^(dangerouslySetInnerHTML|srcDoc|srcdoc|innerHTML)$/]",
   "Property[key.name=/^(dangerouslySetInnerHTML|srcDoc|srcdoc|innerHTML)$/]",
   "Property[key.value=/^(dangerouslySetInnerHTML|srcDoc|srcdoc|innerHTML)$/]",
-].map((selector) => ({ selector, message: cleaned }));
+].map((selector) => ({ selector, message: noHtml }));
 
 const allowAny = ["error", { allowThrowingAny: true, allowThrowingUnknown: true }];
 

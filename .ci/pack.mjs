@@ -3,21 +3,21 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { isBuiltin } from "node:module";
 import path from "node:path";
-import { completeAll } from "./project.mjs";
+import { settleAll } from "./project.mjs";
 
 /** A chunk exports `isRecord` of part 12 as `isRecord$m12`. */
-const MARK = "$m";
-const MARKED = /[\w$]+\$m\d+/g;
+const PART_MARK = "$m";
+const MARKED_NAMES = /[\w$]+\$m\d+/g;
 const IMPORT_CALL = /\bimport\("((?:\.|node:)[^"]+)"\)/g;
 /** Prefix that names a chunk in code that is not bundled yet: `chunk:run`. */
 const CHUNK = "chunk:";
 /** The command is outside dist/chunks. Old versions of Node must parse it, to print the required version. */
 const COMMAND = { outExtension: {}, target: "node8", banner: {} };
 
-/** Shortens the local names of a chunk, a fifth of its bytes. Without a format, esbuild keeps top-level names, as of errors. */
-const SHORT = { minifyIdentifiers: true, minifyWhitespace: true, sourcemap: "linked", sourcesContent: false };
+/** Shortens local names, a fifth of a chunk's bytes. Without a format, esbuild keeps top-level names such as error classes. */
+const SHORT_NAMES = { minifyIdentifiers: true, minifyWhitespace: true, sourcemap: "linked", sourcesContent: false };
 
-/** The helper by which esbuild replaces `require` in an ES module. Other bundlers do not recognize it. */
+/** The helper with which esbuild replaces `require` in an ES module. Other bundlers do not recognize the helper. */
 const REQUIRE_HELPER = /(?:\(0, ?[\w$.]+\.__require\d*\)|\b__require\d*)\("([^"]+)"\)/g;
 
 /** Replaces `import.meta` in CommonJS. `__filename` is undefined if another bundler makes the chunk an ES module. */
@@ -25,13 +25,13 @@ const IMPORT_META =
   'const importMeta = { get url() { return typeof __filename === "string" ' +
   '? process.getBuiltinModule("url").pathToFileURL(__filename).href : require("./here.cjs").url; } };';
 
-/** Loads a module of Node without `require`. An ES module that another bundler makes of a chunk has no `require`. */
-const builtinOf = (name) => `process.getBuiltinModule("${name}")`;
-/** Replaces `import()`, which would start Node's loader of ES modules: 6 ms. */
-const later = (value) => `Promise.resolve().then(() => ${value})`;
-const required = (specifier, name = "") => later(`require("${specifier}")${name}`);
-/** The text of a part, or of a file of `writeUnlisted`, with `require` as in the source. */
-const withRequire = (text) => text.replaceAll(REQUIRE_HELPER, 'require("$1")');
+/** Returns code that loads a module of Node without `require`, which is missing if another bundler makes an ES module. */
+const builtinCode = (name) => `process.getBuiltinModule("${name}")`;
+/** Returns code that replaces `import()`, which would start Node's loader of ES modules: 6 ms. */
+const deferredCode = (value) => `Promise.resolve().then(() => ${value})`;
+const requireCode = (specifier, name = "") => deferredCode(`require("${specifier}")${name}`);
+/** Returns the text of a part, or of a file of `writeUnlisted`, with `require` as in the source. */
+const restoreRequire = (text) => text.replaceAll(REQUIRE_HELPER, 'require("$1")');
 
 /**
  * Writes dist/chunks, the command and the entry modules.
@@ -42,15 +42,15 @@ const withRequire = (text) => text.replaceAll(REQUIRE_HELPER, 'require("$1")');
 export async function pack({ root, parts, metafile, outdir, chunks, entryModules, command, options }) {
   const { build } = await import("esbuild");
   const modules = await readParts(metafile, parts, root);
-  const entry = (source) => {
+  const entryPart = (source) => {
     const part = [...modules].find(([, module]) => module.entry === source)?.[0];
     if (part === undefined) throw new Error(`${source} is not among the parts; see .ci/chunks.mjs`);
     return part;
   };
-  const { homes, members } = assign(modules, chunks, entry);
-  const mark = (name, part) => `${name}${MARK}${modules.get(part).number}`;
+  const { homes, members } = assignParts(modules, chunks, entryPart);
+  const mark = (name, part) => `${name}${PART_MARK}${modules.get(part).number}`;
   const chunkName = (part) => part.replace(/^(src|adapters|chunks)\/|\.js$/g, "").replaceAll("/", "-");
-  const partOf = (file) => path.relative(parts, file).split(path.sep).join("/");
+  const getPart = (file) => path.relative(parts, file).split(path.sep).join("/");
 
   /** Resolves imports of the parts. `target` is the chunk, the command, or undefined for files without a list. */
   const packing = (target, toChunks, exports) => ({
@@ -70,14 +70,14 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
         if (isBuiltin(specifier)) return { path: specifier, namespace, sideEffects: false };
         if (!specifier.startsWith(".") || specifier.endsWith(".cjs"))
           return { path: specifier, external: true, sideEffects: false };
-        const part = partOf(path.resolve(resolveDir, specifier));
-        if (!homes.has(part) || isOwn(part)) return load(part, modules.get(partOf(importer)));
+        const part = getPart(path.resolve(resolveDir, specifier));
+        if (!homes.has(part) || isOwn(part)) return load(part, modules.get(getPart(importer)));
         const isDeferred = homes.get(part).isDeferred && !target?.needs?.includes(homes.get(part).name);
         return { path: part, namespace: isDeferred ? "deferred" : "elsewhere", sideEffects: false };
       });
       const onLoad = (namespace, contents) =>
         build.onLoad({ filter: /.*/, namespace }, ({ path }) => ({ contents: contents(path), resolveDir: parts }));
-      onLoad("builtin", builtin);
+      onLoad("builtin", createBuiltinModule);
       builtins.setup(build);
       onLoad("exports", () => exports);
       onLoad("elsewhere", (part) => {
@@ -86,16 +86,16 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
       });
       onLoad("deferred", (part) => {
         const names = modules.get(part).exports.map((name) => `get ${name}() { return all().${mark(name, part)}; }`);
-        const all = `let chunk; const all = () => (chunk ??= require("${CHUNK}${homes.get(part).name}"));`;
-        return `${all} module.exports = { __esModule: true, ${names.join(", ")} };`;
+        const loadCode = `let chunk; const all = () => (chunk ??= require("${CHUNK}${homes.get(part).name}"));`;
+        return `${loadCode} module.exports = { __esModule: true, ${names.join(", ")} };`;
       });
       build.onLoad({ filter: /\.js$/ }, async ({ path: file }) => {
-        const text = withRequire(await readFile(file, "utf8"));
+        const text = restoreRequire(await readFile(file, "utf8"));
         const contents = text.replaceAll(IMPORT_CALL, (call, specifier) => {
-          if (specifier.startsWith("node:")) return later(builtinOf(specifier));
-          const part = partOf(path.resolve(path.dirname(file), specifier));
-          if (homes.has(part)) return required(`${CHUNK}${homes.get(part).name}`, `.${mark("all", part)}`);
-          return target ? required(`${CHUNK}${chunkName(part)}`) : call;
+          if (specifier.startsWith("node:")) return deferredCode(builtinCode(specifier));
+          const part = getPart(path.resolve(path.dirname(file), specifier));
+          if (homes.has(part)) return requireCode(`${CHUNK}${homes.get(part).name}`, `.${mark("all", part)}`);
+          return target ? requireCode(`${CHUNK}${chunkName(part)}`) : call;
         });
         return { contents, loader: "js" };
       });
@@ -103,7 +103,7 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
   });
 
   /** Runs one esbuild call. Resolves with the texts of the files that it writes. */
-  const write = async (entryPoints, target, overrides, exports) => {
+  const writeFiles = async (entryPoints, target, overrides, exports) => {
     const { metafile } = await build({
       ...options,
       absWorkingDir: parts,
@@ -122,14 +122,15 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
     return Promise.all(files.map(async (file) => ({ file, text: await readFile(path.join(parts, file), "utf8") })));
   };
   const writeCommand = () => {
-    return write([{ in: entry(command), out: "cli" }], COMMAND, { ...COMMAND, outdir: path.join(outdir, "src") });
+    const overrides = { ...COMMAND, outdir: path.join(outdir, "src") };
+    return writeFiles([{ in: entryPart(command), out: "cli" }], COMMAND, overrides);
   };
   /** esbuild splits only ES modules. This writes ES modules first and then converts each to CommonJS. */
   const writeUnlisted = async (unlistedParts) => {
     const entryPoints = unlistedParts.map((part) => ({ in: part, out: chunkName(part) }));
     const esm = { format: "esm", splitting: true, chunkNames: "[name]-[hash]", outdir: path.join(parts, "split") };
-    const files = (await write(entryPoints, undefined, { ...esm, banner: {} })).map(({ file }) => file);
-    return write(files, undefined, { bundle: false, plugins: [requiring] });
+    const files = (await writeFiles(entryPoints, undefined, { ...esm, banner: {} })).map(({ file }) => file);
+    return writeFiles(files, undefined, { bundle: false, plugins: [requirePlugin] });
   };
   const writeEntryModule = async (out, part) => {
     const home = homes.get(part);
@@ -148,9 +149,9 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
     return [{ text }];
   };
   /** Returns the text that exports the names that other chunks use. */
-  const exportsOf = (chunk, requestedNames) => {
+  const createExports = (chunk, requestedNames) => {
     const lines = [];
-    const exported = [];
+    const exportedNames = [];
     for (const part of members.get(chunk)) {
       // A separate chunk has copies of parts that other chunks get from the home of the part.
       if (homes.get(part) !== chunk) continue;
@@ -160,49 +161,49 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
       // An export may come from a deferred chunk, which is loaded at the first use.
       const isLate = uses.some((used) => homes.get(used) !== chunk && homes.get(used)?.isDeferred);
       for (const name of exports) {
-        const marked = mark(name, part);
-        if (!isAny && !requestedNames.has(marked)) continue;
-        lines.push(`import { ${name} as ${marked} } from "./${part}";`);
-        exported.push(isLate ? `get ${marked}() { return ${marked}; }` : marked);
+        const markedName = mark(name, part);
+        if (!isAny && !requestedNames.has(markedName)) continue;
+        lines.push(`import { ${name} as ${markedName} } from "./${part}";`);
+        exportedNames.push(isLate ? `get ${markedName}() { return ${markedName}; }` : markedName);
       }
       if (!called.has(part)) continue;
       lines.push(`import * as ${mark("all", part)} from "./${part}";`);
-      exported.push(mark("all", part));
+      exportedNames.push(mark("all", part));
     }
     // Exports values instead of esbuild's getters, because no part reassigns an export.
-    return `${lines.join("\n")}\nmodule.exports = { ${exported.join(", ")} };`;
+    return `${lines.join("\n")}\nmodule.exports = { ${exportedNames.join(", ")} };`;
   };
 
   /** Parts that an `import()` references. */
   const called = new Set([...modules.values()].flatMap(({ calls }) => calls).filter((part) => modules.has(part)));
-  const entries = Object.entries(entryModules).map(([out, source]) => [out, entry(source)]);
+  const entries = Object.entries(entryModules).map(([out, source]) => [out, entryPart(source)]);
   const unlistedParts = new Set([...entries.map(([, part]) => part), ...called].filter((part) => !homes.has(part)));
   await mkdir(path.join(outdir, "chunks"), { recursive: true });
   await writeFile(path.join(outdir, "chunks/here.cjs"), "exports.url = undefined;\n");
-  const written = await completeAll({
+  const writtenFiles = await settleAll({
     ...Object.fromEntries(entries.map(([out, part]) => [out, writeEntryModule(out, part)])),
     command: writeCommand(),
     "chunks without a list": writeUnlisted([...unlistedParts]),
   });
   // A chunk uses earlier chunks. Writing the last chunk first makes all uses of a chunk known before it is written.
-  const texts = written.flat().map(({ text }) => text);
+  const texts = writtenFiles.flat().map(({ text }) => text);
   for (const chunk of [...chunks].reverse()) {
-    const requestedNames = new Set(texts.flatMap((text) => text.match(MARKED) ?? []));
-    const contents = exportsOf(chunk, requestedNames);
-    const [{ file, text }] = await write([{ in: "exports", out: chunk.name }], chunk, {}, contents);
+    const requestedNames = new Set(texts.flatMap((text) => text.match(MARKED_NAMES) ?? []));
+    const contents = createExports(chunk, requestedNames);
+    const [{ file, text }] = await writeFiles([{ in: "exports", out: chunk.name }], chunk, {}, contents);
     const inPlace = { absWorkingDir: parts, entryPoints: [file], outfile: file, allowOverwrite: true };
-    await build({ ...SHORT, ...inPlace, target: options.target });
+    await build({ ...SHORT_NAMES, ...inPlace, target: options.target });
     texts.push(text);
   }
 }
 
 /** esbuild plugin for ES modules that are converted to CommonJS. */
-const requiring = {
+const requirePlugin = {
   name: "requiring",
   setup(build) {
     build.onLoad({ filter: /\.cjs$/ }, async ({ path: file }) => {
-      const text = withRequire(await readFile(file, "utf8"));
-      return { contents: text.replaceAll(IMPORT_CALL, (_call, specifier) => required(specifier)), loader: "js" };
+      const text = restoreRequire(await readFile(file, "utf8"));
+      return { contents: text.replaceAll(IMPORT_CALL, (_call, specifier) => requireCode(specifier)), loader: "js" };
     });
   },
 };
@@ -212,27 +213,27 @@ export const builtins = {
   name: "builtins",
   setup(build) {
     build.onResolve({ filter: /.*/ }, ({ path }) => (isBuiltin(path) ? { path, namespace: "required" } : undefined));
-    const contents = (name) => `module.exports = ${builtinOf(name)};`;
+    const contents = (name) => `module.exports = ${builtinCode(name)};`;
     build.onLoad({ filter: /.*/, namespace: "required" }, ({ path }) => ({ contents: contents(path) }));
   },
 };
 
-/** Modules of Node that take milliseconds to load. A start needs none of their functions. */
-const LATE = new Set(["node:crypto", "node:dns/promises", "node:http"]);
+/** Modules of Node whose functions are loaded at the first call. Each takes milliseconds to load, and a start calls none. */
+const LATE_MODULES = new Set(["node:crypto", "node:dns/promises", "node:http"]);
 
 /** Returns a module that reads exports of a Node module at first use: reading all of `node:crypto` loads web crypto. */
-function builtin(name) {
-  const all = process.getBuiltinModule(name);
-  const isLate = (key) => LATE.has(name) && typeof all[key] === "function" && /^[a-z]/.test(key);
-  const valueOf = (key) =>
+function createBuiltinModule(name) {
+  const moduleExports = process.getBuiltinModule(name);
+  const isLate = (key) => LATE_MODULES.has(name) && typeof moduleExports[key] === "function" && /^[a-z]/.test(key);
+  const createValue = (key) =>
     isLate(key) ? `(...args) => all().${key}(...args)` : `/* @__PURE__ */ (() => all().${key})()`;
-  const names = Object.keys(all).filter((key) => key !== "default" && /^[\w$]+$/.test(key));
+  const names = Object.keys(moduleExports).filter((key) => key !== "default" && /^[\w$]+$/.test(key));
   return [
     "let loaded;",
     `const all = () => (loaded ??= process.getBuiltinModule(${JSON.stringify(name)}));`,
     "const whole = /* @__PURE__ */ all();",
     "export default whole;",
-    ...names.map((key, i) => `const name${i} = ${valueOf(key)}; export { name${i} as ${key} };`),
+    ...names.map((key, i) => `const name${i} = ${createValue(key)}; export { name${i} as ${key} };`),
   ].join("\n");
 }
 
@@ -243,7 +244,7 @@ async function readParts(metafile, parts, root) {
     if (!file.endsWith(".js")) continue;
     const part = path.relative(parts, path.join(root, file)).split(path.sep).join("/");
     const text = await readFile(path.join(root, file), "utf8");
-    const targetsOf = (pattern) => [...text.matchAll(pattern)].map(([, to]) => path.posix.join(part, "..", to));
+    const findTargets = (pattern) => [...text.matchAll(pattern)].map(([, to]) => path.posix.join(part, "..", to));
     const sources = Object.keys(inputs);
     modules.set(part, {
       number: modules.size,
@@ -251,8 +252,8 @@ async function readParts(metafile, parts, root) {
       sources,
       exports,
       // Read from the text, because the metafile also lists indirect imports.
-      uses: targetsOf(/^import [^"]*?from "(\.[^"]+)";$/gm),
-      calls: targetsOf(IMPORT_CALL),
+      uses: findTargets(/^import [^"]*?from "(\.[^"]+)";$/gm),
+      calls: findTargets(IMPORT_CALL),
       isPackage: sources.some((name) => name.includes("node_modules")),
       // Helpers of esbuild. Each chunk gets the ones that it uses.
       isHelper: sources.length === 0 && entryPoint === undefined,
@@ -262,7 +263,7 @@ async function readParts(metafile, parts, root) {
 }
 
 /** Assigns parts to chunks. `homes`: chunk by part. `members`: parts by chunk. */
-function assign(modules, chunks, entry) {
+function assignParts(modules, chunks, entry) {
   const homes = new Map();
   const members = new Map();
   for (const chunk of chunks.filter(({ isDeferred }) => isDeferred))
@@ -277,21 +278,21 @@ function assign(modules, chunks, entry) {
       parts.add(part);
       uses.forEach(add);
     };
-    const listed = chunk.modules.map(entry);
-    listed.forEach(add);
+    const listedParts = chunk.modules.map(entry);
+    listedParts.forEach(add);
     members.set(chunk, parts);
-    for (const part of chunk.isSeparate ? listed : parts) homes.set(part, chunk);
+    for (const part of chunk.isSeparate ? listedParts : parts) homes.set(part, chunk);
     if (chunk.isSeparate) continue;
-    for (const part of parts) for (const used of modules.get(part).uses) check(chunk, part, homes.get(used), used);
+    for (const part of parts) for (const used of modules.get(part).uses) checkUse(chunk, part, homes.get(used), used);
   }
   return { homes, members };
 
   /** Throws if `chunk` uses a part of a chunk that it does not need: loading one would load the other. */
-  function check(chunk, part, home, used) {
+  function checkUse(chunk, part, home, used) {
     if (home === undefined || home === chunk || home.isDeferred || chunk.needs?.includes(home.name)) return;
-    const [needed, importer] = [used, part].map((name) => modules.get(name).sources.join(", "));
+    const [neededSources, importer] = [used, part].map((name) => modules.get(name).sources.join(", "));
     throw new Error(
-      `chunk "${chunk.name}" needs ${needed} of chunk "${home.name}" (for ${importer}): ` +
+      `chunk "${chunk.name}" needs ${neededSources} of chunk "${home.name}" (for ${importer}): ` +
         "list it in a chunk that both need, or import it later; see .ci/chunks.mjs",
     );
   }

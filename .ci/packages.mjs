@@ -1,9 +1,9 @@
 // Special bundling for packages whose default bundling would cost a first run more than 10 ms of CPU. Their code stays
-// unchanged. Times are medians of 20 paired runs: the extra CPU time (user and system) of a first run without the line.
+// unchanged. Times are medians of 20 paired runs: the CPU time (user and system) that the entry saves in a first run.
 import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
-import { at } from "./project.mjs";
+import { inRoot } from "./project.mjs";
 
 /** Modules that packages rarely call. The first call loads them from dist/chunks. Only their functions are exported. */
 const DEFERRED = [
@@ -19,23 +19,23 @@ const PRELUDES = {
   // Without this line esbuild evaluates `reflect-metadata`, which is CommonJS in another file, too late for tsyringe.
   "tsyringe/dist/esm5/index.js": 'import "reflect-metadata/lite";',
   // The platform's `Headers` loads all of its fetch: 37 ms of a first run with Anthropic, Google or OpenAI responses.
-  "@ai-sdk/provider-utils/dist/index.mjs": `import { Headers } from ${JSON.stringify(at(".ci/stand-ins/headers.mjs"))};`,
+  "@ai-sdk/provider-utils/dist/index.mjs": `import { Headers } from ${JSON.stringify(inRoot(".ci/stand-ins/headers.mjs"))};`,
 };
 
-const filterOf = (names) => new RegExp(`[\\\\/]node_modules[\\\\/](${names.join("|").replaceAll("/", "[\\\\/]")})`);
+const createFilter = (names) => new RegExp(`[\\\\/]node_modules[\\\\/](${names.join("|").replaceAll("/", "[\\\\/]")})`);
 
 /** Returns an esbuild plugin and `files`: the deferred modules that it found, with their names in dist/chunks. */
 export function packages() {
   const files = new Map();
   const setup = (build) => {
-    const isDeferred = filterOf([...DEFERRED, ...DEFERRED_FUNCTIONS].map((name) => `${name}\\.js$`));
-    const isFunction = filterOf(DEFERRED_FUNCTIONS.map((name) => `${name}\\.js$`));
+    const isDeferred = createFilter([...DEFERRED, ...DEFERRED_FUNCTIONS].map((name) => `${name}\\.js$`));
+    const isFunction = createFilter(DEFERRED_FUNCTIONS.map((name) => `${name}\\.js$`));
     build.onLoad({ filter: isDeferred }, async ({ path: file }) => {
-      const words = path
-        .relative(at("node_modules"), file)
+      const pathParts = path
+        .relative(inRoot("node_modules"), file)
         .replace(/\.js$/, "")
         .split(/[\\/]|node_modules/);
-      const name = ["deferred", ...words.filter(Boolean)].join("-");
+      const name = ["deferred", ...pathParts.filter(Boolean)].join("-");
       files.set(file, name);
       const load = `loaded ??= require("./${name}.cjs")`;
       return {
@@ -48,13 +48,13 @@ export function packages() {
     build.onLoad({ filter: /.*/, namespace: "absent" }, () => ({ contents: "" }));
     // koa-body fills in default options with zod: 34 ms.
     build.onResolve({ filter: /^zod$/ }, ({ importer }) =>
-      /[\\/]koa-body[\\/]/.test(importer) ? { path: at(".ci/stand-ins/zod.mjs") } : undefined,
+      /[\\/]koa-body[\\/]/.test(importer) ? { path: inRoot(".ci/stand-ins/zod.mjs") } : undefined,
     );
     build.onResolve({ filter: /^\.\/dependencies\.js$/ }, ({ importer }) =>
-      /[\\/]meow[\\/]build[\\/]/.test(importer) ? { path: at(".ci/stand-ins/meow-dependencies.mjs") } : undefined,
+      /[\\/]meow[\\/]build[\\/]/.test(importer) ? { path: inRoot(".ci/stand-ins/meow-dependencies.mjs") } : undefined,
     );
     for (const [name, statement] of Object.entries(PRELUDES))
-      build.onLoad({ filter: filterOf([name]) }, async ({ path: file }) => ({
+      build.onLoad({ filter: createFilter([name]) }, async ({ path: file }) => ({
         contents: `${statement}\n${await readFile(file, "utf8")}`,
       }));
   };

@@ -10,7 +10,7 @@ export const ROOT = fileURLToPath(new URL("..", import.meta.url)).replace(/[\\/]
 export const CACHE = path.join(ROOT, "node_modules", ".cache", "gantry");
 /** Node flags for a program that imports the sources. */
 export const SOURCE_FLAGS = ["--import=tsx", "--conditions=@gantry/source"];
-export const at = (...parts) => path.join(ROOT, ...parts);
+export const inRoot = (...parts) => path.join(ROOT, ...parts);
 
 /** Exits with a one-line error if this Node is older than the package supports. */
 export function checkNode() {
@@ -29,71 +29,71 @@ function readJson(file) {
   }
 }
 
-/** Whether node_modules matches the lock file. It compares content, because dates change with every checkout. */
-export function installed() {
-  const lockedPackages = readJson(at("package-lock.json"))?.packages;
-  const present = readJson(at("node_modules", ".package-lock.json"))?.packages;
-  if (!lockedPackages || !present) return false;
+/** Whether node_modules matches the lock file. Compares content, because dates change with every checkout. */
+export function isInstalled() {
+  const lockedPackages = readJson(inRoot("package-lock.json"))?.packages;
+  const installedPackages = readJson(inRoot("node_modules", ".package-lock.json"))?.packages;
+  if (!lockedPackages || !installedPackages) return false;
   return Object.entries(lockedPackages).every(([name, entry]) => {
-    if (name === "" || (entry.optional && !present[name])) return true;
-    return present[name]?.version === entry.version && present[name]?.integrity === entry.integrity;
+    if (name === "" || (entry.optional && !installedPackages[name])) return true;
+    return installedPackages[name]?.version === entry.version && installedPackages[name]?.integrity === entry.integrity;
   });
 }
 
-/** Files below a folder, as sorted paths relative to the root. */
-export function filesBelow(folder) {
-  if (!existsSync(at(folder))) return [];
-  const entries = readdirSync(at(folder), { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
-  const files = entries.map((entry) => path.relative(ROOT, path.join(entry.parentPath, entry.name)));
-  return files.map((file) => file.replaceAll("\\", "/")).sort();
+/** Lists the files below a folder, as sorted paths relative to the root. */
+export function listFiles(folder) {
+  if (!existsSync(inRoot(folder))) return [];
+  const entries = readdirSync(inRoot(folder), { recursive: true, withFileTypes: true });
+  const paths = entries.filter((entry) => entry.isFile()).map(({ parentPath, name }) => path.join(parentPath, name));
+  return paths.map((file) => path.relative(ROOT, file).replaceAll("\\", "/")).sort();
 }
 
 /** Replaces a folder with the one that `make` writes. Processes that use the old folder keep their open files. */
 export async function replaceFolder(folder, make) {
-  const fresh = at(`.dist-${process.pid}`);
-  const old = `${fresh}-old`;
+  const newFolder = inRoot(`.dist-${process.pid}`);
+  const oldFolder = `${newFolder}-old`;
   try {
-    await rm(fresh, { recursive: true, force: true });
-    await make(fresh);
-    if (existsSync(folder)) await rename(folder, old);
+    await rm(newFolder, { recursive: true, force: true });
+    await make(newFolder);
+    if (existsSync(folder)) await rename(folder, oldFolder);
     await mkdir(path.dirname(folder), { recursive: true });
-    await rename(fresh, folder);
+    await rename(newFolder, folder);
   } finally {
-    await Promise.all([fresh, old].map((each) => rm(each, { recursive: true, force: true })));
+    await Promise.all([newFolder, oldFolder].map((folder) => rm(folder, { recursive: true, force: true })));
   }
 }
 
-/** A digest of all inputs of the build. */
+/** Computes a digest of all inputs of the build. */
 export function sourceDigest() {
   const hash = createHash("sha256");
-  const scripts = filesBelow(".ci").filter((file) => !/\/(test|soak|nodes|eslint\.config|run)\b/.test(file));
-  const sources = ["src", "adapters"].flatMap(filesBelow);
+  const scripts = listFiles(".ci").filter((file) => !/\/(test|soak|nodes|eslint\.config|run)\b/.test(file));
+  const sources = ["src", "adapters"].flatMap(listFiles);
   const files = [...sources, ...scripts, "package.json", "package-lock.json", "tsconfig.json"];
-  for (const file of files) hash.update(`${file}\0`).update(readFileSync(at(file)));
+  for (const file of files) hash.update(`${file}\0`).update(readFileSync(inRoot(file)));
   return hash.digest("hex");
 }
 
 /** Whether dist is built from the current sources, and has declarations if `types` is set. */
 export function isBuilt(types = false) {
-  const stamp = readJson(at("dist", ".stamp.json"));
+  const stamp = readJson(inRoot("dist", ".stamp.json"));
   return stamp?.digest === sourceDigest() && (stamp.types || !types);
 }
 
-/** The npm that runs this script, so that no other version on the path is used. */
+/** Returns the command of the npm that runs this script, which may differ from the npm on the path. */
 export function npmCommand() {
   const { npm_execpath: script } = process.env;
   return script?.endsWith(".js") ? [process.execPath, script] : [process.platform === "win32" ? "npm.cmd" : "npm"];
 }
 
-/** Every `*.test.ts` below a folder. Listed here, because Node 20 does not expand patterns. */
-export function testFiles(folder = "test") {
-  return filesBelow(folder).filter((file) => file.endsWith(".test.ts"));
+/** Lists every `*.test.ts` below a folder, because Node 20 does not expand patterns. */
+export function listTestFiles(folder = "test") {
+  return listFiles(folder).filter((file) => file.endsWith(".test.ts"));
 }
 
-/** Test files that run once for each store of `STORES` (test/helpers/stores.ts, server-stores.ts). */
-export function testsOverStores() {
+/** Lists the test files that run once for each store of `STORES` (test/helpers/stores.ts, server-stores.ts). */
+export function listStoreTests() {
   const isOverStores = /\b(?:ALL_|QUICK_|SERVER_)?STORES\b.*helpers\/(?:server-)?stores\.js"/;
-  return testFiles().filter((file) => isOverStores.test(readFileSync(at(file), "utf8")));
+  return listTestFiles().filter((file) => isOverStores.test(readFileSync(inRoot(file), "utf8")));
 }
 
 /** Runs a command until it exits, with its output sent to `stdio`. Resolves with the exit code. */
@@ -105,17 +105,17 @@ export function run(command, args, { stdio = "inherit", env = process.env, cwd =
   });
 }
 
-/** Waits for all promises of `parts`, an object by name. Then throws one error with the messages of all failures. */
-export async function completeAll(parts) {
-  const results = await Promise.allSettled(Object.values(parts));
-  const failed = Object.keys(parts).flatMap((name, i) => (results[i].reason ? [[name, results[i].reason]] : []));
-  if (failed.length === 0) return results.map(({ value }) => value);
-  throw new Error(failed.map(([name, error]) => `${name}: ${error.message ?? error}`).join("\n"));
+/** Waits for all promises of `promises`. Then throws one error with the messages of all failures. */
+export async function settleAll(promises) {
+  const results = await Promise.allSettled(Object.values(promises));
+  const failures = Object.keys(promises).flatMap((name, i) => (results[i].reason ? [[name, results[i].reason]] : []));
+  if (failures.length === 0) return results.map(({ value }) => value);
+  throw new Error(failures.map(([name, error]) => `${name}: ${error.message ?? error}`).join("\n"));
 }
 
 /** Installs from the lock file if needed. Writes only to stderr, because stdout belongs to the command that follows. */
 export async function install() {
-  if (installed()) return;
+  if (isInstalled()) return;
   process.stderr.write("installing dependencies (the first time this takes a minute or two)\n");
   const [command, ...args] = npmCommand();
   // The build needs the development packages, even if NODE_ENV is "production".

@@ -1,6 +1,6 @@
 // `npm run soak`: long forms of the tests that search for rare failures. It sets their seed (SEED) and the number of
 // random schedules of the drivers (SEEDS). A failure prints the variables and files that repeat it.
-import { SOURCE_FLAGS, checkNode, install, run, testsOverStores } from "./project.mjs";
+import { SOURCE_FLAGS, checkNode, install, run, listStoreTests } from "./project.mjs";
 
 checkNode();
 await install();
@@ -40,15 +40,15 @@ const STEPS = [
   ["integration/files/race", { CALLS: 10_000 }],
 ].map(([name, variables]) => [[`test/${name}.test.ts`], variables]);
 
-const failed = [];
-for (const [files, variables] of [[testsOverStores(), { STORES }], ...STEPS]) {
-  const since = Date.now();
+const failures = [];
+for (const [files, variables] of [[listStoreTests(), { STORES }], ...STEPS]) {
+  const startMs = Date.now();
   const settings = { SEED, ...variables };
   const step = [...Object.entries(settings).map(([name, value]) => `${name}=${value}`), ...files].join(" ");
   const args = [...SOURCE_FLAGS, "--test", "--test-reporter=dot", ...files];
   const code = await run(process.execPath, args, { env: { ...process.env, ...settings } });
-  process.stdout.write(`${code === 0 ? "ok" : "FAILED"}  ${step} (${((Date.now() - since) / 1000).toFixed(0)} s)\n`);
-  if (code !== 0) failed.push(step);
+  process.stdout.write(`${code === 0 ? "ok" : "FAILED"}  ${step} (${((Date.now() - startMs) / 1000).toFixed(0)} s)\n`);
+  if (code !== 0) failures.push(step);
 }
-process.stdout.write(failed.length === 0 ? "\nall good\n" : `\nfailed:\n${failed.join("\n")}\n`);
-process.exitCode = failed.length === 0 ? 0 : 1;
+process.stdout.write(failures.length === 0 ? "\nall good\n" : `\nfailed:\n${failures.join("\n")}\n`);
+process.exitCode = failures.length === 0 ? 0 : 1;

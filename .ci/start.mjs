@@ -1,7 +1,7 @@
 // `npm start`: installs and builds if needed, then becomes the server in the folder where the user ran the command.
 import { existsSync } from "node:fs";
 import { pathToFileURL } from "node:url";
-import { at, checkNode, install, isBuilt } from "./project.mjs";
+import { inRoot, checkNode, install, isBuilt } from "./project.mjs";
 
 checkNode();
 await install();
@@ -16,6 +16,6 @@ const { INIT_CWD: folder } = process.env;
 if (folder && existsSync(folder)) process.chdir(folder);
 
 // Runs in this process, so that signals and the exit code are those of the server.
-const cli = at("dist", "src", "cli.js");
+const cli = inRoot("dist", "src", "cli.js");
 process.argv = [process.execPath, cli, "serve", ...process.argv.slice(2)];
 await import(pathToFileURL(cli).href);

@@ -11,23 +11,23 @@ import { pathToFileURL } from "node:url";
 import {
   CACHE,
   SOURCE_FLAGS,
-  at,
+  inRoot,
   checkNode,
-  filesBelow,
+  listFiles,
   install,
   run,
-  testFiles,
-  testsOverStores,
+  listTestFiles,
+  listStoreTests,
 } from "./project.mjs";
 
-/** Limit of one test and of one test process, in ms. It ends hanging tests; tests on a slow machine take far less. */
+/** Time limit of one test and of one test process. It ends hanging tests; tests on a slow machine take far less. */
 const TEST_LIMIT_MS = 900_000;
 /** Maximum number of test processes. Tests wait for sockets, processes or the disk during about half of their time. */
 const CONCURRENCY = 6;
 /** Suites whose files share processes: their tests start no process and measure nothing process-wide. */
-const BATCHED = new Set(["unit"]);
+const BATCHED_SUITES = new Set(["unit"]);
 /** Number of processes for a batched suite. Each loads the sources again, for 10 to 19 s of CPU time. */
-const BATCHES = 4;
+const BATCH_COUNT = 4;
 
 /** The product's timers keep no process alive. Without this timer, a test that waits for a timeout ends its batch. */
 const KEEP_ALIVE = `import { after } from "node:test";
@@ -35,18 +35,18 @@ const timer = setInterval(() => undefined, 60_000);
 after(() => clearInterval(timer));
 `;
 
-const bin = (name) => at("node_modules", name);
-/** TypeScript 7 checks in a third of the time. ESLint and the build's declarations still need the API of version 6. */
+const getPackagePath = (name) => inRoot("node_modules", name);
+/** TypeScript 7 checks in a third of the time. ESLint and the build of declarations still need the API of version 6. */
 const tsc = (project, name) => [
-  ...[bin("typescript-native/bin/tsc"), "-p", project, "--noEmit", "--incremental"],
+  ...[getPackagePath("typescript-native/bin/tsc"), "-p", project, "--noEmit", "--incremental"],
   ...["--tsBuildInfoFile", path.join(CACHE, `${name}.tsbuildinfo`)],
 ];
 const eslint = (files) => [
-  ...[bin("eslint/bin/eslint.js"), "--config=.ci/eslint.config.js", "--max-warnings=0", "--no-warn-ignored"],
+  ...[getPackagePath("eslint/bin/eslint.js"), "--config=.ci/eslint.config.js", "--max-warnings=0", "--no-warn-ignored"],
   ...["--cache", "--cache-strategy=content", `--cache-location=${path.join(CACHE, "eslint")}`, ...files],
 ];
 const prettier = (files) => [
-  ...[bin("prettier/bin/prettier.cjs"), "--check", "--log-level=warn", "--ignore-unknown"],
+  ...[getPackagePath("prettier/bin/prettier.cjs"), "--check", "--log-level=warn", "--ignore-unknown"],
   ...["--cache", `--cache-location=${path.join(CACHE, "prettier")}`, ...files],
 ];
 /** Node commands that are not tests. The commands of one step run at the same time. */
@@ -66,136 +66,137 @@ mkdirSync(CACHE, { recursive: true });
 
 const isGroup = process.argv.includes("--group");
 const names = process.argv.slice(2).filter((arg) => arg !== "--group");
-const failed = [];
+const failures = [];
 const startedAt = Date.now();
 
 const steps = names.filter((name) => name in STEPS);
 const suites = names.filter((name) => !(name in STEPS));
 if (suites.length > 0) {
   // Child processes of tests run this build. Only package tests need its declarations.
-  const build = [at(".ci/build.mjs"), ...(suites.includes("package") ? [] : ["--js"])];
-  await report("build", () => run(process.execPath, build));
+  const build = [inRoot(".ci/build.mjs"), ...(suites.includes("package") ? [] : ["--js"])];
+  await reportResult("build", () => run(process.execPath, build));
 }
-if (failed.length === 0) {
+if (failures.length === 0) {
   if (isGroup) await Promise.all([...steps.map(runStep), runTests(suites)]);
   else for (const name of names) await (name in STEPS ? runStep(name) : runTests([name]));
 }
-process.stdout.write(failed.length === 0 ? "\nall good" : `\nfailed: ${failed.join(", ")}`);
-process.stdout.write(` (${names.join(" ")}, ${seconds(startedAt)})\n`);
-process.exitCode = failed.length === 0 ? 0 : 1;
+process.stdout.write(failures.length === 0 ? "\nall good" : `\nfailed: ${failures.join(", ")}`);
+process.stdout.write(` (${names.join(" ")}, ${formatSeconds(startedAt)})\n`);
+process.exitCode = failures.length === 0 ? 0 : 1;
 
-function seconds(since) {
-  return `${((Date.now() - since) / 1000).toFixed(1)} s`;
+function formatSeconds(startMs) {
+  return `${((Date.now() - startMs) / 1000).toFixed(1)} s`;
 }
 
-async function report(name, work) {
-  const since = Date.now();
-  const code = await work();
-  process.stdout.write(`${code === 0 ? "ok" : "FAILED"}  ${name} (${seconds(since)})\n`);
-  if (code !== 0) failed.push(name);
+async function reportResult(name, runWork) {
+  const startMs = Date.now();
+  const code = await runWork();
+  process.stdout.write(`${code === 0 ? "ok" : "FAILED"}  ${name} (${formatSeconds(startMs)})\n`);
+  if (code !== 0) failures.push(name);
 }
 
 async function runStep(name) {
   const commands = await STEPS[name]();
-  await report(name, async () =>
+  await reportResult(name, async () =>
     Math.max(0, ...(await Promise.all(commands.map((args) => run(process.execPath, args))))),
   );
 }
 
 /** Runs the given suites, files and folders in one `node --test`. */
-async function runTests(parts) {
-  const temporary = mkdtempSync(path.join(realpathSync(tmpdir()), "gt-"));
-  keepTsxCache(temporary);
-  const env = { ...process.env, GANTRY_TEST_DIST: "1", TMPDIR: temporary, TEMP: temporary, TMP: temporary };
-  let files = parts.flatMap(filesOf);
-  const usesPostgres = parts.includes("postgres");
+async function runTests(selections) {
+  const tempFolder = mkdtempSync(path.join(realpathSync(tmpdir()), "gt-"));
+  keepTsxCache(tempFolder);
+  const env = { ...process.env, GANTRY_TEST_DIST: "1", TMPDIR: tempFolder, TEMP: tempFolder, TMP: tempFolder };
+  let files = selections.flatMap(selectTestFiles);
+  const usesPostgres = selections.includes("postgres");
   if (usesPostgres) {
     env.STORES = "postgres";
     files.push(
-      ...batches(
-        testsOverStores().filter((file) => file.startsWith("test/unit/")),
+      ...writeBatches(
+        listStoreTests().filter((file) => file.startsWith("test/unit/")),
         "postgres",
       ),
     );
-    files.push(...testsOverStores().filter((file) => file.startsWith("test/integration/")));
+    files.push(...listStoreTests().filter((file) => file.startsWith("test/integration/")));
   }
-  const server = usesPostgres && !env.GANTRY_TEST_POSTGRES ? startPostgres(env) : undefined;
+  const server = usesPostgres && !env.GANTRY_TEST_POSTGRES ? startPostgresServer(env) : undefined;
   const url = await server?.url;
   if (url) env.GANTRY_TEST_POSTGRES = url;
   const flags = [`--test-concurrency=${CONCURRENCY}`, `--test-timeout=${TEST_LIMIT_MS}`, "--test-reporter=spec"];
-  const name = parts.join(" ");
-  await report(`${name}: ${files.length} processes of tests`, () =>
+  const name = selections.join(" ");
+  await reportResult(`${name}: ${files.length} processes of tests`, () =>
     run(process.execPath, [...SOURCE_FLAGS, "--test", ...flags, ...files], {
       env,
       stdio: ["ignore", "inherit", "inherit"],
     }),
   );
   await server?.stop();
-  await reportLeftovers(temporary, name);
+  await reportLeftovers(tempFolder, name);
 }
 
 /** Test files of a suite, file or folder, relative to the root. Returns batch files for suites that share processes. */
-function filesOf(part) {
-  if (existsSync(at("test", part)) && !part.includes("/")) {
-    const files = testFiles(`test/${part}`);
-    return BATCHED.has(part) ? batches(files, part) : files;
+function selectTestFiles(selection) {
+  if (existsSync(inRoot("test", selection)) && !selection.includes("/")) {
+    const files = listTestFiles(`test/${selection}`);
+    return BATCHED_SUITES.has(selection) ? writeBatches(files, selection) : files;
   }
-  const file = path.relative(at(), path.resolve(part)).split(path.sep).join("/");
-  return file.endsWith(".test.ts") ? [file] : testFiles(file);
+  const file = path.relative(inRoot(), path.resolve(selection)).split(path.sep).join("/");
+  return file.endsWith(".test.ts") ? [file] : listTestFiles(file);
 }
 
 /** Writes files that import several test files each, so that one process loads the sources for all of them. */
-function batches(files, name) {
+function writeBatches(files, name) {
   const folder = path.join(CACHE, "batches");
   mkdirSync(folder, { recursive: true });
-  const count = Math.min(BATCHES, files.length);
+  const count = Math.min(BATCH_COUNT, files.length);
   return Array.from({ length: count }, (_, batch) => {
     const file = path.join(folder, `${name}-${batch + 1}.mjs`);
     // Puts neighbouring files in different batches, because tests of one module take similar time.
     const members = files.filter((_file, index) => index % count === batch);
-    writeFileSync(file, KEEP_ALIVE + members.map((member) => `import "${pathToFileURL(at(member)).href}";\n`).join(""));
+    const imports = members.map((member) => `import "${pathToFileURL(inRoot(member)).href}";\n`);
+    writeFileSync(file, KEEP_ALIVE + imports.join(""));
     return file;
   });
 }
 
 async function changedFiles() {
-  const git = async (...args) => {
-    const child = spawn("git", [...args, "-z"], { cwd: at(), stdio: ["ignore", "pipe", "inherit"] });
+  const listGitFiles = async (...args) => {
+    const child = spawn("git", [...args, "-z"], { cwd: inRoot(), stdio: ["ignore", "pipe", "inherit"] });
     const chunks = await child.stdout.toArray();
     return Buffer.concat(chunks).toString().split("\0").filter(Boolean);
   };
-  const tracked = await git("diff", "--name-only", "--diff-filter=d", "HEAD");
-  return [...tracked, ...(await git("ls-files", "--others", "--exclude-standard"))];
+  const trackedFiles = await listGitFiles("diff", "--name-only", "--diff-filter=d", "HEAD");
+  return [...trackedFiles, ...(await listGitFiles("ls-files", "--others", "--exclude-standard"))];
 }
 
 /** Starts a PostgreSQL server, which also ends if this process is killed. `url` is undefined if none is installed. */
-function startPostgres(env) {
-  const args = [...SOURCE_FLAGS, at("test/helpers/postgres-server.ts")];
+function startPostgresServer(env) {
+  const args = [...SOURCE_FLAGS, inRoot("test/helpers/postgres-server.ts")];
   const child = spawn(process.execPath, args, { env, stdio: ["pipe", "pipe", "ignore"] });
-  const ended = once(child, "close");
+  const closeEvent = once(child, "close");
   child.stdin.on("error", () => undefined);
-  const url = Promise.race([once(child.stdout, "data"), ended.then(() => [])]).then(([line]) =>
+  const url = Promise.race([once(child.stdout, "data"), closeEvent.then(() => [])]).then(([line]) =>
     line instanceof Buffer ? JSON.parse(line.toString()).url : undefined,
   );
   const stop = async () => {
     child.stdin.end();
-    await ended;
+    await closeEvent;
   };
   return { url, stop };
 }
 
 /** tsx caches compiled files in the temporary folder. This link keeps the cache after the run. */
-function keepTsxCache(temporary) {
+function keepTsxCache(tempFolder) {
   if (!process.geteuid) return;
   const cache = path.join(CACHE, "tsx");
   mkdirSync(cache, { recursive: true });
-  symlinkSync(cache, path.join(temporary, `tsx-${process.geteuid()}`), "dir");
+  symlinkSync(cache, path.join(tempFolder, `tsx-${process.geteuid()}`), "dir");
 }
 
 /** Reports a failure for processes and files that tests have left, and removes them. */
-async function reportLeftovers(temporary, name) {
-  for (const { pid, command } of await leftProcesses(temporary)) {
-    failed.push(`${name}: process left behind`);
+async function reportLeftovers(tempFolder, name) {
+  for (const { pid, command } of await findLeftProcesses(tempFolder)) {
+    failures.push(`${name}: process left behind`);
     process.stdout.write(`left behind: process ${pid}: ${command}\n`);
     try {
       process.kill(pid, "SIGKILL");
@@ -203,24 +204,24 @@ async function reportLeftovers(temporary, name) {
       // The process has already ended.
     }
   }
-  const all = readdirSync(temporary, { recursive: true });
-  const files = all.filter((file) => !/^(tsx-|node-compile-cache|v8-compile-cache)/.test(file)).slice(0, 20);
+  const entries = readdirSync(tempFolder, { recursive: true });
+  const files = entries.filter((file) => !/^(tsx-|node-compile-cache|v8-compile-cache)/.test(file)).slice(0, 20);
   if (files.length > 0) {
-    failed.push(`${name}: files left behind`);
+    failures.push(`${name}: files left behind`);
     process.stdout.write(`left behind in the temporary folder: ${files.join(", ")}\n`);
   }
-  rmSync(temporary, { recursive: true, force: true });
+  rmSync(tempFolder, { recursive: true, force: true });
 }
 
-/** Processes with this run's temporary folder in their environment or as working directory (Linux only). */
-async function leftProcesses(temporary) {
-  const find = () => {
+/** Finds processes with this run's temporary folder in their environment or as working directory (Linux only). */
+async function findLeftProcesses(tempFolder) {
+  const findProcesses = () => {
     if (process.platform !== "linux") return [];
     return readdirSync("/proc").flatMap((pid) => {
       if (!/^\d+$/.test(pid)) return [];
       try {
         const environment = readFileSync(`/proc/${pid}/environ`, "latin1");
-        if (!environment.includes(temporary) && !readlinkSync(`/proc/${pid}/cwd`).startsWith(temporary)) return [];
+        if (!environment.includes(tempFolder) && !readlinkSync(`/proc/${pid}/cwd`).startsWith(tempFolder)) return [];
         const command = readFileSync(`/proc/${pid}/cmdline`, "latin1").split("\0").join(" ").trim();
         // A process without a command line is a zombie and runs nothing.
         return command === "" ? [] : [{ pid: Number(pid), command }];
@@ -231,8 +232,8 @@ async function leftProcesses(temporary) {
     });
   };
   // A killed process may take a moment to disappear.
-  for (let attempt = 0; attempt < 50 && find().length > 0; attempt++) {
+  for (let attempt = 0; attempt < 50 && findProcesses().length > 0; attempt++) {
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
-  return find();
+  return findProcesses();
 }

@@ -1,5 +1,5 @@
 // Sessions in Redis, shared by any number of processes, in one page. DocumentDriver implements the rules of a session
-// store and needs versioned documents; see docs/writing-a-driver.md. Run it with the address of a server: HOST:PORT.
+// store and needs versioned documents; see docs/writing-a-driver.md. The argument is the address of a server: HOST:PORT.
 import { connect, type Socket } from "node:net";
 import { Agent } from "gantry";
 import { DocumentDriver, type DocumentChange, type DocumentStore, type StoredDocument } from "gantry/plugin";
@@ -42,7 +42,7 @@ class Redis implements DocumentStore {
     await this.#send("WATCH", "version", ...keys);
     const [lastVersion, ...oldTexts] = (await this.#send("MGET", "version", ...keys)) as (string | null)[];
     const isUnchanged = changes.every(
-      ({ version }, at) => version === undefined || versionOf(oldTexts[at]) === version,
+      ({ version }, index) => version === undefined || readVersion(oldTexts[index]) === version,
     );
     if (!isUnchanged || changes.every(({ value }) => value === undefined)) {
       await this.#send("UNWATCH");
@@ -87,7 +87,7 @@ class Redis implements DocumentStore {
   }
 }
 
-const versionOf = (text: string | null | undefined) => (text ? (JSON.parse(text) as StoredDocument).version : 0);
+const readVersion = (text: string | null | undefined) => (text ? (JSON.parse(text) as StoredDocument).version : 0);
 
 export class RedisDriver extends DocumentDriver {
   constructor(address: string) {

@@ -138,7 +138,7 @@ class AcpServing extends ListeningBase implements Clients {
 
   openConnection(address: string): ClientConnection {
     const { options, server } = this.#dependencies;
-    if (this.stopping) throw createShuttingDownRefusal();
+    if (this.isStopping) throw createShuttingDownRefusal();
     if (this.#clients.size >= options.connections && !this.#closeUnused(address))
       throw createTooManyRefusal("connections");
     const id = randomBytes(32).toString("base64url");
@@ -157,7 +157,7 @@ class AcpServing extends ListeningBase implements Clients {
 
   reserveStream(): () => void {
     const releaseSlot =
-      this.#openStreams < this.#dependencies.options.streams ? this.#dependencies.host.takeStream() : undefined;
+      this.#openStreams < this.#dependencies.options.streams ? this.#dependencies.host.reserveStreamSlot() : undefined;
     if (!releaseSlot) throw createTooManyRefusal("streams");
     this.#openStreams += 1;
     return () => {
@@ -204,7 +204,7 @@ class AcpServing extends ListeningBase implements Clients {
   /** Every client gets its pending answers before its connection is closed. */
   protected async end(): Promise<void> {
     const { server, ownHost, sockets } = this.#dependencies;
-    ownHost?.refuseNew();
+    ownHost?.stopAccepting();
     await server.drain(this.shutdown);
     const clients = [...this.#clients.values()];
     await Promise.all([...clients.map((client) => client.close(1001, "server shutting down")), ...this.#pendingCloses]);

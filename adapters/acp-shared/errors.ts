@@ -64,8 +64,8 @@ export function toFailureText(error: unknown, logger: Logger): string {
  */
 function toStoreText(error: unknown): string | undefined {
   if (!hasCode(error, "store")) return undefined;
-  if (error.full) return "session store: no room left";
-  return error.unavailable ? "session store unavailable" : undefined;
+  if (error.isFull) return "session store: no space left";
+  return error.isUnavailable ? "session store unavailable" : undefined;
 }
 
 /** Also compares the code, so that errors of another copy of the package match. */

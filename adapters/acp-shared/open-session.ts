@@ -38,7 +38,9 @@ export class OpenSession {
   /** Slash commands as last sent to the client; undefined if none were sent yet. */
   reportedCommands: readonly AvailableCommand[] | undefined;
   /** The watch for runs of other clients; undefined before it starts. */
-  watch: { end(): void } | undefined;
+  watch: { end(): void; readonly isFollowing: boolean } | undefined;
+  /** Whether the watch could not be created. */
+  hasWatchFailed = false;
   /** The last `seq` that the client has or does not need; undefined until a watch or prompt starts. */
   reportedSeq: number | undefined;
   /** Settles when the messages of a new prompt are known; undefined if no prompt is starting. */
@@ -64,6 +66,7 @@ export class OpenSession {
     this.reportedSeq = undefined;
     this.watch?.end();
     this.watch = undefined;
+    this.hasWatchFailed = false;
   }
 
   /** Marks a prompt of the client as starting. Call the returned function when it has started or failed. */

@@ -86,11 +86,14 @@ export class OpenSessions {
   }
 
   /**
-   * Whether the client can answer questions of a session that is not open here, because it may load the session. For an
-   * open session, its watch decides.
+   * Whether the client can answer questions of a session that is not open here, because it may load the session. A
+   * session that is being loaded counts as not open, so that its questions are not denied meanwhile. For an open
+   * session, its watch or the client's own prompt decides.
    */
   canAnswer(root: string): boolean {
-    return !this.#openSessions.has(root) && this.canAsk({ mode: "auto" }) && !this.#sharedFacts.lacksPermissions;
+    const { watch, hasWatchFailed, promptStart, ownRun } = this.#openSessions.get(root) ?? {};
+    const isDecided = watch?.isFollowing || hasWatchFailed || promptStart !== undefined || ownRun?.asksClient;
+    return !isDecided && this.canAsk({ mode: "auto" }) && !this.#sharedFacts.lacksPermissions;
   }
 
   get(root: string): OpenSession | undefined {
@@ -150,6 +153,7 @@ export class OpenSessions {
       const sessionWatch = await this.createWatch(openSession, await this.requireSession(openSession.root));
       if (needsWatch()) this.follow(openSession, sessionWatch);
     } catch (error) {
+      openSession.hasWatchFailed = true;
       if (!this.#closeSignal.aborted)
         logger.warn("session watch failed; the client gets no updates of other runs", {
           session: openSession.root,
@@ -183,7 +187,7 @@ export class OpenSessions {
     });
   }
 
-  /** Starts to send the session's events of other clients, in place of an earlier watch. */
+  /** Starts to send the session's events of other clients, instead of an earlier watch. */
   follow(openSession: OpenSession, sessionWatch: SessionWatch): void {
     openSession.watch?.end();
     openSession.watch = sessionWatch;

@@ -59,6 +59,8 @@ export class SessionWatch {
   #cursor = "";
   #state: SessionState | undefined;
   #hasPlan = false;
+  /** Whether the watch has received an event, so that it receives the session's questions too. */
+  isFollowing = false;
   /** Whether updates wait because the client has no open stream or socket. */
   #isClientAway = false;
   /** Run id and time of the last reported retry of a model call. */
@@ -158,8 +160,10 @@ export class SessionWatch {
           afterSeq,
           canAnswer,
           signal,
-        }))
+        })) {
+          this.isFollowing = true;
           await this.#handleEvent(event, signal);
+        }
         return;
       } catch (error) {
         if (signal.aborted || hasCode(error, "session_not_found")) return;

@@ -98,7 +98,7 @@ class StdioConnection extends ListeningBase implements Sink {
 
   #recordWritten(length: number): void {
     this.#pendingCharacters -= length;
-    if (this.#pendingCharacters <= MAX_PENDING_CHARACTERS / 2 && !this.stopping) this.#input.resume();
+    if (this.#pendingCharacters <= MAX_PENDING_CHARACTERS / 2 && !this.isStopping) this.#input.resume();
   }
 
   readonly #onData = (chunk: Buffer | string): void => {
@@ -107,7 +107,7 @@ class StdioConnection extends ListeningBase implements Sink {
 
   readonly #onEnd = (): void => {
     for (const line of this.#lines.end()) this.#handleLine(line);
-    if (this.stopping) return;
+    if (this.isStopping) return;
     // The timer of `AbortSignal.timeout` is unreferenced: the process could end before the answers are written.
     const timeoutController = new AbortController();
     const timer = setTimeout(() => timeoutController.abort(), FINISH_TIMEOUT_MS);

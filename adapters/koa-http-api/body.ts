@@ -1,7 +1,7 @@
 import type { Context, Middleware } from "koa";
 import { HttpMethodEnum, koaBody } from "koa-body";
 import { isRecord } from "gantry/plugin";
-import { gatheredBody } from "gantry/http";
+import { rechunkBody } from "gantry/http";
 import { HttpError, INVALID_BODY_MESSAGE } from "./errors.js";
 import { JSON_TYPE } from "./headers.js";
 
@@ -48,7 +48,7 @@ export class BodyReader {
     headers["content-type"] = JSON_TYPE;
     // Check the body first: the parser limits neither depth nor keys and replaces invalid UTF-8. For a body that
     // arrives byte by byte, it would also need hundreds of times its size in memory.
-    const req = gatheredBody(ctx.req, { jsonDepth: this.#limits.jsonDepth });
+    const req = rechunkBody(ctx.req, { jsonDepth: this.#limits.jsonDepth });
     const bodyContext = Object.create(ctx, { req: { value: req } }) as Context;
     await this.#parser(bodyContext, () => Promise.resolve());
     const { body } = bodyContext.request as { body?: unknown };

@@ -37,7 +37,7 @@ export const INVALID_BODY_MESSAGE = "invalid request body";
 export const INTERNAL_ERROR_MESSAGE = "internal error";
 const UNEXPECTED_ERROR: Refusal = { status: 500, message: INTERNAL_ERROR_MESSAGE, code: "internal" };
 /** The only store failure that a user can fix. The store's own message names files and is not sent. */
-const STORE_FULL: Refusal = { status: 500, message: "session store: no room left", code: "store_full" };
+const STORE_FULL: Refusal = { status: 500, message: "session store: no space left", code: "store_full" };
 
 /** A temporary failure. The store's own message may name hosts and is not sent. */
 const STORE_UNAVAILABLE: Refusal = {
@@ -82,8 +82,8 @@ export function toRefusal(error: unknown): Refusal {
     const { code, message } = error;
     return { status: code === "session_busy" ? 409 : 503, message, code, headers };
   }
-  if (hasCode(error, "store") && error.full) return STORE_FULL;
-  if (hasCode(error, "store") && error.unavailable) return STORE_UNAVAILABLE;
+  if (hasCode(error, "store") && error.isFull) return STORE_FULL;
+  if (hasCode(error, "store") && error.isUnavailable) return STORE_UNAVAILABLE;
   if (hasCode(error, "shutting_down")) return SHUTTING_DOWN;
   const { code } = error as GantryError;
   const status = STATUS_BY_CODE[code];

@@ -39,10 +39,10 @@ export class KoaHttpTransport implements Transport {
         options,
         headers,
         logger: this.#logger,
-        authHeaderNames: host.provingHeaders(requiredHeaders),
-        isFromPerson: (request) => host.isOfPerson(request, requiredHeaders),
-        isLoopback: () => host.loopback,
-        reserveStreamSlot: () => host.takeStream(),
+        authHeaderNames: host.authHeaderNames(requiredHeaders),
+        isFromPerson: (request) => host.isFromPerson(request, requiredHeaders),
+        isLoopback: () => host.isLoopback,
+        reserveStreamSlot: () => host.reserveStreamSlot(),
         stopSignal: serving.stopSignal,
         shutdownSignal: serving.shutdown,
       });
@@ -68,7 +68,7 @@ export class KoaHttpTransport implements Transport {
           // This response is already closed: a stop would wait for it without end.
           if (response.closed) return;
           serving.track(request, response);
-          if (serving.stopping && request.url?.split("?")[0] !== READY_PATH) refuse(response, SHUTTING_DOWN);
+          if (serving.isStopping && request.url?.split("?")[0] !== READY_PATH) refuse(response, SHUTTING_DOWN);
           else loadApp().then((handle) => void (response.closed || handle(request, response)), onLoadError(response));
         },
         refuse: (_request, response, refusal) => refuse(response, refusal),

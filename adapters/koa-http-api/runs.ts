@@ -195,7 +195,8 @@ async function sendRunEvents(run: Run, stream: SseStream): Promise<void> {
 
 /** Reports dropped events: a reader could otherwise take the joined text for complete. */
 function reportDropped(run: Run, stream: SseStream): void {
-  if (run.dropped > 0) stream.sendComment(`${run.dropped} token events were dropped, this reader was too slow`);
+  if (run.droppedTokenEvents > 0)
+    stream.sendComment(`${run.droppedTokenEvents} token events were dropped, this reader was too slow`);
 }
 
 /** The result, or a `ShuttingDownError` if a cancelled run does not end within `CANCEL_MS`. */

@@ -49,7 +49,7 @@ export class HttpServing extends ListeningBase {
   protected async end(): Promise<void> {
     const { shutdown } = this;
     this.#stopController.abort();
-    this.#ownHost?.refuseNew();
+    this.#ownHost?.stopAccepting();
     if (this.#openResponses.size > 0) {
       let timer: NodeJS.Timeout | undefined;
       await new Promise<void>((resolve) => {

@@ -24,7 +24,7 @@ export async function loadEntries(
 ): Promise<JsonObject[]> {
   const { preset } = settings;
   const presetEntries = (preset?.models ?? []).map((id) => ({ id }));
-  if (preset?.listing === false) return presetEntries;
+  if (preset?.hasModelList === false) return presetEntries;
   const timeoutSignal = AbortSignal.timeout(LIST_TIMEOUT_MS);
   const combinedSignal = AbortSignal.any([signal, timeoutSignal]);
   try {

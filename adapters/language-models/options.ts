@@ -85,7 +85,7 @@ export function resolveSettings(options: AiSdkProviderOptions): Settings {
   const wire =
     options.driver ??
     (preset?.id === "openai" && hasOtherUrl ? "openai" : (preset?.wire ?? effectivePreset?.wire ?? "openai"));
-  const isLocal = preset?.local ?? LOCAL_HOST_PATTERN.test(new URL(baseUrl).hostname);
+  const isLocal = preset?.isLocal ?? LOCAL_HOST_PATTERN.test(new URL(baseUrl).hostname);
   return {
     name,
     wire,
@@ -213,7 +213,7 @@ export const providerOptions = option.section(
           key: "base_url",
           expected: `the provider's URL, ${preset?.baseUrlExample ?? EXAMPLE_BASE_URL} for instance`,
         };
-      if (apiKey === undefined && preset !== undefined && !preset.local && baseUrl === undefined) {
+      if (apiKey === undefined && preset !== undefined && !preset.isLocal && baseUrl === undefined) {
         const [variable = "API_KEY"] = [...preset.keyVariables, ...(preset.sharedKeyVariables ?? [])];
         return { key: "api_key", expected: `the key of ${preset.name}, "\${${variable}}" for instance` };
       }

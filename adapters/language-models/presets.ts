@@ -45,12 +45,12 @@ export interface Preset {
    * sent there.
    */
   readonly sharedKeyVariables?: readonly string[];
-  /** Models to offer if the provider has no list (`listing: false`) or the list is not found. */
+  /** Models to offer if the provider has no list (`hasModelList: false`) or the list is not found. */
   readonly models?: readonly string[];
   /** Whether the provider lists the models that a key can use. Default true. */
-  readonly listing?: false;
+  readonly hasModelList?: false;
   /** Whether the server is on this machine or network: it needs no key, costs nothing, and may think for minutes. */
-  readonly local: boolean;
+  readonly isLocal: boolean;
   /** Whether models without a known price are free. Default false. */
   readonly isFree?: boolean;
   /** Example of a `base_url`, if one is required. */
@@ -67,11 +67,11 @@ function createPreset(
   keyVariables: readonly string[],
   overrides: Partial<Omit<Preset, "id" | "name" | "baseUrl" | "keyVariables">> = {},
 ): Preset {
-  return { id, name, wire: "openai", baseUrl, keyVariables, local: false, quirks: {}, ...overrides };
+  return { id, name, wire: "openai", baseUrl, keyVariables, isLocal: false, quirks: {}, ...overrides };
 }
 
 function createLocalPreset(id: string, name: string, baseUrl: string, quirks: Quirks = {}): Preset {
-  return createPreset(id, name, baseUrl, [], { local: true, isFree: true, prices: "", quirks });
+  return createPreset(id, name, baseUrl, [], { isLocal: true, isFree: true, prices: "", quirks });
 }
 
 /** All presets, in the order in which keys in the environment are used. */
@@ -112,7 +112,7 @@ export const PRESETS: readonly Preset[] = [
     quirks: { maxTokens: "max_completion_tokens" },
   }),
   createPreset("perplexity", "Perplexity", "https://api.perplexity.ai", ["PERPLEXITY_API_KEY"], {
-    listing: false,
+    hasModelList: false,
     models: ["sonar-pro", "sonar", "sonar-reasoning-pro"],
     quirks: { cost: "usage.cost.total_cost", noStreamOptions: true },
   }),
@@ -183,7 +183,7 @@ export const PRESETS: readonly Preset[] = [
   }),
   createPreset("azure", "Azure OpenAI", "", ["AZURE_OPENAI_API_KEY", "AZURE_API_KEY"], {
     // The list contains all models of Azure, not the deployed ones.
-    listing: false,
+    hasModelList: false,
     wire: "openai-responses",
     baseUrlExample: "https://RESOURCE.openai.azure.com/openai/v1",
     quirks: { maxTokens: "max_completion_tokens", cacheKey: true, keyHeader: "api-key" },
@@ -231,7 +231,7 @@ export function findPresetByHost(baseUrl: string): Preset | undefined {
   const host = hostOf(baseUrl);
   if (host === "") return undefined;
   if (host.endsWith(".openai.azure.com")) return PRESETS_BY_ID.get("azure");
-  return PRESETS.find((entry) => !entry.local && hostOf(entry.baseUrl) === host);
+  return PRESETS.find((entry) => !entry.isLocal && hostOf(entry.baseUrl) === host);
 }
 
 function hostOf(url: string): string {

@@ -11,7 +11,7 @@ const notifiers = new LocalNotifiers();
 export class LowdbJsonDriver extends DocumentDriver {
   constructor(options: LowdbJsonOptions, logger?: Logger) {
     const documents = new SharedDocuments(options, logger);
-    super({ name: "json", where: options.path, documents, notifier: notifiers.create() });
+    super({ name: "json", location: options.path, documents, notifier: notifiers.create() });
   }
 }
 

@@ -4,18 +4,18 @@ const MAX_TIMEOUT_MULTIPLE = 30;
 /** Timeout of one call. Each progress notification restarts it. It is paused while a user answers a question. */
 export class CallTimeout {
   readonly #controller = new AbortController();
-  readonly #ms: number;
+  readonly #timeoutMs: number;
   readonly #removeListener: () => void;
   #timer: NodeJS.Timeout | undefined;
   /** Remaining total time, in ms. */
   #remainingMs: number;
   /** Start of the current timer, as `performance.now()`. Undefined while the timeout is paused. */
   #startedAt: number | undefined;
-  isOver = false;
+  hasTimedOut = false;
 
-  constructor(ms: number, signal: AbortSignal) {
-    this.#ms = ms;
-    this.#remainingMs = ms * MAX_TIMEOUT_MULTIPLE;
+  constructor(timeoutMs: number, signal: AbortSignal) {
+    this.#timeoutMs = timeoutMs;
+    this.#remainingMs = timeoutMs * MAX_TIMEOUT_MULTIPLE;
     const abort = (): void => this.#controller.abort(signal.reason);
     if (signal.aborted) abort();
     signal.addEventListener("abort", abort, { once: true });
@@ -32,10 +32,10 @@ export class CallTimeout {
     this.#startedAt = performance.now();
     this.#timer = setTimeout(
       () => {
-        this.isOver = true;
+        this.hasTimedOut = true;
         this.#controller.abort(new Error("the call timed out"));
       },
-      Math.max(0, Math.min(this.#ms, this.#remainingMs)),
+      Math.max(0, Math.min(this.#timeoutMs, this.#remainingMs)),
     );
   }
 

@@ -10,8 +10,8 @@ import { toLine } from "./printable-text.js";
 import { StdioTransport } from "./stdio-transport.js";
 
 /** Timeout of one page of a list; below, of a ping. */
-const LIST_MS = 20_000;
-const PING_MS = 5_000;
+const LIST_TIMEOUT_MS = 20_000;
+const PING_TIMEOUT_MS = 5_000;
 /** Disables the SDK's own timeout. Callers set theirs through a signal. */
 const NO_TIMEOUT_MS = 2_000_000_000;
 
@@ -32,7 +32,7 @@ export interface ConnectionContext {
   /** Sends the server's elicitation request to the user. */
   elicit(params: Readonly<Record<string, unknown>>, signal: AbortSignal): Promise<ElicitResult>;
   /** Called when the server reports a changed list of tools or prompts. */
-  changed(): void;
+  onListChange(): void;
 }
 
 export interface PendingCall {
@@ -48,7 +48,7 @@ export interface PendingCall {
  * Accepts any object as a result. The fields are checked where they are used, because servers deviate from the
  * protocol.
  */
-const RESULT: StandardSchema<Readonly<Record<string, unknown>>> = {
+const RESULT_SCHEMA: StandardSchema<Readonly<Record<string, unknown>>> = {
   "~standard": {
     version: 1,
     vendor: "gantry",
@@ -56,7 +56,7 @@ const RESULT: StandardSchema<Readonly<Record<string, unknown>>> = {
   },
 };
 
-type AnyTransport = Transport & { readonly why: string; readonly errors?: string };
+type AnyTransport = Transport & { readonly endReason: string; readonly errors?: string };
 
 /** An open connection to an MCP server. */
 export class McpConnection {
@@ -76,7 +76,7 @@ export class McpConnection {
         this.#isOver = true;
         this.#logEnd();
         // A server that exited on its own can leave child processes.
-        void transport.close().finally(() => resolve(transport.why));
+        void transport.close().finally(() => resolve(transport.endReason));
       };
     });
   }
@@ -84,46 +84,48 @@ export class McpConnection {
   /** Connects to the server. Rejects with the reason if that fails; its process and connections are closed by then. */
   static async open(context: ConnectionContext, signal: AbortSignal): Promise<McpConnection> {
     const { server } = context;
-    if ("command" in server) return McpConnection.#begin(await startServer(server, context), context, signal);
-    const over = (type: "http" | "sse") =>
-      McpConnection.#begin(new HttpTransport(server, type, isNeeded), context, signal);
-    if (server.type !== undefined) return over(server.type);
+    if ("command" in server) return McpConnection.#connect(await startServer(server, context), context, signal);
+    const connect = (type: "http" | "sse") =>
+      McpConnection.#connect(new HttpTransport(server, type, isNeeded), context, signal);
+    if (server.type !== undefined) return connect(server.type);
     try {
-      return await over("http");
+      return await connect("http");
     } catch (error) {
       const { code } = error instanceof McpServerError ? error : { code: undefined };
       // A server with the older SSE transport answers a POST with a 4xx status, because it expects a GET.
       if (signal.aborted || code === undefined || code < 400 || code >= 500 || code === 401 || code === 403)
         throw error;
-      return over("sse").catch((sseError: unknown) => {
+      return connect("sse").catch((sseError: unknown) => {
         throw code === 404 || code === 405 ? sseError : error;
       });
     }
   }
 
-  static async #begin(
+  static async #connect(
     transport: AnyTransport,
     context: ConnectionContext,
     signal: AbortSignal,
   ): Promise<McpConnection> {
-    const client = clientFor(context);
+    const client = createClient(context);
     const connection = new McpConnection(client, transport, context);
     try {
       signal.throwIfAborted();
       await client.connect(transport, { signal, timeout: NO_TIMEOUT_MS });
       return connection;
     } catch (error) {
-      const { why } = transport;
+      const { endReason } = transport;
       await transport.close();
       signal.throwIfAborted();
       const { errors = "" } = transport;
       const stderrNote =
-        errors === "" || why === "" ? "" : `; stderr: ${context.hide(errors).split("\n").at(-1)?.slice(0, 300) ?? ""}`;
-      throw new McpServerError((why === "" ? reasonOf(error) : why) + stderrNote, codeOf(error));
+        errors === "" || endReason === ""
+          ? ""
+          : `; stderr: ${context.hide(errors).split("\n").at(-1)?.slice(0, 300) ?? ""}`;
+      throw new McpServerError((endReason === "" ? reasonOf(error) : endReason) + stderrNote, codeOf(error));
     }
   }
 
-  get isOver(): boolean {
+  get hasEnded(): boolean {
     return this.#isOver;
   }
 
@@ -131,11 +133,11 @@ export class McpConnection {
   async list(signal: AbortSignal): Promise<Listing> {
     const { tools, prompts, resources } = this.#client.getServerCapabilities() ?? {};
     const rejected: string[] = [];
-    const [someTools, somePrompts] = await Promise.all([
-      tools ? this.#pages("tools/list", "tools", signal) : [],
+    const [rawTools, rawPrompts] = await Promise.all([
+      tools ? this.#readPages("tools/list", "tools", signal) : [],
       // A failed list of prompts must not hide the tools.
       prompts
-        ? this.#pages("prompts/list", "prompts", signal).catch((error: unknown) => {
+        ? this.#readPages("prompts/list", "prompts", signal).catch((error: unknown) => {
             signal.throwIfAborted();
             rejected.push(`prompts: ${reasonOf(error)}`);
             return [];
@@ -143,8 +145,8 @@ export class McpConnection {
         : [],
     ]);
     return {
-      tools: parseTools(someTools, rejected),
-      prompts: parsePrompts(somePrompts, rejected),
+      tools: parseTools(rawTools, rejected),
+      prompts: parsePrompts(rawPrompts, rejected),
       hasResources: resources !== undefined,
       rejected,
     };
@@ -158,18 +160,18 @@ export class McpConnection {
   ): Promise<Readonly<Record<string, unknown>>> {
     try {
       const options = { signal, timeout: NO_TIMEOUT_MS, ...(onProgress && { onprogress: onProgress }) };
-      return await this.#client.request({ method, params }, RESULT, options);
+      return await this.#client.request({ method, params }, RESULT_SCHEMA, options);
     } catch (error) {
       signal.throwIfAborted();
       // The close event can follow the error, therefore read the reason only here.
-      if (this.#isOver) throw new McpServerError(this.#transport.why || "the server exited", codeOf(error), true);
+      if (this.#isOver) throw new McpServerError(this.#transport.endReason || "the server exited", codeOf(error), true);
       throw new McpServerError(reasonOf(error), codeOf(error));
     }
   }
 
   /** Pings the server and closes the connection if no answer arrives in time. */
   async checkAlive(): Promise<void> {
-    const signal = AbortSignal.timeout(PING_MS);
+    const signal = AbortSignal.timeout(PING_TIMEOUT_MS);
     await this.#client.ping({ signal, timeout: NO_TIMEOUT_MS }).catch(async () => {
       if (signal.aborted) await this.close();
     });
@@ -181,27 +183,28 @@ export class McpConnection {
     await this.#transport.close();
   }
 
-  async #pages(method: string, key: string, signal: AbortSignal): Promise<unknown[]> {
-    const all: unknown[] = [];
+  async #readPages(method: string, key: string, signal: AbortSignal): Promise<unknown[]> {
+    const entries: unknown[] = [];
     let cursor: unknown;
     for (let page = 0; page < LISTING_LIMITS.pages; page++) {
-      const time = AbortSignal.any([signal, AbortSignal.timeout(LIST_MS)]);
-      const result = await this.request(method, cursor === undefined ? {} : { cursor }, { signal: time });
+      const pageSignal = AbortSignal.any([signal, AbortSignal.timeout(LIST_TIMEOUT_MS)]);
+      const result = await this.request(method, cursor === undefined ? {} : { cursor }, { signal: pageSignal });
       const pageEntries = result[key];
       if (!Array.isArray(pageEntries)) throw new McpServerError(`the response to ${method} has no ${key}`);
       // Push one entry at a time: a spread of 100,000 arguments would overflow the stack.
-      for (const entry of pageEntries as unknown[]) if (all.length < LISTING_LIMITS.scannedEntries) all.push(entry);
-      if (all.length >= LISTING_LIMITS.scannedEntries) break;
+      for (const entry of pageEntries as unknown[])
+        if (entries.length < LISTING_LIMITS.scannedEntries) entries.push(entry);
+      if (entries.length >= LISTING_LIMITS.scannedEntries) break;
       cursor = result["nextCursor"];
       if (typeof cursor !== "string" || cursor === "") break;
     }
-    return all;
+    return entries;
   }
 
   #logEnd(): void {
-    const { errors = "", why } = this.#transport;
+    const { errors = "", endReason } = this.#transport;
     const { logger, server, hide } = this.#context;
-    const fields = { server: server.name, why, ...(errors !== "" && { stderr: hide(errors) }) };
+    const fields = { server: server.name, why: endReason, ...(errors !== "" && { stderr: hide(errors) }) };
     logger.debug("MCP server exited", fields);
   }
 }
@@ -222,11 +225,11 @@ export class McpServerError extends Error {
 
 async function startServer(
   { command, args, env, cwd, name }: Extract<McpServer, { command: string }>,
-  { projectDir, env: plain }: ConnectionContext,
+  { projectDir, env: baseEnv }: ConnectionContext,
 ): Promise<StdioTransport> {
   try {
-    const path = pathOutsideProject(plain["PATH"], projectDir);
-    const environment = { ...plain, ...(path !== undefined && { PATH: path }), ...env };
+    const path = pathOutsideProject(baseEnv["PATH"], projectDir);
+    const environment = { ...baseEnv, ...(path !== undefined && { PATH: path }), ...env };
     const process = await startProcess({ file: command, args, cwd: cwd ?? projectDir, env: environment });
     return new StdioTransport(process, isNeeded);
   } catch (error) {
@@ -237,7 +240,7 @@ async function startServer(
   }
 }
 
-function clientFor({ version, projectDir, elicit, changed }: ConnectionContext): Client {
+function createClient({ version, projectDir, elicit, onListChange }: ConnectionContext): Client {
   const client = new Client(
     { name: "gantry", version },
     {
@@ -253,7 +256,7 @@ function clientFor({ version, projectDir, elicit, changed }: ConnectionContext):
   }));
   client.setRequestHandler("elicitation/create", ({ params }, { mcpReq }) => elicit(params, mcpReq.signal));
   client.fallbackNotificationHandler = ({ method }) => {
-    if (/^notifications\/(tools|prompts)\/list_changed$/.test(method)) changed();
+    if (/^notifications\/(tools|prompts)\/list_changed$/.test(method)) onListChange();
     return Promise.resolve();
   };
   client.onerror = () => undefined;

@@ -14,12 +14,15 @@ export interface ModelContent {
 
 export function resultContent(result: Readonly<Record<string, unknown>>): ModelContent {
   const blocks = Array.isArray(result["content"]) ? (result["content"] as unknown[]) : [];
-  const read = contentOf(blocks);
+  const converted = contentOf(blocks);
   const { structuredContent } = result;
   // The protocol requires a text block beside structured content, but not all servers send it.
   const hasText = blocks.some((block) => isRecord(block) && block["type"] === "text");
-  if (structuredContent === undefined || hasText) return read;
-  return { ...read, text: truncate([read.text, jsonOf(structuredContent)].filter((text) => text !== "").join("\n")) };
+  if (structuredContent === undefined || hasText) return converted;
+  return {
+    ...converted,
+    text: truncate([converted.text, formatJson(structuredContent)].filter((text) => text !== "").join("\n")),
+  };
 }
 
 /** Converts the blocks of a tool result or prompt. */
@@ -27,7 +30,7 @@ export function contentOf(blocks: readonly unknown[]): ModelContent {
   const lines: string[] = [];
   const parts: ImagePart[] = [];
   for (const block of blocks.slice(0, CONTENT_LIMITS.blocks)) {
-    const line = isRecord(block) ? lineOf(block, parts) : "[an invalid content block]";
+    const line = isRecord(block) ? formatBlock(block, parts) : "[an invalid content block]";
     if (line !== "") lines.push(line);
   }
   if (blocks.length > CONTENT_LIMITS.blocks)
@@ -37,61 +40,63 @@ export function contentOf(blocks: readonly unknown[]): ModelContent {
 
 /** Converts the contents of a `resources/read` result. */
 export function resourceContent(contents: unknown): ModelContent {
-  const all = Array.isArray(contents) ? (contents as unknown[]) : [];
-  return contentOf(all.map((resource) => ({ type: "resource", resource })));
+  const resources = Array.isArray(contents) ? (contents as unknown[]) : [];
+  return contentOf(resources.map((resource) => ({ type: "resource", resource })));
 }
 
 /** Limits a text to 30,000 characters. A longer text keeps its beginning and its end. */
 export function truncate(text: string): string {
   if (text.length <= CONTENT_LIMITS.characters) return text;
-  const half = CONTENT_LIMITS.characters / 2;
+  const halfCharacters = CONTENT_LIMITS.characters / 2;
   const omittedCharacters = text.length - CONTENT_LIMITS.characters;
-  return `${trimSurrogates(text.slice(0, half))}\n[... ${omittedCharacters} characters omitted: request less at a time ...]\n${trimSurrogates(text.slice(-half))}`;
+  return `${trimSurrogates(text.slice(0, halfCharacters))}\n[... ${omittedCharacters} characters omitted: request less at a time ...]\n${trimSurrogates(text.slice(-halfCharacters))}`;
 }
 
 /** Indented only if the compact form is within the limit: indentation multiplies the size of deeply nested values. */
-function jsonOf(value: unknown): string {
+function formatJson(value: unknown): string {
   const text = JSON.stringify(value);
   return text.length > CONTENT_LIMITS.characters ? text : JSON.stringify(value, null, 2);
 }
 
-function lineOf(block: Readonly<Record<string, unknown>>, parts: ImagePart[]): string {
+function formatBlock(block: Readonly<Record<string, unknown>>, parts: ImagePart[]): string {
   const { type } = block;
   if (type === "text") return textOf(block["text"]);
-  if (type === "image") return imageLine(block["mimeType"], block["data"], parts);
-  if (type === "audio") return `[audio of the type ${nameOf(block["mimeType"])}, which cannot be played]`;
+  if (type === "image") return addImage(block["mimeType"], block["data"], parts);
+  if (type === "audio") return `[audio of the type ${toShortLine(block["mimeType"])}, which cannot be played]`;
   if (type === "resource_link") {
-    const about = [block["title"] ?? block["name"], block["description"]].map(nameOf).filter((detail) => detail !== "");
-    return `[a resource: ${[nameOf(block["uri"]), ...about].join(", ")}]`;
+    const details = [block["title"] ?? block["name"], block["description"]]
+      .map(toShortLine)
+      .filter((detail) => detail !== "");
+    return `[a resource: ${[toShortLine(block["uri"]), ...details].join(", ")}]`;
   }
   if (type !== "resource" || !isRecord(block["resource"]))
-    return `[content of the type ${nameOf(type)}, which cannot be shown]`;
+    return `[content of the type ${toShortLine(type)}, which cannot be shown]`;
   const { uri, mimeType, text, blob } = block["resource"];
-  if (typeof text === "string") return `[${nameOf(uri)}]\n${text}`;
-  if (IMAGE_TYPES.has(mimeType as string)) return `[${nameOf(uri)}]\n${imageLine(mimeType, blob, parts)}`.trim();
-  return `[${nameOf(uri)}: ${sizeOf(blob)} of the type ${nameOf(mimeType) || "application/octet-stream"}, which cannot be shown]`;
+  if (typeof text === "string") return `[${toShortLine(uri)}]\n${text}`;
+  if (IMAGE_TYPES.has(mimeType as string)) return `[${toShortLine(uri)}]\n${addImage(mimeType, blob, parts)}`.trim();
+  return `[${toShortLine(uri)}: ${formatSize(blob)} of the type ${toShortLine(mimeType) || "application/octet-stream"}, which cannot be shown]`;
 }
 
 /** Adds the image to `parts` and returns `""`. Returns a note instead if the image cannot be shown. */
-function imageLine(mediaType: unknown, data: unknown, parts: ImagePart[]): string {
-  const type = nameOf(mediaType);
+function addImage(mediaType: unknown, data: unknown, parts: ImagePart[]): string {
+  const type = toShortLine(mediaType);
   if (!IMAGE_TYPES.has(type)) return `[an image of the type ${type}, which cannot be shown]`;
   if (typeof data !== "string" || data === "") return INVALID_IMAGE;
-  if (data.length * 0.75 > CONTENT_LIMITS.bytes) return `[an image of ${sizeOf(data)}, which is too large]`;
+  if (data.length * 0.75 > CONTENT_LIMITS.bytes) return `[an image of ${formatSize(data)}, which is too large]`;
   if (parts.length >= CONTENT_LIMITS.images) return "[another image, omitted: too many images]";
-  const plain = data.replace(/\s+/g, "");
+  const base64Data = data.replace(/\s+/g, "");
   // Check the actual type: a provider rejects an invalid or mislabelled image. Because the image is stored, every later
   // request of the session would fail too.
-  const imageType = /^[A-Za-z0-9+/]+={0,2}$/.test(plain)
-    ? kindOf(Buffer.from(plain.slice(0, 32), "base64"))
+  const imageType = /^[A-Za-z0-9+/]+={0,2}$/.test(base64Data)
+    ? detectImageType(Buffer.from(base64Data.slice(0, 32), "base64"))
     : undefined;
   if (imageType === undefined) return INVALID_IMAGE;
-  parts.push({ type: "image", mediaType: imageType, data: plain });
+  parts.push({ type: "image", mediaType: imageType, data: base64Data });
   return "";
 }
 
 /** Detects the media type from the first bytes. */
-function kindOf(start: Buffer): string | undefined {
+function detectImageType(start: Buffer): string | undefined {
   const text = start.toString("latin1");
   if (text.startsWith("\x89PNG\r\n\x1a\n")) return "image/png";
   if (text.startsWith("\xff\xd8\xff")) return "image/jpeg";
@@ -99,7 +104,7 @@ function kindOf(start: Buffer): string | undefined {
   return text.startsWith("RIFF") && text.startsWith("WEBP", 8) ? "image/webp" : undefined;
 }
 
-function sizeOf(base64: unknown): string {
+function formatSize(base64: unknown): string {
   return typeof base64 === "string" ? `${Math.floor(base64.length * 0.75).toLocaleString("en")} bytes` : "no data";
 }
 
@@ -108,7 +113,7 @@ function textOf(value: unknown): string {
 }
 
 /** Text on a single line, at most 1,000 characters. */
-function nameOf(value: unknown): string {
+function toShortLine(value: unknown): string {
   return textOf(value).replace(/\s+/g, " ").slice(0, 1_000);
 }
 

@@ -25,11 +25,11 @@ function isTooDeep(message: JSONRPCMessage): boolean {
   let level: object[] = [message];
   for (let depth = 0; level.length > 0; depth += 1) {
     if (depth > MAX_DEPTH) return true;
-    const next: object[] = [];
+    const nextLevel: object[] = [];
     for (const parent of level)
       for (const value of Object.values(parent) as unknown[])
-        if (typeof value === "object" && value !== null) next.push(value);
-    level = next;
+        if (typeof value === "object" && value !== null) nextLevel.push(value);
+    level = nextLevel;
   }
   return false;
 }

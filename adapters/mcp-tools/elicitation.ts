@@ -9,7 +9,7 @@ const SKIP_FIELD = "(skip)";
 const [YES, NO] = ["yes", "no"];
 
 type Answer = string | number | boolean | string[];
-type Question = ToolContext["askUser"];
+type AskUser = ToolContext["askUser"];
 
 /**
  * Asks the user for the fields of a server's form, one question each.
@@ -19,7 +19,7 @@ type Question = ToolContext["askUser"];
 export async function elicitFields(
   server: string,
   params: Readonly<Record<string, unknown>>,
-  question: Question,
+  askUser: AskUser,
 ): Promise<ElicitResult> {
   const { message = "", requestedSchema } = params;
   const heading = `${server} asks: ${typeof message === "string" ? withoutInvisible(message) : ""}`.slice(
@@ -30,21 +30,26 @@ export async function elicitFields(
   const fields = Object.entries(isRecord(schema["properties"]) ? schema["properties"] : {});
   if (fields.length > FORM_LIMITS.fields) return { action: "decline" };
   if (fields.length === 0) {
-    const answer = await question({ title: heading, choices: [YES!, NO!] });
+    const answer = await askUser({ title: heading, choices: [YES!, NO!] });
     return answer === YES ? { action: "accept", content: {} } : { action: "decline" };
   }
-  const required = Array.isArray(schema["required"]) ? (schema["required"] as unknown[]) : [];
+  const requiredNames = Array.isArray(schema["required"]) ? (schema["required"] as unknown[]) : [];
   const content: Record<string, Answer> = {};
   for (const [i, [name, rawField]] of fields.entries()) {
     const field = isRecord(rawField) ? rawField : {};
-    const answer = await askField(`${heading}\n${labelOf(name, field)}`, field, required.includes(name), question);
+    const answer = await askField(
+      `${heading}\n${formatLabel(name, field)}`,
+      field,
+      requiredNames.includes(name),
+      askUser,
+    );
     if (answer === undefined) return { action: i === 0 ? "decline" : "cancel" };
     if (answer !== SKIP_FIELD) content[name] = answer;
   }
   return { action: "accept", content };
 }
 
-function labelOf(name: string, { title, description }: Readonly<Record<string, unknown>>): string {
+function formatLabel(name: string, { title, description }: Readonly<Record<string, unknown>>): string {
   const label = toLine(title) || toLine(name);
   return (toLine(description) === "" ? label : `${label}: ${toLine(description)}`).slice(0, FORM_LIMITS.characters);
 }
@@ -53,25 +58,25 @@ function labelOf(name: string, { title, description }: Readonly<Record<string, u
 async function askField(
   title: string,
   field: Readonly<Record<string, unknown>>,
-  required: boolean,
-  question: Question,
+  isRequired: boolean,
+  askUser: AskUser,
 ): Promise<Answer | undefined> {
-  const optional = required ? [] : [SKIP_FIELD];
-  const words = choicesOf(field);
+  const skipChoices = isRequired ? [] : [SKIP_FIELD];
+  const valuesByChoice = readChoices(field);
   if (field["type"] === "boolean") {
-    const answer = await question({ title, choices: [YES!, NO!, ...optional] });
+    const answer = await askUser({ title, choices: [YES!, NO!, ...skipChoices] });
     return answer === undefined || answer === SKIP_FIELD ? answer : answer === YES;
   }
-  if (words !== undefined) {
-    const answer = await question({ title, choices: [...words.keys(), ...optional] });
-    return answer === undefined || answer === SKIP_FIELD ? answer : words.get(answer);
+  if (valuesByChoice !== undefined) {
+    const answer = await askUser({ title, choices: [...valuesByChoice.keys(), ...skipChoices] });
+    return answer === undefined || answer === SKIP_FIELD ? answer : valuesByChoice.get(answer);
   }
   let hint = "";
   for (let round = 0; round < 2; round++) {
-    const choices = optional.length > 0 ? { choices: optional, freeText: true } : {};
-    const answer = await question({ title: title + hint, ...choices });
-    if (answer === undefined || (answer === SKIP_FIELD && !required)) return answer;
-    const value = valueOf(answer, field);
+    const choices = skipChoices.length > 0 ? { choices: skipChoices, freeText: true } : {};
+    const answer = await askUser({ title: title + hint, ...choices });
+    if (answer === undefined || (answer === SKIP_FIELD && !isRequired)) return answer;
+    const value = parseAnswer(answer, field);
     if (value !== undefined) return value;
     hint = `\n(${JSON.stringify(answer.slice(0, 100))} is not valid; expected ${field["type"] === "integer" ? "a whole number" : "a number"})`;
   }
@@ -79,7 +84,7 @@ async function askField(
 }
 
 /** Maps the label of each choice to its value. Undefined if the field has no choices, or too many. */
-function choicesOf({
+function readChoices({
   enum: values,
   enumNames,
   oneOf,
@@ -94,14 +99,14 @@ function choicesOf({
           isRecord(option) ? [option["title"] ?? option["const"], option["const"]] : ["", ""],
         )
       : [];
-  const texts = pairs.filter((pair): pair is [string, string] =>
+  const textPairs = pairs.filter((pair): pair is [string, string] =>
     pair.every((text) => typeof text === "string" && text !== ""),
   );
-  const shown = texts.map(([label, value]): [string, string] => [toLine(label) || value, value]);
-  return texts.length === 0 || texts.length > FORM_LIMITS.choices ? undefined : new Map(shown);
+  const labelledValues = textPairs.map(([label, value]): [string, string] => [toLine(label) || value, value]);
+  return textPairs.length === 0 || textPairs.length > FORM_LIMITS.choices ? undefined : new Map(labelledValues);
 }
 
-function valueOf(answer: string, { type }: Readonly<Record<string, unknown>>): Answer | undefined {
+function parseAnswer(answer: string, { type }: Readonly<Record<string, unknown>>): Answer | undefined {
   if (type === "array")
     return answer
       .split(",")

@@ -2,8 +2,8 @@ import type { FetchLike } from "@modelcontextprotocol/client";
 import { MAX_MESSAGE_BYTES, WorkThrottle } from "./lines.js";
 
 /** Maximum bytes read of an error response. */
-const ERROR_BYTES = 64 * 1024;
-const CONNECT_MS = 30_000;
+const MAX_ERROR_BYTES = 64 * 1024;
+const CONNECT_TIMEOUT_MS = 30_000;
 const LOOPBACK = /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/;
 
 type Undici = typeof import("undici").default;
@@ -17,15 +17,15 @@ type Init = NonNullable<Parameters<FetchLike>[1]>;
  */
 export class BoundedHttpClient {
   #undici: Promise<{ undici: Undici; direct: Dispatcher; proxied: Dispatcher }> | undefined;
-  #closed = false;
+  #isClosed = false;
 
   /**
-   * Like `fetch`. `over` is called once when the response body has ended, failed or been cancelled. `resumable` is true
+   * Like `fetch`. `onEnd` is called once when the response body has ended, failed or been cancelled. `isResumable` is true
    * if the stream had an event id to resume from.
    */
-  async fetch(url: string | URL, init: Init, over: (resumable: boolean) => void): Promise<Response> {
-    if (this.#closed) throw new Error("the connection is closed");
-    const { undici, direct, proxied } = await (this.#undici ??= open());
+  async fetch(url: string | URL, init: Init, onEnd: (resumable: boolean) => void): Promise<Response> {
+    if (this.#isClosed) throw new Error("the connection is closed");
+    const { undici, direct, proxied } = await (this.#undici ??= openDispatchers());
     const { hostname } = new URL(url);
     const dispatcher = LOOPBACK.test(hostname) ? direct : proxied;
     // Undici does not accept the platform's `Headers` objects.
@@ -39,82 +39,88 @@ export class BoundedHttpClient {
       ...(signal && { signal }),
       ...(redirect && { redirect }),
     };
-    const answer = await undici.fetch(url, requestOptions).catch((error: unknown) => {
-      over(false);
+    const rawResponse = await undici.fetch(url, requestOptions).catch((error: unknown) => {
+      onEnd(false);
       throw error;
     });
-    const isEvents = /^text\/event-stream\b/i.test(answer.headers.get("content-type") ?? "");
-    const bytes = answer.body as AsyncIterable<Uint8Array> | null;
-    const pieces =
-      bytes === null ? undefined : limitBody(bytes, !answer.ok ? "error" : isEvents ? "events" : "one", over);
-    if (!pieces) over(false);
-    const { status, statusText } = answer;
-    const responseHeaders = new Headers([...answer.headers]);
+    const isEventStream = /^text\/event-stream\b/i.test(rawResponse.headers.get("content-type") ?? "");
+    const rawBody = rawResponse.body as AsyncIterable<Uint8Array> | null;
+    const limitedBody =
+      rawBody === null
+        ? undefined
+        : limitBody(rawBody, !rawResponse.ok ? "error" : isEventStream ? "events" : "one", onEnd);
+    if (!limitedBody) onEnd(false);
+    const { status, statusText } = rawResponse;
+    const responseHeaders = new Headers([...rawResponse.headers]);
     for (const name of ["content-encoding", "content-length"]) responseHeaders.delete(name);
-    const response = new Response(pieces ? streamOf(pieces) : null, { status, statusText, headers: responseHeaders });
+    const response = new Response(limitedBody ? toStream(limitedBody) : null, {
+      status,
+      statusText,
+      headers: responseHeaders,
+    });
     // Callers need the final URL after redirects. The `Response` constructor cannot set it.
-    Object.defineProperty(response, "url", { value: answer.url });
+    Object.defineProperty(response, "url", { value: rawResponse.url });
     return response;
   }
 
   /** Aborts active requests and rejects new ones. */
   async close(): Promise<void> {
-    this.#closed = true;
-    const opened = await this.#undici?.catch(() => undefined);
-    await Promise.allSettled([opened?.direct.destroy(), opened?.proxied.destroy()]);
+    this.#isClosed = true;
+    const dispatchers = await this.#undici?.catch(() => undefined);
+    await Promise.allSettled([dispatchers?.direct.destroy(), dispatchers?.proxied.destroy()]);
   }
 }
 
 type Dispatcher = import("undici").Dispatcher;
 
-async function open() {
+async function openDispatchers() {
   // Use the default export: a bundler cannot see the named exports of a CommonJS package.
   const { default: undici } = await import("undici");
-  const options = { headersTimeout: 0, bodyTimeout: 0, connect: { timeout: CONNECT_MS } };
+  const options = { headersTimeout: 0, bodyTimeout: 0, connect: { timeout: CONNECT_TIMEOUT_MS } };
   return { undici, direct: new undici.Agent(options), proxied: new undici.EnvHttpProxyAgent(options) };
 }
 
 /**
- * Limits a response body. An error is truncated after `ERROR_BYTES`. A single event, or any other body as a whole, may
- * have `MESSAGE_BYTES` at most.
+ * Limits a response body. An error is truncated after `MAX_ERROR_BYTES`. A single event, or any other body as a whole, may
+ * have `MAX_MESSAGE_BYTES` at most.
  */
 async function* limitBody(
   body: AsyncIterable<Uint8Array>,
   kind: "error" | "events" | "one",
-  over: (resumable: boolean) => void,
+  onEnd: (resumable: boolean) => void,
 ): AsyncGenerator<Uint8Array> {
-  const turns = new WorkThrottle();
-  let size = 0;
-  let resumable = false;
+  const throttle = new WorkThrottle();
+  let messageBytes = 0;
+  let isResumable = false;
   try {
     for await (const piece of body) {
-      await turns.next();
-      const end = kind === "events" ? lastBlankLine(piece) : -1;
+      await throttle.yieldIfNeeded();
+      const boundary = kind === "events" ? findLastBlankLine(piece) : -1;
       // The size since the last blank line in the chunk. A blank line split between two chunks is missed, but the next
       // one resets the size.
-      size = end === -1 ? size + piece.length : piece.length - end;
-      if (kind === "events") resumable ||= /(^|[\r\n])id:/.test(Buffer.from(piece).toString("latin1"));
-      if (kind === "error" && size >= ERROR_BYTES) {
-        yield piece.subarray(0, piece.length - (size - ERROR_BYTES));
+      messageBytes = boundary === -1 ? messageBytes + piece.length : piece.length - boundary;
+      if (kind === "events") isResumable ||= /(^|[\r\n])id:/.test(Buffer.from(piece).toString("latin1"));
+      if (kind === "error" && messageBytes >= MAX_ERROR_BYTES) {
+        yield piece.subarray(0, piece.length - (messageBytes - MAX_ERROR_BYTES));
         return;
       }
-      if (size > MAX_MESSAGE_BYTES)
+      if (messageBytes > MAX_MESSAGE_BYTES)
         throw new Error(`the server sent a message larger than ${MAX_MESSAGE_BYTES / 1024 / 1024} MB`);
       yield piece;
-      if (piece.length < 1024) turns.idle();
+      if (piece.length < 1024) throttle.markIdle();
     }
   } finally {
-    over(resumable);
+    onEnd(isResumable);
   }
 }
 
 /** Offset of the last event boundary in a chunk, or -1. */
-function lastBlankLine(piece: Uint8Array): number {
+function findLastBlankLine(piece: Uint8Array): number {
   const bytes = Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength);
   return Math.max(bytes.lastIndexOf("\n\n"), bytes.lastIndexOf("\r\n\r\n"), bytes.lastIndexOf("\r\r"));
 }
 
-function streamOf(pieces: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Array> {
+function toStream(pieces: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Array> {
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {

@@ -37,33 +37,33 @@ export class HttpTransport implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;
   onmessage?: (message: JSONRPCMessage) => void;
-  readonly #bodies = new BoundedHttpClient();
-  readonly #pending = new Map<string | number, PendingRequest>();
-  readonly #inner: StreamableHTTPClientTransport | SSEClientTransport;
-  readonly #isWanted: (message: Readonly<Record<string, unknown>>) => boolean;
+  readonly #httpClient = new BoundedHttpClient();
+  readonly #pendingRequests = new Map<string | number, PendingRequest>();
+  readonly #sdkTransport: StreamableHTTPClientTransport | SSEClientTransport;
+  readonly #isNeeded: (message: Readonly<Record<string, unknown>>) => boolean;
   readonly #activeRequests = new Set<AbortController>();
   #delivery: Promise<void> = Promise.resolve();
-  #streams = 0;
-  #closed = false;
-  #over = false;
-  #why = "";
+  #streamCount = 0;
+  #isClosed = false;
+  #hasEnded = false;
+  #endReason = "";
 
   constructor(
     { url, headers }: McpServerHttp,
     type: "http" | "sse",
-    isWanted: (message: Readonly<Record<string, unknown>>) => boolean,
+    isNeeded: (message: Readonly<Record<string, unknown>>) => boolean,
   ) {
-    this.#isWanted = isWanted;
+    this.#isNeeded = isNeeded;
     const options = { fetch: this.#fetch, requestInit: { headers: { ...headers } } };
-    this.#inner =
+    this.#sdkTransport =
       type === "sse"
         ? new SSEClientTransport(new URL(url), options)
         : new StreamableHTTPClientTransport(new URL(url), { ...options, reconnectionOptions: RECONNECTION_OPTIONS });
-    if (type === "http") boundRetries(this.#inner);
-    this.#inner.onmessage = (message) => this.#receive(message);
-    this.#inner.onerror = (error) => this.#handleError(error);
+    if (type === "http") limitRetryDelay(this.#sdkTransport);
+    this.#sdkTransport.onmessage = (message) => this.#receive(message);
+    this.#sdkTransport.onerror = (error) => this.#handleError(error);
     // The SDK's transport reports its end only when it is closed, and only this class closes it.
-    this.#inner.onclose = () => undefined;
+    this.#sdkTransport.onclose = () => undefined;
   }
 
   get sessionId(): string | undefined {
@@ -72,42 +72,42 @@ export class HttpTransport implements Transport {
   }
 
   /** End reason. `""` while the connection is open, or if it was closed locally. */
-  get why(): string {
-    return this.#why;
+  get endReason(): string {
+    return this.#endReason;
   }
 
   async start(): Promise<void> {
-    await this.#inner.start();
+    await this.#sdkTransport.start();
   }
 
   setProtocolVersion(version: string): void {
-    this.#inner.setProtocolVersion(version);
+    this.#sdkTransport.setProtocolVersion(version);
   }
 
   async send(message: JSONRPCMessage): Promise<void> {
     try {
-      await this.#inner.send(message);
+      await this.#sdkTransport.send(message);
     } catch (error) {
       // The server no longer knows the session, so it has not processed the request. Some servers answer 400, which
       // they also use for invalid requests.
-      const isGone =
+      const isSessionLost =
         error instanceof SdkHttpError &&
         (error.status === 404 || (error.status === 400 && /session/i.test(error.message)));
-      if (isGone && "method" in message && message.method !== "initialize") this.#finish(SESSION_LOST);
+      if (isSessionLost && "method" in message && message.method !== "initialize") this.#finish(SESSION_LOST);
       throw error;
     }
   }
 
   async close(): Promise<void> {
     this.#finish("");
-    if (this.#inner instanceof StreamableHTTPClientTransport) {
-      const late = new Promise((resolve) => setTimeout(resolve, CLOSE_TIMEOUT_MS).unref());
-      await Promise.race([this.#inner.terminateSession().catch(() => undefined), late]);
+    if (this.#sdkTransport instanceof StreamableHTTPClientTransport) {
+      const timeout = new Promise((resolve) => setTimeout(resolve, CLOSE_TIMEOUT_MS).unref());
+      await Promise.race([this.#sdkTransport.terminateSession().catch(() => undefined), timeout]);
     }
-    this.#closed = true;
+    this.#isClosed = true;
     for (const cancel of this.#activeRequests) cancel.abort();
-    await this.#inner.close().catch(() => undefined);
-    await this.#bodies.close();
+    await this.#sdkTransport.close().catch(() => undefined);
+    await this.#httpClient.close();
   }
 
   readonly #fetch: FetchLike = async (url, init = {}) => {
@@ -118,26 +118,27 @@ export class HttpTransport implements Transport {
       requestMessage["method"] === undefined ? undefined : (requestMessage["id"] as string | number | undefined);
     // The SDK shares one signal, on which many requests would add listeners. Use one controller for each request.
     const cancel = new AbortController();
-    if (this.#closed) cancel.abort();
+    if (this.#isClosed) cancel.abort();
     this.#activeRequests.add(cancel);
     const isStream = method === "GET";
     // A second SSE stream would belong to a session that was never initialized.
-    if (isStream && this.#inner instanceof SSEClientTransport && this.#streams++ > 0) {
+    if (isStream && this.#sdkTransport instanceof SSEClientTransport && this.#streamCount++ > 0) {
       this.#finish("the event stream ended");
       return new Response(null, { status: 204 });
     }
-    if (id !== undefined) this.#pending.set(id, { cancel });
-    const over = (resumable: boolean): void => {
+    if (id !== undefined) this.#pendingRequests.set(id, { cancel });
+    const onBodyEnd = (isResumable: boolean): void => {
       this.#activeRequests.delete(cancel);
-      if (id !== undefined && !resumable && !(this.#inner instanceof SSEClientTransport)) this.#failIfUnanswered(id);
+      if (id !== undefined && !isResumable && !(this.#sdkTransport instanceof SSEClientTransport))
+        this.#failIfUnanswered(id);
     };
     try {
-      const answer = await this.#bodies.fetch(url, { ...init, signal: cancel.signal }, over);
+      const response = await this.#httpClient.fetch(url, { ...init, signal: cancel.signal }, onBodyEnd);
       if (requestMessage["method"] === "notifications/cancelled") this.#dropRequest(requestMessage["params"]);
-      return answer;
+      return response;
     } catch (error) {
       this.#activeRequests.delete(cancel);
-      if (id !== undefined) this.#pending.delete(id);
+      if (id !== undefined) this.#pendingRequests.delete(id);
       throw error;
     }
   };
@@ -146,14 +147,14 @@ export class HttpTransport implements Transport {
   #dropRequest(params: unknown): void {
     const { requestId } = (params ?? {}) as { requestId?: string | number };
     if (requestId === undefined) return;
-    this.#pending.get(requestId)?.cancel.abort();
-    this.#pending.delete(requestId);
+    this.#pendingRequests.get(requestId)?.cancel.abort();
+    this.#pendingRequests.delete(requestId);
   }
 
   /** The response body ended. Fails the request if its response has not arrived. */
   #failIfUnanswered(id: string | number): void {
     setTimeout(() => {
-      if (!this.#pending.delete(id)) return;
+      if (!this.#pendingRequests.delete(id)) return;
       this.onmessage?.({ jsonrpc: "2.0", id, error: { code: -32_000, message: "the response was incomplete" } });
     }, PARSE_GRACE_MS).unref();
   }
@@ -161,9 +162,9 @@ export class HttpTransport implements Transport {
   #receive(rawMessage: JSONRPCMessage): void {
     const message = limitDepth(rawMessage);
     if (!message) return;
-    if ("id" in message && !("method" in message) && message.id !== undefined) this.#pending.delete(message.id);
+    if ("id" in message && !("method" in message) && message.id !== undefined) this.#pendingRequests.delete(message.id);
     // Deliver in order: notifications before a response are handled asynchronously and must not be overtaken.
-    if (this.#isWanted(message)) this.#delivery = this.#delivery.then(() => this.onmessage?.(message));
+    if (this.#isNeeded(message)) this.#delivery = this.#delivery.then(() => this.onmessage?.(message));
   }
 
   #handleError(error: Error): void {
@@ -172,17 +173,17 @@ export class HttpTransport implements Transport {
     if (error.message.startsWith("Maximum reconnection attempts")) this.#finish("the event stream was interrupted");
   }
 
-  #finish(why: string): void {
-    if (this.#over) return;
-    this.#over = true;
-    this.#why = why;
-    this.#pending.clear();
+  #finish(reason: string): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    this.#endReason = reason;
+    this.#pendingRequests.clear();
     this.onclose?.();
   }
 }
 
 /** Limits the retry delay that a server requests to the range of 500 ms to 60 s. */
-function boundRetries(inner: object): void {
+function limitRetryDelay(inner: object): void {
   let retryMs: number | undefined;
   Object.defineProperty(inner, "_serverRetryMs", {
     get: () => retryMs,

@@ -24,7 +24,7 @@ export default defineAdapter({
         ? address
         : {
             name,
-            command: commandOf(command, context.configDir),
+            command: resolveCommand(command, context.configDir),
             args,
             env,
             ...folderOf(cwd, context),
@@ -34,6 +34,6 @@ export default defineAdapter({
 });
 
 /** A command without a slash is looked up in the PATH. */
-function commandOf(command: string, folder: string): string {
+function resolveCommand(command: string, folder: string): string {
   return command.includes("/") ? resolve(folder, command) : command;
 }

@@ -1,9 +1,9 @@
 import { isRecord, type JsonSchema } from "gantry/plugin";
-import { withoutInvisible as withoutUnseen } from "./printable-text.js";
+import { withoutInvisible } from "./printable-text.js";
 
 /** Limits of one input schema: its size as JSON, and its nesting. The model reads every schema with each request. */
 const SCHEMA_LIMITS = { bytes: 32 * 1024, depth: 24 };
-const TYPES = new Set(["object", "array", "string", "number", "integer", "boolean", "null"]);
+const TYPE_NAMES = new Set(["object", "array", "string", "number", "integer", "boolean", "null"]);
 /** Schema keywords whose value is one schema; below, a list of schemas, and schemas by name. */
 const SCHEMA_KEYWORDS = new Set(
   "additionalProperties not contains propertyNames if then else items unevaluatedItems unevaluatedProperties contentSchema".split(
@@ -17,19 +17,19 @@ const SCHEMA_MAP_KEYWORDS = new Set(["properties", "$defs", "definitions", "patt
  * older draft) is removed, because providers reject it.
  */
 const VALUE_KEYWORDS: Readonly<Record<string, (value: unknown) => boolean>> = {
-  ...keys("minimum maximum exclusiveMinimum exclusiveMaximum", Number.isFinite),
-  ...keys("multipleOf", (value) => Number.isFinite(value) && (value as number) > 0),
-  ...keys(
+  ...createChecks("minimum maximum exclusiveMinimum exclusiveMaximum", Number.isFinite),
+  ...createChecks("multipleOf", (value) => Number.isFinite(value) && (value as number) > 0),
+  ...createChecks(
     "minLength maxLength minItems maxItems minProperties maxProperties minContains maxContains",
     (value) => Number.isSafeInteger(value) && (value as number) >= 0,
   ),
-  ...keys("uniqueItems readOnly writeOnly deprecated", (value) => typeof value === "boolean"),
-  ...keys("format contentEncoding contentMediaType", (value) => typeof value === "string"),
-  ...keys("examples", Array.isArray),
+  ...createChecks("uniqueItems readOnly writeOnly deprecated", (value) => typeof value === "boolean"),
+  ...createChecks("format contentEncoding contentMediaType", (value) => typeof value === "string"),
+  ...createChecks("examples", Array.isArray),
   // References to other documents, and keywords of older drafts only: always removed.
-  ...keys("$schema $id id $anchor $comment $vocabulary __proto__", () => false),
-  ...keys("$dynamicRef $dynamicAnchor $recursiveRef $recursiveAnchor", () => false),
-  ...keys("dependencies dependentRequired additionalItems", () => false),
+  ...createChecks("$schema $id id $anchor $comment $vocabulary __proto__", () => false),
+  ...createChecks("$dynamicRef $dynamicAnchor $recursiveRef $recursiveAnchor", () => false),
+  ...createChecks("dependencies dependentRequired additionalItems", () => false),
 };
 /** Keywords that providers reject at the root of the arguments. */
 const ALTERNATIVES = ["anyOf", "oneOf", "allOf"] as const;
@@ -44,20 +44,22 @@ export class SchemaError extends Error {}
  * Converts a tool's input schema to one that every provider accepts. A rejected schema would fail each model request of
  * the run.
  *
- * Optional constraints are removed, because the server validates the arguments. Throws `SchemaFault` if the value is
+ * Optional constraints are removed, because the server validates the arguments. Throws `SchemaError` if the value is
  * not a usable schema.
  */
 export function argumentsSchema(inputSchema: unknown): JsonSchema {
   // No schema: the tool takes no arguments.
   if (inputSchema === undefined) return { type: "object", properties: {} };
   if (!isRecord(inputSchema)) throw new SchemaError("the input schema is not an object");
-  const arms = ALTERNATIVES.flatMap((key) => (Array.isArray(inputSchema[key]) ? (inputSchema[key] as unknown[]) : []));
-  const type = inputSchema["type"] ?? (arms.every((arm) => isRecord(arm)) ? "object" : undefined);
+  const alternatives = ALTERNATIVES.flatMap((key) =>
+    Array.isArray(inputSchema[key]) ? (inputSchema[key] as unknown[]) : [],
+  );
+  const type = inputSchema["type"] ?? (alternatives.every((arm) => isRecord(arm)) ? "object" : undefined);
   if (type !== "object") throw new SchemaError("the type of the input schema must be object");
   const root: Record<string, unknown> = { ...inputSchema, type };
   for (const key of ["$schema", "$id", ...CONDITIONS]) delete root[key];
   const properties: Record<string, unknown> = {};
-  for (const variant of [inputSchema, ...arms]) {
+  for (const variant of [inputSchema, ...alternatives]) {
     const variantProperties = isRecord(variant) ? (variant["properties"] ?? {}) : {};
     if (!isRecord(variantProperties)) throw new SchemaError("the properties of the input schema are not an object");
     for (const [name, schema] of Object.entries(variantProperties)) {
@@ -66,18 +68,19 @@ export function argumentsSchema(inputSchema: unknown): JsonSchema {
       if (!Object.hasOwn(properties, name)) properties[name] = schema;
     }
   }
-  const plain = clean({ ...root, properties }, 0) as Record<string, unknown>;
-  const { required } = plain;
-  if (Array.isArray(required)) plain["required"] = required.filter((name) => Object.hasOwn(properties, name as string));
-  checkReferences(plain, plain);
-  const bytes = Buffer.byteLength(JSON.stringify(plain));
+  const cleanedSchema = cleanSchema({ ...root, properties }, 0) as Record<string, unknown>;
+  const { required } = cleanedSchema;
+  if (Array.isArray(required))
+    cleanedSchema["required"] = required.filter((name) => Object.hasOwn(properties, name as string));
+  checkReferences(cleanedSchema, cleanedSchema);
+  const bytes = Buffer.byteLength(JSON.stringify(cleanedSchema));
   if (bytes > SCHEMA_LIMITS.bytes)
     throw new SchemaError(`the input schema is larger than ${SCHEMA_LIMITS.bytes / 1024} kB`);
-  return plain;
+  return cleanedSchema;
 }
 
 /** Removes the keywords that some provider rejects. */
-function clean(schema: unknown, depth: number): unknown {
+function cleanSchema(schema: unknown, depth: number): unknown {
   if (typeof schema === "boolean") return schema;
   if (!isRecord(schema)) throw new SchemaError("a part of the input schema is not a schema");
   if (depth > SCHEMA_LIMITS.depth) throw new SchemaError("the input schema is nested too deeply");
@@ -93,15 +96,15 @@ function clean(schema: unknown, depth: number): unknown {
 
 function cleanKey(key: string, value: unknown, depth: number): unknown {
   if (Object.hasOwn(VALUE_KEYWORDS, key)) return VALUE_KEYWORDS[key]!(value) ? value : undefined;
-  if (key === "title" || key === "description") return typeof value === "string" ? withoutUnseen(value) : undefined;
+  if (key === "title" || key === "description") return typeof value === "string" ? withoutInvisible(value) : undefined;
   if (key === "$ref") {
     if (typeof value === "string" && value.startsWith("#")) return value;
     throw new SchemaError("the input schema refers to another document");
   }
   if (key === "type") {
-    const all = Array.isArray(value) ? (value as unknown[]) : [value];
-    if (all.length > 0 && all.every((typeName) => TYPES.has(typeName as string)))
-      return Array.isArray(value) ? [...new Set(all)] : value;
+    const typeNames = Array.isArray(value) ? (value as unknown[]) : [value];
+    if (typeNames.length > 0 && typeNames.every((typeName) => TYPE_NAMES.has(typeName as string)))
+      return Array.isArray(value) ? [...new Set(typeNames)] : value;
     throw new SchemaError(`the input schema has the invalid type ${JSON.stringify(value)?.slice(0, 40) ?? "nothing"}`);
   }
   if (key === "pattern") return isPlainPattern(value) ? value : undefined;
@@ -110,41 +113,41 @@ function cleanKey(key: string, value: unknown, depth: number): unknown {
   if (key === "enum") return Array.isArray(value) && value.length > 0 ? value : undefined;
   // The older form of tuples.
   if (key === "items" && Array.isArray(value)) return {};
-  if (SCHEMA_KEYWORDS.has(key)) return clean(value, depth);
+  if (SCHEMA_KEYWORDS.has(key)) return cleanSchema(value, depth);
   if (SCHEMA_LIST_KEYWORDS.has(key)) {
     if (!Array.isArray(value) || value.length === 0) throw new SchemaError(`${key} in the input schema is not a list`);
-    return value.map((item) => clean(item, depth));
+    return value.map((item) => cleanSchema(item, depth));
   }
   if (SCHEMA_MAP_KEYWORDS.has(key)) {
     if (!isRecord(value)) throw new SchemaError(`${key} in the input schema is not an object`);
-    return Object.fromEntries(Object.entries(value).map(([name, subschema]) => [name, clean(subschema, depth)]));
+    return Object.fromEntries(Object.entries(value).map(([name, subschema]) => [name, cleanSchema(subschema, depth)]));
   }
   return value;
 }
 
-/** Throws `SchemaFault` if a reference does not resolve. Recursive references are allowed. */
+/** Throws `SchemaError` if a reference does not resolve. Recursive references are allowed. */
 function checkReferences(value: unknown, root: unknown): void {
   if (Array.isArray(value)) for (const item of value) checkReferences(item, root);
   if (!isRecord(value)) return;
   for (const [key, child] of Object.entries(value)) {
-    if (key === "$ref" && typeof child === "string" && !resolves(child, root))
+    if (key === "$ref" && typeof child === "string" && !canResolve(child, root))
       throw new SchemaError("the input schema has a reference that does not resolve");
     checkReferences(child, root);
   }
 }
 
-function resolves(reference: string, root: unknown): boolean {
+function canResolve(reference: string, root: unknown): boolean {
   if (reference !== "#" && !reference.startsWith("#/")) return false;
-  let at = root;
+  let target = root;
   for (const step of reference.split("/").slice(1)) {
-    const key = unescaped(step).replaceAll("~1", "/").replaceAll("~0", "~");
-    if (typeof at !== "object" || at === null || !Object.hasOwn(at, key)) return false;
-    at = (at as Readonly<Record<string, unknown>>)[key];
+    const key = decodeStep(step).replaceAll("~1", "/").replaceAll("~0", "~");
+    if (typeof target !== "object" || target === null || !Object.hasOwn(target, key)) return false;
+    target = (target as Readonly<Record<string, unknown>>)[key];
   }
-  return isRecord(at) || typeof at === "boolean";
+  return isRecord(target) || typeof target === "boolean";
 }
 
-function unescaped(step: string): string {
+function decodeStep(step: string): string {
   try {
     return decodeURIComponent(step);
   } catch {
@@ -152,8 +155,8 @@ function unescaped(step: string): string {
   }
 }
 
-function keys<T>(names: string, fits: T): Record<string, T> {
-  return Object.fromEntries(names.split(" ").map((name) => [name, fits]));
+function createChecks<T>(names: string, check: T): Record<string, T> {
+  return Object.fromEntries(names.split(" ").map((name) => [name, check]));
 }
 
 /** Whether all providers accept the pattern. Lookaround is not supported by all of them. */

@@ -4,32 +4,32 @@ import { setTimeout as sleep } from "node:timers/promises";
 export const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 
 /** Longest continuous work before other tasks get a turn. */
-const MAX_STRETCH_MS = 8;
+const MAX_WORK_MS = 8;
 
 export class MessageSplitter {
-  #held: Buffer[] = [];
-  #size = 0;
+  #chunks: Buffer[] = [];
+  #bytes = 0;
 
-  /** Returns the lines that end in this chunk, without the line feed. Throws if a line exceeds `MESSAGE_BYTES`. */
-  push(piece: Buffer): Buffer[] {
+  /** Returns the lines that end in this chunk, without the line feed. Throws if a line exceeds `MAX_MESSAGE_BYTES`. */
+  push(chunk: Buffer): Buffer[] {
     const lines: Buffer[] = [];
-    let from = 0;
-    for (let at = piece.indexOf(10); at !== -1; at = piece.indexOf(10, from)) {
-      this.#hold(piece.subarray(from, at));
-      lines.push(this.#held.length === 1 ? this.#held[0]! : Buffer.concat(this.#held));
-      this.#held = [];
-      this.#size = 0;
-      from = at + 1;
+    let start = 0;
+    for (let lineEnd = chunk.indexOf(10); lineEnd !== -1; lineEnd = chunk.indexOf(10, start)) {
+      this.#add(chunk.subarray(start, lineEnd));
+      lines.push(this.#chunks.length === 1 ? this.#chunks[0]! : Buffer.concat(this.#chunks));
+      this.#chunks = [];
+      this.#bytes = 0;
+      start = lineEnd + 1;
     }
-    if (from < piece.length) this.#hold(piece.subarray(from));
+    if (start < chunk.length) this.#add(chunk.subarray(start));
     return lines;
   }
 
-  #hold(bytes: Buffer): void {
-    this.#size += bytes.length;
-    if (this.#size > MAX_MESSAGE_BYTES)
+  #add(bytes: Buffer): void {
+    this.#bytes += bytes.length;
+    if (this.#bytes > MAX_MESSAGE_BYTES)
       throw new Error(`the server sent a message larger than ${MAX_MESSAGE_BYTES / 1024 / 1024} MB`);
-    this.#held.push(bytes);
+    this.#chunks.push(bytes);
   }
 }
 
@@ -39,16 +39,16 @@ export class WorkThrottle {
   #waitedAt = performance.now();
 
   /** Call between two pieces of work. */
-  async next(): Promise<void> {
-    const now = performance.now();
+  async yieldIfNeeded(): Promise<void> {
+    const nowMs = performance.now();
     // If the last wait is long ago, the input itself arrived with pauses: then 1 ms is enough.
-    if (now - this.#startedAt < MAX_STRETCH_MS) return;
-    await sleep(now - this.#waitedAt > 2 * MAX_STRETCH_MS ? 1 : MAX_STRETCH_MS);
+    if (nowMs - this.#startedAt < MAX_WORK_MS) return;
+    await sleep(nowMs - this.#waitedAt > 2 * MAX_WORK_MS ? 1 : MAX_WORK_MS);
     this.#startedAt = this.#waitedAt = performance.now();
   }
 
   /** No input was available: the next stretch begins. */
-  idle(): void {
+  markIdle(): void {
     this.#startedAt = performance.now();
   }
 }

@@ -39,7 +39,7 @@ export interface Listing {
   readonly rejected: readonly string[];
 }
 
-/** Returns the usable tools of a list. Appends the rejected ones, with reasons, to `left`. */
+/** Returns the usable tools of a list. Appends the rejected ones, with reasons, to `rejected`. */
 export function parseTools(rawTools: readonly unknown[], rejected: string[]): ListedTool[] {
   const tools = new Map<string, ListedTool>();
   let bytes = 0;
@@ -56,13 +56,13 @@ export function parseTools(rawTools: readonly unknown[], rejected: string[]): Li
       tools.set(tool.name, tool);
     } catch (error) {
       if (!(error instanceof SchemaError)) throw error;
-      rejected.push(`${nameOf(entry)}: ${error.message}`);
+      rejected.push(`${formatName(entry)}: ${error.message}`);
     }
   }
   return [...tools.values()];
 }
 
-/** Returns the usable prompts of a list. Appends the rejected ones, with reasons, to `left`. */
+/** Returns the usable prompts of a list. Appends the rejected ones, with reasons, to `rejected`. */
 export function parsePrompts(rawPrompts: readonly unknown[], rejected: string[]): ListedPrompt[] {
   const prompts = new Map<string, ListedPrompt>();
   for (const entry of rawPrompts) {
@@ -75,7 +75,7 @@ export function parsePrompts(rawPrompts: readonly unknown[], rejected: string[])
       prompts.size >= LISTING_LIMITS.prompts
     ) {
       rejected.push(
-        `prompt ${nameOf(entry)}: no unique name, or more prompts than the limit of ${LISTING_LIMITS.prompts}`,
+        `prompt ${formatName(entry)}: no unique name, or more prompts than the limit of ${LISTING_LIMITS.prompts}`,
       );
       continue;
     }
@@ -83,8 +83,8 @@ export function parsePrompts(rawPrompts: readonly unknown[], rejected: string[])
     prompts.set(name, {
       name,
       description: toLine(entry["description"] ?? entry["title"]).slice(0, 200),
-      arguments: rawArguments.slice(0, 32).flatMap((each) => {
-        const { name: argument, required } = isRecord(each) ? each : {};
+      arguments: rawArguments.slice(0, 32).flatMap((rawArgument) => {
+        const { name: argument, required } = isRecord(rawArgument) ? rawArgument : {};
         if (typeof argument !== "string" || toLine(argument) !== argument || argument.length > 64) return [];
         return [{ name: argument, required: required === true }];
       }),
@@ -95,31 +95,31 @@ export function parsePrompts(rawPrompts: readonly unknown[], rejected: string[])
 
 /** Summarizes rejected entries on one line: the first five and the number of the others. */
 export function summarizeRejected(rejected: readonly string[]): string {
-  const shown = rejected.slice(0, 5).map((reason) => toLine(reason).slice(0, 200));
-  const omittedCount = rejected.length - shown.length;
-  return shown.join("; ") + (omittedCount > 0 ? `; and ${omittedCount} more` : "");
+  const shownReasons = rejected.slice(0, 5).map((reason) => toLine(reason).slice(0, 200));
+  const omittedCount = rejected.length - shownReasons.length;
+  return shownReasons.join("; ") + (omittedCount > 0 ? `; and ${omittedCount} more` : "");
 }
 
 function parseTool(entry: unknown): ListedTool {
   if (!isRecord(entry)) throw new SchemaError("not an object");
   const { name, title, description, inputSchema, annotations } = entry;
   if (typeof name !== "string" || name === "" || name.length > 1_000) throw new SchemaError("invalid tool name");
-  const about =
+  const fullDescription =
     typeof description === "string" && description.trim() !== ""
       ? withoutInvisible(description)
       : toLine(title) || name;
   return {
     name,
     description:
-      about.length > LISTING_LIMITS.description
-        ? `${about.slice(0, LISTING_LIMITS.description - 1).replace(/[\uD800-\uDBFF]$/, "")}…`
-        : about,
+      fullDescription.length > LISTING_LIMITS.description
+        ? `${fullDescription.slice(0, LISTING_LIMITS.description - 1).replace(/[\uD800-\uDBFF]$/, "")}…`
+        : fullDescription,
     inputSchema: argumentsSchema(inputSchema),
     readOnly: isRecord(annotations) && annotations["readOnlyHint"] === true,
   };
 }
 
-function nameOf(entry: unknown): string {
+function formatName(entry: unknown): string {
   const name = isRecord(entry) ? entry["name"] : undefined;
   return typeof name === "string" ? JSON.stringify(name.slice(0, 64)) : "unnamed entry";
 }

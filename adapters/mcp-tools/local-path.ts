@@ -3,19 +3,20 @@ import { homedir } from "node:os";
 import { delimiter, isAbsolute, relative } from "node:path";
 
 /**
- * Removes from a PATH the folders in which a repository could place programs: folders of the project, and relative
+ * Removes from a PATH the folders in which a repository could put programs: folders of the project, and relative
  * folders. A configured server must never run a program from a clone.
  *
  * If the project contains the home folder, it is not a repository. Then only relative folders are removed.
  */
 export function pathOutsideProject(path: string | undefined, projectDir: string): string | undefined {
-  const project = real(projectDir);
-  const containsHome = isWithin(home(), project);
+  const project = resolveRealPath(projectDir);
+  const containsHome = isWithin(findHome(), project);
   return path
     ?.split(delimiter)
     .filter(
       (folder) =>
-        isAbsolute(folder) && (containsHome || !(isWithin(folder, projectDir) || isWithin(real(folder), project))),
+        isAbsolute(folder) &&
+        (containsHome || !(isWithin(folder, projectDir) || isWithin(resolveRealPath(folder), project))),
     )
     .join(delimiter);
 }
@@ -28,15 +29,15 @@ function isWithin(path: string, folder: string): boolean {
 }
 
 /** Home folder, or the root folder if the user has none. */
-function home(): string {
+function findHome(): string {
   try {
-    return real(homedir());
+    return resolveRealPath(homedir());
   } catch {
     return "/";
   }
 }
 
-function real(path: string): string {
+function resolveRealPath(path: string): string {
   try {
     return realpathSync(path);
   } catch {

@@ -50,7 +50,7 @@ export class McpServers implements McpServerFactory {
   readonly #secrets: Iterable<string>;
   readonly #logger: Logger;
   readonly #sources = new Map<string, ToolSource>();
-  readonly #shared = new Map<string, SharedServer>();
+  readonly #sharedServers = new Map<string, SharedServer>();
   readonly #backoffs = new Map<string, RestartBackoff>();
 
   constructor({ env = {}, version = "0", secrets = [], logger = silentLogger }: McpServersOptions = {}) {
@@ -73,7 +73,7 @@ export class McpServers implements McpServerFactory {
 
   /** Lists what the server offers to a session of this folder. Rejects with the reason if the server is unavailable. */
   async listing(server: McpServer, projectDir: string, signal: AbortSignal): Promise<Listing> {
-    const { shared, leave } = await this.#join(server, { sessionId: "", projectDir }, signal);
+    const { shared, leave } = await this.#joinServer(server, { sessionId: "", projectDir }, signal);
     const { listing } = shared;
     await leave();
     return listing;
@@ -81,18 +81,18 @@ export class McpServers implements McpServerFactory {
 
   async #open(server: McpServer, use: ServerUse, session: ToolSession, signal: AbortSignal): Promise<OpenTools> {
     const [, { toolsOf }, { promptsOf }] = await loadImplementation();
-    const { shared, leave } = await this.#join(server, session, signal);
+    const { shared, leave } = await this.#joinServer(server, session, signal);
     const key = serverKey(server.name);
     // Keep the same tool objects until the listing changes.
-    const made = {
+    const cachedLists = {
       listing: undefined as Listing | undefined,
       tools: [] as OpenTools["tools"],
       prompts: [] as NonNullable<OpenTools["prompts"]>,
     };
-    const now = (): typeof made => {
+    const updateLists = (): typeof cachedLists => {
       const { listing } = shared;
-      if (made.listing === listing) return made;
-      return Object.assign(made, {
+      if (cachedLists.listing === listing) return cachedLists;
+      return Object.assign(cachedLists, {
         listing,
         tools: toolsOf(key, shared, listing, use),
         prompts: promptsOf(key, shared, listing),
@@ -100,17 +100,17 @@ export class McpServers implements McpServerFactory {
     };
     return {
       get tools() {
-        return now().tools;
+        return updateLists().tools;
       },
       get prompts() {
-        return now().prompts;
+        return updateLists().prompts;
       },
       close: leave,
     };
   }
 
   /** Registers a user of the server and waits until it is ready. The caller must call `leave` once. */
-  async #join(server: McpServer, { projectDir }: ToolSession, signal: AbortSignal) {
+  async #joinServer(server: McpServer, { projectDir }: ToolSession, signal: AbortSignal) {
     const [{ abortable, SharedServer }, , , { RestartBackoff }] = await loadImplementation();
     const id = JSON.stringify([server, projectDir]);
     const pauses = this.#backoffs.get(id) ?? new RestartBackoff();
@@ -124,12 +124,12 @@ export class McpServers implements McpServerFactory {
       logger: this.#logger,
       hide: (text: string) => redactor.redact(text),
     };
-    const shared = this.#shared.get(id) ?? new SharedServer(context, pauses);
-    this.#shared.set(id, shared);
+    const shared = this.#sharedServers.get(id) ?? new SharedServer(context, pauses);
+    this.#sharedServers.set(id, shared);
     shared.join();
     const leave = async (): Promise<void> => {
       const closePromise = shared.leave();
-      if (shared.isUnused && this.#shared.get(id) === shared) this.#shared.delete(id);
+      if (shared.isUnused && this.#sharedServers.get(id) === shared) this.#sharedServers.delete(id);
       await closePromise;
     };
     try {
@@ -154,8 +154,8 @@ export function secretsOf(server: McpServer): string[] {
   if (!URL.canParse(server.url)) return headerValues;
   const { username, password, pathname, searchParams } = new URL(server.url);
   // Some services expect the key in the path or the query.
-  const parts = [...headerSecrets({ ...pathname.split("/") }), ...headerSecrets(Object.fromEntries(searchParams))];
-  return [...headerValues, ...parts, username, password].filter((secret) => secret !== "");
+  const urlSecrets = [...headerSecrets({ ...pathname.split("/") }), ...headerSecrets(Object.fromEntries(searchParams))];
+  return [...headerValues, ...urlSecrets, username, password].filter((secret) => secret !== "");
 }
 
 /** Adds an entry and removes the least recently used ones above the limit. */

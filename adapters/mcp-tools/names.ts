@@ -12,11 +12,11 @@ const MAX_SERVER_CHARACTERS = 32;
  * Different names have different keys. A key never ends in `__`, which separates it from the tool's name.
  */
 export function serverKey(name: string): string {
-  const plain = name
+  const cleanedName = name
     .replace(/[^A-Za-z0-9-]+/g, "_")
     .slice(0, MAX_SERVER_CHARACTERS)
     .replace(/^_+|_+$/g, "");
-  return plain === name ? name : [plain, hash(name)].filter((part) => part !== "").join("_");
+  return cleanedName === name ? name : [cleanedName, shortHash(name)].filter((part) => part !== "").join("_");
 }
 
 /**
@@ -24,10 +24,10 @@ export function serverKey(name: string): string {
  * it is appended.
  */
 export function toolName(key: string, name: string): string {
-  const plain = `${key}__${name.replace(/[^A-Za-z0-9_-]+/g, "_")}`;
-  if (plain === `${key}__${name}` && plain.length <= MAX_NAME_CHARACTERS) return plain;
-  const end = `_${hash(name)}`;
-  return plain.slice(0, MAX_NAME_CHARACTERS - end.length) + end;
+  const fullName = `${key}__${name.replace(/[^A-Za-z0-9_-]+/g, "_")}`;
+  if (fullName === `${key}__${name}` && fullName.length <= MAX_NAME_CHARACTERS) return fullName;
+  const suffix = `_${shortHash(name)}`;
+  return fullName.slice(0, MAX_NAME_CHARACTERS - suffix.length) + suffix;
 }
 
 /**
@@ -40,23 +40,23 @@ export function originOf(key: string, name: string): string {
 
 /** Returns `server:prompt`, the name that users type. */
 export function promptName(key: string, name: string): string {
-  const plain = name.replace(/[^\p{L}\p{N}_.-]+/gu, "_").slice(0, MAX_NAME_CHARACTERS);
-  return `${key}:${plain === name ? name : `${plain}_${hash(name)}`}`;
+  const cleanedName = name.replace(/[^\p{L}\p{N}_.-]+/gu, "_").slice(0, MAX_NAME_CHARACTERS);
+  return `${key}:${cleanedName === name ? name : `${cleanedName}_${shortHash(name)}`}`;
 }
 
 /** Whether a name matches a glob of `*` and `?`. */
 export function matchesGlob(glob: string, name: string): boolean {
-  let [at, star, from] = [0, -1, 0];
+  let [globIndex, starIndex, retryIndex] = [0, -1, 0];
   for (let i = 0; i < name.length;) {
-    if (glob[at] === "*") [star, from] = [at++, i];
-    else if (glob[at] === "?" || glob[at] === name[i]) [at, i] = [at + 1, i + 1];
-    else if (star >= 0) [at, i] = [star + 1, ++from];
+    if (glob[globIndex] === "*") [starIndex, retryIndex] = [globIndex++, i];
+    else if (glob[globIndex] === "?" || glob[globIndex] === name[i]) [globIndex, i] = [globIndex + 1, i + 1];
+    else if (starIndex >= 0) [globIndex, i] = [starIndex + 1, ++retryIndex];
     else return false;
   }
-  while (glob[at] === "*") at += 1;
-  return at === glob.length;
+  while (glob[globIndex] === "*") globIndex += 1;
+  return globIndex === glob.length;
 }
 
-function hash(text: string): string {
+function shortHash(text: string): string {
   return createHash("sha256").update(text).digest("hex").slice(0, 8);
 }

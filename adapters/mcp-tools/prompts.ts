@@ -14,8 +14,8 @@ export function promptsOf(key: string, server: SharedServer, { prompts }: Listin
     description: prompt.description,
     hint: prompt.arguments.map(({ name, required }) => (required ? `<${name}>` : `[${name}]`)).join(" "),
     origin: `mcp:${key}`,
-    prompt: async (words, signal) => {
-      const promptArguments = parseArguments(words, prompt);
+    prompt: async (argumentsText, signal) => {
+      const promptArguments = parseArguments(argumentsText, prompt);
       const params = { name: prompt.name, arguments: promptArguments };
       return toSlashPrompt(await server.request("prompts/get", params, { signal, timeoutMs: TIMEOUT_MS }));
     },
@@ -29,39 +29,39 @@ export function promptsOf(key: string, server: SharedServer, { prompts }: Listin
  * Throws `InputError` if a required argument is missing.
  */
 export function parseArguments(
-  words: string,
+  argumentsText: string,
   { arguments: names, name: prompt }: ListedPrompt,
 ): Record<string, string> {
   const valuesByName: Record<string, string> = {};
-  const free: string[] = [];
-  const pieces = words.match(/[^\s"']*(?:"[^"]*"|'[^']*')|\S+/g) ?? [];
+  const freePieces: string[] = [];
+  const pieces = argumentsText.match(/[^\s"']*(?:"[^"]*"|'[^']*')|\S+/g) ?? [];
   for (const piece of pieces) {
     const [, key = "", value = ""] = /^([^=\s]+)=([^]*)$/.exec(piece) ?? [];
-    if (names.some(({ name }) => name === key)) valuesByName[key] = unquoted(value);
-    else free.push(piece);
+    if (names.some(({ name }) => name === key)) valuesByName[key] = unquote(value);
+    else freePieces.push(piece);
   }
-  const open = names.filter(({ name }) => !Object.hasOwn(valuesByName, name));
-  open.forEach(({ name }, i) => {
-    const isLast = i === open.length - 1;
-    const piece = isLast && free.length > i + 1 ? free.slice(i).join(" ") : unquoted(free[i] ?? "");
+  const unsetArguments = names.filter(({ name }) => !Object.hasOwn(valuesByName, name));
+  unsetArguments.forEach(({ name }, i) => {
+    const isLast = i === unsetArguments.length - 1;
+    const piece = isLast && freePieces.length > i + 1 ? freePieces.slice(i).join(" ") : unquote(freePieces[i] ?? "");
     if (piece !== "") valuesByName[name] = piece;
   });
-  const missing = names.find(({ name, required }) => required && !Object.hasOwn(valuesByName, name));
-  if (missing) throw new InputError(missing.name, `a value after /${prompt}`);
+  const missingArgument = names.find(({ name, required }) => required && !Object.hasOwn(valuesByName, name));
+  if (missingArgument) throw new InputError(missingArgument.name, `a value after /${prompt}`);
   return valuesByName;
 }
 
-function unquoted(piece: string): string {
+function unquote(piece: string): string {
   return /^(["'])([^]*)\1$/.exec(piece)?.[2] ?? piece;
 }
 
 function toSlashPrompt({ messages }: Readonly<Record<string, unknown>>): SlashPrompt {
-  const all = Array.isArray(messages) ? (messages as unknown[]).filter(isRecord) : [];
+  const promptMessages = Array.isArray(messages) ? (messages as unknown[]).filter(isRecord) : [];
   const parts: NonNullable<SlashPrompt["parts"]>[number][] = [];
-  const texts = all.map(({ role, content }) => {
-    const read = contentOf(Array.isArray(content) ? (content as unknown[]) : [content]);
-    parts.push(...read.parts);
-    return role === "assistant" ? `(Example of an answer:)\n${read.text}` : read.text;
+  const texts = promptMessages.map(({ role, content }) => {
+    const converted = contentOf(Array.isArray(content) ? (content as unknown[]) : [content]);
+    parts.push(...converted.parts);
+    return role === "assistant" ? `(Example of an answer:)\n${converted.text}` : converted.text;
   });
   return { text: texts.filter((text) => text !== "").join("\n\n"), ...(parts.length > 0 && { parts }) };
 }

@@ -9,15 +9,15 @@ const STABLE_AFTER_MS = 30_000;
 
 /** Counts a server's failures in a row and delays its next start. It outlives the sessions that use the server. */
 export class RestartBackoff {
-  #failures = 0;
+  #failureCount = 0;
   #failedAt = 0;
-  #why = "";
+  #reason = "";
   #isStartTimeout = false;
 
-  recordFailure(why: string): void {
-    this.#failures += 1;
+  recordFailure(reason: string): void {
+    this.#failureCount += 1;
     this.#failedAt = Date.now();
-    this.#why = why;
+    this.#reason = reason;
     this.#isStartTimeout = false;
   }
 
@@ -27,15 +27,16 @@ export class RestartBackoff {
   }
 
   recordUptime(ms: number): void {
-    if (ms > STABLE_AFTER_MS) this.#failures = 0;
+    if (ms > STABLE_AFTER_MS) this.#failureCount = 0;
   }
 
   /** Throws the last failure while the delay has not elapsed. */
   check(): void {
-    const pause = this.#isStartTimeout
+    const delayMs = this.#isStartTimeout
       ? START_TIMEOUT_DELAY_MS
-      : RETRY_DELAYS_MS[Math.min(this.#failures, RETRY_DELAYS_MS.length - 1)]!;
-    const remainingMs = this.#failedAt + pause - Date.now();
-    if (remainingMs > 0) throw new McpServerError(`${this.#why} (next attempt in ${Math.ceil(remainingMs / 1000)} s)`);
+      : RETRY_DELAYS_MS[Math.min(this.#failureCount, RETRY_DELAYS_MS.length - 1)]!;
+    const remainingMs = this.#failedAt + delayMs - Date.now();
+    if (remainingMs > 0)
+      throw new McpServerError(`${this.#reason} (next attempt in ${Math.ceil(remainingMs / 1000)} s)`);
   }
 }

@@ -22,8 +22,8 @@ const MAX_FORMS = 32;
 interface ActiveCall {
   readonly context: ToolContext;
   /** Forms that the server has sent during this call. */
-  forms: number;
-  readonly over: AbortController;
+  formCount: number;
+  readonly endController: AbortController;
 }
 
 /**
@@ -31,25 +31,25 @@ interface ActiveCall {
  * with the last.
  */
 export class SharedServer {
-  readonly #context: Omit<ConnectionContext, "elicit" | "changed">;
+  readonly #context: Omit<ConnectionContext, "elicit" | "onListChange">;
   readonly #backoff: RestartBackoff;
-  readonly #end = new AbortController();
+  readonly #endController = new AbortController();
   /** Active calls. A form of the server goes to the session of the call. */
   readonly #calls = new Set<ActiveCall>();
   /** The last form in progress. Forms are shown to users one at a time. */
   #lastForm: Promise<unknown> = Promise.resolve();
-  #users = 0;
+  #userCount = 0;
   #connection: Promise<McpConnection> | undefined;
   #listing: Listing | undefined;
   /** Warnings that have been logged, each once. */
   readonly #loggedReasons = new Set<string>();
-  #refreshing: Promise<void> | undefined;
+  #refresh: Promise<void> | undefined;
   #needsRefresh = false;
   #refreshedAt = 0;
 
-  constructor(context: Omit<ConnectionContext, "elicit" | "changed">, pauses: RestartBackoff) {
+  constructor(context: Omit<ConnectionContext, "elicit" | "onListChange">, backoff: RestartBackoff) {
     this.#context = context;
-    this.#backoff = pauses;
+    this.#backoff = backoff;
   }
 
   /** Tools and prompts of the server at the last refresh; empty before the first. */
@@ -58,21 +58,21 @@ export class SharedServer {
   }
 
   get isUnused(): boolean {
-    return this.#users === 0;
+    return this.#userCount === 0;
   }
 
   join(): void {
-    this.#users += 1;
+    this.#userCount += 1;
   }
 
   /** Removes a user. After the last one the server stops. Resolves when its process and connections are closed. */
   async leave(): Promise<void> {
-    this.#users -= 1;
-    if (this.#users > 0) return;
-    this.#end.abort(new Error("the server is no longer needed"));
+    this.#userCount -= 1;
+    if (this.#userCount > 0) return;
+    this.#endController.abort(new Error("the server is no longer needed"));
     const connection = await this.#connection?.catch(() => undefined);
     await connection?.close();
-    await this.#refreshing;
+    await this.#refresh;
   }
 
   /** Returns the connection, and starts the server if necessary. Rejects with `McpServerError` if it is unavailable. */
@@ -80,7 +80,7 @@ export class SharedServer {
     for (;;) {
       const opening = (this.#connection ??= this.#startOpening());
       const connection = await opening;
-      if (!connection.isOver) return connection;
+      if (!connection.hasEnded) return connection;
       await connection.ended;
       if (this.#connection === opening) this.#connection = undefined;
     }
@@ -108,48 +108,48 @@ export class SharedServer {
     }: { context?: ToolContext; signal?: AbortSignal; timeoutMs: number },
   ): Promise<Readonly<Record<string, unknown>>> {
     const { name } = this.#context.server;
-    const time = new CallTimeout(timeoutMs, signal);
-    const caller = context && { context, forms: 0, over: new AbortController() };
+    const timeout = new CallTimeout(timeoutMs, signal);
+    const caller = context && { context, formCount: 0, endController: new AbortController() };
     if (caller) this.#calls.add(caller);
     try {
       for (let round = 0; ; round++) {
-        const connection = await abortable(this.ready(), time.signal);
+        const connection = await abortable(this.ready(), timeout.signal);
         try {
           const onProgress = (progress: Parameters<typeof progressLine>[0]): void => {
-            time.restart();
+            timeout.restart();
             const progressText = progressLine(progress);
             if (progressText !== "") context?.progress(`${progressText}\n`);
           };
-          this.#timeouts.add(time);
-          return await connection.request(method, params, { signal: time.signal, ...(context && { onProgress }) });
+          this.#timeouts.add(timeout);
+          return await connection.request(method, params, { signal: timeout.signal, ...(context && { onProgress }) });
         } catch (error) {
           // A server that lost its session has not processed the request. Sending it once more is safe.
           if (round > 0 || !(error instanceof McpServerError) || error.message !== SESSION_LOST) throw error;
         } finally {
-          this.#timeouts.delete(time);
+          this.#timeouts.delete(timeout);
         }
       }
     } catch (error) {
       signal.throwIfAborted();
-      if (time.isOver) {
+      if (timeout.hasTimedOut) {
         void this.#connection?.then((connection) => connection.checkAlive()).catch(() => undefined);
         throw new ToolError(`${name} did not answer within ${timeoutMs / 1000} s; the tool may have run.`);
       }
       if (!(error instanceof McpServerError)) throw error;
-      const doubt = error.ended && method === "tools/call" ? "; the tool may have run" : "";
-      throw new ToolError(`${name}: ${this.#context.hide(error.message)}${doubt}.`);
+      const doubtNote = error.ended && method === "tools/call" ? "; the tool may have run" : "";
+      throw new ToolError(`${name}: ${this.#context.hide(error.message)}${doubtNote}.`);
     } finally {
-      time.end();
+      timeout.end();
       if (caller) this.#calls.delete(caller);
-      caller?.over.abort(new Error("the call has ended"));
+      caller?.endController.abort(new Error("the call has ended"));
     }
   }
 
   readonly #timeouts = new Set<CallTimeout>();
 
   async #open(): Promise<McpConnection> {
-    const { signal } = this.#end;
-    const began = Date.now();
+    const { signal } = this.#endController;
+    const startedMs = Date.now();
     signal.throwIfAborted();
     this.#backoff.check();
     try {
@@ -157,7 +157,7 @@ export class SharedServer {
         {
           ...this.#context,
           elicit: (params, elicitSignal) => this.#elicit(params, elicitSignal),
-          changed: () => this.#refreshListing(),
+          onListChange: () => this.#refreshListing(),
         },
         signal,
       );
@@ -171,7 +171,7 @@ export class SharedServer {
       void connection.ended.then((why) => {
         // A server that only lost its session is still running.
         if (signal.aborted || why === SESSION_LOST) return;
-        this.#backoff.recordUptime(Date.now() - began);
+        this.#backoff.recordUptime(Date.now() - startedMs);
         this.#backoff.recordFailure(why || "the server did not respond");
         logger.warn("MCP server exited; it restarts on the next call", {
           server: server.name,
@@ -189,10 +189,10 @@ export class SharedServer {
     this.#listing = listing;
     const { logger, server, hide } = this.#context;
     // Compare the reasons only: the names in a listing may change.
-    const news = listing.rejected.filter((rejection) =>
+    const newRejections = listing.rejected.filter((rejection) =>
       this.#isNewReason(rejection.slice(rejection.lastIndexOf(": ") + 2)),
     );
-    if (news.length === 0) return;
+    if (newRejections.length === 0) return;
     const rejected = hide(summarizeRejected(listing.rejected));
     logger.warn("MCP server offered invalid tools or prompts; ignored", { server: server.name, left: rejected });
   }
@@ -207,18 +207,18 @@ export class SharedServer {
   /** Refreshes the listing. Several change notifications cause one refresh. */
   #refreshListing(): void {
     this.#needsRefresh = true;
-    this.#refreshing ??= this.#refreshWhileNeeded().finally(() => (this.#refreshing = undefined));
+    this.#refresh ??= this.#refreshWhileNeeded().finally(() => (this.#refresh = undefined));
   }
 
   async #refreshWhileNeeded(): Promise<void> {
-    const { signal } = this.#end;
+    const { signal } = this.#endController;
     while (this.#needsRefresh && !signal.aborted) {
-      await pause(this.#refreshedAt + REFRESH_INTERVAL_MS - Date.now(), signal);
+      await waitUntilAborted(this.#refreshedAt + REFRESH_INTERVAL_MS - Date.now(), signal);
       this.#needsRefresh = false;
       this.#refreshedAt = Date.now();
       try {
         const connection = await this.#connection;
-        if (connection && !connection.isOver) this.#setListing(await connection.list(signal));
+        if (connection && !connection.hasEnded) this.#setListing(await connection.list(signal));
       } catch (error) {
         if (signal.aborted) return;
         const { logger, server, hide } = this.#context;
@@ -239,29 +239,29 @@ export class SharedServer {
     if (!caller || callers.some(({ context }) => context.sessionId !== caller.context.sessionId))
       return { action: "decline" };
     // Further forms are declined and do not pause the timeout of the call.
-    if ((caller.forms += 1) > MAX_FORMS) return { action: "decline" };
-    const over = AbortSignal.any([signal, caller.over.signal]);
-    const turn = this.#lastForm.then(() => this.#showForm(params, caller, over));
-    this.#lastForm = turn;
-    return turn;
+    if ((caller.formCount += 1) > MAX_FORMS) return { action: "decline" };
+    const endSignal = AbortSignal.any([signal, caller.endController.signal]);
+    const formResult = this.#lastForm.then(() => this.#showForm(params, caller, endSignal));
+    this.#lastForm = formResult;
+    return formResult;
   }
 
   async #showForm(
     params: Readonly<Record<string, unknown>>,
     { context }: ActiveCall,
-    over: AbortSignal,
+    endSignal: AbortSignal,
   ): Promise<ElicitResult> {
-    if (over.aborted) return { action: "cancel" };
+    if (endSignal.aborted) return { action: "cancel" };
     // The time that the user needs does not count.
-    for (const time of this.#timeouts) time.pause();
+    for (const timeout of this.#timeouts) timeout.pause();
     try {
       const question: ToolContext["askUser"] = (request) =>
-        over.aborted ? Promise.resolve(undefined) : context.askUser(request);
-      return await abortable(elicitFields(this.#context.server.name, params, question), over);
+        endSignal.aborted ? Promise.resolve(undefined) : context.askUser(request);
+      return await abortable(elicitFields(this.#context.server.name, params, question), endSignal);
     } catch {
       return { action: "cancel" };
     } finally {
-      for (const time of this.#timeouts) time.restart();
+      for (const timeout of this.#timeouts) timeout.restart();
     }
   }
 }
@@ -275,10 +275,10 @@ function progressLine({
   total?: number | undefined;
   message?: string | undefined;
 }): string {
-  const share =
+  const shareText =
     typeof progress === "number" ? (typeof total === "number" ? `${progress}/${total}` : String(progress)) : "";
   const messageText = toLine(message).slice(0, 1_000);
-  return [share, messageText].filter((part) => part !== "").join(" ");
+  return [shareText, messageText].filter((part) => part !== "").join(" ");
 }
 
 /** Settles like the promise, or rejects with the signal's reason if that comes first. */
@@ -291,7 +291,7 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<
   });
 }
 
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
+async function waitUntilAborted(ms: number, signal: AbortSignal): Promise<void> {
   if (ms <= 0) return;
   await abortable(new Promise<void>((resolve) => setTimeout(resolve, ms).unref()), signal).catch(() => undefined);
 }

@@ -6,7 +6,7 @@ import { MessageSplitter, WorkThrottle } from "./lines.js";
 /** Maximum bytes buffered for a server that does not read its input. */
 const MAX_BUFFERED_BYTES = 32 * 1024 * 1024;
 /** Bytes of standard error that are kept. */
-const STDERR_BYTES = 4 * 1024;
+const MAX_STDERR_BYTES = 4 * 1024;
 /** Time for the server to exit after its input is closed; below, after the signal to terminate. */
 const EXIT_GRACE_MS = 300;
 const SHUTDOWN_GRACE_MS = 1_000;
@@ -21,17 +21,17 @@ export class StdioTransport implements Transport {
   onmessage?: (message: JSONRPCMessage) => void;
   readonly #process: OwnedProcess;
   /** Whether a message is needed. */
-  readonly #isWanted: (message: Readonly<Record<string, unknown>>) => boolean;
+  readonly #isNeeded: (message: Readonly<Record<string, unknown>>) => boolean;
   #errors = "";
-  #end: Promise<void> | undefined;
-  #why = "";
-  #over = false;
+  #endPromise: Promise<void> | undefined;
+  #endReason = "";
+  #hasEnded = false;
 
-  constructor(process: OwnedProcess, isWanted: (message: Readonly<Record<string, unknown>>) => boolean) {
+  constructor(process: OwnedProcess, isNeeded: (message: Readonly<Record<string, unknown>>) => boolean) {
     this.#process = process;
-    this.#isWanted = isWanted;
+    this.#isNeeded = isNeeded;
     process.stderr.on("data", (piece: Buffer) => {
-      this.#errors = (this.#errors + piece.toString("utf8").slice(-STDERR_BYTES)).slice(-STDERR_BYTES);
+      this.#errors = (this.#errors + piece.toString("utf8").slice(-MAX_STDERR_BYTES)).slice(-MAX_STDERR_BYTES);
     });
     for (const stream of [process.stderr, process.stdout, process.stdin]) stream.on("error", () => undefined);
   }
@@ -42,15 +42,15 @@ export class StdioTransport implements Transport {
   }
 
   /** End reason. `""` while the process is running, or if it was closed locally. */
-  get why(): string {
-    return this.#why;
+  get endReason(): string {
+    return this.#endReason;
   }
 
   async start(): Promise<void> {
-    const read = this.#read();
+    const readEnd = this.#read();
     void this.#process.ended.then(async ({ code, signal }) => {
       // Handle the last output of the process before reporting its end.
-      await Promise.race([read, new Promise((resolve) => setTimeout(resolve, EXIT_GRACE_MS))]);
+      await Promise.race([readEnd, new Promise((resolve) => setTimeout(resolve, EXIT_GRACE_MS))]);
       this.#finish(
         signal === null ? `the server exited with code ${code ?? "unknown"}` : `the server was terminated by ${signal}`,
       );
@@ -59,7 +59,7 @@ export class StdioTransport implements Transport {
 
   async send(message: JSONRPCMessage): Promise<void> {
     const { stdin } = this.#process;
-    if (this.#over || stdin.destroyed) throw new Error("the server exited");
+    if (this.#hasEnded || stdin.destroyed) throw new Error("the server exited");
     const line = `${JSON.stringify(message)}\n`;
     if (stdin.writableLength + line.length > MAX_BUFFERED_BYTES) {
       this.#finish("the server does not read its input");
@@ -70,9 +70,9 @@ export class StdioTransport implements Transport {
 
   /** Resolves when the process and its children have ended. */
   async close(): Promise<void> {
-    this.#end ??= this.#stop();
+    this.#endPromise ??= this.#stop();
     this.#finish("");
-    await this.#end;
+    await this.#endPromise;
   }
 
   async #stop(): Promise<void> {
@@ -84,15 +84,15 @@ export class StdioTransport implements Transport {
 
   async #read(): Promise<void> {
     const lines = new MessageSplitter();
-    const turns = new WorkThrottle();
+    const throttle = new WorkThrottle();
     try {
       for await (const piece of this.#process.stdout as AsyncIterable<Buffer>) {
         for (const line of lines.push(piece)) {
           this.#receive(line);
-          await turns.next();
-          if (this.#over) return;
+          await throttle.yieldIfNeeded();
+          if (this.#hasEnded) return;
         }
-        if (this.#process.stdout.readableLength === 0) turns.idle();
+        if (this.#process.stdout.readableLength === 0) throttle.markIdle();
       }
     } catch (error) {
       this.#finish(error instanceof Error ? error.message : String(error));
@@ -110,16 +110,18 @@ export class StdioTransport implements Transport {
       this.onerror?.(new Error("a line is not a JSON-RPC message"));
       return;
     }
-    if (!isRecord(message) || !this.#isWanted(message)) return;
-    const bounded = limitDepth((isMalformedResponse(message) ? malformedResponse(message) : message) as JSONRPCMessage);
-    if (bounded) this.onmessage?.(bounded);
+    if (!isRecord(message) || !this.#isNeeded(message)) return;
+    const boundedMessage = limitDepth(
+      (isMalformedResponse(message) ? createErrorResponse(message) : message) as JSONRPCMessage,
+    );
+    if (boundedMessage) this.onmessage?.(boundedMessage);
   }
 
-  #finish(why: string): void {
-    if (this.#over) return;
-    this.#over = true;
-    this.#why = why;
-    this.#end ??= this.#stop();
+  #finish(reason: string): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    this.#endReason = reason;
+    this.#endPromise ??= this.#stop();
     this.onclose?.();
   }
 }
@@ -131,6 +133,6 @@ function isMalformedResponse({ jsonrpc, id, method, result, error }: Readonly<Re
   return jsonrpc !== "2.0" || isRecord(result) === isError;
 }
 
-function malformedResponse({ id }: Readonly<Record<string, unknown>>): unknown {
+function createErrorResponse({ id }: Readonly<Record<string, unknown>>): unknown {
   return { jsonrpc: "2.0", id, error: { code: -32_603, message: "the response is malformed" } };
 }

@@ -32,17 +32,17 @@ export function toolsOf(
 ): Tool[] {
   const timeoutMs = timeout * 1000;
   const selectedTools = tools.filter(({ name }) => globs.some((glob) => matchesGlob(glob, name)));
-  const serverTools = selectedTools.map((tool) => toolOf(key, server, tool, timeoutMs, trusted));
+  const serverTools = selectedTools.map((tool) => createTool(key, server, tool, timeoutMs, trusted));
   if (
     !hasResources ||
     !globs.some((glob) => matchesGlob(glob, READ_TOOL)) ||
     selectedTools.some(({ name }) => name === READ_TOOL)
   )
     return serverTools;
-  return [...serverTools, readTool(key, server, timeoutMs, trusted)];
+  return [...serverTools, createReadTool(key, server, timeoutMs, trusted)];
 }
 
-function toolOf(key: string, server: SharedServer, tool: ListedTool, timeoutMs: number, trusted: boolean): Tool {
+function createTool(key: string, server: SharedServer, tool: ListedTool, timeoutMs: number, trusted: boolean): Tool {
   const { name, description, inputSchema, readOnly } = tool;
   const isReadOnly = trusted && readOnly;
   // The server validates arguments with its own schema.
@@ -54,7 +54,7 @@ function toolOf(key: string, server: SharedServer, tool: ListedTool, timeoutMs: 
       jsonSchema: { input: () => inputSchema },
     },
   };
-  const made = defineTool({
+  const definedTool = defineTool({
     name: toolName(key, name),
     description,
     schema,
@@ -71,12 +71,12 @@ function toolOf(key: string, server: SharedServer, tool: ListedTool, timeoutMs: 
       };
     },
   });
-  return { ...made, origin: originOf(key, name) };
+  return { ...definedTool, origin: originOf(key, name) };
 }
 
 /** Lists and reads the server's resources. */
-function readTool(key: string, server: SharedServer, timeoutMs: number, trusted: boolean): Tool {
-  const made = defineTool({
+function createReadTool(key: string, server: SharedServer, timeoutMs: number, trusted: boolean): Tool {
+  const definedTool = defineTool({
     name: toolName(key, READ_TOOL),
     description: `Read a resource of the server ${key} by its URI. Without a URI, list its resources.`,
     schema: {
@@ -88,7 +88,7 @@ function readTool(key: string, server: SharedServer, timeoutMs: number, trusted:
     run: async ({ uri = "" }, context) =>
       uri === "" ? listResources(server, context, timeoutMs) : readResource(server, uri, context, timeoutMs),
   });
-  return { ...made, origin: originOf(key, READ_TOOL) };
+  return { ...definedTool, origin: originOf(key, READ_TOOL) };
 }
 
 async function readResource(
@@ -103,22 +103,22 @@ async function readResource(
 }
 
 async function listResources(server: SharedServer, context: ToolContext, timeoutMs: number): Promise<ToolOutput> {
-  const of = async (method: string, key: string): Promise<unknown[]> => {
+  const listEntries = async (method: string, key: string): Promise<unknown[]> => {
     const result = await server.request(method, {}, { context, timeoutMs });
     return Array.isArray(result[key]) ? (result[key] as unknown[]) : [];
   };
   const [resources, templates] = await Promise.all([
-    of("resources/list", "resources"),
-    of("resources/templates/list", "resourceTemplates").catch(() => []),
+    listEntries("resources/list", "resources"),
+    listEntries("resources/templates/list", "resourceTemplates").catch(() => []),
   ]);
-  const all = [...resources, ...templates];
-  const lines = all.slice(0, MAX_LISTED_RESOURCES).map((resource) => {
+  const entries = [...resources, ...templates];
+  const lines = entries.slice(0, MAX_LISTED_RESOURCES).map((resource) => {
     const { uri, uriTemplate, name, description, mimeType } = (resource ?? {}) as Readonly<Record<string, unknown>>;
-    const about = [name, mimeType, description].filter(
-      (word): word is string => typeof word === "string" && word !== "",
+    const details = [name, mimeType, description].filter(
+      (detail): detail is string => typeof detail === "string" && detail !== "",
     );
-    return `${String(uri ?? uriTemplate)}  ${about.join(", ")}`.replace(/\s*\n\s*/g, " ").slice(0, 400);
+    return `${String(uri ?? uriTemplate)}  ${details.join(", ")}`.replace(/\s*\n\s*/g, " ").slice(0, 400);
   });
-  if (all.length > MAX_LISTED_RESOURCES) lines.push(`[... and ${all.length - MAX_LISTED_RESOURCES} more]`);
+  if (entries.length > MAX_LISTED_RESOURCES) lines.push(`[... and ${entries.length - MAX_LISTED_RESOURCES} more]`);
   return { text: lines.join("\n") || "(no resources)" };
 }

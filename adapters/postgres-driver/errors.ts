@@ -99,10 +99,10 @@ function describeServerError(code: string, message: string): string {
 }
 
 /** Explains an error to `DriverLifecycle`. Undefined for errors of this code. */
-export function explain(error: unknown): { reason: string; full: boolean; unavailable: boolean } | undefined {
+export function explain(error: unknown): { reason: string; isFull: boolean; isUnavailable: boolean } | undefined {
   if (errorCode(error) === "" && !isConnectionLost(error)) return undefined;
   const { reason, isDiskFull, isPermanent } = describeError(error);
-  return { reason, full: isDiskFull, unavailable: !isDiskFull && !isPermanent };
+  return { reason, isFull: isDiskFull, isUnavailable: !isDiskFull && !isPermanent };
 }
 
 /** Deletes the fields of a statement's error that may contain user text or internals of the functions. */
@@ -118,5 +118,5 @@ export function removeUserText(error: unknown): unknown {
 
 /** Creates the error of an unreachable store. A retry may succeed. */
 export function toUnavailableError(location: string, reason: string): StoreError {
-  return new StoreError(`session store ${location}: ${reason}`, { unavailable: true });
+  return new StoreError(`session store ${location}: ${reason}`, { isUnavailable: true });
 }

@@ -10,7 +10,7 @@ import type {
   LeaseConflict,
   LeaseOptions,
   AcquiredLease,
-  MessagePage,
+  MessageQuery,
   RunQuery,
   SessionChange,
   SessionDriver,
@@ -67,7 +67,7 @@ export class PostgresDriver implements SessionDriver {
     });
     this.notifier = notifier;
     this.#lifecycle = new DriverLifecycle({
-      where: connections.location,
+      location: connections.location,
       open: async () => {
         try {
           await connections.open((query) => prepareSchema(query, options.schema));
@@ -110,7 +110,7 @@ export class PostgresDriver implements SessionDriver {
 
   async head(id: string, options = { messages: true }): Promise<ChainHead | undefined> {
     const head = await this.#read((store) => readChainHead(store, id, options.messages));
-    this.#cacheRoots(head?.original, head?.newest);
+    this.#cacheRoots(head?.root, head?.newest);
     return head;
   }
 
@@ -120,7 +120,7 @@ export class PostgresDriver implements SessionDriver {
     return page;
   }
 
-  messages(id: string, page: MessagePage = {}): Promise<Message[]> {
+  messages(id: string, page: MessageQuery = {}): Promise<Message[]> {
     return this.#read((store) => listMessages(store, id, page));
   }
 
@@ -170,7 +170,7 @@ export class PostgresDriver implements SessionDriver {
     const lease = await this.#change([chain], () => takeLease(id, holder, ttlMs, options));
     const { rootId } = "heldBy" in lease ? lease.heldBy : lease;
     this.#keyQueue.cacheRoot(id, rootId);
-    if ("head" in lease) this.#cacheRoots(lease.head?.original, lease.head?.newest);
+    if ("head" in lease) this.#cacheRoots(lease.head?.root, lease.head?.newest);
     return lease;
   }
 

@@ -7,7 +7,7 @@ import type {
   ChainHead,
   Instruction,
   LeaseHead,
-  MessagePage,
+  MessageQuery,
   RunQuery,
   SessionData,
   SessionPage,
@@ -64,13 +64,13 @@ function toHead(rows: readonly ReadRow[]): ChainHead | undefined {
 /** Parses the rows of a head without snapshots, for a lease. */
 export function toLeaseHead(rows: readonly ReadRow[]): LeaseHead | undefined {
   const sessions = filterByKind(rows, "s").map(({ body }) => toSession(body));
-  const [original, newest = original] = sessions.sort((a, b) => a.chain.index - b.chain.index);
-  if (!original || !newest) return undefined;
+  const [root, newest = root] = sessions.sort((a, b) => a.chain.index - b.chain.index);
+  if (!root || !newest) return undefined;
   const [view] = filterByKind(rows, "v");
   const storedMessages = sortBySeq(filterByKind(rows, "m")).map((row) => toMessage(row, newest.id));
-  const unfinished = filterByKind(rows, "r").map((row) => toRun(row, original.id));
+  const unfinished = filterByKind(rows, "r").map((row) => toRun(row, root.id));
   // A caller may modify one of the two, so they are never the same object.
-  const ends = { original, newest: newest === original ? structuredClone(original) : newest };
+  const ends = { root, newest: newest === root ? structuredClone(root) : newest };
   const messages = view
     ? [...(JSON.parse(view.body) as Message[]).map(currentMessage), ...storedMessages]
     : storedMessages;
@@ -132,7 +132,7 @@ export function buildListStatement(query: SessionQuery): { sql: string; values: 
   return { sql, values };
 }
 
-export async function listMessages(store: SchemaStore, id: string, page: MessagePage): Promise<Message[]> {
+export async function listMessages(store: SchemaStore, id: string, page: MessageQuery): Promise<Message[]> {
   const { after = -1, before = MAX_SEQ, limit = Infinity, scope, hiddenBy, tool } = page;
   const readsBackwards = page.before !== undefined && page.after === undefined && page.limit !== undefined;
   const rows = await store.read<ReadRow>("SELECT * FROM @.messages@v($1, $2, $3, $4, $5, $6, $7, $8)", [

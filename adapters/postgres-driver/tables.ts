@@ -4,10 +4,10 @@
  */
 export const MIGRATIONS: readonly string[] = [
   `
-  -- One row a chain, also of one that has a lease and no session yet: whoever changes a chain changes this row first, and so
-  -- has it alone. fence: of its lease, null when nobody has it; last: of the one it had last, null where that tells nothing
-  -- of what was said since; expires: ms since 1970, by this server's clock; tokens: of the changes made last; shard: of the
-  -- totals that it is counted in.
+  -- One row for each chain, including chains with a lease but no session yet. Every change of a chain updates this row first,
+  -- so changes are serialized. fence: of the current lease, null without one. last: fence of the previous lease; null if
+  -- messages may have changed without a lease. expires: ms since 1970, by the clock of the database server. tokens: of the
+  -- most recent changes. shard: row of the totals that counts the chain.
   CREATE TABLE @.chains (
     chain bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     expires bigint NOT NULL DEFAULT 0,
@@ -20,7 +20,7 @@ export const MIGRATIONS: readonly string[] = [
     tokens uuid[] NOT NULL DEFAULT '{}'
   ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05);
 
-  -- Ids and aliases, which are one namespace.
+  -- Session ids and aliases share one namespace.
   CREATE TABLE @.names (
     name text COLLATE "C" PRIMARY KEY,
     chain bigint NOT NULL,
@@ -28,7 +28,8 @@ export const MIGRATIONS: readonly string[] = [
     alias boolean NOT NULL
   );
 
-  -- Tokens are what JavaScript calls numbers: a model may tell any. search: the title in lower case, as JavaScript has it. first_seq: where what was said in it begins; null where nothing was.
+  -- Token counts are doubles, because a model may report any JavaScript number. search: the title in lower case, by the rules
+  -- of JavaScript. first_seq: seq of the session's first message, null without messages.
   CREATE TABLE @.sessions (
     chain bigint NOT NULL,
     last_seq bigint NOT NULL,
@@ -59,11 +60,11 @@ export const MIGRATIONS: readonly string[] = [
     PRIMARY KEY (chain, idx)
   ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
   CREATE INDEX sessions_all ON @.sessions (updated_at, id) WHERE idx = 0;
-  -- Not the whole of a long folder, for which an index has no room.
+  -- Only the start of a long path, because an index entry has a maximum size.
   CREATE INDEX sessions_of_dir ON @.sessions (left(project_dir, 200), updated_at, id) WHERE idx = 0;
   CREATE INDEX sessions_empty ON @.sessions (updated_at, id) WHERE idx = 0 AND empty;
 
-  -- idx: of the session that it was said in. body: all else of it, as JSON, but for what was shown of it.
+  -- idx: of the message's session. shown: the displayed part of a tool result. body: all other fields as JSON.
   CREATE TABLE @.messages (
     chain bigint NOT NULL,
     seq bigint NOT NULL,
@@ -79,7 +80,7 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX messages_growing ON @.messages (chain, id) WHERE NOT finished;
   CREATE INDEX messages_cut ON @.messages (chain, cut, seq) WHERE cut <> '';
 
-  -- What growing messages gained, in order of n: deltas is a JSON list of [part, type, text].
+  -- Text appended to unfinished messages, in order of n. deltas: JSON list of [part, type, text].
   CREATE TABLE @.pieces (
     chain bigint NOT NULL,
     seq bigint NOT NULL,
@@ -104,7 +105,8 @@ export const MIGRATIONS: readonly string[] = [
     PRIMARY KEY (chain, id)
   );
 
-  -- fence: of the lease under which it was last written. named: what it keeps for its key, as JSON; record: all else, as JSON.
+  -- fence: of the lease of the last write. named: the fields that a repeated request with the key needs, as JSON. record: all
+  -- other fields, as JSON.
   CREATE TABLE @.runs (
     chain bigint NOT NULL,
     fence bigint,
@@ -122,7 +124,7 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX runs_of_chain ON @.runs (chain, started_at, id);
   CREATE INDEX runs_open ON @.runs (chain) WHERE state IN ('queued', 'running', 'waiting');
 
-  -- ask: as it was put, as JSON. answered: what its answer changed of it, as JSON; token: of that change.
+  -- ask: as created, as JSON. answered: fields that the answer changed, as JSON. token: of the answer's change.
   CREATE TABLE @.asks (
     chain bigint NOT NULL,
     token uuid,
@@ -140,15 +142,15 @@ export const MIGRATIONS: readonly string[] = [
   CREATE TABLE @.instructions (
     chain bigint NOT NULL,
     n bigint GENERATED ALWAYS AS IDENTITY,
-    -- Of the call that took it back: it is gone then, and its row goes with the next.
+    -- Token of the change that removed the instruction. The next change deletes the row.
     withdrawn uuid,
     id text COLLATE "C" PRIMARY KEY,
     instruction text COLLATE "C" NOT NULL
   );
   CREATE INDEX instructions_of_chain ON @.instructions (chain, n);
 
-  -- How many originals there are: in all (scope ''), and of a folder, a long one by its hash. Spread over rows that are added up, so that those who
-  -- begin sessions at the same time do not wait for each other: a connection has one, whatever it makes in one transaction.
+  -- Number of root sessions: in total (scope '') and by folder (a hash for a long path). The sum is spread over several rows,
+  -- so that clients that create sessions at the same time do not wait for each other. A connection uses one row.
   CREATE TABLE @.totals (
     scope text COLLATE "C" NOT NULL,
     shard integer NOT NULL,
@@ -156,12 +158,12 @@ export const MIGRATIONS: readonly string[] = [
     PRIMARY KEY (scope, shard)
   ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.05);
 
-  -- Chains that are deleted, and of which messages are left: large ones go piece by piece.
+  -- Deleted chains with remaining messages. Large chains are deleted in batches.
   CREATE TABLE @.remains (chain bigint PRIMARY KEY);
   `,
   `
-  -- The call that a helper's session was made for: id of the asking chain's original, of the run, of the call. Null of all
-  -- others, which lists and totals are of.
+  -- The tool call that created a subagent session: root session, run and call. Null for all other sessions. Lists and totals
+  -- contain only the others.
   ALTER TABLE @.sessions ADD COLUMN spawner text COLLATE "C";
   ALTER TABLE @.sessions ADD COLUMN spawner_run text COLLATE "C";
   ALTER TABLE @.sessions ADD COLUMN spawner_call text COLLATE "C";
@@ -171,7 +173,7 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX sessions_all ON @.sessions (updated_at, id) WHERE idx = 0 AND spawner IS NULL;
   CREATE INDEX sessions_of_dir ON @.sessions (left(project_dir, 200), updated_at, id) WHERE idx = 0 AND spawner IS NULL;
   CREATE INDEX sessions_empty ON @.sessions (updated_at, id) WHERE idx = 0 AND spawner IS NULL AND empty;
-  -- By the beginning of an id that may be anything, for which an index has no room.
+  -- Only the start of the id: an imported id can be longer than an index entry.
   CREATE INDEX sessions_spawned ON @.sessions (left(spawner, 200), updated_at, id) WHERE idx = 0 AND spawner IS NOT NULL;
   `,
 ];

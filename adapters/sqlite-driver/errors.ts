@@ -22,8 +22,8 @@ const ADVICE: readonly (readonly [pattern: RegExp, text: string])[] = [
 ];
 
 /** Reason and remedy for an SQLite error; undefined for other errors. */
-export function explain(error: unknown): { reason: string; full: boolean } | undefined {
+export function explain(error: unknown): { reason: string; isFull: boolean } | undefined {
   const code = sqliteErrorCode(error);
   const advice = ADVICE.find(([pattern]) => pattern.test(code))?.[1];
-  return advice === undefined ? undefined : { reason: `${advice} (${code})`, full: code.startsWith("SQLITE_FULL") };
+  return advice === undefined ? undefined : { reason: `${advice} (${code})`, isFull: code.startsWith("SQLITE_FULL") };
 }

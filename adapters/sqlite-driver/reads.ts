@@ -5,7 +5,7 @@ import type {
   LeaseHolder,
   Instruction,
   LeaseHead,
-  MessagePage,
+  MessageQuery,
   RunQuery,
   SessionPage,
   SessionQuery,
@@ -30,7 +30,7 @@ export function findSessionRow(db: Statements, id: string): SessionRow | undefin
 export function readHead(db: Statements, id: string, options: { messages: boolean }): ChainHead | undefined {
   return db.readConsistently(() => {
     const head = readLeaseHead(db, id, options);
-    return head && { ...head, snapshots: db.all<SnapshotRow>(SNAPSHOTS_SQL, head.original.id).map(toSnapshot) };
+    return head && { ...head, snapshots: db.all<SnapshotRow>(SNAPSHOTS_SQL, head.root.id).map(toSnapshot) };
   });
 }
 
@@ -41,7 +41,7 @@ export function readLeaseHead(db: Statements, id: string, options: { messages: b
   if (!original) return undefined;
   const unfinished = db.all<{ record: string }>(UNFINISHED_RUNS_SQL, original.root);
   return {
-    original: toSession(original),
+    root: toSession(original),
     newest: toSession(newest),
     messages: options.messages ? readModelMessages(db, newest) : [],
     unfinished: unfinished.map(({ record }) => parseRunRecord(record)),
@@ -124,7 +124,7 @@ export function listSessions(db: Statements, query: SessionQuery): SessionPage {
 
 /** Builds the statement of a page of messages. `values` follow the row number `n` of the session or chain. */
 export function buildMessagesStatement(
-  page: MessagePage,
+  page: MessageQuery,
   columns = "*",
 ): { sql: string; isDescending: boolean; values: SqlValue[] } {
   const isDescending = page.before !== undefined && page.after === undefined && page.limit !== undefined;
@@ -144,7 +144,7 @@ export function buildMessagesStatement(
   };
 }
 
-export function listMessages(db: Statements, id: string, page: MessagePage): Message[] {
+export function listMessages(db: Statements, id: string, page: MessageQuery): Message[] {
   const { sql, isDescending, values } = buildMessagesStatement(page);
   return db.readConsistently(() => {
     const session = db.get<{ n: number; root: string }>("SELECT n, root FROM sessions WHERE id = ?", id);

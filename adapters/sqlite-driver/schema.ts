@@ -38,7 +38,7 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX sessions_of_dir ON sessions (project_dir, updated_at, id) WHERE idx = 0;
   CREATE INDEX sessions_empty ON sessions (updated_at, id) WHERE idx = 0 AND last_seq = 0;
 
-  -- chain: n of the original; session: n of the session that it was said in. parts last: it may be large.
+  -- chain: n of the chain's first session. session: n of the message's session. parts is last, because it may be large.
   CREATE TABLE messages (
     n INTEGER PRIMARY KEY,
     chain INTEGER NOT NULL,
@@ -59,7 +59,7 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX messages_growing ON messages (chain, id) WHERE finished = 0;
   CREATE INDEX messages_cut ON messages (chain, cut) WHERE cut <> '';
 
-  -- What growing messages gained, in order of n; text is a JSON string, as a surrogate pair may be split over two.
+  -- Text appended to unfinished messages, in order of n. text is a JSON string, because two rows may split a surrogate pair.
   CREATE TABLE pieces (
     n INTEGER PRIMARY KEY,
     message INTEGER NOT NULL,
@@ -88,11 +88,11 @@ export const MIGRATIONS: readonly string[] = [
     expires_at INTEGER NOT NULL
   ) WITHOUT ROWID;
 
-  -- One for the whole store, so that fences grow across releases and deletes.
+  -- One counter for the store, so that fences increase across releases and deletes.
   CREATE TABLE fence (last INTEGER NOT NULL);
   INSERT INTO fence VALUES (0);
 
-  -- How many originals there are: in all (scope 'all'), and of a folder ('dir:' and its path).
+  -- Number of root sessions: in total (scope 'all') and by folder ('dir:' and its path).
   CREATE TABLE totals (scope TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
   INSERT INTO totals VALUES ('all', 0);
   CREATE TRIGGER totals_insert AFTER INSERT ON sessions WHEN NEW.idx = 0 BEGIN
@@ -112,7 +112,7 @@ export const MIGRATIONS: readonly string[] = [
   END;
   `,
   `
-  -- root: id of the chain's original; fence: of the lease under which it was last written. record: all of it, as JSON.
+  -- root: id of the chain's first session. fence: of the lease of the last write. record: all fields as JSON.
   CREATE TABLE runs (
     id TEXT PRIMARY KEY,
     root TEXT NOT NULL,
@@ -130,13 +130,13 @@ export const MIGRATIONS: readonly string[] = [
   `,
   `
   ALTER TABLE sessions ADD COLUMN mode TEXT NOT NULL DEFAULT 'auto';
-  -- Both JSON lists, almost always empty.
+  -- JSON lists, usually empty.
   ALTER TABLE sessions ADD COLUMN leave TEXT NOT NULL DEFAULT '[]';
   ALTER TABLE sessions ADD COLUMN cuts TEXT NOT NULL DEFAULT '[]';
-  -- What was shown of a tool's result, as JSON; almost always empty.
+  -- The displayed part of a tool result, as JSON; usually empty.
   ALTER TABLE messages ADD COLUMN shown TEXT NOT NULL DEFAULT '';
 
-  -- root: id of the chain's original. ask: all of it, as JSON.
+  -- root: id of the chain's first session. ask: all fields as JSON.
   CREATE TABLE asks (
     id TEXT PRIMARY KEY,
     root TEXT NOT NULL,
@@ -157,11 +157,11 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX instructions_of_chain ON instructions (root, n);
   `,
   `
-  -- The call that a helper's session was made for: id of the asking chain's original, of the run, of the call. NULL of all others.
+  -- The tool call that created a subagent session: root session, run and call. NULL for all other sessions.
   ALTER TABLE sessions ADD COLUMN spawner TEXT;
   ALTER TABLE sessions ADD COLUMN spawner_run TEXT;
   ALTER TABLE sessions ADD COLUMN spawner_call TEXT;
-  -- Lists and totals are of originals that nobody asked for as a helper's.
+  -- Lists and totals contain root sessions that are not subagent sessions.
   DROP INDEX sessions_all;
   DROP INDEX sessions_of_dir;
   DROP INDEX sessions_empty;

@@ -11,7 +11,7 @@ import type {
   LeaseConflict,
   LeaseOptions,
   AcquiredLease,
-  MessagePage,
+  MessageQuery,
   RunQuery,
   SessionChange,
   SessionDriver,
@@ -56,7 +56,7 @@ export class SqliteDriver implements SessionDriver {
   constructor(options: SqliteOptions, logger?: Logger) {
     this.#logger = logger;
     this.#lifecycle = new DriverLifecycle({
-      where: options.path,
+      location: options.path,
       open: async () => {
         const connection = await connect(options, logger, retryWhileBusy);
         const { db, hasWal } = connection;
@@ -103,7 +103,7 @@ export class SqliteDriver implements SessionDriver {
     return this.#read((db) => listSessions(db, query));
   }
 
-  messages(id: string, page: MessagePage = {}): Promise<Message[]> {
+  messages(id: string, page: MessageQuery = {}): Promise<Message[]> {
     return this.#read((db) => listMessages(db, id, page));
   }
 

@@ -114,19 +114,19 @@ export class TerminalConversation {
 
   /** Loads the batch before the first message. Resolves with the number of loaded messages. */
   async loadOlder(): Promise<number> {
-    const [first] = this.mirror.messages;
+    const [firstMessage] = this.mirror.messages;
     const { id } = this;
-    if (id === undefined || !first || !this.hasOlder || this.isLoading) return 0;
+    if (id === undefined || !firstMessage || !this.hasOlder || this.isLoading) return 0;
     this.isLoading = true;
     this.#listener.reportChange();
     try {
       const olderMessages = await this.#client.sessions.messages(
         id,
-        { before: first.seq, limit: MESSAGE_BATCH_SIZE },
+        { before: firstMessage.seq, limit: MESSAGE_BATCH_SIZE },
         this.#abortOptions,
       );
       // A rewind may have replaced these messages in the meantime.
-      if (this.mirror.at(first.seq)) this.mirror.add(olderMessages);
+      if (this.mirror.at(firstMessage.seq)) this.mirror.add(olderMessages);
       this.hasOlder = olderMessages.length === MESSAGE_BATCH_SIZE && (olderMessages[0]?.seq ?? 1) > 1;
       return olderMessages.length;
     } finally {
@@ -267,8 +267,8 @@ export class TerminalConversation {
    * if no message precedes the last one.
    */
   #lastFinalSeq(): number | undefined {
-    const last = this.mirror.messages.at(-1);
-    return last && last.seq > 1 ? last.seq - 1 : undefined;
+    const lastMessage = this.mirror.messages.at(-1);
+    return lastMessage && lastMessage.seq > 1 ? lastMessage.seq - 1 : undefined;
   }
 
   #watch(id: string, afterSeq: number | undefined): void {

@@ -39,8 +39,8 @@ export function renderDiff(
       continue;
     }
     isFolded = false;
-    const look = sign === "+" ? "good" : sign === "-" ? "bad" : "dim";
-    rows.push(...wrap([span(escapeInvisible(text).replaceAll("\n", " "), look)], columns, [span(`${sign} `, look)]));
+    const style = sign === "+" ? "good" : sign === "-" ? "bad" : "dim";
+    rows.push(...wrap([span(escapeInvisible(text).replaceAll("\n", " "), style)], columns, [span(`${sign} `, style)]));
   }
   if (rows.length <= maxRows) return rows;
   return [...rows.slice(0, Math.max(1, maxRows - 1)), [span(`  … ${rows.length - maxRows + 1} more lines`, "dim")]];

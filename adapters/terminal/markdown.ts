@@ -1,5 +1,5 @@
 import { clean, trimLineBreaks } from "./text.js";
-import { span, wrap, type Line, type Look, type Span } from "./spans.js";
+import { span, wrap, type Line, type SpanStyle, type Span } from "./spans.js";
 
 /** Maximum characters of a line that are formatted together. The rest of a longer line is shown without formatting. */
 const MAX_PIECE_CHARACTERS = 4_000;
@@ -112,8 +112,8 @@ function parseInline(text: string): Span[] {
   for (const match of text.matchAll(/`([^`]+)`|\*\*([^*]+)\*\*|(?<![\w*])\*([^*\s][^*]*)\*(?![\w*])/g)) {
     const [matchedText, code, bold, italic] = match;
     if (match.index > index) spans.push(span(text.slice(index, match.index)));
-    const look: Look = code !== undefined ? "code" : bold !== undefined ? "bold" : "italic";
-    spans.push(span(code ?? bold ?? italic ?? matchedText, look));
+    const style: SpanStyle = code !== undefined ? "code" : bold !== undefined ? "bold" : "italic";
+    spans.push(span(code ?? bold ?? italic ?? matchedText, style));
     index = match.index + matchedText.length;
   }
   if (index < text.length || spans.length === 0) spans.push(span(text.slice(index)));

@@ -153,7 +153,7 @@ export class Prompt {
     else if (name === "escape") this.completion = undefined;
     else if (name === "tab" || name === "enter") {
       const { text = "", takesArgument = false } = suggestions[selectedIndex] ?? {};
-      // Enter runs a completely typed command selectedIndex once.
+      // Enter runs a completely typed command at once.
       if (name === "enter" && `${editor.text.slice(start, editor.cursor)} ` === text) return false;
       editor.replace(start, text);
       this.completion = undefined;

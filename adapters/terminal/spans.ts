@@ -1,20 +1,20 @@
 import { truncate, toGraphemes, textWidth, graphemeWidth } from "./text.js";
 
 /** Style of a span. It maps to the terminal's 16 colours, which suit the terminal's background. */
-export type Look =
+export type SpanStyle =
   "plain" | "bold" | "dim" | "italic" | "code" | "heading" | "accent" | "good" | "bad" | "warn" | "selected" | "person";
 
 /** A part of a line with one style. The text contains no control characters. */
 export interface Span {
   readonly text: string;
-  readonly look: Look;
+  readonly style: SpanStyle;
 }
 
 /** Contents of one row. */
 export type Line = readonly Span[];
 
 /** Not blue or yellow: blue is unreadable on many dark backgrounds, yellow on many light ones. */
-const SGR_CODES: Readonly<Record<Look, string>> = {
+const SGR_CODES: Readonly<Record<SpanStyle, string>> = {
   plain: "",
   bold: "1",
   dim: "2",
@@ -29,7 +29,7 @@ const SGR_CODES: Readonly<Record<Look, string>> = {
   person: "1",
 };
 /** Codes for a terminal without colours. */
-const COLOURLESS_SGR_CODES: Readonly<Record<Look, string>> = {
+const COLOURLESS_SGR_CODES: Readonly<Record<SpanStyle, string>> = {
   ...SGR_CODES,
   code: "",
   accent: "",
@@ -38,14 +38,14 @@ const COLOURLESS_SGR_CODES: Readonly<Record<Look, string>> = {
   warn: "1",
 };
 
-export function span(text: string, look: Look = "plain"): Span {
-  return { text, look };
+export function span(text: string, style: SpanStyle = "plain"): Span {
+  return { text, style };
 }
 
 export function paint(line: Line, hasColours: boolean): string {
   const codes = hasColours ? SGR_CODES : COLOURLESS_SGR_CODES;
   return line
-    .map(({ text, look }) => (codes[look] === "" || text === "" ? text : `\u001b[${codes[look]}m${text}\u001b[0m`))
+    .map(({ text, style }) => (codes[style] === "" || text === "" ? text : `\u001b[${codes[style]}m${text}\u001b[0m`))
     .join("");
 }
 
@@ -53,10 +53,10 @@ export function paint(line: Line, hasColours: boolean): string {
 export function paintRow(line: Line, columns: number, hasColours: boolean): string {
   let remainingColumns = columns;
   const visibleSpans: Span[] = [];
-  for (const { text, look } of line) {
+  for (const { text, style } of line) {
     if (remainingColumns <= 0) break;
     const width = textWidth(text);
-    visibleSpans.push(span(width <= remainingColumns ? text : truncate(text, remainingColumns), look));
+    visibleSpans.push(span(width <= remainingColumns ? text : truncate(text, remainingColumns), style));
     remainingColumns -= width;
   }
   return paint(visibleSpans, hasColours);
@@ -70,7 +70,7 @@ export function textOf(line: Line): string {
 interface Cell {
   readonly text: string;
   readonly width: number;
-  readonly look: Look;
+  readonly style: SpanStyle;
 }
 
 /**
@@ -79,11 +79,11 @@ interface Cell {
 export function wrap(line: Line, columns: number, firstPrefix: Line = [], nextPrefix: Line = firstPrefix): Line[] {
   const contentColumns = Math.max(1, columns - Math.max(textWidth(textOf(firstPrefix)), textWidth(textOf(nextPrefix))));
   const cells: Cell[] = [];
-  for (const { text, look } of line)
+  for (const { text, style } of line)
     for (const grapheme of toGraphemes(text)) {
       const width = graphemeWidth(grapheme);
       // The terminal would break a grapheme that is wider than the row.
-      cells.push(width > contentColumns ? { text: "?", width: 1, look } : { text: grapheme, width, look });
+      cells.push(width > contentColumns ? { text: "?", width: 1, style } : { text: grapheme, width, style });
     }
   const rows: Line[] = [];
   let startIndex = 0;
@@ -116,13 +116,13 @@ export function wrap(line: Line, columns: number, firstPrefix: Line = [], nextPr
 }
 
 function joinCells(cells: readonly Cell[], startIndex: number, endIndex: number): Line {
-  const spans: { text: string; look: Look }[] = [];
+  const spans: { text: string; style: SpanStyle }[] = [];
   for (let index = startIndex; index < endIndex; index += 1) {
     const cell = cells[index];
     if (!cell) break;
-    const last = spans.at(-1);
-    if (last?.look === cell.look) last.text += cell.text;
-    else spans.push({ text: cell.text, look: cell.look });
+    const lastSpan = spans.at(-1);
+    if (lastSpan?.style === cell.style) lastSpan.text += cell.text;
+    else spans.push({ text: cell.text, style: cell.style });
   }
   return spans;
 }

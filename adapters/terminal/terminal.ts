@@ -132,8 +132,8 @@ async function openLast(store: TerminalStore, projectDir: string | undefined): P
     size: 1,
     ...(projectDir !== undefined && { projectDir }),
   });
-  const [last] = sessions;
-  if (last) await store.open(last.id);
+  const [lastSession] = sessions;
+  if (lastSession) await store.open(lastSession.id);
   else store.showNotice("No session in this folder yet; starting a new one.");
 }
 

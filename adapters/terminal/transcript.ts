@@ -130,11 +130,11 @@ export class Transcript {
   }
 }
 
-function noticeRows({ lines: rows, isError: isBad }: TranscriptNotice, { columns }: Layout): Line[] {
-  const look = isBad ? "bad" : "dim";
+function noticeRows({ lines: rows, isError }: TranscriptNotice, { columns }: Layout): Line[] {
+  const style = isError ? "bad" : "dim";
   return [
     [],
-    ...rows.flatMap((row) => wrap([span(escapeInvisible(row).replaceAll("\n", " "), look)], columns, [span("  ")])),
+    ...rows.flatMap((row) => wrap([span(escapeInvisible(row).replaceAll("\n", " "), style)], columns, [span("  ")])),
   ];
 }
 
@@ -213,15 +213,15 @@ function callRows(
   // A running call shows its latest output.
   const output = result ? textOfMessage(result) : (liveOutput ?? "");
   if (output.trim() === "") return rows;
-  const look = result?.failed ? "bad" : "dim";
+  const style = result?.failed ? "bad" : "dim";
   const lines = trimLineBreaks(
     clean(result ? output.slice(0, MAX_OUTPUT_CHARACTERS) : output.slice(-MAX_OUTPUT_CHARACTERS)),
   ).split("\n");
   const visibleLines = result ? lines.slice(0, maxRows) : lines.slice(-maxRows);
   for (const line of visibleLines) {
     const row = showsAll
-      ? wrap([span(line, look)], columns, [span("    ")])
-      : [[span("    "), span(truncate(line, columns - 4), look)]];
+      ? wrap([span(line, style)], columns, [span("    ")])
+      : [[span("    "), span(truncate(line, columns - 4), style)]];
     rows.push(...row);
   }
   const hiddenLines = lines.length - visibleLines.length;

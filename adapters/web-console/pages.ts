@@ -82,7 +82,7 @@ export class ConsolePages {
   #getLinkHeaders(request: IncomingMessage): Readonly<Record<string, string>> {
     const { authorization } = request.headers;
     if (Object.keys(this.#requiredHeaders).length > 0) return this.#requiredHeaders;
-    return authorization !== undefined && this.#host.isOfPerson(request) ? { Authorization: authorization } : {};
+    return authorization !== undefined && this.#host.isFromPerson(request) ? { Authorization: authorization } : {};
   }
 
   /** The `Authorization` header for a page that was opened without a link. Empty for a page of another origin. */

@@ -223,7 +223,7 @@ export class Agent {
   }
 
   /** Rejects new runs from now on with `ShuttingDownError`. */
-  refuseNew(): void {
+  stopAccepting(): void {
     this.#isDraining = true;
     this.#isRejectingRuns = true;
     this.#localRuns?.closeQueue();
@@ -243,7 +243,7 @@ export class Agent {
   }
 
   async #close(): Promise<void> {
-    this.refuseNew();
+    this.stopAccepting();
     this.#closeController.abort(new ShuttingDownError());
     await this.#services.tasks.settled();
     this.#services.conversationCache.clear();

@@ -1,18 +1,18 @@
 /**
- * Calls `act` once when the signal aborts; at once if it is already aborted. The returned function removes the
+ * Calls `listener` once when the signal aborts; at once if it is already aborted. The returned function removes the
  * listener.
  */
-export function onAbort(signal: AbortSignal, act: () => void): () => void {
-  if (signal.aborted) act();
-  else signal.addEventListener("abort", act, { once: true });
-  return () => signal.removeEventListener("abort", act);
+export function onAbort(signal: AbortSignal, listener: () => void): () => void {
+  if (signal.aborted) listener();
+  else signal.addEventListener("abort", listener, { once: true });
+  return () => signal.removeEventListener("abort", listener);
 }
 
 /** Settles like `promise`, or rejects with the signal's reason if the signal aborts first. */
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
-    const forget = onAbort(signal, () => reject(signal.reason as Error));
-    promise.then(resolve, reject).finally(forget);
+    const removeListener = onAbort(signal, () => reject(signal.reason as Error));
+    promise.then(resolve, reject).finally(removeListener);
   });
 }
 
@@ -28,36 +28,36 @@ export function takeEach<T>(
   take: (value: T) => Promise<void> | undefined,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
-    let over = false;
+    let hasEnded = false;
     const end = () => {
-      over = true;
+      hasEnded = true;
       forget();
     };
-    const failed = (reason: unknown) => {
+    const fail = (reason: unknown) => {
       end();
       reject(reason as Error);
     };
-    const next = () => void (over || values.next().then(taken, failed));
-    const taken = ({ done, value }: IteratorResult<T, unknown>) => {
-      if (over) return;
+    const takeNext = () => void (hasEnded || values.next().then(onResult, fail));
+    const onResult = ({ done, value }: IteratorResult<T, unknown>) => {
+      if (hasEnded) return;
       if (done) {
         end();
         resolve();
         return;
       }
       try {
-        const wait = take(value);
-        if (wait) wait.then(next, failed);
-        else next();
+        const takePromise = take(value);
+        if (takePromise) takePromise.then(takeNext, fail);
+        else takeNext();
       } catch (error) {
-        failed(error);
+        fail(error);
       }
     };
     const forget = onAbort(signal, () => {
-      over = true;
+      hasEnded = true;
       reject(signal.reason as Error);
     });
-    next();
+    takeNext();
   });
 }
 
@@ -65,10 +65,10 @@ export function takeEach<T>(
 export function delay(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => {
-      forget();
+      removeListener();
       resolve();
     }, ms);
-    const forget = onAbort(signal, () => {
+    const removeListener = onAbort(signal, () => {
       clearTimeout(timer);
       reject(signal.reason as Error);
     });
@@ -78,12 +78,12 @@ export function delay(ms: number, signal: AbortSignal): Promise<void> {
 /** Whether the work settles within `ms`, by success or failure. Never rejects. */
 export async function settlesWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<false>((resolve) => (timer = setTimeout(() => resolve(false), ms)));
-  const settled = work.then(
+  const timeout = new Promise<false>((resolve) => (timer = setTimeout(() => resolve(false), ms)));
+  const completion = work.then(
     () => true,
     () => true,
   );
-  return Promise.race([settled, late]).finally(() => clearTimeout(timer));
+  return Promise.race([completion, timeout]).finally(() => clearTimeout(timer));
 }
 
 /**
@@ -103,10 +103,10 @@ export interface Deadline {
  * Unlike `AbortSignal.timeout`, the timer keeps the process alive, and it always fires. Node loses timeouts that only
  * `AbortSignal.any` refers to (nodejs/node#54614).
  */
-export function deadline(ms: number | undefined, ...signals: AbortSignal[]): Deadline {
+export function createDeadline(ms: number | undefined, ...signals: AbortSignal[]): Deadline {
   const controller = new AbortController();
   let expired = false;
-  const listeners = signals.map((signal) => onAbort(signal, () => controller.abort(signal.reason)));
+  const listenerRemovals = signals.map((signal) => onAbort(signal, () => controller.abort(signal.reason)));
   const expire = () => {
     expired = !controller.signal.aborted;
     controller.abort(new DOMException(`not within ${ms} ms`, "TimeoutError"));
@@ -114,7 +114,7 @@ export function deadline(ms: number | undefined, ...signals: AbortSignal[]): Dea
   const timer = ms === undefined ? undefined : setTimeout(expire, ms);
   const clear = () => {
     clearTimeout(timer);
-    for (const forget of listeners) forget();
+    for (const removeListener of listenerRemovals) removeListener();
   };
   if (controller.signal.aborted) clear();
   return {

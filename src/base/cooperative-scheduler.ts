@@ -16,36 +16,40 @@ export class CooperativeScheduler {
    * Time, on the clock of `monotonicMs`, until which a caller may continue at once. 0 if `turn` was not called in this
    * iteration of the event loop.
    */
-  #end = 0;
-  readonly #waiting: (() => void)[] = [];
+  #sliceEndMs = 0;
+  readonly #waitingTasks: (() => void)[] = [];
 
   /**
    * Returns undefined if the caller may continue at once. Otherwise returns a promise that resolves at the caller's
    * turn, in order of arrival.
    */
   turn(): Promise<void> | undefined {
-    const now = monotonicMs();
-    if (this.#end === 0) this.#begin(now);
-    return now < this.#end ? undefined : new Promise((resolve) => this.#waiting.push(resolve));
+    const nowMs = monotonicMs();
+    if (this.#sliceEndMs === 0) this.#startSlice(nowMs);
+    return nowMs < this.#sliceEndMs ? undefined : new Promise((resolve) => this.#waitingTasks.push(resolve));
   }
 
-  #begin(now: number): void {
-    this.#end = now + SLICE_MS;
-    setImmediate(() => void this.#release());
+  #startSlice(nowMs: number): void {
+    this.#sliceEndMs = nowMs + SLICE_MS;
+    setImmediate(() => void this.#releaseTasks());
   }
 
-  async #release(): Promise<void> {
-    let now = monotonicMs();
-    const end = now + SLICE_MS;
+  async #releaseTasks(): Promise<void> {
+    let nowMs = monotonicMs();
+    const releaseEndMs = nowMs + SLICE_MS;
     // Always releases at least one task, so that waiting tasks make progress however long a step takes.
-    for (let go = this.#waiting.shift(); go; go = now < end ? this.#waiting.shift() : undefined) {
-      this.#end = now + STEP_MS;
-      go();
+    for (
+      let resume = this.#waitingTasks.shift();
+      resume;
+      resume = nowMs < releaseEndMs ? this.#waitingTasks.shift() : undefined
+    ) {
+      this.#sliceEndMs = nowMs + STEP_MS;
+      resume();
       // This callback runs after the step ends, if the step does not wait for I/O.
       await new Promise<void>((resolve) => process.nextTick(resolve));
-      now = monotonicMs();
+      nowMs = monotonicMs();
     }
-    if (this.#waiting.length > 0) this.#begin(now);
-    else this.#end = 0;
+    if (this.#waitingTasks.length > 0) this.#startSlice(nowMs);
+    else this.#sliceEndMs = 0;
   }
 }

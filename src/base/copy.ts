@@ -6,7 +6,7 @@ export function deepCopy<T>(value: T): T {
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) {
     const copy = new Array<unknown>(value.length);
-    for (let at = 0; at < copy.length; at++) copy[at] = deepCopy(value[at] as unknown);
+    for (let i = 0; i < copy.length; i++) copy[i] = deepCopy(value[i] as unknown);
     return copy as T & object;
   }
   const prototype: unknown = Object.getPrototypeOf(value);

@@ -8,10 +8,11 @@ import { dirname } from "node:path";
  * `mkdirSync` with `recursive` is not used: it never returns if the system answers ENOENT, as in /proc.
  */
 export function createFolder(path: string): string | undefined {
-  const missing: string[] = [];
+  const missingFolders: string[] = [];
   // The root of a missing drive is its own parent, which ends the loop.
-  for (let at = path; !isFolder(at) && missing[0] !== at; at = dirname(at)) missing.unshift(at);
-  for (const folder of missing) {
+  for (let ancestor = path; !isFolder(ancestor) && missingFolders[0] !== ancestor; ancestor = dirname(ancestor))
+    missingFolders.unshift(ancestor);
+  for (const folder of missingFolders) {
     try {
       mkdirSync(folder, { mode: 0o700 });
     } catch (error) {
@@ -19,7 +20,7 @@ export function createFolder(path: string): string | undefined {
       if (!isFolder(folder)) throw error;
     }
   }
-  return missing[0];
+  return missingFolders[0];
 }
 
 function isFolder(path: string): boolean {

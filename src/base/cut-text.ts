@@ -1,7 +1,7 @@
 /** Default limit, in bytes, of text that a tool returns to a model: about 8,000 tokens. */
-export const MODEL_BYTES = 30_000;
+export const MAX_MODEL_TEXT_BYTES = 30_000;
 
-const LINE_SEARCH = 2_000;
+const MAX_LINE_SEARCH_BYTES = 2_000;
 
 /**
  * Shortens `text` to at most `bytes` bytes of UTF-8. Removes the middle, keeps the start and the end, and inserts a
@@ -17,16 +17,16 @@ export function cutMiddle(text: string, bytes: number, hint = ""): string {
   if (text.length * 3 <= bytes) return text;
   if (Buffer.byteLength(text) <= bytes) return text;
   const buffer = Buffer.from(text);
-  const half = Math.max(0, Math.floor((bytes - 120 - hint.length * 3) / 2));
-  return join(headOf(buffer, half), tailOf(buffer, half), buffer.length, bytes, hint);
+  const halfBytes = Math.max(0, Math.floor((bytes - 120 - hint.length * 3) / 2));
+  return joinHeadAndTail(headOf(buffer, halfBytes), tailOf(buffer, halfBytes), buffer.length, bytes, hint);
 }
 
-function join(head: Buffer, tail: Buffer, total: number, bytes: number, hint: string): string {
-  const gone = (total - head.length - tail.length).toLocaleString("en-US");
-  const note = `[... ${gone} bytes cut from the middle${hint === "" ? "" : `; ${hint}`} ...]`;
-  const before = head.length > 0 && head[head.length - 1] !== 10 ? "\n" : "";
-  const after = tail.length > 0 ? "\n" : "";
-  const text = `${head.toString()}${before}${note}${after}${tail.toString()}`;
+function joinHeadAndTail(head: Buffer, tail: Buffer, totalBytes: number, bytes: number, hint: string): string {
+  const cutBytes = (totalBytes - head.length - tail.length).toLocaleString("en-US");
+  const note = `[... ${cutBytes} bytes cut from the middle${hint === "" ? "" : `; ${hint}`} ...]`;
+  const breakAfterHead = head.length > 0 && head[head.length - 1] !== 10 ? "\n" : "";
+  const breakBeforeTail = tail.length > 0 ? "\n" : "";
+  const text = `${head.toString()}${breakAfterHead}${note}${breakBeforeTail}${tail.toString()}`;
   return Buffer.byteLength(text) <= bytes ? text : headOf(Buffer.from(note), bytes, false).toString();
 }
 
@@ -34,11 +34,11 @@ function join(head: Buffer, tail: Buffer, total: number, bytes: number, hint: st
  * Returns the first bytes of `buffer`, at most `bytes`. Ends after a line if a line ends close to the limit. Never
  * splits a code point.
  */
-function headOf(buffer: Buffer, bytes: number, lines = true): Buffer {
+function headOf(buffer: Buffer, bytes: number, endsAtLine = true): Buffer {
   if (buffer.length <= bytes) return buffer;
   let end = bytes;
-  const line = lines ? buffer.lastIndexOf(10, end - 1) + 1 : 0;
-  if (line > 0 && end - line <= Math.min(LINE_SEARCH, bytes / 2)) return buffer.subarray(0, line);
+  const lineEnd = endsAtLine ? buffer.lastIndexOf(10, end - 1) + 1 : 0;
+  if (lineEnd > 0 && end - lineEnd <= Math.min(MAX_LINE_SEARCH_BYTES, bytes / 2)) return buffer.subarray(0, lineEnd);
   while (end > 0 && isContinuation(buffer[end])) end--;
   return buffer.subarray(0, end);
 }
@@ -46,9 +46,9 @@ function headOf(buffer: Buffer, bytes: number, lines = true): Buffer {
 function tailOf(buffer: Buffer, bytes: number): Buffer {
   if (buffer.length <= bytes) return buffer;
   let start = buffer.length - bytes;
-  const line = buffer.indexOf(10, start) + 1;
-  if (line > 0 && line < buffer.length && line - start <= Math.min(LINE_SEARCH, bytes / 2))
-    return buffer.subarray(line);
+  const lineStart = buffer.indexOf(10, start) + 1;
+  if (lineStart > 0 && lineStart < buffer.length && lineStart - start <= Math.min(MAX_LINE_SEARCH_BYTES, bytes / 2))
+    return buffer.subarray(lineStart);
   while (start < buffer.length && isContinuation(buffer[start])) start++;
   return buffer.subarray(start);
 }
@@ -72,13 +72,13 @@ export interface Cleaning {
  */
 export class HeadTail {
   readonly #halfBytes: number;
-  readonly #keptBytes: number;
+  readonly #maxPartBytes: number;
   readonly #cleaning: Cleaning | undefined;
   #head: Buffer[] = [];
   #headBytes = 0;
   #tail: Buffer[] = [];
   #tailBytes = 0;
-  #total = 0;
+  #totalBytes = 0;
 
   /** @param bytes Bytes to show. */
   constructor(
@@ -88,14 +88,14 @@ export class HeadTail {
     this.#halfBytes = Math.max(1, Math.floor(bytes / 2));
     this.#cleaning = cleaning;
     // A character takes at most four bytes.
-    this.#keptBytes = this.#halfBytes + 4 * (cleaning?.reach ?? 0);
+    this.#maxPartBytes = this.#halfBytes + 4 * (cleaning?.reach ?? 0);
   }
 
   push(chunk: Buffer): void {
-    this.#total += chunk.length;
+    this.#totalBytes += chunk.length;
     let remainingChunk = chunk;
-    if (this.#headBytes < this.#keptBytes) {
-      const part = remainingChunk.subarray(0, this.#keptBytes - this.#headBytes);
+    if (this.#headBytes < this.#maxPartBytes) {
+      const part = remainingChunk.subarray(0, this.#maxPartBytes - this.#headBytes);
       this.#head.push(part);
       this.#headBytes += part.length;
       remainingChunk = remainingChunk.subarray(part.length);
@@ -103,9 +103,13 @@ export class HeadTail {
     if (remainingChunk.length === 0) return;
     this.#tail.push(remainingChunk);
     this.#tailBytes += remainingChunk.length;
-    for (let [first] = this.#tail; first && this.#tailBytes - first.length >= this.#keptBytes; [first] = this.#tail) {
+    for (
+      let [firstChunk] = this.#tail;
+      firstChunk && this.#tailBytes - firstChunk.length >= this.#maxPartBytes;
+      [firstChunk] = this.#tail
+    ) {
       this.#tail.shift();
-      this.#tailBytes -= first.length;
+      this.#tailBytes -= firstChunk.length;
     }
     // Many small chunks use more memory as objects than for their bytes.
     if (this.#tail.length > 256) this.#tail = [Buffer.concat(this.#tail)];
@@ -116,19 +120,31 @@ export class HeadTail {
   text(hint = ""): string {
     const head = Buffer.concat(this.#head);
     const tail = Buffer.concat(this.#tail);
-    const shown = Math.max(0, this.#halfBytes - 60 - hint.length);
-    const isComplete = this.#total === head.length + tail.length;
+    const shownBytes = Math.max(0, this.#halfBytes - 60 - hint.length);
+    const isComplete = this.#totalBytes === head.length + tail.length;
     if (!this.#cleaning) {
-      if (isComplete && this.#total <= this.bytes) return Buffer.concat([head, tail]).toString();
-      return join(headOf(head, shown), tailOf(tail, shown), this.#total, Number.POSITIVE_INFINITY, hint);
+      if (isComplete && this.#totalBytes <= this.bytes) return Buffer.concat([head, tail]).toString();
+      return joinHeadAndTail(
+        headOf(head, shownBytes),
+        tailOf(tail, shownBytes),
+        this.#totalBytes,
+        Number.POSITIVE_INFINITY,
+        hint,
+      );
     }
     const { clean, reach } = this.#cleaning;
     // The stream is complete: the caller may shorten it after cleaning.
     if (isComplete) return clean(Buffer.concat([head, tail]).toString());
-    const before = clean(head.toString());
+    const cleanedHead = clean(head.toString());
     // At the cut, a partial match cannot be distinguished from other text.
-    const first = Buffer.from(before.slice(0, Math.max(0, before.length - reach)));
-    const last = Buffer.from(clean(tail.toString()).slice(reach));
-    return join(headOf(first, shown), tailOf(last, shown), this.#total, Number.POSITIVE_INFINITY, hint);
+    const certainHead = Buffer.from(cleanedHead.slice(0, Math.max(0, cleanedHead.length - reach)));
+    const certainTail = Buffer.from(clean(tail.toString()).slice(reach));
+    return joinHeadAndTail(
+      headOf(certainHead, shownBytes),
+      tailOf(certainTail, shownBytes),
+      this.#totalBytes,
+      Number.POSITIVE_INFINITY,
+      hint,
+    );
   }
 }

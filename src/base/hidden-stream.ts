@@ -10,13 +10,13 @@ const OMISSION_MARK = "\n[...]\n";
 export class HiddenStream {
   readonly #redactor: Redactor;
   readonly #send: (text: string) => void;
-  /** Text passed on last, as far back as a secret can reach. `#open` is the text that is held. */
+  /** End of the sent text, as far back as a secret can reach. `#heldText` follows it. */
   #sentTail = "";
   #heldText = "";
 
-  constructor(redactor: Redactor, tell: (text: string) => void) {
+  constructor(redactor: Redactor, send: (text: string) => void) {
     this.#redactor = redactor;
-    this.#send = tell;
+    this.#send = send;
   }
 
   /** `isCut`: text before this piece was omitted. */
@@ -25,29 +25,29 @@ export class HiddenStream {
     const { reach } = this.#redactor;
     const text = this.#sentTail + this.#heldText + piece;
     const sentLength = this.#sentTail.length;
-    const settled = Math.max(sentLength, this.#redactor.settledLength(text));
-    const hidden = this.#redactor.hide(text.slice(0, settled));
-    const news = isCut
+    const settledLength = Math.max(sentLength, this.#redactor.settledLength(text));
+    const redactedText = this.#redactor.hide(text.slice(0, settledLength));
+    const newText = isCut
       ? // At the cut, part of a secret cannot be distinguished from other text.
-        OMISSION_MARK + hidden.slice(reach)
-      : hidden.slice(commonPrefixLength(this.#redactor.hide(this.#sentTail), hidden));
-    this.#sentTail = text.slice(Math.max(0, settled - reach), settled);
-    this.#heldText = text.slice(settled);
-    if (news !== "") this.#send(news);
+        OMISSION_MARK + redactedText.slice(reach)
+      : redactedText.slice(commonPrefixLength(this.#redactor.hide(this.#sentTail), redactedText));
+    this.#sentTail = text.slice(Math.max(0, settledLength - reach), settledLength);
+    this.#heldText = text.slice(settledLength);
+    if (newText !== "") this.#send(newText);
   }
 
   /** Ends the stream. The held text is passed on, because no secret can complete it. */
   end(): void {
-    const hidden = this.#redactor.hide(this.#sentTail + this.#heldText);
-    const news = hidden.slice(commonPrefixLength(this.#redactor.hide(this.#sentTail), hidden));
+    const redactedText = this.#redactor.hide(this.#sentTail + this.#heldText);
+    const newText = redactedText.slice(commonPrefixLength(this.#redactor.hide(this.#sentTail), redactedText));
     this.#sentTail = this.#heldText = "";
-    if (news !== "") this.#send(news);
+    if (newText !== "") this.#send(newText);
   }
 }
 
 /** Length of the common start of two texts. */
-function commonPrefixLength(a: string, b: string): number {
-  let at = 0;
-  while (at < a.length && a[at] === b[at]) at += 1;
-  return at;
+function commonPrefixLength(left: string, right: string): number {
+  let length = 0;
+  while (length < left.length && left[length] === right[length]) length += 1;
+  return length;
 }

@@ -16,9 +16,9 @@ export function newId(): string {
   if (pool.length < ID_BYTES) pool = randomBytes(POOL_BYTES);
   const random = pool.subarray(0, ID_BYTES);
   pool = pool.subarray(ID_BYTES);
-  const time = Date.now();
-  if (time > msecs) {
-    msecs = time;
+  const nowMs = Date.now();
+  if (nowMs > msecs) {
+    msecs = nowMs;
     seq = new DataView(random.buffer, random.byteOffset).getInt32(6);
   } else {
     // The clock has not advanced or went back: increment the number. If the number overflows, increment the time.

@@ -1,4 +1,4 @@
-/** Thrown by `parseJson`. `message` states the position, in words for the sender of the text. */
+/** Thrown by `parseJson`. `message` states the position, for the sender of the text. */
 export class JsonError extends SyntaxError {}
 
 /** The text exceeds the allowed depth or number of keys. It was not checked for valid JSON. */
@@ -12,7 +12,7 @@ export class JsonLimits {
   readonly #maxDepth: number;
   readonly #maxKeys: number;
   #depth = 0;
-  #keys = 0;
+  #keyCount = 0;
   #isInString = false;
   #isEscaped = false;
 
@@ -36,8 +36,8 @@ export class JsonLimits {
         if (this.#depth > this.#maxDepth) throw new JsonDepthError(`nested deeper than ${this.#maxDepth} levels`);
       } else if (code === 0x5d || code === 0x7d) this.#depth -= 1;
       else if (code === 0x3a) {
-        this.#keys += 1;
-        if (this.#keys > this.#maxKeys) throw new JsonDepthError(`more than ${this.#maxKeys} keys`);
+        this.#keyCount += 1;
+        if (this.#keyCount > this.#maxKeys) throw new JsonDepthError(`more than ${this.#maxKeys} keys`);
       }
     }
   }

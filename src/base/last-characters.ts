@@ -1,7 +1,7 @@
-/** The last characters of a text, at most `most` UTF-16 units. Never starts with half of a surrogate pair. */
+/** The last characters of a text, at most `maxUnits` UTF-16 units. Never starts with half of a surrogate pair. */
 export function lastCharacters(text: string, maxUnits: number): string {
   if (text.length <= maxUnits) return text;
-  const end = text.slice(-maxUnits);
-  const first = end.charCodeAt(0);
-  return first >= 0xdc00 && first <= 0xdfff ? end.slice(1) : end;
+  const tail = text.slice(-maxUnits);
+  const firstUnit = tail.charCodeAt(0);
+  return firstUnit >= 0xdc00 && firstUnit <= 0xdfff ? tail.slice(1) : tail;
 }

@@ -4,15 +4,15 @@ import { attempt } from "./attempt.js";
 export const IS_LINUX = process.platform === "linux";
 
 /** Environment variable of every child. It identifies children that have left their process group. */
-export const MARK = "GANTRY_CALL";
+export const MARK_VARIABLE = "GANTRY_CALL";
 
 /** Running processes that this process started as commands, MCP servers or background processes. */
 export const commandPids = new Set<number>();
 
 export interface ProcessStat {
   pid: number;
-  parent: number;
-  group: number;
+  parentPid: number;
+  groupId: number;
   /** Start time, in clock ticks since boot. */
   startTicks: number;
   isDead: boolean;
@@ -24,18 +24,23 @@ export interface ProcessStat {
  * Whether a process is a command, MCP server or background process that gantry started, or a descendant of one. Always
  * false without /proc.
  *
- * All of them carry `MARK`. A process that cleared its environment is found by its ancestors. An unsandboxed process
+ * All of them carry the variable `MARK_VARIABLE`. A process that cleared its environment is found by its ancestors. An unsandboxed process
  * that cleared its environment and lost its parent is not found.
  */
 export function isCommandProcess(pid: number): boolean {
   if (!IS_LINUX) return false;
   // If this gantry itself runs in a command of another gantry, the mark alone does not identify its own commands.
-  const isNested = hasMark(process.pid, `${MARK}=`);
-  for (let at = pid, i = 0; at > 1 && at !== process.pid && i < MAX_ANCESTORS; i++) {
-    const stat = readProcessStat(at);
+  const isNested = hasMark(process.pid, `${MARK_VARIABLE}=`);
+  for (let ancestorPid = pid, i = 0; ancestorPid > 1 && ancestorPid !== process.pid && i < MAX_ANCESTORS; i++) {
+    const stat = readProcessStat(ancestorPid);
     // A process keeps its process group when it loses its parent.
-    if (commandPids.has(at) || commandPids.has(stat?.group ?? 0) || (!isNested && hasMark(at, `${MARK}=`))) return true;
-    at = stat?.parent ?? 0;
+    if (
+      commandPids.has(ancestorPid) ||
+      commandPids.has(stat?.groupId ?? 0) ||
+      (!isNested && hasMark(ancestorPid, `${MARK_VARIABLE}=`))
+    )
+      return true;
+    ancestorPid = stat?.parentPid ?? 0;
   }
   return false;
 }
@@ -68,8 +73,8 @@ export function readProcessStat(pid: number): ProcessStat | undefined {
     const [state = "", parent, group] = fields;
     return {
       pid,
-      parent: Number(parent),
-      group: Number(group),
+      parentPid: Number(parent),
+      groupId: Number(group),
       startTicks: Number(fields[19] ?? 0),
       isDead: "ZX".includes(state),
       isExiting: (Number(fields[6]) & PF_EXITING) !== 0,

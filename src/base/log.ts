@@ -7,15 +7,15 @@ const LEVELS: readonly LogLevel[] = ["debug", "info", "warn", "error"];
 
 // With control characters, a prompt or a provider could forge log lines or control a terminal.
 // eslint-disable-next-line no-control-regex
-const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g;
+const CONTROL_CHARACTERS = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g;
 
-function plain(value: unknown): unknown {
+function toPlainValue(value: unknown): unknown {
   if (value instanceof Error) {
     return {
       name: value.name,
       message: value.message,
       stack: value.stack,
-      ...(value.cause ? { cause: plain(value.cause) } : {}),
+      ...(value.cause ? { cause: toPlainValue(value.cause) } : {}),
     };
   }
   if (typeof value === "bigint") return String(value);
@@ -24,7 +24,7 @@ function plain(value: unknown): unknown {
 
 /** JSON replacer that serialises `Error` values itself, instead of the result of their `toJSON`. */
 function serializeErrors(this: Readonly<Record<string, unknown>>, key: string, value: unknown): unknown {
-  return this[key] instanceof Error ? plain(this[key]) : plain(value);
+  return this[key] instanceof Error ? toPlainValue(this[key]) : toPlainValue(value);
 }
 
 /**
@@ -38,7 +38,7 @@ export function createLogger(options: {
 }): Logger {
   const threshold = LEVELS.indexOf(options.level);
   const redactor = new Redactor(options.secrets ?? []);
-  const log = (level: LogLevel) => {
+  const createMethod = (level: LogLevel) => {
     if (LEVELS.indexOf(level) < threshold) return () => undefined;
     return (message: string, fields?: LogFields): void => {
       let fieldsText = "";
@@ -50,10 +50,15 @@ export function createLogger(options: {
         }
       }
       const line = `${new Date().toISOString()} ${level} ${message}${fieldsText}`;
-      options.write(redactor.redact(line).replace(CONTROL, " "));
+      options.write(redactor.redact(line).replace(CONTROL_CHARACTERS, " "));
     };
   };
-  return { debug: log("debug"), info: log("info"), warn: log("warn"), error: log("error") };
+  return {
+    debug: createMethod("debug"),
+    info: createMethod("info"),
+    warn: createMethod("warn"),
+    error: createMethod("error"),
+  };
 }
 
 /** The same logger with `name: ` before each message. */

@@ -4,14 +4,14 @@
  */
 const INVISIBLE =
   /[\p{Cc}\u00AD\u061C\u180E\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\uFEFF\u{E0000}-\u{E007F}\p{Surrogate}]/u;
-const EVERY_UNSEEN =
+const ALL_INVISIBLE =
   /[\p{Cc}\u00AD\u061C\u180E\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\uFEFF\u{E0000}-\u{E007F}\p{Surrogate}]/gu;
 
 /**
  * Makes a name safe to print in a line of text. Returns it unchanged if all its characters are visible, otherwise as an
  * escaped JSON string that breaks no line and no terminal.
  */
-export function printable(name: string): string {
+export function toPrintable(name: string): string {
   if (!INVISIBLE.test(name)) return name;
   return escapeInvisible(JSON.stringify(name));
 }
@@ -21,14 +21,14 @@ export function printable(name: string): string {
  * `isText`.
  */
 export function escapeInvisible(text: string, isText = false): string {
-  return text.replace(EVERY_UNSEEN, (character) =>
+  return text.replace(ALL_INVISIBLE, (character) =>
     isText && (character === "\n" || character === "\t")
       ? character
-      : character.replace(/[^]/g, (half) => `\\u${half.charCodeAt(0).toString(16).padStart(4, "0")}`),
+      : character.replace(/[^]/g, (codeUnit) => `\\u${codeUnit.charCodeAt(0).toString(16).padStart(4, "0")}`),
   );
 }
 
 /** Makes a text of several lines safe to print: normalizes line ends to line feeds and escapes invisible characters. */
-export function printableLines(text: string): string {
+export function toPrintableLines(text: string): string {
   return escapeInvisible(text.replace(/\r\n?/g, "\n"), true);
 }

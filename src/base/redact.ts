@@ -4,8 +4,7 @@ import { attempt } from "./attempt.js";
 export const REDACTED = "[redacted]";
 
 /**
- * Usual formats of keys, for any provider. The texts are untrusted, so no pattern may scan far back or far ahead in
- * vain.
+ * Usual formats of keys, for any provider. The texts are untrusted, so each pattern limits how far it scans.
  */
 const KEY_PATTERNS: readonly RegExp[] = [
   /\b(?:sk|pk|rk|xai|gsk|csk|nvapi|fw|pplx|hf|r8|tgp|ghp|gho|ghs|ghu|github_pat|glpat|xox[abprs])[-_][A-Za-z0-9_-]{12,}/g,
@@ -99,18 +98,18 @@ export class Redactor {
    */
   settledLength(text: string): number {
     this.#updateForms();
-    const from = Math.max(0, text.length - this.reach);
-    const end = text.slice(from);
-    const open = this.#fullForms.map((form) => partialFormLength(end, form));
-    for (const hex of [false, true]) {
-      const forms = this.#pieces.filter((piece) => piece.hex === hex);
+    const start = Math.max(0, text.length - this.reach);
+    const tail = text.slice(start);
+    const openLengths = this.#fullForms.map((form) => partialFormLength(tail, form));
+    for (const isHex of [false, true]) {
+      const forms = this.#pieces.filter((piece) => piece.hex === isHex);
       if (forms.length === 0) continue;
-      const source = sourceOf(end, hex);
-      const shape = compact(source);
+      const source = normalizedText(tail, isHex);
+      const shape = removeGaps(source);
       const length = Math.max(...forms.map((form) => partialPieceLength(shape, form.text)));
-      if (length > 0) open.push(lengthWithGaps(source, length));
+      if (length > 0) openLengths.push(lengthWithGaps(source, length));
     }
-    return text.length - Math.max(0, ...open);
+    return text.length - Math.max(0, ...openLengths);
   }
 
   #hideWhole(text: string): string {
@@ -137,7 +136,7 @@ export class Redactor {
         .add(secret)
         .add(JSON.stringify(secret).slice(1, -1))
         .add(encodeURIComponent(Buffer.from(secret).toString()));
-      pieces.set(compact(secret), false);
+      pieces.set(removeGaps(secret), false);
       const bytes = Buffer.from(secret);
       if (bytes.length < GRAM_CHARACTERS) continue;
       for (const form of base64Forms(bytes)) pieces.set(form, false);
@@ -148,26 +147,26 @@ export class Redactor {
     this.#pieces = [...pieces].flatMap(([text, hex]) => (text.length < GRAM_CHARACTERS ? [] : [{ text, hex }]));
   }
 
-  #hideForms(text: string, hex: boolean): string {
-    const source = sourceOf(text, hex);
-    const shape = compact(source);
+  #hideForms(text: string, isHex: boolean): string {
+    const source = normalizedText(text, isHex);
+    const shape = removeGaps(source);
     const ranges: [number, number][] = [];
-    for (const piece of this.#pieces) if (piece.hex === hex) addMatches(shape, piece.text, ranges);
+    for (const piece of this.#pieces) if (piece.hex === isHex) addMatches(shape, piece.text, ranges);
     if (ranges.length === 0) return text;
     // Position in the text of each character of `shape`. Computed only here, because most texts contain no secret.
-    const places: number[] = [];
-    for (let i = 0; i < source.length; i++) if (!isGap(source.charCodeAt(i))) places.push(i);
+    const positions: number[] = [];
+    for (let i = 0; i < source.length; i++) if (!isGap(source.charCodeAt(i))) positions.push(i);
     ranges.sort((a, b) => a[0] - b[0]);
     let result = "";
-    let done = 0;
-    for (const [from, to] of ranges) {
-      const start = places[from] ?? text.length;
-      const end = (places[to - 1] ?? text.length - 1) + 1;
-      if (end <= done) continue;
-      if (start >= done) result += text.slice(done, start) + REDACTED;
-      done = end;
+    let copiedEnd = 0;
+    for (const [shapeStart, shapeEnd] of ranges) {
+      const start = positions[shapeStart] ?? text.length;
+      const end = (positions[shapeEnd - 1] ?? text.length - 1) + 1;
+      if (end <= copiedEnd) continue;
+      if (start >= copiedEnd) result += text.slice(copiedEnd, start) + REDACTED;
+      copiedEnd = end;
     }
-    return result + text.slice(done);
+    return result + text.slice(copiedEnd);
   }
 }
 
@@ -207,10 +206,10 @@ const PLAIN_HEADER =
  * nonstandard header, any single word with digits counts as a secret.
  */
 export function headerSecrets(headers: Readonly<Record<string, unknown>>): string[] {
-  const isOwn = (name: string, value: string) =>
+  const isLikelyKey = (name: string, value: string) =>
     !PLAIN_HEADER.test(name) && /^[^\s/=]{12,}$/.test(value) && /\d.*\d/.test(value) && /[a-z]/i.test(value);
   return Object.entries(headers).flatMap(([name, value]) =>
-    typeof value === "string" && (isSecretName(name) || looksSecret(value) || isOwn(name, value)) ? [value] : [],
+    typeof value === "string" && (isSecretName(name) || looksSecret(value) || isLikelyKey(name, value)) ? [value] : [],
   );
 }
 
@@ -218,8 +217,8 @@ export function headerSecrets(headers: Readonly<Record<string, unknown>>): strin
  * Names such as `SORT_KEY` and `CACHE_KEY`: their values are secrets only if they are not words, because such words
  * occur in many files.
  */
-const VAGUE_NAME = /(?<!(api|access|private|auth|signing|secret|master|service)[-_]?)key$|auth$/i;
-const WORDS = /^[a-z]{1,15}([-_./+ ][a-z]{1,15})*$/;
+const AMBIGUOUS_NAME = /(?<!(api|access|private|auth|signing|secret|master|service)[-_]?)key$|auth$/i;
+const PLAIN_WORDS = /^[a-z]{1,15}([-_./+ ][a-z]{1,15})*$/;
 
 /**
  * Secrets in environment variables: passwords in URLs, values that look like keys, and values of variables with a name
@@ -228,8 +227,9 @@ const WORDS = /^[a-z]{1,15}([-_./+ ][a-z]{1,15})*$/;
 export function environmentSecrets(environment: Readonly<Record<string, string | undefined>>): string[] {
   return Object.entries(environment).flatMap(([name, value = ""]) => {
     const password = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@]*?:([^\s/?#]+)@/i.exec(value)?.[1];
-    if (password !== undefined) return [password, decodeUri(password)].filter(isOpaque);
-    if (isSecretName(name) && isOpaque(value) && !(VAGUE_NAME.test(name) && WORDS.test(value))) return [value];
+    if (password !== undefined) return [password, decodeUri(password)].filter(isPossibleSecret);
+    if (isSecretName(name) && isPossibleSecret(value) && !(AMBIGUOUS_NAME.test(name) && PLAIN_WORDS.test(value)))
+      return [value];
     return KEY_PATTERNS.flatMap((pattern) => value.match(pattern) ?? []);
   });
 }
@@ -238,7 +238,7 @@ export function decodeUri(text: string): string {
   return attempt(() => decodeURIComponent(text), text);
 }
 
-function isOpaque(value: string): boolean {
+function isPossibleSecret(value: string): boolean {
   if (value.length < 8 || /^([~.]{0,2}\/|[a-z]:\\|[a-z][a-z0-9+.-]*:\/\/)/i.test(value)) return false;
   return value.length >= 16 || /\d/.test(value) || /[^A-Za-z]/.test(value) || !/^[A-Z]?[a-z]+$|^[A-Z]+$/.test(value);
 }
@@ -257,18 +257,18 @@ function secretParts(secret: string): string[] {
 
 /** Base64 forms of a secret within a longer text, for each of the three alignments. */
 function base64Forms(bytes: Buffer): string[] {
-  return [0, 1, 2].flatMap((lead) => {
-    const text = Buffer.concat([Buffer.alloc(lead), bytes]).toString("base64");
-    const first = lead === 0 ? 0 : lead + 1;
+  return [0, 1, 2].flatMap((paddingBytes) => {
+    const text = Buffer.concat([Buffer.alloc(paddingBytes), bytes]).toString("base64");
+    const start = paddingBytes === 0 ? 0 : paddingBytes + 1;
     // The last character may contain bits of the next byte.
-    const form = text.slice(first, Math.floor(((lead + bytes.length) * 8) / 6));
+    const form = text.slice(start, Math.floor(((paddingBytes + bytes.length) * 8) / 6));
     return [form, form.replaceAll("+", "-").replaceAll("/", "_")];
   });
 }
 
 /** Normalizes hex notation. The result has the same length, so positions are valid in the original text. */
-function sourceOf(text: string, hex: boolean): string {
-  return hex
+function normalizedText(text: string, isHex: boolean): string {
+  return isHex
     ? text
         .replace(/\\x|0x/gi, "  ")
         .replaceAll("%", " ")
@@ -296,9 +296,10 @@ function partialPieceLength(text: string, form: string): number {
 
 /** Length of the end of `text` that contains `characters` characters other than gaps. */
 function lengthWithGaps(text: string, characters: number): number {
-  let at = text.length;
-  for (let remaining = characters; remaining > 0; at -= 1) if (!isGap(text.charCodeAt(at - 1))) remaining -= 1;
-  return text.length - at;
+  let position = text.length;
+  for (let remaining = characters; remaining > 0; position -= 1)
+    if (!isGap(text.charCodeAt(position - 1))) remaining -= 1;
+  return text.length - position;
 }
 
 /** Line ends, spaces, and separators that programs put between hex bytes. */
@@ -306,7 +307,7 @@ function isGap(code: number): boolean {
   return code <= 32 || code === 0x3a || code === 0x2c;
 }
 
-function compact(text: string): string {
+function removeGaps(text: string): string {
   // eslint-disable-next-line no-control-regex
   return text.replace(/[\u0000-\u0020:,]+/g, "");
 }
@@ -316,19 +317,19 @@ function compact(text: string): string {
  * Next to an ellipsis, which marks a cut, shorter pieces also count, because other text cannot be there.
  */
 function addMatches(text: string, form: string, ranges: [number, number][]): void {
-  const least = Math.min(MIN_PIECE_CHARACTERS, form.length);
+  const minLength = Math.min(MIN_PIECE_CHARACTERS, form.length);
   // Every piece that is long enough contains one of these grams completely.
   const offsets = Array.from({ length: Math.floor(form.length / GRAM_CHARACTERS) }, (_, i) => i * GRAM_CHARACTERS);
   for (const offset of [...offsets, form.length - GRAM_CHARACTERS]) {
     const gram = form.slice(offset, offset + GRAM_CHARACTERS);
-    for (let at = text.indexOf(gram); at !== -1;) {
-      let from = at;
-      let to = at + GRAM_CHARACTERS;
-      for (let i = offset; i > 0 && from > 0 && text[from - 1] === form[i - 1]; i--) from--;
-      for (let i = offset + GRAM_CHARACTERS; i < form.length && to < text.length && text[to] === form[i]; i++) to++;
-      const isMatch = to - from >= least || text[from - 1] === "…" || text[to] === "…";
-      if (isMatch) ranges.push([from, to]);
-      at = text.indexOf(gram, isMatch ? to : at + 1);
+    for (let matchStart = text.indexOf(gram); matchStart !== -1;) {
+      let start = matchStart;
+      let end = matchStart + GRAM_CHARACTERS;
+      for (let i = offset; i > 0 && start > 0 && text[start - 1] === form[i - 1]; i--) start--;
+      for (let i = offset + GRAM_CHARACTERS; i < form.length && end < text.length && text[end] === form[i]; i++) end++;
+      const isMatch = end - start >= minLength || text[start - 1] === "…" || text[end] === "…";
+      if (isMatch) ranges.push([start, end]);
+      matchStart = text.indexOf(gram, isMatch ? end : matchStart + 1);
     }
   }
 }

@@ -7,8 +7,8 @@ export class TaskSet {
   /** Tracks the task until it settles. Returns the task itself. */
   add<T>(task: Promise<T>): Promise<T> {
     this.#tasks.add(task);
-    const forget = () => void this.#tasks.delete(task);
-    task.then(forget, forget);
+    const removeTask = () => void this.#tasks.delete(task);
+    task.then(removeTask, removeTask);
     return task;
   }
 
@@ -17,9 +17,9 @@ export class TaskSet {
    * is no limit.
    */
   async settled(ms?: number): Promise<void> {
-    const empty = async (): Promise<void> => {
+    const waitForTasks = async (): Promise<void> => {
       while (this.#tasks.size > 0) await Promise.allSettled(this.#tasks);
     };
-    await (ms === undefined ? empty() : settlesWithin(empty(), ms));
+    await (ms === undefined ? waitForTasks() : settlesWithin(waitForTasks(), ms));
   }
 }

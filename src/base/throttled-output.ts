@@ -12,30 +12,30 @@ export class ThrottledOutput {
   /** Whether the start of the pending text was dropped. */
   #isCut = false;
   #timer: NodeJS.Timeout | undefined;
-  #ended = false;
+  #hasEnded = false;
 
-  /** @param tell Receives the text, and whether text before it was dropped. */
-  constructor(tell: (text: string, isCut: boolean) => void) {
-    this.#send = tell;
+  /** @param send Receives the text, and whether text before it was dropped. */
+  constructor(send: (text: string, isCut: boolean) => void) {
+    this.#send = send;
   }
 
   /** Values other than strings are ignored, because they may come from a tool written in JavaScript. */
   push(text: unknown): void {
-    if (this.#ended || typeof text !== "string" || text === "") return;
+    if (this.#hasEnded || typeof text !== "string" || text === "") return;
     this.#pendingText += text;
-    // Not at each call, because calls can be very frequent.
+    // Shortens only above twice the limit, because calls can be very frequent.
     if (this.#pendingText.length > 2 * MAX_PENDING_CHARACTERS) this.#shorten();
-    if (!this.#timer) this.#next();
+    if (!this.#timer) this.#sendPending();
   }
 
   /** Drops the pending text and ends the stream. */
   end(): void {
-    this.#ended = true;
+    this.#hasEnded = true;
     this.#pendingText = "";
     clearTimeout(this.#timer);
   }
 
-  #next(): void {
+  #sendPending(): void {
     this.#timer = undefined;
     if (this.#pendingText === "") return;
     this.#shorten();
@@ -43,7 +43,7 @@ export class ThrottledOutput {
     this.#pendingText = "";
     this.#isCut = false;
     // The timer does not keep the process alive; the source of the text does.
-    this.#timer = setTimeout(() => this.#next(), PAUSE_MS).unref();
+    this.#timer = setTimeout(() => this.#sendPending(), PAUSE_MS).unref();
     this.#send(text, isCut);
   }
 

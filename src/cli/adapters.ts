@@ -41,7 +41,7 @@ export const run: CommandHandler<typeof adapters.flags> = async ({ args, flags, 
     const errorPrefix = `${loaded.file}: ${selected.key}`;
     const descriptor = await loadAdapter(selected.kind, selected.name, loaded.folder, errorPrefix);
     parseOptions(selected, descriptor, {
-      where: `${loaded.file}: ${selected.section}`,
+      location: `${loaded.file}: ${selected.section}`,
       configDir: loaded.folder,
       home,
       projectDir: resolve("."),

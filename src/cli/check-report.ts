@@ -1,5 +1,5 @@
 import type { AdapterKind } from "../plugin/adapter.js";
-import { printableLines } from "../base/printable.js";
+import { toPrintableLines } from "../base/printable.js";
 
 const STATUSES = ["passed", "failed", "not_checked", "not_run"] as const;
 
@@ -35,7 +35,7 @@ export function formatReport({ exportName, kind, name, checks, notDeclared }: Ad
   const reasons = checks.flatMap(({ status, message = "" }) =>
     status.startsWith("not") ? [`  ${formatStatus(status)}: ${message}`] : [],
   );
-  return printableLines(
+  return toPrintableLines(
     [
       `${name} (${kind}, ${exportName})`,
       ...rows,

@@ -25,6 +25,7 @@ import { formatReport, type AdapterReport, type CheckResult } from "./check-repo
 import type { CommandHandler, CommandContext } from "./command.js";
 import { SIGNAL_EXIT_CODES } from "./signal-exit-codes.js";
 import { formatFailureLine } from "./failure.js";
+import { UnhandledErrors } from "./unhandled-errors.js";
 import { UsageError } from "./usage-error.js";
 
 const DEFAULT_TIMEOUT_SECONDS = 10;
@@ -64,10 +65,16 @@ async function checkModule(
   const adapters = findAdapters(module, await loadModule(module, limits), options);
   const fixture = flags.fixture === undefined ? {} : await loadFixture(flags.fixture, limits);
   const reports: AdapterReport[] = [];
-  for (const adapter of adapters) {
-    const report = await checkAdapter(adapter, fixture, limits);
-    reports.push(report);
-    if (!flags.json) await output.write(`${reports.length > 1 ? "\n" : ""}${formatReport(report)}`);
+  // Work that a check has left behind may fail after the check.
+  const unhandledErrors = new UnhandledErrors();
+  try {
+    for (const adapter of adapters) {
+      const report = await checkAdapter(adapter, fixture, limits, unhandledErrors);
+      reports.push(report);
+      if (!flags.json) await output.write(`${reports.length > 1 ? "\n" : ""}${formatReport(report)}`);
+    }
+  } finally {
+    unhandledErrors.close();
   }
   if (flags.json) await output.write(`${JSON.stringify({ module, adapters: reports }, null, 2)}\n`);
   const isAccepted = ({ status }: CheckResult) => status === "passed" || status === "not_checked";
@@ -144,6 +151,7 @@ async function checkAdapter(
   adapter: TestedAdapter,
   fixture: FixtureMembers,
   limits: CheckLimits,
+  unhandledErrors: UnhandledErrors,
 ): Promise<AdapterReport> {
   const { descriptor, exportName } = adapter;
   const { kind, name } = descriptor;
@@ -164,10 +172,14 @@ async function checkAdapter(
     },
   };
   try {
-    let checks = await runChecks([startCheck], clean, limits);
+    let checks = await runChecks([startCheck], clean, limits, unhandledErrors);
     const kit = createChecks(kind, bench, { timeoutMs: limits.timeoutMs, ...fixture }) ?? [];
     if (checks.every(({ status }) => status === "passed"))
-      checks = [...checks, ...(await runChecks(kit, clean, limits))];
+      checks = [...checks, ...(await runChecks(kit, clean, limits, unhandledErrors))];
+    await clean();
+    const lateCheck = "adapter: leaves no work that fails after a check";
+    for (const { message } of unhandledErrors.unclaimed.splice(0))
+      checks.push({ group: "adapter", name: lateCheck, status: "failed", message });
     return { exportName, kind, name, checks, notDeclared: missingMembers };
   } finally {
     await clean();
@@ -178,6 +190,7 @@ async function runChecks(
   checks: readonly Check[],
   clean: () => Promise<void>,
   limits: CheckLimits,
+  unhandledErrors: UnhandledErrors,
 ): Promise<CheckResult[]> {
   const results: CheckResult[] = [];
   let hungChecks = 0;
@@ -187,7 +200,7 @@ async function runChecks(
       continue;
     }
     const startedAt = performance.now();
-    const error = await runCheck(run, limits);
+    const error = await runCheck(run, limits, unhandledErrors);
     if (error === undefined) {
       results.push({ group, name, status: "passed" });
       continue;
@@ -206,24 +219,26 @@ async function runChecks(
 }
 
 /** Returns the error of a failed check, also from an unhandled rejection. Rejects if the command is interrupted. */
-async function runCheck(run: Check["run"], { timeoutMs, interruptSignal }: CheckLimits): Promise<Error | undefined> {
-  let rejectUnhandled: (error: unknown) => void = () => undefined;
-  const unhandledError = new Promise<never>((_resolve, reject) => (rejectUnhandled = reject));
-  const events = ["unhandledRejection", "uncaughtException"] as const;
-  for (const event of events) process.on(event, rejectUnhandled);
+async function runCheck(
+  run: Check["run"],
+  { timeoutMs, interruptSignal }: CheckLimits,
+  unhandledErrors: UnhandledErrors,
+): Promise<Error | undefined> {
+  let timer: NodeJS.Timeout | undefined;
   // Start this timer before the check, because the check reports timers that it left open.
-  const timer = setTimeout(
-    () => rejectUnhandled(new Error(`the check did not end within ${2 * timeoutMs} ms`)),
-    2 * timeoutMs,
-  );
+  const timeout = new Promise<never>((_resolve, reject) => {
+    const error = new Error(`the check did not end within ${2 * timeoutMs} ms`);
+    timer = setTimeout(() => reject(error), 2 * timeoutMs);
+  });
   try {
-    await abortable(Promise.race([run(), unhandledError]), interruptSignal);
+    await unhandledErrors.claimNext((nextError) =>
+      abortable(Promise.race([run(), nextError, timeout]), interruptSignal),
+    );
     return undefined;
   } catch (error) {
     interruptSignal.throwIfAborted();
     return error instanceof Error ? error : new Error(`${String(error)} was thrown`);
   } finally {
     clearTimeout(timer);
-    for (const event of events) process.off(event, rejectUnhandled);
   }
 }

@@ -1,8 +1,8 @@
 import { cutMiddle } from "../base/cut-text.js";
-import { printable } from "../base/printable.js";
+import { toPrintable } from "../base/printable.js";
 import type { ModelMessage, Part } from "../ports/message.js";
 import { changedFiles } from "../tools/files/changed-files.js";
-import { planIn } from "../tools/agent/todo.js";
+import { findStoredPlan } from "../tools/agent/todo.js";
 import { isSummary } from "./units.js";
 
 /** Marks the message part that repeats the state of the session. */
@@ -19,7 +19,7 @@ export function attachState(
   state: ReadonlyMap<string, unknown>,
   bytes: number,
 ): ModelMessage[] {
-  const text = stateText(state);
+  const text = formatState(state);
   const target = messages.find(isSummary) ?? messages.find(({ role }) => role === "user");
   if (text === "" || !target) return messages;
   const part: Part = { type: "text", text: cutMiddle(text, bytes) };
@@ -34,12 +34,12 @@ export function detachState<M extends ModelMessage>(message: M): M {
 }
 
 /** Returns `""` if the state holds neither todos nor files. */
-function stateText(state: ReadonlyMap<string, unknown>): string {
-  const todos = (planIn(state) ?? []).map(({ content, status }) => `${STATUS_MARKS[status]} ${content}`);
+function formatState(state: ReadonlyMap<string, unknown>): string {
+  const todos = (findStoredPlan(state) ?? []).map(({ content, status }) => `${STATUS_MARKS[status]} ${content}`);
   const files = changedFiles(state);
-  const older = files.length - MAX_FILES;
-  const lines = files.slice(-MAX_FILES).map((path) => `- ${printable(path)}`);
-  if (older > 0) lines.unshift(`- ${older} more, changed earlier`);
+  const olderCount = files.length - MAX_FILES;
+  const lines = files.slice(-MAX_FILES).map((path) => `- ${toPrintable(path)}`);
+  if (olderCount > 0) lines.unshift(`- ${olderCount} more, changed earlier`);
   const sections = [
     ...(todos.length > 0 ? [`Todo list:\n${todos.join("\n")}`] : []),
     ...(files.length > 0 ? [`Files changed by tools (commands may have changed others):\n${lines.join("\n")}`] : []),

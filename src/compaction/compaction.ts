@@ -22,9 +22,9 @@ export interface CompactionOptions {
 }
 
 /** Assumed window of a model that reports none, in tokens. */
-const UNKNOWN_WINDOW = 128_000;
+const DEFAULT_WINDOW_TOKENS = 128_000;
 /** Maximum tokens reserved for the answer. The reserve is never more than a fifth of the window. */
-const ANSWER_TOKENS = 4_096;
+const MAX_ANSWER_TOKENS = 4_096;
 type WindowRun = Pick<ModelCaller, "provider" | "model" | "logger">;
 
 export interface WindowRules {
@@ -71,8 +71,8 @@ export class Compaction {
   rules(run: WindowRun): WindowRules {
     const { enabled, threshold, keepMessages, contextWindow } = this.#options;
     const size = contextWindow > 0 ? contextWindow : (run.model.contextWindow ?? this.#assumedWindow(run));
-    const reserve = Math.min(ANSWER_TOKENS, run.model.maxOutput ?? ANSWER_TOKENS, Math.floor(size / 5));
-    const limit = Math.floor(Math.min(size * threshold, size - reserve));
+    const answerTokens = Math.min(MAX_ANSWER_TOKENS, run.model.maxOutput ?? MAX_ANSWER_TOKENS, Math.floor(size / 5));
+    const limit = Math.floor(Math.min(size * threshold, size - answerTokens));
     return { enabled, size, limit, keepMessages, strategy: this.#strategy };
   }
 
@@ -82,6 +82,6 @@ export class Compaction {
       this.#loggedModels.add(name);
       logger.warn("context window of the model is unknown; assuming 128000 tokens", { model: name });
     }
-    return UNKNOWN_WINDOW;
+    return DEFAULT_WINDOW_TOKENS;
   }
 }

@@ -1,8 +1,8 @@
 import { nearestEffort } from "../models/efforts.js";
 import { abortable } from "../base/abort.js";
 import { bytesOfAll, BYTES_PER_TOKEN, estimatePrompt, cachedBytesOf, estimateTokens } from "../models/estimate.js";
-import { fit, shortened } from "./fit.js";
-import { followUp } from "./follow-up.js";
+import { fitMessages, shortenMessage } from "./fit.js";
+import { startFollowUp } from "./follow-up.js";
 import { fitPrefix, type PromptPrefix } from "./prompt-prefix.js";
 import type { Compaction, WindowRules } from "./compaction.js";
 import { SlidingWindow } from "./sliding-window.js";
@@ -22,7 +22,7 @@ import type { Recorder } from "../conversation/recorder.js";
 import { cutMiddle } from "../base/cut-text.js";
 
 /** Share of the room for messages that a compaction may fill, so that the next compaction is not needed soon. */
-const HEADROOM = 0.6;
+const TARGET_SHARE = 0.6;
 /** Maximum share of the limit for instructions and tools. Beyond it they are shortened. */
 const PREFIX_SHARE = 0.6;
 /** Maximum share of the room for messages that one tool output may take. */
@@ -35,7 +35,7 @@ const STATE_SHARE = 0.25;
 const MIN_COMPACTION_TOKENS = 500;
 /** Maximum retries after the provider rejected the prompt as too long. Each retry is smaller than the last. */
 const MAX_RETRIES = 5;
-const RETRY_FACTOR = 0.6;
+const RETRY_SHARE = 0.6;
 /**
  * A reported prompt size is trusted if it has at least one token per this many bytes. Some servers omit cached tokens.
  */
@@ -61,22 +61,24 @@ export function openWindow(compaction: Compaction, context: WindowContext): Cont
   const { strategy, ...rules } = compaction.rules(context);
   return new ContextWindow(context, {
     ...rules,
-    strategy: typeof strategy === "string" ? builtIn(strategy) : strategy,
+    strategy: typeof strategy === "string" ? createBuiltIn(strategy) : strategy,
   });
 }
 
-function builtIn(name: string): CompactionStrategy {
+function createBuiltIn(name: string): CompactionStrategy {
   return name === "summary" ? new Summary() : new SlidingWindow();
 }
 
 /** Options of one compaction, requested or necessary. */
 interface CompactionRequest {
-  before?: number;
-  most?: number;
+  /** Estimated tokens of the prompt before the compaction. */
+  tokensBefore?: number;
+  /** Maximum tokens of the messages after the prefix. */
+  maxMessageTokens?: number;
   instructions?: string;
 }
 
-interface Compacted {
+interface CompactionResult {
   strategy: string;
   messages: ModelMessage[];
 }
@@ -96,7 +98,7 @@ export class ContextWindow {
    * Tokens of the first `count` messages and the prompt prefix, as counted by the provider. Undefined: no count is
    * valid.
    */
-  #reported: { tokens: number; count: number } | undefined;
+  #reportedSize: { tokens: number; count: number } | undefined;
   #shortenedMessages = new WeakMap<Message, Message>();
   #retries = 0;
 
@@ -121,9 +123,13 @@ export class ContextWindow {
     this.#retries = 0;
     const { messages } = this.#context.conversation;
     const requestBytes =
-      this.#prefix.tokens * BYTES_PER_TOKEN + this.#bytes() - bytesOfAll(this.#visibleMessages(messages.slice(-1)));
-    const believed = !usage.estimated && usage.inputTokens * MAX_BYTES_PER_TOKEN >= requestBytes;
-    this.#reported = believed ? { tokens: usage.inputTokens + usage.outputTokens, count: messages.length } : undefined;
+      this.#prefix.tokens * BYTES_PER_TOKEN +
+      this.#messageBytes() -
+      bytesOfAll(this.#visibleMessages(messages.slice(-1)));
+    const isCredible = !usage.estimated && usage.inputTokens * MAX_BYTES_PER_TOKEN >= requestBytes;
+    this.#reportedSize = isCredible
+      ? { tokens: usage.inputTokens + usage.outputTokens, count: messages.length }
+      : undefined;
   }
 
   /** Compacts harder after the provider rejected a request as too long. Resolves with false if that would not help. */
@@ -131,9 +137,9 @@ export class ContextWindow {
     if (!this.#rules.enabled || this.#retries >= MAX_RETRIES) return false;
     this.#retries += 1;
     // Drop the provider's count, so that sizes are compared by bytes only. Each retry is then smaller than the last.
-    this.#reported = undefined;
-    const before = this.#promptTokens();
-    this.#limit = Math.floor(Math.min(this.#limit, before) * RETRY_FACTOR);
+    this.#reportedSize = undefined;
+    const tokensBefore = this.#promptTokens();
+    this.#limit = Math.floor(Math.min(this.#limit, tokensBefore) * RETRY_SHARE);
     this.#prefix = this.#fitPrefix();
     this.#shortenedMessages = new WeakMap();
     this.#context.logger.warn("provider rejected the prompt as too long; compacting further", {
@@ -141,7 +147,7 @@ export class ContextWindow {
       attempt: this.#retries,
     });
     try {
-      if (this.#promptTokens() > this.#limit) await this.#compact({ before });
+      if (this.#promptTokens() > this.#limit) await this.#compact({ tokensBefore });
     } catch (error) {
       if (hasCode(error, "provider")) return false;
       throw error;
@@ -154,9 +160,9 @@ export class ContextWindow {
    * with the estimated tokens of the next prompt.
    */
   async compact(instructions: string): Promise<number> {
-    const messages = estimateTokens(this.#visibleMessages(this.#context.conversation.messages));
-    if (messages > MIN_COMPACTION_TOKENS)
-      await this.#compact({ instructions, most: Math.floor(messages * REQUESTED_COMPACTION_SHARE) });
+    const messageTokens = estimateTokens(this.#visibleMessages(this.#context.conversation.messages));
+    if (messageTokens > MIN_COMPACTION_TOKENS)
+      await this.#compact({ instructions, maxMessageTokens: Math.floor(messageTokens * REQUESTED_COMPACTION_SHARE) });
     return this.#promptTokens();
   }
 
@@ -191,12 +197,12 @@ export class ContextWindow {
    */
   #promptTokens(): number {
     const { messages } = this.#context.conversation;
-    if (!this.#reported) return this.#prefix.tokens + Math.ceil(this.#bytes() / BYTES_PER_TOKEN);
-    return this.#reported.tokens + estimateTokens(this.#visibleMessages(messages.slice(this.#reported.count)));
+    if (!this.#reportedSize) return this.#prefix.tokens + Math.ceil(this.#messageBytes() / BYTES_PER_TOKEN);
+    return this.#reportedSize.tokens + estimateTokens(this.#visibleMessages(messages.slice(this.#reportedSize.count)));
   }
 
   /** Bytes of all messages. */
-  #bytes(): number {
+  #messageBytes(): number {
     const { size, messages } = this.#context.conversation;
     return this.#showsAll ? size.bytes : bytesOfAll(this.#visibleMessages(messages));
   }
@@ -216,10 +222,10 @@ export class ContextWindow {
    */
   #visibleMessages(messages: readonly Message[]): readonly Message[] {
     if (this.#showsAll) return messages;
-    const most = this.#maxOutputBytes;
+    const maxBytes = this.#maxOutputBytes;
     return messages.map((message) => {
-      if (message.role !== "tool" || cachedBytesOf(message) <= most) return message;
-      const shownMessage = this.#shortenedMessages.get(message) ?? shortened(message, most);
+      if (message.role !== "tool" || cachedBytesOf(message) <= maxBytes) return message;
+      const shownMessage = this.#shortenedMessages.get(message) ?? shortenMessage(message, maxBytes);
       this.#shortenedMessages.set(message, shownMessage);
       return shownMessage;
     });
@@ -231,47 +237,55 @@ export class ContextWindow {
     return fitPrefix(system, tools, budget, logger);
   }
 
-  /** `before`: estimated tokens of the prompt. `most`: maximum tokens of the messages after the prefix. */
   async #compact({
-    before = this.#promptTokens(),
-    most = Infinity,
+    tokensBefore = this.#promptTokens(),
+    maxMessageTokens = Infinity,
     instructions,
   }: CompactionRequest = {}): Promise<void> {
     const { id: runId, sessionId, conversation, state, recorder, bus, events, provider, logger } = this.#context;
     const room = this.#limit - this.#prefix.tokens;
     const prompt = repairMessages(this.#visibleMessages(conversation.messages)) as Message[];
     const source = prompt.map(detachState);
-    const { strategy, messages } = await this.#apply(source, Math.min(most, Math.floor(room * HEADROOM)), instructions);
-    const fitted = fit(repairMessages(messages), room);
+    const { strategy, messages } = await this.#applyStrategy(
+      source,
+      Math.min(maxMessageTokens, Math.floor(room * TARGET_SHARE)),
+      instructions,
+    );
+    const fitted = fitMessages(repairMessages(messages), room);
     const isSame = fitted.length === source.length && fitted.every((message, i) => message === source[i]);
-    const view = fit(attachState(fitted, state, Math.floor(room * STATE_SHARE) * BYTES_PER_TOKEN), room);
+    const view = fitMessages(attachState(fitted, state, Math.floor(room * STATE_SHARE) * BYTES_PER_TOKEN), room);
     if (estimateTokens(view) > room) {
       const size = this.#rules.size;
       throw new ProviderError(provider.name, "context_length", `the prompt does not fit the window of ${size} tokens`);
     }
-    this.#reported = undefined;
+    this.#reportedSize = undefined;
     // The compaction saved nothing, so a follow-up session would be useless.
     if (isSame || (instructions !== undefined && estimateTokens(view) >= estimateTokens(prompt))) return;
-    const from = conversation.session;
-    const to = await followUp(recorder, conversation, view);
-    logger.info("context compacted", { session: sessionId, strategy, tokens: before, messages: view.length });
-    bus.emit("session.compacted", { runId, rootId: sessionId, from: from.id, to: to.id, strategy });
-    events.push({ type: "compaction", strategy, messages: view.length, tokens: before });
+    const previousSession = conversation.session;
+    const nextSession = await startFollowUp(recorder, conversation, view);
+    logger.info("context compacted", { session: sessionId, strategy, tokens: tokensBefore, messages: view.length });
+    bus.emit("session.compacted", { runId, rootId: sessionId, from: previousSession.id, to: nextSession.id, strategy });
+    events.push({ type: "compaction", strategy, messages: view.length, tokens: tokensBefore });
   }
 
   /** Compacts with the chosen strategy. If it fails or returns no messages, the sliding window is used. */
-  async #apply(messages: Message[], budget: number, instructions: string | undefined): Promise<Compacted> {
+  async #applyStrategy(
+    messages: Message[],
+    budget: number,
+    instructions: string | undefined,
+  ): Promise<CompactionResult> {
     const { signal, sessionId, logger } = this.#context;
-    const { strategy: chosen, keepMessages } = this.#rules;
+    const { strategy: configuredStrategy, keepMessages } = this.#rules;
     // A requested compaction may take the time of a summary, which loses less.
-    const strategy = instructions !== undefined && chosen instanceof SlidingWindow ? new Summary() : chosen;
+    const strategy =
+      instructions !== undefined && configuredStrategy instanceof SlidingWindow ? new Summary() : configuredStrategy;
     const input: CompactionInput = {
       messages,
       budget,
       keepMessages,
       instructions,
       estimate: estimateTokens,
-      ask: (question, asking) => this.#ask(question, asking),
+      ask: (question, askSignal) => this.#askModel(question, askSignal),
     };
     try {
       // Raced against the signal, so that a strategy that ignores it cannot block the run.
@@ -283,21 +297,21 @@ export class ContextWindow {
       signal.throwIfAborted();
       // A requested compaction is not necessary. Failing is better than dropping messages without a summary.
       if (instructions !== undefined) throw error;
-      const why = error instanceof Error ? error.message : String(error);
+      const reason = error instanceof Error ? error.message : String(error);
       logger.warn("compaction strategy failed; dropping older messages instead", {
         session: sessionId,
         strategy: strategy.name,
-        error: why,
+        error: reason,
       });
     }
     const fallback = new SlidingWindow();
     return { strategy: fallback.name, messages: await fallback.compact(input, signal) };
   }
 
-  async #ask(question: Parameters<CompactionInput["ask"]>[0], signal: AbortSignal): Promise<string> {
+  async #askModel(question: Parameters<CompactionInput["ask"]>[0], signal: AbortSignal): Promise<string> {
     const { model, sessionId, recorder } = this.#context;
     const maxTokens = Math.min(question.maxTokens, model.maxOutput ?? question.maxTokens);
-    const asking = (text: string): ModelRequest => ({
+    const createRequest = (text: string): ModelRequest => ({
       model,
       system: question.system,
       messages: [{ role: "user", parts: [{ type: "text", text }], toolCallId: "", name: "", failed: false }],
@@ -307,10 +321,10 @@ export class ContextWindow {
       needsReasoning: false,
       cacheKey: `${sessionId}-compaction`,
     });
-    const room = this.#limit - estimatePrompt(asking("")) - maxTokens;
-    const request = asking(cutMiddle(question.message, Math.max(0, room) * BYTES_PER_TOKEN));
-    const waits = recordRetries((retry) => recorder.recordRetry(retry));
-    const answer = await callModel(this.#context, "summary", request, signal, waits);
+    const room = this.#limit - estimatePrompt(createRequest("")) - maxTokens;
+    const request = createRequest(cutMiddle(question.message, Math.max(0, room) * BYTES_PER_TOKEN));
+    const retryRecorder = recordRetries((retry) => recorder.recordRetry(retry));
+    const answer = await callModel(this.#context, "summary", request, signal, retryRecorder);
     if ("error" in answer) throw answer.error;
     await recorder.write({ sync: false, usage: answer.usageWithCost });
     const text = answer.parts.map((part) => (part.type === "text" ? part.text : "")).join("");

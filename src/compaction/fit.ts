@@ -25,46 +25,51 @@ const MIN_TEXT_BYTES = 120;
  * The first user message, the current prompt and summaries are never dropped. The result exceeds the budget only if it
  * cannot be reduced further.
  */
-export function fit<M extends ModelMessage>(messages: readonly M[], budget: number): M[] {
-  const room = new MessageFitter(messages, Math.max(0, budget) * BYTES_PER_TOKEN);
-  const steps = [() => room.clearOld(), () => room.cutLarge(), () => room.dropOld(), () => room.cutAll()];
+export function fitMessages<M extends ModelMessage>(messages: readonly M[], budget: number): M[] {
+  const fitter = new MessageFitter(messages, Math.max(0, budget) * BYTES_PER_TOKEN);
+  const steps = [
+    () => fitter.clearOldOutputs(),
+    () => fitter.cutLargeTexts(),
+    () => fitter.dropOldUnits(),
+    () => fitter.cutAllTexts(),
+  ];
   // Losing the newest answer is better than a request that the provider rejects.
-  steps.push(() => room.dropLast());
+  steps.push(() => fitter.dropLastUnit());
   for (const step of steps) {
-    if (room.fits) break;
+    if (fitter.fits) break;
     step();
   }
-  return room.all;
+  return fitter.fittedMessages;
 }
 
 /** Messages and their total size. Each step stops as soon as they fit. */
 class MessageFitter<M extends ModelMessage> {
-  readonly #bytes: number;
+  readonly #maxBytes: number;
   readonly #protected: Set<M>;
   #units: M[][];
-  #total: number;
+  #totalBytes: number;
 
   constructor(messages: readonly M[], bytes: number) {
-    this.#bytes = bytes;
+    this.#maxBytes = bytes;
     this.#units = unitsOf(messages);
-    this.#total = bytesOfAll(messages);
-    const first = messages.find((message) => message.role === "user");
-    const protectedMessages = [first, currentPrompt(messages), ...messages.filter(isSummary)];
+    this.#totalBytes = bytesOfAll(messages);
+    const firstUserMessage = messages.find((message) => message.role === "user");
+    const protectedMessages = [firstUserMessage, currentPrompt(messages), ...messages.filter(isSummary)];
     this.#protected = new Set(protectedMessages.filter((message) => message !== undefined));
   }
 
-  get all(): M[] {
+  get fittedMessages(): M[] {
     return this.#units.flat();
   }
 
   get fits(): boolean {
-    return this.#total <= this.#bytes;
+    return this.#totalBytes <= this.#maxBytes;
   }
 
   /** Clears tool outputs, oldest first, except those that the model has not seen yet. */
-  clearOld(): void {
+  clearOldOutputs(): void {
     for (const unit of this.#units.slice(0, -1)) {
-      this.#change(unit, (message) =>
+      this.#replaceMessages(unit, (message) =>
         message.role === "tool" && cachedBytesOf(message) > MAX_UNCLEARED_BYTES
           ? { ...message, parts: [{ type: "text", text: CLEARED_NOTE }] }
           : message,
@@ -73,53 +78,59 @@ class MessageFitter<M extends ModelMessage> {
   }
 
   /** The newest outputs share half of the budget; each user message may take a third. */
-  cutLarge(): void {
-    const last = this.#units.at(-1) ?? [];
-    const outputs = last.filter((message) => message.role === "tool").length;
-    const share = Math.floor(this.#bytes / 2 / Math.max(1, outputs));
-    this.#change(last, (message) => (message.role === "tool" ? shortened(message, share) : message));
+  cutLargeTexts(): void {
+    const lastUnit = this.#units.at(-1) ?? [];
+    const outputCount = lastUnit.filter((message) => message.role === "tool").length;
+    const shareBytes = Math.floor(this.#maxBytes / 2 / Math.max(1, outputCount));
+    this.#replaceMessages(lastUnit, (message) =>
+      message.role === "tool" ? shortenMessage(message, shareBytes) : message,
+    );
     for (const unit of this.#units) {
-      this.#change(unit, (message) =>
-        message.role === "user" ? shortened(message, Math.floor(this.#bytes / 3)) : message,
+      this.#replaceMessages(unit, (message) =>
+        message.role === "user" ? shortenMessage(message, Math.floor(this.#maxBytes / 3)) : message,
       );
     }
   }
 
   /** Drops whole answers, oldest first, but never the newest unit. */
-  dropOld(): void {
+  dropOldUnits(): void {
     for (let i = 0; i < this.#units.length - 1 && !this.fits;) {
       const unit = this.#units[i] ?? [];
       if (unit.some((message) => this.#isProtected(message))) i += 1;
       else {
         this.#units.splice(i, 1);
-        this.#total -= bytesOfAll(unit);
+        this.#totalBytes -= bytesOfAll(unit);
       }
     }
   }
 
-  cutAll(): void {
-    for (let cap = Math.floor(this.#bytes / 4); !this.fits && cap >= MIN_TEXT_BYTES; cap = Math.floor(cap / 2)) {
-      for (const unit of this.#units) this.#change(unit, (message) => shortened(message, cap));
+  cutAllTexts(): void {
+    for (
+      let capBytes = Math.floor(this.#maxBytes / 4);
+      !this.fits && capBytes >= MIN_TEXT_BYTES;
+      capBytes = Math.floor(capBytes / 2)
+    ) {
+      for (const unit of this.#units) this.#replaceMessages(unit, (message) => shortenMessage(message, capBytes));
     }
   }
 
-  dropLast(): void {
-    const last = this.#units.at(-1);
-    if (last && !this.fits && !last.some((message) => this.#isProtected(message))) {
+  dropLastUnit(): void {
+    const lastUnit = this.#units.at(-1);
+    if (lastUnit && !this.fits && !lastUnit.some((message) => this.#isProtected(message))) {
       this.#units.pop();
-      this.#total -= bytesOfAll(last);
+      this.#totalBytes -= bytesOfAll(lastUnit);
     }
   }
 
   /** Replaces messages by index, because they become shorter copies. */
-  #change(unit: M[], change: (message: M) => M): void {
+  #replaceMessages(unit: M[], change: (message: M) => M): void {
     for (const [i, message] of unit.entries()) {
       if (this.fits) return;
-      const changed = change(message);
-      if (changed === message) continue;
-      this.#total += cachedBytesOf(changed) - cachedBytesOf(message);
-      unit[i] = changed;
-      if (this.#isProtected(message)) this.#protected.add(changed);
+      const changedMessage = change(message);
+      if (changedMessage === message) continue;
+      this.#totalBytes += cachedBytesOf(changedMessage) - cachedBytesOf(message);
+      unit[i] = changedMessage;
+      if (this.#isProtected(message)) this.#protected.add(changedMessage);
     }
   }
 
@@ -132,29 +143,29 @@ class MessageFitter<M extends ModelMessage> {
  * Shortens a message to about `bytes`: long texts are cut in the middle, then images and files are replaced by their
  * names.
  */
-export function shortened<M extends ModelMessage>(message: M, bytes: number): M {
+export function shortenMessage<M extends ModelMessage>(message: M, bytes: number): M {
   if (cachedBytesOf(message) <= bytes) return message;
-  const cap = Math.max(MIN_TEXT_BYTES, Math.floor(bytes / Math.max(1, message.parts.length)));
-  const parts = message.parts.flatMap((part) => shortPart(part, cap));
+  const capBytes = Math.max(MIN_TEXT_BYTES, Math.floor(bytes / Math.max(1, message.parts.length)));
+  const parts = message.parts.flatMap((part) => shortenPart(part, capBytes));
   if (parts.length === 0 && toolCalls(message).length === 0) parts.push({ type: "text", text: "[left out]" });
-  const shorter = { ...message, parts };
-  return cachedBytesOf(shorter) < cachedBytesOf(message) ? shorter : message;
+  const shortMessage = { ...message, parts };
+  return cachedBytesOf(shortMessage) < cachedBytesOf(message) ? shortMessage : message;
 }
 
-function shortPart(part: Part, cap: number): Part[] {
+function shortenPart(part: Part, capBytes: number): Part[] {
   switch (part.type) {
     case "text":
-      return [Buffer.byteLength(part.text) <= cap ? part : { type: "text", text: cutMiddle(part.text, cap) }];
+      return [Buffer.byteLength(part.text) <= capBytes ? part : { type: "text", text: cutMiddle(part.text, capBytes) }];
     case "reasoning":
-      return Buffer.byteLength(part.text) <= cap ? [part] : [];
+      return Buffer.byteLength(part.text) <= capBytes ? [part] : [];
     case "tool_call":
-      return [Buffer.byteLength(part.arguments) <= cap ? part : { ...part, arguments: CUT_ARGUMENTS }];
+      return [Buffer.byteLength(part.arguments) <= capBytes ? part : { ...part, arguments: CUT_ARGUMENTS }];
     case "image":
-      return cap >= 4500 ? [part] : [{ type: "text", text: "[image left out]" }];
+      return capBytes >= 4500 ? [part] : [{ type: "text", text: "[image left out]" }];
     case "file": {
-      const shown = attachedText(part);
-      if (shown) return shortPart(shown, cap);
-      return cap >= 4500 ? [part] : [{ type: "text", text: `[file ${part.filename.slice(0, 60)} left out]` }];
+      const textPart = attachedText(part);
+      if (textPart) return shortenPart(textPart, capBytes);
+      return capBytes >= 4500 ? [part] : [{ type: "text", text: `[file ${part.filename.slice(0, 60)} left out]` }];
     }
   }
 }

@@ -10,7 +10,7 @@ import { NO_USAGE } from "../conversation/usage.js";
  * Starts the next session of the conversation's chain with `view`, and continues the conversation in it. The write is
  * atomic. Rejects with `LeaseLostError`, `SessionNotFoundError` (deleted in the meantime) or `StoreError`.
  */
-export async function followUp(
+export async function startFollowUp(
   recorder: Recorder,
   conversation: Conversation,
   view: readonly ModelMessage[],
@@ -20,7 +20,7 @@ export async function followUp(
   for (let { index } = session.chain; ;) {
     index += 1;
     const id = newId();
-    const next: Session = {
+    const nextSession: Session = {
       ...session,
       id,
       alias: "",
@@ -30,16 +30,16 @@ export async function followUp(
       updatedAt: createdAt,
       usage: NO_USAGE,
     };
-    const messages = stamped(view, conversation.messages, id);
+    const messages = prepareView(view, conversation.messages, id);
     try {
-      await recorder.follow(next, messages);
+      await recorder.follow(nextSession, messages);
     } catch (error) {
       // Sessions that a revert hid keep their index, so try the next one.
       if (hasCode(error, "session_exists") && error.sessionId === id) continue;
       throw error;
     }
-    conversation.continueIn(next, messages);
-    return next;
+    conversation.continueIn(nextSession, messages);
+    return nextSession;
   }
 }
 
@@ -47,13 +47,13 @@ export async function followUp(
  * Prepares a view for storage. A message that was kept becomes a copy with the same id and seq; a new message gets its
  * own.
  */
-function stamped(view: readonly ModelMessage[], source: readonly Message[], sessionId: string): Message[] {
-  const byId = new Map(source.map((message) => [message.id, message]));
+function prepareView(view: readonly ModelMessage[], source: readonly Message[], sessionId: string): Message[] {
+  const messagesById = new Map(source.map((message) => [message.id, message]));
   const origins = view.map((message) => {
     const id: unknown = (message as Partial<Message>).id;
-    const origin = typeof id === "string" ? byId.get(id) : undefined;
+    const origin = typeof id === "string" ? messagesById.get(id) : undefined;
     // Each id is used once; a repetition is a new message.
-    if (origin) byId.delete(origin.id);
+    if (origin) messagesById.delete(origin.id);
     return origin;
   });
   let seq = 0;
@@ -65,8 +65,8 @@ function stamped(view: readonly ModelMessage[], source: readonly Message[], sess
       return { ...origin, ...content };
     }
     // Use a seq in the gap that dropped messages leave, if there is one.
-    const next = origins.slice(i).find((message) => message !== undefined)?.seq ?? Infinity;
-    if (seq + 1 < next) seq += 1;
+    const nextSeq = origins.slice(i).find((message) => message !== undefined)?.seq ?? Infinity;
+    if (seq + 1 < nextSeq) seq += 1;
     return { ...content, id: newId(), sessionId, seq, createdAt: now(), finished: true };
   });
 }

@@ -19,24 +19,24 @@ export interface PromptPrefix {
  */
 export function fitPrefix(system: string, tools: readonly ToolSpec[], budget: number, logger: Logger): PromptPrefix {
   const bytes = Math.max(0, budget) * BYTES_PER_TOKEN;
-  let frame = { system, tools };
-  const fits = () => bytesOfPrefix(frame) <= bytes;
-  if (!fits()) frame = { ...frame, system: cutMiddle(system, Math.floor(bytes * 0.6)) };
-  if (!fits()) frame = { ...frame, tools: frame.tools.map(withoutNotes) };
-  if (!fits()) frame = { ...frame, tools: frame.tools.map(shortTool) };
-  if (!fits()) frame = { ...frame, system: cutMiddle(system, Math.floor(bytes * 0.3)) };
-  while (!fits() && frame.tools.length > 0) {
-    const spared = leastImportantTool(frame.tools);
-    frame = { ...frame, tools: frame.tools.filter((tool) => tool !== spared) };
+  let prefix = { system, tools };
+  const fits = () => bytesOfPrefix(prefix) <= bytes;
+  if (!fits()) prefix = { ...prefix, system: cutMiddle(system, Math.floor(bytes * 0.6)) };
+  if (!fits()) prefix = { ...prefix, tools: prefix.tools.map(withoutNotes) };
+  if (!fits()) prefix = { ...prefix, tools: prefix.tools.map(shortTool) };
+  if (!fits()) prefix = { ...prefix, system: cutMiddle(system, Math.floor(bytes * 0.3)) };
+  while (!fits() && prefix.tools.length > 0) {
+    const droppedTool = leastImportantTool(prefix.tools);
+    prefix = { ...prefix, tools: prefix.tools.filter((tool) => tool !== droppedTool) };
   }
-  if (frame.system !== system || frame.tools !== tools) {
-    const names = new Set(frame.tools.map((tool) => tool.name));
+  if (prefix.system !== system || prefix.tools !== tools) {
+    const names = new Set(prefix.tools.map((tool) => tool.name));
     logger.warn("context window is small; instructions and tool descriptions shortened", {
-      cutInstructions: frame.system !== system,
+      cutInstructions: prefix.system !== system,
       toolsLeftOut: tools.filter((tool) => !names.has(tool.name)).map((tool) => tool.name),
     });
   }
-  return { ...frame, tokens: Math.ceil(bytesOfPrefix(frame) / BYTES_PER_TOKEN) };
+  return { ...prefix, tokens: Math.ceil(bytesOfPrefix(prefix) / BYTES_PER_TOKEN) };
 }
 
 /**
@@ -44,22 +44,24 @@ export function fitPrefix(system: string, tools: readonly ToolSpec[], budget: nu
  * first.
  */
 function leastImportantTool(tools: readonly ToolSpec[]): ToolSpec | undefined {
-  const luxuries = tools.filter(({ kind }) => kind === "think" || kind === "fetch" || kind === "delete");
-  const doubled = tools.filter((tool) => tools.some((otherTool) => otherTool !== tool && otherTool.kind === tool.kind));
-  const [candidates = tools] = [luxuries, doubled].filter((group) => group.length > 0);
+  const optionalTools = tools.filter(({ kind }) => kind === "think" || kind === "fetch" || kind === "delete");
+  const repeatedKindTools = tools.filter((tool) =>
+    tools.some((otherTool) => otherTool !== tool && otherTool.kind === tool.kind),
+  );
+  const [candidates = tools] = [optionalTools, repeatedKindTools].filter((group) => group.length > 0);
   return [...candidates].sort((a, b) => bytesOfTool(b) - bytesOfTool(a))[0];
 }
 
 function withoutNotes(tool: ToolSpec): ToolSpec {
-  return spec(tool, tool.description, withoutDescriptions(tool.inputSchema) as JsonSchema);
+  return createSpec(tool, tool.description, withoutDescriptions(tool.inputSchema) as JsonSchema);
 }
 
 function shortTool(tool: ToolSpec): ToolSpec {
-  const sentence = /^[\s\S]*?[.!?](?=\s|$)/.exec(tool.description)?.[0] ?? tool.description;
-  return spec(tool, sentence.slice(0, 120), tool.inputSchema);
+  const firstSentence = /^[\s\S]*?[.!?](?=\s|$)/.exec(tool.description)?.[0] ?? tool.description;
+  return createSpec(tool, firstSentence.slice(0, 120), tool.inputSchema);
 }
 
-function spec(tool: ToolSpec, description: string, inputSchema: JsonSchema): ToolSpec {
+function createSpec(tool: ToolSpec, description: string, inputSchema: JsonSchema): ToolSpec {
   const { name, kind, parallel, needsPermission } = tool;
   return { name, description, inputSchema, kind, parallel, needsPermission };
 }

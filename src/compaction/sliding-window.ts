@@ -1,7 +1,7 @@
 import { textOf } from "../conversation/messages.js";
 import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { Message, ModelMessage } from "../ports/message.js";
-import { fit } from "./fit.js";
+import { fitMessages } from "./fit.js";
 import { currentPrompt, unitsOf } from "./units.js";
 
 /** Maximum characters of the first user message when it is older than the newest messages. */
@@ -24,37 +24,43 @@ export class SlidingWindow implements CompactionStrategy {
 
   compact(input: CompactionInput, _signal: AbortSignal): Promise<ModelMessage[]> {
     const { prompts, newest } = slideWindow(input.messages, input.keepMessages);
-    const fittedMessages = fit([...prompts, ...newest], input.budget);
-    const first = fittedMessages.find((message) => message.role === "user");
+    const fittedMessages = fitMessages([...prompts, ...newest], input.budget);
+    const firstUserMessage = fittedMessages.find((message) => message.role === "user");
     if (fittedMessages.length === input.messages.length) return Promise.resolve(fittedMessages);
-    return Promise.resolve(fittedMessages.map((message) => (message === first ? withOmittedNote(message) : message)));
+    return Promise.resolve(
+      fittedMessages.map((message) => (message === firstUserMessage ? withOmittedNote(message) : message)),
+    );
   }
 }
 
-/** Splits a conversation at its newest `keep` messages, never between a tool call and its result. */
-export function slideWindow(messages: readonly Message[], keep: number): SlideResult {
+/** Splits a conversation at its newest `keepCount` messages, never between a tool call and its result. */
+export function slideWindow(messages: readonly Message[], keepCount: number): SlideResult {
   const units = unitsOf(messages);
-  let from = units.length - 1;
-  let count = units[from]?.length ?? 0;
-  for (; from > 0; from -= 1) {
-    count += units[from - 1]?.length ?? 0;
-    if (count > keep) break;
+  let firstKept = units.length - 1;
+  let messageCount = units[firstKept]?.length ?? 0;
+  for (; firstKept > 0; firstKept -= 1) {
+    messageCount += units[firstKept - 1]?.length ?? 0;
+    if (messageCount > keepCount) break;
   }
-  const newest = units.slice(from).flat();
-  const older = units.slice(0, from).flat();
-  const first = older.find((message) => message.role === "user");
-  const current = currentPrompt(messages);
+  const newest = units.slice(firstKept).flat();
+  const olderMessages = units.slice(0, firstKept).flat();
+  const firstPrompt = olderMessages.find((message) => message.role === "user");
+  const latestPrompt = currentPrompt(messages);
   const prompts: Message[] = [];
   // The current prompt is never shortened, not even if it is the first: it states the task of the model.
-  if (first) prompts.push(first === current ? first : shortFirst(first));
-  if (current && current !== first && older.includes(current)) prompts.push(current);
-  return { prompts, newest, dropped: older.filter((message) => message !== first && message !== current) };
+  if (firstPrompt) prompts.push(firstPrompt === latestPrompt ? firstPrompt : shortenFirstMessage(firstPrompt));
+  if (latestPrompt && latestPrompt !== firstPrompt && olderMessages.includes(latestPrompt)) prompts.push(latestPrompt);
+  return {
+    prompts,
+    newest,
+    dropped: olderMessages.filter((message) => message !== firstPrompt && message !== latestPrompt),
+  };
 }
 
 /**
  * The first message without the omission note, in at most 2,000 characters, with attachments replaced by their names.
  */
-function shortFirst(message: Message): Message {
+function shortenFirstMessage(message: Message): Message {
   const original = {
     ...message,
     parts: message.parts.filter((part) => part.type !== "text" || part.text !== OMITTED_NOTE),
@@ -73,11 +79,11 @@ function shortFirst(message: Message): Message {
   const note = names.length === 0 ? "" : `\n[attached, now left out: ${names.slice(0, 10).join(", ")}]`;
   return {
     ...message,
-    parts: [{ type: "text", text: headOf(text, MAX_FIRST_MESSAGE_CHARACTERS - note.length) + note }],
+    parts: [{ type: "text", text: shortenText(text, MAX_FIRST_MESSAGE_CHARACTERS - note.length) + note }],
   };
 }
 
-function headOf(text: string, characters: number): string {
+function shortenText(text: string, characters: number): string {
   if (text.length <= characters) return text;
   const head = text.slice(0, characters - 4);
   // Do not split a surrogate pair.

@@ -3,7 +3,7 @@ import type { CompactionInput, CompactionStrategy } from "../ports/compaction-st
 import type { Message, ModelMessage } from "../ports/message.js";
 import { cutMiddle } from "../base/cut-text.js";
 import { BYTES_PER_TOKEN } from "../models/estimate.js";
-import { fit } from "./fit.js";
+import { fitMessages } from "./fit.js";
 import { slideWindow, type SlideResult } from "./sliding-window.js";
 import { isSummary, SUMMARY_HEAD } from "./units.js";
 
@@ -27,17 +27,18 @@ export class Summary implements CompactionStrategy {
 
   async compact(input: CompactionInput, signal: AbortSignal): Promise<ModelMessage[]> {
     const { prompts, newest, dropped } = slideWithin(input);
-    const isAsked = input.instructions !== undefined;
+    const isRequested = input.instructions !== undefined;
     const keptMessages = new Set<ModelMessage>([...prompts, ...newest]);
     // A requested compaction summarizes all messages that do not stay unchanged. That includes the original of a
     // shortened prompt.
-    const gone = isAsked ? input.messages.filter((message) => !keptMessages.has(message)) : dropped;
-    if (gone.length === 0) return isAsked ? [...input.messages] : fit([...prompts, ...newest], input.budget);
+    const summarizedMessages = isRequested ? input.messages.filter((message) => !keptMessages.has(message)) : dropped;
+    if (summarizedMessages.length === 0)
+      return isRequested ? [...input.messages] : fitMessages([...prompts, ...newest], input.budget);
     const question = {
       system: input.instructions
         ? `${INSTRUCTIONS}\nThe user wants to keep above all: ${cutMiddle(input.instructions, MAX_MESSAGE_BYTES)}`
         : INSTRUCTIONS,
-      message: gone.map((message) => transcribeMessage(message, isAsked)).join("\n\n"),
+      message: summarizedMessages.map((message) => transcribeMessage(message, isRequested)).join("\n\n"),
       maxTokens: Math.max(256, Math.min(MAX_SUMMARY_TOKENS, Math.floor(input.budget / 3))),
     };
     const text = (await input.ask(question, signal)).trim();
@@ -49,9 +50,9 @@ export class Summary implements CompactionStrategy {
       failed: false,
     };
     // The summary goes after the first user message and before the current prompt, in chronological order.
-    const [first, ...laterPrompts] = prompts;
-    const view: ModelMessage[] = [...(first ? [first] : []), summary, ...laterPrompts, ...newest];
-    return isAsked ? view : fit(view, input.budget);
+    const [firstPrompt, ...laterPrompts] = prompts;
+    const view: ModelMessage[] = [...(firstPrompt ? [firstPrompt] : []), summary, ...laterPrompts, ...newest];
+    return isRequested ? view : fitMessages(view, input.budget);
   }
 }
 
@@ -60,11 +61,13 @@ function slideWithin({ messages, keepMessages, budget, instructions, estimate }:
   const room = Math.floor(budget * 0.6);
   // A requested compaction shortens nothing.
   const fits = (candidates: Message[]) =>
-    instructions === undefined ? fit(candidates, room).length === candidates.length : estimate(candidates) <= room;
-  for (let keep = keepMessages; ; keep -= Math.max(1, Math.floor(keep / 8))) {
-    const slid = slideWindow(messages, keep);
-    const keptMessages = [...slid.prompts, ...slid.newest];
-    if (keep <= 1 || fits(keptMessages)) return slid;
+    instructions === undefined
+      ? fitMessages(candidates, room).length === candidates.length
+      : estimate(candidates) <= room;
+  for (let keepCount = keepMessages; ; keepCount -= Math.max(1, Math.floor(keepCount / 8))) {
+    const result = slideWindow(messages, keepCount);
+    const keptMessages = [...result.prompts, ...result.newest];
+    if (keepCount <= 1 || fits(keptMessages)) return result;
   }
 }
 

@@ -15,8 +15,8 @@ export function isSummary(message: ModelMessage): boolean {
 export function unitsOf<M extends ModelMessage>(messages: readonly M[]): M[][] {
   const units: M[][] = [];
   for (const message of messages) {
-    const last = units.at(-1);
-    if (message.role === "tool" && last) last.push(message);
+    const lastUnit = units.at(-1);
+    if (message.role === "tool" && lastUnit) lastUnit.push(message);
     else units.push([message]);
   }
   return units;

@@ -28,7 +28,7 @@ export class Conversation {
 
   constructor(session: Session, messages: Message[]) {
     this.session = session;
-    this.#messages = messages.map(forModel);
+    this.#messages = messages.map(withoutDisplay);
     for (const message of messages) this.#noteCalls(message);
     this.#lastSeq = Math.max(session.lastSeq, messages.at(-1)?.seq ?? 0);
   }
@@ -47,7 +47,7 @@ export class Conversation {
   get size(): Readonly<ConversationSize> {
     if (!this.#size) {
       this.#size = { bytes: 0, attachedBytes: 0, largestResultBytes: 0 };
-      for (const message of this.#messages) grow(this.#size, message);
+      for (const message of this.#messages) addToSize(this.#size, message);
     }
     return this.#size;
   }
@@ -59,9 +59,9 @@ export class Conversation {
   }
 
   add(message: Message): void {
-    this.#messages.push(forModel(message));
+    this.#messages.push(withoutDisplay(message));
     this.#noteCalls(message);
-    if (this.#size) grow(this.#size, message);
+    if (this.#size) addToSize(this.#size, message);
   }
 
   /** Continues in the chain's next session, which starts with `messages`. */
@@ -80,13 +80,13 @@ export class Conversation {
  * Removes what users are shown for a tool call. The store keeps it, and models never see it, so whole files need not
  * stay in memory.
  */
-function forModel(message: Message): Message {
+function withoutDisplay(message: Message): Message {
   if (!message.shown) return message;
   const { shown: _, ...modelMessage } = message;
   return modelMessage;
 }
 
-function grow(size: ConversationSize, message: Message): void {
+function addToSize(size: ConversationSize, message: Message): void {
   const bytes = bytesOf(message);
   size.bytes += bytes;
   for (const part of message.parts)

@@ -41,14 +41,14 @@ export function toolMessage(call: Pick<ToolCallPart, "id" | "name">, text: strin
 
 /** Calls that no message answers. */
 export function danglingCalls(messages: readonly ModelMessage[]): DanglingCall[] {
-  const answered = new Set<string>();
-  for (const message of messages) if (message.role === "tool") answered.add(message.toolCallId);
-  const dangling: DanglingCall[] = [];
+  const answeredIds = new Set<string>();
+  for (const message of messages) if (message.role === "tool") answeredIds.add(message.toolCallId);
+  const result: DanglingCall[] = [];
   for (const after of messages) {
     if (after.role !== "assistant") continue;
-    for (const call of toolCalls(after)) if (!answered.has(call.id)) dangling.push({ call, after });
+    for (const call of toolCalls(after)) if (!answeredIds.has(call.id)) result.push({ call, after });
   }
-  return dangling;
+  return result;
 }
 
 /**
@@ -62,14 +62,14 @@ export function danglingCalls(messages: readonly ModelMessage[]): DanglingCall[]
  */
 export function repairMessages(messages: readonly ModelMessage[]): ModelMessage[] {
   const answers = new Map<string, ModelMessage>();
-  const places = new Map<ModelMessage, number>();
-  messages.forEach((message, place) => {
+  const positions = new Map<ModelMessage, number>();
+  messages.forEach((message, position) => {
     if (message.role !== "tool" || answers.has(message.toolCallId)) return;
     answers.set(message.toolCallId, message);
-    places.set(message, place);
+    positions.set(message, position);
   });
   const result: ModelMessage[] = [];
-  const seen = new Set<string>();
+  const seenCallIds = new Set<string>();
   for (const message of messages) {
     if (message.role === "tool" || message.parts.length === 0) continue;
     if (message.role !== "assistant" || !message.parts.some(isCall)) {
@@ -79,16 +79,16 @@ export function repairMessages(messages: readonly ModelMessage[]): ModelMessage[
     // A repeated call id is a provider's error. The second call could never be paired with its answer.
     const parts = message.parts.filter((part) => {
       if (part.type !== "tool_call") return true;
-      const fresh = !seen.has(part.id);
-      seen.add(part.id);
-      return fresh;
+      const isNew = !seenCallIds.has(part.id);
+      seenCallIds.add(part.id);
+      return isNew;
     });
     if (parts.length === 0) continue;
     result.push(parts.length === message.parts.length ? message : { ...message, parts });
     const calls = toolCalls({ ...message, parts });
     const callAnswers = calls.map((call) => answers.get(call.id));
     result.push(
-      ...callAnswers.filter((m) => m !== undefined).sort((a, b) => (places.get(a) ?? 0) - (places.get(b) ?? 0)),
+      ...callAnswers.filter((m) => m !== undefined).sort((a, b) => (positions.get(a) ?? 0) - (positions.get(b) ?? 0)),
     );
     for (const [i, call] of calls.entries()) {
       if (callAnswers[i] === undefined) result.push(toolMessage(call, INTERRUPTED, true));
@@ -124,8 +124,8 @@ export class ModelMessageCache {
     this.#pair = pair;
     const preparedMessages = this.#preparedMessages;
     preparedMessages.length = Math.min(preparedMessages.length, messages.length);
-    messages.forEach((source, at) => {
-      if (preparedMessages[at]?.source !== source) preparedMessages[at] = prepareMessage(source, pair);
+    messages.forEach((source, index) => {
+      if (preparedMessages[index]?.source !== source) preparedMessages[index] = prepareMessage(source, pair);
     });
     return preparedMessages;
   }
@@ -133,8 +133,8 @@ export class ModelMessageCache {
 
 function prepareMessage(source: ConversationMessage, pair: Pair): PreparedMessage {
   const message = toModelMessage(source, pair);
-  const broken = message.role === "assistant" && source.finished === false;
-  return { source, message, isInterrupted: broken, hasContent: hasContent(message, broken) };
+  const isInterrupted = message.role === "assistant" && source.finished === false;
+  return { source, message, isInterrupted, hasContent: hasContent(message, isInterrupted) };
 }
 
 /**
@@ -147,17 +147,17 @@ export function modelView(
   cache: ModelMessageCache = new ModelMessageCache(),
 ): ModelMessage[] {
   const preparedMessages = cache.prepare(messages, pair);
-  const joined: ModelMessage[] = [];
-  let afterInterrupted = false;
+  const visibleMessages: ModelMessage[] = [];
+  let isAfterInterruption = false;
   for (const { message, isInterrupted, hasContent } of preparedMessages) {
     if (!hasContent) continue;
     // A user message that follows is a better instruction than the standard text.
-    if (afterInterrupted && message.role !== "user") joined.push(cutOffMessage());
-    joined.push(message);
-    afterInterrupted = isInterrupted;
+    if (isAfterInterruption && message.role !== "user") visibleMessages.push(cutOffMessage());
+    visibleMessages.push(message);
+    isAfterInterruption = isInterrupted;
   }
-  if (afterInterrupted) joined.push(cutOffMessage());
-  return repairMessages(joined);
+  if (isAfterInterruption) visibleMessages.push(cutOffMessage());
+  return repairMessages(visibleMessages);
 }
 
 function toModelMessage(message: ConversationMessage, pair: Pair): ModelMessage {
@@ -184,9 +184,9 @@ function toModelParts(part: Part, pair: Pair, isFinished: boolean): Part[] {
 }
 
 /** Providers reject an assistant message that contains only reasoning. */
-function hasContent(message: ModelMessage, broken: boolean): boolean {
+function hasContent(message: ModelMessage, isInterrupted: boolean): boolean {
   if (message.role === "tool") return true;
-  if (broken) return textOf(message).trim() !== "";
+  if (isInterrupted) return textOf(message).trim() !== "";
   return message.parts.some((part) => part.type !== "reasoning" && !isBlank(part));
 }
 
@@ -198,11 +198,11 @@ function isBlank(part: Part): boolean {
   return part.type === "text" && part.text === "";
 }
 
-const shownText = new WeakMap<FilePart, TextPart | null>();
+const textPartsByFile = new WeakMap<FilePart, TextPart | null>();
 
 /** Returns a text part with the file's name if the file is valid UTF-8 without NUL, otherwise undefined. */
 export function attachedText(file: FilePart): TextPart | undefined {
-  const cachedPart = shownText.get(file);
+  const cachedPart = textPartsByFile.get(file);
   if (cachedPart !== undefined) return cachedPart ?? undefined;
   let part: TextPart | null = null;
   try {
@@ -214,7 +214,7 @@ export function attachedText(file: FilePart): TextPart | undefined {
   } catch {
     // Not UTF-8: the part stays a file.
   }
-  shownText.set(file, part);
+  textPartsByFile.set(file, part);
   return part ?? undefined;
 }
 

@@ -35,16 +35,16 @@ export class Recorder {
   #sessionUsage: Usage;
   /** The newest session of the chain. Changes when a compaction starts a follow-up. */
   #sessionId: string;
-  #growing: Message | undefined;
+  #growingMessage: Message | undefined;
   #isStarted = false;
   /** Maps the index of a part in the answer to its index in the growing message, which contains only texts. */
-  #places = new Map<number, number>();
-  #pending: PartDelta[] = [];
+  #partIndexes = new Map<number, number>();
+  #pendingDeltas: PartDelta[] = [];
   /** Number of pending pieces before they were joined. */
-  #pieces = 0;
-  #characters = 0;
+  #pieceCount = 0;
+  #characterCount = 0;
   #timer: NodeJS.Timeout | undefined;
-  #writing: Promise<void> | undefined;
+  #batchWrite: Promise<void> | undefined;
   #failure: { error: unknown } | undefined;
   #lastSeq: number;
   #onDisk = Promise.resolve();
@@ -121,19 +121,19 @@ export class Recorder {
    * not stored yet. Never waits.
    */
   append(message: Message, delta: Omit<PartDelta, "messageId">): void {
-    if (this.#growing?.id !== message.id) {
-      this.#growing = { ...message, parts: [], finished: false };
+    if (this.#growingMessage?.id !== message.id) {
+      this.#growingMessage = { ...message, parts: [], finished: false };
       this.#isStarted = false;
-      this.#places = new Map();
+      this.#partIndexes = new Map();
     }
-    const part = this.#places.get(delta.part) ?? this.#places.size;
-    this.#places.set(delta.part, part);
-    const last = this.#pending.at(-1);
-    if (last?.part === part && last.messageId === message.id) last.text += delta.text;
-    else this.#pending.push({ messageId: message.id, part, type: delta.type, text: delta.text });
-    this.#pieces += 1;
-    this.#characters += delta.text.length;
-    this.#next();
+    const part = this.#partIndexes.get(delta.part) ?? this.#partIndexes.size;
+    this.#partIndexes.set(delta.part, part);
+    const lastDelta = this.#pendingDeltas.at(-1);
+    if (lastDelta?.part === part && lastDelta.messageId === message.id) lastDelta.text += delta.text;
+    else this.#pendingDeltas.push({ messageId: message.id, part, type: delta.type, text: delta.text });
+    this.#pieceCount += 1;
+    this.#characterCount += delta.text.length;
+    this.#scheduleBatch();
   }
 
   /**
@@ -145,10 +145,10 @@ export class Recorder {
     extraChanges: Pick<SessionChange, "usage" | "consumedInstructions" | "release"> & { run?: Partial<RunRecord> } = {},
   ): Promise<Instruction[]> {
     await this.#settle();
-    const begun = this.#isStarted && this.#growing?.id === message.id;
-    this.#growing = undefined;
+    const isStarted = this.#isStarted && this.#growingMessage?.id === message.id;
+    this.#growingMessage = undefined;
     this.#isStarted = false;
-    const messageChange = begun ? { finish: [message] } : { add: [message] };
+    const messageChange = isStarted ? { finish: [message] } : { add: [message] };
     return this.write({ sync: "later", ...messageChange, ...extraChanges, set: { updatedAt: now() } });
   }
 
@@ -160,13 +160,13 @@ export class Recorder {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     // Taken first, so that the end of a running batch does not start another one.
-    const pending = this.#takePending();
-    while (this.#writing !== undefined) await this.#writing;
-    if (this.#growing?.id !== message.id) return;
+    const pendingDeltas = this.#takePending();
+    while (this.#batchWrite !== undefined) await this.#batchWrite;
+    if (this.#growingMessage?.id !== message.id) return;
     const add = this.#isStarted ? [] : [{ ...message, parts: [], finished: false }];
-    this.#growing = undefined;
+    this.#growingMessage = undefined;
     this.#isStarted = false;
-    await this.write({ sync: true, add, append: pending, set: { updatedAt: now() } });
+    await this.write({ sync: true, add, append: pendingDeltas, set: { updatedAt: now() } });
   }
 
   /**
@@ -200,17 +200,17 @@ export class Recorder {
   async #write(change: Omit<RunChange, "run">, run: Partial<RunRecord> | undefined): Promise<Instruction[]> {
     const { runs = [], sync, ...sessionChange } = change;
     if (run) this.#run = { ...this.#run, ...run };
-    const put = run ? [...runs, this.#run] : runs;
-    const later = sync === "later";
+    const changedRuns = run ? [...runs, this.#run] : runs;
+    const isLater = sync === "later";
     // Must precede the write, because readers see the messages as soon as it is done.
     for (const { seq } of change.add ?? []) this.#lastSeq = Math.max(this.#lastSeq, seq);
     const { instructions } = await this.#driver.write(this.#sessionId, {
       ...sessionChange,
-      sync: later ? this.#driver.synced === undefined : sync,
+      sync: isLater ? this.#driver.synced === undefined : sync,
       fence: this.#fence,
-      ...(put.length > 0 ? { runs: put } : {}),
+      ...(changedRuns.length > 0 ? { runs: changedRuns } : {}),
     });
-    if (later) this.#startSync();
+    if (isLater) this.#startSync();
     this.#onStored(sessionChange);
     return instructions;
   }
@@ -228,44 +228,44 @@ export class Recorder {
   async close(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    await this.#writing;
+    await this.#batchWrite;
   }
 
   /** Writes the batch if it is full, otherwise starts its timer. */
-  #next(): void {
-    if (this.#writing !== undefined || this.#pieces === 0) return;
-    if (this.#pieces >= BATCH.pieces || this.#characters >= BATCH.characters) this.#flush();
+  #scheduleBatch(): void {
+    if (this.#batchWrite !== undefined || this.#pieceCount === 0) return;
+    if (this.#pieceCount >= BATCH.pieces || this.#characterCount >= BATCH.characters) this.#flush();
     // The timers of all runs of a process fire at the same time, because writes made together share a transaction.
     else this.#timer ??= setTimeout(() => this.#flush(), BATCH_MS - (Date.now() % BATCH_MS));
   }
 
   /** Removes and returns the pending text. */
   #takePending(): PartDelta[] {
-    const pending = this.#pending;
-    this.#pending = [];
-    this.#pieces = 0;
-    this.#characters = 0;
-    return pending;
+    const pendingDeltas = this.#pendingDeltas;
+    this.#pendingDeltas = [];
+    this.#pieceCount = 0;
+    this.#characterCount = 0;
+    return pendingDeltas;
   }
 
   #flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    const growing = this.#growing;
-    if (this.#pending.length === 0 || growing === undefined || this.#failure) return;
+    const growingMessage = this.#growingMessage;
+    if (this.#pendingDeltas.length === 0 || growingMessage === undefined || this.#failure) return;
     const append = this.#takePending();
-    const add = this.#isStarted ? {} : { add: [growing] };
+    const add = this.#isStarted ? {} : { add: [growingMessage] };
     this.#isStarted = true;
-    this.#writing = this.write({ sync: false, ...add, append })
+    this.#batchWrite = this.write({ sync: false, ...add, append })
       .then(() => undefined)
       .catch((error: unknown) => {
         this.#failure ??= { error };
         this.#onFailure(error);
       })
       .finally(() => {
-        this.#writing = undefined;
+        this.#batchWrite = undefined;
         // Tokens received during the write form the next batch.
-        this.#next();
+        this.#scheduleBatch();
       });
   }
 
@@ -274,6 +274,6 @@ export class Recorder {
     this.#takePending();
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    while (this.#writing !== undefined) await this.#writing;
+    while (this.#batchWrite !== undefined) await this.#batchWrite;
   }
 }

@@ -23,9 +23,9 @@ export type StateChanges = Record<string, unknown>;
  * there are no changes or its first part is not text.
  */
 export function withState(result: ModelMessage, changes: StateChanges): ModelMessage {
-  const [first, ...otherParts] = result.parts;
-  if (Object.keys(changes).length === 0 || first?.type !== "text") return result;
-  return { ...result, parts: [{ ...first, opaque: { ...OWNER, data: changes } }, ...otherParts] };
+  const [firstPart, ...otherParts] = result.parts;
+  if (Object.keys(changes).length === 0 || firstPart?.type !== "text") return result;
+  return { ...result, parts: [{ ...firstPart, opaque: { ...OWNER, data: changes } }, ...otherParts] };
 }
 
 /** The state after all messages of a conversation. */
@@ -49,9 +49,9 @@ export function collectState(messages: readonly Message[]): Map<string, unknown>
 /** Version of an instruction file in the newest of these messages that contains it; undefined if none does. */
 export function instructionVersion(messages: readonly Message[], from: string): unknown {
   for (const { role, parts } of messages.toReversed()) {
-    const [first] = parts;
-    if (role !== "tool" || first?.type !== "text" || !isStoredState(first.opaque)) continue;
-    const version = (first.opaque.data as StateChanges)[INSTRUCTION_PREFIX + from];
+    const [firstPart] = parts;
+    if (role !== "tool" || firstPart?.type !== "text" || !isStoredState(firstPart.opaque)) continue;
+    const version = (firstPart.opaque.data as StateChanges)[INSTRUCTION_PREFIX + from];
     if (version !== undefined) return version;
   }
   return undefined;
@@ -67,9 +67,9 @@ export function isPlainJson(value: unknown, depth = 0): boolean {
   if (typeof value === "number") return Number.isFinite(value);
   if (typeof value !== "object" || depth > 20) return false;
   if (Array.isArray(value)) return value.every((item) => isPlainJson(item, depth + 1));
-  const proto: unknown = Object.getPrototypeOf(value);
+  const prototype: unknown = Object.getPrototypeOf(value);
   return (
-    (proto === Object.prototype || proto === null) &&
+    (prototype === Object.prototype || prototype === null) &&
     Object.values(value).every((field) => isPlainJson(field, depth + 1))
   );
 }

@@ -46,39 +46,41 @@ export async function readAttachments(paths: readonly string[], policy: Attachme
   const roots = [policy.projectDir, tmpdir(), ...policy.allowPaths];
   const guard = await PathGuard.create({ roots: policy.anywhere ? "anywhere" : roots, denied: policy.deniedPaths });
   const parts: FilePart[] = [];
-  let total = 0;
+  let totalBytes = 0;
   for (const path of paths) {
-    const fail = (why: string) =>
+    const fail = (reason: string) =>
       new AttachmentError(
         path.length > MAX_SHOWN_PATH_CHARACTERS ? `${path.slice(0, MAX_SHOWN_PATH_CHARACTERS)}…` : path,
-        why,
+        reason,
       );
     if (parts.length >= MAX_FILES) throw fail(`more than ${MAX_FILES} files`);
-    const limit = Math.min(MAX_FILE_BYTES, MAX_TOTAL_BYTES - total);
-    const bytes = await read(guard, resolve(policy.projectDir, path), limit, policy.reserve).catch((error: unknown) => {
-      if (hasCode(error, "too_many_runs")) throw error;
-      if (!(error instanceof TooLarge)) throw fail(asPathError(error).message);
-      throw fail(
-        error.size > MAX_FILE_BYTES ? "larger than 20 MiB" : `more than ${MAX_TOTAL_BYTES / MIB} MiB of files`,
-      );
-    });
-    total += bytes.length;
+    const maxBytes = Math.min(MAX_FILE_BYTES, MAX_TOTAL_BYTES - totalBytes);
+    const bytes = await readFile(guard, resolve(policy.projectDir, path), maxBytes, policy.reserve).catch(
+      (error: unknown) => {
+        if (hasCode(error, "too_many_runs")) throw error;
+        if (!(error instanceof FileTooLargeError)) throw fail(asPathError(error).message);
+        throw fail(
+          error.size > MAX_FILE_BYTES ? "larger than 20 MiB" : `more than ${MAX_TOTAL_BYTES / MIB} MiB of files`,
+        );
+      },
+    );
+    totalBytes += bytes.length;
     const filename = basename(path);
     parts.push({ type: "file", mediaType: "application/octet-stream", filename, data: bytes.toString("base64") });
   }
   return parts;
 }
 
-class TooLarge extends Error {
+class FileTooLargeError extends Error {
   constructor(readonly size: number) {
     super("too large");
   }
 }
 
-async function read(
+async function readFile(
   guard: PathGuard,
   path: string,
-  limit: number,
+  maxBytes: number,
   reserve: AttachmentPolicy["reserve"],
 ): Promise<Buffer> {
   // Checks the name before it is resolved: /proc holds links whose target depends on the reading process.
@@ -86,18 +88,18 @@ async function read(
   const file: OpenedFile = await guard.openFile(path);
   try {
     const size = Number(file.stats.size);
-    if (size > limit) throw new TooLarge(size);
+    if (size > maxBytes) throw new FileTooLargeError(size);
     reserve?.(size);
     // One extra byte, so that the last read checks for the end of the file. Bytes that were added after `stat` are not
     // returned.
     const bytes = Buffer.allocUnsafe(size + 1);
-    let length = 0;
-    while (length < bytes.length) {
-      const { bytesRead } = await file.handle.read(bytes, length, bytes.length - length, length);
+    let readBytes = 0;
+    while (readBytes < bytes.length) {
+      const { bytesRead } = await file.handle.read(bytes, readBytes, bytes.length - readBytes, readBytes);
       if (bytesRead === 0) break;
-      length += bytesRead;
+      readBytes += bytesRead;
     }
-    return bytes.subarray(0, Math.min(length, size));
+    return bytes.subarray(0, Math.min(readBytes, size));
   } finally {
     await file.handle.close();
   }

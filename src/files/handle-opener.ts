@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { PathError } from "../ports/errors.js";
 import { pinFile, openPinned, realPathOf, procPath, type PinnedFile } from "./handles.js";
-import { codeOf, notRegular, replacedMeanwhile } from "./names.js";
+import { codeOf, createNotRegularError, createReplacedError } from "./names.js";
 import { openOrCreateFolders, OpenedFolder } from "./opened-folder.js";
 import type { OpenedFile } from "./opened-file.js";
 import type { Opener, Target } from "./opener.js";
@@ -20,54 +20,59 @@ export class HandleOpener implements Opener {
   }
 
   async resolve(path: string): Promise<Target> {
-    const { handle, stats, path: place, missingNames, traversedPaths } = await resolvePath(path, this.#rules);
+    const { handle, stats, path: basePath, missingNames, traversedPaths } = await resolvePath(path, this.#rules);
     handle.close();
-    const full = join(place, ...missingNames);
-    this.#rules.check(full);
+    const fullPath = join(basePath, ...missingNames);
+    this.#rules.check(fullPath);
     if (missingNames.length > 0)
-      return { path: full, exists: false, isFolder: false, traversedPaths: [...traversedPaths, full] };
-    return { path: full, exists: true, isFolder: stats.isDirectory(), traversedPaths: [...traversedPaths, full] };
+      return { path: fullPath, exists: false, isFolder: false, traversedPaths: [...traversedPaths, fullPath] };
+    return {
+      path: fullPath,
+      exists: true,
+      isFolder: stats.isDirectory(),
+      traversedPaths: [...traversedPaths, fullPath],
+    };
   }
 
   async openFile(path: string): Promise<OpenedFile> {
-    const reached = await resolvePath(path, this.#rules);
+    const resolvedPath = await resolvePath(path, this.#rules);
     try {
-      this.#rules.check(join(reached.path, ...reached.missingNames));
-      if (reached.missingNames.length > 0) throw new PathError("not_found", "not found");
-      if (!reached.stats.isFile()) throw notRegular(reached.stats);
-      return { handle: await openPinned(reached.handle), path: reached.path, stats: reached.stats };
+      this.#rules.check(join(resolvedPath.path, ...resolvedPath.missingNames));
+      if (resolvedPath.missingNames.length > 0) throw new PathError("not_found", "not found");
+      if (!resolvedPath.stats.isFile()) throw createNotRegularError(resolvedPath.stats);
+      return { handle: await openPinned(resolvedPath.handle), path: resolvedPath.path, stats: resolvedPath.stats };
     } finally {
-      reached.handle.close();
+      resolvedPath.handle.close();
     }
   }
 
   async openFolder(path: string, create: boolean): Promise<OpenedFolder> {
-    const reached = await resolvePath(path, this.#rules);
+    const resolvedPath = await resolvePath(path, this.#rules);
     let folder: OpenedFolder;
     try {
-      this.#rules.check(join(reached.path, ...reached.missingNames));
-      if (reached.missingNames.length > 0 && !create) throw new PathError("not_found", "not found");
-      if (!reached.stats.isDirectory()) throw new PathError("invalid", "not a folder");
-      folder = this.#folder(reached, reached.path);
+      this.#rules.check(join(resolvedPath.path, ...resolvedPath.missingNames));
+      if (resolvedPath.missingNames.length > 0 && !create) throw new PathError("not_found", "not found");
+      if (!resolvedPath.stats.isDirectory()) throw new PathError("invalid", "not a folder");
+      folder = this.#createFolder(resolvedPath, resolvedPath.path);
     } catch (error) {
-      reached.handle.close();
+      resolvedPath.handle.close();
       throw error;
     }
-    return await openOrCreateFolders(folder, reached.missingNames);
+    return await openOrCreateFolders(folder, resolvedPath.missingNames);
   }
 
-  #folder({ handle }: PinnedFile, path: string): OpenedFolder {
+  #createFolder({ handle }: PinnedFile, path: string): OpenedFolder {
     return new OpenedFolder(path, {
       at: (name) => procPath(handle, name),
       check: async () => this.#rules.check(realPathOf(handle)),
       enter: async (name) => {
-        const held = await pinFolder(procPath(handle, name));
+        const pinnedFolder = await pinFolder(procPath(handle, name));
         try {
-          const place = realPathOf(held.handle);
-          this.#rules.check(place);
-          return this.#folder(held, place);
+          const realPath = realPathOf(pinnedFolder.handle);
+          this.#rules.check(realPath);
+          return this.#createFolder(pinnedFolder, realPath);
         } catch (error) {
-          held.handle.close();
+          pinnedFolder.handle.close();
           throw error;
         }
       },
@@ -76,13 +81,13 @@ export class HandleOpener implements Opener {
   }
 }
 
-async function pinFolder(way: string): Promise<PinnedFile> {
-  const held = await pinFile(way).catch((error: unknown) => {
-    throw codeOf(error) === "ENOENT" ? replacedMeanwhile() : error;
+async function pinFolder(path: string): Promise<PinnedFile> {
+  const pinnedFile = await pinFile(path).catch((error: unknown) => {
+    throw codeOf(error) === "ENOENT" ? createReplacedError() : error;
   });
-  if (held.stats.isDirectory()) return held;
-  held.handle.close();
-  throw held.stats.isSymbolicLink()
+  if (pinnedFile.stats.isDirectory()) return pinnedFile;
+  pinnedFile.handle.close();
+  throw pinnedFile.stats.isSymbolicLink()
     ? new PathError("invalid", "the path contains a symbolic link, which is not followed here")
     : new PathError("invalid", "not a folder");
 }

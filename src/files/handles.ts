@@ -11,16 +11,16 @@ export const O_DIRECTORY = constants.O_DIRECTORY ?? 0;
  */
 const O_PATH = 0o10000000;
 
-let probed: boolean | undefined;
+let handlePathSupport: boolean | undefined;
 
 /**
  * Whether this system can walk from descriptor to descriptor: Linux with /proc. The result is cached for the process.
  */
 export function hasHandlePaths(): boolean {
-  return (probed ??= probe());
+  return (handlePathSupport ??= probeHandlePaths());
 }
 
-function probe(): boolean {
+function probeHandlePaths(): boolean {
   if (process.platform !== "linux") return false;
   try {
     const fd = openSync("/", O_PATH | O_DIRECTORY);
@@ -36,34 +36,34 @@ function probe(): boolean {
 
 /** A descriptor for a name only (`O_PATH`). The caller must close it; closing twice is safe. */
 export class NameHandle {
-  #number: number;
+  #fd: number;
 
-  private constructor(number: number) {
-    this.#number = number;
+  private constructor(fd: number) {
+    this.#fd = fd;
   }
 
-  /** Opens `way` without following a symbolic link at its end. Rejects with the system's error. */
-  static open(way: string): Promise<NameHandle> {
+  /** Opens `path` without following a symbolic link at its end. Rejects with the system's error. */
+  static open(path: string): Promise<NameHandle> {
     return new Promise((resolve, reject) =>
-      openFile(way, O_PATH | O_NOFOLLOW, (error, number) => (error ? reject(error) : resolve(new NameHandle(number)))),
+      openFile(path, O_PATH | O_NOFOLLOW, (error, fd) => (error ? reject(error) : resolve(new NameHandle(fd)))),
     );
   }
 
   get fd(): number {
-    return this.#number;
+    return this.#fd;
   }
 
   /** Synchronous: the open call has just loaded the inode, and a round trip to the thread pool takes longer. */
   stat(): BigIntStats {
-    return fstatSync(this.#number, { bigint: true });
+    return fstatSync(this.#fd, { bigint: true });
   }
 
   /**
    * Synchronous: no data was read, so that closing needs no disk access. A round trip to the thread pool takes longer.
    */
   close(): void {
-    if (this.#number !== -1) closeSync(this.#number);
-    this.#number = -1;
+    if (this.#fd !== -1) closeSync(this.#fd);
+    this.#fd = -1;
   }
 }
 
@@ -89,9 +89,9 @@ export interface PinnedFile {
   readonly stats: BigIntStats;
 }
 
-/** Pins `way`. Rejects with the system's error. */
-export async function pinFile(way: string): Promise<PinnedFile> {
-  const handle = await NameHandle.open(way);
+/** Pins `path`. Rejects with the system's error. */
+export async function pinFile(path: string): Promise<PinnedFile> {
+  const handle = await NameHandle.open(path);
   try {
     return { handle, stats: handle.stat() };
   } catch (error) {

@@ -1,12 +1,16 @@
 /** Whether a file (as latin1) ends most of its lines with CR LF. */
 export function prefersCrlf(latin: string): boolean {
-  let crlf = 0;
-  let lf = 0;
-  for (let at = latin.indexOf("\n"); at >= 0 && crlf + lf < 10_000; at = latin.indexOf("\n", at + 1)) {
-    if (latin[at - 1] === "\r") crlf++;
-    else lf++;
+  let crlfCount = 0;
+  let lfCount = 0;
+  for (
+    let lineEnd = latin.indexOf("\n");
+    lineEnd >= 0 && crlfCount + lfCount < 10_000;
+    lineEnd = latin.indexOf("\n", lineEnd + 1)
+  ) {
+    if (latin[lineEnd - 1] === "\r") crlfCount++;
+    else lfCount++;
   }
-  return crlf > lf;
+  return crlfCount > lfCount;
 }
 
 export function toCrlf(text: string): string {

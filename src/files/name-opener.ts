@@ -3,7 +3,7 @@ import { lstat, open, realpath, stat, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { PathError } from "../ports/errors.js";
 import { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } from "./handles.js";
-import { codeOf, notRegular, replacedMeanwhile } from "./names.js";
+import { codeOf, createNotRegularError, createReplacedError } from "./names.js";
 import { openOrCreateFolders, OpenedFolder, joinPath } from "./opened-folder.js";
 import type { OpenedFile } from "./opened-file.js";
 import type { Opener, Target } from "./opener.js";
@@ -27,14 +27,14 @@ export class NameOpener implements Opener {
 
   async resolve(path: string): Promise<Target> {
     const { existing, missingNames } = await resolveNearest(path);
-    const full = join(existing, ...missingNames);
-    this.#rules.check(full);
-    const stats = missingNames.length === 0 ? await stat(full) : undefined;
+    const fullPath = join(existing, ...missingNames);
+    this.#rules.check(fullPath);
+    const stats = missingNames.length === 0 ? await stat(fullPath) : undefined;
     return {
-      path: full,
+      path: fullPath,
       exists: stats !== undefined,
       isFolder: stats?.isDirectory() ?? false,
-      traversedPaths: [resolve(path), full],
+      traversedPaths: [resolve(path), fullPath],
     };
   }
 
@@ -45,12 +45,12 @@ export class NameOpener implements Opener {
       let handle: FileHandle | undefined;
       try {
         // Checks the type before opening, because opening a device can already have side effects.
-        const before = await lstat(target.path);
-        if (!before.isFile() && !before.isSymbolicLink()) throw notRegular(before);
+        const statsBefore = await lstat(target.path);
+        if (!statsBefore.isFile() && !statsBefore.isSymbolicLink()) throw createNotRegularError(statsBefore);
         handle = await open(target.path, constants.O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
         const stats = await handle.stat({ bigint: true });
-        if (!stats.isFile()) throw notRegular(stats);
-        if (await this.#stillThere(target.path, stats)) return { handle, path: target.path, stats };
+        if (!stats.isFile()) throw createNotRegularError(stats);
+        if (await this.#isUnchanged(target.path, stats)) return { handle, path: target.path, stats };
       } catch (error) {
         await handle?.close();
         handle = undefined;
@@ -59,7 +59,7 @@ export class NameOpener implements Opener {
       }
       await handle?.close();
     }
-    throw replacedMeanwhile();
+    throw createReplacedError();
   }
 
   async openFolder(path: string, create: boolean): Promise<OpenedFolder> {
@@ -75,7 +75,7 @@ export class NameOpener implements Opener {
     try {
       stats = await handle.stat({ bigint: true });
       if (!stats.isDirectory()) throw new PathError("invalid", "not a folder");
-      if (!(await this.#stillThere(path, stats))) throw replacedMeanwhile();
+      if (!(await this.#isUnchanged(path, stats))) throw createReplacedError();
     } catch (error) {
       await handle.close();
       throw error;
@@ -83,7 +83,7 @@ export class NameOpener implements Opener {
     return new OpenedFolder(path, {
       at: (name) => joinPath(path, name),
       check: async () => {
-        if (!(await this.#stillThere(path, stats))) throw replacedMeanwhile();
+        if (!(await this.#isUnchanged(path, stats))) throw createReplacedError();
       },
       enter: (name) => this.#enter(join(path, name)),
       close: () => handle.close(),
@@ -91,11 +91,11 @@ export class NameOpener implements Opener {
   }
 
   /** Whether an allowed path still leads to the open file. If so, earlier meanings of the name do not matter. */
-  async #stillThere(path: string, opened: BigIntStats): Promise<boolean> {
-    const real = await realpath(path);
-    this.#rules.check(real);
-    const now = await stat(real, { bigint: true });
-    return now.dev === opened.dev && now.ino === opened.ino;
+  async #isUnchanged(path: string, openedStats: BigIntStats): Promise<boolean> {
+    const realPath = await realpath(path);
+    this.#rules.check(realPath);
+    const currentStats = await stat(realPath, { bigint: true });
+    return currentStats.dev === openedStats.dev && currentStats.ino === openedStats.ino;
   }
 }
 
@@ -110,12 +110,12 @@ async function openFolderAt(path: string): Promise<FileHandle> {
 /** Resolves the symbolic links of the existing part of `path`. `missingNames` are the remaining names, unchanged. */
 async function resolveNearest(path: string): Promise<{ existing: string; missingNames: string[] }> {
   const missingNames: string[] = [];
-  for (let at = resolve(path); ; at = dirname(at)) {
+  for (let folder = resolve(path); ; folder = dirname(folder)) {
     try {
-      return { existing: await realpath(at), missingNames };
+      return { existing: await realpath(folder), missingNames };
     } catch (error) {
-      if ((codeOf(error) !== "ENOENT" && codeOf(error) !== "ENOTDIR") || dirname(at) === at) throw error;
-      missingNames.unshift(basename(at));
+      if ((codeOf(error) !== "ENOENT" && codeOf(error) !== "ENOTDIR") || dirname(folder) === folder) throw error;
+      missingNames.unshift(basename(folder));
     }
   }
 }

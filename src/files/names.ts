@@ -3,8 +3,10 @@ import { PathError } from "../ports/errors.js";
 
 /** Whether `path` is `folder` or below it; both absolute. Compared by component: `/a/bc` is not inside `/a/b`. */
 export function isInside(path: string, folder: string): boolean {
-  const way = relative(folder, path);
-  return way === "" || (way !== ".." && !way.startsWith(`..${sep}`) && !isAbsolute(way));
+  const relativePath = relative(folder, path);
+  return (
+    relativePath === "" || (relativePath !== ".." && !relativePath.startsWith(`..${sep}`) && !isAbsolute(relativePath))
+  );
 }
 
 /**
@@ -12,7 +14,7 @@ export function isInside(path: string, folder: string): boolean {
  *
  * Used only to deny access. On a stricter file system it denies slightly more.
  */
-export function folded(path: string): string {
+export function foldPath(path: string): string {
   return path
     .normalize("NFC")
     .replace(/[\u200B-\u200F\u202A-\u202E\u2060-\u206F\uFEFF]/g, "")
@@ -49,13 +51,17 @@ export function asPathError(error: unknown): PathError {
 }
 
 /** Error for a path that is not a regular file. The message names the type. */
-export function notRegular(stats: { isDirectory(): boolean; isFIFO(): boolean; isSocket(): boolean }): PathError {
+export function createNotRegularError(stats: {
+  isDirectory(): boolean;
+  isFIFO(): boolean;
+  isSocket(): boolean;
+}): PathError {
   if (stats.isDirectory()) return new PathError("folder", "is a folder");
-  const what = stats.isFIFO() ? "a named pipe" : stats.isSocket() ? "a socket" : "a device";
-  return new PathError("not_regular", `not a regular file (${what})`);
+  const kind = stats.isFIFO() ? "a named pipe" : stats.isSocket() ? "a socket" : "a device";
+  return new PathError("not_regular", `not a regular file (${kind})`);
 }
 
-export function replacedMeanwhile(): PathError {
+export function createReplacedError(): PathError {
   return new PathError("io", "another process keeps replacing it; try again");
 }
 

@@ -32,12 +32,12 @@ export interface FolderAccess {
 /** Maximum depth of a tree that is deleted. Each level keeps a descriptor open. */
 const MAX_DEPTH = 500;
 /** Entries of a folder per read. */
-const ENTRIES_AT_ONCE = 256;
+const ENTRIES_PER_READ = 256;
 /** Entries per read from a folder that is being emptied. */
 const BATCH_SIZE = 1_000;
 
 /**
- * An open folder. A symbolic link that later takes its place cannot redirect the operations.
+ * An open folder. A symbolic link that later replaces it cannot redirect the operations.
  *
  * Names are direct children; links are not followed. Operations that change a child first check where the folder is
  * now. All methods reject with `PathError`, unless stated otherwise.
@@ -61,15 +61,15 @@ export class OpenedFolder {
 
   /** Yields the entries of the folder. Throws the system's error if the folder cannot be read. */
   async *entries(): AsyncGenerator<Dirent> {
-    const folder = await opendir(this.at("."), { bufferSize: ENTRIES_AT_ONCE });
+    const folder = await opendir(this.at("."), { bufferSize: ENTRIES_PER_READ });
     try {
       for (let entry = await folder.read(); entry !== null; entry = await folder.read()) {
         yield entry;
         // The other entries of this read are already in memory. A promise for each would take longer than the disk.
-        for (let count = 1; count < ENTRIES_AT_ONCE; count++) {
-          const next = folder.readSync();
-          if (next === null) return;
-          yield next;
+        for (let count = 1; count < ENTRIES_PER_READ; count++) {
+          const nextEntry = folder.readSync();
+          if (nextEntry === null) return;
+          yield nextEntry;
         }
       }
     } finally {
@@ -79,7 +79,7 @@ export class OpenedFolder {
 
   /** Returns the names of all regular files in the folder. */
   async files(): Promise<ReadonlySet<string>> {
-    const entries = await readdir(this.at("."), { withFileTypes: true }).catch(refuse);
+    const entries = await readdir(this.at("."), { withFileTypes: true }).catch(throwPathError);
     return new Set(entries.flatMap((entry) => (entry.isFile() ? [entry.name] : [])));
   }
 
@@ -95,13 +95,13 @@ export class OpenedFolder {
 
   /** Returns the target of a link. */
   readLink(name: string): Promise<string> {
-    return readlink(this.#childPath(name)).catch(refuse);
+    return readlink(this.#childPath(name)).catch(throwPathError);
   }
 
   /** Opens a subfolder; a symbolic link is rejected. */
   async folder(name: string): Promise<OpenedFolder> {
     this.#childPath(name);
-    return this.#access.enter(name).catch(refuse);
+    return this.#access.enter(name).catch(throwPathError);
   }
 
   /**
@@ -110,50 +110,52 @@ export class OpenedFolder {
    */
   async make(name: string, mode?: number): Promise<void> {
     await this.#access.check();
-    const isMade = await mkdir(this.#childPath(name)).then(
+    const isCreated = await mkdir(this.#childPath(name)).then(
       () => true,
       (error: unknown) => {
         if (codeOf(error) !== "EEXIST") throw asPathError(error);
         return false;
       },
     );
-    if (!isMade || mode === undefined) return;
+    if (!isCreated || mode === undefined) return;
     const { O_RDONLY } = constants;
-    const made = await open(this.#childPath(name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK).catch(refuse);
+    const createdFolder = await open(this.#childPath(name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK).catch(
+      throwPathError,
+    );
     try {
-      await made.chmod(mode);
+      await createdFolder.chmod(mode);
     } finally {
-      await made.close();
+      await createdFolder.close();
     }
   }
 
   /** Creates a symbolic link. The target is not checked. */
   async link(name: string, target: string): Promise<void> {
     await this.#access.check();
-    await symlink(target, this.#childPath(name)).catch(refuse);
+    await symlink(target, this.#childPath(name)).catch(throwPathError);
   }
 
   /** Creates a file and opens it for writing. Rejects if the name exists. */
   async create(name: string, mode: number): Promise<FileHandle> {
     await this.#access.check();
     const { O_WRONLY, O_CREAT, O_EXCL } = constants;
-    return open(this.#childPath(name), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode).catch(refuse);
+    return open(this.#childPath(name), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode).catch(throwPathError);
   }
 
   /** Rejects if this process may not write to the file. */
   async writable(name: string): Promise<void> {
-    await access(this.#childPath(name), constants.W_OK).catch(refuse);
+    await access(this.#childPath(name), constants.W_OK).catch(throwPathError);
   }
 
   async rename(from: string, to: string): Promise<void> {
     await this.#access.check();
-    await rename(this.#childPath(from), this.#childPath(to)).catch(refuse);
+    await rename(this.#childPath(from), this.#childPath(to)).catch(throwPathError);
   }
 
   /** Removes a file or a link. */
   async unlink(name: string): Promise<void> {
     await this.#access.check();
-    await unlink(this.#childPath(name)).catch(refuse);
+    await unlink(this.#childPath(name)).catch(throwPathError);
   }
 
   /** Removes a file that this process created, without checking where the folder is now. Never rejects. */
@@ -228,10 +230,10 @@ export class OpenedFolder {
         return await (wasFolder ? this.removeTree(name, signal, depth + 1) : this.unlink(name));
       } catch (error) {
         signal.throwIfAborted();
-        const now = await this.stat(name);
-        if (!now) return;
-        if (now.isDirectory() === wasFolder) throw error;
-        wasFolder = now.isDirectory();
+        const currentStats = await this.stat(name);
+        if (!currentStats) return;
+        if (currentStats.isDirectory() === wasFolder) throw error;
+        wasFolder = currentStats.isDirectory();
       }
     }
   }
@@ -248,7 +250,7 @@ export function joinPath(folder: string, name: string): string {
   return join(folder, name);
 }
 
-function refuse(error: unknown): never {
+function throwPathError(error: unknown): never {
   throw asPathError(error);
 }
 
@@ -257,17 +259,17 @@ function refuse(error: unknown): never {
  * between.
  */
 export async function openOrCreateFolders(folder: OpenedFolder, names: readonly string[]): Promise<OpenedFolder> {
-  let reached = folder;
+  let openFolder = folder;
   try {
     for (const name of names) {
-      await reached.make(name);
-      const next = await reached.folder(name);
-      await reached.close();
-      reached = next;
+      await openFolder.make(name);
+      const nextFolder = await openFolder.folder(name);
+      await openFolder.close();
+      openFolder = nextFolder;
     }
-    return reached;
+    return openFolder;
   } catch (error) {
-    await reached.close();
+    await openFolder.close();
     throw error;
   }
 }

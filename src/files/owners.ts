@@ -28,20 +28,20 @@ const WORLD_WRITABLE = 0o002n;
 export async function ownersOf(folder: string): Promise<Owners | undefined> {
   const currentUid = process.getuid?.();
   if (currentUid === undefined) return undefined;
-  const sure = new Set([0n, BigInt(currentUid)]);
+  const trustedUids = new Set([0n, BigInt(currentUid)]);
   const { uid } = await stat(folder, { bigint: true });
-  return sure.has(uid) || !(await wasCreatedByTrusted(folder, sure)) ? sure : sure.add(uid);
+  return trustedUids.has(uid) || !(await wasCreatedByTrusted(folder, trustedUids)) ? trustedUids : trustedUids.add(uid);
 }
 
 /**
- * Whether one of `givers` created the folder for its owner: no folder above, up to the first folder of a giver, is
- * world-writable.
+ * Whether one of `trustedUids` created the folder for its owner: no folder above, up to the first folder of a trusted
+ * user, is world-writable.
  */
-async function wasCreatedByTrusted(folder: string, givers: Owners): Promise<boolean> {
-  for (let at = dirname(folder); ; at = dirname(at)) {
-    const { uid, mode } = await stat(at, { bigint: true });
+async function wasCreatedByTrusted(folder: string, trustedUids: Owners): Promise<boolean> {
+  for (let folderAbove = dirname(folder); ; folderAbove = dirname(folderAbove)) {
+    const { uid, mode } = await stat(folderAbove, { bigint: true });
     if (mode & WORLD_WRITABLE) return false;
-    if (givers.has(uid) || dirname(at) === at) return true;
+    if (trustedUids.has(uid) || dirname(folderAbove) === folderAbove) return true;
   }
 }
 
@@ -52,17 +52,17 @@ async function wasCreatedByTrusted(folder: string, givers: Owners): Promise<bool
  * `stats` belong to the open file. Calls `onSkipped` if the result is false. Rejects with the system's error if a file
  * was removed.
  */
-export async function hasTrustedOwners(place: OwnedPath, stats: BigIntStats): Promise<boolean> {
-  const why = await distrustReason(place, stats);
-  if (why !== undefined) place.onSkipped?.(place.path, why);
-  return why === undefined;
+export async function hasTrustedOwners(ownedPath: OwnedPath, stats: BigIntStats): Promise<boolean> {
+  const reason = await findDistrustReason(ownedPath, stats);
+  if (reason !== undefined) ownedPath.onSkipped?.(ownedPath.path, reason);
+  return reason === undefined;
 }
 
-async function distrustReason({ path, root, owners }: OwnedPath, stats: BigIntStats): Promise<string | undefined> {
+async function findDistrustReason({ path, root, owners }: OwnedPath, stats: BigIntStats): Promise<string | undefined> {
   if (!owners) return undefined;
   const names = relative(root, path).split(sep);
-  const ways = names.map((_, i) => join(root, ...names.slice(0, i + 1)));
-  const uids = (await Promise.all(ways.map((way) => lstat(way, { bigint: true })))).map(({ uid }) => uid);
+  const paths = names.map((_, i) => join(root, ...names.slice(0, i + 1)));
+  const uids = (await Promise.all(paths.map((pathOnWay) => lstat(pathOnWay, { bigint: true })))).map(({ uid }) => uid);
   const foreignUid = [...uids, stats.uid].find((uid) => !owners.has(uid));
   if (foreignUid !== undefined) return `the path or a parent folder belongs to another user (${foreignUid})`;
   return stats.isFile() && stats.mode & WORLD_WRITABLE ? "the file is writable by every user" : undefined;

@@ -19,7 +19,7 @@ export interface TextStart {
   readonly isCut: boolean;
 }
 
-type LoadContent<T> = (place: OwnedPath, guard: PathGuard) => Promise<{ content: T; stats: BigIntStats }>;
+type LoadContent<T> = (ownedPath: OwnedPath, guard: PathGuard) => Promise<{ content: T; stats: BigIntStats }>;
 
 /**
  * Caches the content of paths that every run reads, until the path changes. One `lstat` detects a change. New and
@@ -28,14 +28,14 @@ type LoadContent<T> = (place: OwnedPath, guard: PathGuard) => Promise<{ content:
  * Links cannot lead out of the root of a path, nor to a denied path.
  */
 export class PathCache<T> {
-  readonly #look: LoadContent<T>;
+  readonly #loadContent: LoadContent<T>;
   readonly #denied: readonly string[];
   readonly #racyMs: number;
   /** By path, in the order of reading. The oldest entry is removed first. */
-  readonly #known = new Map<string, { mark: string; uid: bigint; content: T }>();
+  readonly #entries = new Map<string, { mark: string; uid: bigint; content: T }>();
 
-  constructor(look: LoadContent<T>, denied: readonly string[], racyMs = RACY_MS) {
-    this.#look = look;
+  constructor(loadContent: LoadContent<T>, denied: readonly string[], racyMs = RACY_MS) {
+    this.#loadContent = loadContent;
     this.#denied = denied;
     this.#racyMs = racyMs;
   }
@@ -44,54 +44,55 @@ export class PathCache<T> {
    * Returns the content. Undefined if the path is missing, unreadable, denied or of an owner who is not allowed. Never
    * rejects.
    */
-  async read(place: OwnedPath): Promise<T | undefined> {
-    const { path, owners } = place;
+  async read(ownedPath: OwnedPath): Promise<T | undefined> {
+    const { path, owners } = ownedPath;
     try {
-      const now = await lstat(path, { bigint: true });
-      const cachedEntry = this.#known.get(path);
-      if (cachedEntry?.mark === markOf(now) && (!owners || owners.has(cachedEntry.uid))) return cachedEntry.content;
-      this.#known.delete(path);
-      const guard = await PathGuard.create({ roots: [place.root], denied: this.#denied });
-      const { content, stats } = await this.#look(place, guard);
-      if (!(await hasTrustedOwners(place, stats))) return undefined;
+      const currentStats = await lstat(path, { bigint: true });
+      const cachedEntry = this.#entries.get(path);
+      if (cachedEntry?.mark === versionOf(currentStats) && (!owners || owners.has(cachedEntry.uid)))
+        return cachedEntry.content;
+      this.#entries.delete(path);
+      const guard = await PathGuard.create({ roots: [ownedPath.root], denied: this.#denied });
+      const { content, stats } = await this.#loadContent(ownedPath, guard);
+      if (!(await hasTrustedOwners(ownedPath, stats))) return undefined;
       if (Date.now() - Number(stats.ctimeMs) > this.#racyMs)
-        this.#keep(path, { mark: markOf(stats), uid: stats.uid, content });
+        this.#addEntry(path, { mark: versionOf(stats), uid: stats.uid, content });
       return content;
     } catch {
       return undefined;
     }
   }
 
-  #keep(path: string, entry: { mark: string; uid: bigint; content: T }): void {
-    const [oldest] = this.#known.keys();
-    if (this.#known.size >= MAX_PATHS && oldest !== undefined) this.#known.delete(oldest);
-    this.#known.set(path, entry);
+  #addEntry(path: string, entry: { mark: string; uid: bigint; content: T }): void {
+    const [oldest] = this.#entries.keys();
+    if (this.#entries.size >= MAX_PATHS && oldest !== undefined) this.#entries.delete(oldest);
+    this.#entries.set(path, entry);
   }
 }
 
 /** Creates a cache of the first `bytes` bytes of files. */
 export function createTextCache(bytes: number, denied: readonly string[], racyMs?: number): PathCache<TextStart> {
-  const look: LoadContent<TextStart> = async ({ path }, guard) => {
+  const loadContent: LoadContent<TextStart> = async ({ path }, guard) => {
     const { handle, stats } = await guard.openFile(path);
     try {
       const buffer = Buffer.alloc(bytes);
       const { bytesRead } = await handle.read(buffer, 0, bytes, 0);
       const isCut = stats.size > BigInt(bytesRead);
-      return { content: { text: textIn(buffer.subarray(0, bytesRead), isCut).trim(), isCut }, stats };
+      return { content: { text: decodeText(buffer.subarray(0, bytesRead), isCut).trim(), isCut }, stats };
     } finally {
       await handle.close();
     }
   };
-  return new PathCache(look, denied, racyMs);
+  return new PathCache(loadContent, denied, racyMs);
 }
 
-/** Creates a cache of the sorted names of subfolders, with at most `most` names per folder. */
+/** Creates a cache of the sorted names of subfolders, with at most `maxNames` names per folder. */
 export function createFolderCache(
-  most: number,
+  maxNames: number,
   denied: readonly string[],
   racyMs?: number,
 ): PathCache<readonly string[]> {
-  const look: LoadContent<readonly string[]> = async ({ path }, guard) => {
+  const loadContent: LoadContent<readonly string[]> = async ({ path }, guard) => {
     const folder = await guard.openFolder(path);
     try {
       const stats = await stat(folder.at("."), { bigint: true });
@@ -100,28 +101,28 @@ export function createFolderCache(
       for await (const entry of folder.entries()) {
         // A link may lead to a folder. It is checked when a file below it is opened.
         if (entry.isDirectory() || entry.isSymbolicLink()) names.push(entry.name);
-        if (names.length >= most || --remainingEntries <= 0) break;
+        if (names.length >= maxNames || --remainingEntries <= 0) break;
       }
       return { content: names.sort(), stats };
     } finally {
       await folder.close();
     }
   };
-  return new PathCache(look, denied, racyMs);
+  return new PathCache(loadContent, denied, racyMs);
 }
 
 /**
  * Decodes the first bytes of a text file, without the byte order mark. Returns `""` for binary content. If `isCut`, an
  * incomplete character at the end is dropped.
  */
-export function textIn(bytes: Buffer, isCut: boolean): string {
-  const mark = bytes.length < 2 ? 0 : bytes.readUInt16BE(0);
-  const encoding = mark === 0xfffe ? "utf-16le" : mark === 0xfeff ? "utf-16be" : "utf-8";
+export function decodeText(bytes: Buffer, isCut: boolean): string {
+  const byteOrderMark = bytes.length < 2 ? 0 : bytes.readUInt16BE(0);
+  const encoding = byteOrderMark === 0xfffe ? "utf-16le" : byteOrderMark === 0xfeff ? "utf-16be" : "utf-8";
   if (encoding === "utf-8" && bytes.includes(0)) return "";
   return new TextDecoder(encoding).decode(bytes, { stream: isCut });
 }
 
 /** Identifies one state of one file. Differs for any other file, and after a change or a new hard link. */
-function markOf({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string {
+function versionOf({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string {
   return [dev, ino, size, mtimeNs, ctimeNs].join(" ");
 }

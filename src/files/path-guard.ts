@@ -40,26 +40,26 @@ const MAX_DENIED_ENTRIES = 10_000;
 export class PathGuard {
   readonly #rules: AccessRules;
   readonly #opener: Opener;
-  readonly #pathRules: PathLimits;
+  readonly #limits: PathLimits;
   /** The roots, both as configured and resolved. */
   readonly #roots: readonly string[];
   readonly #denied: readonly string[];
   #linkedDeniedFiles: Promise<ReadonlySet<string>> | undefined;
 
   private constructor(
-    pathRules: PathLimits,
+    limits: PathLimits,
     roots: readonly string[] | "anywhere",
     denied: readonly string[],
-    name: boolean,
+    byName: boolean,
   ) {
-    this.#pathRules = pathRules;
+    this.#limits = limits;
     this.#denied = denied;
     this.#roots =
-      roots === "anywhere" || pathRules.roots === "anywhere"
+      roots === "anywhere" || limits.roots === "anywhere"
         ? []
-        : [...roots, ...pathRules.roots.map((root) => resolve(root))];
+        : [...roots, ...limits.roots.map((root) => resolve(root))];
     this.#rules = new AccessRules(roots, denied);
-    this.#opener = name ? new NameOpener(this.#rules) : new HandleOpener(this.#rules);
+    this.#opener = byName ? new NameOpener(this.#rules) : new HandleOpener(this.#rules);
   }
 
   /**
@@ -68,8 +68,8 @@ export class PathGuard {
    */
   static async create(rules: PathLimits, { byName = !hasHandlePaths() } = {}): Promise<PathGuard> {
     const [roots, denied] = await Promise.all([
-      rules.roots === "anywhere" ? ("anywhere" as const) : Promise.all(rules.roots.map(realRoot)),
-      Promise.all(rules.denied.map(realNames)),
+      rules.roots === "anywhere" ? ("anywhere" as const) : Promise.all(rules.roots.map(resolveRoot)),
+      Promise.all(rules.denied.map(resolveDeniedPath)),
     ]);
     return new PathGuard(rules, roots, denied.flat(), byName);
   }
@@ -103,7 +103,7 @@ export class PathGuard {
 
   /** Resolves a path that may not exist yet. */
   async resolve(path: string): Promise<Target> {
-    return this.#try(path, () => this.#opener.resolve(path));
+    return this.#toPathErrors(path, () => this.#opener.resolve(path));
   }
 
   /** Resolves a path that is to be changed or created. Rejects if any path that leads to it is protected. */
@@ -116,8 +116,8 @@ export class PathGuard {
   /** Throws if one of these paths is protected. */
   refuseProtected(paths: readonly string[]): void {
     for (const path of paths) {
-      const why = this.#pathRules.protection?.why(path, this.#roots);
-      if (why !== undefined) refuseChange(why);
+      const reason = this.#limits.protection?.why(path, this.#roots);
+      if (reason !== undefined) refuseChange(reason);
     }
   }
 
@@ -126,7 +126,7 @@ export class PathGuard {
    */
   async refuseProtectedIn(folder: OpenedFolder, name: string): Promise<void> {
     this.refuseProtected([join(folder.path, name)]);
-    if (!this.#pathRules.protection?.coversGit) return;
+    if (!this.#limits.protection?.coversGit) return;
     // A repository may keep its Git folder under any name. These names can turn a folder into a Git folder.
     const isHook = basename(folder.path).toLowerCase() === "hooks";
     const isPart = /^(config|config\.worktree|hooks|head|commondir|gitdir)$/i.test(name);
@@ -136,7 +136,7 @@ export class PathGuard {
 
   /** Opens a regular file for reading. */
   async openFile(path: string): Promise<OpenedFile> {
-    return this.#refuseLinkedDenied(await this.#try(path, () => this.#opener.openFile(path)));
+    return this.#refuseLinkedDenied(await this.#toPathErrors(path, () => this.#opener.openFile(path)));
   }
 
   /** Closes and rejects a file that is a hard link of a denied file. */
@@ -153,7 +153,7 @@ export class PathGuard {
 
   /** Opens a folder. `create`: also creates it and its missing parents. */
   async openFolder(path: string, options: { create?: boolean } = {}): Promise<OpenedFolder> {
-    return this.#try(path, () => this.#opener.openFolder(path, options.create === true));
+    return this.#toPathErrors(path, () => this.#opener.openFolder(path, options.create === true));
   }
 
   /**
@@ -170,7 +170,7 @@ export class PathGuard {
     }
   }
 
-  async #try<T>(path: string, work: () => Promise<T>): Promise<T> {
+  async #toPathErrors<T>(path: string, work: () => Promise<T>): Promise<T> {
     if (path.includes("\0")) throw new PathError("invalid", "the path contains a NUL character");
     try {
       return await work();
@@ -186,36 +186,36 @@ export class PathGuard {
 }
 
 /** Real paths of roots at their first use in this process, by configured path. */
-const knownRoots = new Map<string, string>();
+const realRootsByPath = new Map<string, string>();
 const MAX_ROOTS = 10_000;
 
 /**
  * Resolves a root once per process. A link that later replaces the root or a folder above it cannot redirect the tools.
  */
-async function realRoot(path: string): Promise<string> {
-  const full = resolve(path);
-  const cachedRoot = knownRoots.get(full);
+async function resolveRoot(path: string): Promise<string> {
+  const fullPath = resolve(path);
+  const cachedRoot = realRootsByPath.get(fullPath);
   if (cachedRoot !== undefined) return cachedRoot;
-  const real = await realpath(full).catch(() => undefined);
+  const realPath = await realpath(fullPath).catch(() => undefined);
   // A missing root keeps its path: this allows nothing else.
-  if (real === undefined) return full;
-  const [oldest] = knownRoots.keys();
-  if (knownRoots.size >= MAX_ROOTS && oldest !== undefined) knownRoots.delete(oldest);
-  knownRoots.set(full, real);
-  return real;
+  if (realPath === undefined) return fullPath;
+  const [oldest] = realRootsByPath.keys();
+  if (realRootsByPath.size >= MAX_ROOTS && oldest !== undefined) realRootsByPath.delete(oldest);
+  realRootsByPath.set(fullPath, realPath);
+  return realPath;
 }
 
 /**
- * The paths of a denied path: as configured, so that no other file can take its place, with resolved parents, and its
+ * The paths of a denied path: as configured, so that no other file can replace it, with resolved parents, and its
  * target.
  */
-async function realNames(path: string): Promise<string[]> {
-  const full = resolve(path);
-  const real = realPathSync(full);
+async function resolveDeniedPath(path: string): Promise<string[]> {
+  const fullPath = resolve(path);
+  const realPath = realPathSync(fullPath);
   // The path contains no link.
-  if (real === full) return [full];
-  const resolvedParentPath = join(await nearest(dirname(full)), basename(full));
-  return [...new Set([full, resolvedParentPath, real ?? resolvedParentPath])];
+  if (realPath === fullPath) return [fullPath];
+  const resolvedParentPath = join(await resolveNearest(dirname(fullPath)), basename(fullPath));
+  return [...new Set([fullPath, resolvedParentPath, realPath ?? resolvedParentPath])];
 }
 
 /**
@@ -229,34 +229,38 @@ function realPathSync(path: string): string | undefined {
 /**
  * Resolves the existing part of a path. If nothing can be resolved, the path is returned unchanged and stays denied.
  */
-async function nearest(path: string): Promise<string> {
-  for (let at = path, missingNames: string[] = []; ; missingNames = [basename(at), ...missingNames], at = dirname(at)) {
-    const real = await realpath(at).catch(() => undefined);
-    if (real !== undefined) return join(real, ...missingNames);
-    if (dirname(at) === at) return path;
+async function resolveNearest(path: string): Promise<string> {
+  for (
+    let ancestor = path, missingNames: string[] = [];
+    ;
+    missingNames = [basename(ancestor), ...missingNames], ancestor = dirname(ancestor)
+  ) {
+    const realPath = await realpath(ancestor).catch(() => undefined);
+    if (realPath !== undefined) return join(realPath, ...missingNames);
+    if (dirname(ancestor) === ancestor) return path;
   }
 }
 
 async function findLinkedFiles(paths: readonly string[]): Promise<ReadonlySet<string>> {
   const fileIds = new Set<string>();
   let remainingEntries = MAX_DENIED_ENTRIES;
-  const look = async (path: string): Promise<void> => {
+  const collect = async (path: string): Promise<void> => {
     if (remainingEntries-- <= 0) return;
     const stats = await stat(path, { bigint: true }).catch(() => undefined);
     if (stats?.isFile() && stats.nlink > 1n) fileIds.add(`${stats.dev}:${stats.ino}`);
     if (!stats?.isDirectory()) return;
-    for (const name of await readdir(path).catch(() => [])) await look(join(path, name));
+    for (const name of await readdir(path).catch(() => [])) await collect(join(path, name));
   };
-  for (const path of new Set(paths)) await look(path);
+  for (const path of new Set(paths)) await collect(path);
   return fileIds;
 }
 
 /** Whether a folder, or its parent, is a Git folder: a `.git` under another name, or a bare repository. */
-async function isGit(folder: OpenedFolder, above: "" | "../"): Promise<boolean> {
-  const has = (name: string): Promise<boolean> =>
-    lstat(folder.at(above + name)).then(
+async function isGit(folder: OpenedFolder, prefix: "" | "../"): Promise<boolean> {
+  const exists = (name: string): Promise<boolean> =>
+    lstat(folder.at(prefix + name)).then(
       () => true,
       () => false,
     );
-  return (await has("HEAD")) && ((await has("objects")) || (await has("commondir")));
+  return (await exists("HEAD")) && ((await exists("objects")) || (await exists("commondir")));
 }

@@ -1,8 +1,8 @@
 import { PathError } from "../ports/errors.js";
-import { folded, isInside } from "./names.js";
+import { foldPath, isInside } from "./names.js";
 
 /** Files that another program runs automatically later: with the user's rights and without a sandbox. */
-const GROUPS: readonly (readonly [why: string, names: readonly string[]])[] = [
+const PROTECTED_NAMES: readonly (readonly [why: string, names: readonly string[]])[] = [
   [
     "git runs commands from it",
     [".git", "git~1", ".gitmodules", ".gitconfig", ".config/git", ".husky", ".githooks", ".pre-commit-config.yaml"],
@@ -84,15 +84,15 @@ const GROUPS: readonly (readonly [why: string, names: readonly string[]])[] = [
 ];
 
 /** Pattern that stands for the whole built-in list. */
-const ALL = "*";
-const NAMED = "it is named in tools.protected_paths";
-const LOADED = "gantry loads it at its next start";
+const BUILT_IN_PATTERN = "*";
+const CONFIGURED_REASON = "it is named in tools.protected_paths";
+const LOADED_REASON = "gantry loads it at its next start";
 
 /** One rule of the list. The last matching rule decides. */
 interface Rule {
   readonly parts: readonly RegExp[];
   /** Whether the pattern matches only directly below a root. False: at any depth. */
-  readonly anchored: boolean;
+  readonly isAnchored: boolean;
   /** Reason for the protection. Undefined: the rule lifts the protection. */
   readonly why: string | undefined;
 }
@@ -110,10 +110,13 @@ export class Protection {
    */
   constructor(patterns: readonly string[], readOnly: readonly string[] = []) {
     this.#rules = patterns.flatMap((pattern) => {
-      if (pattern === ALL) return GROUPS.flatMap(([why, names]) => names.map((name) => rule(name, why)));
-      return [pattern.startsWith("!") ? rule(pattern.slice(1), undefined) : rule(pattern, NAMED)];
+      if (pattern === BUILT_IN_PATTERN)
+        return PROTECTED_NAMES.flatMap(([why, names]) => names.map((name) => createRule(name, why)));
+      return [
+        pattern.startsWith("!") ? createRule(pattern.slice(1), undefined) : createRule(pattern, CONFIGURED_REASON),
+      ];
     });
-    this.#readOnly = readOnly.map(folded);
+    this.#readOnly = readOnly.map(foldPath);
   }
 
   /**
@@ -121,25 +124,25 @@ export class Protection {
    * itself are not matched.
    */
   why(path: string, roots: readonly string[]): string | undefined {
-    const plain = folded(path);
-    if (this.#readOnly.some((readOnlyPath) => isInside(plain, readOnlyPath) || isInside(readOnlyPath, plain)))
-      return LOADED;
+    const foldedPath = foldPath(path);
+    if (this.#readOnly.some((readOnlyPath) => isInside(foldedPath, readOnlyPath) || isInside(readOnlyPath, foldedPath)))
+      return LOADED_REASON;
     // The innermost root counts: a user who adds a protected folder to tools.allow_paths allows changes in it.
     const root = roots
-      .map(folded)
-      .filter((rootPath) => isInside(plain, rootPath))
+      .map(foldPath)
+      .filter((rootPath) => isInside(foldedPath, rootPath))
       .sort((a, b) => b.length - a.length)[0];
-    const names = plain
+    const names = foldedPath
       .slice(root === undefined ? 0 : root.length)
       .split(/[\\/]/)
       .filter((name) => name !== "")
-      .map(trimmed);
-    return this.#rules.findLast((candidate) => fits(candidate, names))?.why;
+      .map(trimName);
+    return this.#rules.findLast((candidate) => matchesNames(candidate, names))?.why;
   }
 
   /** Whether this list protects the files from which Git runs commands. */
   get coversGit(): boolean {
-    return this.#rules.findLast((candidate) => fits(candidate, [".git", "config"]))?.why !== undefined;
+    return this.#rules.findLast((candidate) => matchesNames(candidate, [".git", "config"]))?.why !== undefined;
   }
 }
 
@@ -148,29 +151,29 @@ export function refuseChange(why: string): never {
   throw new PathError("protected", `is protected, because ${why}`);
 }
 
-function rule(pattern: string, why: string | undefined): Rule {
-  const plain = folded(pattern);
-  const parts = plain.split("/").filter((part) => part !== "");
-  return { parts: parts.map(matcher), anchored: plain.startsWith("/"), why };
+function createRule(pattern: string, why: string | undefined): Rule {
+  const foldedPattern = foldPath(pattern);
+  const parts = foldedPattern.split("/").filter((part) => part !== "");
+  return { parts: parts.map(toRegExp), isAnchored: foldedPattern.startsWith("/"), why };
 }
 
-function matcher(part: string): RegExp {
-  return new RegExp(`^${part.split("*").map(escaped).join(".*")}$`, "su");
+function toRegExp(part: string): RegExp {
+  return new RegExp(`^${part.split("*").map(escapeRegExp).join(".*")}$`, "su");
 }
 
-function escaped(text: string): string {
+function escapeRegExp(text: string): string {
   return text.replace(/[\\^$.+?()[\]{}|/]/g, "\\$&");
 }
 
-function fits({ parts, anchored }: Rule, names: readonly string[]): boolean {
+function matchesNames({ parts, isAnchored }: Rule, names: readonly string[]): boolean {
   if (parts.length === 0) return false;
-  const last = anchored ? 0 : names.length - parts.length;
-  for (let at = 0; at <= last; at++)
-    if (parts.every((part, i) => part.test(names[at + i] ?? ""))) return at + parts.length <= names.length;
+  const lastStart = isAnchored ? 0 : names.length - parts.length;
+  for (let start = 0; start <= lastStart; start++)
+    if (parts.every((part, i) => part.test(names[start + i] ?? ""))) return start + parts.length <= names.length;
   return false;
 }
 
 /** Name as Windows resolves it: without dots and spaces at the end, and without a stream after a colon. */
-function trimmed(name: string): string {
+function trimName(name: string): string {
   return name.replace(/:.*$/s, "").replace(/[. ]+$/, "") || name;
 }

@@ -19,7 +19,7 @@ export interface Repository {
   readonly owners: Owners | undefined;
 }
 
-const repositoriesByFolder = new Map<string, { until: number; repository: Promise<Repository> }>();
+const repositoriesByFolder = new Map<string, { expiresAtMs: number; repository: Promise<Repository> }>();
 
 /**
  * Finds the repository of a folder. The search stops below a folder that belongs to another user or is world-writable,
@@ -28,14 +28,14 @@ const repositoriesByFolder = new Map<string, { until: number; repository: Promis
  * Rejects with the system's error if the folder does not exist.
  */
 export function repositoryOf(folder: string): Promise<Repository> {
-  const now = Date.now();
-  const before = repositoriesByFolder.get(folder);
-  if (before && before.until > now) return before.repository;
+  const nowMs = Date.now();
+  const cachedEntry = repositoriesByFolder.get(folder);
+  if (cachedEntry && cachedEntry.expiresAtMs > nowMs) return cachedEntry.repository;
   repositoriesByFolder.delete(folder);
   const [oldest] = repositoriesByFolder.keys();
   if (repositoriesByFolder.size >= MAX_CACHED_FOLDERS && oldest !== undefined) repositoriesByFolder.delete(oldest);
   const repository = findRepository(folder);
-  repositoriesByFolder.set(folder, { until: now + CACHE_MS, repository });
+  repositoriesByFolder.set(folder, { expiresAtMs: nowMs + CACHE_MS, repository });
   repository.catch(() => repositoriesByFolder.delete(folder));
   return repository;
 }
@@ -46,14 +46,14 @@ async function findRepository(folder: string): Promise<Repository> {
   const owners = await ownersOf(start);
   // A folder of root above a project belongs to the machine. It is not the user's repository.
   const currentUid = BigInt(process.getuid?.() ?? 0);
-  const people = owners && new Set([...owners].filter((owner) => owner === currentUid || owner === uid));
+  const trustedOwners = owners && new Set([...owners].filter((owner) => owner === currentUid || owner === uid));
   const folders = [start];
   for (let at = start; folders.length <= MAX_DEPTH; at = dirname(at)) {
     const git = await lstat(join(at, ".git"), { bigint: true }).catch(() => undefined);
     if (git && (!owners || owners.has(git.uid))) return { root: at, folders: folders.reverse(), hasGit: true, owners };
-    const above = dirname(at);
-    if (above === at || !(await isPrivateFolder(above, people))) break;
-    folders.push(above);
+    const parent = dirname(at);
+    if (parent === at || !(await isPrivateFolder(parent, trustedOwners))) break;
+    folders.push(parent);
   }
   return { root: start, folders: [start], hasGit: false, owners };
 }

@@ -2,7 +2,7 @@ import { readlink } from "node:fs/promises";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { PathError } from "../ports/errors.js";
 import { pinFile, realPathOf, procPath, type PinnedFile, type NameHandle } from "./handles.js";
-import { codeOf, replacedMeanwhile } from "./names.js";
+import { codeOf, createReplacedError } from "./names.js";
 import type { AccessRules } from "./rules.js";
 
 /** The result of resolving a path: the file, or its deepest existing folder, pinned. The caller must close `handle`. */
@@ -17,12 +17,12 @@ export interface ResolvedPath extends PinnedFile {
 
 /** The limit of the Linux kernel. */
 const MAX_LINKS = 40;
-const MAX_BYTES = 4096;
+const MAX_PATH_BYTES = 4096;
 /** Maximum restarts of a walk after a name changed during the walk. */
 const MAX_ATTEMPTS = 20;
 
 /** Thrown if a name changed between two steps. */
-class NameChanged extends Error {}
+class NameChangedError extends Error {}
 
 /**
  * Walks an absolute path from descriptor to descriptor. No step follows a link: the guard reads the link and walks its
@@ -32,16 +32,16 @@ class NameChanged extends Error {}
  * the system's error.
  */
 export async function resolvePath(path: string, rules: AccessRules): Promise<ResolvedPath> {
-  const full = resolve(path);
-  if (Buffer.byteLength(full) > MAX_BYTES) throw new PathError("invalid", "the path is too long");
+  const fullPath = resolve(path);
+  if (Buffer.byteLength(fullPath) > MAX_PATH_BYTES) throw new PathError("invalid", "the path is too long");
   for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
     try {
-      return (await resolveDirectly(full)) ?? (await new Walk(full, rules).run());
+      return (await resolveDirectly(fullPath)) ?? (await new Walk(fullPath, rules).run());
     } catch (error) {
-      if (!(error instanceof NameChanged)) throw error;
+      if (!(error instanceof NameChangedError)) throw error;
     }
   }
-  throw replacedMeanwhile();
+  throw createReplacedError();
 }
 
 /**
@@ -51,8 +51,8 @@ export async function resolvePath(path: string, rules: AccessRules): Promise<Res
  * Returns undefined in all other cases. A failure means nothing, because a link may have led elsewhere.
  */
 async function resolveDirectly(path: string): Promise<ResolvedPath | undefined> {
-  const held = await pinUnlinked(path);
-  if (held) return { ...held, path, missingNames: [], traversedPaths: [path] };
+  const pinnedFile = await pinUnlinked(path);
+  if (pinnedFile) return { ...pinnedFile, path, missingNames: [], traversedPaths: [path] };
   const parent = dirname(path);
   const folder = parent === path ? undefined : await pinUnlinked(parent);
   if (!folder) return undefined;
@@ -70,14 +70,14 @@ async function resolveDirectly(path: string): Promise<ResolvedPath | undefined> 
 }
 
 async function pinUnlinked(path: string): Promise<PinnedFile | undefined> {
-  const held = await pinFile(path).catch(() => undefined);
-  if (!held) return undefined;
+  const pinnedFile = await pinFile(path).catch(() => undefined);
+  if (!pinnedFile) return undefined;
   try {
-    if (realPathOf(held.handle) === path && !held.stats.isSymbolicLink()) return held;
+    if (realPathOf(pinnedFile.handle) === path && !pinnedFile.stats.isSymbolicLink()) return pinnedFile;
   } catch {
     // The step-by-step walk reports the reason.
   }
-  held.handle.close();
+  pinnedFile.handle.close();
   return undefined;
 }
 
@@ -96,15 +96,15 @@ interface FirstLink {
 /** One walk; each step resolves one name. */
 class Walk {
   readonly #rules: AccessRules;
-  readonly #ways: string[];
+  readonly #traversedPaths: string[];
   #names: string[];
-  #links = 0;
-  #first: FirstLink | undefined;
-  #open = new Set<NameHandle>();
+  #linkCount = 0;
+  #firstLink: FirstLink | undefined;
+  #openHandles = new Set<NameHandle>();
 
   constructor(path: string, rules: AccessRules) {
     this.#rules = rules;
-    this.#ways = [path];
+    this.#traversedPaths = [path];
     this.#names = namesOf(path);
   }
 
@@ -114,85 +114,88 @@ class Walk {
       result = await this.#walk();
       return result;
     } finally {
-      for (const handle of this.#open) if (handle !== result?.handle) handle.close();
+      for (const handle of this.#openHandles) if (handle !== result?.handle) handle.close();
     }
   }
 
   async #walk(): Promise<ResolvedPath> {
-    let at = await this.#root();
-    for (let name = this.#next(); name !== undefined; name = this.#next()) {
-      const held = await this.#step(at, name);
-      if (held === undefined)
-        return this.#end(this.#first?.position ?? at, this.#first?.remainingNames ?? [name, ...this.#names]);
-      if (held.stats.isSymbolicLink()) {
-        this.#close(held.handle);
-        at = await this.#follow(at, name);
+    let position = await this.#openRoot();
+    for (let name = this.#takeName(); name !== undefined; name = this.#takeName()) {
+      const pinnedFile = await this.#step(position, name);
+      if (pinnedFile === undefined)
+        return this.#createResult(
+          this.#firstLink?.position ?? position,
+          this.#firstLink?.remainingNames ?? [name, ...this.#names],
+        );
+      if (pinnedFile.stats.isSymbolicLink()) {
+        this.#close(pinnedFile.handle);
+        position = await this.#follow(position, name);
         continue;
       }
-      const next = { ...held, path: join(at.path, name) };
-      this.#rules.pass(next.path);
-      if (at !== this.#first?.position) this.#close(at.handle);
-      at = next;
-      if (this.#names.length > 0 && !held.stats.isDirectory()) {
-        if (this.#first && this.#names.length > this.#first.namesAfterLink)
-          return this.#end(this.#first.position, this.#first.remainingNames);
-        return this.#end(at, this.#names);
+      const nextPosition = { ...pinnedFile, path: join(position.path, name) };
+      this.#rules.pass(nextPosition.path);
+      if (position !== this.#firstLink?.position) this.#close(position.handle);
+      position = nextPosition;
+      if (this.#names.length > 0 && !pinnedFile.stats.isDirectory()) {
+        if (this.#firstLink && this.#names.length > this.#firstLink.namesAfterLink)
+          return this.#createResult(this.#firstLink.position, this.#firstLink.remainingNames);
+        return this.#createResult(position, this.#names);
       }
     }
-    return this.#end(at, []);
+    return this.#createResult(position, []);
   }
 
   /** Returns the next name. Forgets the first link once only the names after it remain. */
-  #next(): string | undefined {
-    if (this.#first && this.#names.length <= this.#first.namesAfterLink) this.#first = undefined;
+  #takeName(): string | undefined {
+    if (this.#firstLink && this.#names.length <= this.#firstLink.namesAfterLink) this.#firstLink = undefined;
     return this.#names.shift();
   }
 
-  async #root(): Promise<WalkPosition> {
-    return { ...(await this.#keep("/")), path: "/" };
+  async #openRoot(): Promise<WalkPosition> {
+    return { ...(await this.#pin("/")), path: "/" };
   }
 
   /** Undefined if the name does not exist. */
-  async #step(at: WalkPosition, name: string): Promise<PinnedFile | undefined> {
+  async #step(position: WalkPosition, name: string): Promise<PinnedFile | undefined> {
     try {
-      return await this.#keep(procPath(at.handle, name));
+      return await this.#pin(procPath(position.handle, name));
     } catch (error) {
       const code = codeOf(error);
       if (code === "ENOENT" || code === "ENOTDIR") return undefined;
       // A path outside the roots is reported as such, whatever the system's error was.
-      this.#rules.check(join(at.path, name, ...this.#names));
+      this.#rules.check(join(position.path, name, ...this.#names));
       throw error;
     }
   }
 
-  async #follow(at: WalkPosition, name: string): Promise<WalkPosition> {
-    if (++this.#links > MAX_LINKS) throw new PathError("invalid", "too many symbolic links");
-    const target = await readlink(procPath(at.handle, name)).catch((error: unknown) => {
-      throw codeOf(error) === "EINVAL" || codeOf(error) === "ENOENT" ? new NameChanged() : error;
+  async #follow(position: WalkPosition, name: string): Promise<WalkPosition> {
+    if (++this.#linkCount > MAX_LINKS) throw new PathError("invalid", "too many symbolic links");
+    const target = await readlink(procPath(position.handle, name)).catch((error: unknown) => {
+      throw codeOf(error) === "EINVAL" || codeOf(error) === "ENOENT" ? new NameChangedError() : error;
     });
-    this.#ways.push(resolve(at.path, target, ...this.#names));
-    this.#first ??= { position: at, remainingNames: [name, ...this.#names], namesAfterLink: this.#names.length };
+    this.#traversedPaths.push(resolve(position.path, target, ...this.#names));
+    this.#firstLink ??= { position, remainingNames: [name, ...this.#names], namesAfterLink: this.#names.length };
     this.#names = [...namesOf(target), ...this.#names];
-    if (!isAbsolute(target)) return at;
-    if (at !== this.#first.position) this.#close(at.handle);
-    return this.#root();
+    if (!isAbsolute(target)) return position;
+    if (position !== this.#firstLink.position) this.#close(position.handle);
+    return this.#openRoot();
   }
 
-  async #end(at: WalkPosition, missingNames: readonly string[]): Promise<ResolvedPath> {
-    const path = realPathOf(at.handle);
+  async #createResult(position: WalkPosition, missingNames: readonly string[]): Promise<ResolvedPath> {
+    const path = realPathOf(position.handle);
     // The kernel appends this to the path of a removed file. A file may also have this name.
-    if (path !== at.path && path.endsWith(" (deleted)")) throw new NameChanged();
-    return { handle: at.handle, stats: at.stats, path, missingNames, traversedPaths: this.#ways };
+    if (path !== position.path && path.endsWith(" (deleted)")) throw new NameChangedError();
+    return { handle: position.handle, stats: position.stats, path, missingNames, traversedPaths: this.#traversedPaths };
   }
 
-  async #keep(way: string): Promise<PinnedFile> {
-    const held = await pinFile(way);
-    this.#open.add(held.handle);
-    return held;
+  async #pin(pathToPin: string): Promise<PinnedFile> {
+    const pinnedFile = await pinFile(pathToPin);
+    this.#openHandles.add(pinnedFile.handle);
+    return pinnedFile;
   }
 
   #close(handle: NameHandle): void {
-    this.#open.delete(handle);
+    this.#openHandles.delete(handle);
     handle.close();
   }
 }

@@ -1,31 +1,31 @@
 import { isAbsolute, sep } from "node:path";
 import { PathError } from "../ports/errors.js";
-import { folded, isInside } from "./names.js";
+import { foldPath, isInside } from "./names.js";
 
 /** Kernel interfaces that look like files. Reading one can leak secrets, never end or change the machine. */
-const SYSTEM = process.platform === "win32" ? [] : ["/proc", "/sys", "/dev"];
+const SYSTEM_FOLDERS = process.platform === "win32" ? [] : ["/proc", "/sys", "/dev"];
 
 /** Decides which paths may be opened. Callers pass the real path of the open file. All paths are resolved. */
 export class AccessRules {
   readonly #roots: readonly string[] | "anywhere";
-  readonly #names: readonly string[];
-  readonly #denied: readonly string[];
+  readonly #deniedPaths: readonly string[];
+  readonly #foldedDeniedPaths: readonly string[];
 
   constructor(roots: readonly string[] | "anywhere", denied: readonly string[]) {
     this.#roots = roots;
-    this.#names = [...SYSTEM, ...denied];
-    this.#denied = this.#names.map(folded);
+    this.#deniedPaths = [...SYSTEM_FOLDERS, ...denied];
+    this.#foldedDeniedPaths = this.#deniedPaths.map(foldPath);
   }
 
   /** The denied paths below this one, as configured. */
   deniedBelow(path: string): string[] {
-    return this.#names.filter((denied) => denied !== path && isInside(denied, path));
+    return this.#deniedPaths.filter((deniedPath) => deniedPath !== path && isInside(deniedPath, path));
   }
 
   /** Whether a denied path lies at or below this path. Also true for a root and for a folder that contains one. */
   holdsDenied(path: string): boolean {
-    const plain = folded(path);
-    return this.#denied.some((denied) => isInside(denied, plain)) || this.isRoot(path);
+    const foldedPath = foldPath(path);
+    return this.#foldedDeniedPaths.some((deniedPath) => isInside(deniedPath, foldedPath)) || this.isRoot(path);
   }
 
   /** Whether this path is a root or contains one. */
@@ -34,8 +34,8 @@ export class AccessRules {
   }
 
   denies(path: string): boolean {
-    const plain = folded(path);
-    return this.#denied.some((denied) => isAtOrBelow(plain, denied));
+    const foldedPath = foldPath(path);
+    return this.#foldedDeniedPaths.some((deniedPath) => isAtOrBelow(foldedPath, deniedPath));
   }
 
   /** Throws `PathError` if the path is denied. */

@@ -48,10 +48,10 @@ export async function* walk(
   options: WalkOptions,
   report: WalkReport,
   start = "",
-  seen = { entries: 0 },
+  counter = { entries: 0 },
 ): AsyncGenerator<WalkEntry> {
   const { guard, depth, ignored, signal } = options;
-  for (const dirent of await sortedEntries(folder, report, seen)) {
+  for (const dirent of await readSortedEntries(folder, report, counter)) {
     signal.throwIfAborted();
     const { name } = dirent;
     const path = join(folder.path, name);
@@ -63,24 +63,28 @@ export async function* walk(
     const entry = { path, relativePath: start + name, kind: kindOf(dirent) };
     yield entry;
     if (entry.kind !== "folder" || depth <= 1) continue;
-    const inside = await folder.folder(name).catch(() => undefined);
-    if (inside === undefined) {
+    const subfolder = await folder.folder(name).catch(() => undefined);
+    if (subfolder === undefined) {
       report.unreadable++;
       continue;
     }
     try {
-      yield* walk(inside, { ...options, depth: depth - 1 }, report, `${entry.relativePath}/`, seen);
+      yield* walk(subfolder, { ...options, depth: depth - 1 }, report, `${entry.relativePath}/`, counter);
     } finally {
-      await inside.close();
+      await subfolder.close();
     }
   }
 }
 
-async function sortedEntries(folder: OpenedFolder, report: WalkReport, seen: { entries: number }): Promise<Dirent[]> {
+async function readSortedEntries(
+  folder: OpenedFolder,
+  report: WalkReport,
+  counter: { entries: number },
+): Promise<Dirent[]> {
   const entries: Dirent[] = [];
   try {
     for await (const entry of folder.entries()) {
-      if (seen.entries++ >= MAX_ENTRIES) {
+      if (counter.entries++ >= MAX_ENTRIES) {
         report.isIncomplete = true;
         break;
       }

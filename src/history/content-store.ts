@@ -22,12 +22,12 @@ export interface ContentLocation {
  */
 export class ContentStore {
   readonly #folder: string;
-  readonly #limit: number;
+  readonly #maxBytes: number;
   readonly #packBytes: number;
 
-  constructor(folder: string, limit: number, packBytes = Math.min(PACK_BYTES, limit / 4)) {
+  constructor(folder: string, maxBytes: number, packBytes = Math.min(PACK_BYTES, maxBytes / 4)) {
     this.#folder = folder;
-    this.#limit = limit;
+    this.#maxBytes = maxBytes;
     this.#packBytes = packBytes;
   }
 
@@ -45,10 +45,10 @@ export class ContentStore {
    * because the same operation may need old contents; the next `add` does.
    */
   async addAll<T>(work: (add: (content: Buffer) => Promise<ContentLocation>) => Promise<T>): Promise<T> {
-    const last = (await this.packs()).at(-1);
-    let pack = last?.pack ?? 0;
+    const lastPack = (await this.packs()).at(-1);
+    let pack = lastPack?.pack ?? 0;
     let file: FileHandle | undefined;
-    const next = async (): Promise<void> => {
+    const closePack = async (): Promise<void> => {
       await file?.sync();
       await file?.close();
       file = undefined;
@@ -57,20 +57,21 @@ export class ContentStore {
       const result = await work(async (content) => {
         for (;;) {
           file ??= await open(this.#pathOf(pack), "a+", 0o600);
-          const { size: at } = await file.stat();
-          if (at > 0 && at + content.length > this.#packBytes) {
-            await next();
+          const { size: offset } = await file.stat();
+          if (offset > 0 && offset + content.length > this.#packBytes) {
+            await closePack();
             pack++;
             continue;
           }
           await file.appendFile(content);
-          const place = { pack, at, size: content.length };
+          const location = { pack, at: offset, size: content.length };
           // If another process appended at the same time, this content may be at a later offset: verify it, and append
           // again if not.
-          if ((await file.stat()).size === at + content.length || (await holds(file, place, content))) return place;
+          if ((await file.stat()).size === offset + content.length || (await hasContentAt(file, location, content)))
+            return location;
         }
       });
-      await next();
+      await closePack();
       return result;
     } finally {
       await file?.close();
@@ -101,12 +102,12 @@ export class ContentStore {
   }
 
   async #removeOldestPacks(packs: { pack: number; bytes: number }[], bytes: number): Promise<void> {
-    let total = packs.reduce((sum, pack) => sum + pack.bytes, bytes);
-    while (total > this.#limit && packs.length > 1) {
+    let totalBytes = packs.reduce((sum, pack) => sum + pack.bytes, bytes);
+    while (totalBytes > this.#maxBytes && packs.length > 1) {
       const [oldest] = packs.splice(0, 1);
       if (!oldest) return;
       await rm(this.#pathOf(oldest.pack), { force: true });
-      total -= oldest.bytes;
+      totalBytes -= oldest.bytes;
     }
   }
 
@@ -115,10 +116,10 @@ export class ContentStore {
   }
 }
 
-async function holds(file: FileHandle, { at, size }: ContentLocation, content: Buffer): Promise<boolean> {
-  const there = Buffer.alloc(size);
-  await file.read(there, 0, size, at);
-  return there.equals(content);
+async function hasContentAt(file: FileHandle, { at, size }: ContentLocation, content: Buffer): Promise<boolean> {
+  const storedBytes = Buffer.alloc(size);
+  await file.read(storedBytes, 0, size, at);
+  return storedBytes.equals(content);
 }
 
 /** SHA-256 in hexadecimal: the key of a stored content. */

@@ -30,9 +30,9 @@ import {
   findBlockedPaths,
   readCurrentState,
   checkPath,
-  LOST,
+  NOT_STORED_REASON,
   reasonOf,
-  type PathToRemove,
+  type PathsToRemove,
   type RestoreCheck,
 } from "./restore.js";
 import { isSame, toStoredState, SessionFiles } from "./session-files.js";
@@ -40,7 +40,7 @@ import { isSame, toStoredState, SessionFiles } from "./session-files.js";
 const DAY_MS = 86_400_000;
 /** Default retention after the last change of a session. */
 const RETENTION_MS = 30 * DAY_MS;
-const SESSION_BYTES = 512 * 1024 * 1024;
+const DEFAULT_SESSION_BYTES = 512 * 1024 * 1024;
 /** Maximum sessions whose journal is cached. */
 const MAX_CACHED_SESSIONS = 64;
 const PARTIAL_UNDO_NOTE = "; partly done: another undo continues it, a redo reverts it";
@@ -73,42 +73,43 @@ export class FolderHistory implements FileHistory {
     this.#logger = options.logger ?? silentLogger;
   }
 
-  recorder(place: ChangeOrigin): FileRecorder {
-    return { record: (changes) => this.#openSession(place.sessionId).keeper(place).record(changes) };
+  recorder(origin: ChangeOrigin): FileRecorder {
+    return { record: (changes) => this.#openSession(origin.sessionId).createRecorder(origin).record(changes) };
   }
 
   async restore(request: RestoreRequest): Promise<UndoneFile[]> {
     const { sessionId, projectDir, target, expected = [], dryRun, force } = request;
     const sessionFiles = this.#openSession(sessionId);
-    const story = await sessionFiles.readJournal();
-    let isOpen = false;
-    const plan = planRestore(story, (line) => {
-      isOpen ||= "seq" in target ? line.seq > target.seq : line.undo === target.undo;
-      return isOpen;
+    const journal = await sessionFiles.readJournal();
+    let isAfterTarget = false;
+    const plan = planRestore(journal, (line) => {
+      isAfterTarget ||= "seq" in target ? line.seq > target.seq : line.undo === target.undo;
+      return isAfterTarget;
     });
     const { allowPaths = [], deniedPaths = [], ...rules } = this.#options;
-    const folders = [...new Set(story.changes.flatMap((line) => line.folders))];
+    const folders = [...new Set(journal.changes.flatMap((line) => line.folders))];
     const guard = await guardForChange({ ...rules, allowPaths, deniedPaths }, { projectDir, folders });
-    const files: UndoneFile[] = findUnrecordedChanges(story, plan, expected);
-    const judged: RestoreCheck[] = [];
-    if ("seq" in target && target.seq < story.forgot)
+    const files: UndoneFile[] = findUnrecordedChanges(journal, plan, expected);
+    const checks: RestoreCheck[] = [];
+    if ("seq" in target && target.seq < journal.droppedSeq)
       files.push(...plan.map(({ path }) => ({ path, outcome: "lost", reason: HISTORY_TOO_SHORT }) as const));
     else {
-      const isKept = async (hash: string): Promise<boolean> => (await sessionFiles.content(hash, story)) !== undefined;
-      const goes = findPathsToRemove(plan, story);
-      const blocked = await findBlockedPaths(plan, guard);
+      const isStored = async (hash: string): Promise<boolean> =>
+        (await sessionFiles.readContent(hash, journal)) !== undefined;
+      const pathsToRemove = findPathsToRemove(plan, journal);
+      const blockedPaths = await findBlockedPaths(plan, guard);
       await forEachConcurrently(plan, async (plannedPath) => {
-        const check = await checkPath(plannedPath, { guard, goes, blocked, isKept, force });
-        if (check) judged.push(check);
+        const check = await checkPath(plannedPath, { guard, pathsToRemove, blockedPaths, isStored, force });
+        if (check) checks.push(check);
       });
     }
-    files.push(...judged.flatMap(({ file, plannedPath }) => (plannedPath.isReported || isProblem(file) ? [file] : [])));
+    files.push(...checks.flatMap(({ file, plannedPath }) => (plannedPath.isReported || isProblem(file) ? [file] : [])));
     files.sort(byPath);
     if (dryRun) return files;
     if (files.some(({ outcome }) => outcome === "conflict" || (!force && isNotRestorable(outcome))))
       throw new UndoConflictError(files);
-    const todo = judged.filter(({ file }) => !isNotRestorable(file.outcome)).sort((a, b) => byPath(a.file, b.file));
-    await this.#apply(todo, { request, files, sessionFiles, guard, folders, story });
+    const todo = checks.filter(({ file }) => !isNotRestorable(file.outcome)).sort((a, b) => byPath(a.file, b.file));
+    await this.#applyRestore(todo, { request, files, sessionFiles, guard, folders, journal });
     return files;
   }
 
@@ -116,58 +117,68 @@ export class FolderHistory implements FileHistory {
    * Applies the checked plan completely, or rolls it back and throws `UndoConflictError`. If the rollback fails, the
    * error says that a part is done.
    */
-  async #apply(
-    todo: readonly RestoreCheck[],
-    { request, files, sessionFiles, guard, folders, story }: Work,
+  async #applyRestore(
+    checks: readonly RestoreCheck[],
+    { request, files, sessionFiles, guard, folders, journal }: RestoreWork,
   ): Promise<void> {
     const { sessionId, mark, undo, seq } = request;
     // With nothing to restore, no undo is recorded.
-    if (todo.length === 0 && mark.snapshotId === "") return;
-    const before = story.undos.get(mark.id);
-    await discardTemporaries(story, guard);
-    const paths = new Set(todo.map(({ file }) => file.path));
+    if (checks.length === 0 && mark.snapshotId === "") return;
+    const previousMark = journal.undos.get(mark.id);
+    await discardTemporaries(journal, guard);
+    const paths = new Set(checks.map(({ file }) => file.path));
     const steps = await Promise.all(
-      todo.map(async ({ plannedPath, current }): Promise<PathChange> => {
+      checks.map(async ({ plannedPath, current }): Promise<PathChange> => {
         const { path, targetState } = plannedPath;
-        const made = current.kind === "none" ? await countMissingFolders(guard, path, paths) : 0;
-        return { path, before: current, after: targetState, made, ...(!plannedPath.isReported && { isWay: true }) };
+        const missingFolderCount = current.kind === "none" ? await countMissingFolders(guard, path, paths) : 0;
+        return {
+          path,
+          before: current,
+          after: targetState,
+          made: missingFolderCount,
+          ...(!plannedPath.isReported && { isWay: true }),
+        };
       }),
     );
-    const refuse = (path: string, reason: string): never => {
-      const failed = { path, outcome: "failed", reason } as const;
-      throw new UndoConflictError([...files.filter((file) => file.path !== path), failed].sort(byPath));
+    const throwConflict = (path: string, reason: string): never => {
+      const failedFile = { path, outcome: "failed", reason } as const;
+      throw new UndoConflictError([...files.filter((file) => file.path !== path), failedFile].sort(byPath));
     };
-    let copied = "";
-    const begun = sessionFiles.begin({ mark, undo, seq, folders, steps }, async ({ path, before: recordedState }) => {
-      copied = path;
-      const { state: now } = await readCurrentState(guard, path);
-      if (now.kind === "file" && now.content && isSame(toStoredState(now), recordedState)) return now.content;
-      return refuse(path, "another program changed it just now");
+    let copiedPath = "";
+    const changeId = sessionFiles.begin(
+      { mark, undo, seq, folders, steps },
+      async ({ path, before: recordedState }) => {
+        copiedPath = path;
+        const { state: currentState } = await readCurrentState(guard, path);
+        if (currentState.kind === "file" && currentState.content && isSame(toStoredState(currentState), recordedState))
+          return currentState.content;
+        return throwConflict(path, "another program changed it just now");
+      },
+    );
+    const change = await changeId.catch((error: unknown) => {
+      if (hasCode(error, "undo_conflict") || copiedPath === "") throw error;
+      return throwConflict(copiedPath, `the current content could not be saved: ${reasonOf(error)}`);
     });
-    const change = await begun.catch((error: unknown) => {
-      if (hasCode(error, "undo_conflict") || copied === "") throw error;
-      return refuse(copied, `the current content could not be saved: ${reasonOf(error)}`);
-    });
-    const journal = await sessionFiles.readJournal();
-    const bringing: RestoreOptions = {
+    const updatedJournal = await sessionFiles.readJournal();
+    const restoreOptions: RestoreOptions = {
       ...{ guard, change },
       contentOf: async (hash) => {
-        const content = await sessionFiles.content(hash, journal);
-        if (!content) throw new Error(LOST);
+        const content = await sessionFiles.readContent(hash, updatedJournal);
+        if (!content) throw new Error(NOT_STORED_REASON);
         return content;
       },
     };
     const progress: RestoreProgress = { done: [], failed: [] };
     try {
-      const marks = new Map(todo.map(({ file, mark }) => [file.path, mark]));
-      await restoreFiles(steps, { ...bringing, marks }, progress);
-      if (steps.length > 0) sessionFiles.done(change);
+      const marks = new Map(checks.map(({ file, mark }) => [file.path, mark]));
+      await restoreFiles(steps, { ...restoreOptions, marks }, progress);
+      if (steps.length > 0) sessionFiles.confirm(change);
     } catch (error) {
-      const back = await rollBack(progress, bringing);
+      const isRolledBack = await rollBack(progress, restoreOptions);
       // An undo that was still open before stays open, and a later undo resumes it.
-      if (back && before?.isOpen === false) await this.mark(sessionId, before);
-      else if (back && !before) await this.mark(sessionId, { redone: mark.id });
-      refuse(progress.failed[0]?.path ?? "", `${reasonOf(error)}${back ? "" : PARTIAL_UNDO_NOTE}`);
+      if (isRolledBack && previousMark?.isOpen === false) await this.mark(sessionId, previousMark);
+      else if (isRolledBack && !previousMark) await this.mark(sessionId, { redone: mark.id });
+      throwConflict(progress.failed[0]?.path ?? "", `${reasonOf(error)}${isRolledBack ? "" : PARTIAL_UNDO_NOTE}`);
     }
   }
 
@@ -177,9 +188,9 @@ export class FolderHistory implements FileHistory {
 
   async lastUndo(sessionId: string): Promise<LastUndo | undefined> {
     const { undos, redone, changes } = await this.#openSession(sessionId).readJournal();
-    const last = [...undos.values()].findLast(({ id }) => !redone.has(id));
-    if (!last || changes.slice(last.changes).some(({ undo }) => undo === "")) return undefined;
-    return last;
+    const lastUndo = [...undos.values()].findLast(({ id }) => !redone.has(id));
+    if (!lastUndo || changes.slice(lastUndo.changes).some(({ undo }) => undo === "")) return undefined;
+    return lastUndo;
   }
 
   async forget(sessionId: string): Promise<void> {
@@ -190,12 +201,12 @@ export class FolderHistory implements FileHistory {
   }
 
   async sweep(): Promise<void> {
-    const { folder, retentionMs: keptMs = RETENTION_MS } = this.#options;
+    const { folder, retentionMs: maxAgeMs = RETENTION_MS } = this.#options;
     for (const name of await readdir(folder).catch(() => [])) {
       const path = join(folder, name);
       try {
         const { mtimeMs } = await stat(join(path, "journal.jsonl")).catch(() => stat(path));
-        if (Date.now() - mtimeMs > keptMs) await rm(path, { recursive: true, force: true });
+        if (Date.now() - mtimeMs > maxAgeMs) await rm(path, { recursive: true, force: true });
       } catch (error) {
         this.#logger.debug("expired file history was not removed; retrying at the next cleanup", { error });
       }
@@ -204,7 +215,7 @@ export class FolderHistory implements FileHistory {
 
   #openSession(sessionId: string): SessionFiles {
     const cachedSession = this.#sessions.get(sessionId);
-    const { sessionBytes = SESSION_BYTES } = this.#options;
+    const { sessionBytes = DEFAULT_SESSION_BYTES } = this.#options;
     const sessionFiles = cachedSession ?? new SessionFiles(this.#folderOf(sessionId), sessionBytes, this.#logger);
     // Moves the session to the end: the least recently used session is removed first.
     this.#sessions.delete(sessionId);
@@ -222,8 +233,8 @@ export class FolderHistory implements FileHistory {
 }
 
 /** Reverts a failed undo. Returns whether every file is as it was before the undo. */
-async function rollBack({ done, failed }: RestoreProgress, bringing: RestoreOptions): Promise<boolean> {
-  const reversed = ({ path, before, after, made }: PathChange): PathChange => ({
+async function rollBack({ done, failed }: RestoreProgress, restoreOptions: RestoreOptions): Promise<boolean> {
+  const reverseChange = ({ path, before, after, made }: PathChange): PathChange => ({
     path,
     before: after,
     after: before,
@@ -231,13 +242,13 @@ async function rollBack({ done, failed }: RestoreProgress, bringing: RestoreOpti
   });
   try {
     // A failed step may have removed the old file without writing the new one.
-    const away = failed.filter(({ before }) => before.kind !== "none");
-    const gone: PathChange[] = [];
-    for (const step of away)
-      if ((await readCurrentState(bringing.guard, step.path)).state.kind === "none")
-        gone.push({ ...step, before: { kind: "none" }, after: step.before });
-    const steps = [...done.map(reversed), ...gone].sort(byPath);
-    await restoreFiles(steps, bringing, { done: [], failed: [] });
+    const failedReplacements = failed.filter(({ before }) => before.kind !== "none");
+    const removals: PathChange[] = [];
+    for (const step of failedReplacements)
+      if ((await readCurrentState(restoreOptions.guard, step.path)).state.kind === "none")
+        removals.push({ ...step, before: { kind: "none" }, after: step.before });
+    const steps = [...done.map(reverseChange), ...removals].sort(byPath);
+    await restoreFiles(steps, restoreOptions, { done: [], failed: [] });
     return true;
   } catch {
     return false;
@@ -245,59 +256,63 @@ async function rollBack({ done, failed }: RestoreProgress, bringing: RestoreOpti
 }
 
 /** Input of the apply step: the request and the results of the check. */
-interface Work {
+interface RestoreWork {
   request: RestoreRequest;
   files: readonly UndoneFile[];
   sessionFiles: SessionFiles;
   guard: PathGuard;
   folders: readonly string[];
-  story: JournalContents;
+  journal: JournalContents;
 }
 
 /** Expected changes that the history never recorded. Each is reported with the outcome `lost`. */
 function findUnrecordedChanges(
-  story: JournalContents,
+  journal: JournalContents,
   plan: readonly PlannedPath[],
   expected: readonly ExpectedChange[],
 ): UndoneFile[] {
   const plannedPaths = new Set(plan.map(({ path }) => path));
-  const calls = new Set(story.changes.flatMap(({ call, steps }) => steps.map(({ path }) => `${call} ${path}`)));
+  const calls = new Set(journal.changes.flatMap(({ call, steps }) => steps.map(({ path }) => `${call} ${path}`)));
   const paths = expected.flatMap(({ callId, path }) =>
     plannedPaths.has(path) || calls.has(`${callId} ${path}`) ? [] : [path],
   );
-  return [...new Set(paths)].map((path) => ({ path, outcome: "lost", reason: LOST }));
+  return [...new Set(paths)].map((path) => ({ path, outcome: "lost", reason: NOT_STORED_REASON }));
 }
 
 /** Changes of undos that failed or were killed. */
-function unfinishedUndos({ changes, done }: JournalContents): ChangeLine[] {
+function findUnfinishedUndos({ changes, done }: JournalContents): ChangeLine[] {
   return changes.filter(({ undo, change }) => undo !== "" && !done.has(change));
 }
 
 /** Paths that the plan removes, plus temporary files of interrupted undos. */
-function findPathsToRemove(plan: readonly PlannedPath[], story: JournalContents): PathToRemove {
-  const goes = plan.filter(({ targetState }) => targetState.kind === "none");
+function findPathsToRemove(plan: readonly PlannedPath[], journal: JournalContents): PathsToRemove {
+  const removals = plan.filter(({ targetState }) => targetState.kind === "none");
   const paths = (isWay: boolean) =>
-    goes.flatMap((plannedPath) => (plannedPath.isParentFolder === isWay ? [plannedPath.path] : []));
-  const halves = unfinishedUndos(story).flatMap(({ change, steps }) =>
+    removals.flatMap((plannedPath) => (plannedPath.isParentFolder === isWay ? [plannedPath.path] : []));
+  const temporaryPaths = findUnfinishedUndos(journal).flatMap(({ change, steps }) =>
     steps.map(({ path }) => temporaryPath(path, change)),
   );
-  return { paths: new Set([...paths(false), ...halves]), folders: new Set(paths(true)) };
+  return { paths: new Set([...paths(false), ...temporaryPaths]), folders: new Set(paths(true)) };
 }
 
-async function discardTemporaries(story: JournalContents, guard: PathGuard): Promise<void> {
-  for (const { change, steps } of unfinishedUndos(story))
+async function discardTemporaries(journal: JournalContents, guard: PathGuard): Promise<void> {
+  for (const { change, steps } of findUnfinishedUndos(journal))
     await forEachConcurrently(steps, ({ path }) => discardTemporary(guard, path, change));
 }
 
 /** Counts the missing parent folders of a path that the plan does not restore separately. */
 async function countMissingFolders(guard: PathGuard, path: string, paths: ReadonlySet<string>): Promise<number> {
-  let missing = 0;
-  for (let at = dirname(path); !paths.has(at) && dirname(at) !== at; at = dirname(at), missing++) {
-    const folder = await guard.openFolder(at).catch(() => undefined);
+  let missingCount = 0;
+  for (
+    let folderPath = dirname(path);
+    !paths.has(folderPath) && dirname(folderPath) !== folderPath;
+    folderPath = dirname(folderPath), missingCount++
+  ) {
+    const folder = await guard.openFolder(folderPath).catch(() => undefined);
     await folder?.close();
     if (folder) break;
   }
-  return missing;
+  return missingCount;
 }
 
 function isProblem({ outcome }: UndoneFile): boolean {
@@ -308,6 +323,6 @@ function isNotRestorable(outcome: UndoneFile["outcome"]): boolean {
   return outcome === "lost" || outcome === "failed";
 }
 
-function byPath(a: { readonly path: string }, b: { readonly path: string }): number {
-  return a.path < b.path ? -1 : 1;
+function byPath(left: { readonly path: string }, right: { readonly path: string }): number {
+  return left.path < right.path ? -1 : 1;
 }

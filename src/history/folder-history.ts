@@ -6,18 +6,18 @@ import type { FolderHistory, FolderHistoryOptions } from "./file-history.js";
  * loaded, and the options function called, at the first use.
  */
 export function folderHistory(options: FolderHistoryOptions | (() => Promise<FolderHistoryOptions>)): FileHistory {
-  let loaded: Promise<FolderHistory> | undefined;
-  const history = (): Promise<FolderHistory> => (loaded ??= load());
-  const load = async (): Promise<FolderHistory> => {
+  let loading: Promise<FolderHistory> | undefined;
+  const getHistory = (): Promise<FolderHistory> => (loading ??= loadHistory());
+  const loadHistory = async (): Promise<FolderHistory> => {
     const { FolderHistory } = await import("./file-history.js");
     return new FolderHistory(typeof options === "function" ? await options() : options);
   };
   return {
-    recorder: (place) => ({ record: async (changes) => (await history()).recorder(place).record(changes) }),
-    restore: async (request) => (await history()).restore(request),
-    mark: async (sessionId, mark) => (await history()).mark(sessionId, mark),
-    lastUndo: async (sessionId) => (await history()).lastUndo(sessionId),
-    forget: async (sessionId) => (await history()).forget(sessionId),
-    sweep: async () => (await history()).sweep(),
+    recorder: (origin) => ({ record: async (changes) => (await getHistory()).recorder(origin).record(changes) }),
+    restore: async (request) => (await getHistory()).restore(request),
+    mark: async (sessionId, mark) => (await getHistory()).mark(sessionId, mark),
+    lastUndo: async (sessionId) => (await getHistory()).lastUndo(sessionId),
+    forget: async (sessionId) => (await getHistory()).forget(sessionId),
+    sweep: async () => (await getHistory()).sweep(),
   };
 }

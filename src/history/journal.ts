@@ -56,7 +56,7 @@ export interface JournalContents {
   redone: Set<string>;
   contents: Map<string, ContentLocation>;
   /** Highest `seq` of the changes that were dropped from the journal. -1: none was dropped. */
-  forgot: number;
+  droppedSeq: number;
   /** Size of the file that was read, in bytes. */
   size: number;
 }
@@ -86,25 +86,25 @@ export class Journal {
     const size = (await stat(this.#path).catch(() => undefined))?.size ?? 0;
     if (this.#cachedContents?.size === size) return this.#cachedContents;
     const text = size === 0 ? "" : await readFile(this.#path, "utf8");
-    const story = emptyContents();
-    for (const line of text.split("\n")) applyLine(story, line);
-    story.size = Buffer.byteLength(text);
-    return (this.#cachedContents = story);
+    const contents = createContents();
+    for (const line of text.split("\n")) applyLine(contents, line);
+    contents.size = Buffer.byteLength(text);
+    return (this.#cachedContents = contents);
   }
 
   /**
    * Appends lines. `sync`: the lines are on disk when the promise resolves. Shortens a journal that is too long first.
    */
   async add(lines: Line | readonly Line[], sync: boolean): Promise<void> {
-    const story = await this.read();
-    if (story.size > this.#maxBytes) await this.#shorten(story);
+    const contents = await this.read();
+    if (contents.size > this.#maxBytes) await this.#shorten(contents);
     await mkdir(dirname(this.#path), { recursive: true, mode: 0o700 });
     const file = await open(this.#path, "a+", 0o600);
     try {
       const { size } = await file.stat();
       // Ends a partial line that a crash left behind.
-      const torn = size > 0 && (await file.read(Buffer.alloc(1), 0, 1, size - 1)).buffer[0] !== 0x0a;
-      const text = `${torn ? "\n" : ""}${[lines].flat().map(textOf).join("")}`;
+      const isLineIncomplete = size > 0 && (await file.read(Buffer.alloc(1), 0, 1, size - 1)).buffer[0] !== 0x0a;
+      const text = `${isLineIncomplete ? "\n" : ""}${[lines].flat().map(formatLine).join("")}`;
       await file.appendFile(text);
       if (sync) await file.sync();
       if (this.#cachedContents?.size !== size) return;
@@ -113,10 +113,10 @@ export class Journal {
     } finally {
       await file.close();
     }
-    if (sync && story.size === 0) await syncFolder(dirname(this.#path));
+    if (sync && contents.size === 0) await syncFolder(dirname(this.#path));
   }
 
-  async #shorten(story: JournalContents): Promise<void> {
+  async #shorten(contents: JournalContents): Promise<void> {
     const lines = (await readFile(this.#path, "utf8")).split("\n");
     const newestLines: string[] = [];
     for (let bytes = 0; bytes < this.#maxBytes / 2;) {
@@ -125,37 +125,37 @@ export class Journal {
       bytes += Buffer.byteLength(line) + 1;
       newestLines.unshift(line);
     }
-    const dropped = emptyContents();
-    for (const line of lines) applyLine(dropped, line);
-    const forgot = Math.max(story.forgot, ...dropped.changes.map(({ seq }) => seq));
+    const droppedContents = createContents();
+    for (const line of lines) applyLine(droppedContents, line);
+    const forgot = Math.max(contents.droppedSeq, ...droppedContents.changes.map(({ seq }) => seq));
     newestLines.unshift(JSON.stringify({ forgot } satisfies Line));
-    const next = `${this.#path}.new`;
-    const file = await open(next, "w", 0o600);
+    const newPath = `${this.#path}.new`;
+    const file = await open(newPath, "w", 0o600);
     try {
       await file.writeFile(newestLines.join("\n"));
       await file.sync();
     } finally {
       await file.close();
     }
-    await rename(next, this.#path);
+    await rename(newPath, this.#path);
     this.#cachedContents = undefined;
   }
 }
 
-function emptyContents(): JournalContents {
+function createContents(): JournalContents {
   return {
     changes: [],
     done: new Set(),
     undos: new Map(),
     redone: new Set(),
     contents: new Map(),
-    forgot: -1,
+    droppedSeq: -1,
     size: 0,
   };
 }
 
 /** Applies one line. Skips lines that are incomplete or not of a known kind. */
-function applyLine(story: JournalContents, text: string): void {
+function applyLine(contents: JournalContents, text: string): void {
   let line: Line;
   try {
     // No limit for the number of keys: a change of many files has many.
@@ -166,13 +166,13 @@ function applyLine(story: JournalContents, text: string): void {
     return;
   }
   if ("change" in line) {
-    story.changes.push(line);
-    for (const [hash, place] of Object.entries(line.contents)) story.contents.set(hash, place);
-  } else if ("done" in line) story.done.add(line.done);
-  else if ("begun" in line) applyUndoMark(story, line.begun, true);
-  else if ("undone" in line) applyUndoMark(story, line.undone, false);
-  else if ("redone" in line) story.redone.add(line.redone);
-  else if ("forgot" in line) story.forgot = line.forgot;
+    contents.changes.push(line);
+    for (const [hash, location] of Object.entries(line.contents)) contents.contents.set(hash, location);
+  } else if ("done" in line) contents.done.add(line.done);
+  else if ("begun" in line) applyUndoMark(contents, line.begun, true);
+  else if ("undone" in line) applyUndoMark(contents, line.undone, false);
+  else if ("redone" in line) contents.redone.add(line.redone);
+  else if ("forgot" in line) contents.droppedSeq = line.forgot;
 }
 
 function applyUndoMark({ undos, changes }: JournalContents, mark: UndoMark, isOpen: boolean): void {
@@ -182,7 +182,7 @@ function applyUndoMark({ undos, changes }: JournalContents, mark: UndoMark, isOp
   undos.set(mark.id, { ...currentMark(mark), isOpen, changes: changes.length });
 }
 
-function textOf(line: Line): string {
+function formatLine(line: Line): string {
   return `${JSON.stringify(line)}\n`;
 }
 

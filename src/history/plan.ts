@@ -19,49 +19,57 @@ export interface PlannedPath {
   isReported: boolean;
 }
 
-const NO_FILE: StoredFileState = { kind: "none" };
-const FOLDER: StoredFileState = { kind: "folder", mode: 0 };
+const MISSING: StoredFileState = { kind: "none" };
+const CREATED_FOLDER: StoredFileState = { kind: "folder", mode: 0 };
 
 /**
- * Plans the undo of all changes from the first one that matches `isBehind`. Returns one entry per path, sorted by path.
+ * Plans the undo of all changes from the first one that matches `isAfterTarget`. Returns one entry per path, sorted by path.
  */
 export function planRestore(
-  story: JournalContents,
-  isBehind: (line: ChangeLine, index: number) => boolean,
+  journal: JournalContents,
+  isAfterTarget: (line: ChangeLine, index: number) => boolean,
 ): PlannedPath[] {
-  const byPath = new Map<string, PlannedPath>();
-  const from = story.changes.findIndex(isBehind);
-  if (from === -1) return [];
-  for (const line of story.changes.slice(from))
+  const plannedPaths = new Map<string, PlannedPath>();
+  const firstIndex = journal.changes.findIndex(isAfterTarget);
+  if (firstIndex === -1) return [];
+  for (const line of journal.changes.slice(firstIndex))
     for (const step of line.steps) {
-      const isDone = story.done.has(line.change);
-      addCreatedFolders(byPath, step, isDone);
-      addChange(byPath, step, line, isDone);
+      const isDone = journal.done.has(line.change);
+      addCreatedFolders(plannedPaths, step, isDone);
+      addChange(plannedPaths, step, line, isDone);
     }
-  return [...byPath.values()].sort((a, b) => (a.path < b.path ? -1 : 1));
+  return [...plannedPaths.values()].sort((a, b) => (a.path < b.path ? -1 : 1));
 }
 
 /** Adds the folders that were created as parents of a path. */
-function addCreatedFolders(byPath: Map<string, PlannedPath>, { path, made }: PathChange, isDone: boolean): void {
-  for (let at = dirname(path), remainingLevels = made; remainingLevels > 0; remainingLevels--, at = dirname(at)) {
-    const plannedPath = byPath.get(at);
+function addCreatedFolders(plannedPaths: Map<string, PlannedPath>, { path, made }: PathChange, isDone: boolean): void {
+  for (
+    let folderPath = dirname(path), remainingLevels = made;
+    remainingLevels > 0;
+    remainingLevels--, folderPath = dirname(folderPath)
+  ) {
+    const plannedPath = plannedPaths.get(folderPath);
     if (plannedPath) {
-      plannedPath.expectedStates = isDone ? [FOLDER] : [FOLDER, ...plannedPath.expectedStates];
+      plannedPath.expectedStates = isDone ? [CREATED_FOLDER] : [CREATED_FOLDER, ...plannedPath.expectedStates];
       plannedPath.isParentFolder = plannedPath.targetState.kind === "none";
     } else
-      byPath.set(at, {
-        ...{ path: at, targetState: NO_FILE, expectedStates: isDone ? [FOLDER] : [FOLDER, NO_FILE] },
+      plannedPaths.set(folderPath, {
+        ...{
+          path: folderPath,
+          targetState: MISSING,
+          expectedStates: isDone ? [CREATED_FOLDER] : [CREATED_FOLDER, MISSING],
+        },
         ...{ isMixed: false, isRemade: false, isParentFolder: true, isReported: false },
       });
   }
 }
 
-function addChange(byPath: Map<string, PlannedPath>, step: PathChange, line: ChangeLine, isDone: boolean): void {
+function addChange(plannedPaths: Map<string, PlannedPath>, step: PathChange, line: ChangeLine, isDone: boolean): void {
   const { path, before, after } = step;
-  const plannedPath = byPath.get(path);
-  const expectedStates = possibleStates(line, before, after, isDone);
+  const plannedPath = plannedPaths.get(path);
+  const expectedStates = listPossibleStates(line, before, after, isDone);
   if (!plannedPath) {
-    byPath.set(path, {
+    plannedPaths.set(path, {
       path,
       targetState: before,
       expectedStates,
@@ -83,7 +91,7 @@ function addChange(byPath: Map<string, PlannedPath>, step: PathChange, line: Cha
 }
 
 /** The states that a change may have left at a path. An unconfirmed change may have stopped at any point. */
-function possibleStates(
+function listPossibleStates(
   { undo }: ChangeLine,
   before: StoredFileState,
   after: StoredFileState,
@@ -91,6 +99,6 @@ function possibleStates(
 ): StoredFileState[] {
   if (isDone) return [after];
   // An undo replaces a file by a file in one step. In all other cases it first removes the old entry.
-  const isAway = undo !== "" && !(before.kind === "file" && after.kind === "file");
-  return [after, before, ...(isAway ? [NO_FILE] : [])];
+  const wasRemovedFirst = undo !== "" && !(before.kind === "file" && after.kind === "file");
+  return [after, before, ...(wasRemovedFirst ? [MISSING] : [])];
 }

@@ -35,27 +35,27 @@ export interface RestoreProgress {
  */
 export async function restoreFiles(
   steps: readonly PathChange[],
-  bringing: RestoreOptions,
+  options: RestoreOptions,
   progress: RestoreProgress,
 ): Promise<void> {
-  const make = async (step: PathChange): Promise<void> => {
+  const applyStep = async (step: PathChange): Promise<void> => {
     try {
-      await withFileLock(step.path, () => restorePath(step, bringing));
+      await withFileLock(step.path, () => restorePath(step, options));
       progress.done.push(step);
     } catch (error) {
       progress.failed.push(step);
       throw error;
     }
   };
-  const goes = steps.filter(({ after }) => after.kind === "none");
+  const removals = steps.filter(({ after }) => after.kind === "none");
   const folders = steps.filter(({ after }) => after.kind === "folder");
   // First removes paths, the deepest first. Then creates folders, parents first.
-  for (const step of [...goes.reverse(), ...folders]) await make(step);
+  for (const step of [...removals.reverse(), ...folders]) await applyStep(step);
   const filesAndLinks = steps.filter(({ after }) => after.kind === "file" || after.kind === "link");
-  await forEachConcurrently(filesAndLinks, make);
+  await forEachConcurrently(filesAndLinks, applyStep);
   await forEachConcurrently([...new Set(steps.map(({ path }) => dirname(path)))], async (path) => {
     // A removed folder needs no sync: its parent folder is synced.
-    const folder = await bringing.guard.openFolder(path).catch(() => undefined);
+    const folder = await options.guard.openFolder(path).catch(() => undefined);
     await folder?.sync();
     await folder?.close();
   });
@@ -65,17 +65,17 @@ export async function restoreFiles(
  * Calls `work` for each item, several concurrently. After an error no further item is started. Rejects with the first
  * error once all started items have ended.
  */
-export async function forEachConcurrently<T>(list: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
-  const waiting = list.values();
-  const failed: unknown[] = [];
-  const worker = async (): Promise<void> => {
-    for (const item of waiting) {
-      if (failed.length > 0) return;
-      await work(item).catch((error: unknown) => void failed.push(error));
+export async function forEachConcurrently<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
+  const remainingItems = items.values();
+  const errors: unknown[] = [];
+  const runWorker = async (): Promise<void> => {
+    for (const item of remainingItems) {
+      if (errors.length > 0) return;
+      await work(item).catch((error: unknown) => void errors.push(error));
     }
   };
-  await Promise.all(Array.from({ length: Math.min(MAX_CONCURRENT_PATHS, list.length) }, worker));
-  if (failed.length > 0) throw failed[0];
+  await Promise.all(Array.from({ length: Math.min(MAX_CONCURRENT_PATHS, items.length) }, runWorker));
+  if (errors.length > 0) throw errors[0];
 }
 
 /** Path of the temporary file that replaces `path`. */
@@ -103,10 +103,10 @@ async function restorePath(
     // If the mark changed since the check, reads the file again, so that a change by another program is not
     // overwritten.
     if (mark === "" || mark !== marks?.get(path)) {
-      const now = toStoredState(await stateOf(guard, folder, name));
-      if (!isSame(now, before)) throw new PathError("invalid", "another program changed it just now");
+      const currentState = toStoredState(await stateOf(guard, folder, name));
+      if (!isSame(currentState, before)) throw new PathError("invalid", "another program changed it just now");
     }
-    if (stats && (after.kind !== "file" || !stats.isFile())) await remove(folder, name, stats);
+    if (stats && (after.kind !== "file" || !stats.isFile())) await removeEntry(folder, name, stats);
     if (after.kind === "folder") await folder.make(name, after.mode);
     else if (after.kind === "link") await folder.link(name, after.target);
     else if (after.kind === "file" && content)
@@ -120,11 +120,11 @@ async function replaceFile(
   name: string,
   content: Buffer,
   { mode, uid, gid }: Extract<StoredFileState, { kind: "file" }>,
-  temporary: string,
+  temporaryFile: string,
 ): Promise<void> {
-  await folder.discard(temporary);
+  await folder.discard(temporaryFile);
   try {
-    const handle = await folder.create(temporary, 0o600);
+    const handle = await folder.create(temporaryFile, 0o600);
     try {
       await handle.writeFile(content);
       const fileStats = await handle.stat();
@@ -134,14 +134,14 @@ async function replaceFile(
     } finally {
       await handle.close();
     }
-    await folder.rename(temporary, name);
+    await folder.rename(temporaryFile, name);
   } catch (error) {
-    await folder.discard(temporary);
+    await folder.discard(temporaryFile);
     throw error;
   }
 }
 
-async function remove(folder: OpenedFolder, name: string, stats: Stats): Promise<void> {
+async function removeEntry(folder: OpenedFolder, name: string, stats: Stats): Promise<void> {
   if (!stats.isDirectory()) await folder.unlink(name);
   else if (!(await folder.removeEmpty(name))) throw new PathError("invalid", "it is now a folder that is not empty");
 }
@@ -149,14 +149,14 @@ async function remove(folder: OpenedFolder, name: string, stats: Stats): Promise
 /** Removes the folders that were created for a file, as long as they are empty. */
 async function removeCreatedFolders(guard: PathGuard, path: string, made: number): Promise<void> {
   for (
-    let at = dirname(path), remainingLevels = made;
-    remainingLevels > 0 && !guard.isRoot(at);
-    remainingLevels--, at = dirname(at)
+    let folderPath = dirname(path), remainingLevels = made;
+    remainingLevels > 0 && !guard.isRoot(folderPath);
+    remainingLevels--, folderPath = dirname(folderPath)
   ) {
-    const isGone = await inParentFolder(guard, at, false, (folder, name) => folder.removeEmpty(name)).catch(
+    const isRemoved = await inParentFolder(guard, folderPath, false, (folder, name) => folder.removeEmpty(name)).catch(
       () => false,
     );
-    if (!isGone) return;
+    if (!isRemoved) return;
   }
 }
 

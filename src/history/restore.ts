@@ -8,12 +8,12 @@ import type { StoredFileState } from "./journal.js";
 import type { PlannedPath } from "./plan.js";
 import { isSame, toStoredState } from "./session-files.js";
 
-const CHANGED = "another program changed it since";
-const MIXED = "another program changed it in between";
-const TOO_LARGE = "it is now too large to be saved; move it away first";
-const FULL = "it is now a folder that is not empty; move its contents away first";
-export const LOST = "its earlier content is not stored";
-const NO_FILE = { kind: "none" } as const;
+const CHANGED_REASON = "another program changed it since";
+const MIXED_REASON = "another program changed it in between";
+const TOO_LARGE_REASON = "it is now too large to be saved; move it away first";
+const NOT_EMPTY_REASON = "it is now a folder that is not empty; move its contents away first";
+export const NOT_STORED_REASON = "its earlier content is not stored";
+const MISSING = { kind: "none" } as const;
 
 /** The result of checking one path: the planned restore and the current state. */
 export interface RestoreCheck {
@@ -34,7 +34,7 @@ export interface CurrentState {
 const RACY_MS = 2_000;
 
 /** Paths that the plan removes. */
-export interface PathToRemove {
+export interface PathsToRemove {
   paths: ReadonlySet<string>;
   /** Folders that are removed only if they contain nothing else. */
   folders: ReadonlySet<string>;
@@ -43,10 +43,10 @@ export interface PathToRemove {
 /** Input of the check of a path. */
 export interface CheckOptions {
   guard: PathGuard;
-  goes: PathToRemove;
+  pathsToRemove: PathsToRemove;
   /** Paths that are the parent of other planned paths and are no folders now. Nothing exists below them. */
-  blocked: ReadonlySet<string>;
-  isKept: (hash: string) => Promise<boolean>;
+  blockedPaths: ReadonlySet<string>;
+  isStored: (hash: string) => Promise<boolean>;
   force: boolean;
 }
 
@@ -57,59 +57,64 @@ export interface CheckOptions {
  */
 export async function checkPath(
   plannedPath: PlannedPath,
-  { guard, goes, blocked, isKept, force }: CheckOptions,
+  { guard, pathsToRemove, blockedPaths, isStored, force }: CheckOptions,
 ): Promise<RestoreCheck | undefined> {
   const { path, targetState, expectedStates, isMixed, isRemade, isParentFolder } = plannedPath;
-  let current: StoredFileState = NO_FILE;
+  let current: StoredFileState = MISSING;
   let mark = "";
-  const as = (outcome: UndoneFile["outcome"], reason = ""): RestoreCheck => {
+  const createCheck = (outcome: UndoneFile["outcome"], reason = ""): RestoreCheck => {
     return { plannedPath, file: { path, outcome, reason }, current, mark };
   };
   try {
-    const seen = isBelow(path, blocked)
-      ? { state: NO_FILE, mark: "", refusal: "" }
+    const pathState = isBelow(path, blockedPaths)
+      ? { state: MISSING, mark: "", refusal: "" }
       : await readCurrentState(guard, path, (folder, name) => folder.writable(name));
-    current = toStoredState(seen.state);
-    mark = seen.mark;
+    current = toStoredState(pathState.state);
+    mark = pathState.mark;
     // A path that is no longer a folder belongs to another program.
     if (isParentFolder && current.kind !== "folder") return undefined;
     if (isSame(current, targetState) && !(isRemade && modeOf(current) !== modeOf(targetState))) return undefined;
-    if (targetState.kind === "file" && (targetState.hash === "" || !(await isKept(targetState.hash))))
-      return as("lost", LOST);
+    if (targetState.kind === "file" && (targetState.hash === "" || !(await isStored(targetState.hash))))
+      return createCheck("lost", NOT_STORED_REASON);
     // Refused even with `force`, because the current content would be lost.
-    if (current.kind === "file" && current.hash === "") return as("conflict", TOO_LARGE);
-    if (current.kind === "folder" && targetState.kind !== "folder" && (await hasOtherEntries(guard, path, goes)))
-      return isParentFolder ? undefined : as("conflict", FULL);
-    if (!force && !expectedStates.some((state) => isSame(state, current))) return as("conflict", CHANGED);
-    if (!force && isMixed) return as("conflict", MIXED);
-    if (seen.refusal) return as("failed", seen.refusal);
+    if (current.kind === "file" && current.hash === "") return createCheck("conflict", TOO_LARGE_REASON);
+    if (
+      current.kind === "folder" &&
+      targetState.kind !== "folder" &&
+      (await hasOtherEntries(guard, path, pathsToRemove))
+    )
+      return isParentFolder ? undefined : createCheck("conflict", NOT_EMPTY_REASON);
+    if (!force && !expectedStates.some((state) => isSame(state, current)))
+      return createCheck("conflict", CHANGED_REASON);
+    if (!force && isMixed) return createCheck("conflict", MIXED_REASON);
+    if (pathState.refusal) return createCheck("failed", pathState.refusal);
   } catch (error) {
-    return isParentFolder ? undefined : as("failed", reasonOf(error));
+    return isParentFolder ? undefined : createCheck("failed", reasonOf(error));
   }
-  return as(targetState.kind === "none" ? "removed" : current.kind === "none" ? "recreated" : "restored");
+  return createCheck(targetState.kind === "none" ? "removed" : current.kind === "none" ? "recreated" : "restored");
 }
 
 /** Finds planned paths that are the parent of other planned paths and are no folders now. */
 export async function findBlockedPaths(plan: readonly PlannedPath[], guard: PathGuard): Promise<Set<string>> {
-  const blocked = new Set<string>();
-  const above = new Set(plan.flatMap(({ path }) => parentFolders(path)));
+  const blockedPaths = new Set<string>();
+  const parents = new Set(plan.flatMap(({ path }) => parentFolders(path)));
   for (const { path } of plan) {
-    if (!above.has(path) || isBelow(path, blocked)) continue;
-    const seen = await readCurrentState(guard, path).catch(() => undefined);
-    if (seen && seen.state.kind !== "folder" && seen.state.kind !== "none") blocked.add(path);
+    if (!parents.has(path) || isBelow(path, blockedPaths)) continue;
+    const pathState = await readCurrentState(guard, path).catch(() => undefined);
+    if (pathState && pathState.state.kind !== "folder" && pathState.state.kind !== "none") blockedPaths.add(path);
   }
-  return blocked;
+  return blockedPaths;
 }
 
 function isBelow(path: string, folders: ReadonlySet<string>): boolean {
-  return folders.size > 0 && parentFolders(path).some((way) => folders.has(way));
+  return folders.size > 0 && parentFolders(path).some((folder) => folders.has(folder));
 }
 
 /** All folders above a path, the nearest first. */
 function parentFolders(path: string): string[] {
-  const ways: string[] = [];
-  for (let at = dirname(path); at !== dirname(at); at = dirname(at)) ways.push(at);
-  return ways;
+  const folders: string[] = [];
+  for (let folder = dirname(path); folder !== dirname(folder); folder = dirname(folder)) folders.push(folder);
+  return folders;
 }
 
 /**
@@ -129,7 +134,7 @@ export async function readCurrentState(
       return { state, mark, refusal };
     });
   } catch (error) {
-    if (error instanceof PathError && error.reason === "not_found") return { state: NO_FILE, mark: "", refusal: "" };
+    if (error instanceof PathError && error.reason === "not_found") return { state: MISSING, mark: "", refusal: "" };
     throw error;
   }
 }
@@ -173,24 +178,24 @@ export function reasonOf(error: unknown): string {
 }
 
 /** Whether a folder contains entries that the plan does not remove. */
-async function hasOtherEntries(guard: PathGuard, path: string, goes: PathToRemove): Promise<boolean> {
-  const inner = await inParentFolder(guard, path, false, async (above, folderName) => {
-    const folder = await above.folder(folderName);
-    const stays: string[] = [];
+async function hasOtherEntries(guard: PathGuard, path: string, pathsToRemove: PathsToRemove): Promise<boolean> {
+  const subfolders = await inParentFolder(guard, path, false, async (parentFolder, folderName) => {
+    const folder = await parentFolder.folder(folderName);
+    const subfolderPaths: string[] = [];
     try {
       for await (const { name } of folder.entries()) {
-        const at = `${path}/${name}`;
-        if (goes.paths.has(at)) continue;
-        if (!goes.folders.has(at)) return undefined;
-        stays.push(at);
+        const entryPath = `${path}/${name}`;
+        if (pathsToRemove.paths.has(entryPath)) continue;
+        if (!pathsToRemove.folders.has(entryPath)) return undefined;
+        subfolderPaths.push(entryPath);
       }
-      return stays;
+      return subfolderPaths;
     } finally {
       await folder.close();
     }
   });
-  if (!inner) return true;
-  for (const at of inner) if (await hasOtherEntries(guard, at, goes)) return true;
+  if (!subfolders) return true;
+  for (const subfolder of subfolders) if (await hasOtherEntries(guard, subfolder, pathsToRemove)) return true;
   return false;
 }
 

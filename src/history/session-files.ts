@@ -27,17 +27,17 @@ export class SessionFiles implements AsyncDisposable {
   readonly #journal: Journal;
   readonly #contents: ContentStore;
   readonly #logger: Logger;
-  #work: Promise<unknown> = Promise.resolve();
+  #lastWork: Promise<unknown> = Promise.resolve();
   #isFailureLogged = false;
 
-  constructor(folder: string, limit: number, logger: Logger) {
+  constructor(folder: string, maxBytes: number, logger: Logger) {
     this.#journal = new Journal(folder);
-    this.#contents = new ContentStore(folder, limit);
+    this.#contents = new ContentStore(folder, maxBytes);
     this.#logger = logger;
   }
 
-  keeper(place: ChangeOrigin): FileRecorder {
-    return { record: (changes) => this.#record(place, changes) };
+  createRecorder(origin: ChangeOrigin): FileRecorder {
+    return { record: (changes) => this.#record(origin, changes) };
   }
 
   readJournal(): Promise<JournalContents> {
@@ -45,9 +45,9 @@ export class SessionFiles implements AsyncDisposable {
   }
 
   /** Returns a stored content. Undefined if it was removed. */
-  async content(hash: string, { contents }: JournalContents): Promise<Buffer | undefined> {
-    const place = contents.get(hash);
-    return place && this.#contents.read(place, hash);
+  async readContent(hash: string, { contents }: JournalContents): Promise<Buffer | undefined> {
+    const location = contents.get(hash);
+    return location && this.#contents.read(location, hash);
   }
 
   /**
@@ -60,20 +60,20 @@ export class SessionFiles implements AsyncDisposable {
     const { mark, undo, seq, folders, steps } = plan;
     const change = newId();
     await this.#enqueue(async () => {
-      const story = await this.#journal.read();
-      const begun = { begun: mark };
-      if (steps.length === 0) return this.#journal.add(begun, true);
-      const has = await this.#storedHashes(story);
+      const journal = await this.#journal.read();
+      const begunLine = { begun: mark };
+      if (steps.length === 0) return this.#journal.add(begunLine, true);
+      const isStored = await this.#createHashLookup(journal);
       const contents: Record<string, ContentLocation> = {};
       await this.#contents.addAll(async (add) => {
         for (const step of steps) {
           const { before } = step;
-          if (before.kind === "file" && !contents[before.hash] && !has(before.hash))
+          if (before.kind === "file" && !contents[before.hash] && !isStored(before.hash))
             contents[before.hash] = await add(await contentOf(step));
         }
       });
-      const line: ChangeLine = { change, run: "", call: "", undo: undo, seq, folders, at: now(), steps, contents };
-      await this.#journal.add([begun, line], true);
+      const line: ChangeLine = { change, run: "", call: "", undo, seq, folders, at: now(), steps, contents };
+      await this.#journal.add([begunLine, line], true);
     });
     return change;
   }
@@ -86,7 +86,7 @@ export class SessionFiles implements AsyncDisposable {
    * Records that a change was made. Not awaited: if the record is lost, the state before the change also counts as left
    * by this session.
    */
-  done(change: string): void {
+  confirm(change: string): void {
     this.#enqueue(() => this.#journal.add({ done: change }, false)).catch((error: unknown) =>
       this.#logger.debug("file change not confirmed in the history; undo accepts both states", { error }),
     );
@@ -94,7 +94,7 @@ export class SessionFiles implements AsyncDisposable {
 
   /** Waits for the pending writes. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#work;
+    await this.#lastWork;
   }
 
   async #record(
@@ -103,20 +103,20 @@ export class SessionFiles implements AsyncDisposable {
   ): Promise<RecordedChange> {
     const change = newId();
     try {
-      const isWhole = await this.#enqueue(async () => {
-        const has = await this.#storedHashes(await this.#journal.read());
+      const isComplete = await this.#enqueue(async () => {
+        const isStored = await this.#createHashLookup(await this.#journal.read());
         const contents: Record<string, ContentLocation> = {};
         let isComplete = true;
         const steps: PathChange[] = [];
         for (const { path, before, after, createdFolders: made = 0 } of changes) {
-          const was = toStoredState(before);
-          if (was.kind === "file" && before.kind === "file") {
+          const storedBefore = toStoredState(before);
+          if (storedBefore.kind === "file" && before.kind === "file") {
             if (before.content === undefined) isComplete = false;
             // An earlier copy may have been removed.
-            else if (!contents[was.hash] && !has(was.hash))
-              contents[was.hash] = await this.#contents.add(before.content);
+            else if (!contents[storedBefore.hash] && !isStored(storedBefore.hash))
+              contents[storedBefore.hash] = await this.#contents.add(before.content);
           }
-          steps.push({ path, before: was, after: toStoredState(after), made });
+          steps.push({ path, before: storedBefore, after: toStoredState(after), made });
         }
         const line: ChangeLine = {
           ...{ change, run: runId, call: callId, undo: "", seq, folders, at: now(), steps, contents },
@@ -124,7 +124,7 @@ export class SessionFiles implements AsyncDisposable {
         await this.#journal.add(line, true);
         return isComplete;
       });
-      return { isRestorable: isWhole, commit: () => this.done(change) };
+      return { isRestorable: isComplete, commit: () => this.confirm(change) };
     } catch (error) {
       if (!this.#isFailureLogged) this.#logger.warn("file snapshot failed; the change cannot be undone", { error });
       this.#isFailureLogged = true;
@@ -132,17 +132,17 @@ export class SessionFiles implements AsyncDisposable {
     }
   }
 
-  async #storedHashes({ contents }: JournalContents): Promise<(hash: string) => boolean> {
+  async #createHashLookup({ contents }: JournalContents): Promise<(hash: string) => boolean> {
     const packs = new Map((await this.#contents.packs()).map(({ pack, bytes }) => [pack, bytes]));
     return (hash) => {
-      const place = contents.get(hash);
-      return place !== undefined && (packs.get(place.pack) ?? -1) >= place.at + place.size;
+      const location = contents.get(hash);
+      return location !== undefined && (packs.get(location.pack) ?? -1) >= location.at + location.size;
     };
   }
 
   #enqueue<T>(work: () => Promise<T>): Promise<T> {
-    const result = this.#work.then(work);
-    this.#work = result.catch(() => undefined);
+    const result = this.#lastWork.then(work);
+    this.#lastWork = result.catch(() => undefined);
     return result;
   }
 }

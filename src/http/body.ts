@@ -10,7 +10,7 @@ export class BodyError extends Error {
   }
 }
 
-/** Initial buffer size of `readBody`, and chunk size of `gatheredBody`. */
+/** Initial buffer size of `readBody`, and chunk size of `rechunkBody`. */
 const BUFFER_BYTES = 16 * 1024;
 
 /**
@@ -49,7 +49,7 @@ export async function readBody(request: IncomingMessage, maxBytes: number): Prom
 }
 
 /** A request body in chunks of at least 16 KiB, with the headers that a parser of another package reads. */
-export interface GatheredBody extends Transform {
+export interface RechunkedBody extends Transform {
   readonly headers: IncomingMessage["headers"];
 }
 
@@ -60,14 +60,14 @@ export interface GatheredBody extends Transform {
  * With `jsonDepth` the stream also fails if the body is not UTF-8, is nested deeper, or has too many keys. It fails at
  * the end, so a JSON parser does not parse the body.
  */
-export function gatheredBody(request: IncomingMessage, options: { readonly jsonDepth?: number } = {}): GatheredBody {
+export function rechunkBody(request: IncomingMessage, options: { readonly jsonDepth?: number } = {}): RechunkedBody {
   const body = new GatheringTransform(request.headers, options.jsonDepth);
   request.once("close", () => request.complete || body.destroy(new BodyError("broken")));
   request.once("error", (error) => body.destroy(error));
   return request.pipe(body);
 }
 
-class GatheringTransform extends Transform implements GatheredBody {
+class GatheringTransform extends Transform implements RechunkedBody {
   readonly headers: IncomingMessage["headers"];
   #buffer = Buffer.allocUnsafeSlow(BUFFER_BYTES);
   #length = 0;

@@ -150,7 +150,7 @@ export class HttpGate {
    * Whether headers prove that the user sent the request. True if this listener has neither required headers nor a
    * token, because nothing can prove it.
    */
-  isOfPerson(request: IncomingMessage, mountHeaders?: Readonly<Record<string, string>>): boolean {
+  isFromPerson(request: IncomingMessage, mountHeaders?: Readonly<Record<string, string>>): boolean {
     const requiredHeaders = mountHeaders ?? this.#options.requiredHeaders ?? {};
     if (authenticates(requiredHeaders)) return findHeaderFault(request, requiredHeaders) === undefined;
     // Beyond loopback, `insecure` allows every action to clients on other machines.

@@ -101,7 +101,7 @@ class NodeHttpHost implements HttpHost {
     this.#sockets = new HttpSockets(options.connections ?? HTTP_DEFAULTS.connections);
   }
 
-  get loopback(): boolean {
+  get isLoopback(): boolean {
     return isLoopback(this.#address ?? this.#host);
   }
 
@@ -109,7 +109,7 @@ class NodeHttpHost implements HttpHost {
     this.#address ??= await this.#resolveAddress();
     const gate = (this.#gate ??= new HttpGate(this.#options, this.#host, this.#address, this.#logger));
     if (this.#closePromise) throw new ListenError("the HTTP port is closed");
-    if (!this.loopback && !gate.isAuthenticated(mount) && this.#options.insecure !== true) {
+    if (!this.isLoopback && !gate.isAuthenticated(mount) && this.#options.insecure !== true) {
       throw new ListenError(
         `refusing to listen on ${this.#host}, which other machines can reach, without authentication: ` +
           `${this.#remedyFor(mount).listen}, or bind to 127.0.0.1`,
@@ -130,20 +130,20 @@ class NodeHttpHost implements HttpHost {
     }
   }
 
-  provingHeaders(mountHeaders?: Readonly<Record<string, string>>): readonly string[] {
+  authHeaderNames(mountHeaders?: Readonly<Record<string, string>>): readonly string[] {
     const requiredHeaders = mountHeaders ?? this.#options.requiredHeaders ?? {};
     return authenticates(requiredHeaders) ? Object.keys(requiredHeaders) : [];
   }
 
-  isOfPerson(request: IncomingMessage, mountHeaders?: Readonly<Record<string, string>>): boolean {
-    return this.#gate?.isOfPerson(request, mountHeaders) ?? true;
+  isFromPerson(request: IncomingMessage, mountHeaders?: Readonly<Record<string, string>>): boolean {
+    return this.#gate?.isFromPerson(request, mountHeaders) ?? true;
   }
 
   tokenFor(request: IncomingMessage): string | undefined {
     return this.#gate?.tokenFor(request);
   }
 
-  takeStream(): (() => void) | undefined {
+  reserveStreamSlot(): (() => void) | undefined {
     if (this.#openStreams >= (this.#options.streams ?? HTTP_DEFAULTS.streams)) return undefined;
     this.#openStreams += 1;
     let isReserved = true;
@@ -153,7 +153,7 @@ class NodeHttpHost implements HttpHost {
     };
   }
 
-  refuseNew(): void {
+  stopAccepting(): void {
     this.#refusesNewRequests = true;
   }
 
@@ -251,7 +251,7 @@ class NodeHttpHost implements HttpHost {
     const localClients = gate.refusesOtherUsers
       ? "every process of yours on this machine"
       : "every process of this machine";
-    const clients = this.loopback ? localClients : `every client that can reach ${this.#toUrl()}`;
+    const clients = this.isLoopback ? localClients : `every client that can reach ${this.#toUrl()}`;
     this.#logger.warn(
       `no authentication: ${clients} can run commands as you; ${this.#remedyFor(mount).authenticate} requires it`,
     );

@@ -1,5 +1,5 @@
 import { setMaxListeners } from "node:events";
-import { abortable, deadline, delay } from "../base/abort.js";
+import { abortable, createDeadline, delay } from "../base/abort.js";
 import { monotonicMs } from "../base/clock.js";
 import { hasCode, ProviderError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
@@ -204,7 +204,7 @@ export class Catalogue {
     // Providers whose last request timed out are not awaited again.
     const quickProviders = oldListings.filter(({ failure }) => !isTimeout(failure)).map(({ provider }) => provider);
     for (const { provider } of oldListings) void this.requestList(provider);
-    const limit = deadline(REFRESH_WAIT_MS, signal);
+    const limit = createDeadline(REFRESH_WAIT_MS, signal);
     try {
       await abortable(Promise.all(quickProviders.map((provider) => this.requestList(provider))), limit.signal);
     } catch (error) {
@@ -248,7 +248,7 @@ export class Catalogue {
     const { provider } = listing;
     const closeSignal = this.#closeController.signal;
     listing.requestedAt = monotonicMs();
-    const limit = deadline(listTimeoutMs, closeSignal);
+    const limit = createDeadline(listTimeoutMs, closeSignal);
     try {
       // Work that does not wait for the list runs first.
       await new Promise<void>((resolve) => setImmediate(resolve));

@@ -1,4 +1,4 @@
-import { abortable, deadline, delay } from "../base/abort.js";
+import { abortable, createDeadline, delay } from "../base/abort.js";
 import { monotonicMs } from "../base/clock.js";
 import {
   Catalogue,
@@ -73,7 +73,7 @@ export class Models {
    * are old or failed. Failing providers are omitted. Rejects only with the signal's reason.
    */
   async list(signal?: AbortSignal): Promise<ModelEntry[]> {
-    const limit = deadline(this.#options.timeoutMs, ...(signal ? [signal] : []));
+    const limit = createDeadline(this.#options.timeoutMs, ...(signal ? [signal] : []));
     try {
       await Promise.all(this.#options.providers.map((provider) => this.#catalogue.waitForList(provider, limit.signal)));
       await this.#catalogue.refreshAndWait(limit.signal);
@@ -91,7 +91,7 @@ export class Models {
    * `waitMs` for them.
    */
   async waitForLists(waitMs: number): Promise<boolean> {
-    const limit = deadline(waitMs);
+    const limit = createDeadline(waitMs);
     try {
       if (!this.#catalogue.hasAllReplies())
         await Promise.all(
@@ -130,7 +130,7 @@ export class Models {
     const pair = requestedPair.provider === "" && requestedPair.model === "" ? storedPair : requestedPair;
     const knownModel = pair.provider !== "" && pair.model !== "" ? this.#catalogue.lookup(pair) : undefined;
     if (knownModel) return knownModel;
-    const limit = deadline(this.#options.timeoutMs, signal);
+    const limit = createDeadline(this.#options.timeoutMs, signal);
     const reportTimer =
       onWaiting && setInterval(() => onWaiting(this.#catalogue.describeFailures()), WAIT_REPORT_INTERVAL_MS);
     try {
@@ -302,7 +302,7 @@ export class Models {
     const recentPair = await findRecentPair();
     const recentModel = recentPair && this.#catalogue.lookup(recentPair);
     if (recentModel) return recentModel;
-    const limit = deadline(SLOW_PROVIDER_WAIT_MS, signal);
+    const limit = createDeadline(SLOW_PROVIDER_WAIT_MS, signal);
     try {
       // All providers are asked concurrently, but the first in configured order that has a model is used.
       for (const provider of providers)
@@ -361,7 +361,7 @@ export class Models {
     work: (limitedSignal: AbortSignal) => Promise<T>,
     limitMs = SLOW_PROVIDER_WAIT_MS,
   ) {
-    const limit = deadline(limitMs, signal);
+    const limit = createDeadline(limitMs, signal);
     try {
       return await abortable(work(limit.signal), limit.signal);
     } catch (error) {

@@ -38,7 +38,7 @@ export type AdapterKind = keyof AdapterKinds;
 /** Context for an adapter's `parse`. */
 export interface OptionsContext {
   /** Prefix of every error message: file and key path. */
-  readonly where: string;
+  readonly location: string;
   /** Folder of the config file, the base of relative paths in options. */
   readonly configDir: string;
   readonly home: string;
@@ -71,7 +71,7 @@ export interface AdapterDefinition<Kind extends AdapterKind, Options> {
   readonly schema?: StandardSchema<Options> | undefined;
   /**
    * Replaces `schema`: validates raw options (plain JSON) and fills in defaults. Throws an error whose message begins
-   * with `context.where` and names the key and the expected value.
+   * with `context.location` and names the key and the expected value.
    */
   parse?: ((raw: Readonly<Record<string, unknown>>, context: OptionsContext) => Options) | undefined;
   /** Creates the adapter without opening anything. */
@@ -79,11 +79,11 @@ export interface AdapterDefinition<Kind extends AdapterKind, Options> {
     ((options: Options, context: AdapterContext<Kind>) => AdapterKinds[Kind] | Promise<AdapterKinds[Kind]>) | undefined;
   /**
    * Replaces `create`: the class to instantiate. Each constructor parameter has `@inject(TOKEN)`, or its token in
-   * `needs`.
+   * `inject`.
    */
-  readonly use?: (new (...args: never[]) => AdapterKinds[Kind]) | undefined;
+  readonly useClass?: (new (...args: never[]) => AdapterKinds[Kind]) | undefined;
   /** Tokens of the constructor's parameters, in order. For plain JavaScript, which has no decorators. */
-  readonly needs?: readonly InjectionToken[] | undefined;
+  readonly inject?: readonly InjectionToken[] | undefined;
 }
 
 /** The default export of an adapter's module. */
@@ -101,6 +101,6 @@ export function defineAdapter<Kind extends AdapterKind, Options = Record<never, 
   definition: AdapterDefinition<Kind, Options>,
 ): AdapterDescriptor<Kind, Options> {
   const { schema = section({}) as StandardSchema<unknown> as StandardSchema<Options> } = definition;
-  const { parse = (raw, { where }) => read(schema, raw, where) } = definition;
+  const { parse = (raw, { location }) => read(schema, raw, location) } = definition;
   return { ...definition, parse, gantry: 1 };
 }

@@ -71,7 +71,7 @@ export type {
   LeaseConflict,
   LeaseOptions,
   AcquiredLease,
-  MessagePage,
+  MessageQuery,
   PartDelta,
   RunQuery,
   SessionChange,

@@ -22,7 +22,7 @@ export abstract class ListeningBase implements Listening {
   }
 
   /** Whether new work is rejected. */
-  get stopping(): boolean {
+  get isStopping(): boolean {
     return this.#stopPromise !== undefined;
   }
 

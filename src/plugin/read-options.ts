@@ -1,4 +1,4 @@
-import { printable } from "../base/printable.js";
+import { toPrintable } from "../base/printable.js";
 import { ConfigError } from "../ports/errors.js";
 import type { StandardSchema } from "../tools/standard-schema.js";
 
@@ -11,7 +11,7 @@ export function read<Output>(schema: StandardSchema<Output>, raw: unknown, error
   const issue = validate(schema, raw, (value) => (output = value));
   if (!issue) return output as Output;
   const path = issue.path.reduce<string>(
-    (text, { key }) => text + (typeof key === "number" ? `[${key}]` : `.${printable(key)}`),
+    (text, { key }) => text + (typeof key === "number" ? `[${key}]` : `.${toPrintable(key)}`),
     "",
   );
   // After an empty prefix or a file name (`: `), the path has no leading dot.

@@ -173,23 +173,23 @@ export class UndoConflictError extends GantryError {
 export class StoreError extends GantryError {
   readonly code = "store";
   /** Whether the store is full. Clients may learn this flag; the message names files and stays private. */
-  readonly full: boolean;
+  readonly isFull: boolean;
   /**
    * Whether the store is temporarily unreachable, for instance because its server is down or its disk is not mounted. A
    * later retry can succeed.
    */
-  readonly unavailable: boolean;
+  readonly isUnavailable: boolean;
   constructor(
     message: string,
     {
-      full = false,
-      unavailable = false,
+      isFull = false,
+      isUnavailable = false,
       ...options
-    }: { cause?: unknown; full?: boolean | undefined; unavailable?: boolean | undefined } = {},
+    }: { cause?: unknown; isFull?: boolean | undefined; isUnavailable?: boolean | undefined } = {},
   ) {
     super(message, options);
-    this.full = full;
-    this.unavailable = unavailable;
+    this.isFull = isFull;
+    this.isUnavailable = isUnavailable;
   }
 }
 

@@ -66,28 +66,28 @@ export interface HttpMount {
  */
 export interface HttpHost {
   /** Whether the listener is bound to loopback addresses only. */
-  readonly loopback: boolean;
+  readonly isLoopback: boolean;
   /** Serves a mount; the first mount starts the listener. Resolves with the URL's origin when clients can connect. */
   mount(mount: HttpMount): Promise<string>;
   /**
    * Returns the names of the required headers, for the CORS preflight. Default of `requiredHeaders`: the listener's.
    * Empty if every required header may have any value: its purpose may be that a page cannot send it.
    */
-  provingHeaders(requiredHeaders?: Readonly<Record<string, string>>): readonly string[];
+  authHeaderNames(requiredHeaders?: Readonly<Record<string, string>>): readonly string[];
   /**
    * Whether the headers prove that a person sent the request. Proof: the required headers of the mount or listener,
    * otherwise the listener's token. True if the listener has neither.
    */
-  isOfPerson(request: IncomingMessage, requiredHeaders?: Readonly<Record<string, string>>): boolean;
+  isFromPerson(request: IncomingMessage, requiredHeaders?: Readonly<Record<string, string>>): boolean;
   /** Token of the listener, for pages of this server. Undefined if the client may be a command of the agent. */
   tokenFor(request: IncomingMessage): string | undefined;
   /**
    * Reserves a slot for a long response, such as an event stream. Returns the function that releases the slot; undefined
    * if all slots are in use.
    */
-  takeStream(): (() => void) | undefined;
+  reserveStreamSlot(): (() => void) | undefined;
   /** Rejects new connections and requests (503). */
-  refuseNew(): void;
+  stopAccepting(): void;
   /** Closes the listener: idle connections at once, active ones when `signal` aborts. Safe to call twice. */
   close(signal: AbortSignal): Promise<void>;
 }

@@ -150,7 +150,7 @@ export interface Run extends AsyncIterable<AgentEvent> {
   /** Greatest `seq` of the messages that the run has stored or is about to store. */
   readonly lastSeq: number;
   /** Number of `token` events dropped because the reader was too slow. */
-  readonly dropped: number;
+  readonly droppedTokenEvents: number;
   /**
    * Rejects with `ProviderError`, `RepeatedCallsError`, `RunCancelledError`, `ShuttingDownError`, `StoreError`,
    * `LeaseLostError` or `SessionNotFoundError` (deleted meanwhile). All data is stored before the rejection.

@@ -46,7 +46,7 @@ export interface SessionPage {
 }
 
 /** Query of `messages`: matching messages in ascending `seq`, without messages hidden by a revert. */
-export interface MessagePage {
+export interface MessageQuery {
   /** Only messages with a greater `seq`; the first `limit` of them. */
   after?: number;
   /**
@@ -114,7 +114,7 @@ export interface AskResolution {
 /** The part of a chain that its next run needs. */
 export interface LeaseHead {
   /** The chain's first session. */
-  original: Session;
+  root: Session;
   /** The session with the greatest index that no revert hides; the original if there is no other. */
   newest: Session;
   /** The view of `newest`, then its messages: everything that a model needs. `shown` may be absent. */
@@ -402,7 +402,7 @@ export interface SessionDriver {
    */
   list(query: SessionQuery): Promise<SessionPage>;
   /** Messages in `seq` order, independent of the clock. Uses an index. Empty for an unknown session. */
-  messages(id: string, page?: MessagePage): Promise<Message[]>;
+  messages(id: string, page?: MessageQuery): Promise<Message[]>;
   /** Uses an index, also for a query by states. Empty for an unknown session or id. */
   runs(query: RunQuery): Promise<StoredRun[]>;
   /** Uses an index. Empty for an unknown session or id. */

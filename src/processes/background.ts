@@ -39,10 +39,10 @@ export class Background implements BackgroundWork {
   readonly #pollTimers = new Map<string, NodeJS.Timeout>();
   readonly #listeners = new Set<(sessionId: string) => void>();
   /** Cleanup of detached commands that end while this process runs, by command id. */
-  readonly #tidies = new Map<string, JobOptions["cleanUp"]>();
+  readonly #cleanUps = new Map<string, JobOptions["cleanUp"]>();
   /** Session ids of commands that are starting. */
-  readonly #starting: string[] = [];
-  #closed = false;
+  readonly #startingSessionIds: string[] = [];
+  #isClosed = false;
 
   /** @param clean Converts output to text as shown: without colours and secrets. */
   constructor(paths: BackgroundPaths, redactor: Redactor, clean: (output: string) => string) {
@@ -59,38 +59,40 @@ export class Background implements BackgroundWork {
   ): Promise<{ id: string; job: BackgroundJob }> {
     const jobs = await this.#loadJobs(sessionId);
     this.#jobs.set(sessionId, jobs);
-    const starting = this.#starting.filter((startingId) => startingId === sessionId).length;
-    const running = [...jobs.values()].filter(isRunning).length + starting;
-    const all = [...this.#jobs.values()].flatMap((sessionJobs) => [...sessionJobs.values()]).filter(isRunning).length;
-    if (running >= MAX_SESSION_COMMANDS)
+    const startingCount = this.#startingSessionIds.filter((startingId) => startingId === sessionId).length;
+    const runningCount = [...jobs.values()].filter(isRunning).length + startingCount;
+    const totalCount = [...this.#jobs.values()]
+      .flatMap((sessionJobs) => [...sessionJobs.values()])
+      .filter(isRunning).length;
+    if (runningCount >= MAX_SESSION_COMMANDS)
       throw new ToolError(
         `${MAX_SESSION_COMMANDS} background commands of this session are already running. Stop one with bash_stop.`,
       );
-    if (all + this.#starting.length >= MAX_TOTAL_COMMANDS)
+    if (totalCount + this.#startingSessionIds.length >= MAX_TOTAL_COMMANDS)
       throw new ToolError("too many background commands of other sessions are running.");
-    if (this.#closed) throw new ToolError("gantry is shutting down.");
-    this.#starting.push(sessionId);
+    if (this.#isClosed) throw new ToolError("gantry is shutting down.");
+    this.#startingSessionIds.push(sessionId);
     let id: string;
     do id = `bg-${randomBytes(3).toString("hex")}`;
     while (jobs.has(id));
     const commonOptions = { id, redactor: this.#redactor, clean: this.#clean, onEnd: () => this.#notify(sessionId) };
-    const job = await this.#begin(sessionId, { ...jobOptions, ...commonOptions }, start).finally(() =>
-      this.#starting.splice(this.#starting.indexOf(sessionId), 1),
+    const job = await this.#startJob(sessionId, { ...jobOptions, ...commonOptions }, start).finally(() =>
+      this.#startingSessionIds.splice(this.#startingSessionIds.indexOf(sessionId), 1),
     );
     jobs.set(id, job);
-    const ended = [...jobs].filter(([, endedJob]) => !isRunning(endedJob));
-    for (const [old, endedJob] of ended.slice(0, -MAX_ENDED_COMMANDS)) {
-      jobs.delete(old);
+    const endedJobs = [...jobs].filter(([, endedJob]) => !isRunning(endedJob));
+    for (const [endedId, endedJob] of endedJobs.slice(0, -MAX_ENDED_COMMANDS)) {
+      jobs.delete(endedId);
       endedJob.removeFiles?.();
     }
     // The session was deleted meanwhile, or this object was closed.
-    if (this.#closed || this.#jobs.get(sessionId) !== jobs) await job.stop();
+    if (this.#isClosed || this.#jobs.get(sessionId) !== jobs) await job.stop();
     this.#pollDetached(sessionId);
     this.#notify(sessionId);
     return { id, job };
   }
 
-  async #begin(sessionId: string, options: JobOptions, start: CommandStart): Promise<BackgroundJob> {
+  async #startJob(sessionId: string, options: JobOptions, start: CommandStart): Promise<BackgroundJob> {
     if ("start" in start) {
       const [{ Job }, child] = await Promise.all([import("./job.js"), start.start()]);
       return new Job(child, options);
@@ -109,7 +111,7 @@ export class Background implements BackgroundWork {
     await startDetached(sessionFolder(detachedRoot, sessionId), { id, command, program }).catch((error: unknown) => {
       throw new ToolError(`the command could not be started: ${(error as Error).message}.`, { cause: error });
     });
-    this.#tidies.set(id, options.cleanUp);
+    this.#cleanUps.set(id, options.cleanUp);
     const job = (await this.#loadJobs(sessionId)).get(id);
     if (job === undefined) throw new ToolError("the command could not be recorded.");
     return job;
@@ -136,15 +138,15 @@ export class Background implements BackgroundWork {
     const detachedJobs = [...(this.#jobs.get(sessionId)?.values() ?? [])].filter(
       (job) => isRunning(job) && job.state.detached,
     );
-    if (detachedJobs.length === 0 || this.#pollTimers.has(sessionId) || this.#closed) return;
+    if (detachedJobs.length === 0 || this.#pollTimers.has(sessionId) || this.#isClosed) return;
     const timer = setInterval(() => {
-      const ended = detachedJobs.filter((job) => !isRunning(job));
-      if (ended.length === 0) return;
-      for (const { state } of ended) {
-        this.#tidies
+      const endedJobs = detachedJobs.filter((job) => !isRunning(job));
+      if (endedJobs.length === 0) return;
+      for (const { state } of endedJobs) {
+        this.#cleanUps
           .get(state.id)?.()
           .catch(() => undefined);
-        this.#tidies.delete(state.id);
+        this.#cleanUps.delete(state.id);
       }
       clearInterval(timer);
       this.#pollTimers.delete(sessionId);
@@ -187,7 +189,7 @@ export class Background implements BackgroundWork {
 
   /** Ends all commands that are not detached. */
   async close(reason: unknown): Promise<void> {
-    this.#closed = true;
+    this.#isClosed = true;
     const jobs = [...this.#jobs.values()].flatMap((sessionJobs) => [...sessionJobs.values()]);
     for (const timer of this.#pollTimers.values()) clearInterval(timer);
     await Promise.all(jobs.filter(({ state }) => !state.detached).map((job) => job.stop(reason)));

@@ -2,12 +2,12 @@ import type { ChildProcess } from "node:child_process";
 import type { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import { abortable, deadline, settlesWithin } from "../base/abort.js";
+import { abortable, createDeadline, settlesWithin } from "../base/abort.js";
 import { monotonicMs } from "../base/clock.js";
 import { newId } from "../base/ids.js";
 import { hasCode } from "../ports/errors.js";
 import { register, registerGroup, unregister } from "./reaper.js";
-import { commandPids, MARK } from "../base/linux-processes.js";
+import { commandPids, MARK_VARIABLE } from "../base/linux-processes.js";
 import { ProcessGroup } from "./process-group.js";
 
 /** A program to start. */
@@ -70,19 +70,19 @@ const POLL_MS = 25;
 /** Pauses in ms before processes are ended, so that they can exit without a signal. A sandbox needs about 1 ms. */
 const EXIT_PAUSES_MS = [1, 2, 5, 11] as const;
 
-const living = new Set<ProcessGroup>();
+const livingGroups = new Set<ProcessGroup>();
 
 /** Kills every child of this process immediately. For the exit of the process. */
 function killAll(): void {
-  for (const group of living) group.killNow();
+  for (const group of livingGroups) group.killNow();
 }
 
 /** A program in its own process group. The starter must call `run` or `kill`. */
 export class Child {
   readonly #process: ChildProcess;
   readonly #group: ProcessGroup;
-  readonly #ended: EndPromises;
-  readonly #sandbox: boolean;
+  readonly #endPromises: EndPromises;
+  readonly #isSandbox: boolean;
   readonly #isLeaf: boolean;
   readonly #mark: string;
   /** Output of bubblewrap itself. The sandboxed program writes only to standard output. */
@@ -91,14 +91,14 @@ export class Child {
   private constructor(
     child: ChildProcess,
     group: ProcessGroup,
-    ended: EndPromises,
+    endPromises: EndPromises,
     { isSandbox = false, isLeaf = false }: Program,
     mark: string,
   ) {
     this.#process = child;
     this.#group = group;
-    this.#ended = ended;
-    this.#sandbox = isSandbox;
+    this.#endPromises = endPromises;
+    this.#isSandbox = isSandbox;
     this.#isLeaf = isLeaf;
     this.#mark = mark;
     trackGroup(group);
@@ -124,24 +124,24 @@ export class Child {
     if (!isSandbox) await register(mark);
     const child = spawn(file, isSandbox ? ["--args", String(SWITCHES_FD), "--", ...args] : args, {
       cwd,
-      env: { ...env, [MARK]: mark },
+      env: { ...env, [MARK_VARIABLE]: mark },
       detached: true,
       stdio: [hasInput ? "pipe" : "ignore", "pipe", "pipe", ...(isSandbox ? (["pipe", "pipe"] as const) : [])],
     });
-    const ended = waitFor(child);
+    const endPromises = observeEnd(child);
     if (child.pid === undefined) {
       unregister(mark);
-      return ended.exit.then(() => Promise.reject(new Error("no process")));
+      return endPromises.exit.then(() => Promise.reject(new Error("no process")));
     }
     registerGroup(mark, child.pid);
-    return new Child(child, new ProcessGroup(child.pid, mark), ended, program, mark);
+    return new Child(child, new ProcessGroup(child.pid, mark), endPromises, program, mark);
   }
 
   get pid(): number {
     return this.#group.pid;
   }
 
-  /** Null unless the program has `input`. */
+  /** Null unless the program has `hasInput` set. */
   get stdin(): Writable | null {
     return this.#process.stdin;
   }
@@ -159,9 +159,9 @@ export class Child {
   }
 
   /**
-   * Sends bubblewrap its switches; until then it waits. `taken` is called when they are written.
+   * Sends bubblewrap its switches; until then it waits. `onWritten` is called when they are written.
    *
-   * Bubblewrap reports its namespace and ends with this process, unless `alone` is set for commands that end
+   * Bubblewrap reports its namespace and ends with this process, unless `isShortLived` is set for commands that end
    * immediately.
    */
   configureSandbox(
@@ -191,46 +191,47 @@ export class Child {
    */
   async run({ timeoutMs, signal, onOutput, graceMs }: ChildOptions): Promise<ChildEnd> {
     if (onOutput) for (const stream of [this.#process.stdout, this.#process.stderr]) stream?.on("data", onOutput);
-    const time = deadline(timeoutMs, signal);
+    const timeout = createDeadline(timeoutMs, signal);
     try {
-      await abortable(this.#ended.exit, time.signal).catch((error: unknown) => {
-        if (!time.signal.aborted) throw error;
+      await abortable(this.#endPromises.exit, timeout.signal).catch((error: unknown) => {
+        if (!timeout.signal.aborted) throw error;
       });
-      time.clear();
-      if (!time.signal.aborted) await settlesWithin(this.#ended.closed, DRAIN_MS);
-      const why = time.expired ? "timeout" : signal.aborted ? "abort" : "exit";
+      timeout.clear();
+      if (!timeout.signal.aborted) await settlesWithin(this.#endPromises.closed, DRAIN_MS);
+      const reason = timeout.expired ? "timeout" : signal.aborted ? "abort" : "exit";
       // A scan of all processes would take longer than most searches.
-      if (this.#isLeaf && why !== "exit") this.#group.signal("SIGKILL", undefined);
-      const leftBehind = !this.#isLeaf && (await endAll(this.#group, why === "exit", this.#sandbox, signal, graceMs));
+      if (this.#isLeaf && reason !== "exit") this.#group.signal("SIGKILL", undefined);
+      const hadLeftovers =
+        !this.#isLeaf && (await endAll(this.#group, reason === "exit", this.#isSandbox, signal, graceMs));
       // After KILL, only a process stuck in the kernel can remain, which cannot be awaited. On a busy machine the exit
       // event of an ended process is late; the exit code is known only after it.
-      await settlesWithin(this.#ended.exit, EXIT_EVENT_WAIT_MS);
-      if (onOutput) await settlesWithin(this.#ended.closed, DRAIN_MS);
+      await settlesWithin(this.#endPromises.exit, EXIT_EVENT_WAIT_MS);
+      if (onOutput) await settlesWithin(this.#endPromises.closed, DRAIN_MS);
       const { exitCode, signalCode } = this.#process;
       const sandboxFault = exitCode === 0 ? undefined : /^bwrap: (.*)/m.exec(this.#sandboxErrors)?.[1];
       return {
         code: exitCode,
         signal: signalCode,
-        reason: why,
-        hadLeftovers: leftBehind && why === "exit",
+        reason,
+        hadLeftovers: hadLeftovers && reason === "exit",
         sandboxFault,
       };
     } finally {
-      time.clear();
-      this.#dismiss(onOutput === undefined);
+      timeout.clear();
+      this.#release(onOutput === undefined);
     }
   }
 
   /** Kills immediately, without a search for processes that it started. For a program that never ran. */
   kill(): void {
     this.#group.signal("SIGKILL", undefined);
-    this.#dismiss();
+    this.#release();
   }
 
-  /** @param toTheirEnd Whether the output streams stay open for reading. */
-  #dismiss(toTheirEnd = false): void {
+  /** @param keepsOutput Whether the output streams stay open for reading. */
+  #release(keepsOutput = false): void {
     const { stdio, stdout, stderr } = this.#process;
-    for (const stream of stdio) if (!toTheirEnd || (stream !== stdout && stream !== stderr)) stream?.destroy();
+    for (const stream of stdio) if (!keepsOutput || (stream !== stdout && stream !== stderr)) stream?.destroy();
     this.#process.unref();
     untrackGroup(this.#group);
     unregister(this.#mark);
@@ -246,7 +247,7 @@ interface EndPromises {
   closed: Promise<void>;
 }
 
-function waitFor(child: ChildProcess): EndPromises {
+function observeEnd(child: ChildProcess): EndPromises {
   const exit = new Promise<void>((resolve, reject) => {
     child.once("exit", () => resolve());
     child.once("error", reject);
@@ -260,7 +261,7 @@ function waitFor(child: ChildProcess): EndPromises {
  * Sends TERM to the group, and KILL to processes that remain after the grace period. Returns whether any process was
  * left.
  *
- * @param over Whether the child itself has ended.
+ * @param hasEnded Whether the child itself has ended.
  */
 export async function endAll(
   group: ProcessGroup,
@@ -272,17 +273,17 @@ export async function endAll(
 ): Promise<boolean> {
   const sparedPid = isSandbox ? group.pid : undefined;
   // Processes that exit shortly without a signal, such as a pipeline or a sandbox, do not count as left behind.
-  for (const moment of EXIT_PAUSES_MS) {
+  for (const pauseMs of EXIT_PAUSES_MS) {
     if (signal.aborted) break;
     if (await isEmpty(group, hasEnded)) return false;
-    await sleep(moment);
+    await sleep(pauseMs);
   }
   let members = await group.members();
   if (members?.length === 0) return false;
   group.signal("SIGTERM", members, sparedPid);
-  const started = monotonicMs();
-  for (let pause = POLL_MS / 4; monotonicMs() - started < graceMs(); pause = Math.min(pause * 2, 4 * POLL_MS)) {
-    await sleep(pause);
+  const startedMs = monotonicMs();
+  for (let pauseMs = POLL_MS / 4; monotonicMs() - startedMs < graceMs(); pauseMs = Math.min(pauseMs * 2, 4 * POLL_MS)) {
+    await sleep(pauseMs);
     members = await group.members();
     if (members?.length === 0) return true;
   }
@@ -297,20 +298,20 @@ export async function endAll(
 }
 
 /** The kernel ends a namespace with its first process. If that process is known, no scan is needed. */
-async function isEmpty(group: ProcessGroup, over: boolean): Promise<boolean> {
-  const ended = over ? group.namespaceEnded() : undefined;
-  return ended ?? (await group.members())?.length === 0;
+async function isEmpty(group: ProcessGroup, hasEnded: boolean): Promise<boolean> {
+  const hasNamespaceEnded = hasEnded ? group.namespaceEnded() : undefined;
+  return hasNamespaceEnded ?? (await group.members())?.length === 0;
 }
 
 /** Registers a group, so that children do not outlive a process that exits without cleanup. */
 function trackGroup(group: ProcessGroup): void {
-  if (living.size === 0) process.once("exit", killAll);
-  living.add(group);
+  if (livingGroups.size === 0) process.once("exit", killAll);
+  livingGroups.add(group);
   commandPids.add(group.pid);
 }
 
 function untrackGroup(group: ProcessGroup): void {
-  living.delete(group);
+  livingGroups.delete(group);
   commandPids.delete(group.pid);
-  if (living.size === 0) process.off("exit", killAll);
+  if (livingGroups.size === 0) process.off("exit", killAll);
 }

@@ -5,9 +5,9 @@ import { delay } from "../base/abort.js";
 import type { Redactor } from "../base/redact.js";
 import type { ProcessState } from "../ports/background.js";
 import { endAll } from "./child.js";
-import { settledBytes } from "./clean-stream.js";
-import type { BackgroundJob, JobLook, InputResult } from "./job.js";
-import * as keeper from "./supervisor.js";
+import { countSettledBytes } from "./clean-stream.js";
+import type { BackgroundJob, JobOutput, InputResult } from "./job.js";
+import * as supervisor from "./supervisor.js";
 import { ProcessGroup, readStartTicks } from "./process-group.js";
 
 /** Interval in ms at which the command is checked while a caller waits. It is not a child of this process. */
@@ -19,15 +19,15 @@ const MAX_SHOWN_BYTES = 60_000;
 
 /** A background command that outlives gantry. Its state is read from the files of its supervisor. */
 export class DetachedJob implements BackgroundJob {
-  readonly #record: keeper.DetachedRecord;
+  readonly #record: supervisor.DetachedRecord;
   readonly #base: string;
   readonly #redactor: Redactor;
   readonly #clean: (output: string) => string;
-  #firstLook: number | undefined;
-  #stopping: Promise<void> | undefined;
+  #firstReadOffset: number | undefined;
+  #stopPromise: Promise<void> | undefined;
   #hasEnded = false;
 
-  constructor(record: keeper.DetachedRecord, base: string, redactor: Redactor, clean: (output: string) => string) {
+  constructor(record: supervisor.DetachedRecord, base: string, redactor: Redactor, clean: (output: string) => string) {
     this.#record = record;
     this.#base = base;
     this.#redactor = redactor;
@@ -36,33 +36,37 @@ export class DetachedJob implements BackgroundJob {
 
   get state(): ProcessState {
     const { id, command, since } = this.#record;
-    const running = this.#isRunning;
-    const exitCode = running ? null : (keeper.readDetachedEnd(this.#base)?.code ?? null);
-    return { id, command, state: running ? "running" : "ended", startedAt: since, exitCode, detached: true };
+    const isRunning = this.#isRunning;
+    const exitCode = isRunning ? null : (supervisor.readDetachedEnd(this.#base)?.code ?? null);
+    return { id, command, state: isRunning ? "running" : "ended", startedAt: since, exitCode, detached: true };
   }
 
   /** Number of bytes that the command printed. */
   get version(): number {
-    return keeper.printedBytes(this.#base);
+    return supervisor.printedBytes(this.#base);
   }
 
-  get unseen(): string {
-    const to = this.version;
-    return this.#text(Math.max(this.#firstLook ?? keeper.readOffset(this.#base), to - MAX_SHOWN_BYTES), to).output;
+  get unseenOutput(): string {
+    const end = this.version;
+    return this.#readText(
+      Math.max(this.#firstReadOffset ?? supervisor.readOffset(this.#base), end - MAX_SHOWN_BYTES),
+      end,
+    ).output;
   }
 
-  look(first = false): JobLook {
-    const end = this.#isRunning ? undefined : (keeper.readDetachedEnd(this.#base) ?? { code: null, signal: null });
-    const [seen, to] = [keeper.readOffset(this.#base), this.version];
-    const from = Math.max(seen, to - MAX_SHOWN_BYTES);
-    const { output, bytes } = this.#text(from, to, end === undefined);
-    keeper.saveReadOffset(this.#base, from + bytes);
-    this.#firstLook = first ? seen : undefined;
-    const gone = (from - seen).toLocaleString("en-US");
+  takeOutput(first = false): JobOutput {
+    const end = this.#isRunning ? undefined : (supervisor.readDetachedEnd(this.#base) ?? { code: null, signal: null });
+    const [readOffset, printedBytes] = [supervisor.readOffset(this.#base), this.version];
+    const start = Math.max(readOffset, printedBytes - MAX_SHOWN_BYTES);
+    const { output, bytes } = this.#readText(start, printedBytes, end === undefined);
+    supervisor.saveReadOffset(this.#base, start + bytes);
+    this.#firstReadOffset = first ? readOffset : undefined;
+    const omittedBytes = (start - readOffset).toLocaleString("en-US");
     // At the cut, part of a secret cannot be distinguished from other text.
-    const shown = from > seen ? `[... ${gone} bytes omitted ...]\n${output.slice(this.#redactor.reach)}` : output;
+    const shownOutput =
+      start > readOffset ? `[... ${omittedBytes} bytes omitted ...]\n${output.slice(this.#redactor.reach)}` : output;
     const notes = end?.code === null && end.signal === null ? ["[exit status unknown]"] : [];
-    return { output: shown, end, notes, file: undefined };
+    return { output: shownOutput, end, notes, file: undefined };
   }
 
   async waitForOutput(signal: AbortSignal, version = this.version): Promise<void> {
@@ -71,15 +75,15 @@ export class DetachedJob implements BackgroundJob {
   }
 
   writeInput(text: string, close: boolean): Promise<InputResult> {
-    return Promise.resolve(this.#isRunning ? keeper.writeToDetached(this.#base, text, close) : "closed");
+    return Promise.resolve(this.#isRunning ? supervisor.writeToDetached(this.#base, text, close) : "closed");
   }
 
   stop(): Promise<void> {
-    return (this.#stopping ??= this.#stop());
+    return (this.#stopPromise ??= this.#stop());
   }
 
   removeFiles(): void {
-    keeper.removeDetached(this.#base);
+    supervisor.removeDetached(this.#base);
   }
 
   async #stop(): Promise<void> {
@@ -87,12 +91,13 @@ export class DetachedJob implements BackgroundJob {
     const { pid, mark } = this.#record;
     // The supervisor is spared until the end and records it, unless it must be killed with the others.
     await endAll(new ProcessGroup(pid, mark), false, true, new AbortController().signal);
-    keeper.recordEnd(this.#base, "SIGKILL");
+    supervisor.recordEnd(this.#base, "SIGKILL");
     this.#hasEnded = true;
   }
 
   get #isRunning(): boolean {
-    if (!this.#hasEnded && (keeper.readDetachedEnd(this.#base) !== undefined || !this.#isAlive)) this.#hasEnded = true;
+    if (!this.#hasEnded && (supervisor.readDetachedEnd(this.#base) !== undefined || !this.#isAlive))
+      this.#hasEnded = true;
     return !this.#hasEnded;
   }
 
@@ -101,30 +106,30 @@ export class DetachedJob implements BackgroundJob {
     return isAlive(this.#record, this.#base);
   }
 
-  /** Output text of a range. If the output continues, possible starts of secrets are left for the next look. */
-  #text(from: number, to: number, isOpen = false): { output: string; bytes: number } {
-    const read = keeper.readDetachedOutput(this.#base, from, to);
-    const raw = isOpen ? read.subarray(0, settledBytes(read)) : read;
-    const text = raw.toString();
-    const settled = isOpen ? this.#redactor.settledLength(text) : text.length;
-    const open = text.length - settled < 8 ? "" : text.slice(settled);
+  /** Output text of a range. If the output continues, possible starts of secrets are left for the next call. */
+  #readText(start: number, end: number, isOpen = false): { output: string; bytes: number } {
+    const rawBytes = supervisor.readDetachedOutput(this.#base, start, end);
+    const settledBytesOfOutput = isOpen ? rawBytes.subarray(0, countSettledBytes(rawBytes)) : rawBytes;
+    const text = settledBytesOfOutput.toString();
+    const settledLength = isOpen ? this.#redactor.settledLength(text) : text.length;
+    const heldText = text.length - settledLength < 8 ? "" : text.slice(settledLength);
     return {
-      output: this.#clean(text.slice(0, text.length - open.length)),
+      output: this.#clean(text.slice(0, text.length - heldText.length)),
       // Bytes that are not UTF-8 have another length as text. The held part is valid UTF-8, so its length is exact.
-      bytes: raw.length - Buffer.byteLength(open),
+      bytes: settledBytesOfOutput.length - Buffer.byteLength(heldText),
     };
   }
 }
 
 /** Removes the files of commands that ended more than a week ago. */
 export function removeOldDetached(root: string): void {
-  for (const session of keeper.listNames(root)) {
+  for (const session of supervisor.listNames(root)) {
     const folder = join(root, session);
-    for (const record of keeper.readDetachedRecords(folder)) {
-      const last = statSync(join(folder, `${record.id}.end`), { throwIfNoEntry: false })?.mtimeMs;
-      const since = last ?? Date.parse(record.since);
-      if (!isAlive(record, join(folder, record.id)) && Date.now() - since > RETENTION_MS)
-        keeper.removeDetached(join(folder, record.id));
+    for (const record of supervisor.readDetachedRecords(folder)) {
+      const endedMs = statSync(join(folder, `${record.id}.end`), { throwIfNoEntry: false })?.mtimeMs;
+      const lastChangeMs = endedMs ?? Date.parse(record.since);
+      if (!isAlive(record, join(folder, record.id)) && Date.now() - lastChangeMs > RETENTION_MS)
+        supervisor.removeDetached(join(folder, record.id));
     }
     try {
       rmdirSync(folder);
@@ -138,15 +143,15 @@ export function removeOldDetached(root: string): void {
  * Whether the supervisor runs, or its child if only the supervisor was killed. While the child lives, no other process
  * group has its number.
  */
-function isAlive({ pid, started, boot }: keeper.DetachedRecord, base: string): boolean {
-  if (boot !== bootId()) return false;
+function isAlive({ pid, started, boot }: supervisor.DetachedRecord, base: string): boolean {
+  if (boot !== readBootId()) return false;
   if (readStartTicks(pid) === started) return true;
-  const child = keeper.readDetachedChild(base);
+  const child = supervisor.readDetachedChild(base);
   return child !== undefined && readStartTicks(child.pid) === child.started;
 }
 
 let cachedBootId: string | undefined;
 
-function bootId(): string {
+function readBootId(): string {
   return attempt(() => (cachedBootId ??= readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim()), "");
 }

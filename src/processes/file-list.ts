@@ -10,18 +10,18 @@ export interface ListOptions {
 }
 
 /**
- * Lists regular files by their path relative to the place's base, as `./a/b`, in no particular order. `take` returns
+ * Lists regular files by their path relative to the base of `scope`, as `./a/b`, in no particular order. `take` returns
  * false to stop.
  */
 export function listFiles(
-  place: SearchScope,
+  scope: SearchScope,
   { signal, timeoutMs = SEARCH_TIMEOUT_MS, args = [] }: ListOptions,
   take: (name: string) => boolean,
 ): Promise<RipgrepEnd> {
   const records = new NulRecords();
   return runRipgrep({
-    args: ["--files", "--null", ...args, ...place.flags, "--", place.root],
-    cwd: place.cwd,
+    args: ["--files", "--null", ...args, ...scope.flags, "--", scope.root],
+    cwd: scope.cwd,
     signal,
     timeoutMs,
     onOutput: (chunk) => records.push(chunk, take),
@@ -29,7 +29,7 @@ export function listFiles(
 }
 
 /** Paths below a folder, down to a depth, that ignore files exclude. */
-export interface Ignored {
+export interface IgnoredPaths {
   readonly paths: ReadonlySet<string>;
   /** Whether the list may be incomplete, because of the time limit or the maximum number of paths. */
   readonly isIncomplete: boolean;
@@ -39,25 +39,25 @@ export interface Ignored {
  * Finds the real paths that ignore files exclude in a folder and, down to `depth`, in its subfolders. Rejects as
  * `openSearchScope`.
  */
-export async function ignoredBelow(
+export async function findIgnoredPaths(
   guard: PathGuard,
   folder: string,
   project: string,
   { depth, signal, timeoutMs = SEARCH_TIMEOUT_MS }: { depth: number; signal: AbortSignal; timeoutMs?: number },
-): Promise<Ignored> {
-  const place = await openSearchScope(guard, { path: folder, isFolder: true }, { project, all: false });
+): Promise<IgnoredPaths> {
+  const scope = await openSearchScope(guard, { path: folder, isFolder: true }, { project, all: false });
   try {
     const paths = new Set<string>();
-    const { why } = await runRipgrep({
-      args: ["--files", `--max-depth=${depth}`, ...place.flags, "--", place.root],
-      cwd: place.cwd,
+    const { endReason } = await runRipgrep({
+      args: ["--files", `--max-depth=${depth}`, ...scope.flags, "--", scope.root],
+      cwd: scope.cwd,
       signal,
       timeoutMs,
-      onIgnored: (name) => void (paths.size < MAX_IGNORED_PATHS && paths.add(realMatchPath(place, name))),
+      onIgnored: (name) => void (paths.size < MAX_IGNORED_PATHS && paths.add(realMatchPath(scope, name))),
     });
-    return { paths, isIncomplete: why === "timeout" || paths.size >= MAX_IGNORED_PATHS };
+    return { paths, isIncomplete: endReason === "timeout" || paths.size >= MAX_IGNORED_PATHS };
   } finally {
-    await place.close();
+    await scope.close();
   }
 }
 

@@ -1,15 +1,15 @@
 import { abortable } from "../base/abort.js";
-import { HeadTail, MODEL_BYTES } from "../base/cut-text.js";
+import { HeadTail, MAX_MODEL_TEXT_BYTES } from "../base/cut-text.js";
 import type { Redactor } from "../base/redact.js";
 import type { ProcessState } from "../ports/background.js";
 import type { Child, ChildEnd } from "./child.js";
-import { settledBytes } from "./clean-stream.js";
-import { OutputFile, type HeldOutput } from "./output-file.js";
+import { countSettledBytes } from "./clean-stream.js";
+import { OutputFile, type StoredOutput } from "./output-file.js";
 
 /** Maximum bytes of input that may wait while a command does not read. A single text may be longer if nothing waits. */
 export const MAX_WAITING_INPUT_BYTES = 1024 * 1024;
 /** Maximum bytes of unread output that are kept. */
-const MAX_UNREAD_BYTES = 2 * MODEL_BYTES;
+const MAX_UNREAD_BYTES = 2 * MAX_MODEL_TEXT_BYTES;
 
 /** Properties of a job besides its process. */
 export interface JobOptions {
@@ -20,20 +20,20 @@ export interface JobOptions {
   readonly clean: (output: string) => string;
   /** Path for the full output if it is long; undefined: no file. */
   readonly path: () => string | undefined;
-  /** Called once, after the command and all its processes have ended. The returned notes are shown at the next look. */
+  /** Called once, after the command and all its processes have ended. `takeOutput` returns the notes. */
   readonly cleanUp: () => Promise<readonly string[]>;
   readonly onEnd: () => void;
 }
 
-/** The result of a look at a job. */
-export interface JobLook {
-  /** Output since the last look. */
+/** The new output of a job, and its state. */
+export interface JobOutput {
+  /** Output since the last call of `takeOutput`. */
   readonly output: string;
   /** Exit code and signal; undefined while the command runs. */
   readonly end: Pick<ChildEnd, "code" | "signal"> | undefined;
   readonly notes: readonly string[];
   /** The file with the full output, if the output is long. */
-  readonly file: HeldOutput | undefined;
+  readonly file: StoredOutput | undefined;
 }
 
 /**
@@ -48,17 +48,17 @@ export type InputResult = "taken" | "waits" | "full" | "closed";
 /** A background command of a session. */
 export interface BackgroundJob {
   readonly state: ProcessState;
-  /** The kept output since the last look. Reading it does not mark it as seen. */
-  readonly unseen: string;
+  /** The kept output since the last call of `takeOutput`. */
+  readonly unseenOutput: string;
   /** Changes whenever the command prints. */
   readonly version: number;
   /**
-   * Returns the output since the last look and marks it as seen.
+   * Returns the output since the last call.
    *
-   * After the `first` look, at the start of the command, the output also stays in `unseen` for callers that wait for a
-   * pattern. Later looks do not return it again.
+   * The output of the `first` call, at the start of the command, also stays in `unseenOutput` for callers that wait for
+   * a pattern. Later calls do not return it again.
    */
-  look(first?: boolean): JobLook;
+  takeOutput(first?: boolean): JobOutput;
   /** Resolves when the command has printed since `version`, has ended, or the signal aborts. */
   waitForOutput(signal: AbortSignal, version?: number): Promise<void>;
   /** Writes to standard input and waits until the text is taken, at most until the signal aborts. */
@@ -74,13 +74,13 @@ export class Job implements BackgroundJob {
   readonly #child: Child;
   readonly #options: JobOptions;
   readonly #file: OutputFile;
-  readonly #since = new Date();
-  readonly #stopping = new AbortController();
-  readonly #waiting = new Set<() => void>();
-  #unseen: HeadTail;
+  readonly #startedAt = new Date();
+  readonly #stopController = new AbortController();
+  readonly #waiters = new Set<() => void>();
+  #unseenOutput: HeadTail;
   /** Incomplete end of the output: the start of a character or escape sequence. */
-  #open: Buffer = Buffer.alloc(0);
-  #first = "";
+  #incompleteBytes: Buffer = Buffer.alloc(0);
+  #firstOutput = "";
   #version = 0;
   #end: Pick<ChildEnd, "code" | "signal"> | undefined;
   #notes: string[] = [];
@@ -90,7 +90,7 @@ export class Job implements BackgroundJob {
   constructor(child: Child, options: JobOptions) {
     this.#child = child;
     this.#options = options;
-    this.#unseen = this.#newBuffer();
+    this.#unseenOutput = this.#createBuffer();
     this.#file = new OutputFile(options.path, options.redactor, MAX_UNREAD_BYTES / 2);
     this.ended = this.#run();
   }
@@ -102,26 +102,26 @@ export class Job implements BackgroundJob {
       id,
       command,
       state,
-      startedAt: this.#since.toISOString(),
+      startedAt: this.#startedAt.toISOString(),
       exitCode: this.#end?.code ?? null,
       detached: false,
     };
   }
 
-  get unseen(): string {
-    return this.#first + this.#unseen.text();
+  get unseenOutput(): string {
+    return this.#firstOutput + this.#unseenOutput.text();
   }
 
-  look(first = false): JobLook {
-    const output = this.#unseen.text(this.#file.file === undefined ? "" : "see the file");
-    // A possible start of a secret is left for the next look.
-    const settled = this.#end === undefined ? shownLength(output, this.#options.redactor) : output.length;
-    this.#unseen = this.#newBuffer();
-    if (settled < output.length) this.#unseen.push(Buffer.from(output.slice(settled)));
+  takeOutput(first = false): JobOutput {
+    const output = this.#unseenOutput.text(this.#file.file === undefined ? "" : "see the file");
+    // A possible start of a secret is left for the next call.
+    const settledLength = this.#end === undefined ? shownLength(output, this.#options.redactor) : output.length;
+    this.#unseenOutput = this.#createBuffer();
+    if (settledLength < output.length) this.#unseenOutput.push(Buffer.from(output.slice(settledLength)));
     const notes = this.#notes;
     this.#notes = [];
-    this.#first = first ? output.slice(0, settled) : "";
-    return { output: output.slice(0, settled), end: this.#end, notes, file: this.#file.file };
+    this.#firstOutput = first ? output.slice(0, settledLength) : "";
+    return { output: output.slice(0, settledLength), end: this.#end, notes, file: this.#file.file };
   }
 
   get version(): number {
@@ -131,59 +131,60 @@ export class Job implements BackgroundJob {
   async waitForOutput(signal: AbortSignal, version = this.#version): Promise<void> {
     if (signal.aborted || this.#end !== undefined || version !== this.#version) return;
     await new Promise<void>((resolve) => {
-      const wake = (): void => {
-        signal.removeEventListener("abort", wake);
-        this.#waiting.delete(wake);
+      const onChange = (): void => {
+        signal.removeEventListener("abort", onChange);
+        this.#waiters.delete(onChange);
         resolve();
       };
-      signal.addEventListener("abort", wake);
-      this.#waiting.add(wake);
+      signal.addEventListener("abort", onChange);
+      this.#waiters.add(onChange);
     });
   }
 
   async writeInput(text: string, close: boolean, signal: AbortSignal): Promise<InputResult> {
     const { stdin } = this.#child;
     if (stdin === null || this.#end !== undefined || !stdin.writable) return "closed";
-    const waiting = stdin.writableLength;
-    if (waiting > 0 && waiting + Buffer.byteLength(text) > MAX_WAITING_INPUT_BYTES) return "full";
-    const written = new Promise<InputResult>((resolve) => {
+    const waitingBytes = stdin.writableLength;
+    if (waitingBytes > 0 && waitingBytes + Buffer.byteLength(text) > MAX_WAITING_INPUT_BYTES) return "full";
+    const writeResult = new Promise<InputResult>((resolve) => {
       stdin.write(text, (error) => resolve(error ? "closed" : "taken"));
     });
     if (close) stdin.end();
-    return abortable(written, signal).catch(() => "waits");
+    return abortable(writeResult, signal).catch(() => "waits");
   }
 
   async stop(reason?: unknown): Promise<void> {
-    this.#stopping.abort(reason);
+    this.#stopController.abort(reason);
     await this.ended;
   }
 
-  #newBuffer(): HeadTail {
+  #createBuffer(): HeadTail {
     const { clean, redactor } = this.#options;
     return new HeadTail(MAX_UNREAD_BYTES, { clean, reach: redactor.reach });
   }
 
   async #run(): Promise<void> {
     const onOutput = (chunk: Buffer): void => {
-      const pendingOutput = this.#open.length === 0 ? chunk : Buffer.concat([this.#open, chunk]);
-      const settled = settledBytes(pendingOutput);
-      this.#open = pendingOutput.subarray(settled);
-      if (settled > 0) this.#unseen.push(pendingOutput.subarray(0, settled));
+      const pendingOutput = this.#incompleteBytes.length === 0 ? chunk : Buffer.concat([this.#incompleteBytes, chunk]);
+      const settledLength = countSettledBytes(pendingOutput);
+      this.#incompleteBytes = pendingOutput.subarray(settledLength);
+      if (settledLength > 0) this.#unseenOutput.push(pendingOutput.subarray(0, settledLength));
       this.#file.push(chunk);
       this.#wake();
     };
     let end: Pick<ChildEnd, "code" | "signal"> = { code: null, signal: null };
     try {
-      const { sandboxFault, ...ended } = await this.#child.run({ signal: this.#stopping.signal, onOutput });
-      end = ended;
+      const { sandboxFault, ...childEnd } = await this.#child.run({ signal: this.#stopController.signal, onOutput });
+      end = childEnd;
       if (sandboxFault !== undefined)
         this.#notes.push(`[the sandbox could not start: ${sandboxFault}; the command did not run]`);
-      const removed = await this.#options.cleanUp();
-      if (removed.length > 0) this.#notes.push(`[removed, because git would run or read it: ${removed.join(", ")}]`);
+      const removedPaths = await this.#options.cleanUp();
+      if (removedPaths.length > 0)
+        this.#notes.push(`[removed, because git would run or read it: ${removedPaths.join(", ")}]`);
     } catch (error) {
       this.#notes.push(`[${(error as Error).message}]`);
     } finally {
-      this.#unseen.push(this.#open);
+      this.#unseenOutput.push(this.#incompleteBytes);
       this.#file.end();
       this.#end = end;
       this.#wake();
@@ -193,7 +194,7 @@ export class Job implements BackgroundJob {
 
   #wake(): void {
     this.#version += 1;
-    for (const wake of [...this.#waiting]) wake();
+    for (const wake of [...this.#waiters]) wake();
   }
 }
 
@@ -202,6 +203,6 @@ export class Job implements BackgroundJob {
  * nothing and a caller may wait for them.
  */
 function shownLength(output: string, redactor: Redactor): number {
-  const settled = redactor.settledLength(output);
-  return output.length - settled < 8 ? output.length : settled;
+  const settledLength = redactor.settledLength(output);
+  return output.length - settledLength < 8 ? output.length : settledLength;
 }

@@ -9,17 +9,17 @@ import { CleanStream } from "./clean-stream.js";
  * - `begin`: only the start, so far or permanently.
  * - `ends`: the start and the end.
  */
-export type HeldParts = "whole" | "begin" | "ends";
+export type StoredParts = "whole" | "begin" | "ends";
 
 /** The file of an output that is longer than the shown text. */
-export interface HeldOutput {
+export interface StoredOutput {
   /** Absolute path. */
   readonly path: string;
-  readonly holds: HeldParts;
+  readonly storedParts: StoredParts;
 }
 
 /** Bytes of the start, written while the output arrives, and of the end, which is kept in memory. Together 64 MiB. */
-const SIZES = { head: 62 * 1024 * 1024, tail: 2 * 1024 * 1024 };
+const PART_BYTES = { head: 62 * 1024 * 1024, tail: 2 * 1024 * 1024 };
 
 /**
  * Writes the full output of a command to a file if it is longer than the shown text. The text is without colours and
@@ -28,11 +28,11 @@ const SIZES = { head: 62 * 1024 * 1024, tail: 2 * 1024 * 1024 };
 export class OutputFile {
   readonly #path: () => string | undefined;
   readonly #redactor: Redactor;
-  readonly #minBytes: number;
+  readonly #minFileBytes: number;
   readonly #sizes: { head: number; tail: number };
-  #first: Buffer[] = [];
-  #total = 0;
-  #written = 0;
+  #firstChunks: Buffer[] = [];
+  #totalBytes = 0;
+  #writtenBytes = 0;
   #fd: number | undefined;
   #stream: CleanStream | undefined;
   /** The last chunks. Undefined while everything was written to the file. */
@@ -45,33 +45,33 @@ export class OutputFile {
 
   /**
    * @param path Called when a file is needed; undefined: no file is written.
-   * @param from Bytes of output that need no file.
+   * @param minBytes Bytes of output that need no file.
    */
-  constructor(path: () => string | undefined, redactor: Redactor, from: number, sizes = SIZES) {
+  constructor(path: () => string | undefined, redactor: Redactor, minBytes: number, sizes = PART_BYTES) {
     this.#path = path;
     this.#redactor = redactor;
-    this.#minBytes = from;
+    this.#minFileBytes = minBytes;
     this.#sizes = sizes;
   }
 
   /** The file; undefined while there is none. */
-  get file(): HeldOutput | undefined {
+  get file(): StoredOutput | undefined {
     if (this.#file === undefined) return undefined;
     const isCut = this.#hasFailed || (this.#tail !== undefined && !this.#hasEnded);
-    return { path: this.#file, holds: isCut ? "begin" : this.#omittedBytes > 0 ? "ends" : "whole" };
+    return { path: this.#file, storedParts: isCut ? "begin" : this.#omittedBytes > 0 ? "ends" : "whole" };
   }
 
   push(chunk: Buffer): void {
     if (this.#hasEnded) return;
-    this.#total += chunk.length;
+    this.#totalBytes += chunk.length;
     if (this.#stream === undefined) {
-      this.#first.push(chunk);
-      if (this.#total <= this.#minBytes) return;
-      this.#begin();
+      this.#firstChunks.push(chunk);
+      if (this.#totalBytes <= this.#minFileBytes) return;
+      this.#openFile();
       return;
     }
     if (this.#tail === undefined) this.#stream.push(chunk);
-    else this.#keep(this.#tail, chunk);
+    else this.#addToTail(this.#tail, chunk);
   }
 
   /** Ends the output and closes the file. */
@@ -86,44 +86,44 @@ export class OutputFile {
       // At the cut, part of a secret cannot be distinguished from other text. The held text before the cut and the
       // first characters after it are omitted.
       let text = "";
-      const last = new CleanStream(this.#redactor, (cleanText) => (text += cleanText));
-      last.push(tail);
-      last.end();
-      const behind = text.slice(this.#redactor.reach);
-      const gone = this.#omittedBytes + Buffer.byteLength(text) - Buffer.byteLength(behind);
-      this.#write(`\n[... ${gone.toLocaleString("en-US")} bytes omitted ...]\n${behind}`);
+      const tailStream = new CleanStream(this.#redactor, (cleanText) => (text += cleanText));
+      tailStream.push(tail);
+      tailStream.end();
+      const textAfterCut = text.slice(this.#redactor.reach);
+      const omittedBytes = this.#omittedBytes + Buffer.byteLength(text) - Buffer.byteLength(textAfterCut);
+      this.#write(`\n[... ${omittedBytes.toLocaleString("en-US")} bytes omitted ...]\n${textAfterCut}`);
     }
-    this.#close();
+    this.#closeFile();
   }
 
-  #begin(): void {
+  #openFile(): void {
     const path = this.#path();
     try {
-      if (path === undefined) return this.#drop();
+      if (path === undefined) return this.#giveUp();
       mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
       this.#fd = openSync(path, "wx", 0o600);
       this.#file = path;
     } catch {
-      return this.#drop();
+      return this.#giveUp();
     }
-    this.#stream = new CleanStream(this.#redactor, (text) => this.#take(text));
-    const first = Buffer.concat(this.#first);
-    this.#first = [];
-    this.#stream.push(first);
+    this.#stream = new CleanStream(this.#redactor, (text) => this.#writeText(text));
+    const firstOutput = Buffer.concat(this.#firstChunks);
+    this.#firstChunks = [];
+    this.#stream.push(firstOutput);
   }
 
-  #take(text: string): void {
-    this.#written += this.#write(text);
-    if (this.#written >= this.#sizes.head) this.#tail ??= [];
+  #writeText(text: string): void {
+    this.#writtenBytes += this.#write(text);
+    if (this.#writtenBytes >= this.#sizes.head) this.#tail ??= [];
   }
 
-  #keep(tail: Buffer[], chunk: Buffer): void {
+  #addToTail(tail: Buffer[], chunk: Buffer): void {
     tail.push(chunk);
     this.#tailBytes += chunk.length;
     while (tail.length > 1 && this.#tailBytes - (tail[0]?.length ?? 0) >= this.#sizes.tail) {
-      const gone = tail.shift()?.length ?? 0;
-      this.#tailBytes -= gone;
-      this.#omittedBytes += gone;
+      const droppedBytes = tail.shift()?.length ?? 0;
+      this.#tailBytes -= droppedBytes;
+      this.#omittedBytes += droppedBytes;
     }
     // Many small chunks use more memory as objects than for their bytes.
     if (tail.length > 1024) tail.splice(0, tail.length, Buffer.concat(tail));
@@ -133,21 +133,21 @@ export class OutputFile {
     if (this.#fd === undefined) return 0;
     const bytes = Buffer.from(text);
     try {
-      for (let at = 0; at < bytes.length;) at += writeSync(this.#fd, bytes, at);
+      for (let offset = 0; offset < bytes.length;) offset += writeSync(this.#fd, bytes, offset);
     } catch {
       // For example, the disk is full. The written part stays.
       this.#hasFailed = true;
-      this.#close();
+      this.#closeFile();
     }
     return bytes.length;
   }
 
-  #drop(): void {
+  #giveUp(): void {
     this.#hasEnded = true;
-    this.#first = [];
+    this.#firstChunks = [];
   }
 
-  #close(): void {
+  #closeFile(): void {
     const fd = this.#fd;
     this.#fd = undefined;
     if (fd !== undefined) closeSync(fd);

@@ -39,10 +39,10 @@ export function removeOutputs(root: string, sessionId: string): void {
 }
 
 function sweep(root: string): void {
-  for (const name of namesIn(root)) {
+  for (const name of readNames(root)) {
     const folder = join(root, name);
-    for (const { path, changed } of listFiles(folder))
-      if (Date.now() - changed > RETENTION_MS) rmSync(path, { force: true });
+    for (const { path, changedMs } of listFiles(folder))
+      if (Date.now() - changedMs > RETENTION_MS) rmSync(path, { force: true });
     try {
       rmdirSync(folder);
     } catch {
@@ -52,16 +52,16 @@ function sweep(root: string): void {
 }
 
 /** Files with the oldest first: names sort by creation time. */
-function listFiles(folder: string): { path: string; size: number; changed: number }[] {
-  return namesIn(folder)
+function listFiles(folder: string): { path: string; size: number; changedMs: number }[] {
+  return readNames(folder)
     .sort()
     .flatMap((name) => {
       const path = join(folder, name);
       const stats = statSync(path, { throwIfNoEntry: false });
-      return stats?.isFile() ? [{ path, size: stats.size, changed: stats.mtimeMs }] : [];
+      return stats?.isFile() ? [{ path, size: stats.size, changedMs: stats.mtimeMs }] : [];
     });
 }
 
-function namesIn(folder: string): string[] {
+function readNames(folder: string): string[] {
   return attempt(() => readdirSync(folder), []);
 }

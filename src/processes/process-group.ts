@@ -1,10 +1,10 @@
-import { setImmediate as breath } from "node:timers/promises";
+import { setImmediate as yieldToEventLoop } from "node:timers/promises";
 import { attempt } from "../base/attempt.js";
 import {
   hasMark,
   IS_LINUX,
   readProcLine,
-  MARK,
+  MARK_VARIABLE,
   listProcessIds,
   readProcessStat,
   type ProcessStat,
@@ -14,15 +14,15 @@ import {
 export class ProcessGroup {
   readonly pid: number;
   readonly #mark: string;
-  readonly #started: number | undefined;
+  readonly #startTicks: number | undefined;
   /** Text that bubblewrap has sent about its namespace. */
   #namespaceText = "";
   #firstProcess: ProcessStat | undefined;
 
   constructor(pid: number, mark: string) {
     this.pid = pid;
-    this.#mark = `${MARK}=${mark}`;
-    this.#started = IS_LINUX ? readProcessStat(pid)?.startTicks : undefined;
+    this.#mark = `${MARK_VARIABLE}=${mark}`;
+    this.#startTicks = IS_LINUX ? readProcessStat(pid)?.startTicks : undefined;
   }
 
   /**
@@ -45,9 +45,9 @@ export class ProcessGroup {
   namespaceEnded(): boolean | undefined {
     if (this.#firstProcess === undefined) return undefined;
     const { pid, startTicks } = this.#firstProcess;
-    const now = readProcessStat(pid);
-    if (now === undefined) return !exists(pid);
-    return now.isDead || now.startTicks !== startTicks || (now.isExiting && isChildless(pid));
+    const currentStat = readProcessStat(pid);
+    if (currentStat === undefined) return !exists(pid);
+    return currentStat.isDead || currentStat.startTicks !== startTicks || (currentStat.isExiting && isChildless(pid));
   }
 
   /**
@@ -59,7 +59,7 @@ export class ProcessGroup {
     const memberPids = new Set<number>();
     const candidates: ProcessStat[] = [];
     for (const [index, pid] of listProcessIds().entries()) {
-      if (index % 500 === 499) await breath();
+      if (index % 500 === 499) await yieldToEventLoop();
       this.#classify(pid, memberPids, candidates);
     }
     return addDescendants(memberPids, candidates);
@@ -88,8 +88,8 @@ export class ProcessGroup {
     const stat = readProcessStat(pid);
     if (!stat || stat.isDead || pid === process.pid) return;
     // A process older than the child is not its descendant. This also excludes reused process ids.
-    if (this.#started !== undefined && stat.startTicks < this.#started) return;
-    if (stat.group === this.pid || hasMark(pid, this.#mark)) memberPids.add(pid);
+    if (this.#startTicks !== undefined && stat.startTicks < this.#startTicks) return;
+    if (stat.groupId === this.pid || hasMark(pid, this.#mark)) memberPids.add(pid);
     else candidates.push(stat);
   }
 }
@@ -102,9 +102,9 @@ export function readStartTicks(pid: number): number | undefined {
 
 /** Adds descendants of the found processes, which may have cleared their environment. */
 function addDescendants(memberPids: Set<number>, candidates: readonly ProcessStat[]): number[] {
-  for (let before = -1; before !== memberPids.size;) {
-    before = memberPids.size;
-    for (const { pid, parent } of candidates) if (memberPids.has(parent)) memberPids.add(pid);
+  for (let previousSize = -1; previousSize !== memberPids.size;) {
+    previousSize = memberPids.size;
+    for (const { pid, parentPid } of candidates) if (memberPids.has(parentPid)) memberPids.add(pid);
   }
   return [...memberPids];
 }

@@ -1,7 +1,7 @@
 import type { ChildProcess } from "node:child_process";
 import type { Socket } from "node:net";
 import { monotonicMs } from "../base/clock.js";
-import { MARK } from "../base/linux-processes.js";
+import { MARK_VARIABLE } from "../base/linux-processes.js";
 
 /**
  * Shell script of the reaper. It kills the registered process groups when this process ends.
@@ -14,56 +14,56 @@ import { MARK } from "../base/linux-processes.js";
  */
 const SCRIPT = `
 trap '' HUP INT TERM
-held=
+entries=
 while read -r mark group; do
-  gone=
-  if [ "$mark" = - ]; then gone=1 mark=$group; fi
-  rest=
-  for one in $held; do case $one in "$mark":*) ;; *) rest="$rest $one" ;; esac; done
-  held=$rest
-  [ -n "$gone" ] || held="$held $mark:$group"
+  isRemoval=
+  if [ "$mark" = - ]; then isRemoval=1 mark=$group; fi
+  otherEntries=
+  for entry in $entries; do case $entry in "$mark":*) ;; *) otherEntries="$otherEntries $entry" ;; esac; done
+  entries=$otherEntries
+  [ -n "$isRemoval" ] || entries="$entries $mark:$group"
 done
-[ -n "$held" ] || exit 0
+[ -n "$entries" ] || exit 0
 groups=' '
-for one in $held; do
-  group=\${one##*:}
+for entry in $entries; do
+  group=\${entry##*:}
   if [ "$group" -gt 1 ]; then groups="$groups$group "; kill -STOP "-$group"; fi
 done
-marked() {
+findMarked() {
   set --
-  for one in $held; do set -- "$@" -e "${MARK}=\${one%%:*}"; done
-  found=' '
+  for entry in $entries; do set -- "$@" -e "${MARK_VARIABLE}=\${entry%%:*}"; done
+  markedPids=' '
   for path in $(grep -lF "$@" /proc/[0-9]*/environ); do
     path=\${path#/proc/}
-    found="$found\${path%/environ} "
+    markedPids="$markedPids\${path%/environ} "
   done
 }
 if [ -r /proc/self/stat ]; then
-  marked
-  for pid in $found; do kill -STOP "$pid"; done
-  more=1
-  while [ -n "$more" ]; do
-    more=
+  findMarked
+  for pid in $markedPids; do kill -STOP "$pid"; done
+  hasFound=1
+  while [ -n "$hasFound" ]; do
+    hasFound=
     for path in /proc/[0-9]*; do
       pid=\${path#/proc/}
-      case $found in *" $pid "*) continue ;; esac
+      case $markedPids in *" $pid "*) continue ;; esac
       read -r line < "$path/stat" || continue
       set -- \${line##*) }
-      case $found in *" $2 "*) ;; *) case $groups in *" $3 "*) ;; *) continue ;; esac ;; esac
+      case $markedPids in *" $2 "*) ;; *) case $groups in *" $3 "*) ;; *) continue ;; esac ;; esac
       kill -STOP "$pid"
-      found="$found$pid "
-      more=1
+      markedPids="$markedPids$pid "
+      hasFound=1
     done
   done
-  for pid in $found; do kill -KILL "$pid"; done
+  for pid in $markedPids; do kill -KILL "$pid"; done
 fi
 for group in $groups; do kill -KILL "-$group"; done
 if [ -r /proc/self/stat ]; then
-  marked
-  for pid in $found; do kill -KILL "$pid"; done
+  findMarked
+  for pid in $markedPids; do kill -KILL "$pid"; done
 fi
 `;
-const PATH = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin";
+const SHELL_PATH = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin";
 
 /** Time in ms. A reaper that ran longer was ended from outside and is restarted. */
 const MIN_LIFETIME_MS = 1_000;
@@ -79,41 +79,41 @@ let reaper: ChildProcess | undefined;
 export async function register(mark: string): Promise<void> {
   if (process.platform === "win32") return;
   groupsByMark.set(mark, 0);
-  if (reaper === undefined) await start();
-  else send(`${mark} 0`);
+  if (reaper === undefined) await startReaper();
+  else sendLine(`${mark} 0`);
 }
 
 /** Registers the process group of a started process by its mark. */
-export function registerGroup(mark: string, group: number): void {
+export function registerGroup(mark: string, groupId: number): void {
   if (!groupsByMark.has(mark)) return;
-  groupsByMark.set(mark, group);
-  send(`${mark} ${group}`);
+  groupsByMark.set(mark, groupId);
+  sendLine(`${mark} ${groupId}`);
 }
 
 /** Removes a mark after all its processes have ended. */
 export function unregister(mark: string): void {
-  if (groupsByMark.delete(mark)) send(`- ${mark}`);
+  if (groupsByMark.delete(mark)) sendLine(`- ${mark}`);
 }
 
-async function start(): Promise<void> {
+async function startReaper(): Promise<void> {
   const { spawn } = await import("node:child_process");
   if (reaper !== undefined) return;
   // The reaper has its own session, so signals to our session (Ctrl-C, a kill of the group) do not reach it. Its
   // environment contains no secrets.
   const child = spawn("/bin/sh", ["-c", SCRIPT, "gantry-guardian"], {
     cwd: "/",
-    env: { PATH },
+    env: { PATH: SHELL_PATH },
     detached: true,
     stdio: ["pipe", "ignore", "ignore"],
   });
   reaper = child;
-  const since = monotonicMs();
+  const startedMs = monotonicMs();
   const onExit = (): void => {
     if (reaper !== child) return;
     reaper = undefined;
     // The reaper was ended from outside: start another with the same entries. A reaper that ended quickly is not
     // restarted, to avoid a loop.
-    if (groupsByMark.size > 0 && monotonicMs() - since > MIN_LIFETIME_MS) start().catch(() => undefined);
+    if (groupsByMark.size > 0 && monotonicMs() - startedMs > MIN_LIFETIME_MS) startReaper().catch(() => undefined);
   };
   child.once("exit", onExit);
   child.once("error", onExit);
@@ -122,10 +122,10 @@ async function start(): Promise<void> {
   child.unref();
   // A pipe of a child is a socket.
   (child.stdin as unknown as Socket).unref();
-  for (const [mark, group] of groupsByMark) send(`${mark} ${group}`);
+  for (const [mark, groupId] of groupsByMark) sendLine(`${mark} ${groupId}`);
 }
 
 /** The line has reached the kernel when this returns, unless the pipe is full. */
-function send(line: string): void {
+function sendLine(line: string): void {
   reaper?.stdin?.write(`${line}\n`);
 }

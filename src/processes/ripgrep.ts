@@ -13,15 +13,15 @@ const SYSTEM_FOLDERS = ["/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin
 /** Maximum address space of a search, in KiB. An ignore file of 1 MiB can make ripgrep use 640 MB. */
 const MAX_MEMORY_KIB = 2 * 1024 * 1024;
 /** Sets the memory limit if the system supports it, then becomes ripgrep. */
-const WITH_LIMIT = `ulimit -v ${MAX_MEMORY_KIB} 2>/dev/null; exec "$0" "$@"`;
+const LIMITED_EXEC = `ulimit -v ${MAX_MEMORY_KIB} 2>/dev/null; exec "$0" "$@"`;
 /** Flags of every search, so that only its arguments determine its behaviour. */
-const FLAGS = ["--no-config", "--color=never", "--no-follow", "--no-ignore-messages"];
+const COMMON_FLAGS = ["--no-config", "--color=never", "--no-follow", "--no-ignore-messages"];
 /**
  * Interval of the check for stalled searches, and the CPU time per interval below which a search is stalled, in
  * hundredths of a second.
  */
 const STALL_CHECK_MS = 500;
-const STALLED_TICKS = 3;
+const MIN_BUSY_TICKS = 3;
 /** Maximum characters of all error messages, and of one line. */
 const MAX_ERROR_CHARACTERS = 8_192;
 const MAX_LINE_CHARACTERS = 16_384;
@@ -43,7 +43,7 @@ export interface RipgrepOptions {
 
 /** The result of one ripgrep run. */
 export interface RipgrepEnd {
-  readonly why: "exit" | "enough" | "timeout";
+  readonly endReason: "exit" | "enough" | "timeout";
   /** 0: matches found; 1: no match; 2: errors, with or without matches; null: the process was ended. */
   readonly code: number | null;
   /** Standard error without the lines about unreadable files. */
@@ -53,7 +53,7 @@ export interface RipgrepEnd {
 }
 
 /** The binary and the module that starts it, both loaded at the first search. */
-let loaded: Promise<[string, typeof import("./child.js")]> | undefined;
+let loading: Promise<[string, typeof import("./child.js")]> | undefined;
 
 /**
  * Runs ripgrep in its own process without an environment. Resolves when it has ended.
@@ -66,38 +66,40 @@ let loaded: Promise<[string, typeof import("./child.js")]> | undefined;
 export async function runRipgrep(options: RipgrepOptions): Promise<RipgrepEnd> {
   const { cwd, signal, timeoutMs, onOutput } = options;
   signal.throwIfAborted();
-  const [file, { Child }] = await (loaded ??= Promise.all([locate(), import("./child.js")])).catch((error: unknown) => {
-    loaded = undefined;
-    throw error;
-  });
-  const isReported = options.onIgnored !== undefined || options.onTooLarge !== undefined;
-  const args = [...FLAGS, ...(isReported ? ["--debug"] : []), ...options.args];
+  const [file, { Child }] = await (loading ??= Promise.all([locateBinary(), import("./child.js")])).catch(
+    (error: unknown) => {
+      loading = undefined;
+      throw error;
+    },
+  );
+  const needsDebugOutput = options.onIgnored !== undefined || options.onTooLarge !== undefined;
+  const args = [...COMMON_FLAGS, ...(needsDebugOutput ? ["--debug"] : []), ...options.args];
   const program =
-    process.platform === "win32" ? { file, args } : { file: "/bin/sh", args: ["-c", WITH_LIMIT, file, ...args] };
+    process.platform === "win32" ? { file, args } : { file: "/bin/sh", args: ["-c", LIMITED_EXEC, file, ...args] };
   const child = await Child.start({ ...program, cwd, env: {}, isLeaf: true }).catch((error: unknown) => {
     throw new ToolError(`the search could not start: ${(error as Error).message}. ${REMEDY}`, { cause: error });
   });
-  const stop = new AbortController();
+  const stopController = new AbortController();
   const messages = new MessageParser(options);
-  const stalls = new StallDetector(child.pid, () => stop.abort(STALLED));
+  const stallDetector = new StallDetector(child.pid, () => stopController.abort(STALL_REASON));
   child.stderr?.on("data", (chunk: Buffer) => messages.push(chunk));
   child.stdout?.on("data", (chunk: Buffer) => {
-    stalls.markBusy();
-    if (!stop.signal.aborted && onOutput !== undefined && !onOutput(chunk)) stop.abort();
+    stallDetector.markBusy();
+    if (!stopController.signal.aborted && onOutput !== undefined && !onOutput(chunk)) stopController.abort();
   });
   const end = await child
-    .run({ timeoutMs, signal: AbortSignal.any([signal, stop.signal]) })
-    .finally(() => stalls.close());
+    .run({ timeoutMs, signal: AbortSignal.any([signal, stopController.signal]) })
+    .finally(() => stallDetector.close());
   signal.throwIfAborted();
-  await Promise.all([closed(child.stdout), closed(child.stderr)]);
+  await Promise.all([waitForClose(child.stdout), waitForClose(child.stderr)]);
   messages.end();
-  if (stop.signal.reason === STALLED) throw new WorkLimitError("time", "it is blocked while reading");
+  if (stopController.signal.reason === STALL_REASON) throw new WorkLimitError("time", "it is blocked while reading");
   if (end.reason === "exit" && end.code === null) throw new WorkLimitError("memory", "it needs too much memory");
-  const why = end.reason === "abort" ? "enough" : end.reason;
-  return { why, code: end.code, errors: messages.errors, unreadable: messages.unreadable };
+  const reason = end.reason === "abort" ? "enough" : end.reason;
+  return { endReason: reason, code: end.code, errors: messages.errors, unreadable: messages.unreadable };
 }
 
-const STALLED = Symbol("stalled");
+const STALL_REASON = Symbol("stalled");
 
 /**
  * Detects a search that waits forever. An ignore file in a repository can be a named pipe, which ripgrep opens. Linux
@@ -105,20 +107,20 @@ const STALLED = Symbol("stalled");
  */
 class StallDetector {
   readonly #timer: NodeJS.Timeout | undefined;
-  #ticks = -1;
+  #lastTicks = -1;
 
   constructor(pid: number, onStall: () => void) {
     if (!IS_LINUX) return;
     this.#timer = setInterval(() => {
-      const ticks = cpuTicks(pid);
-      if (ticks !== undefined && this.#ticks >= 0 && ticks - this.#ticks < STALLED_TICKS) onStall();
-      this.#ticks = ticks ?? -1;
+      const ticks = readCpuTicks(pid);
+      if (ticks !== undefined && this.#lastTicks >= 0 && ticks - this.#lastTicks < MIN_BUSY_TICKS) onStall();
+      this.#lastTicks = ticks ?? -1;
     }, STALL_CHECK_MS);
   }
 
   /** Records that the search has just made progress. */
   markBusy(): void {
-    this.#ticks = -1;
+    this.#lastTicks = -1;
   }
 
   close(): void {
@@ -129,7 +131,7 @@ class StallDetector {
 /**
  * CPU time of a process in hundredths of a second. Undefined if unknown, or while a thread waits for a disk or a CPU.
  */
-function cpuTicks(pid: number): number | undefined {
+function readCpuTicks(pid: number): number | undefined {
   try {
     const tasks = readdirSync(`/proc/${pid}/task`).map((task) => readStatFields(`/proc/${pid}/task/${task}/stat`));
     if (tasks.some(([state]) => state === "D" || state === "R")) return undefined;
@@ -146,7 +148,7 @@ function readStatFields(path: string): string[] {
 }
 
 /** The streams end with the process, because no other process holds the pipes. */
-function closed(stream: Readable | null): Promise<unknown> | undefined {
+function waitForClose(stream: Readable | null): Promise<unknown> | undefined {
   return stream === null || stream.closed ? undefined : new Promise((resolve) => stream.once("close", resolve));
 }
 
@@ -157,13 +159,13 @@ const REMEDY =
 /**
  * Returns the binary of the npm package for this platform, otherwise the system's. Throws `ToolError` if there is none.
  */
-async function locate(): Promise<string> {
-  const packaged = packagedBinary();
-  if (packaged !== undefined) return packaged;
+async function locateBinary(): Promise<string> {
+  const packagedPath = resolvePackagedBinary();
+  if (packagedPath !== undefined) return packagedPath;
   const [{ access, constants }, { join }] = await Promise.all([import("node:fs/promises"), import("node:path")]);
   for (const folder of process.platform === "win32" ? [] : SYSTEM_FOLDERS) {
     const path = join(folder, "rg");
-    if (await access(path, constants.X_OK).then(always, never)) return path;
+    if (await access(path, constants.X_OK).then(returnTrue, returnFalse)) return path;
   }
   throw new ToolError(
     `searching needs ripgrep, which is not installed for this platform (${process.platform}-${process.arch}). ${REMEDY}`,
@@ -174,7 +176,7 @@ async function locate(): Promise<string> {
  * Resolved from the package's own folder, where package managers install its binaries. Bundles of embedding programs do
  * not contain it.
  */
-function packagedBinary(): string | undefined {
+function resolvePackagedBinary(): string | undefined {
   const { platform, arch } = process;
   try {
     const { resolve } = createRequire(createRequire(import.meta.url).resolve("@vscode/ripgrep"));
@@ -186,8 +188,8 @@ function packagedBinary(): string | undefined {
   }
 }
 
-const always = (): boolean => true;
-const never = (): boolean => false;
+const returnTrue = (): boolean => true;
+const returnFalse = (): boolean => false;
 
 /**
  * Parses the lines of standard error. With `--debug` ripgrep reports each path that it skips, with the reason. Nothing
@@ -196,7 +198,7 @@ const never = (): boolean => false;
 class MessageParser {
   readonly #options: RipgrepOptions;
   readonly #decoder = new StringDecoder("utf8");
-  #open = "";
+  #incompleteLine = "";
   errors = "";
   unreadable = 0;
 
@@ -205,29 +207,31 @@ class MessageParser {
   }
 
   push(chunk: Buffer): void {
-    const text = this.#open + this.#decoder.write(chunk);
+    const text = this.#incompleteLine + this.#decoder.write(chunk);
     let start = 0;
     for (let end = text.indexOf("\n"); end >= 0; end = text.indexOf("\n", end + 1)) {
       const line = text.slice(start, end);
       // A name can contain a line feed.
       if (line.length < MAX_LINE_CHARACTERS && /: ignoring /.test(line) && !/: (\d+ bytes$|Ignore\()/.test(line))
         continue;
-      this.#read(line);
+      this.#parseLine(line);
       start = end + 1;
     }
-    this.#open = text.slice(start, start + MAX_LINE_CHARACTERS);
+    this.#incompleteLine = text.slice(start, start + MAX_LINE_CHARACTERS);
   }
 
   end(): void {
-    if (this.#open !== "") this.#read(this.#open);
-    this.#open = "";
+    if (this.#incompleteLine !== "") this.#parseLine(this.#incompleteLine);
+    this.#incompleteLine = "";
   }
 
-  #read(line: string): void {
-    const skipped = /^(?:rg: )?DEBUG\|[^\n]*?: ignoring ([^]*?): (?:Ignore\(IgnoreMatch\((\w+)|\d+ bytes$)/.exec(line);
-    if (skipped?.[1] !== undefined) {
-      if (skipped[2] === undefined) this.#options.onTooLarge?.(skipped[1]);
-      else if (skipped[2] === "Gitignore") this.#options.onIgnored?.(skipped[1]);
+  #parseLine(line: string): void {
+    const skippedMatch = /^(?:rg: )?DEBUG\|[^\n]*?: ignoring ([^]*?): (?:Ignore\(IgnoreMatch\((\w+)|\d+ bytes$)/.exec(
+      line,
+    );
+    if (skippedMatch?.[1] !== undefined) {
+      if (skippedMatch[2] === undefined) this.#options.onTooLarge?.(skippedMatch[1]);
+      else if (skippedMatch[2] === "Gitignore") this.#options.onIgnored?.(skippedMatch[1]);
     } else if (/^(?:rg: )?DEBUG\|/.test(line)) return;
     else if (/\(os error \d+\)$/.test(line)) this.unreadable++;
     else if (this.errors.length < MAX_ERROR_CHARACTERS) this.errors += `${line}\n`;

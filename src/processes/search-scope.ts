@@ -19,7 +19,7 @@ export interface SearchScope {
 }
 
 /**
- * Opens the place for a search below `start`, the real path of a folder or file. Rejects with `PathError`.
+ * Opens the scope of a search below `start`, the real path of a folder or file. Rejects with `PathError`.
  *
  * The search runs in `project` if it contains `start`, so that globs and ignore files can refer to the project's
  * folders. Denied paths are excluded before anything in them is read.
@@ -32,7 +32,7 @@ export async function openSearchScope(
   const base = isInside(start.path, project) ? project : start.isFolder ? start.path : dirname(start.path);
   const folder = await guard.openFolder(base);
   try {
-    const denied = guard
+    const deniedFlags = guard
       .deniedBelow(folder.path)
       .map((path) => `--iglob=!/${escapeGlob(toSlashes(relative(base, path)))}`);
     return {
@@ -40,7 +40,7 @@ export async function openSearchScope(
       // On Linux, a path through the open handle: it leads to this folder even if the name changes its meaning.
       cwd: folder.at("."),
       root: `./${toSlashes(relative(folder.path, start.path))}`,
-      flags: ["--hidden", ...(await ignoreFlags(folder.path, all)), "--glob=!.git", ...denied],
+      flags: ["--hidden", ...(await findIgnoreFlags(folder.path, all)), "--glob=!.git", ...deniedFlags],
       close: () => folder.close(),
     };
   } catch (error) {
@@ -53,16 +53,18 @@ export async function openSearchScope(
  * Flags for the ignore files that apply: `.gitignore` and `.git/info/exclude`, from the root of the repository. Outside
  * a repository, from `base`.
  */
-async function ignoreFlags(base: string, all: boolean): Promise<string[]> {
+async function findIgnoreFlags(base: string, all: boolean): Promise<string[]> {
   if (all) return ["--no-ignore"];
   const flags = ["--no-ignore-dot", "--no-ignore-global", "--no-require-git"];
-  const above: string[] = [];
-  for (let at = base; ; at = dirname(at)) {
-    if (await exists(join(at, ".git"))) return flags;
-    if (at !== base) above.push(at);
-    if (dirname(at) === at) break;
+  const foldersAbove: string[] = [];
+  for (let folder = base; ; folder = dirname(folder)) {
+    if (await exists(join(folder, ".git"))) return flags;
+    if (folder !== base) foldersAbove.push(folder);
+    if (dirname(folder) === folder) break;
   }
-  const isIgnoredFromAbove = (await Promise.all(above.map((at) => exists(join(at, ".gitignore"))))).includes(true);
+  const isIgnoredFromAbove = (await Promise.all(foldersAbove.map((at) => exists(join(at, ".gitignore"))))).includes(
+    true,
+  );
   if (!isIgnoredFromAbove) return flags;
   // Outside a repository, ignore files above the project must not apply. Ripgrep can only exclude all files above its
   // start folder.
@@ -81,8 +83,8 @@ function exists(path: string): Promise<boolean> {
 }
 
 /** The real path that a line of ripgrep's output names. */
-export function realMatchPath(place: SearchScope, name: string): string {
-  return resolve(place.base, name);
+export function realMatchPath(scope: SearchScope, name: string): string {
+  return resolve(scope.base, name);
 }
 
 /** Escapes a path for a glob, so that it matches only that path. */
@@ -96,17 +98,17 @@ function toSlashes(path: string): string {
 
 /** Collects records that end in NUL from an output in pieces. */
 export class NulRecords {
-  #open: Buffer = Buffer.alloc(0);
+  #incompleteRecord: Buffer = Buffer.alloc(0);
 
   /** @param take Receives each record and returns false to stop. Then `push` returns false. */
   push(chunk: Buffer, take: (record: string) => boolean): boolean {
-    const bytes = this.#open.length === 0 ? chunk : Buffer.concat([this.#open, chunk]);
+    const bytes = this.#incompleteRecord.length === 0 ? chunk : Buffer.concat([this.#incompleteRecord, chunk]);
     let start = 0;
     for (let end = bytes.indexOf(0); end >= 0; end = bytes.indexOf(0, start)) {
       if (!take(bytes.toString("utf8", start, end))) return false;
       start = end + 1;
     }
-    this.#open = bytes.subarray(start);
+    this.#incompleteRecord = bytes.subarray(start);
     return true;
   }
 }
@@ -122,31 +124,31 @@ export function pathKey(path: string): string {
  * bounded, however many paths are added.
  */
 export class FirstPaths {
-  readonly #max: number;
+  readonly #maxCount: number;
   #keys: string[] = [];
-  #last: string | undefined;
+  #lastKey: string | undefined;
   count = 0;
 
-  constructor(max: number) {
-    this.#max = max;
+  constructor(maxCount: number) {
+    this.#maxCount = maxCount;
   }
 
   /** Returns true, so that the listing continues. */
   add(name: string): true {
     this.count++;
     const key = pathKey(name);
-    if (this.#last !== undefined && key > this.#last) return true;
-    if (this.#keys.push(key) >= 4 * this.#max) this.#sort();
+    if (this.#lastKey !== undefined && key > this.#lastKey) return true;
+    if (this.#keys.push(key) >= 4 * this.#maxCount) this.#shorten();
     return true;
   }
 
   names(): string[] {
-    this.#sort();
+    this.#shorten();
     return this.#keys.map((key) => key.replaceAll("\0", "/"));
   }
 
-  #sort(): void {
-    this.#keys = this.#keys.sort().slice(0, this.#max);
-    if (this.#keys.length === this.#max) this.#last = this.#keys.at(-1);
+  #shorten(): void {
+    this.#keys = this.#keys.sort().slice(0, this.#maxCount);
+    if (this.#keys.length === this.#maxCount) this.#lastKey = this.#keys.at(-1);
   }
 }

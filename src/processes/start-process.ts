@@ -47,17 +47,17 @@ export async function startProcess({ file, args, cwd, env }: OwnedProgram): Prom
   // When a child exits, Node drops output that has not been read yet.
   const [stdout, stderr] = [child.stdout, child.stderr].map((stream) => stream?.pipe(new PassThrough()));
   if (stdin === null || !stdout || !stderr) throw new Error("the child process has no streams");
-  const stopping = new AbortController();
-  let grace: number | undefined;
+  const stopController = new AbortController();
+  let shortestGraceMs: number | undefined;
   const ended = child
-    .run({ signal: stopping.signal, ...{ graceMs: () => grace ?? DEFAULT_GRACE_MS } })
+    .run({ signal: stopController.signal, ...{ graceMs: () => shortestGraceMs ?? DEFAULT_GRACE_MS } })
     .then(({ code, signal }) => ({ code, signal }));
   return {
     ...{ pid, stdin, stdout, stderr, ended },
     stop: async (graceMs = DEFAULT_GRACE_MS) => {
       // The shortest requested grace period wins.
-      grace = Math.min(grace ?? graceMs, graceMs);
-      stopping.abort();
+      shortestGraceMs = Math.min(shortestGraceMs ?? graceMs, graceMs);
+      stopController.abort();
       await ended;
       for (const stream of [stdout, stderr]) stream.destroy();
     },

@@ -10,76 +10,76 @@ export const SUPERVISOR_SCRIPT = `
 const fs = require("node:fs");
 const { spawn } = require("node:child_process");
 delete process.env.ELECTRON_RUN_AS_NODE;
-const [base, record, part, cwd, file, ...args] = process.argv.slice(1);
+const [base, record, maxPartBytes, cwd, file, ...args] = process.argv.slice(1);
 for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => {});
 const startupText = fs.readFileSync(0);
-const lineOf = (pid) => {
+const readStatFields = (pid) => {
   const stat = fs.readFileSync("/proc/" + pid + "/stat", "latin1");
   return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
 };
-const startOf = (pid) => Number(lineOf(pid)[19]);
+const readStartTime = (pid) => Number(readStatFields(pid)[19]);
 const boot = fs.readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
-let number = 0;
-let size = 0;
-let lost = 0;
-let out = fs.openSync(base + ".0", "w", 0o600);
-const input = fs.openSync(base + ".in", "a+", 0o600);
-const ownRecord = JSON.stringify({ ...JSON.parse(record), pid: process.pid, started: startOf(process.pid), boot });
+let partNumber = 0;
+let partBytes = 0;
+let lostBytes = 0;
+let outputFd = fs.openSync(base + ".0", "w", 0o600);
+const inputFd = fs.openSync(base + ".in", "a+", 0o600);
+const ownRecord = JSON.stringify({ ...JSON.parse(record), pid: process.pid, started: readStartTime(process.pid), boot });
 fs.writeFileSync(base + ".tmp", ownRecord, { mode: 0o600 });
 fs.renameSync(base + ".tmp", base + ".json");
 // The command must survive errors of the supervisor from here on.
 process.on("uncaughtException", () => {});
-const note = (name, value) => {
+const writeStateFile = (name, value) => {
   try {
     fs.writeFileSync(base + name, value, { mode: 0o600 });
   } catch {}
 };
-const add = (chunk) => {
-  for (let at = 0; at < chunk.length; ) {
-    if (size >= part) {
-      const next = fs.openSync(base + "." + (number + 1), "w", 0o600);
-      fs.closeSync(out);
-      out = next;
-      number += 1;
-      size = 0;
-      if (number > 3) fs.rmSync(base + "." + (number - 3), { force: true });
+const appendOutput = (chunk) => {
+  for (let offset = 0; offset < chunk.length; ) {
+    if (partBytes >= maxPartBytes) {
+      const nextFd = fs.openSync(base + "." + (partNumber + 1), "w", 0o600);
+      fs.closeSync(outputFd);
+      outputFd = nextFd;
+      partNumber += 1;
+      partBytes = 0;
+      if (partNumber > 3) fs.rmSync(base + "." + (partNumber - 3), { force: true });
     }
-    const written = fs.writeSync(out, chunk, at, Math.min(chunk.length - at, part - size));
-    at += written;
-    size += written;
+    const writtenBytes = fs.writeSync(outputFd, chunk, offset, Math.min(chunk.length - offset, maxPartBytes - partBytes));
+    offset += writtenBytes;
+    partBytes += writtenBytes;
   }
 };
 const write = (chunk) => {
   try {
-    if (lost > 0) add(Buffer.from("\\n[... " + lost + " bytes could not be written ...]\\n"));
-    lost = 0;
-    add(chunk);
+    if (lostBytes > 0) appendOutput(Buffer.from("\\n[... " + lostBytes + " bytes could not be written ...]\\n"));
+    lostBytes = 0;
+    appendOutput(chunk);
   } catch {
-    lost += chunk.length;
+    lostBytes += chunk.length;
   }
 };
-const others = () =>
+const hasOtherProcesses = () =>
   fs.readdirSync("/proc").some((pid) => {
     if (!/^[0-9]+$/.test(pid) || Number(pid) === process.pid) return false;
     try {
-      const [state, , group] = lineOf(pid);
+      const [state, , group] = readStatFields(pid);
       return Number(group) === process.pid && !"ZX".includes(state);
     } catch {
       return false;
     }
   });
-let ended = false;
-const over = (code, signal) => {
-  if (ended) return;
-  ended = true;
-  note(".end", JSON.stringify({ code, signal }));
-  const since = Date.now();
+let hasEnded = false;
+const endGroup = (code, signal) => {
+  if (hasEnded) return;
+  hasEnded = true;
+  writeStateFile(".end", JSON.stringify({ code, signal }));
+  const startedMs = Date.now();
   process.kill(-process.pid, "SIGTERM");
-  const end = () => {
-    if (Date.now() - since > 2000 || !others()) process.kill(-process.pid, "SIGKILL");
-    setTimeout(end, 50);
+  const killGroup = () => {
+    if (Date.now() - startedMs > 2000 || !hasOtherProcesses()) process.kill(-process.pid, "SIGKILL");
+    setTimeout(killGroup, 50);
   };
-  end();
+  killGroup();
 };
 const stdio = ["pipe", "pipe", "pipe", "ignore", startupText.length > 0 ? "pipe" : "ignore"];
 const child = spawn(file, args, { cwd, stdio });
@@ -89,28 +89,28 @@ child.stdout.on("data", write);
 child.stderr.on("data", write);
 child.once("error", (error) => {
   write(Buffer.from(error.message));
-  over(127, null);
+  endGroup(127, null);
 });
 child.once("exit", (code, signal) => {
   // The last output may still arrive; do not wait for other processes that hold the output open.
-  child.once("close", () => over(code, signal));
-  setTimeout(over, 250, code, signal);
+  child.once("close", () => endGroup(code, signal));
+  setTimeout(endGroup, 250, code, signal);
 });
 try {
-  note(".child", JSON.stringify({ pid: child.pid, started: startOf(child.pid) }));
+  writeStateFile(".child", JSON.stringify({ pid: child.pid, started: readStartTime(child.pid) }));
 } catch {}
 const chunk = Buffer.alloc(65536);
-let at = 0;
+let inputOffset = 0;
 let reportedBytes = 0;
-const look = () => {
+const passInput = () => {
   let count = 0;
-  while (!child.stdin.writableNeedDrain && (count = fs.readSync(input, chunk, 0, chunk.length, at)) > 0) {
+  while (!child.stdin.writableNeedDrain && (count = fs.readSync(inputFd, chunk, 0, chunk.length, inputOffset)) > 0) {
     child.stdin.write(Buffer.from(chunk.subarray(0, count)));
-    at += count;
+    inputOffset += count;
   }
-  const readBytes = at - child.stdin.writableLength;
-  if (readBytes !== reportedBytes) note(".took", String((reportedBytes = readBytes)));
+  const readBytes = inputOffset - child.stdin.writableLength;
+  if (readBytes !== reportedBytes) writeStateFile(".took", String((reportedBytes = readBytes)));
   if (count === 0 && !child.stdin.writableNeedDrain && fs.existsSync(base + ".eof")) child.stdin.end();
 };
-setInterval(look, 200);
+setInterval(passInput, 200);
 `;

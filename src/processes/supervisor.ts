@@ -16,7 +16,7 @@ import { isRecord, parseJson } from "../base/json.js";
 import { newId } from "../base/ids.js";
 import { SUPERVISOR_SCRIPT } from "./supervisor-script.js";
 import { MAX_WAITING_INPUT_BYTES, type InputResult } from "./job.js";
-import { MARK } from "../base/linux-processes.js";
+import { MARK_VARIABLE } from "../base/linux-processes.js";
 
 /** Bytes per output file. The first file is kept, and the last three of the later ones: 64 MiB in total. */
 export const PART_BYTES = 16 * 1024 * 1024;
@@ -61,25 +61,25 @@ export async function startDetached(
   const mark = newId();
   const record = JSON.stringify({ id, command, since: new Date().toISOString(), mark });
   const { file, args, cwd, env, startupText } = program;
-  const keeper = spawn(
+  const supervisor = spawn(
     process.execPath,
     ["-e", SUPERVISOR_SCRIPT, base, record, String(PART_BYTES), cwd, file, ...args],
     {
       cwd: "/",
-      env: { ...env, [MARK]: mark, ...NODE_ENVIRONMENT },
+      env: { ...env, [MARK_VARIABLE]: mark, ...NODE_ENVIRONMENT },
       detached: true,
       stdio: ["pipe", "ignore", "ignore"],
     },
   );
-  const failed = new Promise<never>((_resolve, reject) => {
-    keeper.once("error", reject);
-    keeper.once("exit", () => reject(new Error("the supervisor exited immediately")));
+  const failure = new Promise<never>((_resolve, reject) => {
+    supervisor.once("error", reject);
+    supervisor.once("exit", () => reject(new Error("the supervisor exited immediately")));
   });
-  failed.catch(() => undefined);
-  keeper.stdin.on("error", () => undefined);
-  keeper.stdin.end(startupText);
-  keeper.unref();
-  while (!existsSync(`${base}.json`)) await Promise.race([failed, new Promise((resolve) => setTimeout(resolve, 10))]);
+  failure.catch(() => undefined);
+  supervisor.stdin.on("error", () => undefined);
+  supervisor.stdin.end(startupText);
+  supervisor.unref();
+  while (!existsSync(`${base}.json`)) await Promise.race([failure, new Promise((resolve) => setTimeout(resolve, 10))]);
 }
 
 /** Records of the supervisors in this folder, oldest first. */
@@ -137,30 +137,30 @@ export function readDetachedChild(base: string): DetachedChild | undefined {
 
 /** Number of bytes that a detached command has printed. */
 export function printedBytes(base: string): number {
-  const last = listNames(join(base, ".."))
+  const lastPart = listNames(join(base, ".."))
     .filter((name) => name.startsWith(`${base.slice(base.lastIndexOf("/") + 1)}.`) && /\.\d+$/.test(name))
-    .reduce((most, name) => Math.max(most, Number(/\d+$/.exec(name)?.[0])), 0);
-  return last * PART_BYTES + (statSync(`${base}.${last}`, { throwIfNoEntry: false })?.size ?? 0);
+    .reduce((greatest, name) => Math.max(greatest, Number(/\d+$/.exec(name)?.[0])), 0);
+  return lastPart * PART_BYTES + (statSync(`${base}.${lastPart}`, { throwIfNoEntry: false })?.size ?? 0);
 }
 
-/** Output bytes from `from` to `to`, without the parts that were removed. */
-export function readDetachedOutput(base: string, from: number, to: number): Buffer {
+/** Output bytes from `start` to `end`, without the parts that were removed. */
+export function readDetachedOutput(base: string, start: number, end: number): Buffer {
   const pieces: Buffer[] = [];
-  for (let at = from; at < to;) {
-    const part = Math.floor(at / PART_BYTES);
-    const end = Math.min(to, (part + 1) * PART_BYTES);
-    pieces.push(readPiece(`${base}.${part}`, at - part * PART_BYTES, end - at));
-    at = end;
+  for (let offset = start; offset < end;) {
+    const part = Math.floor(offset / PART_BYTES);
+    const partEnd = Math.min(end, (part + 1) * PART_BYTES);
+    pieces.push(readPiece(`${base}.${part}`, offset - part * PART_BYTES, partEnd - offset));
+    offset = partEnd;
   }
   return Buffer.concat(pieces);
 }
 
-function readPiece(path: string, at: number, length: number): Buffer {
+function readPiece(path: string, offset: number, length: number): Buffer {
   let fd: number | undefined;
   try {
     fd = openSync(path, "r");
     const buffer = Buffer.alloc(length);
-    return buffer.subarray(0, readSync(fd, buffer, 0, length, at));
+    return buffer.subarray(0, readSync(fd, buffer, 0, length, offset));
   } catch {
     return Buffer.alloc(0);
   } finally {
@@ -172,8 +172,8 @@ function readPiece(path: string, at: number, length: number): Buffer {
 export function writeToDetached(base: string, text: string, close: boolean): InputResult {
   if (existsSync(`${base}.eof`)) return "closed";
   const bytes = Buffer.byteLength(text);
-  const waiting = (statSync(`${base}.in`, { throwIfNoEntry: false })?.size ?? 0) - readNumber(`${base}.took`);
-  if (waiting > 0 && waiting + bytes > MAX_WAITING_INPUT_BYTES) return "full";
+  const waitingBytes = (statSync(`${base}.in`, { throwIfNoEntry: false })?.size ?? 0) - readNumber(`${base}.took`);
+  if (waitingBytes > 0 && waitingBytes + bytes > MAX_WAITING_INPUT_BYTES) return "full";
   if (text !== "") appendFileSync(`${base}.in`, text, { mode: 0o600 });
   if (close) writeFileSync(`${base}.eof`, "", { mode: 0o600 });
   return "taken";
@@ -189,9 +189,9 @@ function readNumber(path: string): number {
 }
 
 /** Stores the read offset, also for a later gantry process. */
-export function saveReadOffset(base: string, at: number): void {
+export function saveReadOffset(base: string, offset: number): void {
   try {
-    writeFileSync(`${base}.seen`, String(at), { mode: 0o600 });
+    writeFileSync(`${base}.seen`, String(offset), { mode: 0o600 });
   } catch {
     // The disk is full: the output is shown again.
   }

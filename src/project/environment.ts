@@ -20,8 +20,8 @@ const MAX_CHARACTERS = { folder: 4_096, git: 600, tree: 2_400 } as const;
  * cache.
  */
 export function today(now = new Date()): string {
-  const two = (number: number) => String(number).padStart(2, "0");
-  return `${now.getFullYear()}-${two(now.getMonth() + 1)}-${two(now.getDate())}`;
+  const padToTwo = (number: number) => String(number).padStart(2, "0");
+  return `${now.getFullYear()}-${padToTwo(now.getMonth() + 1)}-${padToTwo(now.getDate())}`;
 }
 
 /** Parses a stored environment. Undefined if the value is invalid. */
@@ -37,6 +37,6 @@ export function parseEnvironment(value: unknown): Environment | undefined {
   return isValid ? { day, folder: folder as string, git: git as string, tree: tree as string } : undefined;
 }
 
-function isText(value: unknown, most: number): value is string {
-  return typeof value === "string" && value.length <= most;
+function isText(value: unknown, maxCharacters: number): value is string {
+  return typeof value === "string" && value.length <= maxCharacters;
 }

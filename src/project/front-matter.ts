@@ -14,19 +14,20 @@ const MAX_LINES = 200;
  *
  * All other YAML is ignored, so that every value is a string. Takes linear time.
  */
-export function frontMatter(text: string): FrontMatter {
+export function parseFrontMatter(text: string): FrontMatter {
   const lines = text.replace(/^\uFEFF/, "").split(/\r?\n/);
   const fields = new Map<string, string>();
   if (lines[0]?.trimEnd() !== "---") return { fields, body: text };
   const end = lines.findIndex((line, i) => i > 0 && /^(---|\.\.\.)[ \t]*$/.test(line));
   if (end === -1) return { fields, body: text };
-  const head = lines.slice(1, Math.min(end, MAX_LINES));
-  for (let i = 0; i < head.length && fields.size < MAX_FIELDS; i++) {
-    const [, name, first = ""] = /^([A-Za-z][\w-]{0,63}):(?:[ \t](.*))?$/.exec(head[i] ?? "") ?? [];
+  const headerLines = lines.slice(1, Math.min(end, MAX_LINES));
+  for (let i = 0; i < headerLines.length && fields.size < MAX_FIELDS; i++) {
+    const [, name, inlineValue = ""] = /^([A-Za-z][\w-]{0,63}):(?:[ \t](.*))?$/.exec(headerLines[i] ?? "") ?? [];
     if (name === undefined) continue;
-    const below: string[] = [];
-    while (i + 1 < head.length && /^([ \t]|$)/.test(head[i + 1] ?? "")) below.push(head[++i] ?? "");
-    const value = valueOf(first.trim(), below);
+    const continuationLines: string[] = [];
+    while (i + 1 < headerLines.length && /^([ \t]|$)/.test(headerLines[i + 1] ?? ""))
+      continuationLines.push(headerLines[++i] ?? "");
+    const value = parseValue(inlineValue.trim(), continuationLines);
     if (value !== undefined && !fields.has(name)) fields.set(name, value);
   }
   return {
@@ -39,23 +40,23 @@ export function frontMatter(text: string): FrontMatter {
 }
 
 /** Undefined for values that are not text: lists, maps and references. */
-function valueOf(first: string, below: readonly string[]): string | undefined {
-  if (/^[|>][+-]?\d?$/.test(first))
-    return below
+function parseValue(inlineValue: string, continuationLines: readonly string[]): string | undefined {
+  if (/^[|>][+-]?\d?$/.test(inlineValue))
+    return continuationLines
       .map((line) => line.trim())
-      .join(first.startsWith("|") ? "\n" : " ")
+      .join(inlineValue.startsWith("|") ? "\n" : " ")
       .trim();
-  const joined = [first, ...below.map((line) => line.trim())].join(" ").trim();
-  if (/^[[{&*!]/.test(joined) || /^- /.test(joined)) return undefined;
-  if (joined.startsWith("'")) return /^'((?:[^']|'')*)'/.exec(joined)?.[1]?.replaceAll("''", "'");
-  if (joined.startsWith('"')) {
-    const quoted = /^"(?:[^"\\]|\\.)*"/.exec(joined)?.[0];
+  const joinedText = [inlineValue, ...continuationLines.map((line) => line.trim())].join(" ").trim();
+  if (/^[[{&*!]/.test(joinedText) || /^- /.test(joinedText)) return undefined;
+  if (joinedText.startsWith("'")) return /^'((?:[^']|'')*)'/.exec(joinedText)?.[1]?.replaceAll("''", "'");
+  if (joinedText.startsWith('"')) {
+    const quotedText = /^"(?:[^"\\]|\\.)*"/.exec(joinedText)?.[0];
     try {
-      return quoted === undefined ? undefined : String(JSON.parse(quoted));
+      return quotedText === undefined ? undefined : String(JSON.parse(quotedText));
     } catch {
-      return quoted?.slice(1, -1);
+      return quotedText?.slice(1, -1);
     }
   }
-  const comment = joined.search(/(^|[ \t])#/);
-  return (comment === -1 ? joined : joined.slice(0, comment)).trim();
+  const comment = joinedText.search(/(^|[ \t])#/);
+  return (comment === -1 ? joinedText : joinedText.slice(0, comment)).trim();
 }

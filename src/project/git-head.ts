@@ -1,5 +1,5 @@
 import { join, resolve } from "node:path";
-import { printable } from "../base/printable.js";
+import { toPrintable } from "../base/printable.js";
 import { PathGuard } from "../files/path-guard.js";
 
 /** Maximum bytes read of a file in the Git folder. Such files have one line. */
@@ -25,28 +25,31 @@ const OPERATION_FILES = [
  * Reads the files of the repository and does not run Git, because Git would run commands from the repository's
  * settings.
  */
-export async function gitHead(root: string, denied: readonly string[]): Promise<string> {
+export async function describeGitHead(root: string, denied: readonly string[]): Promise<string> {
   try {
     // The Git folder of a worktree may lie outside the project. Only the branch name, the commit and the operation are
     // returned.
     const guard = await PathGuard.create({ roots: "anywhere", denied });
-    const folder = await gitFolder(guard, root);
+    const folder = await findGitFolder(guard, root);
     const head = await readFirstLine(guard, join(folder, "HEAD"));
-    const named = /^ref: refs\/heads\/(.+)$/.exec(head)?.[1];
+    const branchName = /^ref: refs\/heads\/(.+)$/.exec(head)?.[1];
     const branch =
-      named !== undefined && named.length <= MAX_BRANCH_CHARACTERS && BRANCH.test(named) ? named : undefined;
+      branchName !== undefined && branchName.length <= MAX_BRANCH_CHARACTERS && BRANCH.test(branchName)
+        ? branchName
+        : undefined;
     const commit = /^[0-9a-f]{40,64}$/.exec(head)?.[0];
     if (branch === undefined && commit === undefined) return "";
-    const where = branch === undefined ? `no branch, at commit ${commit?.slice(0, 12)}` : `branch ${printable(branch)}`;
-    const doing = await currentOperation(guard, folder);
-    return doing === undefined ? where : `${where}, in the middle of a ${doing}`;
+    const headText =
+      branch === undefined ? `no branch, at commit ${commit?.slice(0, 12)}` : `branch ${toPrintable(branch)}`;
+    const operation = await findOperation(guard, folder);
+    return operation === undefined ? headText : `${headText}, in the middle of a ${operation}`;
   } catch {
     return "";
   }
 }
 
 /** Path of the Git folder: `.git`, or the folder that a `.git` file names. */
-async function gitFolder(guard: PathGuard, root: string): Promise<string> {
+async function findGitFolder(guard: PathGuard, root: string): Promise<string> {
   const git = join(root, ".git");
   if ((await guard.resolve(git)).isFolder) return git;
   const pointer = /^gitdir: (.+)$/.exec(await readFirstLine(guard, git))?.[1];
@@ -66,10 +69,10 @@ async function readFirstLine(guard: PathGuard, path: string): Promise<string> {
   }
 }
 
-async function currentOperation(guard: PathGuard, path: string): Promise<string | undefined> {
+async function findOperation(guard: PathGuard, path: string): Promise<string | undefined> {
   const folder = await guard.openFolder(path);
   try {
-    for (const [name, what] of OPERATION_FILES) if (await folder.stat(name)) return what;
+    for (const [name, operation] of OPERATION_FILES) if (await folder.stat(name)) return operation;
     return undefined;
   } finally {
     await folder.close();

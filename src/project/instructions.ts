@@ -1,5 +1,5 @@
 import { join, relative, sep } from "node:path";
-import { printableLines, printable } from "../base/printable.js";
+import { toPrintableLines, toPrintable } from "../base/printable.js";
 import { createTextCache, type PathCache, type TextStart } from "../files/path-cache.js";
 import type { Owners, OwnedPath } from "../files/owners.js";
 import type { Repository } from "../files/repository.js";
@@ -7,7 +7,7 @@ import type { Repository } from "../files/repository.js";
 /** Maximum bytes of all instructions of a project. Also the maximum for the user's own file. */
 const MAX_INSTRUCTION_BYTES = 32_768;
 /** Names of instruction files. The first that exists in a folder is used. */
-const NAMES = ["AGENTS.md", "CLAUDE.md"] as const;
+const FILE_NAMES = ["AGENTS.md", "CLAUDE.md"] as const;
 /** Maximum folder levels below the project folder. */
 const MAX_DEPTH = 32;
 /** Folders with third-party content. Instruction files in them are ignored. */
@@ -29,29 +29,29 @@ export class Instructions {
   readonly #onSkipped: OwnedPath["onSkipped"];
 
   /**
-   * Paths in `denied` are never read, even through links. `leftOut` is called for files with an owner that is not
+   * Paths in `denied` are never read, even through links. `onSkipped` is called for files with an owner that is not
    * allowed.
    */
-  constructor(denied: readonly string[], leftOut?: OwnedPath["onSkipped"]) {
-    this.#onSkipped = leftOut;
+  constructor(denied: readonly string[], onSkipped?: OwnedPath["onSkipped"]) {
+    this.#onSkipped = onSkipped;
     this.#files = createTextCache(MAX_INSTRUCTION_BYTES, denied);
   }
 
   /** Reads the user's own instructions from gantry's home. Undefined if there are none. */
-  async ofUser(home: string): Promise<InstructionFile | undefined> {
-    const path = join(home, NAMES[0]);
+  async readUserInstructions(home: string): Promise<InstructionFile | undefined> {
+    const path = join(home, FILE_NAMES[0]);
     const file = await this.#userFiles.read({ path, root: home });
-    return file && file.text !== "" ? { from: printable(path), ...file } : undefined;
+    return file && file.text !== "" ? { from: toPrintable(path), ...file } : undefined;
   }
 
   /**
    * Reads the instructions from the root of the repository down to the project folder. If they exceed the limit, those
    * nearest to the project folder are kept.
    */
-  async ofProject({ root, folders, owners }: Repository): Promise<InstructionFile[]> {
+  async readProjectInstructions({ root, folders, owners }: Repository): Promise<InstructionFile[]> {
     const project = folders.at(-1) ?? root;
-    const instructions = await Promise.all(folders.map((folder) => this.#in(folder, project, root, owners)));
-    return within(
+    const instructions = await Promise.all(folders.map((folder) => this.#readFolder(folder, project, root, owners)));
+    return limitInstructions(
       instructions.filter((instruction) => instruction !== undefined),
       MAX_INSTRUCTION_BYTES,
     );
@@ -61,40 +61,46 @@ export class Instructions {
    * Reads the instructions between the project folder (exclusive) and `folder`, the outermost first. Empty outside the
    * project folder and inside skipped folders.
    */
-  async below(projectDir: string, folder: string, owners: Owners | undefined): Promise<InstructionFile[]> {
+  async readInstructionsBelow(
+    projectDir: string,
+    folder: string,
+    owners: Owners | undefined,
+  ): Promise<InstructionFile[]> {
     const names = relative(projectDir, folder).split(sep).slice(0, MAX_DEPTH);
     if (names[0] === "" || names[0] === ".." || names.some((name) => SKIPPED_FOLDERS.has(name))) return [];
     const folders = names.map((_, i) => join(projectDir, ...names.slice(0, i + 1)));
-    const instructions = await Promise.all(folders.map((folder) => this.#in(folder, projectDir, projectDir, owners)));
+    const instructions = await Promise.all(
+      folders.map((folder) => this.#readFolder(folder, projectDir, projectDir, owners)),
+    );
     return instructions.filter((instruction) => instruction !== undefined);
   }
 
-  async #in(
+  async #readFolder(
     folder: string,
-    project: string,
+    projectDir: string,
     root: string,
     owners: Owners | undefined,
   ): Promise<InstructionFile | undefined> {
-    for (const name of NAMES) {
+    for (const name of FILE_NAMES) {
       const path = join(folder, name);
       const file = await this.#files.read({ path, root, owners, onSkipped: this.#onSkipped });
       if (!file) continue;
       if (file.text === "") return undefined;
-      const from = printable(relative(project, path).split(sep).join("/"));
-      return { from, text: printableLines(file.text), isCut: file.isCut };
+      const from = toPrintable(relative(projectDir, path).split(sep).join("/"));
+      return { from, text: toPrintableLines(file.text), isCut: file.isCut };
     }
     return undefined;
   }
 }
 
 /**
- * Limits instructions to `bytes`, with priority for the last ones. The order stays the same. One that does not fit is
- * cut.
+ * Limits instructions to `bytes`, with priority for the last ones. The order stays the same. An instruction that does
+ * not fit is cut.
  */
-export function within(all: readonly InstructionFile[], bytes: number): InstructionFile[] {
+export function limitInstructions(allInstructions: readonly InstructionFile[], bytes: number): InstructionFile[] {
   let remainingBytes = bytes;
   const selection: InstructionFile[] = [];
-  for (const instruction of all.toReversed()) {
+  for (const instruction of allInstructions.toReversed()) {
     const size = Buffer.byteLength(instruction.text);
     if (size <= remainingBytes) selection.unshift(instruction);
     else if (remainingBytes > 0)
@@ -114,7 +120,7 @@ function firstBytes(text: string, bytes: number): string {
 
 /** Formats an instruction for the model, with its source in a tag that the text cannot close. */
 export function formatInstruction({ from, text, isCut }: InstructionFile): string {
-  const plain = text.replace(/<(?=[\s/]*instructions\b)/gi, "&lt;");
+  const escapedText = text.replace(/<(?=[\s/]*instructions\b)/gi, "&lt;");
   const cutNote = isCut ? "\n[cut here; read the file for the rest]" : "";
-  return `<instructions from=${JSON.stringify(from)}>\n${plain}${cutNote}\n</instructions>`;
+  return `<instructions from=${JSON.stringify(from)}>\n${escapedText}${cutNote}\n</instructions>`;
 }

@@ -1,7 +1,7 @@
 import { repositoryOf, type Repository } from "../files/repository.js";
 import type { Logger } from "../ports/logger.js";
 import type { Skill } from "../ports/skill.js";
-import { gitHead } from "./git-head.js";
+import { describeGitHead } from "./git-head.js";
 import { Instructions, type InstructionFile } from "./instructions.js";
 import { Skills } from "./skills.js";
 import { today, type Environment } from "./environment.js";
@@ -43,36 +43,36 @@ export interface ProjectInstructions {
  */
 export class Project {
   readonly #home: string | undefined;
-  readonly #denied: readonly string[];
+  readonly #deniedPaths: readonly string[];
   readonly #readsRepository: boolean;
   readonly #logger: Logger | undefined;
   readonly #loggedPaths = new Set<string>();
-  readonly #treeMs: number;
+  readonly #treeTimeoutMs: number;
   #lazyInstructions: Instructions | undefined;
   #lazySkills: Skills | undefined;
   readonly #environmentsByFolder = new Map<
     string,
-    { until: number; look: Promise<Omit<Environment, "day" | "folder">> }
+    { expiresAtMs: number; environment: Promise<Omit<Environment, "day" | "folder">> }
   >();
 
   constructor(
     { home, deniedPaths = [], projectInstructions = true, logger }: ProjectOptions,
-    treeMs = TREE_TIMEOUT_MS,
+    treeTimeoutMs = TREE_TIMEOUT_MS,
   ) {
-    this.#treeMs = treeMs;
+    this.#treeTimeoutMs = treeTimeoutMs;
     this.#logger = logger;
     this.#home = home;
-    this.#denied = deniedPaths;
+    this.#deniedPaths = deniedPaths;
     this.#readsRepository = projectInstructions;
   }
 
   // Created at first use, because starting an agent needs neither.
   get #instructions(): Instructions {
-    return (this.#lazyInstructions ??= new Instructions(this.#denied, this.logSkipped));
+    return (this.#lazyInstructions ??= new Instructions(this.#deniedPaths, this.logSkipped));
   }
 
   get #skills(): Skills {
-    return (this.#lazySkills ??= new Skills(this.#denied, this.logSkipped));
+    return (this.#lazySkills ??= new Skills(this.#deniedPaths, this.logSkipped));
   }
 
   /** Logs a skipped file and the reason, once per path. */
@@ -85,31 +85,36 @@ export class Project {
   /** Reads the instructions and skills of a project in their current state. */
   async instructions(projectDir: string): Promise<ProjectInstructions> {
     const home = this.#home;
-    const repository = await this.#repository(projectDir);
+    const repository = await this.#findRepository(projectDir);
     const [user, project, skills] = await Promise.all([
-      home === undefined ? undefined : this.#instructions.ofUser(home),
-      repository ? this.#instructions.ofProject(repository) : [],
-      this.#skills.of(repository, home),
+      home === undefined ? undefined : this.#instructions.readUserInstructions(home),
+      repository ? this.#instructions.readProjectInstructions(repository) : [],
+      this.#skills.readSkills(repository, home),
     ]);
     return { user, project, skills };
   }
 
   /** Reads the instructions between the project folder (exclusive) and `folder`, the outermost first. */
   async below(projectDir: string, folder: string): Promise<InstructionFile[]> {
-    const repository = await this.#repository(projectDir);
-    return repository ? this.#instructions.below(projectDir, folder, repository.owners) : [];
+    const repository = await this.#findRepository(projectDir);
+    return repository ? this.#instructions.readInstructionsBelow(projectDir, folder, repository.owners) : [];
   }
 
   /** Describes the current environment of a project. Git state and tree may be up to 10 s old. */
   async environment(projectDir: string): Promise<Environment> {
-    const now = Date.now();
-    const cachedLook = this.#environmentsByFolder.get(projectDir);
-    const look = cachedLook && cachedLook.until > now ? cachedLook.look : this.#readEnvironment(projectDir);
-    if (look !== cachedLook?.look) this.#keep(projectDir, { until: now + ENVIRONMENT_CACHE_MS, look });
-    return { day: today(), folder: projectDir, ...(await look) };
+    const nowMs = Date.now();
+    const cachedEntry = this.#environmentsByFolder.get(projectDir);
+    const environment =
+      cachedEntry && cachedEntry.expiresAtMs > nowMs ? cachedEntry.environment : this.#readEnvironment(projectDir);
+    if (environment !== cachedEntry?.environment)
+      this.#cacheEnvironment(projectDir, { expiresAtMs: nowMs + ENVIRONMENT_CACHE_MS, environment });
+    return { day: today(), folder: projectDir, ...(await environment) };
   }
 
-  #keep(folder: string, entry: { until: number; look: Promise<Omit<Environment, "day" | "folder">> }): void {
+  #cacheEnvironment(
+    folder: string,
+    entry: { expiresAtMs: number; environment: Promise<Omit<Environment, "day" | "folder">> },
+  ): void {
     this.#environmentsByFolder.delete(folder);
     const [oldest] = this.#environmentsByFolder.keys();
     if (this.#environmentsByFolder.size >= MAX_CACHED_FOLDERS && oldest !== undefined)
@@ -118,23 +123,23 @@ export class Project {
   }
 
   async #readEnvironment(projectDir: string): Promise<Omit<Environment, "day" | "folder">> {
-    const repository = await this.#repository(projectDir);
+    const repository = await this.#findRepository(projectDir);
     if (!repository) return { git: "", tree: "" };
     const { root, hasGit } = repository;
     const [git, tree] = await Promise.all([
-      hasGit ? gitHead(root, this.#denied) : "",
-      this.#tree(repository.folders.at(-1) ?? root),
+      hasGit ? describeGitHead(root, this.#deniedPaths) : "",
+      this.#readTree(repository.folders.at(-1) ?? root),
     ]);
     return { git, tree };
   }
 
-  async #tree(folder: string): Promise<string> {
-    const { topOfTree } = await import("./tree.js");
-    return topOfTree(folder, this.#denied, this.#treeMs);
+  async #readTree(folder: string): Promise<string> {
+    const { readTreeTop } = await import("./tree.js");
+    return readTreeTop(folder, this.#deniedPaths, this.#treeTimeoutMs);
   }
 
   /** Undefined if `projectInstructions` is false or the folder cannot be read. */
-  async #repository(projectDir: string): Promise<Repository | undefined> {
+  async #findRepository(projectDir: string): Promise<Repository | undefined> {
     return this.#readsRepository ? repositoryOf(projectDir).catch(() => undefined) : undefined;
   }
 }

@@ -4,7 +4,7 @@ import { createTextCache, createFolderCache, type PathCache, type TextStart } fr
 import type { Owners, OwnedPath } from "../files/owners.js";
 import type { Repository } from "../files/repository.js";
 import type { Skill } from "../ports/skill.js";
-import { frontMatter } from "./front-matter.js";
+import { parseFrontMatter } from "./front-matter.js";
 import { SKILL_FILE } from "./skill-file.js";
 
 /** Maximum skills of a session. Also the maximum folders per skills folder that are read. */
@@ -17,35 +17,39 @@ const FOLDERS = [".agents/skills", ".claude/skills"] as const;
 
 /** Reads the skills of projects and of the user. Skills that cannot be read are skipped; no method rejects. */
 export class Skills {
-  readonly #ofProject: SkillReader;
-  readonly #own = new SkillReader([]);
+  readonly #projectReader: SkillReader;
+  readonly #userReader = new SkillReader([]);
 
   /**
-   * Paths in `denied` are never read, even through links. `leftOut` is called for files with an owner that is not
+   * Paths in `denied` are never read, even through links. `onSkipped` is called for files with an owner that is not
    * allowed.
    */
-  constructor(denied: readonly string[], leftOut?: OwnedPath["onSkipped"]) {
-    this.#ofProject = new SkillReader(denied, leftOut);
+  constructor(denied: readonly string[], onSkipped?: OwnedPath["onSkipped"]) {
+    this.#projectReader = new SkillReader(denied, onSkipped);
   }
 
   /**
    * Returns the skills, sorted by name. If names collide, the user's own skill wins, then the one of the project
    * folder, then the one of the repository root.
    */
-  async of(repository: Repository | undefined, home: string | undefined): Promise<Skill[]> {
+  async readSkills(repository: Repository | undefined, home: string | undefined): Promise<Skill[]> {
     const { root = "", folders = [], owners } = repository ?? {};
-    const project = folders.at(-1);
-    const places = [...new Set([...(project === undefined ? [] : [project]), ...(repository ? [root] : [])])];
+    const projectFolder = folders.at(-1);
+    const baseFolders = [
+      ...new Set([...(projectFolder === undefined ? [] : [projectFolder]), ...(repository ? [root] : [])]),
+    ];
     const skillLists = await Promise.all([
-      ...(home === undefined ? [] : [this.#own.skills(join(home, "skills"), join(home, "skills"), "user", undefined)]),
-      ...places.flatMap((place) =>
-        FOLDERS.map((folder) => this.#ofProject.skills(join(place, folder), root, "project", owners)),
+      ...(home === undefined
+        ? []
+        : [this.#userReader.skills(join(home, "skills"), join(home, "skills"), "user", undefined)]),
+      ...baseFolders.flatMap((baseFolder) =>
+        FOLDERS.map((folder) => this.#projectReader.skills(join(baseFolder, folder), root, "project", owners)),
       ),
     ]);
-    const byName = new Map<string, Skill>();
+    const skillsByName = new Map<string, Skill>();
     for (const skill of skillLists.flat())
-      if (!byName.has(skill.name) && byName.size < MAX_SKILLS) byName.set(skill.name, skill);
-    return [...byName.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+      if (!skillsByName.has(skill.name) && skillsByName.size < MAX_SKILLS) skillsByName.set(skill.name, skill);
+    return [...skillsByName.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
   }
 }
 
@@ -54,28 +58,28 @@ class SkillReader {
   readonly #folders: PathCache<readonly string[]>;
   readonly #files: PathCache<TextStart>;
 
-  readonly #leftOut: OwnedPath["onSkipped"];
+  readonly #onSkipped: OwnedPath["onSkipped"];
 
-  constructor(denied: readonly string[], leftOut?: OwnedPath["onSkipped"]) {
-    this.#leftOut = leftOut;
+  constructor(denied: readonly string[], onSkipped?: OwnedPath["onSkipped"]) {
+    this.#onSkipped = onSkipped;
     this.#folders = createFolderCache(MAX_SKILLS, denied);
     this.#files = createTextCache(MAX_HEADER_BYTES, denied);
   }
 
   async skills(folder: string, root: string, origin: Skill["origin"], owners: Owners | undefined): Promise<Skill[]> {
-    const place = { root, owners, onSkipped: this.#leftOut };
-    const names = (await this.#folders.read({ ...place, path: folder })) ?? [];
+    const readOptions = { root, owners, onSkipped: this.#onSkipped };
+    const names = (await this.#folders.read({ ...readOptions, path: folder })) ?? [];
     const skills = await Promise.all(
       names.map(async (name): Promise<Skill | undefined> => {
         const skillFolder = join(folder, name);
-        const file = await this.#files.read({ ...place, path: join(skillFolder, SKILL_FILE) });
+        const file = await this.#files.read({ ...readOptions, path: join(skillFolder, SKILL_FILE) });
         if (!file) return undefined;
-        const { fields } = frontMatter(file.text);
-        const called = [fields.get("name"), name].find((candidate) => candidate !== undefined && isName(candidate));
-        if (called === undefined) return undefined;
+        const { fields } = parseFrontMatter(file.text);
+        const skillName = [fields.get("name"), name].find((candidate) => candidate !== undefined && isName(candidate));
+        if (skillName === undefined) return undefined;
         return {
-          name: called,
-          description: oneLine(fields.get("description") ?? ""),
+          name: skillName,
+          description: toOneLine(fields.get("description") ?? ""),
           origin,
           folder: skillFolder,
           root,
@@ -91,7 +95,7 @@ function isName(name: string): boolean {
   return /^[\p{L}\p{N}][\p{L}\p{N} ._:-]{0,63}$/u.test(name);
 }
 
-function oneLine(text: string): string {
+function toOneLine(text: string): string {
   const line = escapeInvisible(text.replace(/\s+/g, " ").trim());
   const characters = [...line];
   return characters.length <= MAX_DESCRIPTION_CHARACTERS

@@ -33,7 +33,7 @@ export class ActiveRun implements Run {
   get lastSeq(): number {
     return this.#run.recorder.lastSeq;
   }
-  get dropped(): number {
+  get droppedTokenEvents(): number {
     return this.#run.events.dropped;
   }
 

@@ -35,7 +35,7 @@ export async function loadMessages(
   const isCached = headRequest?.cachedFence !== undefined && headRequest.cachedFence === previousFence;
   // Some stores return the messages although they were not requested.
   if (head.messages.length > 0 || (headRequest?.messages === true && !isCached)) return head.messages;
-  const { root } = head.original.chain;
+  const { root } = head.root.chain;
   // A follow-up session starts with a view, which only the head contains. A view is short by design.
   if (head.newest.chain.index > 0) return (await store.head(root))?.messages ?? [];
   const messages: Message[] = [];
@@ -51,9 +51,8 @@ export async function loadMessages(
  * Returns the session that a run continues. Chain-wide fields come from the first session, because a revert may have
  * made an earlier follow-up the newest again.
  */
-export function createContinuedSession({ original, newest }: LeaseHead): Session {
-  const { title, hasFinalTitle, provider, model, reasoningEffort, mode, permissionGrants, rewinds, projectDir } =
-    original;
+export function createContinuedSession({ root, newest }: LeaseHead): Session {
+  const { title, hasFinalTitle, provider, model, reasoningEffort, mode, permissionGrants, rewinds, projectDir } = root;
   return {
     ...newest,
     title,

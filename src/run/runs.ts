@@ -159,7 +159,7 @@ export class Runs {
     if (run.state !== "queued") return run;
     // The watched state of a session does not include its queue.
     const schedule = new PollSchedule(notifierOf(store), run.sessionId, MIN_QUEUE_POLL_INTERVAL_MS);
-    void this.#waitUntilDequeued(run.sessionId, id)?.then(() => schedule.now());
+    void this.#waitUntilDequeued(run.sessionId, id)?.then(() => schedule.wakeNow());
     try {
       for (;;) {
         await schedule.next(QUEUE_POLL_INTERVAL_MS, signal);

@@ -16,7 +16,7 @@ import type { SessionDriver } from "../ports/session-driver.js";
 import type { Session } from "../ports/session.js";
 import { requireSession } from "../sessions/require-session.js";
 import { ActiveLease } from "../sessions/lease.js";
-import { checkFolder, newSession } from "../sessions/new-session.js";
+import { checkFolder, createNewSession } from "../sessions/new-session.js";
 import { isBefore, isQueued } from "../sessions/stored-run.js";
 import { requirePrices, RunBudget } from "./budget/meter.js";
 import { createContinuedSession, createHeadRequest, loadMessages } from "./chain-head.js";
@@ -109,7 +109,7 @@ async function startInSlot(
   const logger = loggerWith(agent.logger, { run: id });
   const firstSession =
     storedSession ??
-    (parentCall ? newSubagentSession(parentCall, projectDir) : newSession({}, { projectDir, mode: agent.mode }));
+    (parentCall ? newSubagentSession(parentCall, projectDir) : createNewSession({}, { projectDir, mode: agent.mode }));
   const sessionId = firstSession.chain.root;
   // The head is read with the lease, because another process may have continued, compacted or deleted the session.
   const headRequest = storedSession && createHeadRequest(storedSession, agent.conversationCache.getFence(sessionId));
@@ -169,7 +169,7 @@ async function startInSlot(
     const inbox = new Inbox({ runId: id, sessionId, store, cancel, logger });
     closeInbox = () => inbox.close();
     const { tail, release: closeTail } = agent.liveSessions().open(sessionId, store);
-    const tailWriter = tail.openWriter((head?.original ?? firstSession).rewinds.length);
+    const tailWriter = tail.openWriter((head?.root ?? firstSession).rewinds.length);
     // Added before the tools are selected: tools that need a user are offered only if a client can answer.
     const removeResponder = input.hasResponder ? tail.addResponder(input.hasResponder) : () => undefined;
     // A subagent requests permission from its parent's clients, but it cannot ask users questions.
@@ -203,7 +203,7 @@ async function startInSlot(
       session.id,
       lease.fence,
       record,
-      (head?.original ?? firstSession).usage,
+      (head?.root ?? firstSession).usage,
       (error) => cancel.abort(error),
       (change) => {
         tailWriter.reportChange(change);

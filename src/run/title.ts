@@ -1,5 +1,5 @@
 import { nearestEffort } from "../models/efforts.js";
-import { deadline } from "../base/abort.js";
+import { createDeadline } from "../base/abort.js";
 import { typedText } from "../conversation/messages.js";
 import { callModel, type ModelCallHooks } from "../models/model-call.js";
 import { hasCode } from "../ports/errors.js";
@@ -88,7 +88,7 @@ async function requestTitle(run: RunContext, message: string, signal: AbortSigna
     },
     onRetry: () => void (textCharacters = 0),
   };
-  const timeLimit = deadline(TITLE_TIMEOUT_MS, signal, lengthController.signal);
+  const timeLimit = createDeadline(TITLE_TIMEOUT_MS, signal, lengthController.signal);
   try {
     const answer = await callModel(run, "title", request, timeLimit.signal, hooks);
     if ("error" in answer) throw answer.error;

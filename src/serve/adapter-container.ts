@@ -44,7 +44,7 @@ export async function buildAdapter<Kind extends AdapterKind>(
   const selection = root.resolve(SELECTION);
   const keyPrefix = `${file}: ${selected.key}`;
   const optionsContext = {
-    where: `${file}: ${selected.section}`,
+    location: `${file}: ${selected.section}`,
     configDir: folder,
     home: root.resolve(HOME),
     projectDir: root.resolve(PROJECT_DIR),
@@ -91,7 +91,7 @@ async function findHooksFault(kind: AdapterKind, adapter: unknown): Promise<stri
 }
 
 /**
- * Returns tsyringe's provider of the adapter: the factory `create`, or the class `use`. The tokens in `needs` give the
+ * Returns tsyringe's provider of the adapter: the factory `create`, or the class `useClass`. The tokens in `inject` give the
  * arguments of the constructor.
  */
 function toFactoryProvider<Kind extends AdapterKind>(
@@ -101,18 +101,18 @@ function toFactoryProvider<Kind extends AdapterKind>(
   if (descriptor.create) {
     return { useFactory: (child) => descriptor.create?.(child.resolve(OPTIONS), context) };
   }
-  const adapterClass = descriptor.use as new (...args: unknown[]) => unknown;
-  const { needs } = descriptor;
+  const adapterClass = descriptor.useClass as new (...args: unknown[]) => unknown;
+  const { inject } = descriptor;
   const tokens: unknown = Reflect.getOwnMetadata("injectionTokens", adapterClass) ?? {};
-  const hasToken = (i: number) => (needs ? i < needs.length : isRecord(tokens) && i in tokens);
+  const hasToken = (i: number) => (inject ? i < inject.length : isRecord(tokens) && i in tokens);
   // A parameter without a token would silently be undefined.
   if (!Array.from({ length: adapterClass.length }, (_, i) => hasToken(i)).every(Boolean))
     throw new Error(
-      `every parameter of the constructor of ${adapterClass.name} needs @inject(TOKEN), or a token in \`needs\` of its descriptor`,
+      `every parameter of the constructor of ${adapterClass.name} needs @inject(TOKEN), or a token in \`inject\` of its descriptor`,
     );
   return {
     useFactory: (child) =>
-      needs ? new adapterClass(...needs.map((token): unknown => child.resolve(token))) : child.resolve(adapterClass),
+      inject ? new adapterClass(...inject.map((token): unknown => child.resolve(token))) : child.resolve(adapterClass),
   };
 }
 
@@ -120,9 +120,9 @@ function rejectHttpHost(): never {
   throw new Error("only transports get HTTP_HOST");
 }
 
-function describeBuildError(error: unknown, { use }: AdapterDescriptor): string {
+function describeBuildError(error: unknown, { useClass }: AdapterDescriptor): string {
   const message = reasonOf(error);
-  return use && message.startsWith("TypeInfo not known")
-    ? `the class ${use.name} needs @injectable() of the running gantry, not of another copy; or use create instead of use`
+  return useClass && message.startsWith("TypeInfo not known")
+    ? `the class ${useClass.name} needs @injectable() of the running gantry, not of another copy; or use create instead of useClass`
     : message;
 }

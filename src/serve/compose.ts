@@ -1,5 +1,5 @@
 import { chmodSync, statSync } from "node:fs";
-import { deadline } from "../base/abort.js";
+import { createDeadline } from "../base/abort.js";
 import { createFolder } from "../base/create-folder.js";
 import type { Agent } from "../agent/agent.js";
 import { HTTP_HOST } from "../plugin/adapter.js";
@@ -151,9 +151,9 @@ interface StopOptions {
  */
 async function stopAll({ agent, host, startedParts, closeTracker, hooks, logger }: StopOptions): Promise<void> {
   const stopStartedAtMs = Date.now();
-  const grace = deadline(SHUTDOWN_GRACE_MS);
-  agent.refuseNew();
-  host?.refuseNew();
+  const grace = createDeadline(SHUTDOWN_GRACE_MS);
+  agent.stopAccepting();
+  host?.stopAccepting();
   await stopInReverse(startedParts, grace.signal, stopStartedAtMs + STOP_DEADLINES_MS.transports, logger);
   const closePort = async () => host?.close(grace.signal);
   await stopWithin(() => "the HTTP port", closePort, stopStartedAtMs + STOP_DEADLINES_MS.port, logger);

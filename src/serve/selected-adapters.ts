@@ -293,10 +293,10 @@ export function parseOptions<Options>(
   } catch (error) {
     // Any other error of a built-in adapter is a bug and stays unchanged.
     if (isBuiltIn(kind, name) && !hasCode(error, "config")) throw error;
-    const message = withAdapterKey(reasonOf(error), ADAPTER_KEYS[kind], context.where);
+    const message = withAdapterKey(reasonOf(error), ADAPTER_KEYS[kind], context.location);
     if (isBuiltIn(kind, name)) throw new ConfigError(message, { cause: error });
     // For third-party modules the message also names the adapter.
-    const prefix = message.startsWith(context.where) ? "" : `${context.where}: `;
+    const prefix = message.startsWith(context.location) ? "" : `${context.location}: `;
     throw new ConfigError(`${prefix}${message}${message.includes(name) ? "" : ` (an option of ${name})`}`, {
       cause: error,
     });
@@ -313,12 +313,17 @@ const ADAPTER_KEYS: Partial<Readonly<Record<AdapterKind, string>>> = {
 };
 
 /** Adds `adapterKey` to the list of expected keys, in case it was mistyped. */
-function withAdapterKey(message: string, adapterKey: string | undefined, where: string): string {
-  const [key = "", expectedText] = message.slice(where.length + 1).split(": unknown key; ", 2);
-  if (adapterKey === undefined || expectedText === undefined || !message.startsWith(`${where}.`) || key.includes("."))
+function withAdapterKey(message: string, adapterKey: string | undefined, location: string): string {
+  const [key = "", expectedText] = message.slice(location.length + 1).split(": unknown key; ", 2);
+  if (
+    adapterKey === undefined ||
+    expectedText === undefined ||
+    !message.startsWith(`${location}.`) ||
+    key.includes(".")
+  )
     return message;
   const otherKeys = expectedText.startsWith("expected one of ") ? expectedText.slice("expected one of".length) : "";
-  return `${where}.${key}: unknown key; expected one of ${adapterKey}${otherKeys && `,${otherKeys}`}`;
+  return `${location}.${key}: unknown key; expected one of ${adapterKey}${otherKeys && `,${otherKeys}`}`;
 }
 
 type RawOptions = Readonly<Record<string, unknown>>;

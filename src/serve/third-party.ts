@@ -11,17 +11,17 @@ const OPTIONAL_FIELDS: Readonly<Record<string, { readonly expected: string; fits
   schema: { expected: "a Standard Schema, as option.section, zod and valibot make", fits: isSchema },
   parse: { expected: "a function", fits: isFunction },
   create: { expected: "a function", fits: isFunction },
-  use: { expected: "a class", fits: isFunction },
-  needs: { expected: "a list of tokens", fits: Array.isArray },
+  useClass: { expected: "a class", fits: isFunction },
+  inject: { expected: "a list of tokens", fits: Array.isArray },
 };
 
 /** Returns why a descriptor is invalid, or undefined if it is valid. */
 export function findDescriptorFault(descriptor: object, kinds: readonly string[]): string | undefined {
   const fields = descriptor as Readonly<Record<string, unknown>>;
-  const { kind, name, create, use } = fields;
+  const { kind, name, create, useClass } = fields;
   if (!kinds.includes(kind as string)) return `kind: expected one of ${kinds.join(", ")}, got ${formatValue(kind)}`;
   if (typeof name !== "string") return `name: expected a string, got ${formatValue(name)}`;
-  if (create === undefined && use === undefined) return "expected create or use";
+  if (create === undefined && useClass === undefined) return "expected create or useClass";
   for (const [field, { expected, fits }] of Object.entries(OPTIONAL_FIELDS))
     if (fields[field] !== undefined && !fits(fields[field]))
       return `${field}: expected ${expected}, got ${formatValue(fields[field])}`;

@@ -1,17 +1,17 @@
 import { TaskSet } from "../base/task-set.js";
 import { GantryError, StoreError } from "../ports/errors.js";
 
-/** Reason of a store failure. `full` and `unavailable` as in `StoreError`. */
+/** Reason of a store failure. `isFull` and `isUnavailable` as in `StoreError`. */
 export interface StoreFailure {
   reason: string;
-  full?: boolean;
-  unavailable?: boolean;
+  isFull?: boolean;
+  isUnavailable?: boolean;
 }
 
 /** Options of `DriverLifecycle`. */
 export interface DriverLifecycleOptions<Opened> {
   /** Location of the store, for messages. */
-  where: string;
+  location: string;
   /** Opens the store. Also called to reopen the driver and after a failure; never concurrently. */
   open: () => Promise<Opened>;
   /** Releases all resources. Called when no work is active. */
@@ -58,7 +58,7 @@ export class DriverLifecycle<Opened> {
       if (!this.#opened) throw new Error("not open");
       return await this.#tasks.add(work(this.#opened.value));
     } catch (error) {
-      throw this.#failure(error);
+      throw this.#toStoreError(error);
     }
   }
 
@@ -67,7 +67,7 @@ export class DriverLifecycle<Opened> {
       this.#opened = { value: await this.#options.open() };
     } catch (error) {
       this.#opening = undefined;
-      throw this.#failure(error);
+      throw this.#toStoreError(error);
     }
   }
 
@@ -82,11 +82,11 @@ export class DriverLifecycle<Opened> {
     await this.#options.close(opened.value);
   }
 
-  #failure(error: unknown): Error {
+  #toStoreError(error: unknown): Error {
     if (error instanceof GantryError) return error;
     const message = error instanceof Error ? error.message : String(error);
-    const { reason: why, ...kind } = this.#options.explain?.(error) ?? systemFailure(error) ?? { reason: message };
-    return new StoreError(`session store ${this.#options.where}: ${why}`, { cause: error, ...kind });
+    const { reason: why, ...kind } = this.#options.explain?.(error) ?? explainSystemError(error) ?? { reason: message };
+    return new StoreError(`session store ${this.#options.location}: ${why}`, { cause: error, ...kind });
   }
 }
 
@@ -102,12 +102,12 @@ const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([
 ]);
 
 /** Reason and remedy for a full or unavailable disk or an unwritable file; undefined for other errors. */
-function systemFailure(error: unknown): StoreFailure | undefined {
+function explainSystemError(error: unknown): StoreFailure | undefined {
   const { code } = error as { code?: unknown };
   if (typeof code === "string" && UNAVAILABLE_CODES.has(code))
-    return { reason: `its disk cannot be reached (${code})`, unavailable: true };
+    return { reason: `its disk cannot be reached (${code})`, isUnavailable: true };
   if (code === "ENOSPC" || code === "EDQUOT")
-    return { reason: `no space left; free some space and retry (${code})`, full: true };
+    return { reason: `no space left; free some space and retry (${code})`, isFull: true };
   if (code === "EACCES" || code === "EPERM" || code === "EROFS")
     return { reason: `not writable; check its owner and permissions (${code})` };
   return undefined;

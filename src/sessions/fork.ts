@@ -11,12 +11,12 @@ import { NO_USAGE } from "../conversation/usage.js";
  */
 export async function fork(store: SessionDriver, source: Session, messageId: string): Promise<Session> {
   const chainMessages = await store.messages(source.id, { scope: "chain" });
-  const last = chainMessages.findIndex((message) => message.id === messageId);
-  if (last === -1) throw new PointNotFoundError("message");
+  const lastIndex = chainMessages.findIndex((message) => message.id === messageId);
+  if (lastIndex === -1) throw new PointNotFoundError("message");
   const original = (await store.get(source.chain.root)) ?? source;
   const id = newId();
   const createdAt = now();
-  const messages = copies(chainMessages.slice(0, last + 1), id);
+  const messages = copyMessages(chainMessages.slice(0, lastIndex + 1), id);
   const session: Session = {
     ...original,
     id,
@@ -38,23 +38,23 @@ export async function fork(store: SessionDriver, source: Session, messageId: str
 }
 
 /** Copies with new ids and positions. A call id that models used twice along a chain gets a new id. */
-function copies(messages: readonly Message[], sessionId: string): Message[] {
-  const used = new Set<string>();
+function copyMessages(messages: readonly Message[], sessionId: string): Message[] {
+  const usedCallIds = new Set<string>();
   /** New call ids by original id, for the most recent calls. */
-  const renamed = new Map<string, string>();
+  const newCallIds = new Map<string, string>();
   return messages.map((message, i) => {
     const parts = message.parts.map((part): Part => {
       if (part.type !== "tool_call") return part;
-      renamed.delete(part.id);
-      if (!used.has(part.id)) {
-        used.add(part.id);
+      newCallIds.delete(part.id);
+      if (!usedCallIds.has(part.id)) {
+        usedCallIds.add(part.id);
         return part;
       }
       const id = `call_${newId().replaceAll("-", "")}`;
-      renamed.set(part.id, id);
+      newCallIds.set(part.id, id);
       return { ...part, id };
     });
-    const toolCallId = renamed.get(message.toolCallId) ?? message.toolCallId;
+    const toolCallId = newCallIds.get(message.toolCallId) ?? message.toolCallId;
     return { ...message, parts, toolCallId, id: newId(), sessionId, seq: i + 1 };
   });
 }

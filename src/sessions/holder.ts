@@ -4,22 +4,22 @@ import { attempt } from "../base/attempt.js";
 import { newId } from "../base/ids.js";
 import type { LeaseHolder } from "../ports/holder.js";
 
-let self: Omit<LeaseHolder, "id"> | undefined;
+let localProcess: Omit<LeaseHolder, "id"> | undefined;
 /** Machine id, to distinguish machines with the same host name. `""` if there is none, as in many containers. */
-let machine = "";
+let machineId = "";
 
 /** This process as a holder of leases and locks. */
 export function currentHolder(id = newId()): LeaseHolder {
-  if (!self) machine = textOf(() => readFileSync("/etc/machine-id", "utf8"));
+  if (!localProcess) machineId = readText(() => readFileSync("/etc/machine-id", "utf8"));
   // Machines can share a host name, and containers a host name and boot id. In those cases a pid does not show whether
   // the other's process is alive.
-  self ??= {
-    host: `${hostname()} ${machine} ${textOf(() => readlinkSync("/proc/self/ns/pid"))}`.trim(),
-    boot: textOf(() => readFileSync("/proc/sys/kernel/random/boot_id", "utf8")),
+  localProcess ??= {
+    host: `${hostname()} ${machineId} ${readText(() => readlinkSync("/proc/self/ns/pid"))}`.trim(),
+    boot: readText(() => readFileSync("/proc/sys/kernel/random/boot_id", "utf8")),
     pid: process.pid,
-    started: startOf(process.pid),
+    started: readStartTime(process.pid),
   };
-  return { ...self, id };
+  return { ...localProcess, id };
 }
 
 /** Whether a holder belongs to this process. */
@@ -28,12 +28,12 @@ export function isOurs(holder: LeaseHolder): boolean {
   return (["host", "boot", "pid", "started"] as const).every((name) => holder[name] === localHolder[name]);
 }
 
-/** Whether the process of a holder is alive; `elsewhere` if only the holder's host can determine it. */
+/** Whether the process of a holder is alive; `remote` if only the holder's host can determine it. */
 export function holderState(holder: LeaseHolder): "alive" | "dead" | "remote" {
   const localHolder = currentHolder();
   if (holder.host !== localHolder.host) return "remote";
   // Without a machine id, it may be another machine with this host name instead of this machine before its reboot.
-  if (holder.boot !== localHolder.boot) return machine === "" ? "remote" : "dead";
+  if (holder.boot !== localHolder.boot) return machineId === "" ? "remote" : "dead";
   try {
     process.kill(holder.pid, 0);
   } catch (error) {
@@ -41,7 +41,7 @@ export function holderState(holder: LeaseHolder): "alive" | "dead" | "remote" {
     if ((error as NodeJS.ErrnoException).code === "ESRCH") return "dead";
   }
   // The pid may have been reused by another process.
-  const started = startOf(holder.pid);
+  const started = readStartTime(holder.pid);
   return holder.started !== "" && started !== "" && started !== holder.started ? "dead" : "alive";
 }
 
@@ -49,12 +49,12 @@ export function holderState(holder: LeaseHolder): "alive" | "dead" | "remote" {
  * Start time of a process in clock ticks since boot (field 22 of /proc/PID/stat). `""` if the system does not provide
  * it.
  */
-function startOf(pid: number): string {
-  const stat = textOf(() => readFileSync(`/proc/${pid}/stat`, "utf8"));
+function readStartTime(pid: number): string {
+  const stat = readText(() => readFileSync(`/proc/${pid}/stat`, "utf8"));
   // The command's name may contain spaces and brackets: count fields after the last bracket.
   return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19] ?? "";
 }
 
-function textOf(read: () => string): string {
+function readText(read: () => string): string {
   return attempt(() => read().trim(), "");
 }

@@ -31,9 +31,9 @@ export interface HousekeepingOptions {
 /** Periodic background cleanup of a store. */
 export class Housekeeping {
   readonly #options: HousekeepingOptions;
-  readonly #closing = new AbortController();
+  readonly #closeController = new AbortController();
   #timer: NodeJS.Timeout;
-  #working: Promise<void> = Promise.resolve();
+  #activeWork: Promise<void> = Promise.resolve();
 
   constructor(options: HousekeepingOptions) {
     this.#options = options;
@@ -43,13 +43,13 @@ export class Housekeeping {
   /** Stops the cleanup. Resolves when no work is active. */
   async close(): Promise<void> {
     clearTimeout(this.#timer);
-    this.#closing.abort();
-    await this.#working;
+    this.#closeController.abort();
+    await this.#activeWork;
   }
 
   #schedule(ms: number): NodeJS.Timeout {
     const timer = setTimeout(() => {
-      this.#working = this.#work();
+      this.#activeWork = this.#work();
       this.#timer = this.#schedule(DAY_MS);
     }, ms);
     return timer.unref();
@@ -59,10 +59,10 @@ export class Housekeeping {
     const { driver, logger, onDeleted, fileHistory } = this.#options;
     try {
       await fileHistory?.sweep();
-      await removeEmpty(driver, Date.now() - EMPTY_MS, logger, this.#closing.signal, onDeleted);
+      await removeEmpty(driver, Date.now() - EMPTY_MS, logger, this.#closeController.signal, onDeleted);
       await driver.forgetKeys?.(new Date(Date.now() - KEY_MS).toISOString());
     } catch (error) {
-      if (!this.#closing.signal.aborted) logger.warn("store housekeeping failed", { error });
+      if (!this.#closeController.signal.aborted) logger.warn("store housekeeping failed", { error });
     }
   }
 }

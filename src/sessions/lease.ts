@@ -12,7 +12,7 @@ import type { LeaseHead, Lease, LeaseOptions, SessionDriver, StoredRun } from ".
 
 /** A holder that does not renew its lease within this time, in ms, counts as dead, on any host. */
 export const LEASE_TTL_MS = 30_000;
-const RENEW_MS = 10_000;
+const RENEW_INTERVAL_MS = 10_000;
 /** Delay before a failed renewal is retried, in ms. */
 const RENEW_RETRY_MS = 2_000;
 /** Delays between the attempts to release a lease, in ms. The last attempt has no delay after it. */
@@ -21,7 +21,7 @@ const RELEASE_RETRY_MS = [50, 250, undefined] as const;
 /** After these attempts, retry in the background until the lease expires: initial and maximum delay, in ms. */
 const BACKGROUND_RETRY_MS = { first: 500, longest: 1000 };
 
-/** Runs work that could not be done at once. `closing` aborts when it must end. */
+/** Runs work that could not be done at once. `closeSignal` aborts when the work must end. */
 export interface BackgroundTasks {
   readonly tasks: TaskSet;
   readonly closeSignal: AbortSignal;
@@ -68,8 +68,8 @@ export class ActiveLease {
    * The active renewal, if any; at most one. A release waits for it: a renewal that reached the store after the release
    * would take the lease again.
    */
-  #renewing: Promise<void> = Promise.resolve();
-  #stopped = false;
+  #renewal: Promise<void> = Promise.resolve();
+  #isStopped = false;
   #isReleased = false;
 
   /**
@@ -98,16 +98,16 @@ export class ActiveLease {
     onLost: (reason: Error) => void,
   ): Promise<[lease: ActiveLease, head: LeaseHead | undefined]> {
     const holder = currentHolder();
-    for (let dead: number | undefined; ;) {
+    for (let deadFence: number | undefined; ;) {
       const lease = await driver.lease(rootId, holder, LEASE_TTL_MS, {
-        ...(dead !== undefined && { fenceToReplace: dead }),
+        ...(deadFence !== undefined && { fenceToReplace: deadFence }),
         ...(head && { head }),
       });
       // The head may be large, so it is not stored in the lease.
       if (!("heldBy" in lease)) return [new ActiveLease(driver, lease, logger, onLost), lease.head];
-      const rival = lease.heldBy;
-      if (rival.fence === dead || !isDead(rival.holder)) throw new SessionBusyError();
-      dead = rival.fence;
+      const currentLease = lease.heldBy;
+      if (currentLease.fence === deadFence || !isDead(currentLease.holder)) throw new SessionBusyError();
+      deadFence = currentLease.fence;
     }
   }
 
@@ -123,15 +123,15 @@ export class ActiveLease {
     this.#onLost = onLost;
     this.fence = fence;
     this.previous = previous;
-    this.#renewIn(RENEW_MS);
+    this.#scheduleRenewal(RENEW_INTERVAL_MS);
   }
 
-  #renewIn(ms: number): void {
+  #scheduleRenewal(delayMs: number): void {
     this.#timer = setTimeout(() => {
-      this.#renewing = this.#renew().then((next) => {
-        if (next !== undefined && !this.#stopped) this.#renewIn(next);
+      this.#renewal = this.#renew().then((nextDelayMs) => {
+        if (nextDelayMs !== undefined && !this.#isStopped) this.#scheduleRenewal(nextDelayMs);
       });
-    }, ms).unref();
+    }, delayMs).unref();
   }
 
   /**
@@ -140,48 +140,48 @@ export class ActiveLease {
    */
   async releaseWith<T>(change: () => Promise<T>): Promise<T> {
     await this.#stop();
-    const done = await change();
+    const result = await change();
     this.#isReleased = true;
-    return done;
+    return result;
   }
 
   /**
    * Like `release`, with retries; never rejects. If they fail, this process treats the lease as abandoned at once. For
    * other processes, retries continue in the background until the lease expires.
    */
-  async releaseWithRetries({ tasks, closeSignal: closing }: BackgroundTasks): Promise<void> {
-    for (const wait of RELEASE_RETRY_MS) {
+  async releaseWithRetries({ tasks, closeSignal }: BackgroundTasks): Promise<void> {
+    for (const delayMs of RELEASE_RETRY_MS) {
       try {
         await this.release();
         return;
       } catch (error) {
         markAbandoned(this.#lease.holder);
-        if (wait !== undefined) await sleep(wait);
-        else if (closing.aborted) this.#logger.warn("lease not released; it expires automatically", { error });
-        else void tasks.add(this.#releaseInBackground(closing));
+        if (delayMs !== undefined) await sleep(delayMs);
+        else if (closeSignal.aborted) this.#logger.warn("lease not released; it expires automatically", { error });
+        else void tasks.add(this.#releaseInBackground(closeSignal));
       }
     }
   }
 
-  /** Never rejects; ends at once when `closing` aborts. */
-  async #releaseInBackground(closing: AbortSignal): Promise<void> {
-    const until = monotonicMs() + LEASE_TTL_MS;
+  /** Never rejects; ends at once when `closeSignal` aborts. */
+  async #releaseInBackground(closeSignal: AbortSignal): Promise<void> {
+    const expiresAtMs = monotonicMs() + LEASE_TTL_MS;
     // Many leases may wait for the same store.
-    setMaxListeners(0, closing);
-    let failure: unknown;
-    for (let wait = BACKGROUND_RETRY_MS.first; monotonicMs() < until; wait = BACKGROUND_RETRY_MS.longest) {
+    setMaxListeners(0, closeSignal);
+    let lastError: unknown;
+    for (let delayMs = BACKGROUND_RETRY_MS.first; monotonicMs() < expiresAtMs; delayMs = BACKGROUND_RETRY_MS.longest) {
       try {
-        await sleep(wait, undefined, { signal: closing, ref: false });
-        await abortable(this.release(), closing);
+        await sleep(delayMs, undefined, { signal: closeSignal, ref: false });
+        await abortable(this.release(), closeSignal);
         // Waiting processes may have polled before the lease was free.
         notifierOf(this.#driver).publish(this.#lease.rootId);
         return;
       } catch (error) {
-        if (closing.aborted) break;
-        failure = error;
+        if (closeSignal.aborted) break;
+        lastError = error;
       }
     }
-    this.#logger.warn("lease not released; it expires automatically", { error: failure });
+    this.#logger.warn("lease not released; it expires automatically", { error: lastError });
   }
 
   async release(): Promise<void> {
@@ -192,9 +192,9 @@ export class ActiveLease {
   }
 
   async #stop(): Promise<void> {
-    this.#stopped = true;
+    this.#isStopped = true;
     clearTimeout(this.#timer);
-    await this.#renewing;
+    await this.#renewal;
   }
 
   /** Resolves with the delay until the next renewal in ms; undefined if the lease is lost. Never rejects. */
@@ -207,7 +207,7 @@ export class ActiveLease {
       }
       // Keeps a newly taken lease too, so that it gets released.
       this.#lease = lease;
-      if (this.#stopped || lease.fence === this.fence) return RENEW_MS;
+      if (this.#isStopped || lease.fence === this.fence) return RENEW_INTERVAL_MS;
       // A different fence: the lease expired and was taken meanwhile, or the session was deleted.
       const exists = await this.#driver.get(lease.rootId);
       this.#onLost(exists ? new LeaseLostError(lease.rootId) : new SessionNotFoundError(lease.rootId));

@@ -16,7 +16,10 @@ export interface NewSession {
 }
 
 /** A new original without messages. */
-export function newSession(input: NewSession, { projectDir, mode }: Pick<Session, "projectDir" | "mode">): Session {
+export function createNewSession(
+  input: NewSession,
+  { projectDir, mode }: Pick<Session, "projectDir" | "mode">,
+): Session {
   const id = newId();
   const createdAt = now();
   return {

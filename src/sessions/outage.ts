@@ -9,7 +9,7 @@ const MAX_MESSAGES = 100;
 
 /** Whether an error means that the session store is temporarily unavailable. */
 export function isUnavailable(error: unknown): boolean {
-  return hasCode(error, "store") && error.unavailable === true;
+  return hasCode(error, "store") && error.isUnavailable === true;
 }
 
 /**
@@ -19,26 +19,29 @@ export function isUnavailable(error: unknown): boolean {
  */
 export function throttleOutageLogs(logger: Logger): Logger {
   const loggedMessages = new Map<string, { at: number; suppressed: number }>();
-  const throttled =
+  const createThrottled =
     (level: "info" | "warn" | "error") =>
     (message: string, fields?: LogFields): void => {
       if (!fields || !isUnavailable(fields["error"])) {
         logger[level](message, fields);
         return;
       }
-      const before = loggedMessages.get(message);
-      if (before && monotonicMs() - before.at < LOG_INTERVAL_MS) {
-        before.suppressed += 1;
+      const previousLog = loggedMessages.get(message);
+      if (previousLog && monotonicMs() - previousLog.at < LOG_INTERVAL_MS) {
+        previousLog.suppressed += 1;
         return;
       }
       if (loggedMessages.size >= MAX_MESSAGES) loggedMessages.clear();
       loggedMessages.set(message, { at: monotonicMs(), suppressed: 0 });
-      logger[level](message, before && before.suppressed > 0 ? { ...fields, times: before.suppressed + 1 } : fields);
+      logger[level](
+        message,
+        previousLog && previousLog.suppressed > 0 ? { ...fields, times: previousLog.suppressed + 1 } : fields,
+      );
     };
   return {
     debug: (message, fields) => logger.debug(message, fields),
-    info: throttled("info"),
-    warn: throttled("warn"),
-    error: throttled("error"),
+    info: createThrottled("info"),
+    warn: createThrottled("warn"),
+    error: createThrottled("error"),
   };
 }

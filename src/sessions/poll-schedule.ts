@@ -6,8 +6,8 @@ export class PollSchedule {
   readonly #gapMs: number;
   readonly #unsubscribe: () => void;
   /** Time of the last poll. */
-  #at = -Infinity;
-  #news: "none" | "hint" | "own" = "none";
+  #lastPollMs = -Infinity;
+  #notification: "none" | "hint" | "own" = "none";
   #timer: NodeJS.Timeout | undefined;
   #wake: (() => void) | undefined;
 
@@ -18,7 +18,7 @@ export class PollSchedule {
   }
 
   /** Wakes the waiter at once, for changes made by this process. */
-  now(): void {
+  wakeNow(): void {
     this.#notify("own");
   }
 
@@ -30,15 +30,15 @@ export class PollSchedule {
       await new Promise<void>((resolve, reject) => {
         this.#wake = resolve;
         this.#schedule(ms);
-        if (this.#news !== "none") this.#notify(this.#news);
+        if (this.#notification !== "none") this.#notify(this.#notification);
         if (signal) removeAbortListener = onAbort(signal, () => reject(signal.reason as Error));
       });
     } finally {
       removeAbortListener();
       clearTimeout(this.#timer);
       this.#wake = undefined;
-      this.#news = "none";
-      this.#at = performance.now();
+      this.#notification = "none";
+      this.#lastPollMs = performance.now();
     }
   }
 
@@ -48,10 +48,10 @@ export class PollSchedule {
     clearTimeout(this.#timer);
   }
 
-  #notify(news: "hint" | "own"): void {
-    if (this.#news !== "own") this.#news = news;
-    if (news === "own") this.#wake?.();
-    else if (this.#wake) this.#schedule(Math.max(0, this.#at + this.#gapMs - performance.now()));
+  #notify(notification: "hint" | "own"): void {
+    if (this.#notification !== "own") this.#notification = notification;
+    if (notification === "own") this.#wake?.();
+    else if (this.#wake) this.#schedule(Math.max(0, this.#lastPollMs + this.#gapMs - performance.now()));
   }
 
   #schedule(ms: number): void {

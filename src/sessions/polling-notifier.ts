@@ -6,48 +6,49 @@ const POLL_INTERVAL_MS = 200;
 
 /** Listeners by chain. Listeners must not throw. */
 export class ChainListeners {
-  readonly #hints = new Map<string, Set<() => void>>();
+  readonly #listenersByRoot = new Map<string, Set<() => void>>();
 
   get size(): number {
-    return this.#hints.size;
+    return this.#listenersByRoot.size;
   }
 
-  subscribe(root: string, hint: () => void): () => void {
-    const hints = this.#hints.get(root) ?? new Set();
+  subscribe(root: string, listener: () => void): () => void {
+    const listeners = this.#listenersByRoot.get(root) ?? new Set();
     // The same function may be subscribed twice.
-    const listener = () => hint();
-    this.#hints.set(root, hints.add(listener));
+    const uniqueListener = () => listener();
+    this.#listenersByRoot.set(root, listeners.add(uniqueListener));
     return () => {
-      hints.delete(listener);
-      if (hints.size === 0 && this.#hints.get(root) === hints) this.#hints.delete(root);
+      listeners.delete(uniqueListener);
+      if (listeners.size === 0 && this.#listenersByRoot.get(root) === listeners) this.#listenersByRoot.delete(root);
     };
   }
 
   /** Reports a possible change of the chain; without `root`, of every chain. */
   notify(root?: string): void {
-    for (const rootId of root === undefined ? [...this.#hints.keys()] : [root])
-      for (const hint of [...(this.#hints.get(rootId) ?? [])]) hint();
+    for (const rootId of root === undefined ? [...this.#listenersByRoot.keys()] : [root])
+      for (const listener of [...(this.#listenersByRoot.get(rootId) ?? [])]) listener();
   }
 }
 
 /** Notifiers for drivers in one process that share a store. Each passes what its own driver publishes to the others. */
 export class LocalNotifiers {
   /** Listeners of the drivers that have subscribers. */
-  readonly #subscribed = new Set<ChainListeners>();
+  readonly #subscribedListeners = new Set<ChainListeners>();
 
   create(): Notifier {
     const listeners = new ChainListeners();
     return {
       publish: (root) => {
         // Asynchronous, like a notification of another process.
-        for (const hints of this.#subscribed) if (hints !== listeners) setImmediate(() => hints.notify(root));
+        for (const otherListeners of this.#subscribedListeners)
+          if (otherListeners !== listeners) setImmediate(() => otherListeners.notify(root));
       },
-      subscribe: (root, hint) => {
-        this.#subscribed.add(listeners);
-        const end = listeners.subscribe(root, hint);
+      subscribe: (root, listener) => {
+        this.#subscribedListeners.add(listeners);
+        const unsubscribe = listeners.subscribe(root, listener);
         return () => {
-          end();
-          if (listeners.size === 0) this.#subscribed.delete(listeners);
+          unsubscribe();
+          if (listeners.size === 0) this.#subscribedListeners.delete(listeners);
         };
       },
     };
@@ -59,41 +60,41 @@ export class LocalNotifiers {
  * processes wrote to the store.
  */
 export class PollingNotifier implements Notifier {
-  readonly #hints = new ChainListeners();
+  readonly #listeners = new ChainListeners();
   readonly #readChanges: () => Iterable<string> | boolean;
   #timer: NodeJS.Timeout | undefined;
 
   /**
-   * `look` returns the chains that other processes changed since the last call, or only whether there are any. It must
+   * `readChanges` returns the chains that other processes changed since the last call, or only whether there are any. It must
    * be fast. If it throws, all subscribers are notified, because the error then appears when they read the store.
    */
-  constructor(look: () => Iterable<string> | boolean) {
-    this.#readChanges = look;
+  constructor(readChanges: () => Iterable<string> | boolean) {
+    this.#readChanges = readChanges;
   }
 
   /** Other processes poll the store themselves. */
   publish(): void {}
 
-  subscribe(rootId: string, hint: () => void): () => void {
-    const end = this.#hints.subscribe(rootId, hint);
+  subscribe(rootId: string, listener: () => void): () => void {
+    const unsubscribe = this.#listeners.subscribe(rootId, listener);
     this.#timer ??= setInterval(() => this.#poll(), POLL_INTERVAL_MS).unref();
     return () => {
-      end();
-      if (this.#hints.size > 0) return;
+      unsubscribe();
+      if (this.#listeners.size > 0) return;
       clearInterval(this.#timer);
       this.#timer = undefined;
     };
   }
 
   #poll(): void {
-    let news: Iterable<string> | boolean = true;
+    let changedRoots: Iterable<string> | boolean = true;
     try {
-      news = this.#readChanges();
+      changedRoots = this.#readChanges();
     } catch {
       // Readers of the store get the error.
     }
-    if (news === true) this.#hints.notify();
-    else if (news !== false) for (const root of new Set(news)) this.#hints.notify(root);
+    if (changedRoots === true) this.#listeners.notify();
+    else if (changedRoots !== false) for (const root of new Set(changedRoots)) this.#listeners.notify(root);
   }
 }
 

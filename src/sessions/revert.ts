@@ -20,12 +20,13 @@ export async function revert(
   snapshotId = newId(),
 ): Promise<Snapshot> {
   const messages = await store.messages(id, { scope: "chain" });
-  const last = messageId === "" ? await beginning(store, id) : messages.find((message) => message.id === messageId);
-  if (!last) throw new PointNotFoundError("message");
-  const snapshot = { ...snapshotAfter(last.seq), id: snapshotId };
-  const { original } = await headOf(store, id);
-  const set = { rewinds: [...original.rewinds, last.seq], updatedAt: now() };
-  await store.write(last.sessionId, { fence, sync: true, revert: snapshot, set });
+  const lastMessage =
+    messageId === "" ? await findBeginning(store, id) : messages.find((message) => message.id === messageId);
+  if (!lastMessage) throw new PointNotFoundError("message");
+  const snapshot = { ...createSnapshot(lastMessage.seq), id: snapshotId };
+  const { root } = await headOf(store, id);
+  const set = { rewinds: [...root.rewinds, lastMessage.seq], updatedAt: now() };
+  await store.write(lastMessage.sessionId, { fence, sync: true, revert: snapshot, set });
   return snapshot;
 }
 
@@ -39,26 +40,27 @@ export async function restore(
   id: string,
   snapshotId: string,
 ): Promise<Snapshot | undefined> {
-  const { base, undone } = await branch(store, fence, id, snapshotId);
+  const { base, undone } = await makeBaseVisible(store, fence, id, snapshotId);
   const laterMessages = await store.messages(id, { scope: "chain", after: base.seq, limit: 1 });
   const head = await headOf(store, id);
-  const cut = laterMessages.length > 0 || head.newest.id !== base.sessionId ? snapshotAfter(base.seq) : undefined;
+  const hiddenBranch =
+    laterMessages.length > 0 || head.newest.id !== base.sessionId ? createSnapshot(base.seq) : undefined;
   await store.write(base.sessionId, {
     fence,
     sync: true,
-    ...(cut ? { revert: cut } : {}),
+    ...(hiddenBranch ? { revert: hiddenBranch } : {}),
     restore: snapshotId,
-    set: { rewinds: [...head.original.rewinds, base.seq], updatedAt: now() },
+    set: { rewinds: [...head.root.rewinds, base.seq], updatedAt: now() },
   });
   // If another branch was restored on the way, its snapshot contains what the caller saw.
-  return undone ? undone.aside : cut;
+  return undone ? undone.aside : hiddenBranch;
 }
 
 /**
  * The visible message after which a snapshot starts. If a later revert hid that message too, that revert is undone
  * first.
  */
-async function branch(
+async function makeBaseVisible(
   store: SessionDriver,
   fence: number,
   id: string,
@@ -67,24 +69,27 @@ async function branch(
   const { snapshots } = await headOf(store, id);
   const snapshot = snapshots.find((candidate) => candidate.id === snapshotId);
   if (!snapshot) throw new PointNotFoundError("snapshot");
-  const place = { scope: "chain", after: snapshot.after - 1, before: snapshot.after + 1 } as const;
-  const [visible] = snapshot.after === 0 ? [await beginning(store, id)] : await store.messages(id, place);
-  if (visible) return { base: visible };
+  const page = { scope: "chain", after: snapshot.after - 1, before: snapshot.after + 1 } as const;
+  const [visibleMessage] = snapshot.after === 0 ? [await findBeginning(store, id)] : await store.messages(id, page);
+  if (visibleMessage) return { base: visibleMessage };
   for (const otherSnapshot of snapshots) {
-    const [hidden] = await store.messages(id, { ...place, hiddenBy: otherSnapshot.id });
-    if (!hidden) continue;
+    const [hiddenMessage] = await store.messages(id, { ...page, hiddenBy: otherSnapshot.id });
+    if (!hiddenMessage) continue;
     // Stored as a separate complete step: after a crash in between, that branch is visible and no data is lost.
-    return { base: hidden, undone: { aside: await restore(store, fence, id, otherSnapshot.id) } };
+    return { base: hiddenMessage, undone: { aside: await restore(store, fence, id, otherSnapshot.id) } };
   }
   throw new PointNotFoundError("message");
 }
 
 /** The position before the first message. */
-async function beginning(store: SessionDriver, id: string): Promise<Pick<Message, "seq" | "sessionId"> | undefined> {
+async function findBeginning(
+  store: SessionDriver,
+  id: string,
+): Promise<Pick<Message, "seq" | "sessionId"> | undefined> {
   const session = await store.get(id);
   return session && { seq: 0, sessionId: session.chain.root };
 }
 
-function snapshotAfter(seq: number): Snapshot {
+function createSnapshot(seq: number): Snapshot {
   return { id: newId(), after: seq, createdAt: now() };
 }

@@ -8,13 +8,13 @@ import type { RunAnswer, RunRecord, RunResult } from "../ports/run.js";
 export function startedRecord(
   names: Pick<RunRecord, "id" | "sessionId" | "provider" | "model" | "after" | "idempotencyKey" | "fingerprint">,
 ): RunRecord {
-  const counts = { usage: NO_USAGE, iterations: 0 };
+  const zeroCounts = { usage: NO_USAGE, iterations: 0 };
   return {
     ...names,
     state: "running",
     startedAt: now(),
     endedAt: "",
-    ...counts,
+    ...zeroCounts,
     endedBy: "",
     error: null,
     queueLease: null,
@@ -45,7 +45,7 @@ function toClientError(error: Error): { code: string; message: string } {
   if (hasCode(error, "store"))
     return {
       code: error.code,
-      message: error.full ? "no room left" : error.unavailable ? "session store unavailable" : "internal error",
+      message: error.isFull ? "no space left" : error.isUnavailable ? "session store unavailable" : "internal error",
     };
   if (error instanceof GantryError || hasCode(error, "provider"))
     return { code: error.code, message: redact(error.message) };

@@ -3,7 +3,7 @@ import { requireSession, headOf } from "./require-session.js";
 import { listSubagentSessions } from "./subagents.js";
 import { restore, revert } from "./revert.js";
 import { isHeld, ActiveLease, type BackgroundTasks } from "./lease.js";
-import { checkFolder, newSession, type NewSession } from "./new-session.js";
+import { checkFolder, createNewSession, type NewSession } from "./new-session.js";
 import type { Logger } from "../ports/logger.js";
 import { InputError, PointNotFoundError, SessionNotFoundError } from "../ports/errors.js";
 import type { Bus } from "../base/bus.js";
@@ -77,7 +77,7 @@ export class Sessions {
    * use.
    */
   async create(input: NewSession = {}): Promise<Session> {
-    const session = newSession(input, this.#options);
+    const session = createNewSession(input, this.#options);
     await checkFolder(session.projectDir);
     const store = await this.#options.store();
     await store.create({ session });
@@ -132,14 +132,14 @@ export class Sessions {
   ): Promise<Session> {
     const store = await this.#options.store();
     const head = await headOf(store, id);
-    const root = head.original.id;
+    const root = head.root.id;
     const { mode, permissionGrants } = fields;
     if (mode !== undefined && !SESSION_MODES.includes(mode))
       throw new InputError(
         "mode",
         `one of ${SESSION_MODES.map((allowedMode) => JSON.stringify(allowedMode)).join(", ")}`,
       );
-    if (permissionGrants !== undefined) checkGrants(permissionGrants, head.original.permissionGrants);
+    if (permissionGrants !== undefined) checkGrants(permissionGrants, head.root.permissionGrants);
     const set: SessionFields = { ...fields, ...(fields.title === undefined ? {} : { hasFinalTitle: true }) };
     await store.write(head.newest.id, { fence: null, sync: true, set });
     const session = await requireSession(store, root);
@@ -179,12 +179,15 @@ export class Sessions {
   ): Promise<Snapshot & { files?: readonly UndoneFile[] }> {
     if (messageId === "") throw new PointNotFoundError("message");
     return this.#withLease(id, async (store, session, fence) => {
-      if (!withFiles) return this.#reverted(session, await revert(store, fence, session.id, messageId));
+      if (!withFiles) return this.#publishRevert(session, await revert(store, fence, session.id, messageId));
       const { undo } = await import("./undo.js");
-      const held = { store, session, fence, history: this.#options.fileHistory };
-      const { files, snapshot } = await undo(held, { to: messageId, force });
+      const undoContext = { store, session, fence, history: this.#options.fileHistory };
+      const { files, snapshot } = await undo(undoContext, { to: messageId, force });
       // Without messages to hide there is still a snapshot, as without `files`.
-      return { ...this.#reverted(session, snapshot ?? (await revert(store, fence, session.id, messageId))), files };
+      return {
+        ...this.#publishRevert(session, snapshot ?? (await revert(store, fence, session.id, messageId))),
+        files,
+      };
     });
   }
 
@@ -196,9 +199,9 @@ export class Sessions {
   async undo(id: string, options: UndoOptions = {}): Promise<UndoResult> {
     return this.#withLease(id, async (store, session, fence) => {
       const { undo } = await import("./undo.js");
-      const undone = await undo({ store, session, fence, history: this.#options.fileHistory }, options);
-      if (undone.snapshot) this.#reverted(session, undone.snapshot);
-      return undone;
+      const result = await undo({ store, session, fence, history: this.#options.fileHistory }, options);
+      if (result.snapshot) this.#publishRevert(session, result.snapshot);
+      return result;
     });
   }
 
@@ -209,9 +212,10 @@ export class Sessions {
   async redo(id: string, options: Pick<UndoOptions, "dryRun" | "force"> = {}): Promise<UndoResult> {
     return this.#withLease(id, async (store, session, fence) => {
       const { redo } = await import("./undo.js");
-      const redone = await redo({ store, session, fence, history: this.#options.fileHistory }, options);
-      if (options.dryRun !== true) this.#restored(session.chain.root, await requireSession(store, session.chain.root));
-      return redone;
+      const result = await redo({ store, session, fence, history: this.#options.fileHistory }, options);
+      if (options.dryRun !== true)
+        this.#publishRestore(session.chain.root, await requireSession(store, session.chain.root));
+      return result;
     });
   }
 
@@ -221,9 +225,9 @@ export class Sessions {
    */
   async restore(id: string, snapshotId: string): Promise<Snapshot | undefined> {
     return this.#withLease(id, async (store, { id: sessionId, chain }, fence) => {
-      const aside = await restore(store, fence, sessionId, snapshotId);
-      this.#restored(chain.root, await requireSession(store, chain.root));
-      return aside;
+      const newSnapshot = await restore(store, fence, sessionId, snapshotId);
+      this.#publishRestore(chain.root, await requireSession(store, chain.root));
+      return newSnapshot;
     });
   }
 
@@ -240,8 +244,8 @@ export class Sessions {
     const { chain } = await requireSession(store, id);
     if (this.#options.isRunningHere(chain.root)) return true;
     // A new run stores the end of interrupted ones, so at most one active run is stored.
-    const open = await store.runs({ sessionId: chain.root, states: ["running", "waiting"], limit: 2 });
-    return open.some(isHeld);
+    const activeRuns = await store.runs({ sessionId: chain.root, states: ["running", "waiting"], limit: 2 });
+    return activeRuns.some(isHeld);
   }
 
   /**
@@ -260,13 +264,13 @@ export class Sessions {
     this.#options.bus.emit("session.deleted", { ids });
   }
 
-  #reverted({ chain }: Session, snapshot: Snapshot): Snapshot {
+  #publishRevert({ chain }: Session, snapshot: Snapshot): Snapshot {
     this.#options.notifyWatchers(chain.root, true);
     this.#options.bus.emit("session.reverted", { sessionId: chain.root, snapshotId: snapshot.id });
     return snapshot;
   }
 
-  #restored(rootId: string, session: Session): void {
+  #publishRestore(rootId: string, session: Session): void {
     this.#options.notifyWatchers(rootId, true);
     this.#options.bus.emit("session.updated", { sessionId: rootId, fields: ["messages"], session });
   }
@@ -289,16 +293,21 @@ export class Sessions {
 
 /** Throws `InputError` for a grant that the session does not have. */
 function checkGrants(permissionGrants: readonly PermissionGrant[], storedGrants: readonly PermissionGrant[]): void {
-  const same = (a: PermissionGrant, b: PermissionGrant) => a?.tool === b.tool && a.scope === b.scope;
+  const isSameGrant = (left: PermissionGrant, right: PermissionGrant) =>
+    left?.tool === right.tool && left.scope === right.scope;
   if (
     !Array.isArray(permissionGrants) ||
-    !permissionGrants.every((grant) => storedGrants.some((storedGrant) => same(grant as PermissionGrant, storedGrant)))
+    !permissionGrants.every((grant) =>
+      storedGrants.some((storedGrant) => isSameGrant(grant as PermissionGrant, storedGrant)),
+    )
   )
     throw new InputError("permissionGrants", "some of what the session has, or none");
 }
 
 function pageOf(messages: Message[], page: { after?: number; before?: number; limit?: number }): Message[] {
   const { after = -Infinity, before = Infinity, limit = Infinity } = page;
-  const range = messages.filter((message) => message.seq > after && message.seq < before);
-  return page.before !== undefined && page.after === undefined ? range.slice(-limit) : range.slice(0, limit);
+  const matchingMessages = messages.filter((message) => message.seq > after && message.seq < before);
+  return page.before !== undefined && page.after === undefined
+    ? matchingMessages.slice(-limit)
+    : matchingMessages.slice(0, limit);
 }

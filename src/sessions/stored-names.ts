@@ -17,40 +17,44 @@ const QUEUE_LEASE: Names = { until: "expiresAt" };
 const RETRY: Names = { at: "nextAttemptAt" };
 const TEXT: Names = { typed: "originalText" };
 
-function renamed<T extends object>(value: T, names: Names): T {
+function renameFields<T extends object>(value: T, names: Names): T {
   if (!Object.keys(names).some((name) => Object.hasOwn(value, name))) return value;
   return Object.fromEntries(Object.entries(value).map(([name, field]) => [names[name] ?? name, field as unknown])) as T;
 }
 
 /** Lists of exports are not checked yet: an entry may be anything. */
-function mapped<T extends object>(values: readonly T[], change: (value: T) => T): T[] {
-  const map = (value: T): T => (isRecord(value) ? change(value) : value);
-  return values.some((value) => map(value) !== value) ? values.map(map) : (values as T[]);
+function mapRecords<T extends object>(values: readonly T[], change: (value: T) => T): T[] {
+  const mapRecord = (value: T): T => (isRecord(value) ? change(value) : value);
+  return values.some((value) => mapRecord(value) !== value) ? values.map(mapRecord) : (values as T[]);
 }
 
 /** A session of a store or an export, with today's names. */
 export function currentSession(session: Session): Session {
-  const { permissionGrants, ...fields } = renamed(session, SESSION);
+  const { permissionGrants, ...fields } = renameFields(session, SESSION);
   const grants = Array.isArray(permissionGrants) ? currentGrants(permissionGrants) : permissionGrants;
   return grants === session.permissionGrants ? session : { ...fields, permissionGrants: grants };
 }
 
 /** The permission grants of a session, with today's names. */
 export function currentGrants(grants: readonly PermissionGrant[]): readonly PermissionGrant[] {
-  return mapped(grants, (grant) => renamed(grant, GRANT));
+  return mapRecords(grants, (grant) => renameFields(grant, GRANT));
 }
 
 /** A run record, with today's names. */
 export function currentRun(run: RunRecord): RunRecord {
-  const named = renamed(run, RUN);
-  const queueLease = isRecord(named.queueLease) ? renamed(named.queueLease, QUEUE_LEASE) : named.queueLease;
-  const retry = isRecord(named.retry) ? renamed(named.retry, RETRY) : named.retry;
-  return queueLease === named.queueLease && retry === named.retry ? named : { ...named, queueLease, retry };
+  const renamedRun = renameFields(run, RUN);
+  const queueLease = isRecord(renamedRun.queueLease)
+    ? renameFields(renamedRun.queueLease, QUEUE_LEASE)
+    : renamedRun.queueLease;
+  const retry = isRecord(renamedRun.retry) ? renameFields(renamedRun.retry, RETRY) : renamedRun.retry;
+  return queueLease === renamedRun.queueLease && retry === renamedRun.retry
+    ? renamedRun
+    : { ...renamedRun, queueLease, retry };
 }
 
 /** The parts of a message, with today's names. */
 export function currentParts(parts: readonly Part[]): Part[] {
-  return mapped(parts, (part) => (part.type === "text" ? renamed(part, TEXT) : part));
+  return mapRecords(parts, (part) => (part.type === "text" ? renameFields(part, TEXT) : part));
 }
 
 /** A message whose parts have today's names. */
@@ -65,7 +69,7 @@ export function currentDocument(key: string, value: unknown): unknown {
   if (kind === "session" && isRecord(value)) return currentSession(value as unknown as Session);
   if (kind === "run" && isRecord(value)) return { ...value, run: currentRun(value["run"] as RunRecord) };
   if ((kind === "segment" || kind === "view") && Array.isArray(value))
-    return mapped(value as Message[], currentMessage);
+    return mapRecords(value as Message[], currentMessage);
   return value;
 }
 
@@ -73,7 +77,7 @@ export function currentDocument(key: string, value: unknown): unknown {
 export function currentLine(line: unknown): unknown {
   if (!isRecord(line)) return line;
   const { type, session, message, run } = line;
-  const fields = type === "session" || type === "message" ? renamed(line, { cut: "hiddenBy" }) : line;
+  const fields = type === "session" || type === "message" ? renameFields(line, { cut: "hiddenBy" }) : line;
   if (isRecord(session)) return { ...fields, session: currentSession(session as unknown as Session) };
   if (isRecord(message) && Array.isArray(message["parts"]))
     return { ...fields, message: currentMessage(message as unknown as Message) };

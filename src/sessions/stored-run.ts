@@ -33,6 +33,9 @@ export function canRestart({ state, error }: RunRecord): boolean {
 }
 
 /** Order of the queue: by time, then by id. */
-export function isBefore(a: Pick<RunRecord, "startedAt" | "id">, b: Pick<RunRecord, "startedAt" | "id">): boolean {
-  return a.startedAt < b.startedAt || (a.startedAt === b.startedAt && a.id < b.id);
+export function isBefore(
+  run: Pick<RunRecord, "startedAt" | "id">,
+  otherRun: Pick<RunRecord, "startedAt" | "id">,
+): boolean {
+  return run.startedAt < otherRun.startedAt || (run.startedAt === otherRun.startedAt && run.id < otherRun.id);
 }

@@ -52,71 +52,78 @@ const CHANGING_TOOLS: ReadonlySet<string> = new Set(["write", "edit", "multiedit
  * Undoes changes and messages. Without `to`, it continues an undo that a crash interrupted. Rejects with `InputError`,
  * `PointNotFoundError`, `NothingToUndoError` or `UndoConflictError`.
  */
-export async function undo(held: UndoContext, options: UndoOptions): Promise<UndoResult> {
-  const { store, history, session, fence } = held;
+export async function undo(context: UndoContext, options: UndoOptions): Promise<UndoResult> {
+  const { store, history, session, fence } = context;
   const { dryRun = false, force = false, filesOnly = false, messagesOnly = false } = options;
   if (filesOnly && messagesOnly) throw new InputError("messagesOnly", "false where filesOnly is true");
   const { newest, snapshots } = await headOf(store, session.id);
   const seq = newest.lastSeq;
-  const last = await history?.lastUndo(session.chain.root);
-  const open = last?.isOpen === true && last.seq === seq ? last : undefined;
+  const lastUndo = await history?.lastUndo(session.chain.root);
+  const interruptedUndo = lastUndo?.isOpen === true && lastUndo.seq === seq ? lastUndo : undefined;
   const messages = await store.messages(session.id, { scope: "chain" });
   const { afterSeq, lastMessageId } =
-    open && options.to === undefined ? open : await resolveTarget(store, session, messages, options.to);
+    interruptedUndo && options.to === undefined
+      ? interruptedUndo
+      : await resolveTarget(store, session, messages, options.to);
   const isEnd = (messages.at(-1)?.id ?? "") === lastMessageId;
   // The interrupted undo is complete except for its mark.
-  const aside = open && isEnd ? snapshots.find(({ id }) => id === open.snapshotId) : undefined;
+  const existingSnapshot =
+    interruptedUndo && isEnd ? snapshots.find(({ id }) => id === interruptedUndo.snapshotId) : undefined;
   const isRevert = !filesOnly && !isEnd;
-  const snapshotId = isRevert ? newId() : (aside?.id ?? "");
-  const mark: UndoMark = { id: open?.id ?? newId(), snapshotId, seq, afterSeq: afterSeq, lastMessageId: lastMessageId };
-  const expected = reportedChanges(messages, afterSeq);
+  const snapshotId = isRevert ? newId() : (existingSnapshot?.id ?? "");
+  const mark: UndoMark = { id: interruptedUndo?.id ?? newId(), snapshotId, seq, afterSeq, lastMessageId };
+  const expectedChanges = findReportedChanges(messages, afterSeq);
   const request = {
     ...sessionFolder(session),
     target: { seq: afterSeq },
     undo: mark.id,
-    mark: mark,
-    expected,
+    mark,
+    expected: expectedChanges,
     seq,
     dryRun,
     force,
   };
   // A subagent's changes are recorded in its parent's session.
   const parentSessionId = session.spawnedBy?.sessionId;
-  const usedHistory = parentSessionId !== undefined && expected.length > 0 ? undefined : history;
+  const availableHistory = parentSessionId !== undefined && expectedChanges.length > 0 ? undefined : history;
   const reason = parentSessionId === undefined ? "file history is disabled" : `undo it with session ${parentSessionId}`;
-  const files = messagesOnly ? [] : ((await usedHistory?.restore(request)) ?? lostFiles(expected, reason, request));
+  const files = messagesOnly
+    ? []
+    : ((await availableHistory?.restore(request)) ?? reportLostFiles(expectedChanges, reason, request));
   if (dryRun) return { files, snapshot: null, to: lastMessageId };
-  const snapshot = isRevert ? await revert(store, fence, session.id, lastMessageId, snapshotId) : (aside ?? null);
-  if (snapshot || files.length > 0 || open) await history?.mark(session.chain.root, mark);
+  const snapshot = isRevert
+    ? await revert(store, fence, session.id, lastMessageId, snapshotId)
+    : (existingSnapshot ?? null);
+  if (snapshot || files.length > 0 || interruptedUndo) await history?.mark(session.chain.root, mark);
   return { files, snapshot, to: lastMessageId };
 }
 
 /** Reverts the last undo, also an interrupted one. Rejects like `undo`. */
-export async function redo(held: UndoContext, { dryRun = false, force = false }: UndoOptions): Promise<UndoResult> {
-  const { store, history, session, fence } = held;
+export async function redo(context: UndoContext, { dryRun = false, force = false }: UndoOptions): Promise<UndoResult> {
+  const { store, history, session, fence } = context;
   const { newest, snapshots } = await headOf(store, session.id);
   const seq = newest.lastSeq;
-  const last = await history?.lastUndo(session.chain.root);
+  const lastUndo = await history?.lastUndo(session.chain.root);
   // A redo would hide messages added since.
-  if (!last || last.seq !== seq) throw new NothingToUndoError("there is no undo to revert");
-  const { id, snapshotId, afterSeq, lastMessageId } = last;
-  const mark: UndoMark = { id, snapshotId, seq, afterSeq: afterSeq, lastMessageId: lastMessageId };
-  const request = { ...sessionFolder(session), target: { undo: id }, undo: newId(), mark: mark, seq, dryRun, force };
+  if (!lastUndo || lastUndo.seq !== seq) throw new NothingToUndoError("there is no undo to revert");
+  const { id, snapshotId, afterSeq, lastMessageId } = lastUndo;
+  const mark: UndoMark = { id, snapshotId, seq, afterSeq, lastMessageId };
+  const request = { ...sessionFolder(session), target: { undo: id }, undo: newId(), mark, seq, dryRun, force };
   const files = (await history?.restore(request)) ?? [];
   if (!dryRun) {
     // An undo interrupted before its revert has hidden no messages.
-    const isAside = snapshots.some((snapshot) => snapshot.id === snapshotId);
-    if (isAside) await restore(store, fence, session.id, snapshotId);
+    const hidMessages = snapshots.some((snapshot) => snapshot.id === snapshotId);
+    if (hidMessages) await restore(store, fence, session.id, snapshotId);
     await history?.mark(session.chain.root, { redone: id });
   }
-  const [end] = await store.messages(session.id, { scope: "chain", before: Number.MAX_SAFE_INTEGER, limit: 1 });
-  return { files, snapshot: null, to: end?.id ?? "" };
+  const [lastMessage] = await store.messages(session.id, { scope: "chain", before: Number.MAX_SAFE_INTEGER, limit: 1 });
+  return { files, snapshot: null, to: lastMessage?.id ?? "" };
 }
 
 /** Changes after a point, as reported by the calls that made them. */
-function reportedChanges(messages: readonly Message[], point: number): ExpectedChange[] {
+function findReportedChanges(messages: readonly Message[], afterSeq: number): ExpectedChange[] {
   return messages.flatMap(({ seq, role, name, failed, shown, toolCallId: callId }) =>
-    seq <= point || role !== "tool" || failed || !CHANGING_TOOLS.has(name)
+    seq <= afterSeq || role !== "tool" || failed || !CHANGING_TOOLS.has(name)
       ? []
       : // A patch also names files that it did not change.
         [...(shown?.diff ?? []), ...(name === "apply_patch" ? [] : (shown?.locations ?? []))].map(({ path }) => ({
@@ -130,7 +137,7 @@ function reportedChanges(messages: readonly Message[], point: number): ExpectedC
  * Outcome without a file history: the files stay changed and are reported as lost. Throws `UndoConflictError` unless
  * `force` or `dryRun` is set.
  */
-function lostFiles(
+function reportLostFiles(
   expected: readonly ExpectedChange[],
   reason: string,
   { dryRun, force }: Pick<RestoreRequest, "dryRun" | "force">,
@@ -152,17 +159,17 @@ async function resolveTarget(
   messages: readonly Message[],
   requestedMessageId: string | undefined,
 ): Promise<Pick<UndoMark, "afterSeq" | "lastMessageId">> {
-  const end = messages.at(-1);
+  const lastMessage = messages.at(-1);
   if (requestedMessageId !== undefined) {
-    const last = messages.find((message) => message.id === requestedMessageId);
-    if (!last) throw new PointNotFoundError("message");
-    return { afterSeq: last.seq, lastMessageId: last.id };
+    const targetMessage = messages.find((message) => message.id === requestedMessageId);
+    if (!targetMessage) throw new PointNotFoundError("message");
+    return { afterSeq: targetMessage.seq, lastMessageId: targetMessage.id };
   }
   const runs = await store.runs({ sessionId: chain.root, limit: MAX_RUNS });
   // A run whose messages a revert has hidden has nothing left to undo.
   const run = runs
     .map(({ run }) => run)
-    .find(({ queueLease, after }) => queueLease === null && end !== undefined && after < end.seq);
+    .find(({ queueLease, after }) => queueLease === null && lastMessage !== undefined && after < lastMessage.seq);
   if (!run) throw new NothingToUndoError("there is no run to undo");
   return { afterSeq: run.after, lastMessageId: messages.findLast(({ seq }) => seq <= run.after)?.id ?? "" };
 }

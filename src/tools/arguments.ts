@@ -46,8 +46,8 @@ export interface Arguments<T> extends StandardSchema<T> {
 
 /** Issue for a value that does not match. */
 export function unexpected(expected: string, value: unknown): SchemaIssue {
-  const got = value === undefined ? "nothing" : (JSON.stringify(value) ?? typeof value);
-  return { message: `expected ${expected}, got ${got.length > 80 ? `${got.slice(0, 79)}…` : got}` };
+  const received = value === undefined ? "nothing" : (JSON.stringify(value) ?? typeof value);
+  return { message: `expected ${expected}, got ${received.length > 80 ? `${received.slice(0, 79)}…` : received}` };
 }
 
 /** The same message in the form that valibot expects. */
@@ -56,8 +56,8 @@ export function expectedMessage(expected: string): (issue: { readonly input: unk
 }
 
 /** Parses a list or an object that the model sent as a JSON string. Returns any other value unchanged. */
-export function unpackJson(value: unknown, open: "[" | "{"): unknown {
-  if (typeof value !== "string" || !value.trimStart().startsWith(open)) return value;
+export function unpackJson(value: unknown, openingBracket: "[" | "{"): unknown {
+  if (typeof value !== "string" || !value.trimStart().startsWith(openingBracket)) return value;
   try {
     return JSON.parse(value) as unknown;
   } catch {
@@ -98,12 +98,12 @@ export function text(
     ...(minLength > 0 ? { minLength } : {}),
   };
   const expected = oneOf ? `one of ${oneOf.map((choice) => `"${choice}"`).join(", ")}` : "a string";
-  const read = readerSchema(expected, (value) => {
+  const valueSchema = readerSchema(expected, (value) => {
     const candidate = typeof value === "number" || typeof value === "boolean" ? String(value) : value;
     return typeof candidate === "string" && (oneOf?.includes(candidate) ?? true) ? candidate : undefined;
   });
-  const least = minLength === 1 ? "a string that is not empty" : `at least ${minLength} characters`;
-  return field(v.pipe(read, v.minLength(minLength, expectedMessage(least))), { schema, aliases });
+  const lengthDescription = minLength === 1 ? "a string that is not empty" : `at least ${minLength} characters`;
+  return field(v.pipe(valueSchema, v.minLength(minLength, expectedMessage(lengthDescription))), { schema, aliases });
 }
 
 export function integer(
@@ -112,13 +112,13 @@ export function integer(
 ): Field<number> {
   const { min, max, aliases = [] } = options;
   const schema = { type: "integer", description, minimum: min, ...(max === undefined ? {} : { maximum: max }) };
-  const read = readerSchema(`an integer >= ${min}`, (value) => {
+  const valueSchema = readerSchema(`an integer >= ${min}`, (value) => {
     const number = asNumber(value);
     if (typeof number !== "number" || !Number.isSafeInteger(number) || number < min) return undefined;
     // A value above the maximum is reduced to the maximum: the model wants as much as possible.
     return Math.min(number, max ?? Infinity);
   });
-  return field(read, { schema, aliases });
+  return field(valueSchema, { schema, aliases });
 }
 
 /** Converts a number that came as a string. Returns any other value unchanged. */
@@ -127,17 +127,17 @@ export function asNumber(value: unknown): unknown {
 }
 
 export function flag(description: string, { aliases = [] }: { aliases?: readonly string[] } = {}): Field<boolean> {
-  const read = readerSchema("true or false", (value) => {
+  const valueSchema = readerSchema("true or false", (value) => {
     if (typeof value === "boolean") return value;
     return typeof value === "string" && /^(true|false)$/i.test(value) ? value.toLowerCase() === "true" : undefined;
   });
-  return field(read, { schema: { type: "boolean", description }, aliases });
+  return field(valueSchema, { schema: { type: "boolean", description }, aliases });
 }
 
 export function list<T>(description: string, item: Field<T>, options: { min?: number; max: number }): Field<T[]> {
   const { min = 0, max } = options;
   const schema = { type: "array", description, items: item.spec.schema, ...(min > 0 ? { minItems: min } : {}) };
-  const read = v.pipe(
+  const valueSchema = v.pipe(
     readerSchema("an array", (value) => {
       const unpackedValue = unpackJson(value, "[");
       return Array.isArray(unpackedValue) ? (unpackedValue as unknown[]) : undefined;
@@ -146,23 +146,23 @@ export function list<T>(description: string, item: Field<T>, options: { min?: nu
     v.maxLength(max, ({ input }) => unexpected(`an array of at most ${max}`, `${input.length} entries`).message),
     v.array(item),
   );
-  return field(read, { schema });
+  return field(valueSchema, { schema });
 }
 
 /**
  * - `isSparse`: absent fields are omitted from the result instead of undefined. Default: false.
  * - `keepsOthers`: keys that are not fields stay in the result. Default: false.
  */
-export function object<Given extends Fields>(
-  fields: Given,
+export function object<ObjectFields extends Fields>(
+  fields: ObjectFields,
   { isSparse = false, keepsOthers = false } = {},
-): Field<Values<Given>> {
-  const all = Object.entries(fields);
-  const shown = all.filter(([, { spec }]) => spec.hidden !== true);
+): Field<Values<ObjectFields>> {
+  const entries = Object.entries(fields);
+  const visibleEntries = entries.filter(([, { spec }]) => spec.hidden !== true);
   const schema = {
     type: "object",
-    properties: Object.fromEntries(shown.map(([name, { spec }]) => [name, spec.schema])),
-    required: all.filter(([, { spec }]) => spec.required).map(([name]) => name),
+    properties: Object.fromEntries(visibleEntries.map(([name, { spec }]) => [name, spec.schema])),
+    required: entries.filter(([, { spec }]) => spec.required).map(([name]) => name),
     additionalProperties: false,
   };
   const objectSchema = v.pipe(
@@ -173,10 +173,10 @@ export function object<Given extends Fields>(
     (keepsOthers ? v.looseObject(fields) : v.object(fields)) as v.GenericSchema<object, object>,
     v.transform((values) => (isSparse ? withoutMissing(values) : values)),
   );
-  return field(objectSchema as v.GenericSchema<unknown, Values<Given>>, {
+  return field(objectSchema as v.GenericSchema<unknown, Values<ObjectFields>>, {
     schema,
     unreadKeys(value) {
-      const names = new Map(all.map(([name, { spec }]) => [keyOf(name, spec, value), spec]));
+      const names = new Map(entries.map(([name, { spec }]) => [keyOf(name, spec, value), spec]));
       // If the same value comes under two names, neither counts as unread.
       const isCopy = (key: string) =>
         [...names].some(([name, { aliases }]) => aliases.includes(key) && value[name] === value[key]);
@@ -188,13 +188,13 @@ export function object<Given extends Fields>(
 /** Returns an object with its fields under their main names. Null becomes undefined unless the field is nullable. */
 function resolveAliases(fields: Fields, input: Readonly<Record<string, unknown>>, keepsOthers: boolean): object {
   // No prototype, because valibot treats inherited properties as arguments.
-  const read = Object.assign(Object.create(null) as Record<string, unknown>, keepsOthers ? input : {});
+  const values = Object.assign(Object.create(null) as Record<string, unknown>, keepsOthers ? input : {});
   for (const [name, { spec }] of Object.entries(fields)) {
     const key = keyOf(name, spec, input);
     const fieldValue = Object.hasOwn(input, key) ? input[key] : undefined;
-    read[name] = spec.nullable ? fieldValue : (fieldValue ?? undefined);
+    values[name] = spec.nullable ? fieldValue : (fieldValue ?? undefined);
   }
-  return read;
+  return values;
 }
 
 function withoutMissing(values: object): object {
@@ -212,11 +212,11 @@ export function optional<T>(baseField: Field<T>, fallback: T): Field<T>;
 export function optional<T>(baseField: Field<T>, fallback?: T): Field<T | undefined> {
   const schema = fallback === undefined ? baseField.spec.schema : { ...baseField.spec.schema, default: fallback };
   // valibot's own default is not used, because valibot would parse it like input of the model.
-  const read = v.pipe(
+  const valueSchema = v.pipe(
     v.optional(baseField),
     v.transform((value) => (value === undefined ? fallback : value)),
   );
-  return field(read, { ...baseField.spec, schema, required: false });
+  return field(valueSchema, { ...baseField.spec, schema, required: false });
 }
 
 /** Creates an optional argument that is omitted from the schema for the model. */
@@ -229,10 +229,10 @@ export function hidden<T>(baseField: Field<T>): Field<T | undefined> {
  *
  * `check` receives all values. It returns them, possibly changed, or throws `ToolInputError`.
  */
-export function defineArguments<Given extends Fields>(
-  fields: Given,
-  check: (values: Values<Given>) => Values<Given> = (values) => values,
-): Arguments<Values<Given>> {
+export function defineArguments<ObjectFields extends Fields>(
+  fields: ObjectFields,
+  check: (values: Values<ObjectFields>) => Values<ObjectFields> = (values) => values,
+): Arguments<Values<ObjectFields>> {
   const objectField = object(fields);
   return toArguments(field(v.pipe(objectField, v.transform(check)), objectField.spec));
 }
@@ -257,8 +257,8 @@ export function toArguments<T>(objectField: Field<T>): Arguments<T> {
 export function describeIssues(issues: readonly SchemaIssue[]): string {
   const messages = issues.slice(0, MAX_ISSUES).map(({ message, path = [] }) => {
     const keys = path.map((step) => (typeof step === "object" ? step.key : step));
-    const where = keys.map((key, i) => (typeof key === "number" ? `[${key}]` : `${i > 0 ? "." : ""}${String(key)}`));
-    return `${where.join("") || "arguments"}: ${message}`;
+    const pathText = keys.map((key, i) => (typeof key === "number" ? `[${key}]` : `${i > 0 ? "." : ""}${String(key)}`));
+    return `${pathText.join("") || "arguments"}: ${message}`;
   });
   if (issues.length > MAX_ISSUES) messages.push(`and ${issues.length - MAX_ISSUES} more`);
   return messages.join("; ");

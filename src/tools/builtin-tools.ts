@@ -16,7 +16,7 @@ import { redactTools } from "./redacted-tools.js";
 import { listTool } from "./files/list.js";
 import { multieditTool } from "./files/multiedit.js";
 import { readTool } from "./files/read.js";
-import { tidy } from "./shell/shell-output.js";
+import { cleanOutput } from "./shell/shell-output.js";
 import { taskTool } from "./agent/task.js";
 import { skillTool } from "./agent/skill.js";
 import { todoreadTool, todowriteTool } from "./agent/todo.js";
@@ -101,7 +101,7 @@ export interface BuiltinToolsOptions {
   shell?: string | undefined;
 }
 
-const PLAIN_ENV = { PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" };
+const DEFAULT_ENV = { PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" };
 
 /**
  * Creates the built-in tools of a coding agent. They run without asking; pass fewer tools to an agent to restrict it.
@@ -112,8 +112,8 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     deniedPaths = [],
     readOnlyPaths = [],
     protectedPaths = ["*"],
-    env = PLAIN_ENV,
-    secrets: ownSecrets = [],
+    env = DEFAULT_ENV,
+    secrets: configuredSecrets = [],
     shell,
   } = options;
   const {
@@ -126,16 +126,16 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     keptPath,
     startMs,
   } = options.bash ?? {};
-  const variables = processSecrets();
-  const secrets = { [Symbol.iterator]: () => [...ownSecrets, ...variables][Symbol.iterator]() };
+  const environmentSecrets = processSecrets();
+  const secrets = { [Symbol.iterator]: () => [...configuredSecrets, ...environmentSecrets][Symbol.iterator]() };
   const redactor = new Redactor(() => secrets);
   const files = { allowPaths, deniedPaths, readOnlyPaths, protectedPaths, outputsPath };
-  const clean = (output: string): string => redactor.hide(tidy(output));
+  const clean = (output: string): string => redactor.hide(cleanOutput(output));
   const background = new Background({ outputs: outputsPath, detached: keptPath }, redactor, clean);
   const commands = { ...{ ...files, env, sandbox, network, scratchPath }, ...(shell !== undefined && { shell }) };
-  const { syntax = true, commands: checked = [], timeoutMs = 2_000 } = options.checks ?? {};
-  const surroundings = enabled ? commands : undefined;
-  const checks = new EditChecks({ syntax, commands: checked, commandOptions: surroundings, timeoutMs });
+  const { syntax = true, commands: checkCommands = [], timeoutMs = 2_000 } = options.checks ?? {};
+  const sandboxOptions = enabled ? commands : undefined;
+  const checks = new EditChecks({ syntax, commands: checkCommands, commandOptions: sandboxOptions, timeoutMs });
   const tools = [
     readTool(files),
     { ...checks.wrap(writeTool(files)), close: () => checks.close() },

@@ -1,5 +1,5 @@
 import { isRecord } from "../base/json.js";
-import { printable } from "../base/printable.js";
+import { toPrintable } from "../base/printable.js";
 import { InputError, ToolInputError } from "../ports/errors.js";
 import type {
   JsonSchema,
@@ -67,25 +67,25 @@ export interface ToolDefinition<Schema extends StandardSchema | JsonSchema> {
   run(args: ToolArguments<Schema>, context: ToolContext): string | ToolOutput | Promise<string | ToolOutput>;
 }
 
-const HARMLESS: readonly ToolKind[] = ["read", "search", "think"];
-const NOTHING = { type: "object", properties: {}, additionalProperties: false } as const;
+const KINDS_WITHOUT_PERMISSION: readonly ToolKind[] = ["read", "search", "think"];
+const NO_ARGUMENTS = { type: "object", properties: {}, additionalProperties: false } as const;
 
 /**
  * Creates a tool from its definition. The schema validates the model's input before `run` and `describe` receive it.
  *
  * Throws `InputError` if the name or the schema is invalid for models.
  */
-export function defineTool<const Schema extends StandardSchema | JsonSchema = typeof NOTHING>(
+export function defineTool<const Schema extends StandardSchema | JsonSchema = typeof NO_ARGUMENTS>(
   definition: ToolDefinition<Schema>,
 ): Tool<ToolArguments<Schema>> {
   type Args = ToolArguments<Schema>;
-  const { name, description, schema = NOTHING, kind = "other", parallel = false } = definition;
-  const { needsPermission = !HARMLESS.includes(kind) } = definition;
+  const { name, description, schema = NO_ARGUMENTS, kind = "other", parallel = false } = definition;
+  const { needsPermission = !KINDS_WITHOUT_PERMISSION.includes(kind) } = definition;
   if (!/^[a-zA-Z0-9_-]{1,64}$/.test(name)) throw new InputError("name", "1 to 64 letters, digits, _ and -");
   if (typeof definition.run !== "function") throw new InputError(`run of ${name}`, "a function");
-  const check = isStandard(schema) ? schema : argumentsFromJsonSchema(schema);
-  const toolSchema = inputSchema(name, check, definition.jsonSchema);
-  const ignored = new IgnoredArguments(check, toolSchema, kind);
+  const standardSchema = isStandard(schema) ? schema : argumentsFromJsonSchema(schema);
+  const toolSchema = createInputSchema(name, standardSchema, definition.jsonSchema);
+  const ignoredArguments = new IgnoredArguments(standardSchema, toolSchema, kind);
   return {
     name,
     description,
@@ -98,20 +98,22 @@ export function defineTool<const Schema extends StandardSchema | JsonSchema = ty
     ...(definition.models && { models: (model) => definition.models!(model) }),
     ...(definition.replaces && { replaces: definition.replaces }),
     parse: (input) => {
-      const values = recordOf(input);
-      const args = validateInput(name, check, values) as Args;
-      ignored.check(values, args);
+      const values = requireRecord(input);
+      const args = validateInput(name, standardSchema, values) as Args;
+      ignoredArguments.check(values, args);
       return args;
     },
     describe(args, projectDir) {
-      const shown = definition.describe?.(args, projectDir) ?? describeCall(name, args);
-      return typeof shown === "string" ? { title: shown, locations: [] } : { locations: [], ...shown };
+      const callDescription = definition.describe?.(args, projectDir) ?? describeCall(name, args);
+      return typeof callDescription === "string"
+        ? { title: callDescription, locations: [] }
+        : { locations: [], ...callDescription };
     },
     ...(definition.preview && { preview: (args, context) => definition.preview!(args, context) }),
     async run(args, context) {
       const result = await definition.run(args, context);
       const output = typeof result === "string" ? { text: result } : result;
-      const note = ignored.noteOf(args);
+      const note = ignoredArguments.noteOf(args);
       return note === undefined ? output : { ...output, text: `${output.text}\n${note}` };
     },
   };
@@ -123,7 +125,11 @@ function isStandard(schema: StandardSchema | JsonSchema): schema is StandardSche
 }
 
 /** Returns the JSON Schema as plain JSON, so that every read gives the same result. */
-function inputSchema(name: string, { "~standard": standard }: StandardSchema, jsonSchema: JsonSchema | undefined) {
+function createInputSchema(
+  name: string,
+  { "~standard": standard }: StandardSchema,
+  jsonSchema: JsonSchema | undefined,
+) {
   const field = `schema of ${name}`;
   let schema: unknown = jsonSchema;
   try {
@@ -136,11 +142,11 @@ function inputSchema(name: string, { "~standard": standard }: StandardSchema, js
   if (schema === undefined)
     throw new InputError(field, `jsonSchema, because ${standard.vendor} does not export a JSON Schema`);
   if (!isRecord(schema) || schema["type"] !== "object") throw new InputError(field, "an object with the arguments");
-  const { $schema: _dialect, ...plain } = schema;
-  return plain;
+  const { $schema: _dialect, ...schemaWithoutDialect } = schema;
+  return schemaWithoutDialect;
 }
 
-function recordOf(input: unknown): Record<string, unknown> {
+function requireRecord(input: unknown): Record<string, unknown> {
   const unpackedInput = unpackJson(input ?? {}, "{");
   if (!isRecord(unpackedInput)) throw new ToolInputError(describeIssues([unexpected("an object", unpackedInput)]));
   return unpackedInput;
@@ -165,5 +171,5 @@ function describeCall(name: string, args: unknown): string {
     argumentsText = "";
   }
   const line = argumentsText === "" || argumentsText === "{}" ? name : `${name} ${argumentsText}`;
-  return printable(line.length > 200 ? `${line.slice(0, 199)}…` : line);
+  return toPrintable(line.length > 200 ? `${line.slice(0, 199)}…` : line);
 }

@@ -1,16 +1,16 @@
 import { isRecord } from "../base/json.js";
-import { printable } from "../base/printable.js";
+import { toPrintable } from "../base/printable.js";
 import { ToolInputError } from "../ports/errors.js";
 import type { JsonSchema, ToolKind } from "../ports/tool.js";
 import type { Arguments } from "./arguments.js";
 import type { StandardSchema } from "./standard-schema.js";
 
 /** Tool kinds for which an ignored argument is harmless. */
-const TOLERANT: readonly ToolKind[] = ["read", "search", "fetch"];
+const TOLERANT_KINDS: readonly ToolKind[] = ["read", "search", "fetch"];
 /** Arguments that models add to explain a call. They are ignored. */
-const COMMENTS: readonly string[] = ["description", "explanation", "justification", "purpose", "reason"];
+const COMMENT_ARGUMENTS: readonly string[] = ["description", "explanation", "justification", "purpose", "reason"];
 /** JSON Schema keywords that can allow further properties. */
-const COMBINING = ["additionalProperties", "patternProperties", "allOf", "anyOf", "oneOf", "$ref"];
+const COMBINING_KEYWORDS = ["additionalProperties", "patternProperties", "allOf", "anyOf", "oneOf", "$ref"];
 const MAX_NAMES = 10;
 
 /** Rejects or reports arguments of a call that the tool does not know. */
@@ -25,7 +25,7 @@ export class IgnoredArguments {
     const { properties, additionalProperties } = schema;
     this.#check = check;
     this.#properties = isRecord(properties) ? properties : {};
-    this.#isClosed = additionalProperties === false || !COMBINING.some((keyword) => keyword in schema);
+    this.#isClosed = additionalProperties === false || !COMBINING_KEYWORDS.some((keyword) => keyword in schema);
     this.#kind = kind;
   }
 
@@ -34,12 +34,14 @@ export class IgnoredArguments {
    * sent, `args` the parsed ones.
    */
   check(input: Readonly<Record<string, unknown>>, args: unknown): void {
-    const unknown = this.#ignoredIn(input, args).filter((key) => !isEmpty(input[key]) && !COMMENTS.includes(key));
-    if (unknown.length === 0) return;
-    const hiddenCount = unknown.length > MAX_NAMES ? `, and ${unknown.length - MAX_NAMES} more` : "";
-    const names = unknown.slice(0, MAX_NAMES).map(printable).join(", ") + hiddenCount;
+    const unknownArguments = this.#findIgnored(input, args).filter(
+      (key) => !isEmpty(input[key]) && !COMMENT_ARGUMENTS.includes(key),
+    );
+    if (unknownArguments.length === 0) return;
+    const hiddenCount = unknownArguments.length > MAX_NAMES ? `, and ${unknownArguments.length - MAX_NAMES} more` : "";
+    const names = unknownArguments.slice(0, MAX_NAMES).map(toPrintable).join(", ") + hiddenCount;
     const knownArguments = `Known arguments: ${Object.keys(this.#properties).join(", ") || "none"}.`;
-    if (!TOLERANT.includes(this.#kind))
+    if (!TOLERANT_KINDS.includes(this.#kind))
       throw new ToolInputError(`unknown argument ${names}. The call did not run. ${knownArguments}`);
     if (isRecord(args)) this.#notes.set(args, `[unknown argument ${names} was ignored. ${knownArguments}]`);
   }
@@ -49,7 +51,7 @@ export class IgnoredArguments {
     return isRecord(args) ? this.#notes.get(args) : undefined;
   }
 
-  #ignoredIn(input: Readonly<Record<string, unknown>>, args: unknown): string[] {
+  #findIgnored(input: Readonly<Record<string, unknown>>, args: unknown): string[] {
     if ("unreadKeys" in this.#check) return this.#check.unreadKeys(input);
     // A third-party validator keeps the arguments that it knows in its result.
     const isKept = (key: string) => isRecord(args) && Object.hasOwn(args, key);

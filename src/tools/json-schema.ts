@@ -30,13 +30,13 @@ export type FromJsonSchema<S> = S extends { readonly enum: readonly (infer V)[] 
           : S extends { readonly type: "array"; readonly items: infer Item }
             ? FromJsonSchema<Item>[]
             : S extends { readonly type: "object"; readonly properties: infer Fields }
-              ? ObjectOf<Fields, Always<S, Fields>>
+              ? ObjectOf<Fields, AlwaysPresent<S, Fields>>
               : S extends { readonly type: "object" }
                 ? Record<string, unknown>
                 : unknown;
 
 /** Names of properties that are required or have a default. */
-type Always<S, Fields> =
+type AlwaysPresent<S, Fields> =
   | (S extends { readonly required: readonly (infer Name)[] } ? Name : never)
   | { [Name in keyof Fields]: Fields[Name] extends { readonly default: unknown } ? Name : never }[keyof Fields];
 
@@ -49,26 +49,26 @@ type ObjectOf<Fields, Names> = {
  * `items`, bounds, lengths, `default` and `additionalProperties: false`. All other keywords only inform the model.
  */
 export function argumentsFromJsonSchema(schema: JsonSchema): Arguments<unknown> {
-  const rootField = fieldOf(schema);
+  const rootField = createField(schema);
   return toArguments(field(rootField, { ...rootField.spec, schema }));
 }
 
-function fieldOf(schema: unknown): Field<unknown> {
-  if (!isRecord(schema)) return anything();
+function createField(schema: unknown): Field<unknown> {
+  if (!isRecord(schema)) return createAnyField();
   const types = [schema["type"] ?? []].flat();
   const isNullable = types.includes("null");
   const [type] = types.filter((typeName) => typeName !== "null");
   // If several types besides null are allowed, the value is not checked.
-  const typedField = types.length > (isNullable ? 2 : 1) ? anything() : ofType(type, schema);
+  const typedField = types.length > (isNullable ? 2 : 1) ? createAnyField() : createTypedField(type, schema);
   return field(isNullable ? v.nullable(typedField) : typedField, {
     ...typedField.spec,
     nullable: isNullable || type === undefined,
   });
 }
 
-function ofType(type: unknown, schema: Readonly<Record<string, unknown>>): Field<unknown> {
-  const choice = "const" in schema ? [schema["const"]] : schema["enum"];
-  if (Array.isArray(choice)) return enumField(choice);
+function createTypedField(type: unknown, schema: Readonly<Record<string, unknown>>): Field<unknown> {
+  const choices = "const" in schema ? [schema["const"]] : schema["enum"];
+  if (Array.isArray(choices)) return enumField(choices);
   switch (type) {
     case "string":
       return stringField(schema);
@@ -78,14 +78,14 @@ function ofType(type: unknown, schema: Readonly<Record<string, unknown>>): Field
     case "boolean":
       return flag("");
     case "array":
-      return list("", fieldOf(schema["items"]), {
-        min: bound(schema["minItems"], 0),
-        max: bound(schema["maxItems"], Infinity),
+      return list("", createField(schema["items"]), {
+        min: readBound(schema["minItems"], 0),
+        max: readBound(schema["maxItems"], Infinity),
       });
     case "object":
       return objectField(schema);
     default:
-      return anything();
+      return createAnyField();
   }
 }
 
@@ -94,48 +94,53 @@ function objectField(schema: Readonly<Record<string, unknown>>): Field<unknown> 
   const properties = isRecord(schema["properties"]) ? schema["properties"] : {};
   const fields = Object.entries(properties).map(([name, propertySchema]): [string, Field<unknown>] => {
     const fallback = isRecord(propertySchema) ? propertySchema["default"] : undefined;
-    const read = fieldOf(propertySchema);
-    return [name, required.includes(name) && fallback === undefined ? read : optional(read, fallback)];
+    const propertyField = createField(propertySchema);
+    return [
+      name,
+      required.includes(name) && fallback === undefined ? propertyField : optional(propertyField, fallback),
+    ];
   });
   const isClosed = schema["additionalProperties"] === false;
   const baseField = object(Object.fromEntries(fields), { isSparse: true, keepsOthers: !isClosed });
-  const { unreadKeys: _unread, ...open } = baseField.spec;
-  return isClosed ? baseField : field(baseField, open);
+  const { unreadKeys: _unread, ...openSpec } = baseField.spec;
+  return isClosed ? baseField : field(baseField, openSpec);
 }
 
-const anything = (): Field<unknown> =>
+const createAnyField = (): Field<unknown> =>
   field(
     readerSchema("a value", (value) => value),
     { schema: {}, nullable: true },
   );
 
 function enumField(choice: readonly unknown[]): Field<unknown> {
-  const read = readerSchema(`one of ${choice.map((choiceValue) => JSON.stringify(choiceValue)).join(", ")}`, (value) =>
-    choice.find(
-      (choiceValue) => choiceValue === value || (typeof choiceValue !== "string" && String(choiceValue) === value),
-    ),
+  const valueSchema = readerSchema(
+    `one of ${choice.map((choiceValue) => JSON.stringify(choiceValue)).join(", ")}`,
+    (value) =>
+      choice.find(
+        (choiceValue) => choiceValue === value || (typeof choiceValue !== "string" && String(choiceValue) === value),
+      ),
   );
-  return field(read, { schema: {}, nullable: choice.includes(null) });
+  return field(valueSchema, { schema: {}, nullable: choice.includes(null) });
 }
 
-function numberField(isWhole: boolean, schema: Readonly<Record<string, unknown>>): Field<unknown> {
-  const min = bound(schema["minimum"], -Infinity);
-  const max = bound(schema["maximum"], Infinity);
+function numberField(isInteger: boolean, schema: Readonly<Record<string, unknown>>): Field<unknown> {
+  const min = readBound(schema["minimum"], -Infinity);
+  const max = readBound(schema["maximum"], Infinity);
   const limits = [...(min > -Infinity ? [`>= ${min}`] : []), ...(max < Infinity ? [`<= ${max}`] : [])].join(" and ");
-  const read = readerSchema(`${isWhole ? "an integer" : "a number"}${limits && ` ${limits}`}`, (value) => {
+  const valueSchema = readerSchema(`${isInteger ? "an integer" : "a number"}${limits && ` ${limits}`}`, (value) => {
     const number = asNumber(value) as number;
-    const isRight = isWhole ? Number.isSafeInteger(number) : Number.isFinite(number);
-    return isRight && number >= min && number <= max ? number : undefined;
+    const isValid = isInteger ? Number.isSafeInteger(number) : Number.isFinite(number);
+    return isValid && number >= min && number <= max ? number : undefined;
   });
-  return field(read, { schema: {} });
+  return field(valueSchema, { schema: {} });
 }
 
 function stringField(schema: Readonly<Record<string, unknown>>): Field<unknown> {
-  const max = bound(schema["maxLength"], Infinity);
-  const read = text("", { minLength: bound(schema["minLength"], 0) });
-  return field(v.pipe(read, v.maxLength(max, expectedMessage(`at most ${max} characters`))), read.spec);
+  const max = readBound(schema["maxLength"], Infinity);
+  const textField = text("", { minLength: readBound(schema["minLength"], 0) });
+  return field(v.pipe(textField, v.maxLength(max, expectedMessage(`at most ${max} characters`))), textField.spec);
 }
 
-function bound(value: unknown, fallback: number): number {
+function readBound(value: unknown, fallback: number): number {
   return typeof value === "number" ? value : fallback;
 }

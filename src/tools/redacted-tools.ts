@@ -28,15 +28,18 @@ export function redactTools(tool: Tool, redactor: Redactor): Tool {
     describe: (args, projectDir) => tool.describe(args, projectDir),
     run: async (args: unknown, context) => {
       const stream = new HiddenStream(redactor, (text) => context.progress(text));
-      const paced = new ThrottledOutput((text, isCut) => stream.push(text, isCut));
+      const throttledOutput = new ThrottledOutput((text, isCut) => stream.push(text, isCut));
       try {
-        return redactOutput(await tool.run(args, { ...context, progress: (text) => paced.push(text) }), redactor);
+        return redactOutput(
+          await tool.run(args, { ...context, progress: (text) => throttledOutput.push(text) }),
+          redactor,
+        );
       } catch (error) {
         if (!(error instanceof Error)) throw error;
         const message = redactor.hide(error.message);
         throw message === error.message ? error : new ToolError(message);
       } finally {
-        paced.end();
+        throttledOutput.end();
       }
     },
     close: async () => tool.close?.(),
@@ -48,21 +51,21 @@ export function redactToolSource(source: ToolSource, redactor: Redactor): ToolSo
   return {
     name: source.name,
     open: async (session, signal) => {
-      const opened = await source.open(session, signal);
+      const openTools = await source.open(session, signal);
       return {
         get tools() {
-          return opened.tools.map((tool) => redactTools(tool, redactor));
+          return openTools.tools.map((tool) => redactTools(tool, redactor));
         },
         get prompts() {
-          return (opened.prompts ?? []).map((command) => ({
+          return (openTools.prompts ?? []).map((command) => ({
             ...command,
-            prompt: async (words: string, signal: AbortSignal) => {
-              const promptResult = await command.prompt(words, signal);
+            prompt: async (argumentsText: string, signal: AbortSignal) => {
+              const promptResult = await command.prompt(argumentsText, signal);
               return { ...promptResult, text: redactor.hide(promptResult.text) };
             },
           }));
         },
-        close: () => opened.close(),
+        close: () => openTools.close(),
       };
     },
   };

@@ -29,22 +29,22 @@ let library: Promise<TreeSitter> | undefined;
  */
 export async function parseText(grammar: Grammar, text: string, ms: number): Promise<Tree | null> {
   let loading = parsers.get(grammar);
-  if (!loading) parsers.set(grammar, (loading = load(grammar)));
+  if (!loading) parsers.set(grammar, (loading = loadParser(grammar)));
   const parser = await loading;
-  const end = performance.now() + ms;
-  const tree = parser.parse(text, null, { progressCallback: () => performance.now() > end });
+  const endMs = performance.now() + ms;
+  const tree = parser.parse(text, null, { progressCallback: () => performance.now() > endMs });
   // Without the reset, the parser would continue with the old text after a timeout.
   if (!tree) parser.reset();
   return tree;
 }
 
-async function load(grammar: Grammar): Promise<Parser> {
+async function loadParser(grammar: Grammar): Promise<Parser> {
   const { Language, Parser: Parsers } = await (library ??= loadLibrary());
   return new Parsers().setLanguage(await Language.load(locateFile(`tree-sitter-${grammar}.wasm`)));
 }
 
 async function loadLibrary(): Promise<TreeSitter> {
-  const treeSitter = requireHere()(PACKAGE) as TreeSitter;
+  const treeSitter = createPackageRequire()(PACKAGE) as TreeSitter;
   const wasmMemory = new WebAssembly.Memory({ initial: INITIAL_PAGES, maximum: MAX_PAGES });
   // The library prints the reason for an abort. The error of the job reports it instead.
   const options = { locateFile, wasmMemory, printErr: () => undefined };
@@ -53,11 +53,11 @@ async function loadLibrary(): Promise<TreeSitter> {
 }
 
 function locateFile(name: string): string {
-  return requireHere().resolve(`${PACKAGE}/wasm/${name}`);
+  return createPackageRequire().resolve(`${PACKAGE}/wasm/${name}`);
 }
 
 /** A `require` that finds the package, also from a bundle. Its error names the remedy. */
-function requireHere(): NodeJS.Require {
+function createPackageRequire(): NodeJS.Require {
   const require = createRequire(isMainThread ? import.meta.url : (workerData as WorkerData).packageUrl);
   try {
     require.resolve(PACKAGE);

@@ -5,12 +5,12 @@ import { editText } from "./edits/apply-edit.js";
 import { compileExpression } from "./search/expression.js";
 import type { Answers, Jobs, Reply } from "./jobs.js";
 import { matchingGlobs } from "./search/matching-globs.js";
-import { jsonFaults } from "./json-errors.js";
+import { findJsonFaults } from "./json-errors.js";
 import { evaluateCall } from "./shell-rules/evaluate-call.js";
 import { searchLines } from "./search/line-search.js";
 import { pageText } from "./html/page.js";
 
-const work: { [Name in keyof Jobs]: (job: Jobs[Name]) => Answers[Name] | Promise<Answers[Name]> } = {
+const handlers: { [Name in keyof Jobs]: (job: Jobs[Name]) => Answers[Name] | Promise<Answers[Name]> } = {
   ready: () => null,
   page: pageText,
   edit: editText,
@@ -20,22 +20,22 @@ const work: { [Name in keyof Jobs]: (job: Jobs[Name]) => Answers[Name] | Promise
   // Loaded on demand: the library is large and few calls need it.
   schema: async (job) => (await import("./schema-check.js")).checkSchema(job),
   judge: evaluateCall,
-  syntax: async (job) => (await import("./syntax-errors.js")).syntaxFaults(job),
-  json: jsonFaults,
+  syntax: async (job) => (await import("./syntax-errors.js")).findSyntaxFaults(job),
+  json: findJsonFaults,
   globs: matchingGlobs,
 };
 
 type Question = { [Name in keyof Jobs]: { name: Name; job: Jobs[Name] } }[keyof Jobs];
 
-async function answer(question: Question): Promise<void> {
+async function answerJob(question: Question): Promise<void> {
   let reply: Reply;
   try {
     const { name, job } = question;
-    reply = { answer: await (work[name] as (input: typeof job) => Promise<Answers[typeof name]>)(job) };
+    reply = { answer: await (handlers[name] as (input: typeof job) => Promise<Answers[typeof name]>)(job) };
   } catch (error) {
     reply = { fault: error instanceof Error ? error.message : String(error) };
   }
   parentPort?.postMessage(reply);
 }
 
-parentPort?.on("message", (question: Question) => void answer(question));
+parentPort?.on("message", (question: Question) => void answerJob(question));

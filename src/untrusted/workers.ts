@@ -1,6 +1,6 @@
 import { availableParallelism } from "node:os";
 import type { Worker } from "node:worker_threads";
-import { deadline, onAbort, settlesWithin } from "../base/abort.js";
+import { createDeadline, onAbort, settlesWithin } from "../base/abort.js";
 import { WorkLimitError } from "../ports/errors.js";
 import type { Answers, Jobs, Reply } from "./jobs.js";
 import type { WorkerData } from "./worker-data.js";
@@ -15,21 +15,21 @@ import type { WorkerData } from "./worker-data.js";
 /** Maximum concurrent threads; further callers wait. Limits the memory and the CPU share taken from the server. */
 const MAX_THREADS = Math.max(4, 2 * availableParallelism());
 /** Number of idle threads to keep, and for how long in ms. Agents call tools in quick succession. */
-const MAX_IDLE = 2;
-const IDLE_MS = 10_000;
+const MAX_IDLE_THREADS = 2;
+const IDLE_TIMEOUT_MS = 10_000;
 /** Time limit for a thread to load its code, in ms. Only a machine without free memory takes that long. */
-const START_MS = 30_000;
+const START_TIMEOUT_MS = 30_000;
 /** Time to wait for a thread to end, in ms. */
-const END_MS = 500;
-const RESOURCES = { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 };
+const END_TIMEOUT_MS = 500;
+const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 };
 
-const idle: { thread: SandboxedWorker; timer: NodeJS.Timeout }[] = [];
-const waiting: (() => void)[] = [];
-let alive = 0;
+const idleThreads: { thread: SandboxedWorker; timer: NodeJS.Timeout }[] = [];
+const waiters: (() => void)[] = [];
+let threadCount = 0;
 
 /** Calls `use` with a thread and takes the thread back afterwards. Rejects with the signal's reason on abort. */
 export async function withWorker<T>(signal: AbortSignal, use: (thread: SandboxedWorker) => Promise<T>): Promise<T> {
-  const thread = await acquire(signal);
+  const thread = await acquireWorker(signal);
   try {
     return await use(thread);
   } finally {
@@ -37,14 +37,14 @@ export async function withWorker<T>(signal: AbortSignal, use: (thread: Sandboxed
   }
 }
 
-async function acquire(signal: AbortSignal): Promise<SandboxedWorker> {
+async function acquireWorker(signal: AbortSignal): Promise<SandboxedWorker> {
   signal.throwIfAborted();
-  const idleEntry = idle.pop();
+  const idleEntry = idleThreads.pop();
   if (idleEntry) {
     clearTimeout(idleEntry.timer);
     return idleEntry.thread.assign(signal);
   }
-  if (alive < MAX_THREADS) alive++;
+  if (threadCount < MAX_THREADS) threadCount++;
   else await waitForSlot(signal);
   try {
     return (await SandboxedWorker.start(signal)).assign(signal);
@@ -57,41 +57,41 @@ async function acquire(signal: AbortSignal): Promise<SandboxedWorker> {
 /** Resolves when a thread has ended; the caller takes its slot. */
 function waitForSlot(signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
-    const go = (): void => {
-      forget();
+    const takeSlot = (): void => {
+      removeListener();
       resolve();
     };
-    waiting.push(go);
-    const forget = onAbort(signal, () => {
-      waiting.splice(waiting.indexOf(go), 1);
+    waiters.push(takeSlot);
+    const removeListener = onAbort(signal, () => {
+      waiters.splice(waiters.indexOf(takeSlot), 1);
       reject(signal.reason as Error);
     });
   });
 }
 
 function releaseSlot(): void {
-  const next = waiting.shift();
-  if (next) next();
-  else alive--;
+  const nextWaiter = waiters.shift();
+  if (nextWaiter) nextWaiter();
+  else threadCount--;
 }
 
 async function returnWorker(thread: SandboxedWorker): Promise<void> {
-  if (thread.release() && waiting.length === 0 && idle.length < MAX_IDLE) {
-    const entry = { thread, timer: setTimeout(() => void drop(entry), IDLE_MS) };
+  if (thread.release() && waiters.length === 0 && idleThreads.length < MAX_IDLE_THREADS) {
+    const entry = { thread, timer: setTimeout(() => void dropIdleThread(entry), IDLE_TIMEOUT_MS) };
     // Neither the timer nor the thread keeps the process alive. Both end with it.
     entry.timer.unref();
-    idle.push(entry);
+    idleThreads.push(entry);
     return;
   }
-  const ended = thread.end().finally(releaseSlot);
-  // A thread in a system call ends only after that call. The caller does not wait longer than `END_MS`.
-  await settlesWithin(ended, END_MS);
+  const threadEnd = thread.end().finally(releaseSlot);
+  // A thread in a system call ends only after that call. The caller does not wait longer than `END_TIMEOUT_MS`.
+  await settlesWithin(threadEnd, END_TIMEOUT_MS);
 }
 
-async function drop(entry: (typeof idle)[number]): Promise<void> {
-  const at = idle.indexOf(entry);
-  if (at < 0) return;
-  idle.splice(at, 1);
+async function dropIdleThread(entry: (typeof idleThreads)[number]): Promise<void> {
+  const index = idleThreads.indexOf(entry);
+  if (index < 0) return;
+  idleThreads.splice(index, 1);
   await entry.thread.end();
   releaseSlot();
 }
@@ -104,7 +104,7 @@ export class SandboxedWorker {
   #isBroken = false;
   /** Number of unanswered jobs, and the promise of the last one. */
   #pendingJobs = 0;
-  #last: Promise<unknown> = Promise.resolve();
+  #lastJob: Promise<unknown> = Promise.resolve();
 
   private constructor(worker: Worker) {
     this.#worker = worker;
@@ -124,11 +124,11 @@ export class SandboxedWorker {
       // The thread gets neither the environment nor the loaders of this process.
       env: {},
       execArgv: [],
-      resourceLimits: RESOURCES,
+      resourceLimits: RESOURCE_LIMITS,
     });
     const thread = new SandboxedWorker(worker).assign(signal);
     try {
-      await thread.runJob("ready", {}, { ms: START_MS });
+      await thread.runJob("ready", {}, { ms: START_TIMEOUT_MS });
     } catch (error) {
       await thread.end();
       throw error;
@@ -170,12 +170,12 @@ export class SandboxedWorker {
     limits: { ms: number; transfer?: readonly Uint8Array[] },
   ): Promise<Answers[Name]> {
     this.#pendingJobs++;
-    const answer = this.#last.then(() => this.#ask(name, job, limits)).finally(() => this.#pendingJobs--);
-    this.#last = answer.catch(() => undefined);
+    const answer = this.#lastJob.then(() => this.#sendJob(name, job, limits)).finally(() => this.#pendingJobs--);
+    this.#lastJob = answer.catch(() => undefined);
     return answer;
   }
 
-  #ask<Name extends keyof Jobs>(
+  #sendJob<Name extends keyof Jobs>(
     name: Name,
     job: Jobs[Name],
     limits: { ms: number; transfer?: readonly Uint8Array[] },
@@ -185,12 +185,12 @@ export class SandboxedWorker {
     return new Promise((resolve, reject) => {
       if (signal.aborted) return reject(signal.reason as Error);
       if (this.#isBroken) return reject(new WorkLimitError("failed", "its thread has ended"));
-      const settle = (act: () => void, answered = false): void => {
-        if (!answered) this.#isBroken = true;
-        forget();
-        time.clear();
+      const settle = (respond: () => void, isAnswered = false): void => {
+        if (!isAnswered) this.#isBroken = true;
+        removeListener();
+        timeout.clear();
         worker.off("message", onMessage).off("error", onError).off("exit", onExit);
-        act();
+        respond();
       };
       // After an error, the state of the thread's libraries is unknown.
       const onMessage = (reply: Reply): void =>
@@ -202,20 +202,24 @@ export class SandboxedWorker {
           !("fault" in reply),
         );
       const onError = (error: NodeJS.ErrnoException): void => {
-        const memory = error.code === "ERR_WORKER_OUT_OF_MEMORY";
+        const isOutOfMemory = error.code === "ERR_WORKER_OUT_OF_MEMORY";
         settle(() =>
           reject(
-            new WorkLimitError(memory ? "memory" : "failed", memory ? "it needs too much memory" : error.message, {
-              cause: error,
-            }),
+            new WorkLimitError(
+              isOutOfMemory ? "memory" : "failed",
+              isOutOfMemory ? "it needs too much memory" : error.message,
+              {
+                cause: error,
+              },
+            ),
           ),
         );
       };
       const onExit = (): void => settle(() => reject(new WorkLimitError("failed", "its thread has ended")));
-      const time = deadline(limits.ms, signal);
-      const forget = onAbort(time.signal, () => {
-        const late = new WorkLimitError("time", `it takes over ${limits.ms / 1000} s`);
-        settle(() => reject(time.expired ? late : (signal.reason as Error)));
+      const timeout = createDeadline(limits.ms, signal);
+      const removeListener = onAbort(timeout.signal, () => {
+        const timeoutError = new WorkLimitError("time", `it takes over ${limits.ms / 1000} s`);
+        settle(() => reject(timeout.expired ? timeoutError : (signal.reason as Error)));
       });
       worker.on("message", onMessage).on("error", onError).on("exit", onExit);
       worker.postMessage({ name, job }, limits.transfer?.map((bytes) => bytes.buffer as ArrayBuffer) ?? []);

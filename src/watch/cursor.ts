@@ -77,7 +77,7 @@ export async function isCursorStored(
   { rewindCount, seq, check }: Cursor,
 ): Promise<boolean> {
   const head = await store.head(rootId, { messages: false });
-  const rewinds = head?.original.rewinds ?? [];
+  const rewinds = head?.root.rewinds ?? [];
   if (seq > (head?.newest.lastSeq ?? 0) || rewindCount > rewinds.length) return false;
   if (!check) return true;
   if (hashRewinds(rewinds.slice(0, rewindCount)) !== check.rewindsHash) return false;

@@ -73,16 +73,16 @@ async function readSessionState(
     listProcesses(rootId),
   ]);
   if (!head) return undefined;
-  const { original: session, newest } = head;
+  const { root, newest } = head;
   const run = stored ? withEffectiveState(stored) : null;
   const isRunOpen = run !== null && isOpen(run);
   const asks = run?.state === "waiting" ? await store.asks({ sessionId: rootId, open: true, limit: 100 }) : [];
   return {
-    session,
+    session: root,
     run,
     // Asks of a dead run are left out, because no run waits for them.
     asks: asks.filter(({ runId }) => runId === run?.id).reverse(),
-    plan: await plan.readAt(session.rewinds.length, newest.lastSeq),
+    plan: await plan.readAt(root.rewinds.length, newest.lastSeq),
     ...(processes.length > 0 && { processes }),
     runningElsewhere: isRunOpen && !!stored?.holder && !isOurs(stored.holder),
   };

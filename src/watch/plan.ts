@@ -2,7 +2,7 @@ import { collectState } from "../conversation/stored-state.js";
 import type { Message } from "../ports/message.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { PlanEntry } from "../ports/watch.js";
-import { PLAN_TOOL, planIn } from "../tools/agent/todo.js";
+import { PLAN_TOOL, findStoredPlan } from "../tools/agent/todo.js";
 
 /** Tool results per query. More than one, because the result of a failed call contains no list. */
 const PAGE_SIZE = 10;
@@ -45,4 +45,4 @@ export class Plan {
   }
 }
 
-const readPlan = (results: readonly Message[]): PlanEntry[] | undefined => planIn(collectState(results));
+const readPlan = (results: readonly Message[]): PlanEntry[] | undefined => findStoredPlan(collectState(results));

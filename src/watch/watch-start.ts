@@ -17,7 +17,7 @@ export interface WatchStart {
  */
 export async function findStartAfterSeq(store: SessionDriver, rootId: string, seq: number): Promise<WatchStart> {
   const head = await store.head(rootId, { messages: false });
-  const rewinds = head?.original.rewinds ?? [];
+  const rewinds = head?.root.rewinds ?? [];
   const createCursor = (message: { seq: number; id: string } | undefined): Cursor => {
     const messageHash = message ? computeHash(message.id) : 0;
     const check = { rewindsHash: hashRewinds(rewinds), messageHash, contentHash: 0 };

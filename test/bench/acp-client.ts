@@ -22,51 +22,54 @@ export interface Turn {
 /** A connection to one agent over its standard input and output. */
 export class AcpClient {
   readonly #child: ChildProcess;
-  readonly #waiting = new Map<number | string, { resolve: (value: any) => void; reject: (why: Error) => void }>(); // eslint-disable-line @typescript-eslint/no-explicit-any -- results of many agents
-  #left = "";
-  #id = 0;
+  readonly #pendingRequests = new Map<
+    number | string,
+    { resolve: (value: any) => void; reject: (error: Error) => void }
+  >(); // eslint-disable-line @typescript-eslint/no-explicit-any -- results of many agents
+  #incompleteLine = "";
+  #nextId = 0;
   #characters = 0;
   #toolCalls = 0;
 
   constructor(child: ChildProcess) {
     this.#child = child;
     child.stdout?.setEncoding("utf8").on("data", (text: string) => this.#read(text));
-    const gone = (why: string): void => {
-      for (const { reject } of this.#waiting.values()) reject(new Error(why));
-      this.#waiting.clear();
+    const rejectPending = (message: string): void => {
+      for (const { reject } of this.#pendingRequests.values()) reject(new Error(message));
+      this.#pendingRequests.clear();
     };
-    child.once("error", (error) => gone(error.message));
-    child.once("exit", (code, signal) => gone(`the agent ended (${code ?? signal})`));
+    child.once("error", (error) => rejectPending(error.message));
+    child.once("exit", (code, signal) => rejectPending(`the agent ended (${code ?? signal})`));
   }
 
   /** Initializes the agent and creates a session. Resolves with the session id. */
-  async open(cwd: string): Promise<string> {
-    await this.ask("initialize", {
+  async openSession(cwd: string): Promise<string> {
+    await this.request("initialize", {
       protocolVersion: 1,
       clientInfo: { name: "bench", version: "1" },
       clientCapabilities: { fs: { readTextFile: false, writeTextFile: false }, terminal: false },
     });
-    const { sessionId } = (await this.ask("session/new", { cwd, mcpServers: [] })) as { sessionId: string };
+    const { sessionId } = (await this.request("session/new", { cwd, mcpServers: [] })) as { sessionId: string };
     return sessionId;
   }
 
   /** Sends one prompt and waits for its end. Rejects if the agent reports a failure. */
-  async turn(sessionId: string, text: string): Promise<Turn> {
+  async runTurn(sessionId: string, text: string): Promise<Turn> {
     this.#characters = this.#toolCalls = 0;
-    const since = performance.now();
-    const { stopReason } = await this.ask("session/prompt", { sessionId, prompt: [{ type: "text", text }] });
-    const ms = performance.now() - since;
+    const startMs = performance.now();
+    const { stopReason } = await this.request("session/prompt", { sessionId, prompt: [{ type: "text", text }] });
+    const ms = performance.now() - startMs;
     if (stopReason !== "end_turn") throw new Error(`a turn ended with ${stopReason}`);
     return { ms, characters: this.#characters, toolCalls: this.#toolCalls, stopReason };
   }
 
-  ask(
+  request(
     method: string,
     params: unknown,
   ): Promise<any> /* eslint-disable-line @typescript-eslint/no-explicit-any -- results of many agents */ {
-    const id = this.#id++;
+    const id = this.#nextId++;
     return new Promise((resolve, reject) => {
-      this.#waiting.set(id, { resolve, reject });
+      this.#pendingRequests.set(id, { resolve, reject });
       this.#send({ id, method, params });
     });
   }
@@ -76,27 +79,27 @@ export class AcpClient {
   }
 
   #read(text: string): void {
-    const lines = (this.#left + text).split("\n");
-    this.#left = lines.pop() ?? "";
-    for (const line of lines) if (line.startsWith("{")) this.#take(JSON.parse(line) as Frame);
+    const lines = (this.#incompleteLine + text).split("\n");
+    this.#incompleteLine = lines.pop() ?? "";
+    for (const line of lines) if (line.startsWith("{")) this.#handleFrame(JSON.parse(line) as Frame);
   }
 
-  #take({ id, method, params, result, error }: Frame): void {
+  #handleFrame({ id, method, params, result, error }: Frame): void {
     if (method === "session/update") {
       const update = params?.update;
       if (update?.sessionUpdate === "agent_message_chunk") this.#characters += update.content.text?.length ?? 0;
       else if (update?.sessionUpdate === "tool_call") this.#toolCalls++;
-    } else if (method !== undefined && id !== undefined) this.#answer(id, method, params);
+    } else if (method !== undefined && id !== undefined) this.#answerRequest(id, method, params);
     else if (id !== undefined) {
-      const waiting = this.#waiting.get(id);
-      this.#waiting.delete(id);
-      if (error) waiting?.reject(new Error(error.message));
-      else waiting?.resolve(result);
+      const pendingRequest = this.#pendingRequests.get(id);
+      this.#pendingRequests.delete(id);
+      if (error) pendingRequest?.reject(new Error(error.message));
+      else pendingRequest?.resolve(result);
     }
   }
 
   /** Grants permission to agents that request it. */
-  #answer(id: number | string, method: string, params: Frame["params"]): void {
+  #answerRequest(id: number | string, method: string, params: Frame["params"]): void {
     if (method === "session/request_permission") {
       const options = params?.options as { optionId: string; kind: string }[];
       const { optionId } = options.find(({ kind }) => kind.startsWith("allow")) ?? options[0] ?? { optionId: "allow" };

@@ -5,11 +5,11 @@ import type { ChildProcess } from "node:child_process";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import type { HttpPeer } from "./http-peer.js";
-import { end, folder, start } from "./processes.js";
+import { endProcess, createTempFolder, startProcess } from "./processes.js";
 
 export const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-/** Path of a file in this folder that runs as its own process. */
-export const beside = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
+/** Returns the path of a file in this folder. */
+export const resolveBenchFile = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 
 /** Options of the command line. */
 export interface BenchOptions {
@@ -40,8 +40,8 @@ export interface Figure {
   cpuMs?: number;
 }
 
-/** Result of a row. */
-export interface Line {
+/** Measured figures of one row. */
+export interface RowMeasurement {
   row: string;
   /** The value that is compared with the goal. */
   judged: number;
@@ -55,40 +55,42 @@ export interface Line {
 /** Measures one or more rows together. It returns at least the requested rows. */
 export interface Scenario {
   rows: readonly string[];
-  /** Why the rows cannot be measured here; undefined if they can. */
-  lacks?(): Promise<string | undefined>;
-  run(bench: Bench): Promise<Line[]>;
+  /** Returns why the rows cannot be measured here; undefined if they can. */
+  getSkipReason?(): Promise<string | undefined>;
+  run(bench: Bench): Promise<RowMeasurement[]>;
 }
 
 /** The model server and the options. Created once. */
 export class Bench {
   readonly options: BenchOptions;
   /** Base URL of the model, for example `http://127.0.0.1:1234/v1`. */
-  readonly model: string;
+  readonly modelUrl: string;
   readonly #child: ChildProcess;
 
   private constructor(options: BenchOptions, model: string, child: ChildProcess) {
     this.options = options;
-    this.model = model;
+    this.modelUrl = model;
     this.#child = child;
   }
 
   static async create(options: BenchOptions): Promise<Bench> {
-    const child = start([options.node, beside("fake-model.mjs"), String(options.modelPort)], { stderr: "inherit" });
-    const { port } = JSON.parse(await lineOf(child, /^(\{.*\})$/m)) as { port: number };
+    const child = startProcess([options.node, resolveBenchFile("fake-model.mjs"), String(options.modelPort)], {
+      stderr: "inherit",
+    });
+    const { port } = JSON.parse(await waitForMatch(child, /^(\{.*\})$/m)) as { port: number };
     return new Bench(options, `http://127.0.0.1:${port}/v1`, child);
   }
 
   async close(): Promise<void> {
-    await end(this.#child);
+    await endProcess(this.#child);
   }
 
-  /** Number of rounds: `full` in a full run, `quick` in a quick one. */
-  rounds(full: number, quick: number): number {
-    return this.options.quick ? quick : full;
+  /** Returns the number of rounds: `fullRounds`, or `quickRounds` in a quick run. */
+  getRounds(fullRounds: number, quickRounds: number): number {
+    return this.options.quick ? quickRounds : fullRounds;
   }
 
-  wants(row: string): boolean {
+  isRowRequested(row: string): boolean {
     return this.options.rows.length === 0 || this.options.rows.includes(row);
   }
 
@@ -96,58 +98,62 @@ export class Bench {
    * Creates a home folder with a config that has one provider. Without `session`, sessions are stored in the default
    * store.
    */
-  home(session?: { driver: string; [option: string]: unknown }): string {
-    const home = folder();
+  createHome(session?: { driver: string; [option: string]: unknown }): string {
+    const home = createTempFolder();
     const models = [{ id: "m1", name: "M1", context_window: 10_000_000 }];
-    const provider = { name: "lab", driver: "openai", base_url: this.model, api_key: "no-key", models };
+    const provider = { name: "lab", driver: "openai", base_url: this.modelUrl, api_key: "no-key", models };
     const config = { providers: [provider], ...(session ? { session } : {}) };
     writeFileSync(path.join(home, "config.json"), JSON.stringify(config));
     return home;
   }
 
   /** Creates a project folder with a few files. */
-  project(): string {
-    const project = folder();
+  createProject(): string {
+    const project = createTempFolder();
     mkdirSync(path.join(project, "src"));
     writeFileSync(path.join(project, "package.json"), "{}\n");
     writeFileSync(path.join(project, "src/answer.ts"), "export const answer = 42;\n");
     return project;
   }
 
-  gantry(...args: string[]): [program: string, ...args: string[]] {
+  getGantryCommand(...args: string[]): [program: string, ...args: string[]] {
     const { product, node } = this.options;
     const { bin } = JSON.parse(readFileSync(path.join(product, "package.json"), "utf8")) as { bin: { gantry: string } };
     return [node, path.join(product, bin.gantry), ...args];
   }
 
-  /** A clean environment, so that settings of the caller have no effect. */
-  environment(home: string): NodeJS.ProcessEnv {
+  /** Creates a clean environment, so that settings of the caller have no effect. */
+  createEnvironment(home: string): NodeJS.ProcessEnv {
     return { PATH: process.env.PATH, HOME: home, GANTRY_HOME: home };
   }
 
   /** Starts `gantry serve` and waits until it listens. */
-  async serve(home = this.home(), cwd = this.project(), nodeArgs: readonly string[] = []): Promise<Server> {
-    const [node, ...gantryArguments] = this.gantry("serve", "--port", "0");
-    const since = performance.now();
-    const child = start([node, ...nodeArgs, ...gantryArguments], { cwd, env: this.environment(home) });
-    const base = await lineOf(child, /listening on (\S+)/);
-    return { child, base, ms: performance.now() - since };
+  async startServer(
+    home = this.createHome(),
+    cwd = this.createProject(),
+    nodeArgs: readonly string[] = [],
+  ): Promise<Server> {
+    const [node, ...gantryArguments] = this.getGantryCommand("serve", "--port", "0");
+    const spawnedMs = performance.now();
+    const child = startProcess([node, ...nodeArgs, ...gantryArguments], { cwd, env: this.createEnvironment(home) });
+    const base = await waitForMatch(child, /listening on (\S+)/);
+    return { child, baseUrl: base, startMs: performance.now() - spawnedMs };
   }
 }
 
 /** A listening server. */
 export interface Server {
   child: ChildProcess;
-  base: string;
+  baseUrl: string;
   /** Time from the spawn to the line that reports the address, in ms. */
-  ms: number;
+  startMs: number;
 }
 
 /** Resolves with the first match in a process's output and discards the rest. Rejects if the process exits first. */
-export async function lineOf(child: ChildProcess, pattern: RegExp): Promise<string> {
+export async function waitForMatch(child: ChildProcess, pattern: RegExp): Promise<string> {
   const { stdout } = child;
   if (!stdout) throw new Error("no output to read");
-  const gone = once(child, "exit").then(([code, signal]) => {
+  const exit = once(child, "exit").then(([code, signal]) => {
     throw new Error(`${child.spawnargs.join(" ")} ended (${code ?? signal}) before it was up`);
   });
   let output = "";
@@ -161,18 +167,18 @@ export async function lineOf(child: ChildProcess, pattern: RegExp): Promise<stri
       resolve(match[1] ?? match[0]);
     }),
   );
-  return Promise.race([match, gone]);
+  return Promise.race([match, exit]);
 }
 
 /**
  * Runs rounds in which each subject has a turn. Every other round has the reverse order, so that no subject is always
  * first.
  */
-export async function interleaved<Subject>(
+export async function runInterleaved<Subject>(
   subjects: readonly Subject[],
   rounds: number,
-  work: (subject: Subject, round: number) => Promise<void>,
+  measure: (subject: Subject, round: number) => Promise<void>,
 ): Promise<void> {
   for (let round = 0; round < rounds; round++)
-    for (const subject of round % 2 === 0 ? subjects : [...subjects].reverse()) await work(subject, round);
+    for (const subject of round % 2 === 0 ? subjects : [...subjects].reverse()) await measure(subject, round);
 }

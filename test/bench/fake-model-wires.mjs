@@ -1,90 +1,90 @@
-// The fake model's answers in each wire protocol: `understand` parses a request; the other functions render the events
-// of an answer.
+// The fake model's answers in each wire protocol. `parseRequest` parses a request; the other functions render events of
+// an answer.
 
-const sse = (data, event) => `${event ? `event: ${event}\n` : ""}data: ${JSON.stringify(data)}\n\n`;
-/** Words of five characters. They rarely repeat, because some agents stop an answer that repeats itself. */
-const word = (index) =>
+const formatEvent = (data, event) => `${event ? `event: ${event}\n` : ""}data: ${JSON.stringify(data)}\n\n`;
+/** Returns a word of five characters. Words rarely repeat, because some agents stop an answer that repeats itself. */
+const createWord = (index) =>
   index === 0 ? "hello" : ` ${(((index * 2654435761) >>> 0) % 1679616).toString(36).padStart(4, "z")}`;
-const TITLE = /\btitle\b/i;
+const TITLE_PATTERN = /\btitle\b/i;
 
-/** Text of a message whose content is a string or parts. */
-const textOf = (content) =>
+/** Reads the text of a message whose content is a string or parts. */
+const readText = (content) =>
   typeof content === "string"
     ? content
     : (Array.isArray(content) ? content : []).map(({ text }) => text ?? "").join("\n");
 
-/** The prompt is the newest user message with text. `answered`: a tool result follows it. */
-function promptOf(messages, isPerson, isResult, text) {
-  for (let at = messages.length - 1, answered = false; at >= 0; at--) {
-    if (isResult(messages[at])) answered = true;
-    else if (isPerson(messages[at])) return { prompt: text(messages[at]), answered };
+/** Finds the prompt: the newest user message with text. `hasToolResult`: a tool result follows it. */
+function findPrompt(messages, isUserMessage, isToolResult, readMessageText) {
+  for (let index = messages.length - 1, hasToolResult = false; index >= 0; index--) {
+    if (isToolResult(messages[index])) hasToolResult = true;
+    else if (isUserMessage(messages[index])) return { prompt: readMessageText(messages[index]), hasToolResult };
   }
-  return { prompt: "", answered: false };
+  return { prompt: "", hasToolResult: false };
 }
 
 const chat = {
   name: "chat",
   path: /\/chat\/completions$/,
-  understand({ messages, tools = [] }) {
+  parseRequest({ messages, tools = [] }) {
     const system = messages.filter(({ role }) => role === "system" || role === "developer");
     return {
-      ...promptOf(
+      ...findPrompt(
         messages,
         ({ role }) => role === "user",
         ({ role }) => role === "tool",
-        ({ content }) => textOf(content),
+        ({ content }) => readText(content),
       ),
       tools: tools.map(({ function: { name, parameters } }) => ({ name, parameters })),
-      title: tools.length === 0 && system.some(({ content }) => TITLE.test(textOf(content))),
+      isTitleRequest: tools.length === 0 && system.some(({ content }) => TITLE_PATTERN.test(readText(content))),
     };
   },
-  chunk: (choices, more) =>
-    sse({ id: "chat-1", object: "chat.completion.chunk", created: 1, model: "m1", choices, ...more }),
-  end(reason, tokens) {
+  renderChunk: (choices, fields) =>
+    formatEvent({ id: "chat-1", object: "chat.completion.chunk", created: 1, model: "m1", choices, ...fields }),
+  renderEnd(reason, tokens) {
     const usage = { prompt_tokens: 10, completion_tokens: tokens, total_tokens: 10 + tokens };
     return [
-      this.chunk([{ index: 0, delta: {}, finish_reason: reason }]),
-      this.chunk([], { usage }),
+      this.renderChunk([{ index: 0, delta: {}, finish_reason: reason }]),
+      this.renderChunk([], { usage }),
       "data: [DONE]\n\n",
     ];
   },
-  text(tokens) {
+  renderText(tokens) {
     const delta = (content, index) => ({ ...(index === 0 ? { role: "assistant" } : {}), content });
     return [
       ...Array.from({ length: tokens }, (_, index) =>
-        this.chunk([{ index: 0, delta: delta(word(index), index), finish_reason: null }]),
+        this.renderChunk([{ index: 0, delta: delta(createWord(index), index), finish_reason: null }]),
       ),
-      ...this.end("stop", tokens),
+      ...this.renderEnd("stop", tokens),
     ];
   },
-  call({ name, arguments: values }) {
+  renderCall({ name, arguments: values }) {
     const call = { index: 0, id: "call-1", type: "function", function: { name, arguments: JSON.stringify(values) } };
     const delta = { role: "assistant", content: null, tool_calls: [call] };
-    return [this.chunk([{ index: 0, delta, finish_reason: null }]), ...this.end("tool_calls", 5)];
+    return [this.renderChunk([{ index: 0, delta, finish_reason: null }]), ...this.renderEnd("tool_calls", 5)];
   },
 };
 
 const responses = {
   name: "responses",
   path: /\/responses$/,
-  understand({ input, tools = [], instructions = "" }) {
+  parseRequest({ input, tools = [], instructions = "" }) {
     const messages = typeof input === "string" ? [{ role: "user", content: input }] : input;
     return {
-      ...promptOf(
+      ...findPrompt(
         messages,
         ({ role }) => role === "user",
         ({ type }) => /_output$/.test(type ?? ""),
-        ({ content }) => textOf(content),
+        ({ content }) => readText(content),
       ),
       tools: tools.filter(({ name }) => name).map(({ name, parameters }) => ({ name, parameters })),
-      title: tools.length === 0 && TITLE.test(instructions),
+      isTitleRequest: tools.length === 0 && TITLE_PATTERN.test(instructions),
     };
   },
-  events(item, deltas) {
+  renderEvents(item, deltas) {
     const response = { id: "resp-1", object: "response", created_at: 1, model: "m1" };
     const usage = { input_tokens: 10, output_tokens: 5, total_tokens: 15 };
     const details = { input_tokens_details: { cached_tokens: 0 }, output_tokens_details: { reasoning_tokens: 0 } };
-    const event = (type, data) => sse({ type, ...data }, type);
+    const event = (type, data) => formatEvent({ type, ...data }, type);
     return [
       event("response.created", { response: { ...response, status: "in_progress", output: [] } }),
       event("response.output_item.added", { output_index: 0, item: { ...item, status: "in_progress", content: [] } }),
@@ -97,49 +97,52 @@ const responses = {
       }),
     ];
   },
-  text(tokens) {
-    const deltas = Array.from({ length: tokens }, (_, index) => word(index));
+  renderText(tokens) {
+    const deltas = Array.from({ length: tokens }, (_, index) => createWord(index));
     const content = [{ type: "output_text", text: deltas.join(""), annotations: [] }];
-    return this.events({ id: "msg-1", type: "message", role: "assistant", status: "completed", content }, deltas);
+    return this.renderEvents({ id: "msg-1", type: "message", role: "assistant", status: "completed", content }, deltas);
   },
-  call({ name, arguments: values }) {
+  renderCall({ name, arguments: values }) {
     const item = { id: "fc-1", type: "function_call", call_id: "call-1", name, arguments: JSON.stringify(values) };
-    return this.events({ ...item, status: "completed" }, []);
+    return this.renderEvents({ ...item, status: "completed" }, []);
   },
 };
 
 const google = {
   name: "google",
   path: /:(stream)?generateContent$/i,
-  streams: (pathname) => /stream/.test(pathname),
-  understand({ contents, tools = [], systemInstruction }) {
-    const declared = tools.flatMap(({ functionDeclarations = [] }) => functionDeclarations);
+  isStream: (pathname) => /stream/.test(pathname),
+  parseRequest({ contents, tools = [], systemInstruction }) {
+    const declarations = tools.flatMap(({ functionDeclarations = [] }) => functionDeclarations);
     return {
-      ...promptOf(
+      ...findPrompt(
         contents,
         ({ role, parts }) => role === "user" && parts.some(({ text }) => text),
         ({ parts }) => parts.some(({ functionResponse }) => functionResponse),
-        ({ parts }) => textOf(parts),
+        ({ parts }) => readText(parts),
       ),
-      tools: declared.map(({ name, parameters, parametersJsonSchema }) => ({
+      tools: declarations.map(({ name, parameters, parametersJsonSchema }) => ({
         name,
         parameters: parametersJsonSchema ?? parameters,
       })),
-      title: declared.length === 0 && TITLE.test(textOf(systemInstruction?.parts)),
+      isTitleRequest: declarations.length === 0 && TITLE_PATTERN.test(readText(systemInstruction?.parts)),
     };
   },
-  answer(parts, end) {
+  createResponse(parts, end) {
     const usageMetadata = { promptTokenCount: 10, candidatesTokenCount: 5, totalTokenCount: 15 };
     const content = { role: "model", parts };
     return { candidates: [{ content, index: 0, ...(end ? { finishReason: "STOP" } : {}) }], usageMetadata };
   },
-  text(tokens) {
+  renderText(tokens) {
     return Array.from({ length: tokens }, (_, index) =>
-      sse(this.answer([{ text: word(index) }], index === tokens - 1)),
+      formatEvent(this.createResponse([{ text: createWord(index) }], index === tokens - 1)),
     );
   },
-  call: ({ name, arguments: args }) => [sse(google.answer([{ functionCall: { name, args } }], true))],
-  whole: ({ tokens = 1 }) => JSON.stringify(google.answer([{ text: "hello".repeat(Math.min(tokens, 1)) }], true)),
+  renderCall: ({ name, arguments: args }) => [
+    formatEvent(google.createResponse([{ functionCall: { name, args } }], true)),
+  ],
+  renderComplete: ({ tokens = 1 }) =>
+    JSON.stringify(google.createResponse([{ text: "hello".repeat(Math.min(tokens, 1)) }], true)),
 };
 
 export const wires = [chat, responses, google];

@@ -10,30 +10,32 @@
 import { createServer } from "node:http";
 import { wires } from "./fake-model-wires.mjs";
 
-const WRITE = 64 * 1024;
-const SHORT = { tokens: 1 };
-const READ = /^(read|read_file|read_text_file|readfile|view|cat)$/i;
-const SHELL = /^(bash|shell|shell_command|run_shell_command|exec_command|execute|run_command|terminal|local_shell)$/i;
-/** Maximum body size that is parsed, in bytes: parsing larger ones would use CPU time of the measured machine. */
-const LOOKED_INTO = 512 * 1024;
+const WRITE_BYTES = 64 * 1024;
+const SHORT_ANSWER = { tokens: 1 };
+const READ_TOOL_NAMES = /^(read|read_file|read_text_file|readfile|view|cat)$/i;
+const SHELL_TOOL_NAMES =
+  /^(bash|shell|shell_command|run_shell_command|exec_command|execute|run_command|terminal|local_shell)$/i;
+/** Larger bodies are not parsed, because parsing would use CPU time of the measured machine. */
+const MAX_PARSED_BYTES = 512 * 1024;
 
-/** Selects the answer that a request's prompt asks for. */
-function planOf(body, wire) {
-  if (body.length > LOOKED_INTO) return SHORT;
-  const { prompt, tools, title, answered } = wire.understand(JSON.parse(body));
-  if (title || answered) return SHORT;
+/** Selects the answer by the prompt of a request. */
+function planAnswer(body, wire) {
+  if (body.length > MAX_PARSED_BYTES) return SHORT_ANSWER;
+  const { prompt, tools, isTitleRequest, hasToolResult } = wire.parseRequest(JSON.parse(body));
+  if (isTitleRequest || hasToolResult) return SHORT_ANSWER;
   const [, kind, value, options] = /\[(tokens|tool)=(\w+)([^\]]*)\]/.exec(prompt) ?? [];
-  const option = (name) => new RegExp(`\\b${name}=(\\S+)`).exec(options)?.[1];
-  if (kind === "tokens") return { tokens: Number(value), every: Number(option("every") ?? 0) };
+  const readOption = (name) => new RegExp(`\\b${name}=(\\S+)`).exec(options)?.[1];
+  if (kind === "tokens") return { tokens: Number(value), intervalMs: Number(readOption("every") ?? 0) };
   if (kind === "tool") {
-    const tool = tools.find(({ name }) => (value === "read" ? READ : SHELL).test(name));
-    if (tool) return { call: { name: tool.name, arguments: argumentsOf(tool.parameters ?? {}, option("path")) } };
+    const tool = tools.find(({ name }) => (value === "read" ? READ_TOOL_NAMES : SHELL_TOOL_NAMES).test(name));
+    if (tool)
+      return { call: { name: tool.name, arguments: createArguments(tool.parameters ?? {}, readOption("path")) } };
   }
-  return SHORT;
+  return SHORT_ANSWER;
 }
 
-/** Arguments for a tool, whatever its parameters are called. */
-function argumentsOf({ properties = {}, required = [] }, path) {
+/** Creates arguments for a tool of any agent, by the names and types of its parameters. */
+function createArguments({ properties = {}, required = [] }, path) {
   const values = {};
   for (const [name, { type, items }] of Object.entries(properties)) {
     if (/^(path|file|file_?path|absolute_path|target_file)$/i.test(name) && path) values[name] = path;
@@ -44,42 +46,43 @@ function argumentsOf({ properties = {}, required = [] }, path) {
   return values;
 }
 
-const made = new Map();
+const piecesByPlan = new Map();
 
-/** The parts of an answer, one for each write. */
-function piecesOf(plan, wire) {
+/** Returns the pieces of an answer, one for each write. */
+function renderPieces(plan, wire) {
   const key = `${wire.name} ${JSON.stringify(plan)}`;
-  let pieces = made.get(key);
+  let pieces = piecesByPlan.get(key);
   if (pieces) return pieces;
-  const events = plan.call ? wire.call(plan.call) : wire.text(plan.tokens);
+  const events = plan.call ? wire.renderCall(plan.call) : wire.renderText(plan.tokens);
   pieces = [];
-  if (plan.every) pieces = events.map((event) => Buffer.from(event));
+  if (plan.intervalMs) pieces = events.map((event) => Buffer.from(event));
   else {
     const stream = Buffer.from(events.join(""));
-    for (let from = 0; from < stream.length; from += WRITE) pieces.push(stream.subarray(from, from + WRITE));
+    for (let offset = 0; offset < stream.length; offset += WRITE_BYTES)
+      pieces.push(stream.subarray(offset, offset + WRITE_BYTES));
   }
   // Calls contain file names of one run and are not cached; other answers are few.
-  if (!plan.call) made.set(key, pieces);
+  if (!plan.call) piecesByPlan.set(key, pieces);
   return pieces;
 }
 
-let streams = 0;
+let streamCount = 0;
 
 /**
- * Writes one token at a time, every `every` ms. Concurrent streams start at different offsets, so that they do not
+ * Writes one token at a time, every `intervalMs` ms. Concurrent streams start at different offsets, so that they do not
  * write in step.
  */
-function pace(response, pieces, { tokens, every }) {
-  let next = 0;
+function writePaced(response, pieces, { tokens, intervalMs }) {
+  let nextIndex = 0;
   let timer = setTimeout(
     () => {
       timer = setInterval(() => {
-        if (next < tokens) return response.write(pieces[next++]);
+        if (nextIndex < tokens) return response.write(pieces[nextIndex++]);
         clearInterval(timer);
-        response.end(Buffer.concat(pieces.slice(next)));
-      }, every);
+        response.end(Buffer.concat(pieces.slice(nextIndex)));
+      }, intervalMs);
     },
-    (every * ((streams++ * 37) % 100)) / 100,
+    (intervalMs * ((streamCount++ * 37) % 100)) / 100,
   );
   response.on("close", () => clearInterval(timer));
 }
@@ -96,18 +99,18 @@ const server = createServer((request, response) => {
     const wire = wires.find(({ path }) => path.test(pathname));
     if (!wire) return response.writeHead(404).end();
     const body = Buffer.concat(chunks);
-    const plan = planOf(body, wire);
-    const pieces = piecesOf(plan, wire);
-    if (wire.whole && !wire.streams(pathname, body)) {
+    const plan = planAnswer(body, wire);
+    const pieces = renderPieces(plan, wire);
+    if (wire.renderComplete && !wire.isStream(pathname, body)) {
       response.setHeader("content-type", "application/json");
-      return response.end(wire.whole(plan));
+      return response.end(wire.renderComplete(plan));
     }
     response.writeHead(200, { "content-type": "text/event-stream" });
-    if (!plan.every) {
+    if (!plan.intervalMs) {
       for (const piece of pieces.slice(0, -1)) response.write(piece);
       return response.end(pieces.at(-1));
     }
-    pace(response, pieces, plan);
+    writePaced(response, pieces, plan);
   });
 });
 // Prevents the server from closing a kept-alive socket while a request is sent.

@@ -5,16 +5,16 @@ import { Agent, createServer, request } from "node:http";
 const url = `${process.argv[2]}/chat/completions`;
 const agent = new Agent({ keepAlive: true, maxSockets: Infinity });
 
-function stream(message, response) {
+function streamAnswer(message, response) {
   const body = JSON.stringify({ model: "m1", stream: true, messages: [{ role: "user", content: message }] });
   const headers = { "content-type": "application/json", "content-length": Buffer.byteLength(body) };
   response.writeHead(200, { "content-type": "text/event-stream" });
-  const modelRequest = request(url, { method: "POST", agent, headers }, (answer) => {
-    let left = "";
-    answer.setEncoding("utf8");
-    answer.on("data", (piece) => {
-      const lines = (left + piece).split("\n");
-      left = lines.pop();
+  const modelRequest = request(url, { method: "POST", agent, headers }, (modelResponse) => {
+    let incompleteLine = "";
+    modelResponse.setEncoding("utf8");
+    modelResponse.on("data", (piece) => {
+      const lines = (incompleteLine + piece).split("\n");
+      incompleteLine = lines.pop();
       let events = "";
       for (const line of lines) {
         if (!line.startsWith("data: {")) continue;
@@ -23,7 +23,7 @@ function stream(message, response) {
       }
       if (events !== "") response.write(events);
     });
-    answer.on("end", () => response.end('event: done\ndata: {"type":"done","done":true}\n\n'));
+    modelResponse.on("end", () => response.end('event: done\ndata: {"type":"done","done":true}\n\n'));
   });
   modelRequest.on("error", () => response.destroy());
   modelRequest.end(body);
@@ -33,7 +33,7 @@ const server = createServer((incoming, response) => {
   if (incoming.method === "GET") return response.end('{"status":"ok"}');
   let body = "";
   incoming.on("data", (piece) => (body += piece));
-  incoming.on("end", () => stream(JSON.parse(body).message, response));
+  incoming.on("end", () => streamAnswer(JSON.parse(body).message, response));
 });
 server.listen(0, "127.0.0.1", 4096, () =>
   process.stdout.write(`listening on http://127.0.0.1:${server.address().port}\n`),

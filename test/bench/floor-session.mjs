@@ -4,36 +4,36 @@ import { Agent, request } from "node:http";
 import { createRequire } from "node:module";
 import path from "node:path";
 
-const [product, file, model, id, times] = process.argv.slice(2);
+const [product, storePath, modelUrl, sessionId, turnCount] = process.argv.slice(2);
 const Database = createRequire(path.join(product, "package.json"))("better-sqlite3");
-const database = new Database(file, { readonly: true });
-const rows = database.prepare(
+const database = new Database(storePath, { readonly: true });
+const selectMessages = database.prepare(
   "SELECT role, parts FROM messages WHERE chain = (SELECT n FROM sessions WHERE id = ?) ORDER BY seq",
 );
 const agent = new Agent({ keepAlive: true });
 
-const ask = (body) =>
+const requestModel = (body) =>
   new Promise((resolve, reject) => {
     const headers = { "content-type": "application/json", "content-length": Buffer.byteLength(body) };
-    const modelRequest = request(`${model}/chat/completions`, { method: "POST", agent, headers }, (response) => {
+    const modelRequest = request(`${modelUrl}/chat/completions`, { method: "POST", agent, headers }, (response) => {
       response.resume().on("end", resolve);
     });
     modelRequest.on("error", reject);
     modelRequest.end(body);
   });
 
-const took = [];
-for (let n = 0; n < Number(times); n++) {
-  const since = performance.now();
-  const messages = rows.all(id).map(({ role, parts }) => ({
+const durationsMs = [];
+for (let n = 0; n < Number(turnCount); n++) {
+  const startMs = performance.now();
+  const messages = selectMessages.all(sessionId).map(({ role, parts }) => ({
     role,
     content: JSON.parse(parts)
       .map(({ text }) => text)
       .join(""),
   }));
   if (messages.length === 0) throw new Error("nothing is stored");
-  await ask(JSON.stringify({ model: "m1", stream: true, messages }));
-  took.push(performance.now() - since);
+  await requestModel(JSON.stringify({ model: "m1", stream: true, messages }));
+  durationsMs.push(performance.now() - startMs);
 }
-process.stdout.write(`${JSON.stringify(took)}\n`);
+process.stdout.write(`${JSON.stringify(durationsMs)}\n`);
 process.exit();

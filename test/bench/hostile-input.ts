@@ -5,11 +5,11 @@ import type { AddressInfo } from "node:net";
 import { mkdir, writeFile } from "node:fs/promises";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { builtinTools } from "gantry";
-import { makeTempDir, type TempDir } from "../helpers/temp.js";
-import { callTool, toolContext } from "../helpers/tool-context.js";
+import { makeTempDir, type TempDir } from "../helpers/temp-dir.js";
+import { callTool, createToolContext } from "../helpers/tool-context.js";
 
 const MIB = 1024 * 1024;
-const ONLY = process.argv[2] ?? "";
+const NAME_FILTER = process.argv[2] ?? "";
 /** Time limit of a case, in ms. A slower case is aborted if possible. */
 const LIMIT_MS = 150_000;
 
@@ -40,38 +40,38 @@ const PAGES: Readonly<Record<string, [head: string, piece: string]>> = {
   "closing tags": ["", "</p>"],
 };
 
-interface Measured {
-  what: string;
+interface Measurement {
+  caseName: string;
   ms: number;
   /** Longest time that the event loop was blocked, in ms. */
-  delay: number;
-  end: string;
+  delayMs: number;
+  output: string;
 }
 
-async function measure(what: string, work: () => Promise<{ text: string }>): Promise<void> {
-  if (!what.includes(ONLY)) return;
+async function measure(caseName: string, runCase: () => Promise<{ text: string }>): Promise<void> {
+  if (!caseName.includes(NAME_FILTER)) return;
   const delays = monitorEventLoopDelay({ resolution: 5 });
   await new Promise((resolve) => setTimeout(resolve, 50));
   delays.enable();
-  const since = performance.now();
-  const end = await work().then(
+  const startMs = performance.now();
+  const output = await runCase().then(
     ({ text }) => text,
     (error: unknown) => `! ${error instanceof Error ? error.message : String(error)}`,
   );
-  const ms = performance.now() - since;
+  const ms = performance.now() - startMs;
   await new Promise((resolve) => setTimeout(resolve, 20));
   delays.disable();
-  print({ what, ms, delay: delays.max / 1e6, end });
+  print({ caseName, ms, delayMs: delays.max / 1e6, output });
 }
 
-function print({ what, ms, delay, end }: Measured): void {
-  const last = end.trimEnd().split("\n").at(-1) ?? "";
+function print({ caseName, ms, delayMs, output }: Measurement): void {
+  const lastLine = output.trimEnd().split("\n").at(-1) ?? "";
   console.log(
-    `${ms.toFixed(0).padStart(7)} ms  loop held ${delay.toFixed(0).padStart(6)} ms  ${what.padEnd(56)} ${last.slice(0, 90)}`,
+    `${ms.toFixed(0).padStart(7)} ms  loop held ${delayMs.toFixed(0).padStart(6)} ms  ${caseName.padEnd(56)} ${lastLine.slice(0, 90)}`,
   );
 }
 
-async function pages(): Promise<void> {
+async function measurePages(): Promise<void> {
   const bodies = new Map<string, string>();
   for (const [name, [head, piece]] of Object.entries(PAGES))
     bodies.set(
@@ -88,7 +88,7 @@ async function pages(): Promise<void> {
     callTool(
       tools.get("webfetch")!,
       { url: `http://127.0.0.1:${port}${path}` },
-      toolContext("/", { signal: AbortSignal.timeout(LIMIT_MS) }),
+      createToolContext("/", { signal: AbortSignal.timeout(LIMIT_MS) }),
     );
   await measure("page: nested div, 0.8 MB", fetchPage("/small"));
   for (const name of Object.keys(PAGES)) await measure(`page: ${name}`, fetchPage(`/${encodeURIComponent(name)}`));
@@ -97,7 +97,7 @@ async function pages(): Promise<void> {
 }
 
 /** Rules as in the ignore file of a normal web project. */
-const ORDINARY = Array.from({ length: 50 }, (_, n) => [
+const ORDINARY_RULES = Array.from({ length: 50 }, (_, n) => [
   `name${n}/`,
   `*.ext${n}`,
   `/build${n}/out`,
@@ -107,15 +107,15 @@ const ORDINARY = Array.from({ length: 50 }, (_, n) => [
   .flat()
   .join("\n");
 
-async function many(folder: TempDir, count: number, name: (n: number) => string): Promise<void> {
+async function writeEmptyFiles(folder: TempDir, count: number, createName: (n: number) => string): Promise<void> {
   await mkdir(folder.at("many"));
-  for (let from = 0; from < count; from += 500)
-    await Promise.all(Array.from({ length: 500 }, (_, n) => writeFile(folder.at("many", name(from + n)), "")));
+  for (let offset = 0; offset < count; offset += 500)
+    await Promise.all(Array.from({ length: 500 }, (_, n) => writeFile(folder.at("many", createName(offset + n)), "")));
 }
 
-async function rules(): Promise<void> {
-  const files: [what: string, count: number, ignore: string][] = [
-    ["250 ordinary rules, 100,000 files", 100_000, ORDINARY],
+async function measureRules(): Promise<void> {
+  const cases: [what: string, count: number, ignore: string][] = [
+    ["250 ordinary rules, 100,000 files", 100_000, ORDINARY_RULES],
     ["1 MiB of *a*a*a*b, 300 files", 300, `${"*a".repeat(20)}*b\n`.repeat(MIB / 43)],
     ["1 MiB of **/a*/**/b*, 300 files", 300, `${"**/a*/".repeat(8)}b*\n`.repeat(Math.floor(MIB / 51))],
     ["1 MiB of [!b][!b]..., 300 files", 300, `*${"[!b-d]".repeat(60)}*x\n`.repeat(Math.floor(MIB / 364))],
@@ -124,33 +124,40 @@ async function rules(): Promise<void> {
     ["1 MiB of trailing blanks, 300 files", 300, `x${" ".repeat(MIB - 10)}y${" ".repeat(3)}`.replace("y", " ")],
     ["1 MiB of slashes, 300 files", 300, "a/".repeat(MIB / 2 - 1)],
   ];
-  for (const [what, count, ignore] of files) {
-    if (!what.includes(ONLY)) continue;
+  for (const [caseName, count, ignoreText] of cases) {
+    if (!caseName.includes(NAME_FILTER)) continue;
     await using folder = await makeTempDir();
-    await folder.write({ ".gitignore": ignore, "many.txt": "" });
-    await many(folder, count, (n) => (count > 1_000 ? `file-${n}.txt` : `${"a".repeat(240)}${n}`));
-    const context = toolContext(folder.path, { signal: AbortSignal.timeout(LIMIT_MS) });
-    await measure(`list: ${what}`, () => callTool(tools.get("list")!, { path: "many" }, context));
+    await folder.write({ ".gitignore": ignoreText, "many.txt": "" });
+    await writeEmptyFiles(folder, count, (n) => (count > 1_000 ? `file-${n}.txt` : `${"a".repeat(240)}${n}`));
+    const context = createToolContext(folder.path, { signal: AbortSignal.timeout(LIMIT_MS) });
+    await measure(`list: ${caseName}`, () => callTool(tools.get("list")!, { path: "many" }, context));
     if (count < 1_000) continue;
-    await measure(`glob: *.{ts,tsx,...}; ${what}`, () =>
+    await measure(`glob: *.{ts,tsx,...}; ${caseName}`, () =>
       callTool(tools.get("glob")!, { pattern: "**/*.{ts,tsx,js,jsx,mjs,cjs,json,md}", all: true }, context),
     );
-    await measure(`glob: 256 combinations of braces; ${what}`, () =>
+    await measure(`glob: 256 combinations of braces; ${caseName}`, () =>
       callTool(tools.get("glob")!, { pattern: `many/${"*{f,i}".repeat(8)}*x*`, all: true }, context),
     );
-    await measure(`glob: everything; ${what}`, () => callTool(tools.get("glob")!, { pattern: "**" }, context));
-    await measure(`grep: 256 combinations of braces; ${what}`, () =>
+    await measure(`glob: everything; ${caseName}`, () => callTool(tools.get("glob")!, { pattern: "**" }, context));
+    await measure(`grep: 256 combinations of braces; ${caseName}`, () =>
       callTool(tools.get("grep")!, { pattern: "x", glob: `many/${"*{f,i}".repeat(8)}*x*` }, context),
     );
   }
-  await using deep = await makeTempDir();
+  await using deepFolder = await makeTempDir();
   await Promise.all(
     Array.from({ length: 40 }, (_, n) =>
-      deep.write({ [`d${n}/.gitignore`]: `${"*a".repeat(20)}*b\n`.repeat(MIB / 43), [`d${n}/${"a".repeat(250)}`]: "" }),
+      deepFolder.write({
+        [`d${n}/.gitignore`]: `${"*a".repeat(20)}*b\n`.repeat(MIB / 43),
+        [`d${n}/${"a".repeat(250)}`]: "",
+      }),
     ),
   );
   await measure("list: 40 folders with 1 MiB of rules each", () =>
-    callTool(tools.get("list")!, { depth: 5 }, toolContext(deep.path, { signal: AbortSignal.timeout(LIMIT_MS) })),
+    callTool(
+      tools.get("list")!,
+      { depth: 5 },
+      createToolContext(deepFolder.path, { signal: AbortSignal.timeout(LIMIT_MS) }),
+    ),
   );
 }
 
@@ -159,5 +166,5 @@ await measure("nothing, for 3 s", async () => {
   await new Promise((resolve) => setTimeout(resolve, 3_000));
   return { text: "" };
 });
-await pages();
-await rules();
+await measurePages();
+await measureRules();

@@ -2,7 +2,7 @@
 import http from "node:http";
 
 /** A complete response. */
-export interface Answer {
+export interface HttpResponse {
   ms: number;
   status: number;
   headers: http.IncomingHttpHeaders;
@@ -10,7 +10,7 @@ export interface Answer {
 }
 
 /** Measurements of a stream of server-sent events, read to its end. */
-export interface Stream {
+export interface StreamMeasurement {
   ms: number;
   /** Time to the first text, in ms. */
   firstMs: number;
@@ -20,26 +20,30 @@ export interface Stream {
 
 /** Sends requests to one server. Callers must `close` it. */
 export class HttpClient {
-  readonly base: string;
+  readonly baseUrl: string;
   readonly #agent = new http.Agent({ keepAlive: true, maxSockets: Infinity });
 
   constructor(base: string) {
-    this.base = base;
+    this.baseUrl = base;
   }
 
-  /** Rejects for any status other than 200. */
-  async post(path: string, body: unknown): Promise<Answer> {
-    return this.#ask("POST", path, typeof body === "string" ? body : JSON.stringify(body));
+  /** Sends a POST request. Rejects for any status other than 200. */
+  async post(path: string, body: unknown): Promise<HttpResponse> {
+    return this.#request("POST", path, typeof body === "string" ? body : JSON.stringify(body));
   }
 
-  async get(path: string): Promise<Answer> {
-    return this.#ask("GET", path);
+  async get(path: string): Promise<HttpResponse> {
+    return this.#request("GET", path);
   }
 
-  /** Posts a body and reads the events of the response. `text` returns the answer text of a payload. */
-  async stream<Payload>(path: string, body: unknown, text: (payload: Payload) => string | undefined): Promise<Stream> {
-    const since = performance.now();
-    const response = await this.#open("POST", path, JSON.stringify(body));
+  /** Posts a body and reads the events of the response. `readText` returns the answer text of a payload. */
+  async stream<Payload>(
+    path: string,
+    body: unknown,
+    readText: (payload: Payload) => string | undefined,
+  ): Promise<StreamMeasurement> {
+    const startMs = performance.now();
+    const response = await this.#sendRequest("POST", path, JSON.stringify(body));
     let incompleteLine = "";
     let firstMs = NaN;
     let characters = 0;
@@ -49,33 +53,33 @@ export class HttpClient {
       incompleteLine = lines.pop() ?? "";
       for (const line of lines) {
         if (!line.startsWith("data: {")) continue;
-        const deltaText = text(JSON.parse(line.slice(6)) as Payload);
+        const deltaText = readText(JSON.parse(line.slice(6)) as Payload);
         if (!deltaText) continue;
-        if (characters === 0) firstMs = performance.now() - since;
+        if (characters === 0) firstMs = performance.now() - startMs;
         characters += deltaText.length;
       }
     }
-    return { ms: performance.now() - since, firstMs, characters };
+    return { ms: performance.now() - startMs, firstMs, characters };
   }
 
   close(): void {
     this.#agent.destroy();
   }
 
-  async #ask(method: string, path: string, body?: string): Promise<Answer> {
-    const since = performance.now();
-    const response = await this.#open(method, path, body);
+  async #request(method: string, path: string, body?: string): Promise<HttpResponse> {
+    const startMs = performance.now();
+    const response = await this.#sendRequest(method, path, body);
     const pieces: Buffer[] = [];
     for await (const piece of response) pieces.push(piece as Buffer);
     const text = Buffer.concat(pieces).toString();
-    return { ms: performance.now() - since, status: response.statusCode ?? 0, headers: response.headers, body: text };
+    return { ms: performance.now() - startMs, status: response.statusCode ?? 0, headers: response.headers, body: text };
   }
 
-  #open(method: string, path: string, body?: string): Promise<http.IncomingMessage> {
+  #sendRequest(method: string, path: string, body?: string): Promise<http.IncomingMessage> {
     return new Promise((resolve, reject) => {
       const headers =
         body === undefined ? {} : { "content-type": "application/json", "content-length": Buffer.byteLength(body) };
-      const request = http.request(this.base + path, { method, agent: this.#agent, headers }, (response) => {
+      const request = http.request(this.baseUrl + path, { method, agent: this.#agent, headers }, (response) => {
         if (response.statusCode === 200) return resolve(response);
         response.resume();
         reject(new Error(`${method} ${path} was answered with ${response.statusCode}`));
@@ -86,10 +90,10 @@ export class HttpClient {
   }
 }
 
-/** Text of a `token` event of gantry. */
-export const textOfRun = (payload: { type?: string; content?: string; done?: boolean }): string | undefined =>
+/** Returns the text of a `token` event of gantry. */
+export const readRunText = (payload: { type?: string; content?: string; done?: boolean }): string | undefined =>
   payload.type === "token" ? payload.content : undefined;
 
-/** Text of a chat completions chunk. */
-export const textOfChunk = (payload: { choices?: { delta?: { content?: string } }[] }): string | undefined =>
+/** Returns the text of a chat completions chunk. */
+export const readChunkText = (payload: { choices?: { delta?: { content?: string } }[] }): string | undefined =>
   payload.choices?.[0]?.delta?.content;

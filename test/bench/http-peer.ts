@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Bench, Figure } from "./bench.js";
 import { HttpClient } from "./http-client.js";
-import { end, start } from "./processes.js";
+import { endProcess, startProcess } from "./processes.js";
 
 /** Contents of a peer's file. `{model}` in its texts is replaced with the model's base URL. */
 export interface HttpPeer {
@@ -24,66 +24,66 @@ export interface HttpPeer {
 const START_LIMIT_MS = 60_000;
 
 /** Reads a peer's file. */
-export function httpPeerOf(file: string): HttpPeer {
+export function readHttpPeer(file: string): HttpPeer {
   return JSON.parse(readFileSync(file, "utf8")) as HttpPeer;
 }
 
 /** A running peer. Callers must `close` it. */
 export class HttpPeerServer {
   readonly peer: HttpPeer;
-  /** Time from the spawn until it was ready, in ms. */
-  readonly ms: number;
+  /** Time from the spawn until the server was ready. */
+  readonly startMs: number;
   readonly #child: ChildProcess;
   readonly #client: HttpClient;
 
   private constructor(peer: HttpPeer, child: ChildProcess, ms: number) {
     this.peer = peer;
-    this.ms = ms;
+    this.startMs = ms;
     this.#child = child;
     this.#client = new HttpClient(new URL(peer.ready).origin);
   }
 
   /** Rejects if the server is not ready within a minute. */
   static async start(bench: Bench, peer: HttpPeer, cwd: string): Promise<HttpPeerServer> {
-    const since = performance.now();
-    const child = start(peer.command.replaceAll("{model}", bench.model), { cwd, env: process.env });
-    while (performance.now() - since < START_LIMIT_MS) {
+    const startMs = performance.now();
+    const child = startProcess(peer.command.replaceAll("{model}", bench.modelUrl), { cwd, env: process.env });
+    while (performance.now() - startMs < START_LIMIT_MS) {
       const response = await fetch(peer.ready, { signal: AbortSignal.timeout(2_000) }).catch(() => undefined);
       await response?.body?.cancel();
-      if (response?.status === 200) return new HttpPeerServer(peer, child, performance.now() - since);
+      if (response?.status === 200) return new HttpPeerServer(peer, child, performance.now() - startMs);
       await delay(2);
     }
-    await end(child);
+    await endProcess(child);
     throw new Error(`${peer.name} was not up after ${START_LIMIT_MS / 1000} s`);
   }
 
-  /** Runs a prompt in a new session or the given one. Resolves with the session id and the duration. */
+  /** Runs a prompt in a new session or in `sessionId`. Resolves with the session id and the duration. */
   async run(prompt: string, sessionId = ""): Promise<{ id: string; ms: number }> {
-    const since = performance.now();
-    const steps = this.peer.run ?? [];
+    const startMs = performance.now();
+    const requests = this.peer.run ?? [];
     let id = sessionId;
-    for (const [path, body] of sessionId === "" ? steps : steps.slice(-1)) {
+    for (const [path, body] of sessionId === "" ? requests : requests.slice(-1)) {
       const json = JSON.stringify(body).replaceAll("{prompt}", JSON.stringify(prompt).slice(1, -1));
-      const answer = await this.#client.post(path.replaceAll("{id}", id), json.replaceAll("{id}", id));
-      if (id === "") id = String((JSON.parse(answer.body) as { id?: unknown }).id);
+      const response = await this.#client.post(path.replaceAll("{id}", id), json.replaceAll("{id}", id));
+      if (id === "") id = String((JSON.parse(response.body) as { id?: unknown }).id);
     }
-    return { id, ms: performance.now() - since };
+    return { id, ms: performance.now() - startMs };
   }
 
   async close(): Promise<void> {
     this.#client.close();
-    await end(this.#child);
+    await endProcess(this.#child);
   }
 }
 
-/** Figures of all peers that accept runs. Each peer has its own process and a few warm-up runs. */
-export async function figuresOfPeers(
+/** Measures all peers that accept runs. Each peer has its own process and a few warm-up runs. */
+export async function measurePeers(
   bench: Bench,
   measure: (server: HttpPeerServer) => Promise<Figure>,
 ): Promise<Record<string, Figure>> {
   const figures: Record<string, Figure> = {};
   for (const peer of bench.options.httpPeers.filter(({ run }) => run)) {
-    const server = await HttpPeerServer.start(bench, peer, bench.project());
+    const server = await HttpPeerServer.start(bench, peer, bench.createProject());
     try {
       for (let n = 0; n < 5; n++) await server.run("hi");
       figures[peer.name] = await measure(server);

@@ -1,23 +1,23 @@
 // Rows of `gantry serve`: start, single runs and concurrent runs.
 import { once } from "node:events";
-import { interleaved, type Figure, type Line, type Scenario, type Server } from "./bench.js";
+import { runInterleaved, type Figure, type RowMeasurement, type Scenario, type Server } from "./bench.js";
 import { HttpClient } from "./http-client.js";
-import { HttpPeerServer, figuresOfPeers } from "./http-peer.js";
-import { cpuOf, end, start } from "./processes.js";
+import { HttpPeerServer, measurePeers } from "./http-peer.js";
+import { readCpuMs, endProcess, startProcess } from "./processes.js";
 import { mean, median, quantile } from "./statistics.js";
 
 /** Number of concurrent clients. */
 export const CONCURRENT_CLIENTS = 64;
 
-/** A model request like gantry's, sent directly to the model. */
-export const direct = (message: string) => ({
+/** Creates a model request like gantry's, for clients that request the model directly. */
+export const createModelRequest = (message: string) => ({
   model: "m1",
   stream: true,
   messages: [{ role: "user", content: message }],
 });
 
 /** Runs a prompt. Resolves with the session id and the duration. */
-export async function run(
+export async function runPrompt(
   client: HttpClient,
   message: string,
   sessionId?: string,
@@ -26,55 +26,57 @@ export async function run(
   return { id: String(headers["x-session-id"]), ms };
 }
 
-/** Runs `jobs` jobs with `workers` of them at a time. Resolves with each duration and the rate per second. */
-export async function atOnce(
-  jobs: number,
-  work: (worker: number) => Promise<{ ms: number }>,
-  workers = CONCURRENT_CLIENTS,
+/** Runs `jobCount` jobs, `workerCount` at a time. Resolves with each duration and the rate per second. */
+export async function runConcurrently(
+  jobCount: number,
+  runJob: (worker: number) => Promise<{ ms: number }>,
+  workerCount = CONCURRENT_CLIENTS,
 ): Promise<{ perSecond: number; samples: number[] }> {
   const samples: number[] = [];
-  let remainingJobs = jobs;
-  const since = performance.now();
+  let remainingJobs = jobCount;
+  const startMs = performance.now();
   const worker = async (_: unknown, index: number): Promise<void> => {
-    while (remainingJobs-- > 0) samples.push((await work(index)).ms);
+    while (remainingJobs-- > 0) samples.push((await runJob(index)).ms);
   };
-  await Promise.all(Array.from({ length: workers }, worker));
-  return { perSecond: (samples.length / (performance.now() - since)) * 1000, samples };
+  await Promise.all(Array.from({ length: workerCount }, worker));
+  return { perSecond: (samples.length / (performance.now() - startMs)) * 1000, samples };
 }
 
 /** Time from spawn to the listening line, compared with an empty Node and with peers. */
 export const serveStart: Scenario = {
   rows: ["serve-start"],
   async run(bench) {
-    const home = bench.home();
-    const project = bench.project();
+    const home = bench.createHome();
+    const project = bench.createProject();
     const gantry = { samples: [] as number[], cpu: [] as number[] };
     const floor = { samples: [] as number[], cpu: [] as number[] };
     const peers = bench.options.httpPeers.map((peer) => ({ peer, samples: [] as number[] }));
     const measureGantry = async (): Promise<void> => {
-      const server = await bench.serve(home, project);
-      gantry.cpu.push(cpuOf(server.child));
-      gantry.samples.push(server.ms);
-      await end(server.child);
+      const server = await bench.startServer(home, project);
+      gantry.cpu.push(readCpuMs(server.child));
+      gantry.samples.push(server.startMs);
+      await endProcess(server.child);
     };
-    const bare = async (): Promise<void> => {
-      const since = performance.now();
-      const child = start([bench.options.node, "-e", ""], { env: bench.environment(home) });
+    const measureFloor = async (): Promise<void> => {
+      const startMs = performance.now();
+      const child = startProcess([bench.options.node, "-e", ""], { env: bench.createEnvironment(home) });
       await once(child, "exit");
-      floor.samples.push(performance.now() - since);
-      await end(child);
+      floor.samples.push(performance.now() - startMs);
+      await endProcess(child);
     };
     const peerMeasurements = peers.map(({ peer, samples }) => async () => {
       // A few samples are enough, because a peer takes seconds to start.
       if (samples.length >= 5) return;
       const server = await HttpPeerServer.start(bench, peer, project);
-      samples.push(server.ms);
+      samples.push(server.startMs);
       await server.close();
     });
     await measureGantry();
-    await bare();
+    await measureFloor();
     gantry.samples.length = gantry.cpu.length = floor.samples.length = 0;
-    await interleaved([measureGantry, bare, ...peerMeasurements], bench.rounds(30, 10), (measure) => measure());
+    await runInterleaved([measureGantry, measureFloor, ...peerMeasurements], bench.getRounds(30, 10), (measure) =>
+      measure(),
+    );
     return [
       {
         row: "serve-start",
@@ -87,49 +89,53 @@ export const serveStart: Scenario = {
   },
 };
 
-/** The first turn of a process, fresh runs compared with direct requests, and runs in a young process. */
+/** The first turn of a process, fresh runs compared with direct requests, and the first 200 runs of a process. */
 export const singleRuns: Scenario = {
   rows: ["first-turn-http", "fresh-run"],
   async run(bench) {
-    const first: number[] = [];
-    const young: number[] = [];
-    const home = bench.home();
-    const project = bench.project();
-    for (let round = 0; round < bench.rounds(10, 3); round++) {
-      const server = await bench.serve(home, project);
-      const client = new HttpClient(server.base);
-      first.push((await run(client, "hi")).ms);
-      if (round < 2) for (let n = 1; n < 200; n++) young.push((await run(client, "hi")).ms);
+    const firstTurnsMs: number[] = [];
+    const earlyRunsMs: number[] = [];
+    const home = bench.createHome();
+    const project = bench.createProject();
+    for (let round = 0; round < bench.getRounds(10, 3); round++) {
+      const server = await bench.startServer(home, project);
+      const client = new HttpClient(server.baseUrl);
+      firstTurnsMs.push((await runPrompt(client, "hi")).ms);
+      if (round < 2) for (let n = 1; n < 200; n++) earlyRunsMs.push((await runPrompt(client, "hi")).ms);
       client.close();
-      await end(server.child);
+      await endProcess(server.child);
     }
-    const server = await bench.serve(home, project);
-    const client = new HttpClient(server.base);
-    const model = new HttpClient(bench.model);
-    const fresh = { samples: [] as number[], cpu: [] as number[] };
+    const server = await bench.startServer(home, project);
+    const client = new HttpClient(server.baseUrl);
+    const model = new HttpClient(bench.modelUrl);
+    const freshRuns = { samples: [] as number[], cpu: [] as number[] };
     const directRequests = { samples: [] as number[] };
-    const turns = { samples: [] as number[] };
-    const { id } = await run(client, "hi");
-    for (let n = 0; n < bench.rounds(400, 200); n++) {
-      await run(client, "hi", n % 2 === 0 ? id : undefined);
-      await model.post("/chat/completions", direct("hi"));
+    const storedTurns = { samples: [] as number[] };
+    const { id } = await runPrompt(client, "hi");
+    for (let n = 0; n < bench.getRounds(400, 200); n++) {
+      await runPrompt(client, "hi", n % 2 === 0 ? id : undefined);
+      await model.post("/chat/completions", createModelRequest("hi"));
     }
-    const runs = async (): Promise<void> => {
-      const before = cpuOf(server.child);
-      fresh.samples.push((await run(client, "hi")).ms);
-      fresh.cpu.push(cpuOf(server.child) - before);
+    const measureFreshRun = async (): Promise<void> => {
+      const cpuMsBefore = readCpuMs(server.child);
+      freshRuns.samples.push((await runPrompt(client, "hi")).ms);
+      freshRuns.cpu.push(readCpuMs(server.child) - cpuMsBefore);
     };
-    const requests = async (): Promise<void> => {
-      directRequests.samples.push((await model.post("/chat/completions", direct("hi"))).ms);
+    const measureDirectRequest = async (): Promise<void> => {
+      directRequests.samples.push((await model.post("/chat/completions", createModelRequest("hi"))).ms);
     };
-    const again = async (): Promise<void> => {
-      turns.samples.push((await run(client, "hi", id)).ms);
+    const measureStoredTurn = async (): Promise<void> => {
+      storedTurns.samples.push((await runPrompt(client, "hi", id)).ms);
     };
-    await interleaved([runs, requests, again], bench.rounds(300, 100), (measure) => measure());
+    await runInterleaved(
+      [measureFreshRun, measureDirectRequest, measureStoredTurn],
+      bench.getRounds(300, 100),
+      (measure) => measure(),
+    );
     client.close();
     model.close();
-    await end(server.child);
-    const peers = await figuresOfPeers(bench, async (peer) => {
+    await endProcess(server.child);
+    const peers = await measurePeers(bench, async (peer) => {
       const samples: number[] = [];
       for (let n = 0; n < 20; n++) samples.push((await peer.run("hi")).ms);
       return { samples };
@@ -137,17 +143,17 @@ export const singleRuns: Scenario = {
     return [
       {
         row: "first-turn-http",
-        judged: median(first) / median(turns.samples),
-        gantry: { samples: first },
-        floor: turns,
+        judged: median(firstTurnsMs) / median(storedTurns.samples),
+        gantry: { samples: firstTurnsMs },
+        floor: storedTurns,
       },
       {
         row: "fresh-run",
-        judged: median(fresh.samples) - median(directRequests.samples),
-        gantry: { samples: fresh.samples, cpuMs: mean(fresh.cpu) },
+        judged: median(freshRuns.samples) - median(directRequests.samples),
+        gantry: { samples: freshRuns.samples, cpuMs: mean(freshRuns.cpu) },
         floor: directRequests,
         peers,
-        notes: [`in a process's first 200: ${median(young).toFixed(1)} ms`],
+        notes: [`in a process's first 200: ${median(earlyRunsMs).toFixed(1)} ms`],
       },
     ];
   },
@@ -161,15 +167,15 @@ export interface LoadSamples {
 }
 
 /** Measures fresh runs of 64 concurrent clients. */
-export async function freshAtOnce(
+export async function measureFreshRuns(
   { child }: Server,
   client: HttpClient,
-  jobs: number,
+  jobCount: number,
   load: LoadSamples,
 ): Promise<void> {
-  const before = cpuOf(child);
-  const { perSecond, samples } = await atOnce(jobs, () => run(client, "hi"));
-  load.cpuMs += cpuOf(child) - before;
+  const cpuMsBefore = readCpuMs(child);
+  const { perSecond, samples } = await runConcurrently(jobCount, () => runPrompt(client, "hi"));
+  load.cpuMs += readCpuMs(child) - cpuMsBefore;
   load.rates.push(perSecond);
   load.samples.push(...samples);
 }
@@ -178,60 +184,74 @@ export async function freshAtOnce(
 export const manyRuns: Scenario = {
   rows: ["runs-64", "runs-64-p99", "turns-64", "turns-64-p99"],
   async run(bench) {
-    const server = await bench.serve();
-    const client = new HttpClient(server.base);
-    const model = new HttpClient(bench.model);
-    const jobs = bench.rounds(1280, 640);
-    const loads = { fresh: load(), turns: load(), model: load() };
+    const server = await bench.startServer();
+    const client = new HttpClient(server.baseUrl);
+    const model = new HttpClient(bench.modelUrl);
+    const jobCount = bench.getRounds(1280, 640);
+    const loads = { fresh: createLoadSamples(), turns: createLoadSamples(), model: createLoadSamples() };
     const sessions = await Promise.all(
-      Array.from({ length: CONCURRENT_CLIENTS }, async () => (await run(client, "hi")).id),
+      Array.from({ length: CONCURRENT_CLIENTS }, async () => (await runPrompt(client, "hi")).id),
     );
-    const work = {
-      fresh: () => freshAtOnce(server, client, jobs, loads.fresh),
+    const measureRounds = {
+      fresh: () => measureFreshRuns(server, client, jobCount, loads.fresh),
       turns: async () => {
-        const before = cpuOf(server.child);
-        const { perSecond, samples } = await atOnce(jobs, (worker) => run(client, "hi", sessions[worker]));
-        loads.turns.cpuMs += cpuOf(server.child) - before;
+        const cpuMsBefore = readCpuMs(server.child);
+        const { perSecond, samples } = await runConcurrently(jobCount, (worker) =>
+          runPrompt(client, "hi", sessions[worker]),
+        );
+        loads.turns.cpuMs += readCpuMs(server.child) - cpuMsBefore;
         loads.turns.rates.push(perSecond);
         loads.turns.samples.push(...samples);
       },
       model: async () => {
-        const { perSecond, samples } = await atOnce(jobs * 2, () => model.post("/chat/completions", direct("hi")));
+        const { perSecond, samples } = await runConcurrently(jobCount * 2, () =>
+          model.post("/chat/completions", createModelRequest("hi")),
+        );
         loads.model.rates.push(perSecond);
         loads.model.samples.push(...samples);
       },
     };
     // The first round runs cold code and is not counted.
     for (const kind of ["fresh", "turns", "model"] as const) {
-      await work[kind]();
-      loads[kind] = load();
+      await measureRounds[kind]();
+      loads[kind] = createLoadSamples();
     }
-    await interleaved(["fresh", "turns", "model"] as const, bench.rounds(5, 2), (kind) => work[kind]());
+    await runInterleaved(["fresh", "turns", "model"] as const, bench.getRounds(5, 2), (kind) => measureRounds[kind]());
     client.close();
     model.close();
-    await end(server.child);
-    const lines: Line[] = [];
+    await endProcess(server.child);
+    const measurements: RowMeasurement[] = [];
     for (const kind of ["fresh", "turns"] as const) {
       const p99: Record<string, Figure> = {};
-      const peers = await figuresOfPeers(bench, async (peer) => {
-        const stored = Array.from({ length: kind === "turns" ? CONCURRENT_CLIENTS : 0 }, () => peer.run("hi"));
-        const ids = (await Promise.all(stored)).map(({ id }) => id);
-        const { perSecond, samples } = await atOnce(2 * CONCURRENT_CLIENTS, (worker) => peer.run("hi", ids[worker]));
+      const peers = await measurePeers(bench, async (peer) => {
+        const storedRuns = Array.from({ length: kind === "turns" ? CONCURRENT_CLIENTS : 0 }, () => peer.run("hi"));
+        const ids = (await Promise.all(storedRuns)).map(({ id }) => id);
+        const { perSecond, samples } = await runConcurrently(2 * CONCURRENT_CLIENTS, (worker) =>
+          peer.run("hi", ids[worker]),
+        );
         p99[peer.peer.name] = { samples: [quantile(samples, 0.99)] };
         return { samples: [perSecond] };
       });
-      const [rate, slowest] = linesOfLoad(kind === "fresh" ? "runs-64" : "turns-64", loads[kind], loads.model);
-      lines.push({ ...rate, peers }, { ...slowest, peers: p99 });
+      const [rateMeasurement, p99Measurement] = createLoadMeasurements(
+        kind === "fresh" ? "runs-64" : "turns-64",
+        loads[kind],
+        loads.model,
+      );
+      measurements.push({ ...rateMeasurement, peers }, { ...p99Measurement, peers: p99 });
     }
-    return lines;
+    return measurements;
   },
 };
 
-export function load(): LoadSamples {
+export function createLoadSamples(): LoadSamples {
   return { rates: [], samples: [], cpuMs: 0 };
 }
 
-function linesOfLoad(row: string, gantryLoad: LoadSamples, model: LoadSamples): [rate: Line, p99: Line] {
+function createLoadMeasurements(
+  row: string,
+  gantryLoad: LoadSamples,
+  model: LoadSamples,
+): [rate: RowMeasurement, p99: RowMeasurement] {
   const p99 = quantile(gantryLoad.samples, 0.99);
   const cpuMs = gantryLoad.cpuMs / gantryLoad.samples.length;
   const rates: Figure = { samples: gantryLoad.rates, cpuMs };

@@ -11,15 +11,15 @@ import {
   releaseLease,
   someMessages,
 } from "../../src/testing/session-driver/rule.js";
-import { makeTempDir } from "../helpers/temp.js";
+import { makeTempDir } from "../helpers/temp-dir.js";
 
-const ROUNDS = 3;
-const SESSIONS = 1000;
-const DELTAS = 2000;
+const ROUND_COUNT = 3;
+const SESSION_COUNT = 1000;
+const DELTA_COUNT = 2000;
 
 type Kind = "json" | "sqlite";
 
-async function opened(kind: Kind, path: string): Promise<SessionDriver> {
+async function openDriver(kind: Kind, path: string): Promise<SessionDriver> {
   const driver =
     kind === "json"
       ? new (await import("gantry/adapters/lowdb-json-driver")).LowdbJsonDriver({ path })
@@ -28,54 +28,66 @@ async function opened(kind: Kind, path: string): Promise<SessionDriver> {
   return driver;
 }
 
-/** Duration of one operation of each kind, in µs. */
+/** Measures the duration of one operation of each kind, in µs. */
 async function measure(kind: Kind): Promise<Map<string, number>> {
   await using folder = await makeTempDir();
-  const took = new Map<string, number>();
-  const time = async (name: string, count: number, work: (n: number) => Promise<unknown>): Promise<void> => {
-    const since = performance.now();
-    for (let n = 0; n < count; n++) await work(n);
-    took.set(name, ((performance.now() - since) / count) * 1000);
+  const durations = new Map<string, number>();
+  const measureOperation = async (
+    name: string,
+    count: number,
+    operation: (n: number) => Promise<unknown>,
+  ): Promise<void> => {
+    const startMs = performance.now();
+    for (let n = 0; n < count; n++) await operation(n);
+    durations.set(name, ((performance.now() - startMs) / count) * 1000);
   };
-  let driver = await opened(kind, folder.at("store"));
+  let driver = await openDriver(kind, folder.at("store"));
   await driver.create({ session: aSession("long"), messages: someMessages("long", 1, 500) });
   const lease = await acquireLease(driver, "long", "h");
   await driver.write("long", change({ fence: lease.fence, add: [aGrowingMessage("long", 501)] }));
   const append = [{ messageId: "long-501", part: 0, type: "text" as const, text: "token " }];
-  await time("append text to a long chain", DELTAS, () => driver.write("long", change({ fence: lease.fence, append })));
+  await measureOperation("append text to a long chain", DELTA_COUNT, () =>
+    driver.write("long", change({ fence: lease.fence, append })),
+  );
   await releaseLease(driver, lease);
-  await time("add a message", 200, (n) => driver.write("long", change({ add: [aMessage("long", 502 + n)] })));
-  await time("the same, on the disk", 200, (n) =>
+  await measureOperation("add a message", 200, (n) =>
+    driver.write("long", change({ add: [aMessage("long", 502 + n)] })),
+  );
+  await measureOperation("the same, on the disk", 200, (n) =>
     driver.write("long", change({ add: [aMessage("long", 702 + n)], sync: true })),
   );
-  await time("create", SESSIONS, (n) =>
+  await measureOperation("create", SESSION_COUNT, (n) =>
     driver.create({ session: aSession(`s${n}`, { updatedAt: at(n) }), messages: [aMessage(`s${n}`, 1)] }),
   );
-  await time("a page of the list", SESSIONS / 20, (n) => driver.list({ limit: 20, offset: 20 * n }));
-  await time("head of a chain", 500, (n) => driver.head(`s${n}`));
-  await time("a page of messages", 200, (n) => driver.messages("long", { after: 2 * n, limit: 20 }));
-  await time("a run: lease, two messages, release", 100, async (n) => {
+  await measureOperation("a page of the list", SESSION_COUNT / 20, (n) => driver.list({ limit: 20, offset: 20 * n }));
+  await measureOperation("head of a chain", 500, (n) => driver.head(`s${n}`));
+  await measureOperation("a page of messages", 200, (n) => driver.messages("long", { after: 2 * n, limit: 20 }));
+  await measureOperation("a run: lease, two messages, release", 100, async (n) => {
     const { fence, ...leaseFields } = await acquireLease(driver, `s${n}`, "h");
     for (const seq of [2, 3]) await driver.write(`s${n}`, change({ fence, add: [aMessage(`s${n}`, seq)], sync: true }));
     await releaseLease(driver, { fence, ...leaseFields });
   });
   await driver.close();
-  await time(`open ${SESSIONS} sessions, list and close`, 5, async () => {
-    driver = await opened(kind, folder.at("store"));
+  await measureOperation(`open ${SESSION_COUNT} sessions, list and close`, 5, async () => {
+    driver = await openDriver(kind, folder.at("store"));
     await driver.list({ limit: 20 });
     await driver.close();
   });
-  return took;
+  return durations;
 }
 
-const best: Record<Kind, Map<string, number>> = { json: new Map(), sqlite: new Map() };
-for (let round = 0; round < ROUNDS; round++)
+const bestDurations: Record<Kind, Map<string, number>> = { json: new Map(), sqlite: new Map() };
+for (let round = 0; round < ROUND_COUNT; round++)
   for (const kind of ["json", "sqlite"] as const)
-    for (const [name, took] of await measure(kind))
-      best[kind].set(name, Math.min(took, best[kind].get(name) ?? Infinity));
+    for (const [name, duration] of await measure(kind))
+      bestDurations[kind].set(name, Math.min(duration, bestDurations[kind].get(name) ?? Infinity));
 process.stdout.write(`${"µs".padEnd(42)}     json   sqlite  json/sqlite\n`);
-for (const [name, json] of best.json) {
-  const sqlite = best.sqlite.get(name) ?? NaN;
-  const columns = [json.toFixed(0).padStart(9), sqlite.toFixed(0).padStart(9), (json / sqlite).toFixed(2).padStart(13)];
+for (const [name, jsonDuration] of bestDurations.json) {
+  const sqliteDuration = bestDurations.sqlite.get(name) ?? NaN;
+  const columns = [
+    jsonDuration.toFixed(0).padStart(9),
+    sqliteDuration.toFixed(0).padStart(9),
+    (jsonDuration / sqliteDuration).toFixed(2).padStart(13),
+  ];
   process.stdout.write(`${name.padEnd(42)}${columns.join("")}\n`);
 }

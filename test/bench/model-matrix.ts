@@ -9,10 +9,10 @@ import { baseUrlOf, SITUATIONS, WIRE_MODELS } from "../helpers/model-situations.
 const key = "sk-matrix-0123456789abcdef";
 const lines = [`| situation | ${WIRES.join(" | ")} |`, `| --- |${" --- |".repeat(WIRES.length)}`];
 let failed = false;
-for (const { name, except, run } of SITUATIONS) {
+for (const { name, exceptions, run } of SITUATIONS) {
   const cells: string[] = [];
   for (const wire of WIRES) {
-    const reason = except?.[wire];
+    const reason = exceptions?.[wire];
     if (reason !== undefined) {
       cells.push(`none: ${reason}`);
       continue;

@@ -1,18 +1,18 @@
 import path from "node:path";
 import { parseArgs } from "node:util";
 import { ROOT, type BenchOptions, type Peer } from "./bench.js";
-import { httpPeerOf } from "./http-peer.js";
-import { ROWS, rowOf } from "./rows.js";
+import { readHttpPeer } from "./http-peer.js";
+import { ROWS, getRow } from "./rows.js";
 
 export const PROFILES = ["start", "turn", "runs", "stream", "postgres-turn", "postgres-runs"] as const;
-export type Profiled = (typeof PROFILES)[number];
+export type ProfileKind = (typeof PROFILES)[number];
 
 /** Options of the output, in addition to those of the measurement. */
-export interface Options extends BenchOptions {
+export interface CommandOptions extends BenchOptions {
   json: string | undefined;
   markdown: string | undefined;
   check: boolean;
-  profile: Profiled | undefined;
+  profile: ProfileKind | undefined;
 }
 
 export const HELP = `npm run bench -- [options]
@@ -29,8 +29,8 @@ export const HELP = `npm run bench -- [options]
   --profile WHAT        the ten largest costs instead: ${PROFILES.join(", ")}
 `;
 
-/** Parses the arguments. Throws an error with a readable message for invalid ones. */
-export function optionsOf(args: readonly string[]): Options {
+/** Parses the arguments. Throws an error with a readable message for invalid arguments. */
+export function parseOptions(args: readonly string[]): CommandOptions {
   const { values } = parseArgs({
     args: [...args],
     options: {
@@ -47,10 +47,10 @@ export function optionsOf(args: readonly string[]): Options {
       profile: { type: "string" },
     },
   });
-  const profile = PROFILES.find((each) => each === values.profile);
+  const profile = PROFILES.find((kind) => kind === values.profile);
   if (values.profile !== undefined && !profile) throw new Error(`--profile is one of ${PROFILES.join(", ")}`);
   const rows = values.rows.split(",").filter(Boolean);
-  for (const row of rows) rowOf(row);
+  for (const row of rows) getRow(row);
   return {
     quick: values.quick,
     check: values.check,
@@ -59,16 +59,16 @@ export function optionsOf(args: readonly string[]): Options {
     markdown: values.markdown,
     product: path.resolve(values.product),
     node: path.resolve(values.node),
-    peers: values.peer.map((text) => peerOf(text)),
-    httpPeers: values["peer-http"].map(httpPeerOf),
+    peers: values.peer.map((text) => parsePeer(text)),
+    httpPeers: values["peer-http"].map(readHttpPeer),
     modelPort: Number(values["model-port"]),
     profile,
   };
 }
 
 /** Parses `name=command`, split at the first `=`. */
-function peerOf(text: string): Peer {
-  const at = text.indexOf("=");
-  if (at < 1) throw new Error(`a peer is NAME=COMMAND, not ${text}`);
-  return { name: text.slice(0, at), command: text.slice(at + 1) };
+function parsePeer(text: string): Peer {
+  const separatorIndex = text.indexOf("=");
+  if (separatorIndex < 1) throw new Error(`a peer is NAME=COMMAND, not ${text}`);
+  return { name: text.slice(0, separatorIndex), command: text.slice(separatorIndex + 1) };
 }

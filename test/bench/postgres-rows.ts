@@ -1,97 +1,106 @@
 // Rows that compare PostgreSQL with SQLite in the same run: one client, and many at a time.
-import { interleaved, type Bench, type Line, type Scenario, type Server } from "./bench.js";
+import { runInterleaved, type Bench, type RowMeasurement, type Scenario, type Server } from "./bench.js";
 import { HttpClient } from "./http-client.js";
-import { CONCURRENT_CLIENTS, atOnce, load, run, type LoadSamples } from "./http-rows.js";
-import { BenchDatabase, lacksPostgres } from "./postgres-server.js";
-import { cpuOf, end, memoryOf } from "./processes.js";
+import { CONCURRENT_CLIENTS, runConcurrently, createLoadSamples, runPrompt, type LoadSamples } from "./http-rows.js";
+import { BenchDatabase, getPostgresSkipReason } from "./postgres-server.js";
+import { readCpuMs, endProcess, readMemory } from "./processes.js";
 import { median, quantile } from "./statistics.js";
 
-/** Row id, number of clients, and whether each client has a stored session. */
-const KINDS = [
-  { row: "pg-runs-1", workers: 1, stored: false },
-  { row: "pg-turns-1", workers: 1, stored: true },
-  { row: "pg-runs-64", workers: CONCURRENT_CLIENTS, stored: false },
-  { row: "pg-turns-64", workers: CONCURRENT_CLIENTS, stored: true },
+/** Row id, number of clients, and whether each client repeats turns on a stored session. */
+const ROW_KINDS = [
+  { row: "pg-runs-1", workerCount: 1, isStored: false },
+  { row: "pg-turns-1", workerCount: 1, isStored: true },
+  { row: "pg-runs-64", workerCount: CONCURRENT_CLIENTS, isStored: false },
+  { row: "pg-turns-64", workerCount: CONCURRENT_CLIENTS, isStored: true },
 ] as const;
-type Kind = (typeof KINDS)[number];
+type RowKind = (typeof ROW_KINDS)[number];
 
 /** A server on one of the two stores. */
-interface Subject {
+interface StoreSubject {
   server: Server;
   client: HttpClient;
   sessions: string[];
   loads: Map<string, LoadSamples & { storeCpuMs: number }>;
-  storeCpu(): number;
+  readStoreCpuMs(): number;
 }
 
-async function subject(bench: Bench, home: string, storeCpu = (): number => 0): Promise<Subject> {
-  const server = await bench.serve(home);
-  const client = new HttpClient(server.base);
+async function createSubject(bench: Bench, home: string, readStoreCpuMs = (): number => 0): Promise<StoreSubject> {
+  const server = await bench.startServer(home);
+  const client = new HttpClient(server.baseUrl);
   const sessions = await Promise.all(
-    Array.from({ length: CONCURRENT_CLIENTS }, async () => (await run(client, "hi")).id),
+    Array.from({ length: CONCURRENT_CLIENTS }, async () => (await runPrompt(client, "hi")).id),
   );
-  return { server, client, sessions, loads: new Map(), storeCpu };
+  return { server, client, sessions, loads: new Map(), readStoreCpuMs };
 }
 
-async function measure({ server, client, sessions, loads, storeCpu }: Subject, kind: Kind, jobs: number) {
-  const all = loads.get(kind.row) ?? { ...load(), storeCpuMs: 0 };
-  loads.set(kind.row, all);
-  const [cpuBefore, stores] = [cpuOf(server.child), storeCpu()];
-  const work = (worker: number) => run(client, "hi", kind.stored ? sessions[worker] : undefined);
-  const { perSecond, samples } = await atOnce(jobs, work, kind.workers);
-  all.cpuMs += cpuOf(server.child) - cpuBefore;
-  all.storeCpuMs += storeCpu() - stores;
-  all.rates.push(perSecond);
-  all.samples.push(...samples);
+async function measureLoad(
+  { server, client, sessions, loads, readStoreCpuMs }: StoreSubject,
+  kind: RowKind,
+  jobCount: number,
+) {
+  const load = loads.get(kind.row) ?? { ...createLoadSamples(), storeCpuMs: 0 };
+  loads.set(kind.row, load);
+  const [cpuMsBefore, storeCpuMsBefore] = [readCpuMs(server.child), readStoreCpuMs()];
+  const runJob = (worker: number) => runPrompt(client, "hi", kind.isStored ? sessions[worker] : undefined);
+  const { perSecond, samples } = await runConcurrently(jobCount, runJob, kind.workerCount);
+  load.cpuMs += readCpuMs(server.child) - cpuMsBefore;
+  load.storeCpuMs += readStoreCpuMs() - storeCpuMsBefore;
+  load.rates.push(perSecond);
+  load.samples.push(...samples);
 }
 
 /** Fresh runs and turns on stored sessions, with 1 and 64 clients. */
 export const postgresRuns: Scenario = {
-  rows: KINDS.map(({ row }) => row),
-  lacks: lacksPostgres,
+  rows: ROW_KINDS.map(({ row }) => row),
+  getSkipReason: getPostgresSkipReason,
   async run(bench) {
     await using database = await BenchDatabase.create();
     const subjects = [
-      await subject(bench, bench.home(database.session()), () => database.cpu()),
-      await subject(bench, bench.home({ driver: "sqlite" })),
+      await createSubject(bench, bench.createHome(database.createSessionConfig()), () => database.readCpuMs()),
+      await createSubject(bench, bench.createHome({ driver: "sqlite" })),
     ];
-    const kinds = KINDS.filter(({ row }) => bench.wants(row));
-    const jobsOf = ({ workers }: Kind): number => (workers === 1 ? bench.rounds(150, 100) : bench.rounds(1280, 640));
-    const pairs = kinds.flatMap((kind) => subjects.map((each) => ({ each, kind })));
+    const kinds = ROW_KINDS.filter(({ row }) => bench.isRowRequested(row));
+    const getJobCount = ({ workerCount }: RowKind): number =>
+      workerCount === 1 ? bench.getRounds(150, 100) : bench.getRounds(1280, 640);
+    const pairs = kinds.flatMap((kind) => subjects.map((subject) => ({ subject, kind })));
     // The first round runs cold code and is not counted.
-    for (const { each, kind } of pairs) await measure(each, kind, jobsOf(kind));
+    for (const { subject, kind } of pairs) await measureLoad(subject, kind, getJobCount(kind));
     for (const { loads } of subjects) loads.clear();
-    await interleaved(pairs, bench.rounds(7, 3), ({ each, kind }) => measure(each, kind, jobsOf(kind)));
-    const peaks = subjects.map(({ server }) => memoryOf(server.child).peak.toFixed(0));
+    await runInterleaved(pairs, bench.getRounds(7, 3), ({ subject, kind }) =>
+      measureLoad(subject, kind, getJobCount(kind)),
+    );
+    const peaksMb = subjects.map(({ server }) => readMemory(server.child).peakMb.toFixed(0));
     for (const { client, server } of subjects) {
       client.close();
-      await end(server.child);
+      await endProcess(server.child);
     }
-    const [postgresLoads, beside] = subjects.map(({ loads }) => loads);
-    const lines = kinds.map(({ row }) => lineOf(row, postgresLoads?.get(row), beside?.get(row)));
-    const memory = `the process had ${peaks[0]} MB at most, with SQLite ${peaks[1]} MB`;
-    return lines.map((line, index) =>
-      index === lines.length - 1 ? { ...line, notes: [...(line.notes ?? []), memory] } : line,
+    const [postgresLoads, sqliteLoads] = subjects.map(({ loads }) => loads);
+    const measurements = kinds.map(({ row }) => createMeasurement(row, postgresLoads?.get(row), sqliteLoads?.get(row)));
+    const memory = `the process had ${peaksMb[0]} MB at most, with SQLite ${peaksMb[1]} MB`;
+    return measurements.map((measurement, index) =>
+      index === measurements.length - 1
+        ? { ...measurement, notes: [...(measurement.notes ?? []), memory] }
+        : measurement,
     );
   },
 };
 
-function lineOf(
+function createMeasurement(
   row: string,
-  postgresLoad: Subject["loads"] extends Map<string, infer L> ? L | undefined : never,
-  sqlite = postgresLoad,
+  postgresLoad: StoreSubject["loads"] extends Map<string, infer L> ? L | undefined : never,
+  sqliteLoad = postgresLoad,
 ) {
-  if (!postgresLoad || !sqlite) throw new Error(`${row} was not measured`);
-  const each = (ms: number, { samples }: LoadSamples): number => ms / samples.length;
-  const p99 = ({ samples }: LoadSamples): string => quantile(samples, 0.99).toFixed(1);
-  const line: Line = {
+  if (!postgresLoad || !sqliteLoad) throw new Error(`${row} was not measured`);
+  const msPerRun = (ms: number, { samples }: LoadSamples): number => ms / samples.length;
+  const formatP99 = ({ samples }: LoadSamples): string => quantile(samples, 0.99).toFixed(1);
+  const measurement: RowMeasurement = {
     row,
-    judged: median(postgresLoad.rates) / median(sqlite.rates),
-    gantry: { samples: postgresLoad.rates, cpuMs: each(postgresLoad.cpuMs, postgresLoad) },
-    floor: { samples: sqlite.rates, cpuMs: each(sqlite.cpuMs, sqlite) },
+    judged: median(postgresLoad.rates) / median(sqliteLoad.rates),
+    gantry: { samples: postgresLoad.rates, cpuMs: msPerRun(postgresLoad.cpuMs, postgresLoad) },
+    floor: { samples: sqliteLoad.rates, cpuMs: msPerRun(sqliteLoad.cpuMs, sqliteLoad) },
     notes: [
-      `PostgreSQL's own CPU ${each(postgresLoad.storeCpuMs, postgresLoad).toFixed(2)} ms; p99 ${p99(postgresLoad)} ms, SQLite's ${p99(sqlite)} ms`,
+      `PostgreSQL's own CPU ${msPerRun(postgresLoad.storeCpuMs, postgresLoad).toFixed(2)} ms; p99 ${formatP99(postgresLoad)} ms, SQLite's ${formatP99(sqliteLoad)} ms`,
     ],
   };
-  return line;
+  return measurement;
 }

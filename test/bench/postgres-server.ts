@@ -1,11 +1,11 @@
-// The measured PostgreSQL: a private server with default durability, and its files on the same disk as the other
-// stores. If no server is installed, the one that GANTRY_TEST_POSTGRES names.
+// Starts the measured PostgreSQL: a private server with default durability, whose files are on the same disk as the other
+// stores. If PostgreSQL is not installed, the bench uses the server in GANTRY_TEST_POSTGRES.
 import { randomBytes } from "node:crypto";
 import type { PostgresOptions } from "gantry/adapters/postgres-driver";
-import { cpuOfTree } from "./processes.js";
+import { readTreeCpuMs } from "./processes.js";
 
 /** Default values of the settings that tests change for speed. */
-const AS_BY_DEFAULT = {
+const DEFAULT_SETTINGS = {
   fsync: "on",
   full_page_writes: "on",
   shared_buffers: "128MB",
@@ -13,8 +13,8 @@ const AS_BY_DEFAULT = {
   max_wal_size: "1GB",
 };
 
-/** Why PostgreSQL cannot be measured here; undefined if it can. */
-export async function lacksPostgres(): Promise<string | undefined> {
+/** Returns why PostgreSQL cannot be measured here; undefined if it can. */
+export async function getPostgresSkipReason(): Promise<string | undefined> {
   const { NO_POSTGRES } = await import("../helpers/postgres.js");
   return NO_POSTGRES || undefined;
 }
@@ -24,28 +24,28 @@ export class BenchDatabase implements AsyncDisposable {
   readonly #url: URL;
   readonly #schema = `gantry_${randomBytes(8).toString("hex")}`;
   readonly #pid: number | undefined;
-  readonly #after: (() => unknown)[];
+  readonly #cleanups: (() => unknown)[];
 
-  private constructor(url: string, pid: number | undefined, after: (() => unknown)[]) {
+  private constructor(url: string, pid: number | undefined, cleanups: (() => unknown)[]) {
     this.#url = new URL(url);
     this.#pid = pid;
-    this.#after = after;
+    this.#cleanups = cleanups;
   }
 
   static async create(settings: Readonly<Record<string, string>> = {}): Promise<BenchDatabase> {
-    const { ownServer, postgresUrl, asAdmin } = await import("../helpers/postgres.js");
+    const { startPrivateServer, getPostgresUrl, runAsAdmin } = await import("../helpers/postgres.js");
     const { findPostgres } = await import("../helpers/postgres-binaries.js");
-    const after: (() => unknown)[] = [];
+    const cleanups: (() => unknown)[] = [];
     if (findPostgres()) {
-      const { url, pid } = await ownServer(
-        { after: (work) => void after.push(work) },
-        { ...AS_BY_DEFAULT, ...settings },
+      const { url, pid } = await startPrivateServer(
+        { after: (cleanup) => void cleanups.push(cleanup) },
+        { ...DEFAULT_SETTINGS, ...settings },
       );
-      return new BenchDatabase(url, pid, after);
+      return new BenchDatabase(url, pid, cleanups);
     }
-    const url = await postgresUrl();
-    const database = new BenchDatabase(url, undefined, after);
-    after.push(() => asAdmin(url, `DROP SCHEMA IF EXISTS ${database.#schema} CASCADE`));
+    const url = await getPostgresUrl();
+    const database = new BenchDatabase(url, undefined, cleanups);
+    cleanups.push(() => runAsAdmin(url, `DROP SCHEMA IF EXISTS ${database.#schema} CASCADE`));
     return database;
   }
 
@@ -62,25 +62,25 @@ export class BenchDatabase implements AsyncDisposable {
     return { host: this.#url.hostname, port: Number(this.#url.port || 5432) };
   }
 
-  /** The `session` section of a config. With `port`, it uses that port on this machine. */
-  session(port?: number): { driver: string; url: string; schema: string } {
+  /** Creates the `session` section of a config. With `port`, the section names that port on this machine. */
+  createSessionConfig(port?: number): { driver: string; url: string; schema: string } {
     const url = new URL(this.#url);
     if (port !== undefined) [url.hostname, url.port] = ["127.0.0.1", String(port)];
     return { driver: "postgres", url: url.href, schema: this.#schema };
   }
 
-  /** Options for the driver. */
-  options(size = 10): PostgresOptions {
-    const { url, schema } = this.session();
+  /** Creates options of the driver with this pool size. */
+  createDriverOptions(size = 10): PostgresOptions {
+    const { url, schema } = this.createSessionConfig();
     return { url, schema, pool: { size } };
   }
 
-  /** CPU time of the server and all its connections until now, in ms. NaN if the server is not private. */
-  cpu(): number {
-    return this.#pid === undefined ? NaN : cpuOfTree(this.#pid);
+  /** Reads the CPU time of the server and all its connections until now, in ms. NaN if the server is not private. */
+  readCpuMs(): number {
+    return this.#pid === undefined ? NaN : readTreeCpuMs(this.#pid);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const work of this.#after.splice(0)) await work();
+    for (const cleanup of this.#cleanups.splice(0)) await cleanup();
   }
 }

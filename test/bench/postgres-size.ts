@@ -6,15 +6,15 @@ import path from "node:path";
 import type { Message, RunRecord, Session } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
-import { asAdmin } from "../helpers/postgres.js";
+import { runAsAdmin } from "../helpers/postgres.js";
 import { ROOT } from "./bench.js";
 import { BenchDatabase } from "./postgres-server.js";
 
-const SESSIONS = Number(process.argv[2] ?? 100_000);
+const SESSION_COUNT = Number(process.argv[2] ?? 100_000);
 const MAX_CONCURRENT = 24;
 const HOLDER = { id: "size", host: "bench", boot: "b", pid: 1, started: "1" };
 /** Characters of a prompt, a call's arguments, a tool's result and an answer. */
-const LENGTHS = { prompt: 200, call: 120, result: 2000, answer: 800 };
+const TEXT_CHARACTERS = { prompt: 200, call: 120, result: 2000, answer: 800 };
 
 /** Prose and code of this repository, which compress like the texts that agents read and write. */
 const TEXT = ["docs", "src/run", "src/tools", "src/watch"]
@@ -22,29 +22,29 @@ const TEXT = ["docs", "src/run", "src/tools", "src/watch"]
   .filter((name) => /\.(md|ts)$/.test(name))
   .map((name) => readFileSync(name, "utf8"))
   .join("\n");
-let place = 0;
-function text(length: number): string {
-  place = (place + 48_271) % (TEXT.length - length);
-  return TEXT.slice(place, place + length);
+let textOffset = 0;
+function takeText(length: number): string {
+  textOffset = (textOffset + 48_271) % (TEXT.length - length);
+  return TEXT.slice(textOffset, textOffset + length);
 }
 
-const uuid = (kind: number, n: number): string =>
+const createId = (kind: number, n: number): string =>
   `019376f0-${kind.toString(16).padStart(4, "0")}-7000-8000-${n.toString(16).padStart(12, "0")}`;
-const at = (seconds: number): string => new Date(Date.UTC(2026, 0, 1) + seconds * 1000).toISOString();
+const formatTime = (seconds: number): string => new Date(Date.UTC(2026, 0, 1) + seconds * 1000).toISOString();
 const USAGE = { promptTokens: 4000, completionTokens: 200, totalTokens: 4200, cost: 0.0042 };
 
-function session(n: number): Session {
-  const id = uuid(1, n);
-  const start = {
+function createSession(n: number): Session {
+  const id = createId(1, n);
+  const identity = {
     id,
     alias: "",
-    title: text(40),
+    title: takeText(40),
     hasFinalTitle: true,
     provider: "openai",
     model: "gpt-5",
     reasoningEffort: "",
   };
-  const where = {
+  const location = {
     projectDir: `/srv/projects/team-${n % 500}`,
     parentId: "",
     spawnedBy: null,
@@ -55,37 +55,37 @@ function session(n: number): Session {
     mode: "auto",
     permissionGrants: [],
     rewinds: [],
-    createdAt: at(n),
-    updatedAt: at(n),
+    createdAt: formatTime(n),
+    updatedAt: formatTime(n),
     usage: USAGE,
   };
-  return { ...start, ...where, ...otherFields } as Session;
+  return { ...identity, ...location, ...otherFields } as Session;
 }
 
-/** Messages of one turn: a prompt, a call, its result, an answer. */
-function turn(sessionId: string, from: number, n: number): Message[] {
-  const message = (seq: number, role: Message["role"], fields: Partial<Message>): Message => ({
-    ...{ id: uuid(seq + 16, n), sessionId, seq, role, parts: [], toolCallId: "", name: "", failed: false },
-    ...{ createdAt: at(n + seq), finished: true, ...fields },
+/** Creates the messages of one turn: a prompt, a call, its result, an answer. */
+function createTurn(sessionId: string, firstSeq: number, n: number): Message[] {
+  const createMessage = (seq: number, role: Message["role"], fields: Partial<Message>): Message => ({
+    ...{ id: createId(seq + 16, n), sessionId, seq, role, parts: [], toolCallId: "", name: "", failed: false },
+    ...{ createdAt: formatTime(n + seq), finished: true, ...fields },
   });
   const call = { type: "tool_call" as const, id: "call_0123456789abcdef01234567", name: "read" };
   return [
-    message(from, "user", { parts: [{ type: "text", text: text(LENGTHS.prompt) }] }),
-    message(from + 1, "assistant", {
-      parts: [{ ...call, arguments: JSON.stringify({ path: text(LENGTHS.call) }) }],
+    createMessage(firstSeq, "user", { parts: [{ type: "text", text: takeText(TEXT_CHARACTERS.prompt) }] }),
+    createMessage(firstSeq + 1, "assistant", {
+      parts: [{ ...call, arguments: JSON.stringify({ path: takeText(TEXT_CHARACTERS.call) }) }],
     } as Partial<Message>),
-    message(from + 2, "tool", {
-      parts: [{ type: "text", text: text(LENGTHS.result) }],
+    createMessage(firstSeq + 2, "tool", {
+      parts: [{ type: "text", text: takeText(TEXT_CHARACTERS.result) }],
       toolCallId: call.id,
       name: "read",
     }),
-    message(from + 3, "assistant", { parts: [{ type: "text", text: text(LENGTHS.answer) }] }),
+    createMessage(firstSeq + 3, "assistant", { parts: [{ type: "text", text: takeText(TEXT_CHARACTERS.answer) }] }),
   ];
 }
 
-function run(sessionId: string, n: number, over: boolean): RunRecord {
+function createRun(sessionId: string, n: number, isEnded: boolean): RunRecord {
   const identity = {
-    id: uuid(2, n),
+    id: createId(2, n),
     sessionId,
     idempotencyKey: "",
     after: 0,
@@ -93,59 +93,72 @@ function run(sessionId: string, n: number, over: boolean): RunRecord {
     provider: "openai",
     model: "gpt-5",
   };
-  const times = { startedAt: at(n), endedAt: over ? at(n + 5) : "", usage: USAGE, iterations: 2 };
-  const end = { state: over ? "finished" : "running", endedBy: over ? "model" : "", error: null, queueLease: null };
-  return { ...identity, ...times, ...end, retry: null, answer: null } as RunRecord;
+  const times = { startedAt: formatTime(n), endedAt: isEnded ? formatTime(n + 5) : "", usage: USAGE, iterations: 2 };
+  const outcome = {
+    state: isEnded ? "finished" : "running",
+    endedBy: isEnded ? "model" : "",
+    error: null,
+    queueLease: null,
+  };
+  return { ...identity, ...times, ...outcome, retry: null, answer: null } as RunRecord;
 }
 
-async function all(count: number, work: (n: number) => Promise<unknown>): Promise<number> {
-  const since = performance.now();
-  let next = 0;
+async function runConcurrently(count: number, runJob: (n: number) => Promise<unknown>): Promise<number> {
+  const startMs = performance.now();
+  let nextIndex = 0;
   const worker = async (): Promise<void> => {
-    while (next < count) await work(next++);
+    while (nextIndex < count) await runJob(nextIndex++);
   };
   await Promise.all(Array.from({ length: MAX_CONCURRENT }, worker));
-  return (performance.now() - since) / 1000;
+  return (performance.now() - startMs) / 1000;
 }
 
-const turnsOf = (n: number): number => 3 + (n % 3);
+const getTurnCount = (n: number): number => 3 + (n % 3);
 
 /** Creates a session with all messages except the last turn. */
-async function load(driver: SessionDriver, n: number): Promise<void> {
-  const start = session(n);
-  const messages = Array.from({ length: turnsOf(n) - 1 }, (_, each) => turn(start.id, 1 + each * 4, n)).flat();
-  await driver.create({ session: start, messages, sync: false, run: run(start.id, n * 2, true) });
+async function writeStoredSession(driver: SessionDriver, n: number): Promise<void> {
+  const session = createSession(n);
+  const messages = Array.from({ length: getTurnCount(n) - 1 }, (_, turnIndex) =>
+    createTurn(session.id, 1 + turnIndex * 4, n),
+  ).flat();
+  await driver.create({ session, messages, sync: false, run: createRun(session.id, n * 2, true) });
 }
 
 /** Adds the last turn with the writes of a run: the prompt, the call, its result, the answer. */
-async function live(driver: SessionDriver, n: number): Promise<void> {
-  const id = uuid(1, n);
-  const from = 1 + (turnsOf(n) - 1) * 4;
-  const [prompt, call, result, answer] = turn(id, from, n) as [Message, Message, Message, Message];
+async function addTurn(driver: SessionDriver, n: number): Promise<void> {
+  const id = createId(1, n);
+  const firstSeq = 1 + (getTurnCount(n) - 1) * 4;
+  const [prompt, call, result, answer] = createTurn(id, firstSeq, n) as [Message, Message, Message, Message];
   const lease = await driver.lease(id, { ...HOLDER, id: `${HOLDER.id}-${n}` }, 30_000, { head: { messages: true } });
   if ("heldBy" in lease) throw new Error(`${id} is held`);
   const { fence } = lease;
-  const begun = run(id, n * 2 + 1, false);
-  const over = run(id, n * 2 + 1, true);
-  await driver.write(id, { fence, sync: true, add: [prompt], runs: [begun], set: { updatedAt: at(1e6 + n) } });
-  await driver.write(id, { fence, sync: true, add: [call], runs: [begun], usage: USAGE });
+  const activeRun = createRun(id, n * 2 + 1, false);
+  const endedRun = createRun(id, n * 2 + 1, true);
+  await driver.write(id, {
+    fence,
+    sync: true,
+    add: [prompt],
+    runs: [activeRun],
+    set: { updatedAt: formatTime(1e6 + n) },
+  });
+  await driver.write(id, { fence, sync: true, add: [call], runs: [activeRun], usage: USAGE });
   await driver.write(id, { fence, sync: true, add: [result] });
-  const set = { updatedAt: at(1e6 + n + 5) };
-  await driver.write(id, { fence, sync: true, add: [answer], runs: [over], usage: USAGE, set, release: true });
+  const set = { updatedAt: formatTime(1e6 + n + 5) };
+  await driver.write(id, { fence, sync: true, add: [answer], runs: [endedRun], usage: USAGE, set, release: true });
 }
 
 await using database = await BenchDatabase.create({ shared_buffers: "512MB", max_wal_size: "4GB" });
 const { schema, url } = database;
 
-const driver = new PostgresDriver(database.options(MAX_CONCURRENT) as never);
+const driver = new PostgresDriver(database.createDriverOptions(MAX_CONCURRENT) as never);
 await driver.open();
 
 const print = (line: string): boolean => process.stdout.write(`${line}\n`);
-const wal = async (): Promise<number> =>
-  Number((await asAdmin(url, "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8 AS at"))[0]?.at);
+const readLogBytes = async (): Promise<number> =>
+  Number((await runAsAdmin(url, "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8 AS at"))[0]?.at);
 
-async function sizes(per: Record<string, number>): Promise<void> {
-  const rows = await asAdmin(
+async function printSizes(rowCounts: Record<string, number>): Promise<void> {
+  const rows = await runAsAdmin(
     url,
     `ANALYZE`,
     `SELECT c.relname AS name, t.relname AS of, pg_relation_size(c.oid)::float8 AS bytes,
@@ -161,9 +174,9 @@ async function sizes(per: Record<string, number>): Promise<void> {
     if (Number(bytes) + Number(toast ?? 0) < 64 * 1024) continue;
     const mb = ((Number(bytes) + Number(toast ?? 0)) / 1e6).toFixed(1).padStart(8);
     const isTable = String(name) === String(of);
-    const each = per[String(of)];
+    const rowCount = rowCounts[String(of)];
     const figures = [
-      each ? `${((Number(bytes) + Number(toast ?? 0)) / each).toFixed(0)} B each` : "",
+      rowCount ? `${((Number(bytes) + Number(toast ?? 0)) / rowCount).toFixed(0)} B each` : "",
       isTable && Number(live) ? `${live} rows, ${dead} dead` : "",
       isTable && Number(toast) ? `of it TOAST ${(Number(toast) / 1e6).toFixed(1)} MB` : "",
       isTable && hot !== null && hot !== undefined ? `HOT ${(Number(hot) * 100).toFixed(0)} %` : "",
@@ -171,37 +184,37 @@ async function sizes(per: Record<string, number>): Promise<void> {
     ];
     print(`${mb} MB  ${isTable ? "" : "  "}${name}  ${figures.filter(Boolean).join("; ")}`);
   }
-  print(`${(total / 1e6).toFixed(1).padStart(8)} MB  in all, ${(total / SESSIONS).toFixed(0)} B a session`);
+  print(`${(total / 1e6).toFixed(1).padStart(8)} MB  in all, ${(total / SESSION_COUNT).toFixed(0)} B a session`);
 }
 
-const counts = async (): Promise<Record<string, number>> => {
-  const [row] = await asAdmin(
+const countRows = async (): Promise<Record<string, number>> => {
+  const [row] = await runAsAdmin(
     url,
     `SELECT (SELECT count(*) FROM ${schema}.messages)::float8 AS messages, (SELECT count(*) FROM ${schema}.runs)::float8 AS runs`,
   );
   return {
-    sessions: SESSIONS,
-    names: SESSIONS,
-    chains: SESSIONS,
+    sessions: SESSION_COUNT,
+    names: SESSION_COUNT,
+    chains: SESSION_COUNT,
     messages: Number(row?.messages),
     runs: Number(row?.runs),
   };
 };
 
-for (const [title, work] of [
-  ["written", load],
-  ["lived one turn more", live],
+for (const [title, processSession] of [
+  ["written", writeStoredSession],
+  ["lived one turn more", addTurn],
 ] as const) {
-  const [from, cpu] = [await wal(), database.cpu()];
-  const seconds = await all(SESSIONS, (n) => work(driver, n));
-  const bytes = (await wal()) - from;
-  const each = ((database.cpu() - cpu) / SESSIONS).toFixed(2);
+  const [logBytesBefore, cpuMsBefore] = [await readLogBytes(), database.readCpuMs()];
+  const seconds = await runConcurrently(SESSION_COUNT, (n) => processSession(driver, n));
+  const bytes = (await readLogBytes()) - logBytesBefore;
+  const cpuMsEach = ((database.readCpuMs() - cpuMsBefore) / SESSION_COUNT).toFixed(2);
   print(
-    `\n${SESSIONS} sessions ${title}: ${(SESSIONS / seconds).toFixed(0)} a second, log ${(bytes / SESSIONS).toFixed(0)} B each, server's CPU ${each} ms each`,
+    `\n${SESSION_COUNT} sessions ${title}: ${(SESSION_COUNT / seconds).toFixed(0)} a second, log ${(bytes / SESSION_COUNT).toFixed(0)} B each, server's CPU ${cpuMsEach} ms each`,
   );
-  await sizes(await counts());
+  await printSizes(await countRows());
 }
-const bodySizes = await asAdmin(
+const bodySizes = await runAsAdmin(
   url,
   `SELECT avg(octet_length(body))::float8 AS body, sum(octet_length(body))::float8 AS total FROM ${schema}.messages`,
 );

@@ -1,20 +1,22 @@
 // Rows for the traffic of a turn with PostgreSQL, for different lengths of history.
-import type { Line, Scenario } from "./bench.js";
+import type { RowMeasurement, Scenario } from "./bench.js";
 import { HttpClient } from "./http-client.js";
-import { run } from "./http-rows.js";
+import { runPrompt } from "./http-rows.js";
 import { CountingProxy, HINT, type Traffic } from "./pg-wire.js";
-import { BenchDatabase, lacksPostgres } from "./postgres-server.js";
-import { end } from "./processes.js";
+import { BenchDatabase, getPostgresSkipReason } from "./postgres-server.js";
+import { endProcess } from "./processes.js";
 import { median } from "./statistics.js";
-import { filled } from "./store-rows.js";
+import { fillStore } from "./store-rows.js";
 
 /** Numbers of messages that a session has before the turn. */
-const HISTORIES = [1, 100, 10_000] as const;
+const HISTORY_LENGTHS = [1, 100, 10_000] as const;
 /** Bytes of one of these messages in a chat completions request, with the comma after it. */
-const SENT = Buffer.byteLength('{"role":"assistant","content":"What is said as number 5000 of this conversation."},');
+const REQUEST_MESSAGE_BYTES = Buffer.byteLength(
+  '{"role":"assistant","content":"What is said as number 5000 of this conversation."},',
+);
 
 /** An answer at the speed of real models. */
-const SLOW = { tokens: 200, seconds: 4, prompt: "[tokens=200 every=20]" };
+const SLOW_ANSWER = { tokens: 200, seconds: 4, prompt: "[tokens=200 every=20]" };
 
 /** Statement that a connection sends at most every 2 s, to ask whether the server accepts more connections. */
 const CAPACITY_QUERY = "SELECT pg_backend_pid()";
@@ -23,48 +25,55 @@ const CAPACITY_QUERY = "SELECT pg_backend_pid()";
  * Statements that do not count as waits of a turn: hints, which nothing waits for, pages of messages for the model, and
  * the connections' own statements.
  */
-const BESIDE: readonly string[] = [HINT, "messages", CAPACITY_QUERY];
+const UNCOUNTED_STATEMENTS: readonly string[] = [HINT, "messages", CAPACITY_QUERY];
 
-/** `waited`: round trips without the statements in `BESIDE`. */
-type Counted = Pick<Traffic, "roundTrips" | "sent" | "received"> & { waited: number; statements: string };
+/** `waitCount`: round trips without those of `UNCOUNTED_STATEMENTS`. */
+type TrafficSummary = Pick<Traffic, "roundTrips" | "sentBytes" | "receivedBytes"> & {
+  waitCount: number;
+  statements: string;
+};
 
-/** Summary of the counted turns: the median of each figure, and the most frequent statements. */
-function middle(turns: readonly Traffic[]): Counted {
-  const figure = (of: (turn: Traffic) => number): number => median(turns.map(of));
-  const statementTexts = turns.map(({ statements }) => inWords(statements)).sort();
-  const often = new Map(
-    statementTexts.map((each) => [each, statementTexts.filter((statementText) => statementText === each).length]),
-  );
-  const [[statements = ""] = []] = [...often].sort(([, a], [, b]) => b - a);
+/** Summarizes the counted turns: the median of each figure, and the most frequent statements. */
+function summarizeTurns(turns: readonly Traffic[]): TrafficSummary {
+  const medianOf = (readFigure: (turn: Traffic) => number): number => median(turns.map(readFigure));
+  const texts = turns.map(({ statements }) => formatStatements(statements)).sort();
+  const countsByText = new Map(texts.map((text) => [text, texts.filter((otherText) => otherText === text).length]));
+  const [[statements = ""] = []] = [...countsByText].sort(([, a], [, b]) => b - a);
   return {
-    roundTrips: figure((turn) => turn.roundTrips),
-    waited: figure((turn) => turn.roundTrips - turn.statements.filter((name) => BESIDE.includes(name)).length),
-    sent: figure((turn) => turn.sent),
-    received: figure((turn) => turn.received),
+    roundTrips: medianOf((turn) => turn.roundTrips),
+    waitCount: medianOf(
+      (turn) => turn.roundTrips - turn.statements.filter((name) => UNCOUNTED_STATEMENTS.includes(name)).length,
+    ),
+    sentBytes: medianOf((turn) => turn.sentBytes),
+    receivedBytes: medianOf((turn) => turn.receivedBytes),
     statements,
   };
 }
 
 /** Formats statements, for example `get, lease, write, write; 2 x hint`. */
-function inWords(statements: readonly string[]): string {
-  const counted = new Map<string, number>();
-  for (const name of statements) if (BESIDE.includes(name)) counted.set(name, (counted.get(name) ?? 0) + 1);
-  const beside = [...counted].map(([name, count]) => `${count} x ${name}`);
-  const waited = statements.filter((name) => !counted.has(name));
-  return [waited.length > 12 ? `${waited.length} others` : waited.join(", "), ...beside].join("; ");
+function formatStatements(statements: readonly string[]): string {
+  const uncountedCounts = new Map<string, number>();
+  for (const name of statements)
+    if (UNCOUNTED_STATEMENTS.includes(name)) uncountedCounts.set(name, (uncountedCounts.get(name) ?? 0) + 1);
+  const uncountedTexts = [...uncountedCounts].map(([name, count]) => `${count} x ${name}`);
+  const countedStatements = statements.filter((name) => !uncountedCounts.has(name));
+  return [
+    countedStatements.length > 12 ? `${countedStatements.length} others` : countedStatements.join(", "),
+    ...uncountedTexts,
+  ].join("; ");
 }
 
-const bytesOf = ({ sent, received }: Counted): number => sent + received;
+const sumBytes = ({ sentBytes, receivedBytes }: TrafficSummary): number => sentBytes + receivedBytes;
 
 /** Waits until earlier work and deferred work of a turn are complete. */
-const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 200));
+const waitForDeferredWork = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 200));
 
-async function counted(proxy: CountingProxy, work: () => Promise<unknown>): Promise<Traffic> {
-  await settled();
-  proxy.take();
-  await work();
-  await settled();
-  return proxy.take();
+async function measureTraffic(proxy: CountingProxy, operation: () => Promise<unknown>): Promise<Traffic> {
+  await waitForDeferredWork();
+  proxy.takeTraffic();
+  await operation();
+  await waitForDeferredWork();
+  return proxy.takeTraffic();
 }
 
 /**
@@ -73,73 +82,93 @@ async function counted(proxy: CountingProxy, work: () => Promise<unknown>): Prom
  */
 export const postgresTraffic: Scenario = {
   rows: ["pg-trips", "pg-trips-cold", "pg-bytes", "pg-bytes-cold"],
-  lacks: lacksPostgres,
+  getSkipReason: getPostgresSkipReason,
   async run(bench) {
     await using database = await BenchDatabase.create();
     const proxy = await CountingProxy.start(database.address);
-    const project = bench.project();
-    const groups = HISTORIES.map((messages) => `1x${messages}`);
-    const ids = await filled(bench, "postgres", database.options(), project, groups);
-    const measuredServer = await bench.serve(bench.home(database.session(proxy.port)), project);
-    const elsewhere = await bench.serve(bench.home(database.session()), project);
-    const clients = { measured: new HttpClient(measuredServer.base), elsewhere: new HttpClient(elsewhere.base) };
-    const rounds = bench.rounds(7, 3);
-    const warm: Counted[] = [];
-    const cold: Counted[] = [];
+    const project = bench.createProject();
+    const groups = HISTORY_LENGTHS.map((messages) => `1x${messages}`);
+    const ids = await fillStore(bench, "postgres", database.createDriverOptions(), project, groups);
+    const measuredServer = await bench.startServer(bench.createHome(database.createSessionConfig(proxy.port)), project);
+    const otherServer = await bench.startServer(bench.createHome(database.createSessionConfig()), project);
+    const clients = { measured: new HttpClient(measuredServer.baseUrl), other: new HttpClient(otherServer.baseUrl) };
+    const rounds = bench.getRounds(7, 3);
+    const warmSummaries: TrafficSummary[] = [];
+    const coldSummaries: TrafficSummary[] = [];
     for (const id of ids) {
       const turns: Record<"warm" | "cold", Traffic[]> = { warm: [], cold: [] };
-      await run(clients.measured, "hi", id);
+      await runPrompt(clients.measured, "hi", id);
       for (let n = 0; n < rounds; n++) {
-        turns.warm.push(await counted(proxy, () => run(clients.measured, "hi", id)));
-        await run(clients.elsewhere, "hi", id);
-        turns.cold.push(await counted(proxy, () => run(clients.measured, "hi", id)));
+        turns.warm.push(await measureTraffic(proxy, () => runPrompt(clients.measured, "hi", id)));
+        await runPrompt(clients.other, "hi", id);
+        turns.cold.push(await measureTraffic(proxy, () => runPrompt(clients.measured, "hi", id)));
       }
-      warm.push(middle(turns.warm));
-      cold.push(middle(turns.cold));
+      warmSummaries.push(summarizeTurns(turns.warm));
+      coldSummaries.push(summarizeTurns(turns.cold));
     }
-    const fresh: Traffic[] = [];
-    const streamed: Traffic[] = [];
-    const [short = ""] = ids;
+    const freshRuns: Traffic[] = [];
+    const streamedRuns: Traffic[] = [];
+    const [shortSessionId = ""] = ids;
     for (let n = 0; n < rounds; n++) {
-      fresh.push(await counted(proxy, () => run(clients.measured, "hi")));
-      if (n < 3) streamed.push(await counted(proxy, () => run(clients.measured, SLOW.prompt, short)));
+      freshRuns.push(await measureTraffic(proxy, () => runPrompt(clients.measured, "hi")));
+      if (n < 3)
+        streamedRuns.push(
+          await measureTraffic(proxy, () => runPrompt(clients.measured, SLOW_ANSWER.prompt, shortSessionId)),
+        );
     }
     for (const client of Object.values(clients)) client.close();
-    for (const { child } of [measuredServer, elsewhere]) await end(child);
+    for (const { child } of [measuredServer, otherServer]) await endProcess(child);
     await proxy.close();
-    return linesOf(warm, cold, middle(fresh), middle(streamed));
+    return createMeasurements(warmSummaries, coldSummaries, summarizeTurns(freshRuns), summarizeTurns(streamedRuns));
   },
 };
 
-function linesOf(warm: readonly Counted[], cold: readonly Counted[], fresh: Counted, slow: Counted): Line[] {
-  const trips = (all: readonly Counted[]): number[] => all.map(({ waited }) => waited);
-  const [few, many] = [cold.at(0), cold.at(-1)].map((each) => (each ? bytesOf(each) : NaN));
-  const perMessage = ((many ?? NaN) - (few ?? NaN)) / ((HISTORIES.at(-1) ?? 0) - (HISTORIES.at(0) ?? 0));
-  const bytes = warm.map(bytesOf);
-  const describe = (all: readonly Counted[]): string[] =>
-    all.map(
-      ({ sent, received, roundTrips, statements }, index) =>
-        `on ${HISTORIES[index]?.toLocaleString("en-US")}: ${roundTrips} round trips, ${sent.toLocaleString("en-US")} bytes there, ` +
-        `${received.toLocaleString("en-US")} back: ${statements}`,
+function createMeasurements(
+  warm: readonly TrafficSummary[],
+  cold: readonly TrafficSummary[],
+  freshSummary: TrafficSummary,
+  slowSummary: TrafficSummary,
+): RowMeasurement[] {
+  const listWaitCounts = (summaries: readonly TrafficSummary[]): number[] =>
+    summaries.map(({ waitCount }) => waitCount);
+  const [fewBytes, manyBytes] = [cold.at(0), cold.at(-1)].map((summary) => (summary ? sumBytes(summary) : NaN));
+  const perMessage =
+    ((manyBytes ?? NaN) - (fewBytes ?? NaN)) / ((HISTORY_LENGTHS.at(-1) ?? 0) - (HISTORY_LENGTHS.at(0) ?? 0));
+  const bytes = warm.map(sumBytes);
+  const formatNotes = (summaries: readonly TrafficSummary[]): string[] =>
+    summaries.map(
+      ({ sentBytes, receivedBytes, roundTrips, statements }, index) =>
+        `on ${HISTORY_LENGTHS[index]?.toLocaleString("en-US")}: ${roundTrips} round trips, ${sentBytes.toLocaleString("en-US")} bytes there, ` +
+        `${receivedBytes.toLocaleString("en-US")} back: ${statements}`,
     );
   return [
     {
       row: "pg-trips",
-      judged: Math.max(...trips(warm)),
-      gantry: { samples: trips(warm) },
+      judged: Math.max(...listWaitCounts(warm)),
+      gantry: { samples: listWaitCounts(warm) },
       notes: [
-        ...describe(warm),
-        `a fresh run, with the title: ${fresh.roundTrips} round trips, ${bytesOf(fresh).toLocaleString("en-US")} bytes: ${fresh.statements}`,
-        `an answer of ${SLOW.tokens} tokens in ${SLOW.seconds} s: ${slow.roundTrips} round trips, ${bytesOf(slow).toLocaleString("en-US")} bytes: ${slow.statements}`,
+        ...formatNotes(warm),
+        `a fresh run, with the title: ${freshSummary.roundTrips} round trips, ${sumBytes(freshSummary).toLocaleString("en-US")} bytes: ${freshSummary.statements}`,
+        `an answer of ${SLOW_ANSWER.tokens} tokens in ${SLOW_ANSWER.seconds} s: ${slowSummary.roundTrips} round trips, ${sumBytes(slowSummary).toLocaleString("en-US")} bytes: ${slowSummary.statements}`,
       ],
     },
-    { row: "pg-trips-cold", judged: Math.max(...trips(cold)), gantry: { samples: trips(cold) }, notes: describe(cold) },
+    {
+      row: "pg-trips-cold",
+      judged: Math.max(...listWaitCounts(cold)),
+      gantry: { samples: listWaitCounts(cold) },
+      notes: formatNotes(cold),
+    },
     {
       row: "pg-bytes",
       judged: (bytes.at(-1) ?? NaN) / (bytes.at(0) ?? NaN),
       gantry: { samples: bytes.slice(-1) },
       floor: { samples: bytes.slice(0, 1) },
     },
-    { row: "pg-bytes-cold", judged: perMessage / SENT, gantry: { samples: [perMessage] }, floor: { samples: [SENT] } },
+    {
+      row: "pg-bytes-cold",
+      judged: perMessage / REQUEST_MESSAGE_BYTES,
+      gantry: { samples: [perMessage] },
+      floor: { samples: [REQUEST_MESSAGE_BYTES] },
+    },
   ];
 }

@@ -16,19 +16,19 @@ export interface StartOptions {
   stderr?: "ignore" | "inherit" | "pipe";
 }
 
-const running = new Set<ChildProcess>();
+const runningChildren = new Set<ChildProcess>();
 const folders = new Set<string>();
 /** Duration of a clock tick in /proc: USER_HZ is 100 on all platforms of Node. */
 const TICK_MS = 10;
 
 /** Starts a process. Callers must `end` it, or call `endAll`. */
-export function start(command: Command, { cwd, env, stderr = "ignore" }: StartOptions = {}): ChildProcess {
+export function startProcess(command: Command, { cwd, env, stderr = "ignore" }: StartOptions = {}): ChildProcess {
   const [program, ...args] = typeof command === "string" ? ["/bin/sh", "-c", `exec env ${command}`] : command;
   const child = spawn(program, args, { cwd, env, stdio: ["pipe", "pipe", stderr], detached: true });
-  running.add(child);
-  // Write errors after the exit are ignored; the exit event reports it.
+  runningChildren.add(child);
+  // Ignores write errors after the exit, because the exit event reports the exit.
   child.stdin?.on("error", () => {});
-  child.once("error", () => running.delete(child));
+  child.once("error", () => runningChildren.delete(child));
   return child;
 }
 
@@ -41,51 +41,51 @@ function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {
   }
 }
 
-/** Asks a process to exit and waits for that. Kills it after 6 s, and then the rest of its group. */
-export async function end(child: ChildProcess): Promise<void> {
+/** Asks a process to exit and waits for the exit. Kills the process after 6 s, and finally its group. */
+export async function endProcess(child: ChildProcess): Promise<void> {
   if (child.pid !== undefined && child.exitCode === null && child.signalCode === null) {
-    const gone = once(child, "exit");
+    const exit = once(child, "exit");
     child.stdin?.end();
     signalGroup(child, "SIGTERM");
-    const late = setTimeout(() => signalGroup(child, "SIGKILL"), 6_000);
-    await gone;
-    clearTimeout(late);
+    const killTimer = setTimeout(() => signalGroup(child, "SIGKILL"), 6_000);
+    await exit;
+    clearTimeout(killTimer);
   }
   signalGroup(child, "SIGKILL");
-  running.delete(child);
+  runningChildren.delete(child);
 }
 
 /** Creates a temporary folder, which `endAll` removes. */
-export function folder(): string {
-  const made = realpathSync(mkdtempSync(path.join(tmpdir(), "gantry-bench-")));
-  folders.add(made);
-  return made;
+export function createTempFolder(): string {
+  const folder = realpathSync(mkdtempSync(path.join(tmpdir(), "gantry-bench-")));
+  folders.add(folder);
+  return folder;
 }
 
 /** Kills all processes and removes all temporary folders. */
-export function endAll(): void {
-  for (const child of running) signalGroup(child, "SIGKILL");
-  for (const made of folders) rmSync(made, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 });
-  running.clear();
+export function endAllProcesses(): void {
+  for (const child of runningChildren) signalGroup(child, "SIGKILL");
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 });
+  runningChildren.clear();
   folders.clear();
 }
 
-/** Cleans up also if a signal ends the bench. */
-export function endWithSignals(): void {
+/** Ends all processes also if a signal ends the bench. */
+export function endOnSignals(): void {
   for (const [signal, code] of [
     ["SIGINT", 130],
     ["SIGTERM", 143],
     ["SIGHUP", 129],
   ] as const)
     process.once(signal, () => {
-      endAll();
+      endAllProcesses();
       process.exit(code);
     });
-  process.once("exit", endAll);
+  process.once("exit", endAllProcesses);
 }
 
-/** Fields of /proc/PID/stat after the name, which may contain any character. */
-function statOf(pid: number | string): string[] | undefined {
+/** Reads the fields of /proc/PID/stat after the name, which may contain any character. */
+function readStat(pid: number | string): string[] | undefined {
   try {
     return readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").pop()?.split(" ");
   } catch {
@@ -93,12 +93,12 @@ function statOf(pid: number | string): string[] | undefined {
   }
 }
 
-/** A process and its living descendants. */
-function treeOf(root: number): number[] {
+/** Lists a process and its living descendants. */
+function listTree(root: number): number[] {
   const parents = new Map<number, number>();
   for (const name of readdirSync("/proc"))
     if (/^\d+$/.test(name)) {
-      const parent = Number(statOf(name)?.[1]);
+      const parent = Number(readStat(name)?.[1]);
       if (parent > 0) parents.set(Number(name), parent);
     }
   const tree = [root];
@@ -109,16 +109,16 @@ function treeOf(root: number): number[] {
 /**
  * User and system CPU time of a process and its descendants until now, in ms with a resolution of 10. NaN if unknown.
  */
-export function cpuOf({ pid }: ChildProcess, includesDescendants = true): number {
-  return pid === undefined ? NaN : cpuOfTree(pid, includesDescendants);
+export function readCpuMs({ pid }: ChildProcess, includesDescendants = true): number {
+  return pid === undefined ? NaN : readTreeCpuMs(pid, includesDescendants);
 }
 
-/** The same, by process id. */
-export function cpuOfTree(pid: number, includesDescendants = true): number {
+/** Like `readCpuMs`, for a process id. */
+export function readTreeCpuMs(pid: number, includesDescendants = true): number {
   if (process.platform !== "linux") return NaN;
   let ticks = 0;
-  for (const each of includesDescendants ? treeOf(pid) : [pid]) {
-    const stat = statOf(each);
+  for (const treePid of includesDescendants ? listTree(pid) : [pid]) {
+    const stat = readStat(treePid);
     // utime, stime, and the times of ended children.
     for (const field of [11, 12, 13, 14]) ticks += Number(stat?.[field] ?? 0);
   }
@@ -126,20 +126,20 @@ export function cpuOfTree(pid: number, includesDescendants = true): number {
 }
 
 /** Current and peak memory of a process and its descendants, in MB. NaN if unknown. */
-export function memoryOf({ pid }: ChildProcess): { now: number; peak: number } {
-  if (process.platform !== "linux" || pid === undefined) return { now: NaN, peak: NaN };
-  const total = { now: 0, peak: 0 };
-  for (const each of treeOf(pid)) {
+export function readMemory({ pid }: ChildProcess): { currentMb: number; peakMb: number } {
+  if (process.platform !== "linux" || pid === undefined) return { currentMb: NaN, peakMb: NaN };
+  const total = { currentMb: 0, peakMb: 0 };
+  for (const treePid of listTree(pid)) {
     let status = "";
     try {
-      status = readFileSync(`/proc/${each}/status`, "utf8");
+      status = readFileSync(`/proc/${treePid}/status`, "utf8");
     } catch {
       // The process has just ended.
     }
     const field = (name: string): number =>
       Number(new RegExp(`^${name}:\\s*(\\d+)`, "m").exec(status)?.[1] ?? 0) / 1024;
-    total.now += field("VmRSS");
-    total.peak += field("VmHWM");
+    total.currentMb += field("VmRSS");
+    total.peakMb += field("VmHWM");
   }
   return total;
 }

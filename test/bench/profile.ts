@@ -1,28 +1,28 @@
-// `npm run bench -- --profile WHAT`: the ten largest costs of one kind of work, by package and by function. V8 samples
-// them, and source maps give the names of the sources.
+// `npm run bench -- --profile WHAT`: the ten largest costs of one kind of work, by package and by function. The V8
+// profiler samples the costs, and source maps give the names of the sources.
 import { readdirSync, readFileSync } from "node:fs";
 import { SourceMap } from "node:module";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { AcpClient } from "./acp-client.js";
 import type { Bench } from "./bench.js";
-import { HttpClient, textOfRun } from "./http-client.js";
-import { atOnce, run } from "./http-rows.js";
-import type { Profiled } from "./options.js";
+import { HttpClient, readRunText } from "./http-client.js";
+import { runConcurrently, runPrompt } from "./http-rows.js";
+import type { ProfileKind } from "./options.js";
 import { BenchDatabase } from "./postgres-server.js";
-import { end, folder, start } from "./processes.js";
+import { endProcess, createTempFolder, startProcess } from "./processes.js";
 
-const LARGEST = 10;
+const MAX_COSTS = 10;
 
 interface Profile {
   /** In µs of the machine's monotonic clock, as all times in this file. */
   startTime: number;
-  nodes: { id: number; callFrame: Frame }[];
+  nodes: { id: number; callFrame: CallFrame }[];
   samples: number[];
   timeDeltas: number[];
 }
 
-interface Frame {
+interface CallFrame {
   functionName: string;
   url: string;
   lineNumber: number;
@@ -30,115 +30,124 @@ interface Frame {
 }
 
 /** The measured part of a process's life, and the number of repetitions in it. */
-interface Window {
-  from: number;
-  to: number;
-  times: number;
+interface MeasuredWindow {
+  startUs: number;
+  endUs: number;
+  repetitions: number;
 }
 
-const now = (): number => Number(process.hrtime.bigint() / 1000n);
+const readClockUs = (): number => Number(process.hrtime.bigint() / 1000n);
 
 /** Profiles one kind of work. Resolves with a report of its largest costs. */
-export async function profile(bench: Bench, what: Profiled): Promise<string> {
-  const out = folder();
-  const nodeArgs = ["--cpu-prof", "--cpu-prof-interval=100", `--cpu-prof-dir=${out}`];
-  const window = await WORK[what](bench, nodeArgs);
-  const [file = ""] = readdirSync(out);
-  const costs = costsOf(
-    JSON.parse(readFileSync(path.join(out, file), "utf8")) as Profile,
+export async function profile(bench: Bench, kind: ProfileKind): Promise<string> {
+  const profileFolder = createTempFolder();
+  const nodeArgs = ["--cpu-prof", "--cpu-prof-interval=100", `--cpu-prof-dir=${profileFolder}`];
+  const window = await WORK_BY_KIND[kind](bench, nodeArgs);
+  const [file = ""] = readdirSync(profileFolder);
+  const costs = sumCosts(
+    JSON.parse(readFileSync(path.join(profileFolder, file), "utf8")) as Profile,
     window,
     bench.options.product,
   );
-  const each = window.times === 1 ? "" : ` each of ${window.times}`;
+  const suffix = window.repetitions === 1 ? "" : ` each of ${window.repetitions}`;
   return [
-    `${what}: ${(costs.total / window.times).toFixed(1)} ms at work${each}`,
-    ...section("by package or folder, in ms", costs.byPackage, window.times, costs.total),
-    ...section("by function, in ms", costs.byFunction, window.times, costs.total),
+    `${kind}: ${(costs.total / window.repetitions).toFixed(1)} ms at work${suffix}`,
+    ...formatSection("by package or folder, in ms", costs.byPackage, window.repetitions, costs.total),
+    ...formatSection("by function, in ms", costs.byFunction, window.repetitions, costs.total),
     "",
   ].join("\n");
 }
 
-function section(title: string, costs: ReadonlyMap<string, number>, times: number, total: number): string[] {
-  const largest = [...costs].sort(([, a], [, b]) => b - a).slice(0, LARGEST);
+function formatSection(
+  title: string,
+  costs: ReadonlyMap<string, number>,
+  repetitions: number,
+  total: number,
+): string[] {
+  const largest = [...costs].sort(([, a], [, b]) => b - a).slice(0, MAX_COSTS);
   const percent = (ms: number): string => `${((ms / total) * 100).toFixed(1)} %`.padStart(7);
-  return ["", title, ...largest.map(([name, ms]) => `${(ms / times).toFixed(2).padStart(8)} ${percent(ms)}  ${name}`)];
+  return [
+    "",
+    title,
+    ...largest.map(([name, ms]) => `${(ms / repetitions).toFixed(2).padStart(8)} ${percent(ms)}  ${name}`),
+  ];
 }
 
-const WORK: Record<Profiled, (bench: Bench, nodeArgs: readonly string[]) => Promise<Window>> = {
+const WORK_BY_KIND: Record<ProfileKind, (bench: Bench, nodeArgs: readonly string[]) => Promise<MeasuredWindow>> = {
   /** `gantry serve --acp --stdio`, from its spawn to a session. */
   async start(bench, nodeArgs) {
-    const home = bench.home();
-    const cwd = bench.project();
-    const [node, ...gantryArguments] = bench.gantry("serve", "--acp", "--stdio");
+    const home = bench.createHome();
+    const cwd = bench.createProject();
+    const [node, ...gantryArguments] = bench.getGantryCommand("serve", "--acp", "--stdio");
     for (const args of [[], nodeArgs]) {
-      const from = now();
-      const child = start([node, ...args, ...gantryArguments], { cwd, env: bench.environment(home) });
-      await new AcpClient(child).open(cwd);
-      const window = { from, to: now(), times: 1 };
-      await end(child);
+      const startUs = readClockUs();
+      const child = startProcess([node, ...args, ...gantryArguments], { cwd, env: bench.createEnvironment(home) });
+      await new AcpClient(child).openSession(cwd);
+      const window = { startUs, endUs: readClockUs(), repetitions: 1 };
+      await endProcess(child);
       if (args.length > 0) return window;
     }
     throw new Error("nothing was profiled");
   },
-  turn: (bench, nodeArgs) => served(bench, nodeArgs, turns),
-  runs: (bench, nodeArgs) => served(bench, nodeArgs, manyRuns),
-  "postgres-turn": (bench, nodeArgs) => onPostgres(bench, nodeArgs, turns),
-  "postgres-runs": (bench, nodeArgs) => onPostgres(bench, nodeArgs, manyRuns),
+  turn: (bench, nodeArgs) => profileServer(bench, nodeArgs, prepareTurns),
+  runs: (bench, nodeArgs) => profileServer(bench, nodeArgs, prepareConcurrentRuns),
+  "postgres-turn": (bench, nodeArgs) => profileOnPostgres(bench, nodeArgs, prepareTurns),
+  "postgres-runs": (bench, nodeArgs) => profileOnPostgres(bench, nodeArgs, prepareConcurrentRuns),
   /** Streams of 20,000 tokens, one after the other. */
   stream: (bench, nodeArgs) =>
-    served(
+    profileServer(
       bench,
       nodeArgs,
-      async (client) => async (times) => {
-        for (let n = 0; n < times; n++)
-          await client.stream("/api/run", { message: "[tokens=20000]", stream: true }, textOfRun);
+      async (client) => async (repetitions) => {
+        for (let n = 0; n < repetitions; n++)
+          await client.stream("/api/run", { message: "[tokens=20000]", stream: true }, readRunText);
       },
       [5, 10],
     ),
 };
 
-type Prepare = (client: HttpClient) => Promise<(times: number) => Promise<void>>;
+type Prepare = (client: HttpClient) => Promise<(repetitions: number) => Promise<void>>;
 
 /** Turns on one session, one after the other. */
-const turns: Prepare = async (client) => {
-  const { id } = await run(client, "hi");
-  return async (times) => {
-    for (let n = 0; n < times; n++) await run(client, "hi", id);
+const prepareTurns: Prepare = async (client) => {
+  const { id } = await runPrompt(client, "hi");
+  return async (repetitions) => {
+    for (let n = 0; n < repetitions; n++) await runPrompt(client, "hi", id);
   };
 };
 
 /** Fresh runs, 64 at a time. */
-const manyRuns: Prepare = async (client) => async (times) => {
-  await atOnce(times, () => run(client, "hi"));
+const prepareConcurrentRuns: Prepare = async (client) => async (repetitions) => {
+  await runConcurrently(repetitions, () => runPrompt(client, "hi"));
 };
 
-async function onPostgres(bench: Bench, nodeArgs: readonly string[], prepare: Prepare): Promise<Window> {
+async function profileOnPostgres(bench: Bench, nodeArgs: readonly string[], prepare: Prepare): Promise<MeasuredWindow> {
   await using database = await BenchDatabase.create();
-  return await served(bench, nodeArgs, prepare, undefined, bench.home(database.session()));
+  return await profileServer(bench, nodeArgs, prepare, undefined, bench.createHome(database.createSessionConfig()));
 }
 
-async function served(
+async function profileServer(
   bench: Bench,
   nodeArgs: readonly string[],
   prepare: Prepare,
-  [warmUp, times]: readonly [number, number] = [200, 640],
-  home = bench.home(),
-): Promise<Window> {
-  const server = await bench.serve(home, bench.project(), nodeArgs);
-  const client = new HttpClient(server.base);
-  const work = await prepare(client);
-  await work(warmUp);
-  const from = now();
-  await work(times);
-  const window = { from, to: now(), times };
+  [warmUp, repetitions]: readonly [number, number] = [200, 640],
+  home = bench.createHome(),
+): Promise<MeasuredWindow> {
+  const server = await bench.startServer(home, bench.createProject(), nodeArgs);
+  const client = new HttpClient(server.baseUrl);
+  const runWork = await prepare(client);
+  await runWork(warmUp);
+  const startUs = readClockUs();
+  await runWork(repetitions);
+  const window = { startUs, endUs: readClockUs(), repetitions };
   client.close();
-  await end(server.child);
+  await endProcess(server.child);
   return window;
 }
 
-function costsOf(
+function sumCosts(
   { startTime, nodes, samples, timeDeltas }: Profile,
-  { from, to }: Window,
+  { startUs, endUs }: MeasuredWindow,
   product: string,
 ): { total: number; byPackage: Map<string, number>; byFunction: Map<string, number> } {
   const maps = new Map<string, SourceMap | undefined>();
@@ -147,29 +156,29 @@ function costsOf(
   const byFunction = new Map<string, number>();
   const add = (costs: Map<string, number>, name: string, ms: number): unknown =>
     costs.set(name, (costs.get(name) ?? 0) + ms);
-  let [time, total] = [startTime, 0];
+  let [timeUs, total] = [startTime, 0];
   samples.forEach((id, index) => {
     const delta = timeDeltas[index] ?? 0;
-    time += delta;
+    timeUs += delta;
     const frame = frames.get(id);
-    if (!frame || time < from || time > to || frame.functionName === "(idle)") return;
+    if (!frame || timeUs < startUs || timeUs > endUs || frame.functionName === "(idle)") return;
     total += delta / 1000;
-    const { name, owner } = originOf(frame, product, maps);
+    const { name, owner } = findOrigin(frame, product, maps);
     add(byPackage, owner, delta / 1000);
     add(byFunction, name, delta / 1000);
   });
   return { total, byPackage, byFunction };
 }
 
-/** Owner of a frame's code (a package, a folder of this project, a part of Node), and its function. */
-function originOf(
-  { functionName, url, lineNumber, columnNumber }: Frame,
+/** Finds the owner of a frame's code (a package, a folder of this project, a part of Node), and its function. */
+function findOrigin(
+  { functionName, url, lineNumber, columnNumber }: CallFrame,
   product: string,
   maps: Map<string, SourceMap | undefined>,
 ): { name: string; owner: string } {
-  const called = functionName || "(anonymous)";
-  if (url === "") return { name: called, owner: called };
-  if (!url.startsWith("file:")) return { name: `${called} ${url}`, owner: url.split("/").slice(0, 2).join("/") };
+  const functionLabel = functionName || "(anonymous)";
+  if (url === "") return { name: functionLabel, owner: functionLabel };
+  if (!url.startsWith("file:")) return { name: `${functionLabel} ${url}`, owner: url.split("/").slice(0, 2).join("/") };
   const script = fileURLToPath(url);
   if (!maps.has(script)) {
     try {
@@ -179,12 +188,12 @@ function originOf(
     }
   }
   const entry = maps.get(script)?.findEntry(lineNumber, columnNumber);
-  const mapped = entry && "originalSource" in entry;
-  const source = mapped ? path.resolve(path.dirname(script), entry.originalSource) : script;
-  const place = `${path.relative(product, source)}:${(mapped ? entry.originalLine : lineNumber) + 1}`;
+  const isMapped = entry && "originalSource" in entry;
+  const source = isMapped ? path.resolve(path.dirname(script), entry.originalSource) : script;
+  const location = `${path.relative(product, source)}:${(isMapped ? entry.originalLine : lineNumber) + 1}`;
   const [, dependency] = /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(source) ?? [];
   return {
-    name: `${called} ${place}`,
-    owner: dependency ?? place.split("/").slice(0, 2).join("/").replace(/:\d+$/, ""),
+    name: `${functionLabel} ${location}`,
+    owner: dependency ?? location.split("/").slice(0, 2).join("/").replace(/:\d+$/, ""),
   };
 }

@@ -15,12 +15,21 @@ const FAMILIES: readonly (readonly [PromptFamily, string])[] = [
 
 const rows = [["family", "alone", "with a person", "tools"]];
 for (const [family, id] of FAMILIES) {
-  const toolsFor = (person: boolean) =>
-    selectOfferedTools(builtinTools(), { provider: "", id }, { canAskUser: person, hasSkills: false }, silentLogger);
-  const words = (isAttended: boolean) =>
-    Buffer.byteLength(createWorkInstructions({ family, tools: toolsFor(isAttended) }));
-  const specs = toolsFor(false).map(({ name, description, inputSchema }) => ({ name, description, inputSchema }));
-  rows.push([family, words(false), words(true), Buffer.byteLength(JSON.stringify(specs))].map(String));
+  const selectTools = (isAttended: boolean) =>
+    selectOfferedTools(
+      builtinTools(),
+      { provider: "", id },
+      { canAskUser: isAttended, hasSkills: false },
+      silentLogger,
+    );
+  const measureInstructions = (isAttended: boolean) =>
+    Buffer.byteLength(createWorkInstructions({ family, tools: selectTools(isAttended) }));
+  const specs = selectTools(false).map(({ name, description, inputSchema }) => ({ name, description, inputSchema }));
+  rows.push(
+    [family, measureInstructions(false), measureInstructions(true), Buffer.byteLength(JSON.stringify(specs))].map(
+      String,
+    ),
+  );
 }
 for (const row of rows)
   process.stdout.write(

@@ -1,7 +1,7 @@
 // Output of the bench: a table with PASS or FAIL for each row, as text, JSON or Markdown.
-import { ROWS, passes, rowOf, wordsOf, type Row } from "./rows.js";
-import { summary, type Summary } from "./statistics.js";
-import type { Figure, Line } from "./bench.js";
+import { ROWS, meetsGoal, getRow, formatGoal, type Row } from "./rows.js";
+import { summarize, type Summary } from "./statistics.js";
+import type { Figure, RowMeasurement } from "./bench.js";
 
 /** Result of a row, as in the JSON output. */
 export interface Result {
@@ -11,82 +11,82 @@ export interface Result {
   goal: string;
   judged: number;
   pass: boolean;
-  gantry: Told;
-  floor?: Told & { what: string };
-  peers: Readonly<Record<string, Told>>;
+  gantry: FigureSummary;
+  floor?: FigureSummary & { what: string };
+  peers: Readonly<Record<string, FigureSummary>>;
   notes: readonly string[];
 }
 
-type Told = Summary & { cpuMs?: number };
+type FigureSummary = Summary & { cpuMs?: number };
 
-const summarize = ({ samples, cpuMs }: Figure): Told => ({
-  ...summary(samples),
+const summarizeFigure = ({ samples, cpuMs }: Figure): FigureSummary => ({
+  ...summarize(samples),
   ...(cpuMs === undefined ? {} : { cpuMs }),
 });
 
-/** A measured line together with its goal. */
-export function resultOf({ row: id, judged, gantry, floor, peers = {}, notes = [] }: Line): Result {
-  const row = rowOf(id);
+/** Creates the result of a row from its measurement and its goal. */
+export function createResult({ row: id, judged, gantry, floor, peers = {}, notes = [] }: RowMeasurement): Result {
+  const row = getRow(id);
   return {
     row: id,
     title: row.title,
     unit: row.unit,
-    goal: wordsOf(row),
+    goal: formatGoal(row),
     judged,
-    pass: passes(row, judged),
-    gantry: summarize(gantry),
-    ...(floor ? { floor: { ...summarize(floor), what: row.floor } } : {}),
-    peers: Object.fromEntries(Object.entries(peers).map(([name, figure]) => [name, summarize(figure)])),
+    pass: meetsGoal(row, judged),
+    gantry: summarizeFigure(gantry),
+    ...(floor ? { floor: { ...summarizeFigure(floor), what: row.floor } } : {}),
+    peers: Object.fromEntries(Object.entries(peers).map(([name, figure]) => [name, summarizeFigure(figure)])),
     notes,
   };
 }
 
 /** Formats a value with three significant figures. */
-export function short(value: number | undefined): string {
+export function formatNumber(value: number | undefined): string {
   if (value === undefined || !Number.isFinite(value)) return "-";
   const size = Math.abs(value);
   if (size >= 1000) return Math.round(value).toLocaleString("en-US");
   return value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3);
 }
 
-const judgedOf = ({ row, judged }: Result): string => {
-  const { goal, unit } = rowOf(row);
+const formatJudgedValue = ({ row, judged }: Result): string => {
+  const { goal, unit } = getRow(row);
   return goal.figure === "ratio"
-    ? `${short(judged)}x`
-    : `${goal.figure === "difference" ? "+ " : ""}${short(judged)} ${unit}`;
+    ? `${formatNumber(judged)}x`
+    : `${goal.figure === "difference" ? "+ " : ""}${formatNumber(judged)} ${unit}`;
 };
 
-function cellsOf(result: Result, peers: readonly string[]): string[] {
+function createCells(result: Result, peers: readonly string[]): string[] {
   const { title, goal, gantry, floor, pass, unit } = result;
-  const spread = gantry.count > 1 ? ` (${short(gantry.min)}-${short(gantry.max)})` : "";
+  const spread = gantry.count > 1 ? ` (${formatNumber(gantry.min)}-${formatNumber(gantry.max)})` : "";
   return [
     title,
     goal,
-    judgedOf(result),
+    formatJudgedValue(result),
     pass ? "PASS" : "FAIL",
-    `${short(gantry.median)}${spread} ${unit}`,
-    short(gantry.cpuMs),
-    floor ? `${short(floor.median)}${floor.what === "" ? "" : ` (${floor.what})`}` : "-",
-    short(floor?.cpuMs),
-    ...peers.map((name) => short(result.peers[name]?.median)),
+    `${formatNumber(gantry.median)}${spread} ${unit}`,
+    formatNumber(gantry.cpuMs),
+    floor ? `${formatNumber(floor.median)}${floor.what === "" ? "" : ` (${floor.what})`}` : "-",
+    formatNumber(floor?.cpuMs),
+    ...peers.map((name) => formatNumber(result.peers[name]?.median)),
   ];
 }
 
-const HEADS = ["row", "goal", "reached", "", "gantry (min-max)", "CPU ms", "floor", "CPU ms"];
+const COLUMN_TITLES = ["row", "goal", "reached", "", "gantry (min-max)", "CPU ms", "floor", "CPU ms"];
 
-function tableOf(results: readonly Result[]): string[][] {
+function createTable(results: readonly Result[]): string[][] {
   const peers = [...new Set(results.flatMap((result) => Object.keys(result.peers)))];
-  return [[...HEADS, ...peers], ...inOrder(results).map((result) => cellsOf(result, peers))];
+  return [[...COLUMN_TITLES, ...peers], ...sortResults(results).map((result) => createCells(result, peers))];
 }
 
-function inOrder(results: readonly Result[]): Result[] {
+function sortResults(results: readonly Result[]): Result[] {
   const order = ROWS.map(({ id }) => id);
   return [...results].sort((a, b) => order.indexOf(a.row) - order.indexOf(b.row));
 }
 
-/** The results as a text table for a terminal. */
-export function table(results: readonly Result[]): string {
-  const rows = tableOf(results);
+/** Formats the results as a text table for a terminal. */
+export function formatTable(results: readonly Result[]): string {
+  const rows = createTable(results);
   const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0))) ?? [];
   const lines = rows.map((row) =>
     row
@@ -94,33 +94,33 @@ export function table(results: readonly Result[]): string {
       .join("  ")
       .trimEnd(),
   );
-  const notes = inOrder(results).flatMap(({ title, notes: resultNotes }) =>
+  const notes = sortResults(results).flatMap(({ title, notes: resultNotes }) =>
     resultNotes.map((note) => `  ${title}: ${note}`),
   );
   return `${[...lines, ...(notes.length > 0 ? ["", ...notes] : [])].join("\n")}\n`;
 }
 
-/** The results as Markdown for docs/performance.md. */
-export function markdown(results: readonly Result[], sitting: readonly string[]): string {
-  const [head = [], ...rows] = tableOf(results);
-  const line = (cells: readonly string[]): string => `| ${cells.join(" | ")} |`;
-  const notes = inOrder(results).flatMap(({ title, notes: resultNotes }) =>
+/** Formats the results as Markdown for docs/performance.md. */
+export function formatMarkdown(results: readonly Result[], machineLines: readonly string[]): string {
+  const [titles = [], ...rows] = createTable(results);
+  const formatLine = (cells: readonly string[]): string => `| ${cells.join(" | ")} |`;
+  const notes = sortResults(results).flatMap(({ title, notes: resultNotes }) =>
     resultNotes.map((note) => `- ${title}: ${note}`),
   );
   return [
-    sitting.join("; "),
+    machineLines.join("; "),
     "",
-    line(head),
-    line(head.map(() => "---")),
-    ...rows.map(line),
+    formatLine(titles),
+    formatLine(titles.map(() => "---")),
+    ...rows.map(formatLine),
     ...(notes.length > 0 ? ["", ...notes] : []),
   ].join("\n");
 }
 
-/** One line that is printed as soon as a row is measured. */
-export function verdict(result: Result): string {
+/** Formats the line that is printed as soon as a row is measured. */
+export function formatVerdict(result: Result): string {
   const { pass, title, goal, floor, gantry, unit } = result;
-  const base = floor ? `, ${floor.what || "floor"} ${short(floor.median)}` : "";
-  const gantryResult = `gantry ${short(gantry.median)} ${unit}`;
-  return `${pass ? "PASS" : "FAIL"}  ${title}: ${judgedOf(result)} (goal ${goal}; ${gantryResult}${base})`;
+  const floorText = floor ? `, ${floor.what || "floor"} ${formatNumber(floor.median)}` : "";
+  const gantryResult = `gantry ${formatNumber(gantry.median)} ${unit}`;
+  return `${pass ? "PASS" : "FAIL"}  ${title}: ${formatJudgedValue(result)} (goal ${goal}; ${gantryResult}${floorText})`;
 }

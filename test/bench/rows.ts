@@ -20,116 +20,141 @@ export interface Row {
   floor: string;
 }
 
-const AGENT = "floor agent";
+const FLOOR_AGENT = "floor agent";
 
 /** All rows, in the order of the table. */
 export const ROWS: readonly Row[] = [
-  row("stdio-start", "stdio: spawn to a usable session", "ms", { figure: "ratio", atMost: 2.3 }, AGENT),
-  row("warm-turn", "warm turn", "ms", { figure: "ratio", atMost: 3 }, AGENT),
-  row("first-turn", "first turn of a process, stdio", "ms", { figure: "ratio", atMost: 3 }, "its own warm turn"),
-  row("first-turn-http", "first turn of a process, HTTP", "ms", { figure: "ratio", atMost: 3 }, "its own warm turn"),
-  row("tokens-5000", "5,000 tokens", "ms", { figure: "ratio", atMost: 2 }, AGENT),
-  row("tool-read", "tool turn: reads a file", "ms", { figure: "ratio", atMost: 3 }, AGENT),
-  row("tool-shell", "tool turn: runs a command", "ms", { figure: "ratio", atMost: 3 }, AGENT),
-  row("rss-idle", "RSS idle", "MB", { figure: "value", atMost: 60 }, AGENT),
-  row("rss-peak", "RSS peak", "MB", { figure: "value", atMost: 100 }, AGENT),
-  row("serve-start", "`gantry serve`: spawn to the listen line", "ms", { figure: "ratio", atMost: 3 }, "`node -e ''`"),
-  row("fresh-run", "fresh run over the direct request", "ms", { figure: "difference", atMost: 4 }, "direct request"),
-  row("slope", "slope per stored turn", "ms", { figure: "value", atMost: 0.02 }, ""),
-  row("runs-64", "fresh runs at 64 at once", "runs/s", { figure: "value", atLeast: 400 }, "the model alone"),
-  row("runs-64-p99", "fresh runs at 64 at once, p99", "ms", { figure: "value", atMost: 300 }, "the model alone"),
-  row(
+  createRow("stdio-start", "stdio: spawn to a usable session", "ms", { figure: "ratio", atMost: 2.3 }, FLOOR_AGENT),
+  createRow("warm-turn", "warm turn", "ms", { figure: "ratio", atMost: 3 }, FLOOR_AGENT),
+  createRow("first-turn", "first turn of a process, stdio", "ms", { figure: "ratio", atMost: 3 }, "its own warm turn"),
+  createRow(
+    "first-turn-http",
+    "first turn of a process, HTTP",
+    "ms",
+    { figure: "ratio", atMost: 3 },
+    "its own warm turn",
+  ),
+  createRow("tokens-5000", "5,000 tokens", "ms", { figure: "ratio", atMost: 2 }, FLOOR_AGENT),
+  createRow("tool-read", "tool turn: reads a file", "ms", { figure: "ratio", atMost: 3 }, FLOOR_AGENT),
+  createRow("tool-shell", "tool turn: runs a command", "ms", { figure: "ratio", atMost: 3 }, FLOOR_AGENT),
+  createRow("rss-idle", "RSS idle", "MB", { figure: "value", atMost: 60 }, FLOOR_AGENT),
+  createRow("rss-peak", "RSS peak", "MB", { figure: "value", atMost: 100 }, FLOOR_AGENT),
+  createRow(
+    "serve-start",
+    "`gantry serve`: spawn to the listen line",
+    "ms",
+    { figure: "ratio", atMost: 3 },
+    "`node -e ''`",
+  ),
+  createRow(
+    "fresh-run",
+    "fresh run over the direct request",
+    "ms",
+    { figure: "difference", atMost: 4 },
+    "direct request",
+  ),
+  createRow("slope", "slope per stored turn", "ms", { figure: "value", atMost: 0.02 }, ""),
+  createRow("runs-64", "fresh runs at 64 at once", "runs/s", { figure: "value", atLeast: 400 }, "the model alone"),
+  createRow("runs-64-p99", "fresh runs at 64 at once, p99", "ms", { figure: "value", atMost: 300 }, "the model alone"),
+  createRow(
     "turns-64",
     "turns on stored sessions at 64 at once",
     "turns/s",
     { figure: "value", atLeast: 600 },
     "the model alone",
   ),
-  row(
+  createRow(
     "turns-64-p99",
     "turns on stored sessions at 64 at once, p99",
     "ms",
     { figure: "value", atMost: 300 },
     "the model alone",
   ),
-  row("sse-20000", "20,000 tokens over SSE", "ms", { figure: "ratio", atMost: 4 }, "reading the stream"),
-  row("watch-20", "20,000 tokens that 20 watch", "ms", { figure: "ratio", atMost: 1.1 }, "the same, unwatched"),
-  row("token-cpu", "CPU per streamed token, 100 streams", "ms", { figure: "value", atMost: 0.06 }, "floor server"),
-  row(
+  createRow("sse-20000", "20,000 tokens over SSE", "ms", { figure: "ratio", atMost: 4 }, "reading the stream"),
+  createRow("watch-20", "20,000 tokens that 20 watch", "ms", { figure: "ratio", atMost: 1.1 }, "the same, unwatched"),
+  createRow(
+    "token-cpu",
+    "CPU per streamed token, 100 streams",
+    "ms",
+    { figure: "value", atMost: 0.06 },
+    "floor server",
+  ),
+  createRow(
     "first-token-100",
     "first token at 100 streams at once, p50",
     "ms",
     { figure: "value", atMost: 200 },
     "floor server",
   ),
-  row("health-500", "health beside 500 streams, p99", "ms", { figure: "value", atMost: 50 }, "floor server"),
-  row("list-100000", "list of 50 at 100,000 sessions", "ms", { figure: "value", atMost: 1.2 }, ""),
-  row(
+  createRow("health-500", "health beside 500 streams, p99", "ms", { figure: "value", atMost: 50 }, "floor server"),
+  createRow("list-100000", "list of 50 at 100,000 sessions", "ms", { figure: "value", atMost: 1.2 }, ""),
+  createRow(
     "newest-50000",
     "newest turn of a 50,000-message session",
     "ms",
     { figure: "value", atMost: 100 },
     "reading it and asking",
   ),
-  row(
+  createRow(
     "json-runs",
     "JSON driver: fresh runs at 64 at once",
     "runs/s",
     { figure: "ratio", atLeast: 0.5 },
     "SQLite driver",
   ),
-  row("json-slope", "JSON driver: slope per stored turn", "ms", { figure: "value", atMost: 0.02 }, ""),
-  postgres("runs-1", "fresh runs, one at a time", "runs/s"),
-  postgres("turns-1", "turns on a stored session, one at a time", "turns/s"),
-  postgres("runs-64", "fresh runs at 64 at once", "runs/s"),
-  postgres("turns-64", "turns on stored sessions at 64 at once", "turns/s"),
-  row("pg-trips", "PostgreSQL: round trips of a turn", "round trips", { figure: "value", atMost: 4 }, ""),
-  row(
+  createRow("json-slope", "JSON driver: slope per stored turn", "ms", { figure: "value", atMost: 0.02 }, ""),
+  createPostgresRow("runs-1", "fresh runs, one at a time", "runs/s"),
+  createPostgresRow("turns-1", "turns on a stored session, one at a time", "turns/s"),
+  createPostgresRow("runs-64", "fresh runs at 64 at once", "runs/s"),
+  createPostgresRow("turns-64", "turns on stored sessions at 64 at once", "turns/s"),
+  createRow("pg-trips", "PostgreSQL: round trips of a turn", "round trips", { figure: "value", atMost: 4 }, ""),
+  createRow(
     "pg-trips-cold",
-    "PostgreSQL: round trips of a turn on what another process said",
+    "PostgreSQL: round trips of a turn after messages of another process",
     "round trips",
     { figure: "value", atMost: 4 },
     "",
   ),
-  row(
+  createRow(
     "pg-bytes",
     "PostgreSQL: bytes of a turn on 10,000 messages",
     "bytes",
     { figure: "ratio", atMost: 1.05 },
     "on one message",
   ),
-  row(
+  createRow(
     "pg-bytes-cold",
-    "PostgreSQL: bytes of a message that another process said",
+    "PostgreSQL: bytes of a message of another process",
     "bytes",
     { figure: "ratio", atMost: 4 },
     "as the model is sent it",
   ),
 ];
 
-/** A row that compares PostgreSQL with SQLite. */
-function postgres(id: string, title: string, unit: Row["unit"]): Row {
-  return row(`pg-${id}`, `PostgreSQL: ${title}`, unit, { figure: "ratio", atLeast: 0.5 }, "SQLite driver");
+/** Creates a row that compares PostgreSQL with SQLite. */
+function createPostgresRow(id: string, title: string, unit: Row["unit"]): Row {
+  return createRow(`pg-${id}`, `PostgreSQL: ${title}`, unit, { figure: "ratio", atLeast: 0.5 }, "SQLite driver");
 }
 
-function row(id: string, title: string, unit: Row["unit"], goal: Goal, floor: string): Row {
+function createRow(id: string, title: string, unit: Row["unit"], goal: Goal, floor: string): Row {
   return { id, title, unit, goal, floor };
 }
 
-/** A row by its id. Throws for an unknown id. */
-export function rowOf(id: string): Row {
-  const knownRow = ROWS.find((row) => row.id === id);
-  if (!knownRow) throw new Error(`no row is called ${id}; there are ${ROWS.map((each) => each.id).join(", ")}`);
-  return knownRow;
+/** Returns a row by its id. Throws for an unknown id. */
+export function getRow(id: string): Row {
+  const matchingRow = ROWS.find((row) => row.id === id);
+  if (!matchingRow)
+    throw new Error(`no row is called ${id}; there are ${ROWS.map((knownRow) => knownRow.id).join(", ")}`);
+  return matchingRow;
 }
 
-/** The goal as text, for example `<= 3x`. */
-export function wordsOf({ goal: { figure, atMost, atLeast = 0 }, unit }: Row): string {
+/** Formats the goal as text, for example `<= 3x`. */
+export function formatGoal({ goal: { figure, atMost, atLeast = 0 }, unit }: Row): string {
   const bound = atMost === undefined ? `>= ${atLeast}` : `<= ${atMost}`;
   return figure === "ratio" ? `${bound}x` : `${figure === "difference" ? "+ " : ""}${bound} ${unit}`;
 }
 
 /** Whether a figure meets the goal. */
-export function passes({ goal: { atMost = Infinity, atLeast = -Infinity } }: Row, judged: number): boolean {
+export function meetsGoal({ goal: { atMost = Infinity, atLeast = -Infinity } }: Row, judged: number): boolean {
   return judged <= atMost && judged >= atLeast;
 }

@@ -4,11 +4,11 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, writeFile } from "node:fs/promises";
 import { builtinTools } from "gantry";
-import { makeTempDir, type TempDir } from "../helpers/temp.js";
-import { callTool, toolContext } from "../helpers/tool-context.js";
+import { makeTempDir, type TempDir } from "../helpers/temp-dir.js";
+import { callTool, createToolContext } from "../helpers/tool-context.js";
 
-const SIZES = process.argv[2] === undefined ? [1_000, 10_000, 100_000] : [Number(process.argv[2])];
-const ROUNDS = 7;
+const FILE_COUNTS = process.argv[2] === undefined ? [1_000, 10_000, 100_000] : [Number(process.argv[2])];
+const ROUND_COUNT = 7;
 /** A call that takes longer is measured only once, in ms. */
 const LONG_MS = 5_000;
 const RG_FLAGS = ["--no-config", "--hidden", "--no-require-git", "--glob=!.git"];
@@ -17,32 +17,32 @@ const { rgPath } = await import("@vscode/ripgrep");
 const tools = new Map(builtinTools().map((tool) => [tool.name, tool] as const));
 
 /** Writes files of 20 lines, 50 in a folder. 20 files match. One more folder is ignored. */
-async function fill(folder: TempDir, size: number): Promise<void> {
+async function createFiles(folder: TempDir, size: number): Promise<void> {
   await folder.write({ ".gitignore": "node_modules/\n*.log\n/build\n", ".git/HEAD": "ref: refs/heads/main\n" });
   await folder.write({ "node_modules/x/index.js": "a needle\n" });
   const lines = Array.from({ length: 20 }, (_, n) => `export const value${n} = compute(${n}); // the text of a line\n`);
-  for (let from = 0; from < size; from += 50) {
-    const place = folder.at(`package-${Math.floor(from / 1_000)}`, `folder-${(from / 50) % 20}`);
-    await mkdir(place, { recursive: true });
+  for (let offset = 0; offset < size; offset += 50) {
+    const subfolder = folder.at(`package-${Math.floor(offset / 1_000)}`, `folder-${(offset / 50) % 20}`);
+    await mkdir(subfolder, { recursive: true });
     await Promise.all(
       Array.from({ length: 50 }, (_, n) => {
-        const text = lines.join("") + ((from + n) % (size / 20) === 7 ? "// a needle\n" : "");
-        return writeFile(`${place}/file-${from + n}.${n % 10 === 0 ? "md" : "ts"}`, text);
+        const text = lines.join("") + ((offset + n) % (size / 20) === 7 ? "// a needle\n" : "");
+        return writeFile(`${subfolder}/file-${offset + n}.${n % 10 === 0 ? "md" : "ts"}`, text);
       }),
     );
   }
 }
 
-async function plain(args: readonly string[], cwd: string): Promise<void> {
+async function runRipgrep(args: readonly string[], cwd: string): Promise<void> {
   const child = spawn(rgPath, [...RG_FLAGS, ...args], { cwd, stdio: ["ignore", "pipe", "inherit"] });
   child.stdout.resume();
   await once(child, "close");
 }
 
-async function time(work: () => Promise<unknown>): Promise<number> {
-  const since = performance.now();
-  await work();
-  return performance.now() - since;
+async function measureMs(operation: () => Promise<unknown>): Promise<number> {
+  const startMs = performance.now();
+  await operation();
+  return performance.now() - startMs;
 }
 
 const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0;
@@ -58,22 +58,22 @@ const CASES: readonly (readonly [tool: string, input: object, args: readonly str
   ["list", { depth: 5 }, ["--files", "."]],
 ];
 
-for (const size of SIZES) {
+for (const size of FILE_COUNTS) {
   await using folder = await makeTempDir();
-  await fill(folder, size);
-  const context = toolContext(folder.path);
+  await createFiles(folder, size);
+  const context = createToolContext(folder.path);
   for (const [name, input, args] of CASES) {
-    const ours: number[] = [];
+    const toolTimes: number[] = [];
     const rgTimes: number[] = [];
     const call = () => callTool(tools.get(name)!, input, context);
     // Alternates both, so that they run under the same conditions. The first round fills caches.
-    for (let round = 0; round <= ROUNDS && (ours[0] ?? 0) < LONG_MS; round++) {
-      const [toolTime, rgTime] = [await time(call), await time(() => plain(args, folder.path))];
+    for (let round = 0; round <= ROUND_COUNT && (toolTimes[0] ?? 0) < LONG_MS; round++) {
+      const [toolTime, rgTime] = [await measureMs(call), await measureMs(() => runRipgrep(args, folder.path))];
       if (round === 0 && toolTime <= LONG_MS) continue;
-      ours.push(toolTime);
+      toolTimes.push(toolTime);
       rgTimes.push(rgTime);
     }
-    const [toolMedian, rgMedian] = [median(ours), median(rgTimes)];
+    const [toolMedian, rgMedian] = [median(toolTimes), median(rgTimes)];
     console.log(
       `${String(size).padStart(7)} files  ${name} ${JSON.stringify(input).padEnd(40)} ` +
         `${toolMedian.toFixed(1).padStart(9)} ms  rg ${rgMedian.toFixed(1).padStart(7)} ms  ratio ${(toolMedian / rgMedian).toFixed(2)}`,

@@ -9,17 +9,17 @@ export interface Summary {
   p99: number;
 }
 
-/** The smallest sample that is not below the given part (0 to 1) of the samples; NaN without samples. */
-export function quantile(samples: readonly number[], part: number): number {
+/** The smallest sample that is not below this fraction (0 to 1) of the samples; NaN without samples. */
+export function quantile(samples: readonly number[], fraction: number): number {
   const sorted = [...samples].sort((a, b) => a - b);
-  return sorted[Math.max(0, Math.ceil(part * sorted.length) - 1)] ?? NaN;
+  return sorted[Math.max(0, Math.ceil(fraction * sorted.length) - 1)] ?? NaN;
 }
 
 /** The median; for an even number, the mean of the two middle samples. NaN without samples. */
 export function median(samples: readonly number[]): number {
   const sorted = [...samples].sort((a, b) => a - b);
-  const half = sorted.length / 2;
-  return ((sorted[Math.ceil(half) - 1] ?? NaN) + (sorted[Math.floor(half)] ?? NaN)) / 2;
+  const middle = sorted.length / 2;
+  return ((sorted[Math.ceil(middle) - 1] ?? NaN) + (sorted[Math.floor(middle)] ?? NaN)) / 2;
 }
 
 /** The mean; NaN without samples. For values measured in coarse steps, such as CPU time. */
@@ -28,7 +28,7 @@ export function mean(samples: readonly number[]): number {
 }
 
 /** Summarizes samples for tables and JSON. */
-export function summary(samples: readonly number[]): Summary {
+export function summarize(samples: readonly number[]): Summary {
   return {
     count: samples.length,
     median: median(samples),

@@ -3,16 +3,23 @@ import type { ChildProcess } from "node:child_process";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { AcpClient } from "./acp-client.js";
-import { beside, interleaved, type Bench, type Figure, type Line, type Scenario } from "./bench.js";
-import { cpuOf, end, memoryOf, start, type Command } from "./processes.js";
+import {
+  resolveBenchFile,
+  runInterleaved,
+  type Bench,
+  type Figure,
+  type RowMeasurement,
+  type Scenario,
+} from "./bench.js";
+import { readCpuMs, endProcess, readMemory, startProcess, type Command } from "./processes.js";
 import { mean, median } from "./statistics.js";
 
-/** Time limit of one operation, in ms. A slower peer is excluded from the rest. */
+/** Time limit of one operation. A slower peer is excluded from the remaining rows. */
 const OPERATION_TIMEOUT_MS = 60_000;
-/** A slow peer is not measured further once it has this many samples of a row, which took this time together. */
+/** A slow peer is not measured further after this number of samples of a row with this total time. */
 const MIN_PEER_SAMPLING = { samples: 5, ms: 10_000 };
 
-interface Subject {
+interface AgentSubject {
   name: string;
   command: Command;
   env: NodeJS.ProcessEnv;
@@ -23,7 +30,7 @@ interface Subject {
 }
 
 interface LiveAgent {
-  subject: Subject;
+  subject: AgentSubject;
   child: ChildProcess;
   client: AcpClient;
   /** The newest session: some agents support only one. */
@@ -34,7 +41,7 @@ interface LiveAgent {
  * Turn rows: prompt, rounds (full run, quick run), and the minimum result. The subjects take turns, because consecutive
  * turns of one process would be warmer than in normal use.
  */
-const TURNS = {
+const TURN_ROWS = {
   "warm-turn": { prompt: () => "hi", rounds: [200, 60], characters: 1, tools: 0 },
   "tokens-5000": { prompt: () => "[tokens=5000]", rounds: [10, 8], characters: 25_000, tools: 0 },
   "tool-read": {
@@ -45,41 +52,50 @@ const TURNS = {
   },
   "tool-shell": { prompt: () => "[tool=shell]", rounds: [60, 20], characters: 1, tools: 1 },
 } as const;
-type TurnRow = keyof typeof TURNS;
+type TurnRow = keyof typeof TURN_ROWS;
 
-const WARM_UP: Record<TurnRow, number> = { "warm-turn": 60, "tokens-5000": 3, "tool-read": 10, "tool-shell": 10 };
+const WARM_UP_TURNS: Record<TurnRow, number> = { "warm-turn": 60, "tokens-5000": 3, "tool-read": 10, "tool-shell": 10 };
 
 export const stdioRows: Scenario = {
   rows: ["stdio-start", "warm-turn", "first-turn", "tokens-5000", "tool-read", "tool-shell", "rss-idle", "rss-peak"],
   async run(bench) {
-    const subjects = subjectsOf(bench);
-    const starts = ["stdio-start", "first-turn", "rss-idle"].some((row) => bench.wants(row));
+    const subjects = createSubjects(bench);
+    const needsStarts = ["stdio-start", "first-turn", "rss-idle"].some((row) => bench.isRowRequested(row));
     // Turns run before starts, because `first-turn` is compared with the warm turn.
-    await turns(bench, subjects);
-    if (starts) {
-      await interleaved(subjects, bench.rounds(20, 5), startOnce);
-      await interleaved(subjects, bench.rounds(3, 2), idleOnce);
+    await measureTurns(bench, subjects);
+    if (needsStarts) {
+      await runInterleaved(subjects, bench.getRounds(20, 5), measureStart);
+      await runInterleaved(subjects, bench.getRounds(3, 2), measureIdleMemory);
     }
-    return linesOf(bench, subjects);
+    return createMeasurements(bench, subjects);
   },
 };
 
-function subjectsOf(bench: Bench): Subject[] {
-  const cwd = bench.project();
-  const home = bench.home();
-  const env = bench.environment(home);
-  const empty = () => ({ figures: new Map<string, Figure & { cpu: number[] }>(), failures: new Map<string, string>() });
+function createSubjects(bench: Bench): AgentSubject[] {
+  const cwd = bench.createProject();
+  const home = bench.createHome();
+  const env = bench.createEnvironment(home);
+  const createMaps = () => ({
+    figures: new Map<string, Figure & { cpu: number[] }>(),
+    failures: new Map<string, string>(),
+  });
   return [
-    { name: "gantry", command: bench.gantry("serve", "--acp", "--stdio"), env, cwd, ...empty() },
-    { name: "floor", command: [bench.options.node, beside("floor-agent.mjs"), bench.model], env, cwd, ...empty() },
+    { name: "gantry", command: bench.getGantryCommand("serve", "--acp", "--stdio"), env, cwd, ...createMaps() },
+    {
+      name: "floor",
+      command: [bench.options.node, resolveBenchFile("floor-agent.mjs"), bench.modelUrl],
+      env,
+      cwd,
+      ...createMaps(),
+    },
     ...bench.options.peers.map(({ name, command }) => {
-      const peerEnv = { ...process.env, BENCH_MODEL: bench.model };
-      return { name, command: command.replaceAll("{model}", bench.model), env: peerEnv, cwd, ...empty() };
+      const peerEnv = { ...process.env, BENCH_MODEL: bench.modelUrl };
+      return { name, command: command.replaceAll("{model}", bench.modelUrl), env: peerEnv, cwd, ...createMaps() };
     }),
   ];
 }
 
-function note({ figures }: Subject, row: string, value: number, cpu = NaN): void {
+function addSample({ figures }: AgentSubject, row: string, value: number, cpu = NaN): void {
   const figure = figures.get(row) ?? { samples: [], cpu: [] };
   figures.set(row, figure);
   figure.samples.push(value);
@@ -87,142 +103,147 @@ function note({ figures }: Subject, row: string, value: number, cpu = NaN): void
 }
 
 /** Runs a measurement. A peer's failure is recorded and excludes it; a failure of gantry or the floor is thrown. */
-async function attempt({ name, failures }: Subject, what: string, work: () => Promise<void>): Promise<void> {
-  if (failures.has("start") || failures.has(what)) return;
-  const late = new AbortController();
+async function attempt({ name, failures }: AgentSubject, step: string, measure: () => Promise<void>): Promise<void> {
+  if (failures.has("start") || failures.has(step)) return;
+  const abortController = new AbortController();
   try {
-    const timeout = delay(OPERATION_TIMEOUT_MS, undefined, { signal: late.signal }).then(() => {
+    const timeout = delay(OPERATION_TIMEOUT_MS, undefined, { signal: abortController.signal }).then(() => {
       throw new Error(`not done after ${OPERATION_TIMEOUT_MS / 1000} s`);
     });
     timeout.catch(() => {});
-    await Promise.race([work(), timeout]);
+    await Promise.race([measure(), timeout]);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    if (name === "gantry" || name === "floor") throw new Error(`${name}, ${what}: ${why}`, { cause: error });
-    failures.set(what, why);
+    const reason = error instanceof Error ? error.message : String(error);
+    if (name === "gantry" || name === "floor") throw new Error(`${name}, ${step}: ${reason}`, { cause: error });
+    failures.set(step, reason);
   } finally {
-    late.abort();
+    abortController.abort();
   }
 }
 
 /** Whether a peer has enough samples. Gantry and the floor are measured in every round. */
-function enough({ name, figures }: Subject, row: string): boolean {
+function hasEnoughSamples({ name, figures }: AgentSubject, row: string): boolean {
   const samples = name === "gantry" || name === "floor" ? [] : (figures.get(row)?.samples ?? []);
   return samples.length >= MIN_PEER_SAMPLING.samples && samples.reduce((sum, ms) => sum + ms, 0) > MIN_PEER_SAMPLING.ms;
 }
 
-async function turns(bench: Bench, subjects: readonly Subject[]): Promise<void> {
-  const requestedRows = (Object.keys(TURNS) as TurnRow[]).filter(
-    (row) => bench.wants(row) || (row === "warm-turn" && bench.wants("first-turn")) || bench.wants("rss-peak"),
+async function measureTurns(bench: Bench, subjects: readonly AgentSubject[]): Promise<void> {
+  const requestedRows = (Object.keys(TURN_ROWS) as TurnRow[]).filter(
+    (row) =>
+      bench.isRowRequested(row) ||
+      (row === "warm-turn" && bench.isRowRequested("first-turn")) ||
+      bench.isRowRequested("rss-peak"),
   );
   if (requestedRows.length === 0) return;
-  const live: LiveAgent[] = [];
+  const liveAgents: LiveAgent[] = [];
   try {
     for (const subject of subjects)
       await attempt(subject, "start", async () => {
-        const child = start(subject.command, subject);
+        const child = startProcess(subject.command, subject);
         const liveAgent = { subject, child, client: new AcpClient(child), session: "" };
-        live.push(liveAgent);
-        liveAgent.session = await liveAgent.client.open(subject.cwd);
+        liveAgents.push(liveAgent);
+        liveAgent.session = await liveAgent.client.openSession(subject.cwd);
       });
     for (const row of requestedRows) {
-      for (const liveAgent of live) await warmUp(liveAgent, row);
-      await interleaved(live, bench.rounds(TURNS[row].rounds[0], TURNS[row].rounds[1]), (liveAgent) =>
-        measureTurn(liveAgent, row),
+      for (const liveAgent of liveAgents) await warmUp(liveAgent, row);
+      await runInterleaved(
+        liveAgents,
+        bench.getRounds(TURN_ROWS[row].rounds[0], TURN_ROWS[row].rounds[1]),
+        (liveAgent) => measureTurn(liveAgent, row),
       );
     }
-    for (const { subject, child } of live) note(subject, "rss-peak", memoryOf(child).peak);
+    for (const { subject, child } of liveAgents) addSample(subject, "rss-peak", readMemory(child).peakMb);
   } finally {
-    await Promise.all(live.map(({ child }) => end(child)));
+    await Promise.all(liveAgents.map(({ child }) => endProcess(child)));
   }
 }
 
 async function warmUp(liveAgent: LiveAgent, row: TurnRow): Promise<void> {
-  const until = performance.now() + 5_000;
+  const deadlineMs = performance.now() + 5_000;
   await attempt(liveAgent.subject, row, async () => {
-    const { sessionId } = await liveAgent.client.ask("session/new", { cwd: liveAgent.subject.cwd, mcpServers: [] });
+    const { sessionId } = await liveAgent.client.request("session/new", { cwd: liveAgent.subject.cwd, mcpServers: [] });
     liveAgent.session = sessionId as string;
-    for (let n = 0; n < WARM_UP[row] && performance.now() < until; n++) await turn(liveAgent, row);
+    for (let n = 0; n < WARM_UP_TURNS[row] && performance.now() < deadlineMs; n++) await runTurn(liveAgent, row);
   });
 }
 
-async function turn({ client, subject, session }: LiveAgent, row: TurnRow): Promise<number> {
-  const { prompt, characters, tools } = TURNS[row];
-  const done = await client.turn(session, prompt(subject.cwd));
-  if (done.characters < characters) throw new Error(`only ${done.characters} characters came`);
-  if (done.toolCalls < tools) throw new Error("no tool was called");
-  return done.ms;
+async function runTurn({ client, subject, session }: LiveAgent, row: TurnRow): Promise<number> {
+  const { prompt, characters, tools } = TURN_ROWS[row];
+  const turnResult = await client.runTurn(session, prompt(subject.cwd));
+  if (turnResult.characters < characters) throw new Error(`only ${turnResult.characters} characters came`);
+  if (turnResult.toolCalls < tools) throw new Error("no tool was called");
+  return turnResult.ms;
 }
 
 async function measureTurn(liveAgent: LiveAgent, row: TurnRow): Promise<void> {
-  if (enough(liveAgent.subject, row)) return;
+  if (hasEnoughSamples(liveAgent.subject, row)) return;
   await attempt(liveAgent.subject, row, async () => {
-    const before = cpuOf(liveAgent.child);
-    const ms = await turn(liveAgent, row);
-    note(liveAgent.subject, row, ms, cpuOf(liveAgent.child) - before);
+    const cpuMsBefore = readCpuMs(liveAgent.child);
+    const ms = await runTurn(liveAgent, row);
+    addSample(liveAgent.subject, row, ms, readCpuMs(liveAgent.child) - cpuMsBefore);
   });
 }
 
 /** Measures one process from its spawn to the end of its first turn. */
-async function startOnce(subject: Subject): Promise<void> {
-  if (enough(subject, "stdio-start")) return;
+async function measureStart(subject: AgentSubject): Promise<void> {
+  if (hasEnoughSamples(subject, "stdio-start")) return;
   await attempt(subject, "start", async () => {
-    const since = performance.now();
-    const child = start(subject.command, subject);
+    const startMs = performance.now();
+    const child = startProcess(subject.command, subject);
     try {
       const client = new AcpClient(child);
-      const sessionId = await client.open(subject.cwd);
-      note(subject, "stdio-start", performance.now() - since, cpuOf(child));
-      note(subject, "first-turn", (await client.turn(sessionId, "hi")).ms);
+      const sessionId = await client.openSession(subject.cwd);
+      addSample(subject, "stdio-start", performance.now() - startMs, readCpuMs(child));
+      addSample(subject, "first-turn", (await client.runTurn(sessionId, "hi")).ms);
     } finally {
-      await end(child);
+      await endProcess(child);
     }
   });
 }
 
 /** Measures the memory of an idle process with one session. */
-async function idleOnce(subject: Subject): Promise<void> {
+async function measureIdleMemory(subject: AgentSubject): Promise<void> {
   await attempt(subject, "start", async () => {
-    const child = start(subject.command, subject);
+    const child = startProcess(subject.command, subject);
     try {
-      await new AcpClient(child).open(subject.cwd);
+      await new AcpClient(child).openSession(subject.cwd);
       await delay(500);
-      note(subject, "rss-idle", memoryOf(child).now);
+      addSample(subject, "rss-idle", readMemory(child).currentMb);
     } finally {
-      await end(child);
+      await endProcess(child);
     }
   });
 }
 
-function linesOf(bench: Bench, subjects: readonly Subject[]): Line[] {
+function createMeasurements(bench: Bench, subjects: readonly AgentSubject[]): RowMeasurement[] {
   const [gantry, floor, ...peers] = subjects;
-  const figureOf = (subject: Subject | undefined, row: string): Figure | undefined => {
+  const getFigure = (subject: AgentSubject | undefined, row: string): Figure | undefined => {
     const figure = subject?.figures.get(row);
     return figure && { samples: figure.samples, ...(figure.cpu.length > 0 ? { cpuMs: mean(figure.cpu) } : {}) };
   };
-  const lines: Line[] = [];
+  const measurements: RowMeasurement[] = [];
   for (const row of stdioRows.rows) {
-    const gantryFigure = figureOf(gantry, row);
-    if (!gantryFigure || !bench.wants(row)) continue;
-    const base = row === "first-turn" ? figureOf(gantry, "warm-turn") : figureOf(floor, row);
-    const beside = peers.map((peer) => [peer.name, figureOf(peer, row) ?? { samples: [] }] as const);
+    const gantryFigure = getFigure(gantry, row);
+    if (!gantryFigure || !bench.isRowRequested(row)) continue;
+    const floorFigure = row === "first-turn" ? getFigure(gantry, "warm-turn") : getFigure(floor, row);
+    const peerFigures = peers.map((peer) => [peer.name, getFigure(peer, row) ?? { samples: [] }] as const);
     const notes = peers.flatMap(({ name, failures }) => {
-      const why = failures.get(row) ?? failures.get("start");
-      return why === undefined ? [] : [`${name}: ${why}`];
+      const reason = failures.get(row) ?? failures.get("start");
+      return reason === undefined ? [] : [`${name}: ${reason}`];
     });
     if (row === "first-turn") {
-      const first = median(figureOf(floor, row)?.samples ?? []);
-      notes.push(`the floor agent's first turn: ${first.toFixed(1)} ms`);
+      const firstTurnMs = median(getFigure(floor, row)?.samples ?? []);
+      notes.push(`the floor agent's first turn: ${firstTurnMs.toFixed(1)} ms`);
     }
-    const judged = median(gantryFigure.samples) / (row.startsWith("rss") ? 1 : median(base?.samples ?? []));
-    lines.push({
+    const judged = median(gantryFigure.samples) / (row.startsWith("rss") ? 1 : median(floorFigure?.samples ?? []));
+    measurements.push({
       row,
       judged,
       gantry: gantryFigure,
-      ...(base ? { floor: base } : {}),
-      peers: Object.fromEntries(beside),
+      ...(floorFigure ? { floor: floorFigure } : {}),
+      peers: Object.fromEntries(peerFigures),
       notes,
     });
   }
-  return lines;
+  return measurements;
 }

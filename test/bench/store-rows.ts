@@ -1,19 +1,27 @@
 // Rows for stores that already have content: long sessions, long lists, and the JSON driver compared with SQLite.
 import { once } from "node:events";
 import path from "node:path";
-import { beside, interleaved, lineOf, type Bench, type Figure, type Scenario, type Server } from "./bench.js";
+import {
+  resolveBenchFile,
+  runInterleaved,
+  waitForMatch,
+  type Bench,
+  type Figure,
+  type Scenario,
+  type Server,
+} from "./bench.js";
 import { HttpClient } from "./http-client.js";
-import { freshAtOnce, load, run } from "./http-rows.js";
-import { cpuOf, end, memoryOf, start } from "./processes.js";
+import { measureFreshRuns, createLoadSamples, runPrompt } from "./http-rows.js";
+import { readCpuMs, endProcess, readMemory, startProcess } from "./processes.js";
 import { mean, median, quantile } from "./statistics.js";
-import { probe } from "./stream-rows.js";
+import { probeHealth } from "./stream-rows.js";
 
 const SHORT_TURNS = 10;
 const LONG_TURNS = 1010;
 
-type Driver = "sqlite" | "json";
+type DriverKind = "sqlite" | "json";
 
-interface Prepared {
+interface PreparedStore {
   server: Server;
   client: HttpClient;
   ids: string[];
@@ -25,66 +33,78 @@ interface Prepared {
  * Fills a store. `groups`: `100000x0` is 100,000 sessions without messages, `1x50000` one session of 50,000. Resolves
  * with the session ids of groups with fewer than ten sessions.
  */
-export async function filled(
+export async function fillStore(
   bench: Bench,
-  driver: Driver | "postgres",
+  driver: DriverKind | "postgres",
   options: object,
   project: string,
   groups: readonly string[],
 ): Promise<string[]> {
   const { node, product } = bench.options;
-  const child = start([node, beside("store.mjs"), product, driver, JSON.stringify(options), project, ...groups], {
-    env: bench.environment(""),
-    stderr: "inherit",
-  });
+  const child = startProcess(
+    [node, resolveBenchFile("store.mjs"), product, driver, JSON.stringify(options), project, ...groups],
+    {
+      env: bench.createEnvironment(""),
+      stderr: "inherit",
+    },
+  );
   let output = "";
   child.stdout?.setEncoding("utf8").on("data", (text: string) => (output += text));
   const [code] = (await once(child, "close")) as [number | null];
-  await end(child);
+  await endProcess(child);
   if (code !== 0) throw new Error("the store could not be prepared");
   return output.trim().split("\n");
 }
 
 /** Starts a server on a filled store. */
-async function prepared(bench: Bench, driver: Driver, groups: readonly string[]): Promise<Prepared> {
-  const home = bench.home({ driver });
-  const project = bench.project();
+async function prepareStore(bench: Bench, driver: DriverKind, groups: readonly string[]): Promise<PreparedStore> {
+  const home = bench.createHome({ driver });
+  const project = bench.createProject();
   const file = path.join(home, driver === "json" ? "sessions" : "sessions.db");
-  const ids = await filled(bench, driver, { path: file }, project, groups);
-  const server = await bench.serve(home, project);
-  return { server, client: new HttpClient(server.base), ids, file };
+  const ids = await fillStore(bench, driver, { path: file }, project, groups);
+  const server = await bench.startServer(home, project);
+  return { server, client: new HttpClient(server.baseUrl), ids, file };
 }
 
-async function closed({ client, server }: Prepared): Promise<void> {
+async function closeStore({ client, server }: PreparedStore): Promise<void> {
   client.close();
-  await end(server.child);
+  await endProcess(server.child);
 }
 
 /** Cost of each stored turn for a new turn: compares a session of many turns with one of few. */
-async function slope(bench: Bench, driver: Driver): Promise<{ slope: number; long: number[]; short: number[] }> {
-  const store = await prepared(bench, driver, [`1x${2 * SHORT_TURNS}`, `1x${2 * LONG_TURNS}`]);
-  const [short = "", long = ""] = store.ids;
-  const took = new Map<string, number[]>();
-  const turn = async (id: string): Promise<void> => {
-    took.set(id, [...(took.get(id) ?? []), (await run(store.client, "hi", id)).ms]);
+async function measureSlope(
+  bench: Bench,
+  driver: DriverKind,
+): Promise<{ slope: number; longDurations: number[]; shortDurations: number[] }> {
+  const store = await prepareStore(bench, driver, [`1x${2 * SHORT_TURNS}`, `1x${2 * LONG_TURNS}`]);
+  const [shortId = "", longId = ""] = store.ids;
+  const durationsById = new Map<string, number[]>();
+  const measureTurn = async (id: string): Promise<void> => {
+    durationsById.set(id, [...(durationsById.get(id) ?? []), (await runPrompt(store.client, "hi", id)).ms]);
   };
-  await interleaved([short, long], bench.rounds(60, 30), turn);
-  took.clear();
-  await interleaved([short, long], bench.rounds(150, 50), turn);
-  await closed(store);
-  const [few = [], many = []] = [took.get(short), took.get(long)];
-  return { slope: (median(many) - median(few)) / (LONG_TURNS - SHORT_TURNS), long: many, short: few };
+  await runInterleaved([shortId, longId], bench.getRounds(60, 30), measureTurn);
+  durationsById.clear();
+  await runInterleaved([shortId, longId], bench.getRounds(150, 50), measureTurn);
+  await closeStore(store);
+  const [shortDurations = [], longDurations = []] = [durationsById.get(shortId), durationsById.get(longId)];
+  return {
+    slope: (median(longDurations) - median(shortDurations)) / (LONG_TURNS - SHORT_TURNS),
+    longDurations,
+    shortDurations,
+  };
 }
 
-const wordsOfSlope = (long: readonly number[], short: readonly number[]): string =>
-  `a turn on ${SHORT_TURNS} stored ones ${median(short).toFixed(1)} ms, on ${LONG_TURNS} ${median(long).toFixed(1)} ms`;
+const formatSlope = (longDurations: readonly number[], shortDurations: readonly number[]): string =>
+  `a turn on ${SHORT_TURNS} stored ones ${median(shortDurations).toFixed(1)} ms, on ${LONG_TURNS} ${median(longDurations).toFixed(1)} ms`;
 
-/** Cost of history. */
+/** Cost of the history of a session. */
 export const slopes: Scenario = {
   rows: ["slope"],
   async run(bench) {
-    const { slope: judged, long, short } = await slope(bench, "sqlite");
-    return [{ row: "slope", judged, gantry: { samples: [judged] }, notes: [wordsOfSlope(long, short)] }];
+    const { slope: judged, longDurations, shortDurations } = await measureSlope(bench, "sqlite");
+    return [
+      { row: "slope", judged, gantry: { samples: [judged] }, notes: [formatSlope(longDurations, shortDurations)] },
+    ];
   },
 };
 
@@ -92,19 +112,19 @@ export const slopes: Scenario = {
 export const longList: Scenario = {
   rows: ["list-100000"],
   async run(bench) {
-    const store = await prepared(bench, "sqlite", ["100000x1"]);
+    const store = await prepareStore(bench, "sqlite", ["100000x1"]);
     const samples: number[] = [];
-    const ask = async (): Promise<void> => {
+    const requestList = async (): Promise<void> => {
       const { body, ms } = await store.client.get("/api/sessions?size=50");
       if (!body.includes('"total":100000')) throw new Error("the list is not whole");
       samples.push(ms);
     };
-    for (let n = 0; n < 300; n++) await ask();
+    for (let n = 0; n < 300; n++) await requestList();
     samples.length = 0;
-    const before = cpuOf(store.server.child);
-    for (let n = 0; n < bench.rounds(1000, 500); n++) await ask();
-    const cpuMs = (cpuOf(store.server.child) - before) / samples.length;
-    await closed(store);
+    const cpuMsBefore = readCpuMs(store.server.child);
+    for (let n = 0; n < bench.getRounds(1000, 500); n++) await requestList();
+    const cpuMs = (readCpuMs(store.server.child) - cpuMsBefore) / samples.length;
+    await closeStore(store);
     const notes = [`p99 ${quantile(samples, 0.99).toFixed(2)} ms`];
     return [{ row: "list-100000", judged: median(samples), gantry: { samples, cpuMs }, notes }];
   },
@@ -114,30 +134,30 @@ export const longList: Scenario = {
 export const longSession: Scenario = {
   rows: ["newest-50000"],
   async run(bench) {
-    const sessions = bench.rounds(5, 2);
-    const store = await prepared(bench, "sqlite", [`${sessions}x50000`]);
-    const { child, base } = store.server;
+    const sessions = bench.getRounds(5, 2);
+    const store = await prepareStore(bench, "sqlite", [`${sessions}x50000`]);
+    const { child, baseUrl } = store.server;
     const gantry: Figure & { cpu: number[] } = { samples: [], cpu: [] };
-    const cold: number[] = [];
-    const health: number[] = [];
+    const firstTurnsMs: number[] = [];
+    const healthWaitsMs: number[] = [];
     // The process is warm, but has not loaded these sessions.
-    for (let n = 0; n < 40; n++) await run(store.client, "hi");
+    for (let n = 0; n < 40; n++) await runPrompt(store.client, "hi");
     for (const id of store.ids) {
-      cold.push((await run(store.client, "hi", id)).ms);
-      for (let n = 0; n < bench.rounds(4, 3); n++) {
-        const before = cpuOf(child);
-        const turn = run(store.client, "hi", id);
-        health.push(Math.max(...(await probe(base, turn))));
-        gantry.samples.push((await turn).ms);
-        gantry.cpu.push(cpuOf(child) - before);
+      firstTurnsMs.push((await runPrompt(store.client, "hi", id)).ms);
+      for (let n = 0; n < bench.getRounds(4, 3); n++) {
+        const cpuMsBefore = readCpuMs(child);
+        const turnResult = runPrompt(store.client, "hi", id);
+        healthWaitsMs.push(Math.max(...(await probeHealth(baseUrl, turnResult))));
+        gantry.samples.push((await turnResult).ms);
+        gantry.cpu.push(readCpuMs(child) - cpuMsBefore);
       }
     }
-    const { peak } = memoryOf(child);
-    await closed(store);
-    const floor = { samples: await floorOfSession(bench, store) };
+    const { peakMb } = readMemory(child);
+    await closeStore(store);
+    const floor = { samples: await measureFloor(bench, store) };
     const notes = [
-      `the first on a session that the process has not had ${median(cold).toFixed(0)} ms (${Math.min(...cold).toFixed(0)}-${Math.max(...cold).toFixed(0)})`,
-      `peak ${peak.toFixed(0)} MB; health meanwhile ${median(health).toFixed(0)} ms`,
+      `the first on a session that the process has not had ${median(firstTurnsMs).toFixed(0)} ms (${Math.min(...firstTurnsMs).toFixed(0)}-${Math.max(...firstTurnsMs).toFixed(0)})`,
+      `peak ${peakMb.toFixed(0)} MB; health meanwhile ${median(healthWaitsMs).toFixed(0)} ms`,
     ];
     const cpuMs = mean(gantry.cpu);
     return [{ row: "newest-50000", judged: median(gantry.samples), gantry: { ...gantry, cpuMs }, floor, notes }];
@@ -145,58 +165,62 @@ export const longSession: Scenario = {
 };
 
 /** Reference: reads the session from the file and requests the model directly. */
-async function floorOfSession(bench: Bench, { file, ids: [id = ""] }: Prepared): Promise<number[]> {
+async function measureFloor(bench: Bench, { file, ids: [id = ""] }: PreparedStore): Promise<number[]> {
   const { node, product } = bench.options;
-  const args = [product, file, bench.model, id, String(bench.rounds(15, 6))];
-  const child = start([node, beside("floor-session.mjs"), ...args], { env: bench.environment(""), stderr: "inherit" });
-  const took = JSON.parse(await lineOf(child, /^(\[.*\])$/m)) as number[];
-  await end(child);
-  return took.slice(2);
+  const args = [product, file, bench.modelUrl, id, String(bench.getRounds(15, 6))];
+  const child = startProcess([node, resolveBenchFile("floor-session.mjs"), ...args], {
+    env: bench.createEnvironment(""),
+    stderr: "inherit",
+  });
+  const durationsMs = JSON.parse(await waitForMatch(child, /^(\[.*\])$/m)) as number[];
+  await endProcess(child);
+  return durationsMs.slice(2);
 }
 
 /** The JSON driver compared with SQLite. */
 export const jsonDriver: Scenario = {
   rows: ["json-runs", "json-slope"],
   async run(bench) {
-    const jobs = bench.rounds(640, 320);
+    const jobCount = bench.getRounds(640, 320);
     const stores = await Promise.all(
       (["json", "sqlite"] as const).map(async (driver) => {
-        const server = await bench.serve(bench.home({ driver }));
-        return { server, client: new HttpClient(server.base), load: load() };
+        const server = await bench.startServer(bench.createHome({ driver }));
+        return { server, client: new HttpClient(server.baseUrl), load: createLoadSamples() };
       }),
     );
-    const [json, sqlite] = stores.map(({ load: each }) => each);
-    if (bench.wants("json-runs")) {
+    const [jsonLoad, sqliteLoad] = stores.map(({ load }) => load);
+    if (bench.isRowRequested("json-runs")) {
       // The first round runs cold code and is not counted.
-      for (const { server, client } of stores) await freshAtOnce(server, client, jobs / 2, load());
-      await interleaved(stores, bench.rounds(4, 2), ({ server, client, load: each }) =>
-        freshAtOnce(server, client, jobs, each),
+      for (const { server, client } of stores)
+        await measureFreshRuns(server, client, jobCount / 2, createLoadSamples());
+      await runInterleaved(stores, bench.getRounds(4, 2), ({ server, client, load }) =>
+        measureFreshRuns(server, client, jobCount, load),
       );
     }
     for (const { server, client } of stores) {
       client.close();
-      await end(server.child);
+      await endProcess(server.child);
     }
-    const lines = [];
-    if (json && sqlite && bench.wants("json-runs"))
-      lines.push({
+    const measurements = [];
+    if (jsonLoad && sqliteLoad && bench.isRowRequested("json-runs"))
+      measurements.push({
         row: "json-runs",
-        judged: median(json.rates) / median(sqlite.rates),
-        gantry: { samples: json.rates, cpuMs: json.cpuMs / json.samples.length },
-        floor: { samples: sqlite.rates, cpuMs: sqlite.cpuMs / sqlite.samples.length },
+        judged: median(jsonLoad.rates) / median(sqliteLoad.rates),
+        gantry: { samples: jsonLoad.rates, cpuMs: jsonLoad.cpuMs / jsonLoad.samples.length },
+        floor: { samples: sqliteLoad.rates, cpuMs: sqliteLoad.cpuMs / sqliteLoad.samples.length },
         notes: [
-          `p99 ${quantile(json.samples, 0.99).toFixed(0)} ms, SQLite's ${quantile(sqlite.samples, 0.99).toFixed(0)} ms`,
+          `p99 ${quantile(jsonLoad.samples, 0.99).toFixed(0)} ms, SQLite's ${quantile(sqliteLoad.samples, 0.99).toFixed(0)} ms`,
         ],
       });
-    if (bench.wants("json-slope")) {
-      const { slope: judged, long, short } = await slope(bench, "json");
-      lines.push({
+    if (bench.isRowRequested("json-slope")) {
+      const { slope: judged, longDurations, shortDurations } = await measureSlope(bench, "json");
+      measurements.push({
         row: "json-slope",
         judged,
         gantry: { samples: [judged] },
-        notes: [wordsOfSlope(long, short)],
+        notes: [formatSlope(longDurations, shortDurations)],
       });
     }
-    return lines;
+    return measurements;
   },
 };

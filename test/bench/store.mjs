@@ -7,21 +7,21 @@ import { pathToFileURL } from "node:url";
 
 const [product, kind, options, projectDir, ...groups] = process.argv.slice(2);
 /** Number of writes that run concurrently. */
-const TOGETHER = 1000;
+const MAX_CONCURRENT = 1000;
 
-const [name, face] = {
+const [name, exportName] = {
   json: ["lowdb-json-driver", "LowdbJsonDriver"],
   sqlite: ["sqlite-driver", "SqliteDriver"],
   postgres: ["postgres-driver", "PostgresDriver"],
 }[kind];
 const { exports } = JSON.parse(readFileSync(path.join(product, "package.json"), "utf8"));
-const file = path.join(product, exports["./adapters/*"].default.replace("*", name));
-const { [face]: Driver } = await import(pathToFileURL(file).href);
+const modulePath = path.join(product, exports["./adapters/*"].default.replace("*", name));
+const { [exportName]: Driver } = await import(pathToFileURL(modulePath).href);
 const driver = new Driver(JSON.parse(options));
 await driver.open();
 
-const at = (seconds) => new Date(Date.UTC(2026, 0, 1) + seconds * 1000).toISOString();
-const session = (id, seconds) => ({
+const formatTime = (seconds) => new Date(Date.UTC(2026, 0, 1) + seconds * 1000).toISOString();
+const createSession = (id, seconds) => ({
   id,
   alias: "",
   title: `Session ${id}`,
@@ -36,11 +36,11 @@ const session = (id, seconds) => ({
   parentId: "",
   chain: { root: id, index: 0 },
   lastSeq: 0,
-  createdAt: at(seconds),
-  updatedAt: at(seconds),
+  createdAt: formatTime(seconds),
+  updatedAt: formatTime(seconds),
   usage: { promptTokens: 10, completionTokens: 5, totalTokens: 15, cost: 0 },
 });
-const message = (sessionId, seq) => ({
+const createMessage = (sessionId, seq) => ({
   id: `${sessionId}-${seq}`,
   sessionId,
   seq,
@@ -49,24 +49,24 @@ const message = (sessionId, seq) => ({
   toolCallId: "",
   name: "",
   failed: false,
-  createdAt: at(seq),
+  createdAt: formatTime(seq),
   finished: true,
 });
 
-const shown = [];
-for (const [group, text] of groups.entries()) {
-  const [count, messages] = text.split("x").map(Number);
-  let waiting = [];
+const printedIds = [];
+for (const [group, groupText] of groups.entries()) {
+  const [count, messageCount] = groupText.split("x").map(Number);
+  let writes = [];
   for (let n = 0; n < count; n++) {
     const id = `prepared-${group}-${n}`;
-    if (count < 10) shown.push(id);
-    const storedMessages = Array.from({ length: messages }, (_, index) => message(id, index + 1));
-    waiting.push(driver.create({ session: session(id, n), messages: storedMessages }));
-    if (waiting.length < TOGETHER) continue;
-    await Promise.all(waiting);
-    waiting = [];
+    if (count < 10) printedIds.push(id);
+    const storedMessages = Array.from({ length: messageCount }, (_, index) => createMessage(id, index + 1));
+    writes.push(driver.create({ session: createSession(id, n), messages: storedMessages }));
+    if (writes.length < MAX_CONCURRENT) continue;
+    await Promise.all(writes);
+    writes = [];
   }
-  await Promise.all(waiting);
+  await Promise.all(writes);
 }
 await driver.close();
-process.stdout.write(`${shown.join("\n")}\n`);
+process.stdout.write(`${printedIds.join("\n")}\n`);

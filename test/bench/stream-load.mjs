@@ -6,26 +6,26 @@ const [base, count, message] = process.argv.slice(2);
 const agent = new Agent({ keepAlive: true, maxSockets: Infinity });
 const body = JSON.stringify({ message, stream: true });
 const headers = { "content-type": "application/json", "content-length": Buffer.byteLength(body) };
-const since = performance.now();
-const first = [];
+const startMs = performance.now();
+const firstTokensMs = [];
 let characters = 0;
 
 const runOnce = () =>
   new Promise((resolve, reject) => {
     const runRequest = request(`${base}/api/run`, { method: "POST", agent, headers }, (response) => {
       if (response.statusCode !== 200) return reject(new Error(`answered with ${response.statusCode}`));
-      let left = "";
-      let talks = false;
+      let incompleteLine = "";
+      let hasText = false;
       response.setEncoding("utf8");
       response.on("data", (piece) => {
-        const lines = (left + piece).split("\n");
-        left = lines.pop();
+        const lines = (incompleteLine + piece).split("\n");
+        incompleteLine = lines.pop();
         for (const line of lines) {
           if (!line.startsWith('data: {"type":"token"')) continue;
-          if (!talks) {
-            talks = true;
-            first.push(performance.now() - since);
-            if (first.length === Number(count)) process.stdout.write('{"all":true}\n');
+          if (!hasText) {
+            hasText = true;
+            firstTokensMs.push(performance.now() - startMs);
+            if (firstTokensMs.length === Number(count)) process.stdout.write('{"all":true}\n');
           }
           characters += JSON.parse(line.slice(6)).content?.length ?? 0;
         }
@@ -38,5 +38,5 @@ const runOnce = () =>
   });
 
 await Promise.all(Array.from({ length: Number(count) }, runOnce));
-process.stdout.write(`${JSON.stringify({ first, ms: performance.now() - since, characters })}\n`);
+process.stdout.write(`${JSON.stringify({ firstTokensMs, ms: performance.now() - startMs, characters })}\n`);
 process.exit();

@@ -2,58 +2,60 @@
 import { once } from "node:events";
 import type { ChildProcess } from "node:child_process";
 import {
-  beside,
-  interleaved,
-  lineOf,
+  resolveBenchFile,
+  runInterleaved,
+  waitForMatch,
   type Bench,
   type Figure,
-  type Line,
+  type RowMeasurement,
   type Scenario,
   type Server,
 } from "./bench.js";
-import { HttpClient, textOfChunk, textOfRun, type Stream } from "./http-client.js";
-import { figuresOfPeers } from "./http-peer.js";
-import { direct } from "./http-rows.js";
-import { cpuOf, end, start } from "./processes.js";
+import { HttpClient, readChunkText, readRunText, type StreamMeasurement } from "./http-client.js";
+import { measurePeers } from "./http-peer.js";
+import { createModelRequest } from "./http-rows.js";
+import { readCpuMs, endProcess, startProcess } from "./processes.js";
 import { mean, median, quantile } from "./statistics.js";
 
 const LONG_STREAM_TOKENS = 20_000;
 const CONCURRENT_STREAMS = 100;
-const CROWD = 500;
+const HEALTH_STREAMS = 500;
 /** Characters of each word from the model. */
-const WORD = 5;
+const WORD_CHARACTERS = 5;
 
 /** 20,000 tokens at the model's full speed, compared with reading the model's own stream. */
 export const longStream: Scenario = {
   rows: ["sse-20000"],
   async run(bench) {
-    const server = await bench.serve();
-    const client = new HttpClient(server.base);
-    const model = new HttpClient(bench.model);
+    const server = await bench.startServer();
+    const client = new HttpClient(server.baseUrl);
+    const model = new HttpClient(bench.modelUrl);
     const prompt = `[tokens=${LONG_STREAM_TOKENS}]`;
     const gantry: Figure & { cpu: number[] } = { samples: [], cpu: [] };
     const floor: Figure = { samples: [] };
-    const requireComplete = ({ ms, characters }: Stream): number => {
-      if (characters !== LONG_STREAM_TOKENS * WORD)
-        throw new Error(`${characters} characters of ${LONG_STREAM_TOKENS * WORD} came`);
+    const requireComplete = ({ ms, characters }: StreamMeasurement): number => {
+      if (characters !== LONG_STREAM_TOKENS * WORD_CHARACTERS)
+        throw new Error(`${characters} characters of ${LONG_STREAM_TOKENS * WORD_CHARACTERS} came`);
       return ms;
     };
     const measureGantry = async (): Promise<void> => {
-      const before = cpuOf(server.child);
-      const stream = await client.stream("/api/run", { message: prompt, stream: true }, textOfRun);
+      const cpuMsBefore = readCpuMs(server.child);
+      const stream = await client.stream("/api/run", { message: prompt, stream: true }, readRunText);
       gantry.samples.push(requireComplete(stream));
-      gantry.cpu.push(cpuOf(server.child) - before);
+      gantry.cpu.push(readCpuMs(server.child) - cpuMsBefore);
     };
-    const bare = async (): Promise<void> => {
-      floor.samples.push(requireComplete(await model.stream("/chat/completions", direct(prompt), textOfChunk)));
+    const measureFloor = async (): Promise<void> => {
+      floor.samples.push(
+        requireComplete(await model.stream("/chat/completions", createModelRequest(prompt), readChunkText)),
+      );
     };
-    for (let n = 0; n < 3; n++) await Promise.all([measureGantry(), bare()]);
+    for (let n = 0; n < 3; n++) await Promise.all([measureGantry(), measureFloor()]);
     gantry.samples.length = gantry.cpu.length = floor.samples.length = 0;
-    await interleaved([measureGantry, bare], bench.rounds(20, 8), (measure) => measure());
+    await runInterleaved([measureGantry, measureFloor], bench.getRounds(20, 8), (measure) => measure());
     client.close();
     model.close();
-    await end(server.child);
-    const peers = await figuresOfPeers(bench, async (peer) => {
+    await endProcess(server.child);
+    const peers = await measurePeers(bench, async (peer) => {
       const samples: number[] = [];
       for (let n = 0; n < 3; n++) samples.push((await peer.run(prompt)).ms);
       return { samples };
@@ -67,67 +69,75 @@ export const longStream: Scenario = {
 };
 
 /** Measurements of many concurrent streams. */
-interface Crowd {
-  first: number[];
+interface StreamLoad {
+  firstTokensMs: number[];
   ms: number;
   characters: number;
 }
 
 /** A reader of many streams in its own process, so that reading does not slow down the probes. */
-class Reader {
+class StreamLoadProcess {
   readonly #child: ChildProcess;
   /** Resolves once each stream has sent text. */
-  readonly talking: Promise<unknown>;
-  readonly done: Promise<Crowd>;
+  readonly allStarted: Promise<unknown>;
+  readonly result: Promise<StreamLoad>;
 
   constructor(bench: Bench, base: string, count: number, message: string) {
-    this.#child = start([bench.options.node, beside("stream-load.mjs"), base, String(count), message], {
-      env: bench.environment(""),
-      stderr: "inherit",
-    });
+    this.#child = startProcess(
+      [bench.options.node, resolveBenchFile("stream-load.mjs"), base, String(count), message],
+      {
+        env: bench.createEnvironment(""),
+        stderr: "inherit",
+      },
+    );
     let output = "";
     this.#child.stdout?.setEncoding("utf8").on("data", (text: string) => (output += text));
-    this.talking = lineOf(this.#child, /^\{"all":true\}$/m);
-    this.talking.catch(() => {});
-    this.done = once(this.#child, "close").then(async () => {
-      await end(this.#child);
+    this.allStarted = waitForMatch(this.#child, /^\{"all":true\}$/m);
+    this.allStarted.catch(() => {});
+    this.result = once(this.#child, "close").then(async () => {
+      await endProcess(this.#child);
       const line = output.trim().split("\n").at(-1) ?? "";
-      if (!line.startsWith('{"first"')) throw new Error("the streams were not read to their end");
-      return JSON.parse(line) as Crowd;
+      if (!line.startsWith('{"firstTokensMs"')) throw new Error("the streams were not read to their end");
+      return JSON.parse(line) as StreamLoad;
     });
   }
 }
 
-async function floorServer(bench: Bench): Promise<Server> {
-  const since = performance.now();
-  const child = start([bench.options.node, beside("floor-server.mjs"), bench.model], { env: bench.environment("") });
-  return { child, base: await lineOf(child, /listening on (\S+)/), ms: performance.now() - since };
+async function startFloorServer(bench: Bench): Promise<Server> {
+  const spawnedMs = performance.now();
+  const child = startProcess([bench.options.node, resolveBenchFile("floor-server.mjs"), bench.modelUrl], {
+    env: bench.createEnvironment(""),
+  });
+  return { child, baseUrl: await waitForMatch(child, /listening on (\S+)/), startMs: performance.now() - spawnedMs };
 }
 
-async function both(bench: Bench, work: (servers: readonly Subject[]) => Promise<Line[]>): Promise<Line[]> {
-  const servers: Subject[] = [
-    { name: "gantry", server: await bench.serve(), samples: [], cpu: [], notes: [] },
-    { name: "floor", server: await floorServer(bench), samples: [], cpu: [], notes: [] },
+async function measureBoth(
+  bench: Bench,
+  measure: (servers: readonly ServerSubject[]) => Promise<RowMeasurement[]>,
+): Promise<RowMeasurement[]> {
+  const servers: ServerSubject[] = [
+    { name: "gantry", server: await bench.startServer(), samples: [], cpu: [], extraSamples: [] },
+    { name: "floor", server: await startFloorServer(bench), samples: [], cpu: [], extraSamples: [] },
   ];
   try {
     for (const { server } of servers)
-      await new Reader(bench, server.base, CONCURRENT_STREAMS, "[tokens=50 every=5]").done;
-    return await work(servers);
+      await new StreamLoadProcess(bench, server.baseUrl, CONCURRENT_STREAMS, "[tokens=50 every=5]").result;
+    return await measure(servers);
   } finally {
-    await Promise.all(servers.map(({ server }) => end(server.child)));
+    await Promise.all(servers.map(({ server }) => endProcess(server.child)));
   }
 }
 
-interface Subject {
+interface ServerSubject {
   name: string;
   server: Server;
   samples: number[];
   cpu: number[];
-  notes: number[];
+  extraSamples: number[];
 }
 
-function complete({ characters }: Crowd, streams: number, tokens: number): void {
-  const expectedCharacters = streams * tokens * WORD;
+function requireCompleteLoad({ characters }: StreamLoad, streams: number, tokens: number): void {
+  const expectedCharacters = streams * tokens * WORD_CHARACTERS;
   if (characters !== expectedCharacters) throw new Error(`${characters} characters of ${expectedCharacters} came`);
 }
 
@@ -135,18 +145,23 @@ function complete({ characters }: Crowd, streams: number, tokens: number): void 
 export const tokenCpu: Scenario = {
   rows: ["token-cpu"],
   run: (bench) =>
-    both(bench, async (servers) => {
-      const tokens = bench.rounds(500, 150);
-      await interleaved(servers, bench.rounds(3, 1), async ({ server, samples, notes }) => {
-        const before = cpuOf(server.child);
-        const crowd = await new Reader(bench, server.base, CONCURRENT_STREAMS, `[tokens=${tokens} every=20]`).done;
-        complete(crowd, CONCURRENT_STREAMS, tokens);
-        samples.push((cpuOf(server.child) - before) / (CONCURRENT_STREAMS * tokens));
-        notes.push(crowd.ms);
+    measureBoth(bench, async (servers) => {
+      const tokens = bench.getRounds(500, 150);
+      await runInterleaved(servers, bench.getRounds(3, 1), async ({ server, samples, extraSamples }) => {
+        const cpuMsBefore = readCpuMs(server.child);
+        const load = await new StreamLoadProcess(
+          bench,
+          server.baseUrl,
+          CONCURRENT_STREAMS,
+          `[tokens=${tokens} every=20]`,
+        ).result;
+        requireCompleteLoad(load, CONCURRENT_STREAMS, tokens);
+        samples.push((readCpuMs(server.child) - cpuMsBefore) / (CONCURRENT_STREAMS * tokens));
+        extraSamples.push(load.ms);
       });
       const [gantry, floor] = servers;
-      const took = `${(median(gantry?.notes ?? []) / 1000).toFixed(1)} s for ${(tokens * 20) / 1000} s of talk`;
-      return [line("token-cpu", gantry, floor, median(gantry?.samples ?? []), [took])];
+      const durationNote = `${(median(gantry?.extraSamples ?? []) / 1000).toFixed(1)} s for ${(tokens * 20) / 1000} s of talk`;
+      return [createMeasurement("token-cpu", gantry, floor, median(gantry?.samples ?? []), [durationNote])];
     }),
 };
 
@@ -154,21 +169,22 @@ export const tokenCpu: Scenario = {
 export const firstToken: Scenario = {
   rows: ["first-token-100"],
   run: (bench) =>
-    both(bench, async (servers) => {
+    measureBoth(bench, async (servers) => {
       const totals: number[] = [];
       const tokens = 500;
-      await interleaved(servers, bench.rounds(8, 2), async ({ name, server, samples, notes, cpu }) => {
-        const before = cpuOf(server.child);
-        const crowd = await new Reader(bench, server.base, CONCURRENT_STREAMS, `[tokens=${tokens}]`).done;
-        complete(crowd, CONCURRENT_STREAMS, tokens);
-        cpu.push(cpuOf(server.child) - before);
-        samples.push(quantile(crowd.first, 0.5));
-        notes.push(quantile(crowd.first, 0.99));
-        if (name === "gantry") totals.push(crowd.ms);
+      await runInterleaved(servers, bench.getRounds(8, 2), async ({ name, server, samples, extraSamples, cpu }) => {
+        const cpuMsBefore = readCpuMs(server.child);
+        const load = await new StreamLoadProcess(bench, server.baseUrl, CONCURRENT_STREAMS, `[tokens=${tokens}]`)
+          .result;
+        requireCompleteLoad(load, CONCURRENT_STREAMS, tokens);
+        cpu.push(readCpuMs(server.child) - cpuMsBefore);
+        samples.push(quantile(load.firstTokensMs, 0.5));
+        extraSamples.push(quantile(load.firstTokensMs, 0.99));
+        if (name === "gantry") totals.push(load.ms);
       });
       const [gantry, floor] = servers;
-      const summaryNote = `p99 ${median(gantry?.notes ?? []).toFixed(0)} ms; all ${CONCURRENT_STREAMS} x ${tokens} tokens ${median(totals).toFixed(0)} ms`;
-      return [line("first-token-100", gantry, floor, median(gantry?.samples ?? []), [summaryNote])];
+      const summaryNote = `p99 ${median(gantry?.extraSamples ?? []).toFixed(0)} ms; all ${CONCURRENT_STREAMS} x ${tokens} tokens ${median(totals).toFixed(0)} ms`;
+      return [createMeasurement("first-token-100", gantry, floor, median(gantry?.samples ?? []), [summaryNote])];
     }),
 };
 
@@ -176,50 +192,50 @@ export const firstToken: Scenario = {
 export const healthBeside: Scenario = {
   rows: ["health-500"],
   run: (bench) =>
-    both(bench, async (servers) => {
-      const tokens = bench.rounds(100, 40);
-      const opening: number[] = [];
-      await interleaved(servers, bench.rounds(2, 1), async ({ name, server, samples, notes }) => {
-        const reader = new Reader(bench, server.base, CROWD, `[tokens=${tokens} every=100]`);
-        const waits = await probe(server.base, reader.talking);
-        if (name === "gantry") opening.push(...waits);
-        const beside = await probe(server.base, reader.done);
-        complete(await reader.done, CROWD, tokens);
-        samples.push(quantile(beside, 0.99));
-        notes.push(quantile(beside, 0.5));
+    measureBoth(bench, async (servers) => {
+      const tokens = bench.getRounds(100, 40);
+      const openingWaitsMs: number[] = [];
+      await runInterleaved(servers, bench.getRounds(2, 1), async ({ name, server, samples, extraSamples }) => {
+        const reader = new StreamLoadProcess(bench, server.baseUrl, HEALTH_STREAMS, `[tokens=${tokens} every=100]`);
+        const waitsMs = await probeHealth(server.baseUrl, reader.allStarted);
+        if (name === "gantry") openingWaitsMs.push(...waitsMs);
+        const streamingWaitsMs = await probeHealth(server.baseUrl, reader.result);
+        requireCompleteLoad(await reader.result, HEALTH_STREAMS, tokens);
+        samples.push(quantile(streamingWaitsMs, 0.99));
+        extraSamples.push(quantile(streamingWaitsMs, 0.5));
       });
       const [gantry, floor] = servers;
-      const p50 = median(gantry?.notes ?? []).toFixed(1);
-      const summaryNote = `p50 ${p50} ms; while the ${CROWD} streams began, p99 ${quantile(opening, 0.99).toFixed(0)} ms`;
-      return [line("health-500", gantry, floor, median(gantry?.samples ?? []), [summaryNote])];
+      const p50 = median(gantry?.extraSamples ?? []).toFixed(1);
+      const summaryNote = `p50 ${p50} ms; while the ${HEALTH_STREAMS} streams began, p99 ${quantile(openingWaitsMs, 0.99).toFixed(0)} ms`;
+      return [createMeasurement("health-500", gantry, floor, median(gantry?.samples ?? []), [summaryNote])];
     }),
 };
 
 /** Response times of the health endpoint, requested every few ms until a promise settles. */
-export async function probe(base: string, until: Promise<unknown>): Promise<number[]> {
+export async function probeHealth(base: string, promise: Promise<unknown>): Promise<number[]> {
   const client = new HttpClient(base);
-  const waits: number[] = [];
-  const ended = until.then(
+  const waitsMs: number[] = [];
+  const settled = promise.then(
     () => true,
     () => true,
   );
   const pause = (): Promise<false> => new Promise((resolve) => setTimeout(resolve, 5, false));
-  do waits.push((await client.get("/api/health")).ms);
-  while (!(await Promise.race([ended, pause()])));
+  do waitsMs.push((await client.get("/api/health")).ms);
+  while (!(await Promise.race([settled, pause()])));
   client.close();
-  return waits;
+  return waitsMs;
 }
 
-function line(
+function createMeasurement(
   row: string,
-  gantrySubject: Subject | undefined,
-  base: Subject | undefined,
+  gantrySubject: ServerSubject | undefined,
+  floorSubject: ServerSubject | undefined,
   judged: number,
   notes: string[],
-): Line {
-  const figure = ({ samples = [], cpu = [] }: Partial<Subject> = {}): Figure => ({
+): RowMeasurement {
+  const createFigure = ({ samples = [], cpu = [] }: Partial<ServerSubject> = {}): Figure => ({
     samples,
     ...(cpu.length > 0 ? { cpuMs: mean(cpu) } : {}),
   });
-  return { row, judged, gantry: figure(gantrySubject), floor: figure(base), notes };
+  return { row, judged, gantry: createFigure(gantrySubject), floor: createFigure(floorSubject), notes };
 }

@@ -7,13 +7,13 @@ import { performance } from "node:perf_hooks";
 import { AiSdkProvider, WIRES } from "gantry/adapters/language-models";
 import { startFakeModelServer } from "../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../helpers/model-situations.js";
-import { ask, take, writeTool } from "../helpers/model-requests.js";
+import { createRequest, readAnswer, writeTool } from "../helpers/model-requests.js";
 
 const SIZES = [
   { kB: 30, pieces: 2_000 },
   { kB: 300, pieces: 20_000 },
 ];
-const ROUNDS = 5;
+const ROUND_COUNT = 5;
 
 const server = await startFakeModelServer();
 const rows: string[] = [];
@@ -22,16 +22,16 @@ for (const wire of WIRES) {
   const medians: number[] = [];
   for (const { kB, pieces } of SIZES) {
     const content = "x".repeat(kB * 1000);
-    const times: number[] = [];
-    for (let round = 0; round <= ROUNDS; round++) {
+    const durationsMs: number[] = [];
+    for (let round = 0; round <= ROUND_COUNT; round++) {
       server.enqueue({ say: [{ call: { name: "write", arguments: { path: "a", content }, pieces } }] });
-      const start = performance.now();
-      const { calls } = await take(provider, ask({ model: WIRE_MODELS[wire], tools: [writeTool] }));
+      const startMs = performance.now();
+      const { calls } = await readAnswer(provider, createRequest({ model: WIRE_MODELS[wire], tools: [writeTool] }));
       if (calls[0]!.arguments.length < content.length) throw new Error("arguments were lost");
       // The first round loads the package and is not counted.
-      if (round > 0) times.push(performance.now() - start);
+      if (round > 0) durationsMs.push(performance.now() - startMs);
     }
-    medians.push(times.sort((a, b) => a - b)[Math.floor(times.length / 2)]!);
+    medians.push(durationsMs.sort((a, b) => a - b)[Math.floor(durationsMs.length / 2)]!);
   }
   const [small, large] = medians as [number, number];
   // Gemini sends a call in one piece.

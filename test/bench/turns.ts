@@ -6,14 +6,14 @@ import { MemoryDriver } from "gantry";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { aHolder, aMessage, aRun, aSession, change, aGrowingMessage } from "../../src/testing/session-driver/rule.js";
-import { makeTempDir } from "../helpers/temp.js";
+import { makeTempDir } from "../helpers/temp-dir.js";
 
-const TURNS = Number(process.env["TURNS"] ?? 2000);
-const PART = TURNS / 4;
-const APPENDS = 5;
+const TURN_COUNT = Number(process.env["TURNS"] ?? 2000);
+const PART_TURNS = TURN_COUNT / 4;
+const APPEND_COUNT = 5;
 const TEXT = "Some words of an answer that is streamed to whoever reads it. ".repeat(4);
 
-async function turn(driver: SessionDriver, n: number): Promise<void> {
+async function runTurn(driver: SessionDriver, n: number): Promise<void> {
   await driver.get("s");
   const lease = await driver.lease("s", aHolder("h"), 60_000, { head: { messages: false } });
   if (!("fence" in lease)) throw new Error("the lease is held");
@@ -23,9 +23,9 @@ async function turn(driver: SessionDriver, n: number): Promise<void> {
   await driver.write("s", change({ fence, sync: true, add: [aMessage("s", 2 * n + 1)], runs: [run] }));
   const answer = aGrowingMessage("s", 2 * n + 2);
   await driver.write("s", change({ fence, add: [answer] }));
-  for (let at = 0; at < APPENDS; at++)
+  for (let index = 0; index < APPEND_COUNT; index++)
     await driver.write("s", change({ fence, append: [{ messageId: answer.id, part: 0, type: "text", text: TEXT }] }));
-  const finish = [{ ...answer, parts: [{ type: "text" as const, text: TEXT.repeat(APPENDS) }], finished: true }];
+  const finish = [{ ...answer, parts: [{ type: "text" as const, text: TEXT.repeat(APPEND_COUNT) }], finished: true }];
   const runs = [{ ...run, state: "finished" as const }];
   await driver.write("s", change({ fence, sync: true, finish, usage, runs, release: true }));
 }
@@ -36,17 +36,17 @@ const stores = {
   json: () => new LowdbJsonDriver({ path: folder.at("json") }),
   sqlite: () => new SqliteDriver({ path: folder.at("sqlite.db") }),
 };
-process.stdout.write(`turns per second, ${PART} turns each\n`);
-for (const [name, make] of Object.entries(stores)) {
+process.stdout.write(`turns per second, ${PART_TURNS} turns each\n`);
+for (const [name, createDriver] of Object.entries(stores)) {
   if (process.env["ONLY"] && process.env["ONLY"] !== name) continue;
-  const driver = make();
+  const driver = createDriver();
   await driver.open();
   await driver.create({ session: aSession("s") });
   const rates: string[] = [];
   for (let part = 0; part < 4; part++) {
-    const since = performance.now();
-    for (let n = part * PART; n < (part + 1) * PART; n++) await turn(driver, n);
-    rates.push(((PART / (performance.now() - since)) * 1000).toFixed(0).padStart(7));
+    const startMs = performance.now();
+    for (let n = part * PART_TURNS; n < (part + 1) * PART_TURNS; n++) await runTurn(driver, n);
+    rates.push(((PART_TURNS / (performance.now() - startMs)) * 1000).toFixed(0).padStart(7));
   }
   await driver.close();
   process.stdout.write(`${name.padEnd(10)}${rates.join("")}\n`);

@@ -3,24 +3,24 @@
 // ends, it prints `{"characters":[...]}` of all except the last.
 import { Agent, request } from "node:http";
 
-const [base, session, count] = process.argv.slice(2);
+const [base, sessionId, count] = process.argv.slice(2);
 const agent = new Agent({ maxSockets: Infinity });
 const characters = [];
-let watching = 0;
+let connectedCount = 0;
 
 const watch = (n) => {
   const isSlow = n === Number(count) - 1;
   if (!isSlow) characters.push(0);
-  request(`${base}/api/sessions/${session}/events`, { agent }, (response) => {
+  request(`${base}/api/sessions/${sessionId}/events`, { agent }, (response) => {
     if (response.statusCode !== 200) throw new Error(`answered with ${response.statusCode}`);
-    watching += 1;
-    if (watching === Number(count)) process.stdout.write('{"all":true}\n');
+    connectedCount += 1;
+    if (connectedCount === Number(count)) process.stdout.write('{"all":true}\n');
     if (isSlow) return void setInterval(() => response.read(1), 1000);
-    let left = "";
+    let incompleteLine = "";
     response.setEncoding("utf8");
     response.on("data", (piece) => {
-      const lines = (left + piece).split("\n");
-      left = lines.pop();
+      const lines = (incompleteLine + piece).split("\n");
+      incompleteLine = lines.pop();
       for (const line of lines) {
         if (!line.startsWith("data: ")) continue;
         const { content, message } = JSON.parse(line.slice(6));

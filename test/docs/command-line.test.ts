@@ -7,13 +7,13 @@ import { fileURLToPath } from "node:url";
 import { toFlag, type CommandDescription } from "../../src/cli/command-description.js";
 import { COMMAND_DESCRIPTIONS } from "../../src/cli/descriptions/all.js";
 import { run as runAbout } from "../../src/cli/descriptions/run.js";
-import { gantryCommand } from "../helpers/node.js";
-import { tempDir, type TempDir } from "../helpers/temp.js";
+import { gantryCommand } from "../helpers/source-paths.js";
+import { tempDir, type TempDir } from "../helpers/temp-dir.js";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-const text = readFileSync(path.join(ROOT, "docs/command-line.md"), "utf8");
+const pageText = readFileSync(path.join(ROOT, "docs/command-line.md"), "utf8");
 
-/** Replaces what differs between runs: ids, times, counts and the folder. */
+/** Replaces the values that differ between runs: ids, times, counts and the folder. */
 function normalize(output: string, folder: TempDir): string {
   return output
     .replaceAll(folder.path, "/tmp/demo")
@@ -23,7 +23,7 @@ function normalize(output: string, folder: TempDir): string {
     .replace(/ +/g, " ");
 }
 
-async function shell(line: string, folder: TempDir, home: TempDir, bin: TempDir): Promise<string> {
+async function runShell(line: string, folder: TempDir, home: TempDir, bin: TempDir): Promise<string> {
   const child = spawn("bash", ["-c", `{ ${line}; } 2>&1 < /dev/null | cat`], {
     cwd: folder.path,
     env: {
@@ -48,22 +48,26 @@ describe("command-line.md", () => {
     });
     const home = await tempDir(t);
     const bin = await tempDir(t);
-    const cli = [process.execPath, ...gantryCommand()];
-    await bin.write({ gantry: `#!/bin/sh\nexec ${cli.join(" ")} "$@"\n` });
-    await shell(`chmod +x ${bin.at("gantry")}`, folder, home, bin);
-    const blocks = [...text.matchAll(/^```console\n(.*?)^```$/gms)].map(([, block = ""]) => block);
+    const gantryWords = [process.execPath, ...gantryCommand()];
+    await bin.write({ gantry: `#!/bin/sh\nexec ${gantryWords.join(" ")} "$@"\n` });
+    await runShell(`chmod +x ${bin.at("gantry")}`, folder, home, bin);
+    const blocks = [...pageText.matchAll(/^```console\n(.*?)^```$/gms)].map(([, block = ""]) => block);
     assert.ok(blocks.length >= 6);
     for (const block of blocks)
-      for (const [, line = "", printed = ""] of block.matchAll(/^\$ ([^\n]+)\n((?:(?!\$ )[^\n]*\n)*)/gm))
-        assert.equal(normalize(await shell(line, folder, home, bin), folder), normalize(printed, folder), line);
+      for (const [, line = "", documentedOutput = ""] of block.matchAll(/^\$ ([^\n]+)\n((?:(?!\$ )[^\n]*\n)*)/gm))
+        assert.equal(
+          normalize(await runShell(line, folder, home, bin), folder),
+          normalize(documentedOutput, folder),
+          line,
+        );
   });
 
   it("names every command, and every flag of gantry run", () => {
     for (const { name, commands } of COMMAND_DESCRIPTIONS) {
-      assert.ok(text.includes(`\`gantry ${name}\``), name);
-      for (const word of Object.keys(commands ?? {})) assert.ok(text.includes(`\`${word}\``), word);
+      assert.ok(pageText.includes(`\`gantry ${name}\``), name);
+      for (const word of Object.keys(commands ?? {})) assert.ok(pageText.includes(`\`${word}\``), word);
     }
     const { config: _, sessionDriver: __, ...runFlags }: CommandDescription["flags"] = runAbout.flags;
-    for (const key of Object.keys(runFlags)) assert.ok(text.includes(toFlag(key)), toFlag(key));
+    for (const key of Object.keys(runFlags)) assert.ok(pageText.includes(toFlag(key)), toFlag(key));
   });
 });

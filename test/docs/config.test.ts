@@ -4,71 +4,79 @@ import { join, sep } from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Ajv } from "ajv";
-import { COMMAND, configSchema, documents, withVersion } from "../helpers/config-documents.js";
-import { refusalOf } from "../helpers/wrong-values.js";
+import { DOCS_COMMAND, createConfigSchema, listDocuments, replaceVersion } from "../helpers/config-documents.js";
+import { readConfigError } from "../helpers/wrong-values.js";
 
 describe("the documents that are generated from the config options", () => {
   it("are up to date", async () => {
-    for (const { file, is: text, should: expected } of await documents())
-      assert.equal(text, expected, `${file.pathname} differs from the options; generate it: ${COMMAND}`);
+    for (const { file, currentText, expectedText } of await listDocuments())
+      assert.equal(
+        currentText,
+        expectedText,
+        `${file.pathname} differs from the options; generate it: ${DOCS_COMMAND}`,
+      );
   });
 
   it("describe each option, and list no wrong value as accepted", async () => {
-    const [page, , table] = await documents();
-    assert.doesNotMatch(page?.should ?? "", /^\|.*\| +\|$/m, "an option without a sentence");
-    assert.doesNotMatch(table?.should ?? "", /\*\*accepted\*\*/);
-    assert.ok((table?.should.match(/^\| `/gm) ?? []).length > 100);
+    const [page, , table] = await listDocuments();
+    assert.doesNotMatch(page?.expectedText ?? "", /^\|.*\| +\|$/m, "each option has a description");
+    assert.doesNotMatch(table?.expectedText ?? "", /\*\*accepted\*\*/);
+    assert.ok((table?.expectedText.match(/^\| `/gm) ?? []).length > 100);
   });
 
   it("include each file that contains the version, and replace all occurrences of it", async () => {
     const root = fileURLToPath(new URL("../..", import.meta.url));
     const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string };
-    const next = "12.34.56-next.7";
-    const old = new RegExp(`(?<![\\d.])${version.replaceAll(".", "\\.")}(?![\\d.](?!tgz))`);
+    const nextVersion = "12.34.56-next.7";
+    const oldVersionPattern = new RegExp(`(?<![\\d.])${version.replaceAll(".", "\\.")}(?![\\d.](?!tgz))`);
     const pages = ["docs", "examples"].flatMap((folder) =>
       readdirSync(join(root, folder), { recursive: true, encoding: "utf8" }).map((name) => join(folder, name)),
     );
-    const changed: string[] = [];
+    const changedFiles: string[] = [];
     for (const file of [...pages, "README.md", "package-lock.json"]) {
       // openapi.json is generated as a whole and checked elsewhere.
       if (!/\.(?:md|json|ya?ml|[cm]?[jt]s|html)$|file$/.test(file) || file.endsWith("openapi.json")) continue;
       const name = file.split(sep).join("/");
       const text = readFileSync(join(root, file), "utf8");
-      const updated = withVersion(name, text, next);
+      const updatedText = replaceVersion(name, text, nextVersion);
       // Other packages may have the same version.
       const comparedCharacters = name === "package-lock.json" ? 300 : Infinity;
-      assert.doesNotMatch(updated.slice(0, comparedCharacters), old, name);
-      assert.equal(withVersion(name, updated, version), text);
-      if (updated !== text) changed.push(name);
+      assert.doesNotMatch(updatedText.slice(0, comparedCharacters), oldVersionPattern, name);
+      assert.equal(replaceVersion(name, updatedText, version), text);
+      if (updatedText !== text) changedFiles.push(name);
     }
     for (const name of ["docs/installing.md", "docs/acp-registry/agent.json", "package-lock.json"])
-      assert.ok(changed.includes(name), name);
-    const generated = (await documents()).map(({ file }) => file.pathname);
-    for (const name of changed)
+      assert.ok(changedFiles.includes(name), name);
+    const generatedFiles = (await listDocuments()).map(({ file }) => file.pathname);
+    for (const name of changedFiles)
       assert.ok(
-        generated.some((file) => file.endsWith(`/${name}`)),
+        generatedFiles.some((file) => file.endsWith(`/${name}`)),
         name,
       );
   });
 });
 
-const lab = { name: "lab", base_url: "http://127.0.0.1:9000/v1" };
-const transport = (entry: unknown) => ({ server: { transports: [entry] } });
+const labProvider = { name: "lab", base_url: "http://127.0.0.1:9000/v1" };
+const withTransport = (entry: unknown) => ({ server: { transports: [entry] } });
 
 const VALID_CONFIGS: readonly unknown[] = [
   {},
   { $schema: "./node_modules/gantry/docs/config.schema.json" },
   { server: { port: 0, host: "::1", headers: { "X-A": "1" }, on_disconnect: "continue", required_headers: {} } },
   { server: { transports: ["koa-http-api", { transport: "acp-http-sse-ws", required_headers: { "X-Key": "k" } }] } },
-  transport({ transport: "koa-http-api", max_body_bytes: 5, limits: { json_depth: 8 } }),
-  transport({ transport: "acp-stdio", profile: "spec" }),
+  withTransport({ transport: "koa-http-api", max_body_bytes: 5, limits: { json_depth: 8 } }),
+  withTransport({ transport: "acp-stdio", profile: "spec" }),
   { acp: { profile: "official", official_clients: ["x*"], auth_methods: [{ id: "a", name: "A", more: 1 }] } },
   { session: { driver: "json", path: "s", durability: "normal" } },
   { session: { path: "" } },
   { providers: [] },
-  { providers: [{ ...lab, models: ["a", { id: "b", cost: { input: 0, output: 1.5 }, input: ["text"] }] }] },
+  { providers: [{ ...labProvider, models: ["a", { id: "b", cost: { input: 0, output: 1.5 }, input: ["text"] }] }] },
   { providers: [{ provider: "ollama" }, { provider: "offline", hints: ["x"], detect: false }] },
-  { providers: [{ ...lab, driver: "anthropic", timeout: 0.5, max_retries: 0, max_wait: 0, headers: { A: "b" } }] },
+  {
+    providers: [
+      { ...labProvider, driver: "anthropic", timeout: 0.5, max_retries: 0, max_wait: 0, headers: { A: "b" } },
+    ],
+  },
   { model: { reasoning_effort: "" }, catalogue: { refresh: 0 }, compaction: { threshold: 1, context_window: 0 } },
   { agent: { tools: ["*", { tool: "./x.js", any: 1 }], max_iterations: 1 } },
   { tools: { bash: { timeout: 0.5, network: true }, webfetch: {}, allow_paths: ["/tmp"] } },
@@ -87,12 +95,12 @@ const INVALID_CONFIGS: readonly unknown[] = [
   { server: { transports: [] } },
   { server: { headers: { "X-A": 1 } } },
   { server: { profile: "auto" } },
-  transport(5),
-  transport({ port: 1 }),
-  transport({ transport: "koa-http-api", port: 1 }),
-  transport({ transport: "koa-http-api", denied_paths: [] }),
-  transport({ transport: "acp-stdio", required_headers: {} }),
-  transport({ transport: "acp-http-sse-ws", limits: { streams: 0 } }),
+  withTransport(5),
+  withTransport({ port: 1 }),
+  withTransport({ transport: "koa-http-api", port: 1 }),
+  withTransport({ transport: "koa-http-api", denied_paths: [] }),
+  withTransport({ transport: "acp-stdio", required_headers: {} }),
+  withTransport({ transport: "acp-http-sse-ws", limits: { streams: 0 } }),
   { acp: { profile: "both" } },
   { acp: { max_body_bytes: 5 } },
   { acp: { auth_methods: [{ id: "a" }] } },
@@ -103,12 +111,12 @@ const INVALID_CONFIGS: readonly unknown[] = [
   { providers: ["openai"] },
   { providers: [{}] },
   { providers: [{ name: "lab" }] },
-  { providers: [{ ...lab, name: "a/b" }] },
-  { providers: [{ ...lab, apiKey: "x" }] },
-  { providers: [{ ...lab, timeout: 0 }] },
-  { providers: [{ ...lab, models: [{ name: "x" }] }] },
-  { providers: [{ ...lab, models: [""] }] },
-  { providers: [{ ...lab, models: [{ id: "a", cost: { input: 1 } }] }] },
+  { providers: [{ ...labProvider, name: "a/b" }] },
+  { providers: [{ ...labProvider, apiKey: "x" }] },
+  { providers: [{ ...labProvider, timeout: 0 }] },
+  { providers: [{ ...labProvider, models: [{ name: "x" }] }] },
+  { providers: [{ ...labProvider, models: [""] }] },
+  { providers: [{ ...labProvider, models: [{ id: "a", cost: { input: 1 } }] }] },
   { providers: [{ provider: "offline", detect: "no" }] },
   { model: { reasoning_effort: "most" } },
   { catalogue: { refresh: 86_401 } },
@@ -119,20 +127,20 @@ const INVALID_CONFIGS: readonly unknown[] = [
 ];
 
 describe("config.schema.json", () => {
-  const validate = new Ajv({ strict: true, strictTypes: false, strictRequired: false }).compile(configSchema());
+  const validate = new Ajv({ strict: true, strictTypes: false, strictRequired: false }).compile(createConfigSchema());
 
   it("accepts configs that the config reader accepts", async (t) => {
     process.env["GANTRY_TEST_LEVEL"] = "warn";
     t.after(() => delete process.env["GANTRY_TEST_LEVEL"]);
     for (const config of VALID_CONFIGS) {
-      assert.equal(await refusalOf(config), undefined, JSON.stringify(config));
+      assert.equal(await readConfigError(config), undefined, JSON.stringify(config));
       assert.ok(validate(config), `${JSON.stringify(config)}: ${JSON.stringify(validate.errors)}`);
     }
   });
 
   it("rejects configs that the config reader rejects", async () => {
     for (const config of INVALID_CONFIGS) {
-      assert.match((await refusalOf(config)) ?? "accepted", /^config\.json: /, JSON.stringify(config));
+      assert.match((await readConfigError(config)) ?? "accepted", /^config\.json: /, JSON.stringify(config));
       assert.ok(!validate(config), JSON.stringify(config));
     }
   });

@@ -2,38 +2,40 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, it } from "node:test";
-import { ROOT } from "../helpers/node.js";
+import { ROOT } from "../helpers/source-paths.js";
 
-const read = (file: string): string => readFileSync(path.join(ROOT, file), "utf8");
+const readPage = (file: string): string => readFileSync(path.join(ROOT, file), "utf8");
 
 /** Targets of the links of a page, without those to other hosts. */
-function links(file: string): string[] {
-  const text = read(file).replace(/^(`{3,})[^]*?^\1$/gm, "");
-  return [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = ""]) => target).filter((to) => !/^\w+:/.test(to));
+function listLinks(file: string): string[] {
+  const text = readPage(file).replace(/^(`{3,})[^]*?^\1$/gm, "");
+  return [...text.matchAll(/\]\(([^)\s]+)\)/g)]
+    .map(([, target = ""]) => target)
+    .filter((target) => !/^\w+:/.test(target));
 }
 
 /** Anchors of a page, as GitHub makes them. */
-function anchors(file: string): Set<string> {
-  const text = read(file).replace(/^(`{3,})[^]*?^\1$/gm, "");
-  const seen = new Map<string, number>();
-  const all = new Set<string>();
+function listAnchors(file: string): Set<string> {
+  const text = readPage(file).replace(/^(`{3,})[^]*?^\1$/gm, "");
+  const countsBySlug = new Map<string, number>();
+  const slugs = new Set<string>();
   for (const [, heading = ""] of text.matchAll(/^#+ (.+)$/gm)) {
-    const plain = heading.replace(/\[([^\]]+)\]\([^)]*\)/g, "$1");
-    const slug = plain
+    const headingText = heading.replace(/\[([^\]]+)\]\([^)]*\)/g, "$1");
+    const slug = headingText
       .toLowerCase()
       .replace(/[^\p{L}\p{N}\s_-]/gu, "")
       .replace(/\s/g, "-");
-    const count = seen.get(slug) ?? 0;
-    seen.set(slug, count + 1);
-    all.add(count === 0 ? slug : `${slug}-${count}`);
+    const count = countsBySlug.get(slug) ?? 0;
+    countsBySlug.set(slug, count + 1);
+    slugs.add(count === 0 ? slug : `${slug}-${count}`);
   }
-  return all;
+  return slugs;
 }
 
 describe("docs/README.md", () => {
   it("lists every page of the folder, once", () => {
     const pages = readdirSync(path.join(ROOT, "docs")).filter((name) => name.endsWith(".md") && name !== "README.md");
-    const [, ...groups] = read("docs/README.md").split(/^## /m);
+    const [, ...groups] = readPage("docs/README.md").split(/^## /m);
     assert.deepEqual(
       groups.map((group) => group.slice(0, group.indexOf("\n"))),
       ["Tutorial", "Guides", "Reference", "Background"],
@@ -45,16 +47,16 @@ describe("docs/README.md", () => {
 
 for (const page of [
   "README.md",
-  ...["tutorial", "concepts", "troubleshooting", "comparison"].map((p) => `docs/${p}.md`),
+  ...["tutorial", "concepts", "troubleshooting", "comparison"].map((pageName) => `docs/${pageName}.md`),
 ])
   describe(page, () => {
     it("links only to existing files and headings", () => {
-      for (const link of links(page)) {
+      for (const link of listLinks(page)) {
         const [file = "", anchor] = link.split("#");
         const target = file === "" ? page : path.join(path.dirname(page), decodeURI(file));
         assert.ok(existsSync(path.join(ROOT, target)), `${page} links to ${link}`);
         if (anchor !== undefined && target.endsWith(".md"))
-          assert.ok(anchors(target).has(anchor), `${page} links to ${link}`);
+          assert.ok(listAnchors(target).has(anchor), `${page} links to ${link}`);
       }
     });
   });

@@ -4,15 +4,15 @@ import { describe, it } from "node:test";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { defineTool, MemoryDriver } from "gantry";
 import { callTools, type ScriptedStep } from "gantry/testing";
-import { checkEvent, checkExchange, documented, seen } from "../helpers/api-contract.js";
-import { EventPage, eventsOf } from "../helpers/event-page.js";
-import { gate, waitTool } from "../helpers/gate.js";
-import { until } from "../helpers/lab.js";
-import type { Hooks } from "../helpers/temp.js";
-import { startApi, type Api } from "../helpers/http-api.js";
+import { checkEvent, checkExchange, listDocumentedOperations, observedOperations } from "../helpers/api-contract.js";
+import { EventPage, readSessionEvents } from "../helpers/event-page.js";
+import { createGate, createWaitTool } from "../helpers/gate.js";
+import { waitUntil } from "../helpers/server-runs.js";
+import type { Hooks } from "../helpers/temp-dir.js";
+import { startApi, type TestApi } from "../helpers/http-api.js";
 import { editTool, failTool } from "../helpers/http-api-tools.js";
 
-const read = async (file: string) =>
+const readJson = async (file: string) =>
   JSON.parse(await readFile(new URL(`../../${file}`, import.meta.url), "utf8")) as Record<string, unknown>;
 
 describe("GET /api/openapi.json", () => {
@@ -21,7 +21,7 @@ describe("GET /api/openapi.json", () => {
     const { status, headers, json } = await api.send("/api/openapi.json");
     assert.deepEqual([status, headers["content-type"]], [200, "application/json"]);
     const document = json() as { info: object };
-    const { info, ...withoutInfo } = await read("docs/openapi.json");
+    const { info, ...withoutInfo } = await readJson("docs/openapi.json");
     assert.deepEqual(document, { ...withoutInfo, info: { ...(info as object), version: api.agent.version } });
     const { valid, errors } = await new Validator().validate(document);
     assert.deepEqual([valid, errors], [true, undefined]);
@@ -36,14 +36,14 @@ describe("GET /api/openapi.json", () => {
 
 describe("the Budget schema of docs/openapi.json", () => {
   it("has the limits that POST /api/run enforces", async (t) => {
-    const { components } = (await read("docs/openapi.json")) as {
+    const { components } = (await readJson("docs/openapi.json")) as {
       components: { schemas: Record<string, { properties: Record<string, { type: string; maximum: number }> }> };
     };
     const { properties } = components.schemas["Budget"]!;
     assert.deepEqual(Object.keys(properties), ["usd", "tokens", "seconds"]);
-    const { run } = await startApi(t);
+    const { postRun } = await startApi(t);
     const requestBudget = async (key: string, amount: number) => {
-      const { status, text } = await run({ message: "hi", stream: false, budget: { [key]: amount } });
+      const { status, text } = await postRun({ message: "hi", stream: false, budget: { [key]: amount } });
       return status === 200 ? 200 : text;
     };
     for (const [key, { type, maximum }] of Object.entries(properties)) {
@@ -59,10 +59,10 @@ describe("the Budget schema of docs/openapi.json", () => {
 
 describe("the check of API exchanges against docs/openapi.json", () => {
   it("rejects a request, response or event that the document does not contain", () => {
-    const json = { "content-type": "application/json" };
-    const health = { method: "GET", path: "/api/health", status: 200, headers: json };
+    const jsonHeaders = { "content-type": "application/json" };
+    const healthExchange = { method: "GET", path: "/api/health", status: 200, headers: jsonHeaders };
     const text = '{"status":"ok","version":"1"}';
-    checkExchange({ ...health, text });
+    checkExchange({ ...healthExchange, text });
     for (const fault of [
       { text: '{"status":"ok","version":"1","more":1}' },
       { text: '{"status":"fine","version":"1"}' },
@@ -74,12 +74,16 @@ describe("the check of API exchanges against docs/openapi.json", () => {
       { path: "/api/sessions?size=x" },
       { path: "/api/none" },
       { method: "POST" },
-      { headers: { ...json, "x-run-id": "x" } },
+      { headers: { ...jsonHeaders, "x-run-id": "x" } },
       { headers: { "content-type": "text/html" } },
       { method: "HEAD" },
       { method: "POST", path: "/api/asks/x", body: '{"choice":1}' },
     ])
-      assert.throws(() => checkExchange({ ...health, text, ...fault }), assert.AssertionError, JSON.stringify(fault));
+      assert.throws(
+        () => checkExchange({ ...healthExchange, text, ...fault }),
+        assert.AssertionError,
+        JSON.stringify(fault),
+      );
     const path = "/api/sessions/x/events";
     checkEvent("GET", path, 'event: rewind\nid: x\ndata: {"after":1}');
     for (const fault of [
@@ -92,36 +96,40 @@ describe("the check of API exchanges against docs/openapi.json", () => {
   });
 
   it("sees each path, status and event of the document, except GET /api/models 500", async (t) => {
-    for (const tour of [
+    for (const makeRequests of [
       runRequests,
       watchSession,
       answerAsk,
-      rejectedRequests,
-      failingStore,
-      slowModels,
-      stoppingServer,
+      sendRejectedRequests,
+      useFailingStore,
+      useSlowModels,
+      useStoppingServer,
     ])
-      await tour(t);
+      await makeRequests(t);
     assert.deepEqual(
-      documented().filter((entry) => !seen.has(entry)),
+      listDocumentedOperations().filter((entry) => !observedOperations.has(entry)),
       // The list of models never fails, whatever the providers or the store return.
       ["GET /api/models 500"],
     );
   });
 });
 
-type Begin = { method: string; path: string; body?: string };
-const OPERATIONS: Begin[] = [...new Set(documented().map((entry) => entry.split(" ").slice(0, 2).join(" ")))].map(
-  (operation) => {
-    const [method = "", path = ""] = operation.split(" ");
-    const body =
-      path === "/api/run" || path.endsWith("/steer") ? '{"message":"x"}' : method === "PATCH" ? "{}" : undefined;
-    return { method, path, body: body ?? (path === "/api/asks/{id}" && method === "POST" ? "{}" : undefined) } as Begin;
-  },
-);
+type OperationRequest = { method: string; path: string; body?: string };
+const OPERATIONS: OperationRequest[] = [
+  ...new Set(listDocumentedOperations().map((entry) => entry.split(" ").slice(0, 2).join(" "))),
+].map((operation) => {
+  const [method = "", path = ""] = operation.split(" ");
+  const body =
+    path === "/api/run" || path.endsWith("/steer") ? '{"message":"x"}' : method === "PATCH" ? "{}" : undefined;
+  return {
+    method,
+    path,
+    body: body ?? (path === "/api/asks/{id}" && method === "POST" ? "{}" : undefined),
+  } as OperationRequest;
+});
 
 /** Sends a request for each operation with this id. */
-async function each(api: Api, id: string, headers: Record<string, string> = {}): Promise<void> {
+async function sendEachOperation(api: TestApi, id: string, headers: Record<string, string> = {}): Promise<void> {
   for (const { method, path, body } of OPERATIONS)
     await api.send(path.replace("{id}", id), {
       method,
@@ -130,10 +138,10 @@ async function each(api: Api, id: string, headers: Record<string, string> = {}):
     });
 }
 
-const json = (body: unknown) => ({ body: JSON.stringify(body) });
+const createJsonBody = (body: unknown) => ({ body: JSON.stringify(body) });
 
 async function runRequests(t: Hooks): Promise<void> {
-  const open = gate();
+  const gate = createGate();
   const steps: ScriptedStep[] = [
     callTools(["edit", {}], ["fail", {}]),
     "one",
@@ -144,159 +152,165 @@ async function runRequests(t: Hooks): Promise<void> {
     "waited",
     "queued",
   ];
-  const api = await startApi(t, { steps, agent: { tools: [editTool, failTool, waitTool(open)] } });
-  const { headers } = await api.run({ message: "hi", made_up: 1 });
+  const api = await startApi(t, { steps, agent: { tools: [editTool, failTool, createWaitTool(gate)] } });
+  const { headers } = await api.postRun({ message: "hi", made_up: 1 });
   const session_id = String(headers["x-session-id"]);
-  await api.run({ message: "hi", session_id, stream: true }, { "idempotency-key": "k" });
-  await api.run({ message: "other" }, { "idempotency-key": "k" });
-  await api.run({ message: "fail", session_id, stream: true });
-  await api.run({ message: "fail", session_id });
-  const running = api.run({ message: "wait", session_id });
-  await open.reached;
-  await api.run({ message: "busy", session_id });
-  await api.run({ message: "line", session_id, queue: true, background: true });
-  await api.send(`/api/sessions/${session_id}/steer`, json({ message: "more" }));
+  await api.postRun({ message: "hi", session_id, stream: true }, { "idempotency-key": "k" });
+  await api.postRun({ message: "other" }, { "idempotency-key": "k" });
+  await api.postRun({ message: "fail", session_id, stream: true });
+  await api.postRun({ message: "fail", session_id });
+  const waitingRun = api.postRun({ message: "wait", session_id });
+  await gate.firstWait;
+  await api.postRun({ message: "busy", session_id });
+  await api.postRun({ message: "line", session_id, queue: true, background: true });
+  await api.send(`/api/sessions/${session_id}/steer`, createJsonBody({ message: "more" }));
   await api.send(`/api/sessions/${session_id}/cancel`, { method: "POST" });
-  await running;
+  await waitingRun;
   await api.send(`/api/sessions/${session_id}/cancel`, { method: "POST" });
   const [run] = await api.agent.runs.list({ limit: 1 });
   await api.send(`/api/runs/${run!.id}/cancel`, { method: "POST" });
-  await api.send(`/api/sessions/${session_id}/steer`, json({ message: "late" }));
+  await api.send(`/api/sessions/${session_id}/steer`, createJsonBody({ message: "late" }));
   for (const path of ["health", "ready", "models", "openapi.json", "runs", `runs/${run!.id}`, "asks", "sessions"])
     await api.send(`/api/${path}`);
   for (const path of ["", "/messages"]) await api.send(`/api/sessions/${session_id}${path}`);
-  await api.send(`/api/sessions/${session_id}`, { method: "PATCH", ...json({ title: "Mine" }) });
+  await api.send(`/api/sessions/${session_id}`, { method: "PATCH", ...createJsonBody({ title: "Mine" }) });
   await api.send(`/api/sessions/${session_id}`, { method: "DELETE" });
 }
 
 async function watchSession(t: Hooks): Promise<void> {
-  const open = gate();
-  const chatty = defineTool({
+  const progressGate = createGate();
+  const progressTool = defineTool({
     name: "chatty",
     description: "Prints, and waits.",
     run: async (_, { progress }) => {
       progress("printed\n");
-      await open.wait();
+      await progressGate.wait();
       return "done";
     },
   });
-  // The second word follows once the first was sent in a message, the end once the second was sent in a delta.
-  const gates = [gate(), gate()] as const;
-  const [a, b] = ["a", "b"].map((text) => ({ type: "text", block: "0", text: `${text} ` }) as const);
-  const words = [a!, gates[0].wait(), b!, gates[1].wait()];
-  const api = await startApi(t, { steps: [callTools(["chatty", {}]), words], agent: { tools: [chatty] } });
+  // The second chunk waits until a message contains the first. The end waits until a delta contains the second.
+  const gates = [createGate(), createGate()] as const;
+  const [firstChunk, secondChunk] = ["a", "b"].map((text) => ({ type: "text", block: "0", text: `${text} ` }) as const);
+  const gatedChunks = [firstChunk!, gates[0].wait(), secondChunk!, gates[1].wait()];
+  const api = await startApi(t, { steps: [callTools(["chatty", {}]), gatedChunks], agent: { tools: [progressTool] } });
   const { id } = await api.agent.sessions.create();
   const page = new EventPage();
   const types = new Set<string>();
-  const done = (async () => {
-    for await (const event of eventsOf(`${api.url}/api/sessions/${id}/events`)) {
+  const watcher = (async () => {
+    for await (const event of readSessionEvents(`${api.url}/api/sessions/${id}/events`)) {
       page.apply(event);
       types.add(event.type);
-      if (event.type === "tool_progress") open.open();
+      if (event.type === "tool_progress") progressGate.open();
       if (page.messages.at(-1)?.["content"] === "a ") gates[0].open();
       if (event.type === "delta") gates[1].open();
     }
   })();
-  await api.run({ message: "hi", session_id: id });
-  await until(() => types.has("message_end"));
-  const first = (await api.agent.sessions.messages(id))[0]!;
-  await api.agent.sessions.revert(id, first.id);
-  await until(() => types.has("rewind"));
+  await api.postRun({ message: "hi", session_id: id });
+  await waitUntil(() => types.has("message_end"));
+  const firstMessage = (await api.agent.sessions.messages(id))[0]!;
+  await api.agent.sessions.revert(id, firstMessage.id);
+  await waitUntil(() => types.has("rewind"));
   await api.send(`/api/sessions/${id}/events?follow=false`);
   await api.agent.sessions.delete(id);
-  await done;
+  await watcher;
 }
 
 async function answerAsk(t: Hooks): Promise<void> {
   const permissions = { name: "strict", judge: () => ({ action: "ask", reason: "" }) as const };
   const steps = [callTools(["edit", {}]), "end"];
   const api = await startApi(t, { steps, agent: { tools: [editTool], permissions, unattended: "wait" } });
-  const answer = api.run({ message: "hi" });
+  const askingRun = api.postRun({ message: "hi" });
   let id: string | undefined;
   while (id === undefined) id = ((await api.send("/api/asks")).json() as { asks: { id: string }[] }).asks[0]?.id;
   await api.send(`/api/asks/${id}`);
-  for (let n = 0; n < 2; n += 1) await api.send(`/api/asks/${id}`, json({ choice: "allow" }));
-  await answer;
+  for (let n = 0; n < 2; n += 1) await api.send(`/api/asks/${id}`, createJsonBody({ choice: "allow" }));
+  await askingRun;
 }
 
-async function rejectedRequests(t: Hooks): Promise<void> {
+async function sendRejectedRequests(t: Hooks): Promise<void> {
   const api = await startApi(t, { http: { maxBodyBytes: 1000 } });
-  await each(api, "none");
-  await each(api, "none", { host: "evil.example" });
-  await each(api, "none", { "content-encoding": "gzip" });
-  await each(api, "none", { origin: api.url, "content-type": "text/plain" });
+  await sendEachOperation(api, "none");
+  await sendEachOperation(api, "none", { host: "evil.example" });
+  await sendEachOperation(api, "none", { "content-encoding": "gzip" });
+  await sendEachOperation(api, "none", { origin: api.url, "content-type": "text/plain" });
   for (const list of ["runs", "asks"])
     for (const query of ["session_id=none", "size=x"]) await api.send(`/api/${list}?${query}`);
   await api.send("/api/sessions?page=x");
   for (const query of ["session_id=none", "project_dir=none"]) await api.send(`/api/commands?${query}`);
-  const { headers } = await api.run({ message: "hi" });
+  const { headers } = await api.postRun({ message: "hi" });
   const id = String(headers["x-session-id"]);
-  await api.run({ message: "hi", session_id: "none" });
+  await api.postRun({ message: "hi", session_id: "none" });
   for (const path of [`sessions/${id}/messages?limit=x`, `sessions/${id}/events?follow=x`])
     await api.send(`/api/${path}`);
   const [run] = await api.agent.runs.list();
   assert.ok(run);
-  const ask = await anAsk(t);
+  const openAsk = await createOpenAsk(t);
   for (const [server, method, path] of [
     [api, "POST", "/api/run"],
     [api, "PATCH", `/api/sessions/${id}`],
     [api, "POST", `/api/sessions/${id}/steer`],
-    [ask.api, "POST", `/api/asks/${ask.id}`],
+    [openAsk.api, "POST", `/api/asks/${openAsk.id}`],
   ] as const)
     for (const body of ["x", `"${"x".repeat(2000)}"`])
       for (const headers of [{}, { "content-encoding": "gzip" }] as Record<string, string>[])
         await server.send(path, { method, body, headers });
-  const locked = await startApi(t, { http: { requiredHeaders: { "X-Key": "k" } } });
-  await each(locked, "none");
+  const lockedApi = await startApi(t, { http: { requiredHeaders: { "X-Key": "k" } } });
+  await sendEachOperation(lockedApi, "none");
 }
 
-/** A question without an answer. */
-async function anAsk(t: Hooks): Promise<{ api: Api; id: string }> {
+/** Starts a run and waits for its ask, which stays open. */
+async function createOpenAsk(t: Hooks): Promise<{ api: TestApi; id: string }> {
   const permissions = { name: "strict", judge: () => ({ action: "ask", reason: "" }) as const };
   const agent = { tools: [editTool], permissions, unattended: "wait" } as const;
   const api = await startApi(t, { steps: [callTools(["edit", {}]), "end"], agent, http: { maxBodyBytes: 1000 } });
-  await api.run({ message: "hi", background: true });
-  await until(async () => (await api.agent.asks.list()).length > 0);
+  await api.postRun({ message: "hi", background: true });
+  await waitUntil(async () => (await api.agent.asks.list()).length > 0);
   return { api, id: (await api.agent.asks.list())[0]!.id };
 }
 
-/** A store whose operations all fail. */
-async function failingStore(t: Hooks): Promise<void> {
-  const broken = { on: false };
+/** Sends each operation to a server whose store rejects all calls. */
+async function useFailingStore(t: Hooks): Promise<void> {
+  const failure = { isEnabled: false };
   const driver = new Proxy(new MemoryDriver(), {
     get: (target, name) => {
       const value: unknown = Reflect.get(target, name, target);
       if (typeof value !== "function") return value;
       return (...callArguments: unknown[]) => {
-        if (broken.on) return Promise.reject(new Error("the disk is gone"));
+        if (failure.isEnabled) return Promise.reject(new Error("the disk is gone"));
         return Reflect.apply(value, target, callArguments) as unknown;
       };
     },
   });
   const api = await startApi(t, { agent: { driver } });
   const { id } = await api.agent.sessions.create();
-  broken.on = true;
-  await each(api, id);
+  failure.isEnabled = true;
+  await sendEachOperation(api, id);
   await api.send(`/api/commands?session_id=${id}`);
-  broken.on = false;
+  failure.isEnabled = false;
 }
 
-/** No model becomes available in time. */
-async function slowModels(t: Hooks): Promise<void> {
-  const never = { models: [], list: () => new Promise<never>(() => undefined) };
-  const api = await startApi(t, { scripted: never, agent: { modelTimeoutMs: 30 } });
+/** Sends requests to a server for which no model becomes available in time. */
+async function useSlowModels(t: Hooks): Promise<void> {
+  const providerOptions = { models: [], list: () => new Promise<never>(() => undefined) };
+  const api = await startApi(t, { providerOptions, agent: { modelTimeoutMs: 30 } });
   const { id } = await api.agent.sessions.create();
-  await api.run({ message: "hi" });
-  await api.send(`/api/sessions/${id}`, { method: "PATCH", ...json({ provider: "scripted", model: "none" }) });
+  await api.postRun({ message: "hi" });
+  await api.send(`/api/sessions/${id}`, {
+    method: "PATCH",
+    ...createJsonBody({ provider: "scripted", model: "none" }),
+  });
 }
 
-async function stoppingServer(t: Hooks): Promise<void> {
-  const open = gate();
-  const api = await startApi(t, { steps: [callTools(["wait", {}]), "done"], agent: { tools: [waitTool(open)] } });
-  const running = api.run({ message: "hi" });
-  await open.reached;
-  const end = api.listening.stop(new AbortController().signal);
-  await each(api, "none");
-  open.open();
-  await Promise.all([running, end]);
+async function useStoppingServer(t: Hooks): Promise<void> {
+  const stopGate = createGate();
+  const api = await startApi(t, {
+    steps: [callTools(["wait", {}]), "done"],
+    agent: { tools: [createWaitTool(stopGate)] },
+  });
+  const lastRun = api.postRun({ message: "hi" });
+  await stopGate.firstWait;
+  const stopPromise = api.listening.stop(new AbortController().signal);
+  await sendEachOperation(api, "none");
+  stopGate.open();
+  await Promise.all([lastRun, stopPromise]);
 }

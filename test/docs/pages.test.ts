@@ -7,27 +7,27 @@ import { promisify } from "node:util";
 import { TEMPLATES } from "../../src/cli/descriptions/new.js";
 import type { AdapterReport } from "../../src/cli/check-report.js";
 import { createPackageFiles } from "../../src/cli/new.js";
-import { ROOT, SOURCE_FLAGS } from "../helpers/node.js";
+import { ROOT, SOURCE_FLAGS } from "../helpers/source-paths.js";
 import { runGantry, startServer } from "../helpers/server.js";
-import { tempDir, type TempDir } from "../helpers/temp.js";
+import { tempDir, type TempDir } from "../helpers/temp-dir.js";
 
-const run = promisify(execFile);
+const execFileAsync = promisify(execFile);
 
 /** Runs Node in a folder. Resolves with its output and errors, also if it fails. */
-async function node(cwd: string, ...args: string[]): Promise<string> {
+async function runNode(cwd: string, ...args: string[]): Promise<string> {
   const env: NodeJS.ProcessEnv = { ...process.env, TSX_TSCONFIG_PATH: path.join(ROOT, "tsconfig.json") };
   // Set by the test runner that runs this file.
   delete env.NODE_TEST_CONTEXT;
   // Users of the pages have the build, which also starts faster. A test that runs alone may have none.
   const isBuilt = process.env.GANTRY_TEST_DIST === "1";
   const flags = isBuilt ? [] : SOURCE_FLAGS;
-  const output = (out: { stdout: string; stderr: string }): string => out.stdout + out.stderr;
+  const joinOutputs = (result: { stdout: string; stderr: string }): string => result.stdout + result.stderr;
   const options = { cwd, env, maxBuffer: 1 << 26 };
-  return run(process.execPath, [...flags, ...args], options).then(output, output);
+  return execFileAsync(process.execPath, [...flags, ...args], options).then(joinOutputs, joinOutputs);
 }
 
 /** A folder in which `gantry` can be imported. */
-async function userProject(t: TestContext): Promise<TempDir> {
+async function createUserProject(t: TestContext): Promise<TempDir> {
   const folder = await tempDir(t);
   mkdirSync(folder.at("node_modules"));
   symlinkSync(ROOT, folder.at("node_modules", "gantry"), "dir");
@@ -35,7 +35,7 @@ async function userProject(t: TestContext): Promise<TempDir> {
 }
 
 describe("the pages of docs", () => {
-  for (const [template, kind, count] of [
+  for (const [template, kind, minTestCount] of [
     ["transport", "transport", 20],
     ["driver", "session-driver", 70],
     ["provider", "model-provider", 15],
@@ -46,8 +46,8 @@ describe("the pages of docs", () => {
     it(`${page} has the files that gantry new ${template} creates, which pass their tests and checks`, async (t) => {
       const folder = await tempDir(t);
       const projectDir = folder.at("new");
-      const created = await runGantry(t, ["new", template, "@own/thing", "--dir", "new"], { projectDir: folder.path });
-      assert.equal(created.code, 0, created.stderr);
+      const newRun = await runGantry(t, ["new", template, "@own/thing", "--dir", "new"], { projectDir: folder.path });
+      assert.equal(newRun.code, 0, newRun.stderr);
       mkdirSync(folder.at("new", "node_modules"));
       symlinkSync(ROOT, folder.at("new", "node_modules", "gantry"), "dir");
       // Except for the package's name, the files are those of the page.
@@ -57,13 +57,13 @@ describe("the pages of docs", () => {
         assert.ok(Object.hasOwn(files, file), `${page} has ${file}`);
       const manifest = JSON.parse(files["package.json"] ?? "") as { scripts: Record<"test" | "check", string> };
       assert.equal(manifest.scripts.test, "node --test");
-      const output = await node(projectDir, "--test", "--test-reporter=tap");
+      const output = await runNode(projectDir, "--test", "--test-reporter=tap");
       assert.match(output, /^# fail 0$/m, output);
-      assert.ok(Number(/^# pass (\d+)$/m.exec(output)?.[1]) >= count, output);
+      assert.ok(Number(/^# pass (\d+)$/m.exec(output)?.[1]) >= minTestCount, output);
       const [, ...args] = manifest.scripts.check.split(" ");
-      const checked = await runGantry(t, [...args, "--json"], { projectDir });
-      assert.equal(checked.code, 0, checked.stdout + checked.stderr);
-      const { adapters } = JSON.parse(checked.stdout) as { adapters: AdapterReport[] };
+      const checkRun = await runGantry(t, [...args, "--json"], { projectDir });
+      assert.equal(checkRun.code, 0, checkRun.stdout + checkRun.stderr);
+      const { adapters } = JSON.parse(checkRun.stdout) as { adapters: AdapterReport[] };
       assert.deepEqual(
         adapters.map((adapter) => [adapter.kind, adapter.name]),
         [[kind, "@own/thing"]],
@@ -84,10 +84,10 @@ describe("the pages of docs", () => {
         ...readdirSync(path.join(ROOT, folder), { recursive: true }).map((file) => `${folder}/${String(file)}`),
       );
     for (const file of files.filter((name) => path.extname(name) !== "" && !name.endsWith(".svg"))) {
-      const named = readFileSync(path.join(ROOT, file), "utf8").matchAll(
+      const referencedFiles = readFileSync(path.join(ROOT, file), "utf8").matchAll(
         /(?<![\w/])(?:test|\.ci)\/[\w/.-]+\.(?:ts|mjs)\b/g,
       );
-      for (const [name] of named) assert.ok(existsSync(path.join(ROOT, name)), `${file} names ${name}`);
+      for (const [name] of referencedFiles) assert.ok(existsSync(path.join(ROOT, name)), `${file} names ${name}`);
     }
   });
 
@@ -100,21 +100,23 @@ describe("the pages of docs", () => {
     const [required, optional] = tables.map((table) =>
       [...table.matchAll(/^\| `.*? \|/gm)].flatMap(([row]) => [...row.matchAll(/`(\w+)/g)].map(([, name]) => name)),
     );
-    const named = (isOptional: boolean) =>
-      members.filter(([, , mark]) => (mark === "?") === isOptional).map(([, name]) => name);
-    assert.deepEqual(["name", ...(required ?? [])].sort(), named(false).sort());
-    assert.deepEqual(optional?.sort(), named(true).sort());
-    assert.match(text, new RegExp(`It has a \`name\` and ${named(false).length - 1} methods`));
+    const listMembers = (isOptional: boolean) =>
+      members.filter(([, , optionalMark]) => (optionalMark === "?") === isOptional).map(([, name]) => name);
+    assert.deepEqual(["name", ...(required ?? [])].sort(), listMembers(false).sort());
+    assert.deepEqual(optional?.sort(), listMembers(true).sort());
+    assert.match(text, new RegExp(`It has a \`name\` and ${listMembers(false).length - 1} methods`));
   });
 
   it("live.md lists every event type", () => {
-    const events = readFileSync(path.join(ROOT, "src/ports/watch.ts"), "utf8").matchAll(/^ {2}\| \{ type: "(\w+)"/gm);
+    const eventTypes = readFileSync(path.join(ROOT, "src/ports/watch.ts"), "utf8").matchAll(
+      /^ {2}\| \{ type: "(\w+)"/gm,
+    );
     const text = readFileSync(path.join(ROOT, "docs/live.md"), "utf8");
     const rows = [...text.matchAll(/^\| `(\w+)` /gm)].map(([, name]) => name);
     assert.deepEqual(
       rows,
       // An event type with and without a cursor has two entries in the port.
-      [...new Set([...events].map(([, name]) => name))],
+      [...new Set([...eventTypes].map(([, name]) => name))],
     );
   });
 
@@ -125,14 +127,17 @@ describe("the pages of docs", () => {
         readFileSync(path.join(ROOT, "src/agent/options.ts"), "utf8"),
       ) ?? [];
     const table = text.slice(text.indexOf("## Options of `Agent`"), text.indexOf("## Events of the agent"));
-    const named = [...table.matchAll(/^\| (`[^|]+`) +\|/gm)].flatMap(([, cell = ""]) =>
+    const documentedOptions = [...table.matchAll(/^\| (`[^|]+`) +\|/gm)].flatMap(([, cell = ""]) =>
       [...cell.matchAll(/`(\w+)`/g)].map(([, name]) => name),
     );
-    assert.deepEqual(named.sort(), [...options.matchAll(/^ {2}(\w+)\??:/gm)].map(([, name]) => name).sort());
+    assert.deepEqual(
+      documentedOptions.sort(),
+      [...options.matchAll(/^ {2}(\w+)\??:/gm)].map(([, name]) => name).sort(),
+    );
     const errors = readFileSync(path.join(ROOT, "src/ports/errors.ts"), "utf8");
-    const all = [...errors.matchAll(/class (\w+) extends GantryError \{\n\s+readonly code = "(\w+)"/g)];
+    const errorClasses = [...errors.matchAll(/class (\w+) extends GantryError \{\n\s+readonly code = "(\w+)"/g)];
     const rows = [...text.matchAll(/^\| `(\w+)` +\| `(\w+Error)`/gm)].map(([, code, name]) => `${code} ${name}`);
-    assert.deepEqual(rows.sort(), all.map(([, name, code]) => `${code} ${name}`).sort());
+    assert.deepEqual(rows.sort(), errorClasses.map(([, name, code]) => `${code} ${name}`).sort());
   });
 
   describe("embedding.md", () => {
@@ -140,14 +145,14 @@ describe("the pages of docs", () => {
     const programs = [...text.matchAll(/^## ([^\n]+)$|^```js\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?/gms)];
     let chapter = "";
     let count = 0;
-    for (const [, heading, program, printed] of programs) {
+    for (const [, heading, program, documentedOutput] of programs) {
       if (program === undefined) [chapter, count] = [heading ?? "", 0];
       else
-        it(`has a program ${(count += 1)} in "${chapter}" that ${printed === undefined ? "runs" : "prints the documented output"}`, async (t) => {
-          const folder = await userProject(t);
+        it(`has a program ${(count += 1)} in "${chapter}" that ${documentedOutput === undefined ? "runs" : "prints the documented output"}`, async (t) => {
+          const folder = await createUserProject(t);
           await folder.write({ "package.json": '{ "type": "module" }', "program.js": program });
-          const output = await node(folder.path, "program.js");
-          if (printed !== undefined) assert.equal(output, printed);
+          const output = await runNode(folder.path, "program.js");
+          if (documentedOutput !== undefined) assert.equal(output, documentedOutput);
           assert.doesNotMatch(output, /^\s+at /m);
         });
     }

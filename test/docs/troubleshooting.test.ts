@@ -2,15 +2,15 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, it } from "node:test";
-import { ROOT } from "../helpers/node.js";
+import { ROOT } from "../helpers/source-paths.js";
 
 const PAGE = "docs/troubleshooting.md";
 
 /** Texts of the shell and of Node. */
-const FOREIGN = new Set(["command not found: gantry", "Cannot find package 'gantry'"]);
+const OTHER_PROGRAM_TEXTS = new Set(["command not found: gantry", "Cannot find package 'gantry'"]);
 
-/** Constants of texts that the program puts together of more than one. */
-const PARTS: Readonly<Record<string, readonly string[]>> = {
+/** Texts that the program joins from several constants, with those constants. */
+const CONSTANTS_BY_TEXT: Readonly<Record<string, readonly string[]>> = {
   "unknown command <name>; expected one of <names>": ["expected one of"],
   "expected <names>, a package installed in the config file's folder, or a path": [
     "a package installed in the config file's folder, or a path",
@@ -27,8 +27,8 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
   ],
 };
 
-/** All sources as one text, in which strings that are joined by `+` are one. */
-function sources(): string {
+/** All sources as one text, with strings that are joined by `+` as one string. */
+function readSources(): string {
   const files = ["src", "adapters"].flatMap((folder) =>
     readdirSync(path.join(ROOT, folder), { recursive: true, encoding: "utf8" }).map((name) => path.join(folder, name)),
   );
@@ -41,18 +41,18 @@ function sources(): string {
 
 describe(PAGE, () => {
   it("quotes only texts that occur in the sources, except for the parts in <...>", () => {
-    const all = sources();
+    const sourceText = readSources();
     // The first cell of each row. A cell without code describes a symptom in words.
     const cells = [...readFileSync(path.join(ROOT, PAGE), "utf8").matchAll(/^\| (`.*?) *\| /gm)].map(
       ([, cell]) => cell,
     );
     const texts = cells.flatMap((cell = "") => [...cell.matchAll(/`([^`]+)`/g)].map(([, text = ""]) => text));
     assert.ok(texts.length > 120, String(texts.length));
-    for (const text of texts.filter((quotedText) => !FOREIGN.has(quotedText)))
-      for (const part of PARTS[text] ?? text.split(/<[^<>]+>/)) {
+    for (const text of texts.filter((quotedText) => !OTHER_PROGRAM_TEXTS.has(quotedText)))
+      for (const part of CONSTANTS_BY_TEXT[text] ?? text.split(/<[^<>]+>/)) {
         const constant = part.replace(/^[\s:,;]+|[\s:,;]+$/g, "");
-        // Shorter ones are what stands between parts that differ.
-        if (constant.length > 4) assert.ok(all.includes(constant), `${JSON.stringify(constant)} of ${text}`);
+        // Shorter constants are only separators between variable parts.
+        if (constant.length > 4) assert.ok(sourceText.includes(constant), `${JSON.stringify(constant)} of ${text}`);
       }
   });
 });

@@ -4,13 +4,13 @@ import { chmodSync, mkdirSync, readFileSync, symlinkSync } from "node:fs";
 import { createServer, type AddressInfo } from "node:net";
 import path from "node:path";
 import { describe, it } from "node:test";
-import { gantryCommand, ROOT } from "../helpers/node.js";
-import { tempDir } from "../helpers/temp.js";
+import { gantryCommand, ROOT } from "../helpers/source-paths.js";
+import { tempDir } from "../helpers/temp-dir.js";
 
-const text = readFileSync(path.join(ROOT, "docs/tutorial.md"), "utf8");
+const pageText = readFileSync(path.join(ROOT, "docs/tutorial.md"), "utf8");
 
 /** Printed after the output of each block, so that outputs can be separated. */
-const MARK = "-- end of block";
+const BLOCK_SEPARATOR = "-- end of block";
 
 /** Replaces ids and numbers that differ between runs, and restores the line breaks of a terminal. */
 function normalize(output: string): string {
@@ -21,7 +21,7 @@ function normalize(output: string): string {
     .replace(/\n{2,}/g, "\n");
 }
 
-async function freePort(): Promise<number> {
+async function findFreePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
   await new Promise((resolve) => server.once("listening", resolve));
   const { port } = server.address() as AddressInfo;
@@ -39,27 +39,27 @@ describe("tutorial.md", () => {
     // Stands in for `npm install` of the clone, which links to it too.
     mkdirSync(folder.at("node_modules"));
     symlinkSync(ROOT, folder.at("node_modules", "gantry"), "dir");
-    const port = String(await freePort());
-    const blocks = [...text.matchAll(/^```sh\n(.*?)^```$(?:\n\n(?:The[^\n]*:\n\n)?```text\n(.*?)^```$)?/gms)].map(
-      ([, commands = "", printed]) => ({ commands, printed }),
+    const port = String(await findFreePort());
+    const blocks = [...pageText.matchAll(/^```sh\n(.*?)^```$(?:\n\n(?:The[^\n]*:\n\n)?```text\n(.*?)^```$)?/gms)].map(
+      ([, commands = "", documentedOutput]) => ({ commands, documentedOutput }),
     );
     assert.ok(blocks.length >= 15);
     // The first block installs packages. The block with a key needs an account.
     const [, ...laterBlocks] = blocks.filter(({ commands }) => !commands.includes("OPENAI_API_KEY"));
-    const serve = [
+    const serveCommands = [
       'if [ -n "$SERVER" ]; then kill "$SERVER"; wait "$SERVER"; fi',
       `gantry serve --port ${port} > ../served 2>&1 & SERVER=$!`,
       'until grep -q "^http server listening" ../served; do kill -0 "$SERVER" || exit 3; sleep 0.05; done\n',
     ].join("\n");
-    const script = laterBlocks.map(({ commands }) =>
+    const blockScripts = laterBlocks.map(({ commands }) =>
       commands
         .replaceAll("localhost:8080", `localhost:${port}`)
-        .replace(/^gantry serve\n/m, serve)
+        .replace(/^gantry serve\n/m, serveCommands)
         .replace(/^npm install .*\n/m, ""),
     );
     // One pipe keeps the order of both outputs. The trap ends the server after a failure.
-    const begin = 'exec 2>&1; trap \'[ -z "$SERVER" ] || kill "$SERVER"; wait\' EXIT\n';
-    const child = spawn("bash", ["-ec", begin + script.join(`echo; echo "${MARK}"\n`)], {
+    const setupCommands = 'exec 2>&1; trap \'[ -z "$SERVER" ] || kill "$SERVER"; wait\' EXIT\n';
+    const child = spawn("bash", ["-ec", setupCommands + blockScripts.join(`echo; echo "${BLOCK_SEPARATOR}"\n`)], {
       cwd: folder.path,
       env: {
         PATH: `${bin.path}:${process.env["PATH"]}`,
@@ -72,10 +72,14 @@ describe("tutorial.md", () => {
     child.stdout.setEncoding("utf8").on("data", (piece: string) => (output += piece));
     const code = await new Promise((resolve) => child.on("close", resolve));
     assert.equal(code, 0, output);
-    const outputs = output.split(`\n${MARK}\n`);
-    for (const [at, { commands, printed }] of laterBlocks.entries())
-      if (printed !== undefined)
-        assert.equal(normalize(outputs[at]?.trimEnd() ?? ""), normalize(printed.trimEnd()), `${commands}\n${output}`);
+    const outputs = output.split(`\n${BLOCK_SEPARATOR}\n`);
+    for (const [blockIndex, { commands, documentedOutput }] of laterBlocks.entries())
+      if (documentedOutput !== undefined)
+        assert.equal(
+          normalize(outputs[blockIndex]?.trimEnd() ?? ""),
+          normalize(documentedOutput.trimEnd()),
+          `${commands}\n${output}`,
+        );
     assert.match(outputs.join(""), /"main\\": \\"greet\.js/);
     assert.match(outputs.join(""), /rejected: .*\n.*\n.*\n?(?:.*\n)*exit code 4\nexport const greeting = "Hello"/);
     assert.match(outputs.join(""), /"state":"answered".*\n?export const greeting = "Good morning"/);

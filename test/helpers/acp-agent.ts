@@ -4,10 +4,10 @@ import { ScriptedProvider, type ScriptedProviderOptions, type ScriptedStep } fro
 import { ACP_DEFAULTS, AcpServer, type AcpConnection, type AcpOptions } from "../../adapters/acp-shared/index.js";
 import { silentLogger } from "gantry";
 import { AcpPeer } from "./acp-peer.js";
-import type { Hooks } from "./temp.js";
+import type { Hooks } from "./temp-dir.js";
 
 /** A tool for tests. Its arguments are an object without a schema. */
-export function testTool(
+export function createTestTool(
   name: string,
   run: (args: Record<string, unknown>, context: ToolContext) => Promise<ToolOutput> | ToolOutput,
   spec: Partial<Tool> = {},
@@ -30,13 +30,13 @@ export function testTool(
 }
 
 /** Repeats the last message, in pieces. */
-export const echo: ScriptedStep = ({ messages }) => {
-  const last = messages.at(-1)?.parts.map((part) => ("text" in part ? part.text : "")) ?? [];
-  return [1, { type: "text", block: "t", text: "echo " }, 1, { type: "text", block: "t", text: last.join("") }];
+export const echoLastMessage: ScriptedStep = ({ messages }) => {
+  const lastTexts = messages.at(-1)?.parts.map((part) => ("text" in part ? part.text : "")) ?? [];
+  return [1, { type: "text", block: "t", text: "echo " }, 1, { type: "text", block: "t", text: lastTexts.join("") }];
 };
 
 /** An agent whose model plays the steps. Its questions do not wait for disconnected clients. */
-export function scriptedAgent(
+export function createScriptedAgent(
   hooks: Hooks,
   steps: readonly ScriptedStep[] = [],
   options: Partial<AgentOptions> & { provider?: ScriptedProviderOptions } = {},
@@ -49,7 +49,7 @@ export function scriptedAgent(
 }
 
 /** A server on an agent, with clients that connect without a socket. */
-export class MemoryAcp {
+export class InProcessAcp {
   readonly server: AcpServer;
   readonly options: AcpOptions;
 
@@ -66,7 +66,7 @@ export class MemoryAcp {
     );
     const connection = this.server.connect({
       // Serialized as JSON, as on a wire.
-      send: (message) => peer.take(JSON.parse(JSON.stringify(message))),
+      send: (message) => peer.receiveMessage(JSON.parse(JSON.stringify(message))),
       waitUntilReady: () => undefined,
       waitForReader: () => undefined,
       isReachable: true,

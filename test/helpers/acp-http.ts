@@ -6,10 +6,10 @@ import type { Listening } from "gantry/plugin";
 import { AcpHttpTransport, type AcpHttpOptions } from "../../adapters/acp-http-sse-ws/index.js";
 import type { Profile } from "../../adapters/acp-shared/index.js";
 import { AcpPeer, type Json } from "./acp-peer.js";
-import type { Hooks } from "./temp.js";
+import type { Hooks } from "./temp-dir.js";
 
 /** Serves an agent on its own port; stopped after the test. */
-export async function serveHttp(
+export async function startAcpHttp(
   hooks: Hooks,
   agent: Agent,
   options: Partial<AcpHttpOptions> = {},
@@ -19,7 +19,7 @@ export async function serveHttp(
   return Object.assign(listening, { url: listening.address });
 }
 
-export interface HttpAnswer {
+export interface AcpHttpResponse {
   status: number;
   headers: IncomingMessage["headers"];
   text: string;
@@ -27,13 +27,13 @@ export interface HttpAnswer {
 }
 
 /** Sends one plain request with exactly these headers. */
-export async function http(
+export async function sendHttp(
   url: string,
   method: string,
   headers: Record<string, string> = {},
   body?: string | Buffer,
   localAddress?: string,
-): Promise<HttpAnswer> {
+): Promise<AcpHttpResponse> {
   const request = httpRequest(url, { method, headers, agent: false, localAddress });
   request.end(body);
   const [response] = (await once(request, "response")) as [IncomingMessage];
@@ -52,26 +52,26 @@ export async function http(
 const JSON_HEADERS = { "content-type": "application/json" };
 
 /** An SSE stream, parsed while it arrives. */
-export class Sse {
+export class SseStream {
   readonly response: IncomingMessage;
   readonly messages: Json[] = [];
-  comments = 0;
+  commentCount = 0;
   readonly ended: Promise<void>;
-  #rest = "";
+  #incompleteText = "";
 
-  constructor(response: IncomingMessage, take: (message: Json) => void) {
+  constructor(response: IncomingMessage, onMessage: (message: Json) => void) {
     this.response = response;
     response.setEncoding("utf8");
     response.on("error", () => undefined);
     response.on("data", (text: string) => {
-      const blocks = (this.#rest + text).split("\n\n");
-      this.#rest = blocks.pop() ?? "";
+      const blocks = (this.#incompleteText + text).split("\n\n");
+      this.#incompleteText = blocks.pop() ?? "";
       for (const block of blocks) {
-        if (block.startsWith(":")) this.comments += 1;
+        if (block.startsWith(":")) this.commentCount += 1;
         if (!block.startsWith("data: ")) continue;
         const message = JSON.parse(block.slice(6)) as Json;
         this.messages.push(message);
-        take(message);
+        onMessage(message);
       }
     });
     this.ended = new Promise((resolve) => response.on("close", resolve));
@@ -85,33 +85,38 @@ export class Sse {
 /** An ACP client over HTTP: it POSTs each message, and opens streams on request. */
 export class HttpPeer extends AcpPeer {
   readonly url: string;
-  id = "";
+  connectionId = "";
   /** Sent with every request. */
   headers: Record<string, string> = {};
-  readonly posts: Promise<HttpAnswer>[] = [];
+  readonly postResponses: Promise<AcpHttpResponse>[] = [];
 
   constructor(url: string, profile: Profile = "spec") {
-    super((text) => void this.posts.push(this.post(text)), profile);
+    super((text) => void this.postResponses.push(this.post(text)), profile);
     this.url = url;
   }
 
   /** Step 1 of the protocol: initializes; the response is in the body. */
-  async open(params: Json = {}): Promise<HttpAnswer> {
+  async open(params: Json = {}): Promise<AcpHttpResponse> {
     const message = { jsonrpc: "2.0", id: 0, method: "initialize", params: { protocolVersion: 1, ...params } };
-    const answer = await http(this.url, "POST", { ...JSON_HEADERS, ...this.headers }, JSON.stringify(message));
-    this.id = String(answer.headers["acp-connection-id"] ?? "");
+    const answer = await sendHttp(this.url, "POST", { ...JSON_HEADERS, ...this.headers }, JSON.stringify(message));
+    this.connectionId = String(answer.headers["acp-connection-id"] ?? "");
     return answer;
   }
 
-  post(text: string, headers: Record<string, string> = {}): Promise<HttpAnswer> {
-    return http(this.url, "POST", { ...JSON_HEADERS, "acp-connection-id": this.id, ...this.headers, ...headers }, text);
+  post(text: string, headers: Record<string, string> = {}): Promise<AcpHttpResponse> {
+    return sendHttp(
+      this.url,
+      "POST",
+      { ...JSON_HEADERS, "acp-connection-id": this.connectionId, ...this.headers, ...headers },
+      text,
+    );
   }
 
   /** Step 2: opens a stream. Resolves when the response headers have arrived. */
-  async stream(sessionId?: string): Promise<Sse> {
+  async openStream(sessionId?: string): Promise<SseStream> {
     const headers = {
       accept: "text/event-stream",
-      "acp-connection-id": this.id,
+      "acp-connection-id": this.connectionId,
       ...this.headers,
       ...(sessionId === undefined ? {} : { "acp-session-id": sessionId }),
     };
@@ -120,12 +125,12 @@ export class HttpPeer extends AcpPeer {
     request.end();
     const [response] = (await once(request, "response")) as [IncomingMessage];
     if (response.statusCode !== 200) throw new Error(`GET answered ${response.statusCode}`);
-    return new Sse(response, (message) => this.take(message));
+    return new SseStream(response, (message) => this.receiveMessage(message));
   }
 
   /** Step 4: closes the connection. */
-  remove(): Promise<HttpAnswer> {
-    return http(this.url, "DELETE", { "acp-connection-id": this.id, ...this.headers });
+  closeConnection(): Promise<AcpHttpResponse> {
+    return sendHttp(this.url, "DELETE", { "acp-connection-id": this.connectionId, ...this.headers });
   }
 }
 
@@ -133,7 +138,7 @@ export class HttpPeer extends AcpPeer {
 export class SocketPeer extends AcpPeer {
   readonly socket: WebSocket;
   /** Connection id from the headers of the 101 response. */
-  id = "";
+  connectionId = "";
   readonly closed: Promise<number>;
 
   constructor(url: string, options: { profile?: Profile; headers?: Record<string, string> } = {}) {
@@ -142,14 +147,14 @@ export class SocketPeer extends AcpPeer {
       headers: options.headers,
       maxPayload: 128 * 1024 * 1024,
     });
-    this.socket.on("upgrade", (response) => (this.id = String(response.headers["acp-connection-id"] ?? "")));
-    this.socket.on("message", (data: Buffer) => this.take(JSON.parse(data.toString("utf8"))));
+    this.socket.on("upgrade", (response) => (this.connectionId = String(response.headers["acp-connection-id"] ?? "")));
+    this.socket.on("message", (data: Buffer) => this.receiveMessage(JSON.parse(data.toString("utf8"))));
     this.closed = new Promise((resolve) => this.socket.on("close", (code) => resolve(code)));
     this.socket.on("error", () => undefined);
   }
 
   /** Resolves when the socket is open; rejects with the status if the server refuses it. */
-  opened(): Promise<void> {
+  waitUntilOpen(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.socket.once("open", resolve);
       this.socket.once("unexpected-response", (_request, response) => reject(new Error(String(response.statusCode))));

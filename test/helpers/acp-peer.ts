@@ -8,7 +8,7 @@ import { WAIT_LIMIT_MS } from "./wait.js";
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 export type Json = any;
 
-export interface Answer {
+export interface AcpResponse {
   id: unknown;
   result?: Json;
   error?: { code: number; message: string; data?: Json };
@@ -21,39 +21,39 @@ interface Waiter {
 }
 
 /** Timers of pending waits. They keep the process alive only while tests run. */
-const limits = new Set<NodeJS.Timeout>();
-after(() => limits.forEach((timer) => timer.unref()));
+const waitTimers = new Set<NodeJS.Timeout>();
+after(() => waitTimers.forEach((timer) => timer.unref()));
 
 /** A client controlled by a test. It validates everything that it receives against the official schema. */
 export class AcpPeer {
   /** All received messages, in order. */
-  readonly received: Json[] = [];
+  readonly receivedMessages: Json[] = [];
   /** Validation errors of received messages. */
-  readonly faults: Error[] = [];
+  readonly validationErrors: Error[] = [];
   /** Answers requests of the agent. Default: error -32601. */
   onRequest: ((method: string, params: Json) => unknown) | undefined;
   profile: Profile;
-  readonly #write: (text: string) => void;
-  readonly #methods = new Map<string, string>();
+  readonly #writeText: (text: string) => void;
+  readonly #methodsById = new Map<string, string>();
   readonly #waiters = new Set<Waiter>();
   #lastId = 0;
 
   constructor(write: (text: string) => void, profile: Profile = "spec") {
-    this.#write = write;
+    this.#writeText = write;
     this.profile = profile;
   }
 
   /** Handles a received message. */
-  take(message: Json): void {
-    this.received.push(message);
+  receiveMessage(message: Json): void {
+    this.receivedMessages.push(message);
     const key = JSON.stringify(message?.id ?? null);
-    const method = "method" in message ? undefined : this.#methods.get(key);
+    const method = "method" in message ? undefined : this.#methodsById.get(key);
     try {
       assertValidMessage(message, method, this.profile);
     } catch (error) {
-      this.faults.push(error as Error);
+      this.validationErrors.push(error as Error);
     }
-    if ("method" in message && "id" in message) this.#serve(message);
+    if ("method" in message && "id" in message) this.#answerRequest(message);
     for (const waiter of [...this.#waiters]) {
       if (!waiter.test(message)) continue;
       this.#waiters.delete(waiter);
@@ -62,15 +62,15 @@ export class AcpPeer {
   }
 
   /** Sends a text unchanged. */
-  raw(text: string): void {
-    this.#write(text);
+  sendText(text: string): void {
+    this.#writeText(text);
   }
 
   send(message: Json): void {
     if (message?.method !== undefined && message.id !== undefined) {
-      this.#methods.set(JSON.stringify(message.id), message.method);
+      this.#methodsById.set(JSON.stringify(message.id), message.method);
     }
-    this.#write(JSON.stringify(message));
+    this.#writeText(JSON.stringify(message));
   }
 
   notify(method: string, params?: Json): void {
@@ -78,8 +78,8 @@ export class AcpPeer {
   }
 
   /** Sends a request. Resolves with the complete response. */
-  async call(method: string, params?: Json, id: unknown = (this.#lastId += 1)): Promise<Answer> {
-    const answer = this.next((message) => !("method" in message) && message.id === id);
+  async call(method: string, params?: Json, id: unknown = (this.#lastId += 1)): Promise<AcpResponse> {
+    const answer = this.waitForNext((message) => !("method" in message) && message.id === id);
     this.send({ jsonrpc: "2.0", id, method, params });
     return answer;
   }
@@ -92,41 +92,41 @@ export class AcpPeer {
   }
 
   /** Waits for the next message that matches. */
-  next(test: (message: Json) => boolean): Promise<Json> {
+  waitForNext(test: (message: Json) => boolean): Promise<Json> {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#waiters.delete(waiter);
-        const received = JSON.stringify(this.received).slice(-2000);
+        const received = JSON.stringify(this.receivedMessages).slice(-2000);
         reject(new Error(`not within ${WAIT_LIMIT_MS} ms: a message with ${String(test)}; received: ${received}`));
       }, WAIT_LIMIT_MS);
-      limits.add(timer);
-      const done = (message: Json): void => {
+      waitTimers.add(timer);
+      const settle = (message: Json): void => {
         clearTimeout(timer);
-        limits.delete(timer);
+        waitTimers.delete(timer);
         resolve(message);
       };
-      const waiter: Waiter = { test, resolve: done, reject };
+      const waiter: Waiter = { test, resolve: settle, reject };
       this.#waiters.add(waiter);
     });
   }
 
   /** A matching message that was already received, or the next one. */
-  seen(test: (message: Json) => boolean): Promise<Json> {
-    const match: Json = this.received.find(test);
-    return match === undefined ? this.next(test) : Promise.resolve(match);
+  waitForMessage(test: (message: Json) => boolean): Promise<Json> {
+    const match: Json = this.receivedMessages.find(test);
+    return match === undefined ? this.waitForNext(test) : Promise.resolve(match);
   }
 
   /** Session updates until now, of one session or of all. */
-  updates(sessionId?: string): Json[] {
-    return this.received
+  getUpdates(sessionId?: string): Json[] {
+    return this.receivedMessages
       .filter((message) => message.method === "session/update")
       .filter((message) => sessionId === undefined || message.params.sessionId === sessionId)
       .map((message) => message.params.update);
   }
 
   /** Concatenated text of all chunks of a kind. */
-  text(sessionId?: string, kind = "agent_message_chunk"): string {
-    return this.updates(sessionId)
+  getText(sessionId?: string, kind = "agent_message_chunk"): string {
+    return this.getUpdates(sessionId)
       .filter((update) => update.sessionUpdate === kind)
       .map((update) => update.content.text)
       .join("");
@@ -147,14 +147,14 @@ export class AcpPeer {
   }
 
   /** Asserts that all received messages were valid. */
-  assertClean(): void {
-    const [first] = this.faults;
-    if (first) throw first;
+  assertNoValidationErrors(): void {
+    const [firstError] = this.validationErrors;
+    if (firstError) throw firstError;
     assert.ok(true);
   }
 
-  #serve({ id, method, params }: Json): void {
-    const answer = async () => {
+  #answerRequest({ id, method, params }: Json): void {
+    const respond = async () => {
       if (!this.onRequest) {
         this.send({ jsonrpc: "2.0", id, error: { code: -32601, message: "method not found" } });
         return;
@@ -162,6 +162,6 @@ export class AcpPeer {
       const result = await this.onRequest(String(method), params);
       if (result !== undefined) this.send({ jsonrpc: "2.0", id, result });
     };
-    answer().catch((error: unknown) => this.faults.push(error as Error));
+    respond().catch((error: unknown) => this.validationErrors.push(error as Error));
   }
 }

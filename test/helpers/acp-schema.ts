@@ -14,7 +14,7 @@ ajv.addSchema({ ...schema, $id: "acp" });
 const validators = new Map<string, ValidateFunction>();
 
 /** Definitions of results, by method. */
-const RESULTS: Readonly<Record<string, string>> = {
+const RESULT_DEFINITIONS: Readonly<Record<string, string>> = {
   initialize: "InitializeResponse",
   authenticate: "AuthenticateResponse",
   "session/new": "NewSessionResponse",
@@ -28,7 +28,7 @@ const RESULTS: Readonly<Record<string, string>> = {
   "session/set_mode": "SetSessionModeResponse",
 };
 /** Definitions of params that an agent sends, by method. */
-const PARAMS: Readonly<Record<string, string>> = {
+const PARAMS_DEFINITIONS: Readonly<Record<string, string>> = {
   "session/update": "SessionNotification",
   "session/request_permission": "RequestPermissionRequest",
   "fs/read_text_file": "ReadTextFileRequest",
@@ -36,14 +36,14 @@ const PARAMS: Readonly<Record<string, string>> = {
   "$/cancel_request": "CancelRequestNotification",
 };
 
-function assertFits(definition: string, value: unknown, what: string): void {
+function assertMatches(definition: string, value: unknown, description: string): void {
   let validate = validators.get(definition);
   if (!validate) {
     validate = ajv.compile({ $ref: `acp#/$defs/${definition}` });
     validators.set(definition, validate);
   }
   if (!validate(value)) {
-    assert.fail(`${what} is no ${definition}: ${ajv.errorsText(validate.errors)}\n${JSON.stringify(value)}`);
+    assert.fail(`${description} is no ${definition}: ${ajv.errorsText(validate.errors)}\n${JSON.stringify(value)}`);
   }
 }
 
@@ -65,19 +65,19 @@ export function assertValidMessage(message: unknown, method: string | undefined,
   const keys = Object.keys(value).sort().join();
   if ("method" in value) {
     assert.match(keys, /^(id,)?jsonrpc,method,params$/);
-    const definition = PARAMS[String(value.method)];
+    const definition = PARAMS_DEFINITIONS[String(value.method)];
     assert.ok(definition, `the agent sent an unknown method: ${String(value.method)}`);
-    assertFits(definition, value.params, `params of ${String(value.method)}`);
+    assertMatches(definition, value.params, `params of ${String(value.method)}`);
     return;
   }
   assert.match(keys, /^(id,jsonrpc,result|error,id,jsonrpc)$/, "exactly one of result and error");
   assert.ok(value.id === null || typeof value.id === "string" || Number.isInteger(value.id));
   if ("error" in value) {
-    assertFits("Error", value.error, "an error");
+    assertMatches("Error", value.error, "an error");
     return;
   }
-  const definition = method === undefined ? undefined : RESULTS[method];
+  const definition = method === undefined ? undefined : RESULT_DEFINITIONS[method];
   if (definition && method !== undefined && !isException(method, value.result, profile)) {
-    assertFits(definition, value.result, `the result of ${method}`);
+    assertMatches(definition, value.result, `the result of ${method}`);
   }
 }

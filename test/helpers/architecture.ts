@@ -7,9 +7,9 @@ export type Sources = ReadonlyMap<string, string>;
 interface Import {
   specifier: string;
   /** Type-only import: the compiler removes it, so it has no effect at run time. */
-  typeOnly: boolean;
+  isTypeOnly: boolean;
   /** An `import()`, which loads the file when the line runs. */
-  dynamic: boolean;
+  isDynamic: boolean;
   /** Imported file of the repository; undefined for packages. */
   target: string | undefined;
 }
@@ -21,46 +21,46 @@ interface Module {
 }
 
 /** Files of src that implement HTTP for the transports. */
-const SPEAKS_HTTP = /^src\/http\//;
+const HTTP_FILES = /^src\/http\//;
 
 /**
  * Modules of src, from the highest layer down. An import stays in its module or goes down this list. The folders of
  * `src/run` are separate modules: they never import the files of `src/run` itself.
  */
-const MODULES: readonly (readonly [name: string, has: RegExp])[] = [
-  ...["cli", "serve", "testing"].map(folder),
+const MODULES: readonly (readonly [name: string, pattern: RegExp])[] = [
+  ...["cli", "serve", "testing"].map(createFolderModule),
   ["index.ts", /^src\/index\.ts$/],
-  ...["plugin", "agent"].map(folder),
+  ...["plugin", "agent"].map(createFolderModule),
   ["run", /^src\/run\/[^/]+$/],
   ...["calls", "context", "prompt", "permissions", "queue", "tools", "budget", "input"].map((name) =>
-    folder(`run/${name}`),
+    createFolderModule(`run/${name}`),
   ),
-  ...["watch", "compaction", "memory-driver", "sessions", "models", "conversation", "history"].map(folder),
-  ...["tools", "project", "untrusted", "processes", "http", "files", "base", "ports"].map(folder),
+  ...["watch", "compaction", "memory-driver", "sessions", "models", "conversation", "history"].map(createFolderModule),
+  ...["tools", "project", "untrusted", "processes", "http", "files", "base", "ports"].map(createFolderModule),
 ];
 
-function folder(name: string): readonly [string, RegExp] {
+function createFolderModule(name: string): readonly [string, RegExp] {
   return [name, new RegExp(`^src/${name}/`)];
 }
 
 /** Index of the file's module; -1 if it is in none. */
-function layerOf(file: string): number {
-  return MODULES.findIndex(([, has]) => has.test(file));
+function findLayer(file: string): number {
+  return MODULES.findIndex(([, pattern]) => pattern.test(file));
 }
-const CONTAINER = new Set(["tsyringe", "reflect-metadata"]);
+const CONTAINER_PACKAGES = new Set(["tsyringe", "reflect-metadata"]);
 const CONTAINER_FILES = /^src\/(plugin|serve)\//;
 /** Only these files load adapters, and only when needed. */
-const LOADERS = new Set(["src/serve/selected-adapters.ts", "src/serve/plugins.ts"]);
+const ADAPTER_LOADERS = new Set(["src/serve/selected-adapters.ts", "src/serve/plugins.ts"]);
 /** The terminal is not part of an agent. Its command loads it by its public name. */
-const CHAT = "src/cli/chat.ts";
-const TERMINAL = "gantry/adapters/terminal";
+const CHAT_COMMAND = "src/cli/chat.ts";
+const TERMINAL_MODULE = "gantry/adapters/terminal";
 /** User interfaces import only the client. */
 const USER_INTERFACES = /^adapters\/(terminal|web-console\/app)\//;
 /** Code that works on a project's files. Only src/files/path-guard.ts opens paths, and it checks what it has opened. */
-const WORKS_ON_PROJECTS =
+const PROJECT_FILE_USERS =
   /^src\/(tools\/|project\/|untrusted\/|files\/attachments\.ts$|history\/(plan|restore)\.ts$|run\/)/;
 /** Exceptions that access the system and not the project: the sandbox, processes. */
-const LOOKS_AT_SYSTEM = /^src\/tools\/(shell\/sandbox\/|shell\/shell-command|files\/checks\/quick-command)/;
+const SYSTEM_FILE_USERS = /^src\/tools\/(shell\/sandbox\/|shell\/shell-command|files\/checks\/quick-command)/;
 const WIRE_WORDS = new Set(
   (
     "session_id parent_id created_at updated_at tool_call_id tool_args tool_output tool_name agent_id agent_name finish_reason " +
@@ -72,65 +72,65 @@ const WIRE_WORDS = new Set(
  * Receives bytes of a model provider under limits. No other code there sends requests or reads a whole body. It also
  * reads proxy settings from the environment, as every HTTP client does.
  */
-const ASKS_PROVIDERS = "adapters/language-models/connections.ts";
+const PROVIDER_CONNECTIONS = "adapters/language-models/connections.ts";
 /**
  * Files that may read process.env: the reader for all other code, the redactor of secrets, and HTTP clients, which read
  * proxy settings.
  */
-const READS_ENVIRONMENT = new Set([
+const ENVIRONMENT_READERS = new Set([
   // It finds the folder of compiled code before it loads a module.
   "src/cli/main.ts",
   "src/serve/environment.ts",
   "src/base/process-secrets.ts",
   // Third-party programs use the client without gantry's config.
   "adapters/koa-http-api/client/person-token.ts",
-  ASKS_PROVIDERS,
+  PROVIDER_CONNECTIONS,
 ]);
-const READS_PROVIDERS = "adapters/language-models/bodies.ts";
+const PROVIDER_BODY_READER = "adapters/language-models/bodies.ts";
 /** The tool that fetches pages, under its own limits, and the terminal's connection to the user's own server. */
-const READS_PAGES = /^src\/(tools\/web\/|cli\/server-check\.ts$)/;
-const WHOLE_BODY = new Set(["text", "json", "arrayBuffer", "blob", "bytes", "formData"]);
+const PAGE_READERS = /^src\/(tools\/web\/|cli\/server-check\.ts$)/;
+const BODY_READ_METHODS = new Set(["text", "json", "arrayBuffer", "blob", "bytes", "formData"]);
 /** Packages that must not be loaded before the server listens: each costs more than the kernel. */
-const HEAVY =
+const HEAVY_PACKAGES =
   /^(@ai-sdk\/|zod$|zod\/|undici$|better-sqlite3$|koa-body$|lowdb$|lowdb\/|@pydantic\/|jsonc-parser$|import-meta-resolve$|typescript$|esbuild$)/;
 /** Packages that an adapter may not load at its start. The others are permitted, because the adapter was chosen. */
-const HEAVY_FOR_ADAPTERS = /^(@ai-sdk\/|zod$|zod\/|undici$|better-sqlite3$|koa-body$|@pydantic\/)/;
+const HEAVY_ADAPTER_PACKAGES = /^(@ai-sdk\/|zod$|zod\/|undici$|better-sqlite3$|koa-body$|@pydantic\/)/;
 
 /** `gantry/client` runs in browsers: it imports no other code at run time. */
-const CLIENT = /^adapters\/koa-http-api\/client\//;
+const CLIENT_FILES = /^adapters\/koa-http-api\/client\//;
 /** The client may import types of this file, which the compiler removes. */
-const SHAPES = "adapters/koa-http-api/shapes.ts";
+const SHAPES_FILE = "adapters/koa-http-api/shapes.ts";
 
 /**
  * Code that processes untrusted input. Other modules may import only the module that starts its workers; the rest runs
  * in a thread with limits.
  */
-const UNTRUSTED = /^src\/untrusted\//;
-const WORKERS = "src/untrusted/workers.ts";
+const UNTRUSTED_FILES = /^src\/untrusted\//;
+const WORKER_STARTER = "src/untrusted/workers.ts";
 /** Source code of a thread as text: importing it runs nothing. */
-const THREAD_CODE = "src/untrusted/worker-code.ts";
+const WORKER_CODE_FILE = "src/untrusted/worker-code.ts";
 /** Parsers of third-party content. */
-const PARSES_FOREIGN = /^htmlparser2(\/|$)/;
+const UNTRUSTED_CONTENT_PARSERS = /^htmlparser2(\/|$)/;
 /** May compile expressions from the user's own config: protected paths, secrets. */
-const TRUSTED_EXPRESSIONS = new Set(["src/files/protection.ts", "src/base/redact.ts"]);
+const TRUSTED_EXPRESSION_FILES = new Set(["src/files/protection.ts", "src/base/redact.ts"]);
 /** Threads of src have limits; adapters manage their own threads. */
-const THREADS = /^(node:)?worker_threads$/;
+const THREAD_MODULES = /^(node:)?worker_threads$/;
 
-/** Returns every violation as `file: what`. Only the rules of the start path ignore type-only imports. */
-export function architectureFaults(sources: Sources): string[] {
+/** Returns every violation as `file: message`. Only the rules of the start path ignore type-only imports. */
+export function findArchitectureFaults(sources: Sources): string[] {
   const modules = new Map<string, Module>();
   for (const [file, text] of sources) modules.set(file, parse(file, text, sources));
   const faults: string[] = [];
   for (const module of modules.values()) {
-    if (module.file.startsWith("src/") && layerOf(module.file) === -1) faults.push(`${module.file}: is in no module`);
-    faults.push(...edges(module), ...words(module), ...opening(module));
+    if (module.file.startsWith("src/") && findLayer(module.file) === -1) faults.push(`${module.file}: is in no module`);
+    faults.push(...findImportFaults(module), ...findUsageFaults(module), ...findPathFaults(module));
   }
-  faults.push(...circles(modules), ...startPath(modules), ...repeatedTypeNames(modules));
+  faults.push(...findImportCycles(modules), ...findStartFaults(modules), ...findRepeatedTypeNames(modules));
   return faults.sort();
 }
 
 /** Exported types that another file also declares. A reader who sees the name alone cannot tell which one is meant. */
-function repeatedTypeNames(modules: ReadonlyMap<string, Module>): string[] {
+function findRepeatedTypeNames(modules: ReadonlyMap<string, Module>): string[] {
   const filesByName = new Map<string, string[]>();
   for (const { file, ast } of modules.values()) {
     for (const node of ast.statements) {
@@ -154,23 +154,23 @@ function parse(file: string, text: string, sources: Sources): Module {
     file.endsWith("x") ? ts.ScriptKind.TSX : ts.ScriptKind.TS,
   );
   const imports: Import[] = [];
-  const add = (specifier: ts.Node | undefined, typeOnly: boolean, dynamic: boolean): void => {
+  const addImport = (specifier: ts.Node | undefined, isTypeOnly: boolean, isDynamic: boolean): void => {
     if (!specifier || !ts.isStringLiteralLike(specifier)) return;
     imports.push({
       specifier: specifier.text,
-      typeOnly,
-      dynamic,
+      isTypeOnly,
+      isDynamic,
       target: resolveImport(file, specifier.text, sources),
     });
   };
   const visit = (node: ts.Node): void => {
     if (ts.isImportDeclaration(node)) {
-      add(node.moduleSpecifier, node.importClause?.phaseModifier === ts.SyntaxKind.TypeKeyword, false);
-    } else if (ts.isExportDeclaration(node)) add(node.moduleSpecifier, node.isTypeOnly, false);
+      addImport(node.moduleSpecifier, node.importClause?.phaseModifier === ts.SyntaxKind.TypeKeyword, false);
+    } else if (ts.isExportDeclaration(node)) addImport(node.moduleSpecifier, node.isTypeOnly, false);
     else if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword) {
-      add(node.arguments[0], false, true);
+      addImport(node.arguments[0], false, true);
     } else if (ts.isImportTypeNode(node) && ts.isLiteralTypeNode(node.argument))
-      add(node.argument.literal, true, false);
+      addImport(node.argument.literal, true, false);
     ts.forEachChild(node, visit);
   };
   visit(ast);
@@ -191,70 +191,76 @@ function resolveImport(from: string, specifier: string, sources: Sources): strin
   return sources.has(target) || specifier.startsWith(".") ? target : undefined;
 }
 
-function edges({ file, imports }: Module): string[] {
+function findImportFaults({ file, imports }: Module): string[] {
   const faults: string[] = [];
-  const fault = (what: string): void => void faults.push(`${file}: ${what}`);
-  for (const { specifier, target, typeOnly, dynamic } of imports) {
-    if (CONTAINER.has(specifier) && !CONTAINER_FILES.test(file) && !file.startsWith("test/")) {
-      fault(`imports ${specifier}; only src/plugin and src/serve may`);
+  const addFault = (message: string): void => void faults.push(`${file}: ${message}`);
+  for (const { specifier, target, isTypeOnly, isDynamic } of imports) {
+    if (CONTAINER_PACKAGES.has(specifier) && !CONTAINER_FILES.test(file) && !file.startsWith("test/")) {
+      addFault(`imports ${specifier}; only src/plugin and src/serve may`);
     }
-    if (!typeOnly && /^(src|adapters)\//.test(file)) {
-      if (PARSES_FOREIGN.test(specifier) && !UNTRUSTED.test(file))
-        fault(`imports ${specifier}; foreign input is parsed in src/untrusted, in a thread with limits`);
-      if (THREADS.test(specifier) && file.startsWith("src/") && !UNTRUSTED.test(file))
-        fault(`imports ${specifier}; threads are started in ${WORKERS}, with limits`);
-      const inside = (UNTRUSTED.test(file) && file !== WORKERS) || target === THREAD_CODE;
-      if (target !== undefined && UNTRUSTED.test(target) && target !== WORKERS && !inside)
-        fault(`imports ${target}, which runs in a thread alone; ask it through ${WORKERS}`);
-      if (target !== undefined && /(^|[-/])worker\.ts$/.test(target)) fault(`imports ${target}, the start of a thread`);
+    if (!isTypeOnly && /^(src|adapters)\//.test(file)) {
+      if (UNTRUSTED_CONTENT_PARSERS.test(specifier) && !UNTRUSTED_FILES.test(file))
+        addFault(`imports ${specifier}; foreign input is parsed in src/untrusted, in a thread with limits`);
+      if (THREAD_MODULES.test(specifier) && file.startsWith("src/") && !UNTRUSTED_FILES.test(file))
+        addFault(`imports ${specifier}; threads are started in ${WORKER_STARTER}, with limits`);
+      const isUntrustedCode = (UNTRUSTED_FILES.test(file) && file !== WORKER_STARTER) || target === WORKER_CODE_FILE;
+      if (target !== undefined && UNTRUSTED_FILES.test(target) && target !== WORKER_STARTER && !isUntrustedCode)
+        addFault(`imports ${target}, which runs in a thread alone; ask it through ${WORKER_STARTER}`);
+      if (target !== undefined && /(^|[-/])worker\.ts$/.test(target))
+        addFault(`imports ${target}, the start of a thread`);
     }
     if (file.startsWith("src/")) {
       if (target?.startsWith("adapters/")) {
-        if (file === CHAT && specifier === TERMINAL && (dynamic || typeOnly)) continue;
-        if (LOADERS.has(file) && (dynamic || typeOnly)) continue;
-        fault(
+        if (file === CHAT_COMMAND && specifier === TERMINAL_MODULE && (isDynamic || isTypeOnly)) continue;
+        if (ADAPTER_LOADERS.has(file) && (isDynamic || isTypeOnly)) continue;
+        addFault(
           `imports the adapter ${target}; only src/serve/plugins.ts and src/serve/selected-adapters.ts may, by import()`,
         );
       } else if (target?.startsWith("src/")) {
-        const [from, to] = [layerOf(file), layerOf(target)];
-        if (to < from && to !== -1)
-          fault(`${MODULES[from]?.[0]} imports ${target} of a higher layer (${MODULES[to]?.[0]})`);
-      } else if (target !== undefined && !/^package\.json$/.test(target)) fault(`imports ${target}, outside src`);
-      if (specifier.startsWith("gantry") && !file.startsWith("src/testing/")) fault("imports its own package by name");
+        const [importerLayer, targetLayer] = [findLayer(file), findLayer(target)];
+        if (targetLayer < importerLayer && targetLayer !== -1)
+          addFault(`${MODULES[importerLayer]?.[0]} imports ${target} of a higher layer (${MODULES[targetLayer]?.[0]})`);
+      } else if (target !== undefined && !/^package\.json$/.test(target)) addFault(`imports ${target}, outside src`);
+      if (specifier.startsWith("gantry") && !file.startsWith("src/testing/"))
+        addFault("imports its own package by name");
     } else if (file.startsWith("adapters/")) {
       const adapterFolder = file.split("/").slice(0, 2).join("/");
-      if (CLIENT.test(file) && !(target && CLIENT.test(target)) && !(typeOnly && target === SHAPES))
-        fault(`imports ${specifier}; the client runs in browsers, and has types of ${SHAPES} alone`);
+      if (CLIENT_FILES.test(file) && !(target && CLIENT_FILES.test(target)) && !(isTypeOnly && target === SHAPES_FILE))
+        addFault(`imports ${specifier}; the client runs in browsers, and has types of ${SHAPES_FILE} alone`);
       if (specifier.startsWith(".")) {
-        const shared = /^adapters\/acp-(?!shared)/.test(file) && target?.startsWith("adapters/acp-shared/");
-        if (!target?.startsWith(`${adapterFolder}/`) && !shared)
-          fault(`imports ${String(target)}, outside its own folder`);
+        const isSharedAcp = /^adapters\/acp-(?!shared)/.test(file) && target?.startsWith("adapters/acp-shared/");
+        if (!target?.startsWith(`${adapterFolder}/`) && !isSharedAcp)
+          addFault(`imports ${String(target)}, outside its own folder`);
       } else if (USER_INTERFACES.test(file)) {
         if (/^gantry(\/|$)/.test(specifier) && specifier !== "gantry/client")
-          fault(`imports ${specifier}; doors for people are built on "gantry/client" alone`);
+          addFault(`imports ${specifier}; user interfaces are built on "gantry/client" alone`);
       } else if (specifier.startsWith("gantry/") && !/^gantry\/(plugin|http|client)$/.test(specifier))
-        fault(
+        addFault(
           `imports ${specifier}; adapters import "gantry", "gantry/plugin", "gantry/http" and "gantry/client" alone`,
         );
     } else if (file.startsWith("examples/")) {
-      if (!/^(gantry(\/|$)|node:)/.test(specifier)) fault(`imports ${specifier}; examples import "gantry" alone`);
+      if (!/^(gantry(\/|$)|node:)/.test(specifier)) addFault(`imports ${specifier}; examples import "gantry" alone`);
     }
   }
   return faults;
 }
 
 /** Finds imports of `fs` in code that must open project paths through the path guard. */
-function opening({ file, ast }: Module): string[] {
-  if (!WORKS_ON_PROJECTS.test(file) || LOOKS_AT_SYSTEM.test(file)) return [];
+function findPathFaults({ file, ast }: Module): string[] {
+  if (!PROJECT_FILE_USERS.test(file) || SYSTEM_FILE_USERS.test(file)) return [];
   const faults: string[] = [];
   const visit = (node: ts.Node): void => {
-    const from =
+    const moduleSpecifier =
       ts.isImportDeclaration(node) && node.importClause?.phaseModifier !== ts.SyntaxKind.TypeKeyword
         ? node.moduleSpecifier
         : ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword
           ? node.arguments[0]
           : undefined;
-    if (from && ts.isStringLiteralLike(from) && /^(node:)?fs(\/promises)?$/.test(from.text)) {
+    if (
+      moduleSpecifier &&
+      ts.isStringLiteralLike(moduleSpecifier) &&
+      /^(node:)?fs(\/promises)?$/.test(moduleSpecifier.text)
+    ) {
       const bindings = ts.isImportDeclaration(node) ? node.importClause?.namedBindings : undefined;
       const names =
         bindings && ts.isNamedImports(bindings)
@@ -263,7 +269,9 @@ function opening({ file, ast }: Module): string[] {
               .map((element) => (element.propertyName ?? element.name).text)
           : ["all of it"];
       if (names.length > 0)
-        faults.push(`${file}: takes ${names.join(", ")} from ${from.text}; src/files/path-guard.ts opens paths`);
+        faults.push(
+          `${file}: takes ${names.join(", ")} from ${moduleSpecifier.text}; src/files/path-guard.ts opens paths`,
+        );
     }
     ts.forEachChild(node, visit);
   };
@@ -271,44 +279,44 @@ function opening({ file, ast }: Module): string[] {
   return faults;
 }
 
-function words({ file, ast }: Module): string[] {
+function findUsageFaults({ file, ast }: Module): string[] {
   const faults: string[] = [];
   if (!/^(src|adapters)\//.test(file)) return faults;
-  const fault = (node: ts.Node, what: string): void => {
-    faults.push(`${file}: ${what} (line ${ast.getLineAndCharacterOfPosition(node.getStart()).line + 1})`);
+  const addFault = (node: ts.Node, message: string): void => {
+    faults.push(`${file}: ${message} (line ${ast.getLineAndCharacterOfPosition(node.getStart()).line + 1})`);
   };
-  const kernel = file.startsWith("src/") && !SPEAKS_HTTP.test(file);
+  const isKernel = file.startsWith("src/") && !HTTP_FILES.test(file);
   const visit = (node: ts.Node): void => {
-    if (!READS_ENVIRONMENT.has(file) && readsEnvironment(node))
-      fault(node, "reads process.env; only src/serve/environment.ts may");
+    if (!ENVIRONMENT_READERS.has(file) && readsEnvironment(node))
+      addFault(node, "reads process.env; only src/serve/environment.ts may");
     if (file !== "src/cli/main.ts" && ts.isIdentifier(node) && node.text === "console" && isReference(node)) {
-      fault(node, "uses console; only src/cli/main.ts may");
+      addFault(node, "uses console; only src/cli/main.ts may");
     }
-    if (kernel && (ts.isStringLiteralLike(node) || ts.isIdentifier(node)) && WIRE_WORDS.has(node.text)) {
-      fault(node, `wire word ${node.text}; it belongs to an adapter`);
+    if (isKernel && (ts.isStringLiteralLike(node) || ts.isIdentifier(node)) && WIRE_WORDS.has(node.text)) {
+      addFault(node, `wire word ${node.text}; it belongs to an adapter`);
     }
-    const foreign = readsForeign(file, node);
-    if (foreign !== undefined) fault(node, foreign);
+    const requestFault = findRequestFault(file, node);
+    if (requestFault !== undefined) addFault(node, requestFault);
     if (
       file.startsWith("src/") &&
-      !UNTRUSTED.test(file) &&
-      !TRUSTED_EXPRESSIONS.has(file) &&
+      !UNTRUSTED_FILES.test(file) &&
+      !TRUSTED_EXPRESSION_FILES.has(file) &&
       compilesExpression(node)
     ) {
-      fault(
+      addFault(
         node,
         "makes a regular expression of a value; those of others run in src/untrusted, in a thread with limits",
       );
     }
     if (file !== "src/http/http-host.ts" && opensHttpPort(node))
-      fault(node, "opens an HTTP port; only src/http/http-host.ts may");
+      addFault(node, "opens an HTTP port; only src/http/http-host.ts may");
     if (file !== "src/http/body.ts" && readsBody(node))
-      fault(node, "reads a request's body; only src/http/body.ts may, or a parser of what its gatheredBody gives");
+      addFault(node, "reads a request's body; only src/http/body.ts may, or a parser of what its rechunkBody gives");
     const isDefault =
       (ts.isExportAssignment(node) && !node.isExportEquals) ||
       (ts.canHaveModifiers(node) && ts.getModifiers(node)?.some(({ kind }) => kind === ts.SyntaxKind.DefaultKeyword)) ||
       (ts.isExportSpecifier(node) && node.name.text === "default");
-    if (isDefault && !/^adapters\/[^/]+\/index\.ts$/.test(file)) fault(node, "default export");
+    if (isDefault && !/^adapters\/[^/]+\/index\.ts$/.test(file)) addFault(node, "default export");
     ts.forEachChild(node, visit);
   };
   visit(ast);
@@ -316,28 +324,28 @@ function words({ file, ast }: Module): string[] {
 }
 
 /** Finds requests to other servers, and whole-body reads, outside the modules that apply limits to them. */
-function readsForeign(file: string, node: ts.Node): string | undefined {
-  if (READS_PAGES.test(file) || !/^(src|adapters\/language-models)\//.test(file)) return undefined;
-  const asks = `asks another server by itself; only ${ASKS_PROVIDERS} may`;
-  const clients = file.startsWith("src/") ? /^undici$/ : /^(undici|(node:)?(https?|http2|net|tls))$/;
-  if (file !== ASKS_PROVIDERS) {
-    if (ts.isImportDeclaration(node) && clients.test((node.moduleSpecifier as ts.StringLiteral).text)) {
-      if (node.importClause?.phaseModifier !== ts.SyntaxKind.TypeKeyword) return asks;
+function findRequestFault(file: string, node: ts.Node): string | undefined {
+  if (PAGE_READERS.test(file) || !/^(src|adapters\/language-models)\//.test(file)) return undefined;
+  const requestMessage = `asks another server by itself; only ${PROVIDER_CONNECTIONS} may`;
+  const clientModules = file.startsWith("src/") ? /^undici$/ : /^(undici|(node:)?(https?|http2|net|tls))$/;
+  if (file !== PROVIDER_CONNECTIONS) {
+    if (ts.isImportDeclaration(node) && clientModules.test((node.moduleSpecifier as ts.StringLiteral).text)) {
+      if (node.importClause?.phaseModifier !== ts.SyntaxKind.TypeKeyword) return requestMessage;
     }
     if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword) {
       const [specifier] = node.arguments;
-      if (specifier && ts.isStringLiteralLike(specifier) && clients.test(specifier.text)) return asks;
+      if (specifier && ts.isStringLiteralLike(specifier) && clientModules.test(specifier.text)) return requestMessage;
     }
-    if (ts.isIdentifier(node) && node.text === "fetch" && isGlobalFetch(node)) return asks;
+    if (ts.isIdentifier(node) && node.text === "fetch" && isGlobalFetch(node)) return requestMessage;
   }
-  if (file === READS_PROVIDERS || !ts.isCallExpression(node) || node.arguments.length > 0) return undefined;
+  if (file === PROVIDER_BODY_READER || !ts.isCallExpression(node) || node.arguments.length > 0) return undefined;
   const { expression } = node;
   // Functions of the testing kit have names like methods of a body.
   if (!ts.isPropertyAccessExpression(expression) || file.startsWith("src/testing/")) return undefined;
-  if (!WHOLE_BODY.has(expression.name.text)) return undefined;
+  if (!BODY_READ_METHODS.has(expression.name.text)) return undefined;
   // The kernel has methods with the same names, which are never awaited.
   if (file.startsWith("src/") && !ts.isAwaitExpression(node.parent)) return undefined;
-  return `reads a body whole; only ${READS_PROVIDERS} may`;
+  return `reads a body whole; only ${PROVIDER_BODY_READER} may`;
 }
 
 /**
@@ -363,26 +371,26 @@ function isGlobalFetch(node: ts.Identifier): boolean {
   return true;
 }
 
-/** `RegExp(x)` or `new RegExp(x)` with anything except a string literal. */
+/** Whether a node calls `RegExp` with an argument other than a string literal. */
 function compilesExpression(node: ts.Node): boolean {
   if (!ts.isNewExpression(node) && !ts.isCallExpression(node)) return false;
   if (!ts.isIdentifier(node.expression) || node.expression.text !== "RegExp") return false;
   return !node.arguments?.every((argument) => ts.isStringLiteralLike(argument));
 }
 
-/** A separate port would lack the checks of the client's identity. */
+/** Whether a node imports `createServer` of HTTP. A separate port would lack the checks of the client's identity. */
 function opensHttpPort(node: ts.Node): boolean {
   if (!ts.isImportSpecifier(node) || (node.propertyName ?? node.name).text !== "createServer") return false;
-  const from = node.parent.parent.parent.moduleSpecifier;
-  return ts.isStringLiteral(from) && /^(node:)?https?2?$/.test(from.text);
+  const moduleSpecifier = node.parent.parent.parent.moduleSpecifier;
+  return ts.isStringLiteral(moduleSpecifier) && /^(node:)?https?2?$/.test(moduleSpecifier.text);
 }
 
 const BODY_PARSERS = /^(koa-body|koa-bodyparser|co-body|raw-body|body-parser)$/;
 
-/** A body that is collected elsewhere has no size limit. */
+/** Whether a node reads or parses a request body. A body that is collected elsewhere has no size limit. */
 function readsBody(node: ts.Node): boolean {
   if (ts.isStringLiteralLike(node))
-    return BODY_PARSERS.test(node.text) && !node.getSourceFile().text.includes("gatheredBody(");
+    return BODY_PARSERS.test(node.text) && !node.getSourceFile().text.includes("rechunkBody(");
   return ts.isPropertyAccessExpression(node) && node.name.text === "iterator" && node.expression.getText() !== "Symbol";
 }
 
@@ -428,50 +436,51 @@ function isReference(node: ts.Identifier): boolean {
 }
 
 /** Import cycles, including type-only imports, which couple files as well. A file may import itself in a type. */
-function circles(modules: ReadonlyMap<string, Module>): string[] {
+function findImportCycles(modules: ReadonlyMap<string, Module>): string[] {
   const faults = new Set<string>();
-  const done = new Set<string>();
-  const way: string[] = [];
+  const visitedFiles = new Set<string>();
+  const currentPath: string[] = [];
   const visit = (file: string): void => {
-    const at = way.indexOf(file);
-    if (at !== -1) {
-      const circle = way.slice(at);
-      const first = circle.indexOf([...circle].sort()[0] ?? "");
-      const turned = [...circle.slice(first), ...circle.slice(0, first)];
-      faults.add(`${turned[0]}: import circle ${[...turned, turned[0]].join(" -> ")}`);
+    const cycleStart = currentPath.indexOf(file);
+    if (cycleStart !== -1) {
+      const cycle = currentPath.slice(cycleStart);
+      const firstIndex = cycle.indexOf([...cycle].sort()[0] ?? "");
+      const rotatedCycle = [...cycle.slice(firstIndex), ...cycle.slice(0, firstIndex)];
+      faults.add(`${rotatedCycle[0]}: import circle ${[...rotatedCycle, rotatedCycle[0]].join(" -> ")}`);
       return;
     }
-    if (done.has(file)) return;
-    way.push(file);
-    for (const { target, dynamic } of modules.get(file)?.imports ?? []) {
-      if (target !== undefined && target !== file && !dynamic && modules.has(target)) visit(target);
+    if (visitedFiles.has(file)) return;
+    currentPath.push(file);
+    for (const { target, isDynamic } of modules.get(file)?.imports ?? []) {
+      if (target !== undefined && target !== file && !isDynamic && modules.has(target)) visit(target);
     }
-    way.pop();
-    done.add(file);
+    currentPath.pop();
+    visitedFiles.add(file);
   };
   for (const file of modules.keys()) visit(file);
   return [...faults];
 }
 
 /** Packages that are loaded together with the command line, or with an enabled adapter. */
-function startPath(modules: ReadonlyMap<string, Module>): string[] {
+function findStartFaults(modules: ReadonlyMap<string, Module>): string[] {
   const faults: string[] = [];
   const roots: [string, RegExp][] = [
-    ["src/cli/main.ts", HEAVY],
-    ["src/cli/dispatch.ts", HEAVY],
-    ["src/cli/serve.ts", HEAVY],
+    ["src/cli/main.ts", HEAVY_PACKAGES],
+    ["src/cli/dispatch.ts", HEAVY_PACKAGES],
+    ["src/cli/serve.ts", HEAVY_PACKAGES],
   ];
   for (const file of modules.keys()) {
-    if (/^adapters\/[^/]+\/index\.ts$/.test(file)) roots.push([file, HEAVY_FOR_ADAPTERS]);
+    if (/^adapters\/[^/]+\/index\.ts$/.test(file)) roots.push([file, HEAVY_ADAPTER_PACKAGES]);
   }
-  for (const [root, heavy] of roots) {
+  for (const [root, heavyPackages] of roots) {
     if (!modules.has(root)) continue;
-    const seen = new Map<string, string>([[root, ""]]);
-    for (const [file, by] of seen) {
-      for (const { specifier, target, typeOnly, dynamic } of modules.get(file)?.imports ?? []) {
-        if (typeOnly || dynamic) continue;
-        if (heavy.test(specifier)) faults.push(`${file}: ${specifier} is loaded at the start of ${root}${by}`);
-        if (target !== undefined && !seen.has(target)) seen.set(target, `${by} via ${file}`);
+    const pathByFile = new Map<string, string>([[root, ""]]);
+    for (const [file, importPath] of pathByFile) {
+      for (const { specifier, target, isTypeOnly, isDynamic } of modules.get(file)?.imports ?? []) {
+        if (isTypeOnly || isDynamic) continue;
+        if (heavyPackages.test(specifier))
+          faults.push(`${file}: ${specifier} is loaded at the start of ${root}${importPath}`);
+        if (target !== undefined && !pathByFile.has(target)) pathByFile.set(target, `${importPath} via ${file}`);
       }
     }
   }

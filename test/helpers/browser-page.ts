@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { openBrowser, type BrowserName } from "./browser.js";
-import type { Hooks } from "./temp.js";
+import type { Hooks } from "./temp-dir.js";
 import { waitFor, withLimit } from "./wait.js";
 
 /** A page in a real browser. */
@@ -15,11 +15,11 @@ export interface BrowserPage {
    */
   evaluate<T>(body: string): Promise<T>;
   /** Evaluates an expression repeatedly until `fits` accepts its value. */
-  until<T>(expression: string, fits: (value: T) => boolean): Promise<T>;
+  waitUntil<T>(expression: string, accepts: (value: T) => boolean): Promise<T>;
 }
 
 /** The page runs unchanged in a frame; the outer page evaluates scripts. */
-const AROUND = `<!doctype html><title>around</title><iframe></iframe><script type="module">
+const OUTER_PAGE = `<!doctype html><title>around</title><iframe></iframe><script type="module">
 const frame = document.querySelector("iframe");
 frame.src = "/page" + location.search + location.hash;
 await new Promise((loaded) => (frame.onload = loaded));
@@ -33,29 +33,31 @@ for (;;) {
 
 /** Opens an HTML file with a query in a browser. Both are closed after the test. */
 export async function openPage(hooks: Hooks, name: BrowserName, file: string, query: string): Promise<BrowserPage> {
-  const page = await readFile(file);
+  const pageHtml = await readFile(file);
   const bodies: string[] = [];
   const answerCallbacks: ((answer: { value?: unknown; error?: string }) => void)[] = [];
-  let waiting: ServerResponse | undefined;
-  const hand = () => {
-    const body = waiting ? bodies.shift() : undefined;
+  let waitingResponse: ServerResponse | undefined;
+  const sendNextBody = () => {
+    const body = waitingResponse ? bodies.shift() : undefined;
     if (body === undefined) return;
-    waiting?.end(body);
-    waiting = undefined;
+    waitingResponse?.end(body);
+    waitingResponse = undefined;
   };
-  const server = createServer((request, response) => {
+  const server = createServer((request, httpResponse) => {
     const { pathname } = new URL(request.url ?? "", "http://x");
     if (request.method !== "POST") {
-      const html = pathname === "/" ? AROUND : pathname === "/page" ? page : undefined;
-      return void response.writeHead(html ? 200 : 404, { "content-type": "text/html; charset=utf-8" }).end(html ?? "");
+      const html = pathname === "/" ? OUTER_PAGE : pathname === "/page" ? pageHtml : undefined;
+      return void httpResponse
+        .writeHead(html ? 200 : 404, { "content-type": "text/html; charset=utf-8" })
+        .end(html ?? "");
     }
     let text = "";
     request.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
     request.on("end", () => {
       const answer = JSON.parse(text) as { value?: unknown; error?: string } | null;
       if (answer) answerCallbacks.shift()?.(answer);
-      waiting = response;
-      hand();
+      waitingResponse = httpResponse;
+      sendNextBody();
     });
   });
   server.listen(0, "127.0.0.1");
@@ -74,19 +76,24 @@ export async function openPage(hooks: Hooks, name: BrowserName, file: string, qu
   const evaluate = async <T>(body: string): Promise<T> => {
     const answer = new Promise<{ value?: unknown; error?: string }>((resolve) => answerCallbacks.push(resolve));
     bodies.push(body);
-    hand();
+    sendNextBody();
     const { value, error } = await withLimit(`an answer of the page to ${body}`, Promise.race([answer, ended]));
     assert.equal(error, undefined);
     return value as T;
   };
-  const until = async <T>(expression: string, fits: (value: T) => boolean): Promise<T> => {
+  const waitUntil = async <T>(expression: string, accepts: (value: T) => boolean): Promise<T> => {
     let value: T | undefined;
-    const look = async () => {
+    const evaluateExpression = async () => {
       value = await evaluate<T>(`return ${expression}`);
-      return fits(value) || undefined;
+      return accepts(value) || undefined;
     };
-    await waitFor(`${expression} with ${String(fits)}`, look, () => `the value is ${JSON.stringify(value)}`, 50);
+    await waitFor(
+      `${expression} with ${String(accepts)}`,
+      evaluateExpression,
+      () => `the value is ${JSON.stringify(value)}`,
+      50,
+    );
     return value as T;
   };
-  return { evaluate, until };
+  return { evaluate, waitUntil };
 }

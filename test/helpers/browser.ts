@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
-import { makeTempDir, type Hooks } from "./temp.js";
+import { makeTempDir, type Hooks } from "./temp-dir.js";
 
 export type BrowserName = "firefox" | "chromium";
 
@@ -43,7 +43,7 @@ export async function openBrowser(
   const [command = "", ...args] = [
     ...options.through,
     program,
-    ...(await flags(name, profile, options.loopbackName)),
+    ...(await createFlags(name, profile, options.loopbackName)),
     page,
   ];
   const child = spawn(command, args, {
@@ -69,7 +69,7 @@ export async function openBrowser(
   return { ended };
 }
 
-async function flags(
+async function createFlags(
   name: BrowserName,
   profile: { path: string; write(files: Record<string, string>): Promise<void> },
   loopbackName: string,

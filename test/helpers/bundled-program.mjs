@@ -11,18 +11,21 @@ import { openHttpHost } from "gantry/http";
 import { callTools, ScriptedProvider } from "gantry/testing";
 
 /** A detached command. It outlives the program, in a process that the program starts with its own executable. */
-const KEPT = 'test -z "$ELECTRON_RUN_AS_NODE" && echo from a kept command';
+const DETACHED_COMMAND = 'test -z "$ELECTRON_RUN_AS_NODE" && echo from a kept command';
 
 async function main(projectDir) {
   writeFileSync(join(projectDir, "a.js"), "const one = 1;\nconst two = 2;\n");
-  const model = new ScriptedProvider([
+  const provider = new ScriptedProvider([
     callTools(["read", { path: "a.js" }], ["grep", { pattern: "two" }], ["bash", { command: "echo from bash" }]),
     callTools(["edit", { path: "a.js", old_string: "const one = 1;", new_string: "const one = (1;" }]),
-    callTools(["bash", { command: "rm -r x && true" }], ["bash", { command: KEPT, background: true, detached: true }]),
+    callTools(
+      ["bash", { command: "rm -r x && true" }],
+      ["bash", { command: DETACHED_COMMAND, background: true, detached: true }],
+    ),
     '{"done":true}',
   ]);
   const agent = new Agent({
-    providers: [model, new AiSdkProvider({ preset: "openai", apiKey: "none", models: ["m1"] })],
+    providers: [provider, new AiSdkProvider({ preset: "openai", apiKey: "none", models: ["m1"] })],
     driver: new SqliteDriver({ path: join(projectDir, "sessions.db") }),
     tools: builtinTools({ bash: { keptPath: join(projectDir, "kept"), startMs: 60_000 } }),
     projectDir,
@@ -36,9 +39,9 @@ async function main(projectDir) {
   for await (const event of run)
     if (event.type === "tool_result") console.log(/^from a kept command$/m.exec(event.output)?.[0] ?? event.output);
   console.log((await run.result).structured);
-  const answer = await fetch(new URL("/api/sessions", address));
-  const { sessions } = await answer.json();
-  console.log(`HTTP ${answer.status}, ${sessions.length} session`);
+  const response = await fetch(new URL("/api/sessions", address));
+  const { sessions } = await response.json();
+  console.log(`HTTP ${response.status}, ${sessions.length} session`);
   await host.close(AbortSignal.timeout(1_000));
   await agent.close();
   console.log("closed");

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { Agent, RunRecord } from "gantry";
-import { until } from "./lab.js";
+import { waitUntil } from "./server-runs.js";
 
 /** Time that a cancel waits for the run's end, in ms. */
 const CANCEL_MS = 5_000;
@@ -9,13 +9,13 @@ const CANCEL_MS = 5_000;
  * Cancels a run and resolves with its final record. The product stops waiting after five seconds, which a stalled
  * machine can exceed; the cancel is then repeated. A cancel that returns an open run earlier is a failure.
  */
-export async function cancelled(agent: Agent, id: string): Promise<RunRecord> {
+export async function cancelAndWait(agent: Agent, id: string): Promise<RunRecord> {
   let run!: RunRecord;
-  await until(async () => {
-    const since = Date.now();
+  await waitUntil(async () => {
+    const startedAt = Date.now();
     run = await agent.runs.cancel(id);
     const isOpen = ["queued", "running", "waiting"].includes(run.state);
-    if (isOpen) assert.ok(Date.now() - since >= CANCEL_MS - 1, `the cancel did not wait for the end: ${run.state}`);
+    if (isOpen) assert.ok(Date.now() - startedAt >= CANCEL_MS - 1, `the cancel did not wait for the end: ${run.state}`);
     return !isOpen;
   });
   return run;

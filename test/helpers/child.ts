@@ -2,7 +2,7 @@ import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import path from "node:path";
-import { SOURCE_FLAGS, source } from "./node.js";
+import { SOURCE_FLAGS, sourcePath } from "./source-paths.js";
 import { waitFor, withLimit } from "./wait.js";
 
 /** A script of `test/helpers` in its own process. */
@@ -16,7 +16,7 @@ export class Child {
 
   constructor(script: string, args: readonly string[]) {
     this.#script = script;
-    this.process = fork(source(path.join("test/helpers", script)), args, {
+    this.process = fork(sourcePath(path.join("test/helpers", script)), args, {
       execArgv: [...SOURCE_FLAGS],
       stdio: ["ignore", "pipe", "pipe", "ipc"],
     });

@@ -4,9 +4,9 @@ import { promisify } from "node:util";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import type { FakeModelServer, FakeModelServerOptions } from "./fake-model-server.js";
 import { findBrowser } from "./browser.js";
-import { lab, labConfig } from "./lab.js";
+import { startModelServer, createServerConfig } from "./server-runs.js";
 import { startServer, type GantryServer } from "./server.js";
-import { makeTempDir, type Hooks, type TempDir } from "./temp.js";
+import { makeTempDir, type Hooks, type TempDir } from "./temp-dir.js";
 import { WAIT_LIMIT_MS, waitFor } from "./wait.js";
 
 const REPOSITORY = fileURLToPath(new URL("../../", import.meta.url));
@@ -16,14 +16,14 @@ const FLAGS = [
 ];
 
 /** Reason to skip browser tests; false if a browser is installed. */
-export const noBrowser: string | false =
+export const NO_BROWSER: string | false =
   findBrowser("chromium") === undefined && "needs Chromium: apt-get install chromium";
 
 /**
  * A browser that the tests of a file share; each test opens its own windows. Closed after the tests, with its temporary
  * files removed.
  */
-export function sharedBrowser(hooks: Hooks, flags: readonly string[] = []): () => Promise<Browser> {
+export function shareBrowser(hooks: Hooks, flags: readonly string[] = []): () => Promise<Browser> {
   let browser: Promise<Browser> | undefined;
   let folder: TempDir | undefined;
   const launch = async (): Promise<Browser> => {
@@ -48,7 +48,7 @@ export function sharedBrowser(hooks: Hooks, flags: readonly string[] = []): () =
 export interface ConsoleOptions {
   models?: FakeModelServerOptions;
   /** Model entries of the config. Default: `m1`. */
-  described?: readonly Record<string, unknown>[];
+  modelEntries?: readonly Record<string, unknown>[];
   config?: Record<string, unknown>;
   files?: Record<string, string | Uint8Array>;
   home?: string;
@@ -62,53 +62,56 @@ export interface ConsoleServer {
   readonly url: string;
 }
 
-interface OpenWindows {
+interface OpenWindowRecord {
   contexts: BrowserContext[];
   faults: string[][];
 }
 
 /** Windows of each test, by its hooks. */
-const windows = new WeakMap<Hooks, OpenWindows>();
+const windowsByHooks = new WeakMap<Hooks, OpenWindowRecord>();
 
 /** Starts a server with the console. */
 export async function startConsole(
   hooks: Hooks,
-  { models: modelOptions, described, config, ...serverOptions }: ConsoleOptions = {},
+  { models: modelOptions, modelEntries, config, ...serverOptions }: ConsoleOptions = {},
 ): Promise<ConsoleServer> {
-  await built();
+  await ensureBuild();
   // Windows close before the server stops, so that the stop causes no faults in them.
-  const opened: OpenWindows = { contexts: [], faults: [] };
-  windows.set(hooks, opened);
+  const openWindows: OpenWindowRecord = { contexts: [], faults: [] };
+  windowsByHooks.set(hooks, openWindows);
   hooks.after(async () => {
-    for (const context of opened.contexts) await context.close();
+    for (const context of openWindows.contexts) await context.close();
   });
-  const models = await lab(hooks, modelOptions);
+  const models = await startModelServer(hooks, modelOptions);
   const server = await startServer(hooks, {
-    config: labConfig(models, { ...(described && { providers: [describedProvider(models, described)] }), ...config }),
+    config: createServerConfig(models, {
+      ...(modelEntries && { providers: [createProvider(models, modelEntries)] }),
+      ...config,
+    }),
     ...serverOptions,
   });
   // Registered after the hook that stops the server: if a hook fails, the following ones do not run.
   hooks.after(() => {
-    const faults = opened.faults.flat();
+    const faults = openWindows.faults.flat();
     if (faults.length > 0) throw new Error(`the console had faults:\n${faults.join("\n")}`);
   });
   return { server, models, url: `${server.url}/console` };
 }
 
-function describedProvider(models: FakeModelServer, described: readonly Record<string, unknown>[]) {
+function createProvider(models: FakeModelServer, described: readonly Record<string, unknown>[]) {
   return { name: "lab", driver: "openai", base_url: models.baseUrl, api_key: "key-of-the-lab", models: described };
 }
 
 let build: Promise<unknown> | undefined;
 
 /** `npm test` has just built the pages; a single test file builds them itself. */
-function built(): Promise<unknown> {
+function ensureBuild(): Promise<unknown> {
   if (process.env.GANTRY_TEST_DIST === "1") return Promise.resolve();
   return (build ??= promisify(execFile)(process.execPath, [`${REPOSITORY}.ci/console.mjs`]));
 }
 
 /** A window with the console. `faults` must be empty at the end of the test. */
-export interface Window {
+export interface ConsoleWindow {
   readonly page: Page;
   readonly context: BrowserContext;
   /** Errors of the page, policy violations, requests to other hosts, dialogs. */
@@ -120,9 +123,9 @@ export interface Window {
 export interface WindowOptions {
   width?: number;
   height?: number;
-  dark?: boolean;
+  isDark?: boolean;
   /** Errors that are part of the test, for example of lost connections. */
-  expected?: RegExp;
+  expectedFaults?: RegExp;
 }
 
 /** Opens a window, which is closed after the test. The test fails if it had faults. */
@@ -130,11 +133,11 @@ export async function openWindow(
   hooks: Hooks,
   browser: Browser,
   url: string,
-  { width = 1280, height = 800, dark = false, expected }: WindowOptions = {},
-): Promise<Window> {
+  { width = 1280, height = 800, isDark = false, expectedFaults }: WindowOptions = {},
+): Promise<ConsoleWindow> {
   const context = await browser.newContext({
     viewport: { width, height },
-    colorScheme: dark ? "dark" : "light",
+    colorScheme: isDark ? "dark" : "light",
     reducedMotion: "reduce",
     permissions: ["clipboard-read", "clipboard-write"],
   });
@@ -142,35 +145,35 @@ export async function openWindow(
   const page = await context.newPage();
   const faults: string[] = [];
   const requests: string[] = [];
-  const fault = (text: string) => {
-    if (!expected?.test(text)) faults.push(text);
+  const addFault = (text: string) => {
+    if (!expectedFaults?.test(text)) faults.push(text);
   };
   const { host } = new URL(url);
-  page.on("pageerror", (error) => fault(`error: ${error.stack ?? error.message}`));
+  page.on("pageerror", (error) => addFault(`error: ${error.stack ?? error.message}`));
   page.on("console", (message) => {
-    if (message.type() === "error" || message.type() === "warning") fault(`console: ${message.text()}`);
+    if (message.type() === "error" || message.type() === "warning") addFault(`console: ${message.text()}`);
   });
   page.on("dialog", (dialog) => {
-    fault(`dialogue: ${dialog.message()}`);
+    addFault(`dialogue: ${dialog.message()}`);
     void dialog.dismiss().catch(() => undefined);
   });
   context.on("page", (openedPage) => {
-    if (openedPage !== page) fault(`window: ${openedPage.url()}`);
+    if (openedPage !== page) addFault(`window: ${openedPage.url()}`);
   });
   page.on("request", (request) => {
-    const to = new URL(request.url());
-    if (to.protocol === "data:" || to.protocol === "blob:") return;
-    if (to.host === host) requests.push(`${request.method()} ${to.pathname}${to.search}`);
-    else fault(`request: ${request.url()}`);
+    const target = new URL(request.url());
+    if (target.protocol === "data:" || target.protocol === "blob:") return;
+    if (target.host === host) requests.push(`${request.method()} ${target.pathname}${target.search}`);
+    else addFault(`request: ${request.url()}`);
   });
   // A string, because it runs in the page.
   await page.addInitScript(`document.addEventListener("securitypolicyviolation", (event) => {
     console.error("policy: " + event.violatedDirective + " " + event.blockedURI + " " + event.sample);
   })`);
-  const opened = windows.get(hooks);
-  if (opened) {
-    opened.contexts.push(context);
-    opened.faults.push(faults);
+  const openWindows = windowsByHooks.get(hooks);
+  if (openWindows) {
+    openWindows.contexts.push(context);
+    openWindows.faults.push(faults);
   } else {
     // A console that several tests share.
     hooks.after(async () => {
@@ -187,11 +190,11 @@ export function sessionUrl({ url }: ConsoleServer, sessionId: string): string {
   return `${url}#/s/${sessionId}`;
 }
 
-/** Polls until `holds` returns true. The page's policy forbids `waitForFunction`, which evaluates in the page. */
-export async function pageUntil(page: Page, holds: () => Promise<boolean> | boolean): Promise<void> {
+/** Polls until `condition` returns true. The page's policy forbids `waitForFunction`, which evaluates in the page. */
+export async function waitForPageState(page: Page, condition: () => Promise<boolean> | boolean): Promise<void> {
   await waitFor(
-    String(holds),
-    async () => (await holds()) || undefined,
+    String(condition),
+    async () => (await condition()) || undefined,
     () => `the page is at ${page.url()}`,
     30,
   );

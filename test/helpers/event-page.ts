@@ -16,7 +16,7 @@ export interface WireEvent {
 /**
  * Yields the events of `GET /api/sessions/{id}/events` until the stream ends. Throws if the response is not a stream.
  */
-export async function* eventsOf(url: string, headers: Record<string, string> = {}, signal?: AbortSignal) {
+export async function* readSessionEvents(url: string, headers: Record<string, string> = {}, signal?: AbortSignal) {
   const response = await fetch(url, { headers, ...(signal && { signal }) });
   if (!response.ok || !response.body) throw new Error(`${response.status} ${await response.text()}`);
   assert.equal(response.headers.get("content-type"), "text/event-stream");
@@ -24,9 +24,9 @@ export async function* eventsOf(url: string, headers: Record<string, string> = {
   const decoder = new TextDecoder();
   for await (const bytes of response.body) {
     incompleteText += decoder.decode(bytes as Uint8Array, { stream: true });
-    for (let end = incompleteText.indexOf("\n\n"); end >= 0; end = incompleteText.indexOf("\n\n")) {
-      const block = incompleteText.slice(0, end);
-      incompleteText = incompleteText.slice(end + 2);
+    for (let blockEnd = incompleteText.indexOf("\n\n"); blockEnd >= 0; blockEnd = incompleteText.indexOf("\n\n")) {
+      const block = incompleteText.slice(0, blockEnd);
+      incompleteText = incompleteText.slice(blockEnd + 2);
       if (block.startsWith(":")) continue;
       checkEvent("GET", new URL(url).pathname, block);
       const fields = new Map(
@@ -48,7 +48,7 @@ export class EventPage {
   // As in `WireEvent`.
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   state: any;
-  deleted = false;
+  isDeleted = false;
 
   apply({ type, id, data }: WireEvent): void {
     if (id !== undefined) this.lastId = id;
@@ -56,7 +56,7 @@ export class EventPage {
     if (type === "message") this.#messages.set(data.message.seq, data.message);
     if (type === "rewind")
       for (const seq of [...this.#messages.keys()]) if (seq > data.after) this.#messages.delete(seq);
-    if (type === "deleted") this.deleted = true;
+    if (type === "deleted") this.isDeleted = true;
     const message = this.#messages.get(data.seq ?? data.message?.seq);
     if (type === "delta" && message) {
       if (data.content !== undefined) message.content = String(message.content) + data.content;
@@ -69,7 +69,7 @@ export class EventPage {
   }
 
   /** The message with this `seq`, as received until now. */
-  at(seq: number): WireMessage | undefined {
+  getMessage(seq: number): WireMessage | undefined {
     return this.#messages.get(seq);
   }
 

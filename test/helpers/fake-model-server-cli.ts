@@ -2,7 +2,7 @@
  * The fake model server for manual use: `tsx test/helpers/fake-model-server-cli.ts [script.json]` prints its base URL
  * and serves until it is stopped.
  *
- * The script: `{ "port": 0, "steps": [...], "fallback": {...}, "aside": {...}, "models": [...], "apiKey": "...",
+ * The script: `{ "port": 0, "steps": [...], "fallback": {...}, "toolFreeAnswer": {...}, "models": [...], "apiKey": "...",
  * "dialect": {...} }`. Gates open with `curl <url>/__open/<name>`.
  */
 import { readFileSync } from "node:fs";

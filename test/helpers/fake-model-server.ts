@@ -7,7 +7,15 @@ import { google } from "./fake-model-server/google.js";
 import { openaiChat } from "./fake-model-server/openai-chat.js";
 import { openaiResponses } from "./fake-model-server/openai-responses.js";
 import type { FakeFault, FakeStep } from "./fake-model-server/steps.js";
-import type { Control, Dialect, FakeWire, FakeWireName, Frame, Json, WireRequest } from "./fake-model-server/wire.js";
+import type {
+  ControlFrame,
+  Dialect,
+  FakeWire,
+  FakeWireName,
+  Frame,
+  Json,
+  WireRequest,
+} from "./fake-model-server/wire.js";
 
 export * from "./fake-model-server/steps.js";
 export type { Dialect, FakeWireName } from "./fake-model-server/wire.js";
@@ -25,16 +33,16 @@ export interface FakeRequest extends WireRequest {
   /** Names of the offered tools. */
   readonly tools: readonly string[];
   /** Resolves when the answer has ended: `true` if the client disconnected before its end. */
-  readonly done: Promise<boolean>;
+  readonly isAborted: Promise<boolean>;
 }
 
-export type Answer = FakeStep | ((request: FakeRequest) => FakeStep | Promise<FakeStep>);
+export type ScriptedAnswer = FakeStep | ((request: FakeRequest) => FakeStep | Promise<FakeStep>);
 
 export interface FakeModelServerOptions {
   /** Answer when the queue is empty. Default: the text `OK.` */
-  fallback?: Answer;
+  fallback?: ScriptedAnswer;
   /** Answers requests without tools (titles, summaries) without using the queue. Default: they use the queue too. */
-  aside?: Answer;
+  toolFreeAnswer?: ScriptedAnswer;
   /** Entries of the model listing; a string is an id. Default: `m1`. */
   models?: readonly (string | Record<string, unknown>)[];
   /** Requests with another key get 401, in a message that contains the sent key. */
@@ -52,25 +60,25 @@ export interface FakeModelServer {
   /** Model requests in order of arrival, including rejected ones. */
   readonly requests: readonly FakeRequest[];
   /** The last request that offers tools. A request for a title offers none, and may arrive after the run has ended. */
-  readonly lastOfRun: FakeRequest | undefined;
+  readonly lastRunRequest: FakeRequest | undefined;
   /** Requests for the model listing. */
   readonly listings: readonly FakeRequest[];
   /** Every rule that a request violated; such requests got 400. */
   readonly violations: readonly string[];
-  fallback: Answer;
-  aside: Answer | undefined;
+  fallback: ScriptedAnswer;
+  toolFreeAnswer: ScriptedAnswer | undefined;
   models: readonly (string | Record<string, unknown>)[];
   /** Replaces the listing. With `say`, its gates and delays come before `models`. */
   listing: FakeStep | undefined;
   dialect: Dialect;
   /** Adds answers to the queue for the next requests. */
-  enqueue(...answers: Answer[]): void;
+  enqueue(...answers: ScriptedAnswer[]): void;
   /** Number of answers in the queue. */
-  readonly queued: number;
+  readonly queuedCount: number;
   /** Opens a gate: pieces `{ gate: name }` continue, now and later. */
-  open(gate: string): void;
+  openGate(gate: string): void;
   /** Resolves with request number `count` (from 1) once it has arrived. */
-  request(count: number): Promise<FakeRequest>;
+  waitForRequest(count: number): Promise<FakeRequest>;
   close(): Promise<void>;
 }
 
@@ -78,36 +86,36 @@ class Server implements FakeModelServer {
   readonly requests: FakeRequest[] = [];
   readonly listings: FakeRequest[] = [];
   readonly violations: string[] = [];
-  fallback: Answer;
-  aside: Answer | undefined;
+  fallback: ScriptedAnswer;
+  toolFreeAnswer: ScriptedAnswer | undefined;
   models: readonly (string | Record<string, unknown>)[];
   listing: FakeStep | undefined;
   dialect: Dialect;
   url = "";
   readonly #apiKey: string | undefined;
-  readonly #queue: Answer[] = [];
+  readonly #queue: ScriptedAnswer[] = [];
   readonly #gates = new Map<string, { opened: Promise<void>; open: () => void }>();
-  readonly #waiting: { count: number; resolve: (request: FakeRequest) => void }[] = [];
-  readonly #closing = new AbortController();
+  readonly #waiters: { count: number; resolve: (request: FakeRequest) => void }[] = [];
+  readonly #closeController = new AbortController();
   readonly #http = createServer((request, response) => void this.#serve(request, response));
-  #ids = 0;
+  #idCount = 0;
 
   constructor(options: FakeModelServerOptions) {
     this.fallback = options.fallback ?? { say: [{ text: "OK." }] };
-    this.aside = options.aside;
+    this.toolFreeAnswer = options.toolFreeAnswer;
     this.models = options.models ?? ["m1"];
     this.dialect = options.dialect ?? {};
     this.#apiKey = options.apiKey;
     this.#http.keepAliveTimeout = 60_000;
     // Each waiting answer adds a listener.
-    setMaxListeners(0, this.#closing.signal);
+    setMaxListeners(0, this.#closeController.signal);
   }
 
   get baseUrl(): string {
     return `${this.url}/v1`;
   }
 
-  get queued(): number {
+  get queuedCount(): number {
     return this.#queue.length;
   }
 
@@ -117,33 +125,33 @@ class Server implements FakeModelServer {
     this.url = `http://127.0.0.1:${(this.#http.address() as AddressInfo).port}`;
   }
 
-  get lastOfRun(): FakeRequest | undefined {
+  get lastRunRequest(): FakeRequest | undefined {
     return this.requests.filter(({ tools }) => tools.length > 0).at(-1);
   }
 
-  enqueue(...answers: Answer[]): void {
+  enqueue(...answers: ScriptedAnswer[]): void {
     this.#queue.push(...answers);
   }
 
-  open(gate: string): void {
-    this.#gate(gate).open();
+  openGate(gate: string): void {
+    this.#getGate(gate).open();
   }
 
-  request(count: number): Promise<FakeRequest> {
-    const there = this.requests[count - 1];
-    if (there !== undefined) return Promise.resolve(there);
-    return new Promise((resolve) => this.#waiting.push({ count, resolve }));
+  waitForRequest(count: number): Promise<FakeRequest> {
+    const existingRequest = this.requests[count - 1];
+    if (existingRequest !== undefined) return Promise.resolve(existingRequest);
+    return new Promise((resolve) => this.#waiters.push({ count, resolve }));
   }
 
   async close(): Promise<void> {
-    this.#closing.abort();
+    this.#closeController.abort();
     const closed = once(this.#http, "close");
     this.#http.close();
     this.#http.closeAllConnections();
     await closed;
   }
 
-  #gate(name: string): { opened: Promise<void>; open: () => void } {
+  #getGate(name: string): { opened: Promise<void>; open: () => void } {
     let gate = this.#gates.get(name);
     if (gate === undefined) {
       let open = (): void => {};
@@ -156,7 +164,7 @@ class Server implements FakeModelServer {
 
   async #serve(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
     try {
-      await this.#answer(incoming, response);
+      await this.#handle(incoming, response);
     } catch (error) {
       // The client has disconnected, or the script is wrong: the connection cannot be used further.
       if (!response.headersSent && !response.destroyed) response.writeHead(500).end(String(error));
@@ -164,83 +172,96 @@ class Server implements FakeModelServer {
     }
   }
 
-  async #answer(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
-    const parts: Buffer[] = [];
-    for await (const part of incoming) parts.push(part as Buffer);
+  async #handle(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
+    const chunks: Buffer[] = [];
+    for await (const chunk of incoming) chunks.push(chunk as Buffer);
     const url = incoming.url ?? "/";
     const path = url.split("?")[0]!;
     if (path.startsWith("/__open/")) {
-      this.open(decodeURIComponent(path.slice("/__open/".length)));
+      this.openGate(decodeURIComponent(path.slice("/__open/".length)));
       response.writeHead(204).end();
       return;
     }
     const wire = incoming.method === "POST" ? WIRES.find((candidate) => candidate.matches(path)) : undefined;
-    const bytes = Buffer.concat(parts).toString("utf8");
+    const bodyText = Buffer.concat(chunks).toString("utf8");
     let body: Json;
     try {
-      body = bytes === "" ? undefined : JSON.parse(bytes);
+      body = bodyText === "" ? undefined : JSON.parse(bodyText);
     } catch {
-      body = bytes;
+      body = bodyText;
     }
-    let resolveDone = (_early: boolean): void => {};
-    const done = new Promise<boolean>((resolve) => (resolveDone = resolve));
-    response.once("close", () => resolveDone(!response.writableFinished));
-    const plain = { method: incoming.method ?? "", url, path, headers: incoming.headers, body, wire: wire?.name, done };
-    const request: FakeRequest = { ...plain, ...(wire?.facts(plain) ?? { model: "", stream: false, tools: [] }) };
+    let resolveAborted = (_isAborted: boolean): void => {};
+    const isAborted = new Promise<boolean>((resolve) => (resolveAborted = resolve));
+    response.once("close", () => resolveAborted(!response.writableFinished));
+    const requestFields = {
+      method: incoming.method ?? "",
+      url,
+      path,
+      headers: incoming.headers,
+      body,
+      wire: wire?.name,
+      isAborted,
+    };
+    const request: FakeRequest = {
+      ...requestFields,
+      ...(wire?.readFacts(requestFields) ?? { model: "", stream: false, tools: [] }),
+    };
 
     if (wire === undefined) {
-      if (incoming.method === "GET" && /\/models$/.test(path)) await this.#list(request, response);
+      if (incoming.method === "GET" && /\/models$/.test(path)) await this.#sendListing(request, response);
       else
-        json(response, 404, {
+        sendJson(response, 404, {
           error: { message: `Not found: ${incoming.method} ${path}`, type: "invalid_request_error" },
         });
       return;
     }
     this.requests.push(request);
-    for (const waiter of this.#waiting.filter(({ count }) => count === this.requests.length)) waiter.resolve(request);
+    for (const waiter of this.#waiters.filter(({ count }) => count === this.requests.length)) waiter.resolve(request);
 
-    const key = wire.key(request);
+    const key = wire.readApiKey(request);
     if (this.#apiKey !== undefined && key !== this.#apiKey) {
-      json(
+      sendJson(
         response,
         401,
-        wire.error(401, { message: `Incorrect API key provided: ${key ?? ""}.`, code: "invalid_api_key" }),
+        wire.createError(401, { message: `Incorrect API key provided: ${key ?? ""}.`, code: "invalid_api_key" }),
       );
       return;
     }
-    const violation = wire.violation(request, this.dialect);
+    const violation = wire.findViolation(request, this.dialect);
     if (violation !== undefined) {
       this.violations.push(violation);
-      json(response, 400, wire.error(400, { message: violation }));
+      sendJson(response, 400, wire.createError(400, { message: violation }));
       return;
     }
     const answer =
-      request.tools.length === 0 && this.aside !== undefined ? this.aside : (this.#queue.shift() ?? this.fallback);
-    await this.#perform(typeof answer === "function" ? await answer(request) : answer, wire, request, response);
+      request.tools.length === 0 && this.toolFreeAnswer !== undefined
+        ? this.toolFreeAnswer
+        : (this.#queue.shift() ?? this.fallback);
+    await this.#playStep(typeof answer === "function" ? await answer(request) : answer, wire, request, response);
   }
 
-  async #list(request: FakeRequest, response: ServerResponse): Promise<void> {
+  async #sendListing(request: FakeRequest, response: ServerResponse): Promise<void> {
     this.listings.push(request);
     const { listing } = this;
     if (listing !== undefined && listing.say === undefined) {
-      await this.#perform(listing, openaiChat, request, response);
+      await this.#playStep(listing, openaiChat, request, response);
       return;
     }
     for (const piece of listing?.say ?? []) {
-      const holds = "gate" in piece || "stall" in piece || "reset" in piece;
-      if (holds && (await this.#control(piece, response))) return;
+      const isControl = "gate" in piece || "stall" in piece || "reset" in piece;
+      if (isControl && (await this.#runControl(piece, response))) return;
     }
     const entries = this.models.map((model) => (typeof model === "string" ? { id: model } : model));
-    if (request.path.includes("/v1beta/")) json(response, 200, { models: entries });
+    if (request.path.includes("/v1beta/")) sendJson(response, 200, { models: entries });
     else
-      json(response, 200, {
+      sendJson(response, 200, {
         object: "list",
         has_more: false,
         data: entries.map((entry) => ({ object: "model", owned_by: "fake", ...entry })),
       });
   }
 
-  async #perform(step: FakeStep, wire: FakeWire, request: FakeRequest, response: ServerResponse): Promise<void> {
+  async #playStep(step: FakeStep, wire: FakeWire, request: FakeRequest, response: ServerResponse): Promise<void> {
     // `delay`, `pace` and `wait` simulate a slow model in tests that need one.
     if (step.delay !== undefined) await this.#pause(step.delay);
     if (step.flood !== undefined) {
@@ -248,25 +269,25 @@ class Server implements FakeModelServer {
       return;
     }
     if (step.status !== undefined || step.error !== undefined || step.body !== undefined) {
-      this.#refuse(step, wire, response);
+      this.#sendError(step, wire, response);
       return;
     }
-    const ids = (): string => String(++this.#ids).padStart(6, "0");
+    const createId = (): string => String(++this.#idCount).padStart(6, "0");
     if (!request.stream) {
       // Faults that are also possible in an answer without streaming.
       for (const piece of step.say ?? []) {
         if ("wait" in piece || "gate" in piece || "reset" in piece || "stall" in piece) {
-          if (await this.#control(piece, response)) return;
+          if (await this.#runControl(piece, response)) return;
         }
       }
-      json(response, 200, wire.completeAnswer(step, request, ids), step.headers);
+      sendJson(response, 200, wire.createCompleteAnswer(step, request, createId), step.headers);
       return;
     }
-    const frames = broken(wire.frames(step, request, ids, this.dialect), step.breaks);
-    let opened = false;
+    const frames = breakFrames(wire.createFrames(step, request, createId, this.dialect), step.breaks);
+    let isStarted = false;
     const start = (): void => {
-      if (opened) return;
-      opened = true;
+      if (isStarted) return;
+      isStarted = true;
       response.writeHead(200, {
         "content-type": "text/event-stream; charset=utf-8",
         "cache-control": "no-cache",
@@ -278,18 +299,18 @@ class Server implements FakeModelServer {
       if (response.destroyed) return;
       if (typeof frame !== "string") {
         if ("cut" in frame) start();
-        if (await this.#control(frame, response)) return;
+        if (await this.#runControl(frame, response)) return;
         continue;
       }
       start();
-      await send(frame, response);
+      await sendFrame(frame, response);
       if (step.pace !== undefined) await this.#pause(step.pace);
     }
     start();
     response.end();
   }
 
-  #refuse(step: FakeStep, wire: FakeWire, response: ServerResponse): void {
+  #sendError(step: FakeStep, wire: FakeWire, response: ServerResponse): void {
     const status = step.status ?? (step.error === undefined ? 200 : 500);
     if (typeof step.body === "string") {
       const type = /^\s*</.test(step.body) ? "text/html" : "text/plain";
@@ -298,13 +319,14 @@ class Server implements FakeModelServer {
     }
     const fault: FakeFault =
       typeof step.error === "string" ? { message: step.error } : (step.error ?? { message: `status ${status}` });
-    json(response, status, step.body ?? wire.error(status, fault), step.headers);
+    sendJson(response, status, step.body ?? wire.createError(status, fault), step.headers);
   }
 
   /** Executes a control piece. Returns true if the answer is over. */
-  async #control(control: Control, response: ServerResponse): Promise<boolean> {
+  async #runControl(control: ControlFrame, response: ServerResponse): Promise<boolean> {
     if ("wait" in control) await this.#pause(control.wait);
-    else if ("gate" in control) await Promise.race([this.#gate(control.gate).opened, this.#gone(response)]);
+    else if ("gate" in control)
+      await Promise.race([this.#getGate(control.gate).opened, this.#waitForDisconnect(response)]);
     else if ("reset" in control) {
       // The written bytes must reach the client before the reset; the sender cannot observe that, so it waits.
       await new Promise((resolve) => setTimeout(resolve, 20));
@@ -314,24 +336,24 @@ class Server implements FakeModelServer {
       response.end();
       return true;
     } else {
-      await this.#gone(response);
+      await this.#waitForDisconnect(response);
       return true;
     }
     return response.destroyed;
   }
 
-  #gone(response: ServerResponse): Promise<void> {
+  #waitForDisconnect(response: ServerResponse): Promise<void> {
     return new Promise((resolve) => {
-      if (response.destroyed || this.#closing.signal.aborted) return resolve();
+      if (response.destroyed || this.#closeController.signal.aborted) return resolve();
       response.once("close", resolve);
-      this.#closing.signal.addEventListener("abort", () => resolve(), { once: true });
+      this.#closeController.signal.addEventListener("abort", () => resolve(), { once: true });
     });
   }
 
   async #pause(ms: number): Promise<void> {
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, ms);
-      this.#closing.signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+      this.#closeController.signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
     });
   }
 }
@@ -339,30 +361,30 @@ class Server implements FakeModelServer {
 /** Fields of each wire that report why the model stopped. */
 const FINISH_REASON = /"(finish_reason|finishReason|stop_reason)":"|"type":"response\.(completed|incomplete)"/;
 
-function broken(frames: Iterable<Frame>, breaks: FakeStep["breaks"]): Iterable<Frame> {
+function breakFrames(frames: Iterable<Frame>, breaks: FakeStep["breaks"]): Iterable<Frame> {
   if (breaks === undefined) return frames;
-  const all = [...frames];
+  const allFrames = [...frames];
   // An answer whose finish reason was sent is complete, even if the connection then breaks.
-  const end = all.findIndex((frame) => typeof frame === "string" && FINISH_REASON.test(frame));
-  const most = end === -1 ? all.length - 1 : end;
-  const count = Math.max(1, Math.min(most, Math.floor(all.length * breaks.at)));
-  return [...all.slice(0, count), breaks.by === "reset" ? { reset: true } : { cut: true }];
+  const end = allFrames.findIndex((frame) => typeof frame === "string" && FINISH_REASON.test(frame));
+  const maxFrames = end === -1 ? allFrames.length - 1 : end;
+  const count = Math.max(1, Math.min(maxFrames, Math.floor(allFrames.length * breaks.at)));
+  return [...allFrames.slice(0, count), breaks.by === "reset" ? { reset: true } : { cut: true }];
 }
 
-async function send(frame: string, response: ServerResponse): Promise<void> {
+async function sendFrame(frame: string, response: ServerResponse): Promise<void> {
   if (response.write(frame)) return;
   await new Promise<void>((resolve) => {
-    const go = (): void => {
-      response.off("drain", go);
-      response.off("close", go);
+    const settle = (): void => {
+      response.off("drain", settle);
+      response.off("close", settle);
       resolve();
     };
-    response.on("drain", go);
-    response.on("close", go);
+    response.on("drain", settle);
+    response.on("close", settle);
   });
 }
 
-function json(response: ServerResponse, status: number, body: Json, headers: Record<string, string> = {}): void {
+function sendJson(response: ServerResponse, status: number, body: Json, headers: Record<string, string> = {}): void {
   response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
 }
 

@@ -6,7 +6,7 @@ import { createServer, type Server, type Socket } from "node:net";
 export class FakeRedis {
   readonly #values = new Map<string, string>();
   /** Number of changes of each key. */
-  readonly #changes = new Map<string, number>();
+  readonly #changeCounts = new Map<string, number>();
   readonly #sockets = new Set<Socket>();
   readonly #server: Server = createServer((socket) => this.#serve(socket));
 
@@ -27,52 +27,53 @@ export class FakeRedis {
     const session = { watched: new Map<string, number>(), queue: undefined as string[][] | undefined };
     socket.on("data", (chunk) => {
       bytes = Buffer.concat([bytes, chunk]);
-      for (let command = read(bytes); command; command = read(bytes)) {
+      for (let command = readCommand(bytes); command; command = readCommand(bytes)) {
         bytes = bytes.subarray(command.end);
         socket.write(this.#answer(session, command.words));
       }
     });
   }
 
-  #answer(session: { watched: Map<string, number>; queue: string[][] | undefined }, words: string[]): string {
-    const [name, ...args] = words;
+  #answer(session: { watched: Map<string, number>; queue: string[][] | undefined }, commandWords: string[]): string {
+    const [name, ...args] = commandWords;
     if (name === "EXEC") {
       const { queue = [] } = session;
-      const isSame = [...session.watched].every(([key, count]) => (this.#changes.get(key) ?? 0) === count);
+      const isUnchanged = [...session.watched].every(([key, count]) => (this.#changeCounts.get(key) ?? 0) === count);
       session.queue = undefined;
       session.watched.clear();
-      return isSame ? `*${queue.length}\r\n${queue.map((command) => this.#do(command)).join("")}` : "*-1\r\n";
+      return isUnchanged ? `*${queue.length}\r\n${queue.map((command) => this.#execute(command)).join("")}` : "*-1\r\n";
     }
     if (name === "MULTI") session.queue = [];
-    else if (session.queue) session.queue.push(words);
+    else if (session.queue) session.queue.push(commandWords);
     else if (name === "UNWATCH") session.watched.clear();
-    else if (name === "WATCH") for (const key of args) session.watched.set(key, this.#changes.get(key) ?? 0);
-    else return this.#do(words);
+    else if (name === "WATCH") for (const key of args) session.watched.set(key, this.#changeCounts.get(key) ?? 0);
+    else return this.#execute(commandWords);
     return "+OK\r\n";
   }
 
-  #do([name, ...args]: string[]): string {
+  #execute([name, ...args]: string[]): string {
     const [key = "", value = ""] = args;
-    if (name === "MGET") return list(args.map((argument) => this.#values.get(argument)));
+    if (name === "MGET") return encodeList(args.map((argument) => this.#values.get(argument)));
     if (name === "KEYS") {
       const prefix = key.slice(0, -1).replaceAll(/\\(.)/g, "$1");
-      return list([...this.#values.keys()].filter((storedKey) => storedKey.startsWith(prefix)));
+      return encodeList([...this.#values.keys()].filter((storedKey) => storedKey.startsWith(prefix)));
     }
     if (name !== "SET" && name !== "DEL") return `-ERR unknown command ${name}\r\n`;
-    this.#changes.set(key, (this.#changes.get(key) ?? 0) + 1);
+    this.#changeCounts.set(key, (this.#changeCounts.get(key) ?? 0) + 1);
     if (name === "SET") this.#values.set(key, value);
     else this.#values.delete(key);
     return "+OK\r\n";
   }
 }
 
-const list = (texts: readonly (string | undefined)[]): string => `*${texts.length}\r\n${texts.map(bulk).join("")}`;
+const encodeList = (texts: readonly (string | undefined)[]): string =>
+  `*${texts.length}\r\n${texts.map(encodeBulk).join("")}`;
 
-const bulk = (text: string | undefined): string =>
+const encodeBulk = (text: string | undefined): string =>
   text === undefined ? "$-1\r\n" : `$${Buffer.byteLength(text)}\r\n${text}\r\n`;
 
 /** The first command, if it is complete. */
-function read(bytes: Buffer): { words: string[]; end: number } | undefined {
+function readCommand(bytes: Buffer): { words: string[]; end: number } | undefined {
   let end = bytes.indexOf("\r\n");
   if (end < 0) return undefined;
   const count = Number(bytes.toString("utf8", 1, end));

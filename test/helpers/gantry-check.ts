@@ -1,19 +1,19 @@
 import { run } from "../../src/cli/check.js";
 
 /** Result of `gantry check`. */
-export interface Checked {
+export interface CheckOutput {
   code: number | undefined;
   stdout: string;
   stderr: string;
 }
 
 /** Runs `gantry check` in this process. */
-export async function checked(
+export async function runCheck(
   args: readonly string[],
   flags: Parameters<typeof run>[0]["flags"] = {},
-  interrupted = new AbortController().signal,
-): Promise<Checked> {
-  const result: Checked = { code: undefined, stdout: "", stderr: "" };
+  interruptSignal = new AbortController().signal,
+): Promise<CheckOutput> {
+  const result: CheckOutput = { code: undefined, stdout: "", stderr: "" };
   const output = {
     write: (text: string) => {
       result.stdout += text;
@@ -26,6 +26,6 @@ export async function checked(
     redirectConsoleToStderr: () => undefined,
   };
   const input = { async *[Symbol.asyncIterator]() {}, fileBytes: undefined, isTerminal: false };
-  result.code = await run({ name: "check", args, flags, input, output, handleInterrupts: () => interrupted });
+  result.code = await run({ name: "check", args, flags, input, output, handleInterrupts: () => interruptSignal });
   return result;
 }

@@ -5,33 +5,33 @@ export interface Gate {
   /** Resolves when the gate is open. */
   wait(): Promise<void>;
   /** Resolves when something waits at the gate. */
-  readonly reached: Promise<void>;
+  readonly firstWait: Promise<void>;
   open(): void;
 }
 
-export function gate(): Gate {
+export function createGate(): Gate {
   let open = () => {};
-  let reach = () => {};
+  let markWaiting = () => {};
   const opened = new Promise<void>((resolve) => (open = resolve));
-  const reached = new Promise<void>((resolve) => (reach = resolve));
+  const firstWait = new Promise<void>((resolve) => (markWaiting = resolve));
   return {
     wait: () => {
-      reach();
+      markWaiting();
       return opened;
     },
-    reached,
+    firstWait,
     open: () => open(),
   };
 }
 
 /** A tool `wait` that ends when the gate is open, or when its run ends. */
-export function waitTool(until: Gate): Tool {
+export function createWaitTool(gate: Gate): Tool {
   return defineTool({
     name: "wait",
     description: "Waits.",
     run: async (_, { signal }) => {
       const aborted = new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
-      await Promise.race([until.wait(), aborted]);
+      await Promise.race([gate.wait(), aborted]);
       return "waited";
     },
   });

@@ -3,10 +3,10 @@ import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { findProgram } from "./postgres-binaries.js";
-import { makeTempDir, type Hooks } from "./temp.js";
+import { makeTempDir, type Hooks } from "./temp-dir.js";
 import { waitFor } from "./wait.js";
 
-const FILE = fileURLToPath(new URL("../../docs/scaling/haproxy.cfg", import.meta.url));
+const CONFIG_FILE = fileURLToPath(new URL("../../docs/scaling/haproxy.cfg", import.meta.url));
 
 /** Why tests with HAProxy are skipped; false if it is installed. */
 export const NO_HAPROXY: string | false = findProgram("haproxy")
@@ -18,11 +18,11 @@ export interface HaproxyBalancer {
   /** Origin of the balancer: `http://127.0.0.1:<port>`. */
   readonly url: string;
   /** Sends a command to the administration socket. Resolves with its answer. */
-  command(command: string): Promise<string>;
+  sendCommand(command: string): Promise<string>;
   /** Number of requests of each server of a backend until now. */
-  served(backend: "api" | "acp"): Promise<Record<string, number>>;
+  readRequestCounts(backend: "api" | "acp"): Promise<Record<string, number>>;
   /** Resolves when `count` servers accept requests. */
-  up(count: number): Promise<void>;
+  waitForServers(count: number): Promise<void>;
 }
 
 /** Starts HAProxy with three replicas, each as `host:port`. Stopped after the test. */
@@ -32,36 +32,42 @@ export async function startHaproxy(
 ): Promise<HaproxyBalancer> {
   const folder = await makeTempDir();
   const port = await freePort();
-  const admin = folder.at("admin.sock");
-  const [a, b, c] = replicas;
-  const child = spawn(findProgram("haproxy") ?? "haproxy", ["-db", "-f", FILE], {
-    env: { GANTRY_BIND: `127.0.0.1:${port}`, GANTRY_A: a, GANTRY_B: b, GANTRY_C: c, GANTRY_ADMIN: admin },
+  const adminSocket = folder.at("admin.sock");
+  const [replicaA, replicaB, replicaC] = replicas;
+  const child = spawn(findProgram("haproxy") ?? "haproxy", ["-db", "-f", CONFIG_FILE], {
+    env: {
+      GANTRY_BIND: `127.0.0.1:${port}`,
+      GANTRY_A: replicaA,
+      GANTRY_B: replicaB,
+      GANTRY_C: replicaC,
+      GANTRY_ADMIN: adminSocket,
+    },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";
   for (const stream of [child.stdout, child.stderr])
     stream.setEncoding("utf8").on("data", (text: string) => (output += text));
-  const ended = once(child, "close");
+  const closed = once(child, "close");
   hooks.after(async () => {
     child.kill("SIGTERM");
-    await ended;
+    await closed;
     await folder.remove();
   });
-  const ask = (command: string): Promise<string> =>
+  const sendOnce = (command: string): Promise<string> =>
     new Promise((resolve, reject) => {
-      const socket = connect(admin);
+      const socket = connect(adminSocket);
       let answer = "";
       socket.setEncoding("utf8").on("data", (text: string) => (answer += text));
       socket.once("error", reject);
       socket.once("end", () => resolve(answer));
       socket.end(`${command}\n`);
     });
-  const tell = (command: string): Promise<string> =>
+  const sendCommand = (command: string): Promise<string> =>
     waitFor(
       `an answer of HAProxy to ${command}`,
       async () => {
         try {
-          return await ask(command);
+          return await sendOnce(command);
         } catch {
           // HAProxy is not ready yet.
           if (child.exitCode !== null) throw new Error(`HAProxy ended: ${output}`);
@@ -71,23 +77,23 @@ export async function startHaproxy(
       () => output,
       20,
     );
-  const table = async (backend: string): Promise<Record<string, string>[]> => {
-    const [head = "", ...lines] = (await tell("show stat")).replace(/^# /, "").trim().split("\n");
-    const names = head.split(",");
+  const readServerRows = async (backend: string): Promise<Record<string, string>[]> => {
+    const [headerLine = "", ...lines] = (await sendCommand("show stat")).replace(/^# /, "").trim().split("\n");
+    const names = headerLine.split(",");
     const rows = lines.map((line) => Object.fromEntries(line.split(",").map((value, n) => [names[n] ?? "", value])));
     return rows.filter(({ pxname, svname = "" }) => pxname === backend && /^[abc]$/.test(svname));
   };
   return {
     url: `http://127.0.0.1:${port}`,
-    command: tell,
-    served: async (backend) =>
-      Object.fromEntries((await table(backend)).map(({ svname, stot }) => [svname, Number(stot)])),
-    async up(count) {
+    sendCommand,
+    readRequestCounts: async (backend) =>
+      Object.fromEntries((await readServerRows(backend)).map(({ svname, stot }) => [svname, Number(stot)])),
+    async waitForServers(count) {
       let rows: Record<string, string>[] = [];
       await waitFor(
         `${count} servers of HAProxy that are up`,
         async () => {
-          rows = await table("api");
+          rows = await readServerRows("api");
           return rows.filter(({ status }) => status === "UP").length === count || undefined;
         },
         () => `${rows.map(({ svname, status }) => `${svname}: ${status}`).join(", ")}\n${output}`,

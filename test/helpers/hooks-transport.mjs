@@ -27,6 +27,6 @@ export default defineAdapter({
   kind: "transport",
   name: "hooks",
   parse: () => ({}),
-  use: HooksTransport,
-  needs: [HTTP_HOST],
+  useClass: HooksTransport,
+  inject: [HTTP_HOST],
 });

@@ -2,7 +2,7 @@ import type { Tool } from "gantry";
 import { isRecord } from "gantry/plugin";
 
 /** Returns its text. */
-export const echoTool: Tool<{ text: string }> = {
+export const echoTextTool: Tool<{ text: string }> = {
   name: "echo",
   description: "Gives back its text.",
   inputSchema: { type: "object", properties: { text: { type: "string" } } },
@@ -16,7 +16,7 @@ export const echoTool: Tool<{ text: string }> = {
 
 /** Reports changes of two files. */
 export const editTool: Tool<object> = {
-  ...echoTool,
+  ...echoTextTool,
   name: "edit",
   description: "Edits.",
   kind: "edit",
@@ -34,7 +34,7 @@ export const editTool: Tool<object> = {
 
 /** Always fails. */
 export const failTool: Tool<object> = {
-  ...echoTool,
+  ...echoTextTool,
   name: "fail",
   description: "Fails.",
   parse: () => ({}),

@@ -3,13 +3,13 @@ import type { Listening } from "gantry/plugin";
 import { type HttpHost, type HttpHostOptions, openHttpHost } from "gantry/http";
 import { KoaHttpTransport, type KoaHttpOptions } from "gantry/adapters/koa-http-api";
 import { ScriptedProvider, type ScriptedProviderOptions, type ScriptedStep } from "gantry/testing";
-import type { Hooks } from "./temp.js";
+import type { Hooks } from "./temp-dir.js";
 import { checkExchange } from "./api-contract.js";
-import { send, type RawRequest, type RawResponse } from "./http.js";
+import { sendRawRequest, type RawRequest, type RawResponse } from "./raw-http.js";
 
 export interface ApiOptions {
   steps?: readonly ScriptedStep[];
-  scripted?: ScriptedProviderOptions;
+  providerOptions?: ScriptedProviderOptions;
   agent?: Partial<AgentOptions>;
   http?: Partial<KoaHttpOptions>;
   host?: HttpHostOptions;
@@ -18,7 +18,7 @@ export interface ApiOptions {
 /**
  * The API of a real agent on a real port, with a scripted model. Its questions do not wait for disconnected clients.
  */
-export interface Api {
+export interface TestApi {
   url: string;
   agent: Agent;
   driver: MemoryDriver;
@@ -26,38 +26,38 @@ export interface Api {
   host: HttpHost;
   listening: Listening;
   /** Log lines as `level message {fields}`. */
-  log: string[];
+  logLines: string[];
   send(path: string, options?: RawRequest): Promise<RawResponse>;
   /** Sends `POST /api/run` with this body. */
-  run(body: unknown, headers?: Readonly<Record<string, string>>): Promise<RawResponse>;
+  postRun(body: unknown, headers?: Readonly<Record<string, string>>): Promise<RawResponse>;
 }
 
-export async function startApi(hooks: Hooks, options: ApiOptions = {}): Promise<Api> {
-  const log: string[] = [];
-  const write = (level: string) => (message: string, fields?: object) =>
-    void log.push(
+export async function startApi(hooks: Hooks, options: ApiOptions = {}): Promise<TestApi> {
+  const logLines: string[] = [];
+  const logTo = (level: string) => (message: string, fields?: object) =>
+    void logLines.push(
       `${level} ${message} ${fields ? JSON.stringify(fields, (_k, v: unknown) => (v instanceof Error ? v.message : v)) : ""}`,
     );
-  const logger: Logger = { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") };
-  const provider = new ScriptedProvider(options.steps ?? [], options.scripted);
+  const logger: Logger = { debug: logTo("debug"), info: logTo("info"), warn: logTo("warn"), error: logTo("error") };
+  const provider = new ScriptedProvider(options.steps ?? [], options.providerOptions);
   const driver = new MemoryDriver();
   const agent = new Agent({ providers: [provider], driver, logger, clientGraceSeconds: 0, ...options.agent });
   const host = openHttpHost({ port: 0, logger, ...options.host });
   const transport = new KoaHttpTransport(options.http ?? {}, host, logger);
-  const end = async () => {
+  const close = async () => {
     await host.close(AbortSignal.abort());
     await agent.close();
   };
-  hooks.after(end);
+  hooks.after(close);
   const listening = await transport.start(agent);
   // The wildcard address is not a valid request address.
   const url = listening.address.replace("//0.0.0.0:", "//127.0.0.1:");
   // Checks each request and response against the API's own description.
-  const checked = async (path: string, request: RawRequest = {}): Promise<RawResponse> => {
-    const answer = await send(url, path, request);
+  const sendChecked = async (path: string, request: RawRequest = {}): Promise<RawResponse> => {
+    const response = await sendRawRequest(url, path, request);
     const method = request.method ?? (request.body === undefined ? "GET" : "POST");
-    checkExchange({ method, path, body: request.body, ...answer });
-    return answer;
+    checkExchange({ method, path, body: request.body, ...response });
+    return response;
   };
   return {
     url,
@@ -66,10 +66,10 @@ export async function startApi(hooks: Hooks, options: ApiOptions = {}): Promise<
     provider,
     host,
     listening,
-    log,
-    send: checked,
-    run: (body, headers) =>
-      checked("/api/run", {
+    logLines,
+    send: sendChecked,
+    postRun: (body, headers) =>
+      sendChecked("/api/run", {
         body: typeof body === "string" ? body : JSON.stringify(body),
         ...(headers ? { headers } : {}),
       }),

@@ -1,36 +1,38 @@
 import { request, type IncomingMessage } from "node:http";
 import { EventPage, type WireEvent, type WireMessage } from "./event-page.js";
 
-/** A page that detects events which are repeated or out of order. */
-export class CountedPage extends EventPage {
+/** A page that records repeated and misordered events as faults. */
+export class CheckedPage extends EventPage {
   events = 0;
   /** Characters of texts and reasoning. */
   characters = 0;
   rewinds = 0;
   /** Number of messages that were sent again in full. */
-  retold = 0;
+  repeatedMessages = 0;
   /** Descriptions of wrong events. */
   readonly faults: string[] = [];
   /** Short form of all events and connection starts. */
   readonly trace: string[] = [];
   /** Cursors since the last rewind. */
-  #ids = new Set<string>();
+  #cursors = new Set<string>();
 
   override apply(event: WireEvent): void {
     const { type, id, data } = event as WireEvent & { data: { seq?: number; message?: WireMessage } };
     this.events += 1;
     if (type === "rewind") {
       this.rewinds += 1;
-      this.#ids = new Set();
+      this.#cursors = new Set();
     }
-    if (id !== undefined && this.#ids.has(id)) this.faults.push(`${type} with a cursor of before: ${id}`);
-    if (id !== undefined) this.#ids.add(id);
+    if (id !== undefined && this.#cursors.has(id)) this.faults.push(`${type} repeats the cursor ${id}`);
+    if (id !== undefined) this.#cursors.add(id);
     if (this.trace.at(-1)?.startsWith("connection") && type !== "state") this.faults.push(`${type} before any state`);
     this.trace.push(`${type} ${id ?? ""}`);
-    const before = this.at(data.seq ?? data.message?.seq ?? 0);
-    if (type === "message" && before) this.retold += 1;
-    if ((type === "delta" || type === "message_end") && before?.["finished"] !== false)
-      this.faults.push(`${type} of a message that ${before ? "is whole" : "was not told"}: ${JSON.stringify(data)}`);
+    const storedMessage = this.getMessage(data.seq ?? data.message?.seq ?? 0);
+    if (type === "message" && storedMessage) this.repeatedMessages += 1;
+    if ((type === "delta" || type === "message_end") && storedMessage?.["finished"] !== false)
+      this.faults.push(
+        `${type} of a message that ${storedMessage ? "is finished" : "was not sent"}: ${JSON.stringify(data)}`,
+      );
     super.apply(event);
     const { content, reasoning } = (type === "message" ? data.message : type === "delta" ? data : {}) as {
       content?: unknown;
@@ -45,67 +47,67 @@ export class CountedPage extends EventPage {
  * reconnects to any available server, with the last complete cursor.
  */
 export class HttpWatcher {
-  readonly page = new CountedPage();
+  readonly page = new CheckedPage();
   connections = 0;
   drops = 0;
-  /** Drops in the middle of an event. */
-  broken = 0;
-  /** Cursors that a server rejected as past the end. */
-  refused = 0;
+  /** Number of drops within an event. */
+  splitEvents = 0;
+  /** Number of cursors that a server rejected as past the end. */
+  refusedCursors = 0;
   readonly #path: string;
-  readonly #base: () => string | undefined;
+  readonly #getOrigin: () => string | undefined;
   readonly #random: () => number;
-  readonly #over = new AbortController();
-  #done: Promise<void>;
+  readonly #abort = new AbortController();
+  #watchEnd: Promise<void>;
   #reconnectsByHeader = false;
 
-  /** `base` returns the origin of a server that may be available. */
-  constructor(path: string, base: () => string | undefined, random: () => number) {
+  /** `getOrigin` returns the origin of a server, which may be down; undefined if none is running. */
+  constructor(path: string, getOrigin: () => string | undefined, random: () => number) {
     this.#path = path;
-    this.#base = base;
+    this.#getOrigin = getOrigin;
     this.#random = random;
-    this.#done = this.#watch();
+    this.#watchEnd = this.#watch();
   }
 
   /** Stops watching. Resolves when the last connection has ended. */
   async end(): Promise<void> {
-    this.#over.abort();
-    await this.#done;
+    this.#abort.abort();
+    await this.#watchEnd;
   }
 
   async #watch(): Promise<void> {
-    while (!this.#over.signal.aborted && !this.page.deleted) {
-      const base = this.#base();
-      if (base !== undefined) await this.#connect(base);
+    while (!this.#abort.signal.aborted && !this.page.isDeleted) {
+      const origin = this.#getOrigin();
+      if (origin !== undefined) await this.#connect(origin);
       // Reconnects after a random delay, which the seed determines.
       await new Promise((resolve) => setTimeout(resolve, this.#random() * 20));
     }
   }
 
   /** One connection, until either side ends it. */
-  #connect(base: string): Promise<void> {
+  #connect(origin: string): Promise<void> {
     const random = this.#random;
-    const kind = random();
-    const limit = kind < 0.2 ? Infinity : Math.ceil(random() * (kind < 0.5 ? 900 : 9_000));
-    const url = new URL(this.#path, base);
+    const lengthKind = random();
+    const maxBytes = lengthKind < 0.2 ? Infinity : Math.ceil(random() * (lengthKind < 0.5 ? 900 : 9_000));
+    const url = new URL(this.#path, origin);
     const headers: Record<string, string> = {};
     const { lastId } = this.page;
-    const byQuery = lastId !== "" && !this.#reconnectsByHeader && random() < 0.5;
-    if (byQuery) url.searchParams.set("after", lastId);
+    const isQueryUsed = lastId !== "" && !this.#reconnectsByHeader && random() < 0.5;
+    if (isQueryUsed) url.searchParams.set("after", lastId);
     else if (lastId !== "") headers["last-event-id"] = lastId;
     this.#reconnectsByHeader = false;
     this.connections += 1;
-    this.page.trace.push(`connection ${byQuery ? "?after=" : ""}${lastId}`);
+    this.page.trace.push(`connection ${isQueryUsed ? "?after=" : ""}${lastId}`);
     return new Promise((resolve) => {
-      let answer: IncomingMessage | undefined;
-      const clientRequest = request(url, { headers, agent: false, signal: this.#over.signal }, (response) => {
-        answer = response;
-        if (response.statusCode === 200) this.#read(response, limit, () => clientRequest.destroy());
+      let currentResponse: IncomingMessage | undefined;
+      const clientRequest = request(url, { headers, agent: false, signal: this.#abort.signal }, (response) => {
+        currentResponse = response;
+        if (response.statusCode === 200) this.#read(response, maxBytes, () => clientRequest.destroy());
         else {
           if (response.statusCode === 400) {
-            this.refused += 1;
+            this.refusedCursors += 1;
             this.#reconnectsByHeader = true;
-            if (!byQuery) this.page.faults.push("a cursor of a reader that came back by itself was refused");
+            if (!isQueryUsed) this.page.faults.push("the server rejected the cursor of an automatic reconnect");
           } else if (response.statusCode !== 503) this.page.faults.push(`answered with ${response.statusCode}`);
           response.resume();
         }
@@ -113,27 +115,29 @@ export class HttpWatcher {
       // The server died or is not running.
       clientRequest.on("error", () => {});
       // A paused reader may still have data of the closed connection; reconnect only after it.
-      clientRequest.on("close", () => (answer && !answer.closed ? answer.once("close", resolve) : resolve()));
+      clientRequest.on("close", () =>
+        currentResponse && !currentResponse.closed ? currentResponse.once("close", resolve) : resolve(),
+      );
       clientRequest.end();
     });
   }
 
-  #read(response: IncomingMessage, limit: number, drop: () => void): void {
-    let remainingBytes = limit;
+  #read(response: IncomingMessage, maxBytes: number, dropConnection: () => void): void {
+    let remainingBytes = maxBytes;
     let incompleteBytes = Buffer.alloc(0);
     response.on("error", () => {});
     response.on("data", (piece: Buffer) => {
       if (remainingBytes === 0) return;
       incompleteBytes = Buffer.concat([incompleteBytes, piece.subarray(0, remainingBytes)]);
       remainingBytes = Math.max(0, remainingBytes - piece.length);
-      for (let end = incompleteBytes.indexOf("\n\n"); end >= 0; end = incompleteBytes.indexOf("\n\n")) {
-        this.#block(incompleteBytes.toString("utf8", 0, end));
-        incompleteBytes = incompleteBytes.subarray(end + 2);
+      for (let blockEnd = incompleteBytes.indexOf("\n\n"); blockEnd >= 0; blockEnd = incompleteBytes.indexOf("\n\n")) {
+        this.#applyBlock(incompleteBytes.toString("utf8", 0, blockEnd));
+        incompleteBytes = incompleteBytes.subarray(blockEnd + 2);
       }
       if (remainingBytes === 0) {
         this.drops += 1;
-        if (incompleteBytes.length > 0) this.broken += 1;
-        drop();
+        if (incompleteBytes.length > 0) this.splitEvents += 1;
+        dropConnection();
       } else if (this.#random() < 0.02) {
         response.pause();
         // A slow reader, with a delay that the seed determines.
@@ -142,7 +146,7 @@ export class HttpWatcher {
     });
   }
 
-  #block(block: string): void {
+  #applyBlock(block: string): void {
     if (block.startsWith(":")) return;
     const fields = new Map(
       block.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]),

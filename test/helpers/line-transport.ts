@@ -5,7 +5,7 @@ import { ListenError, type Listening, type Transport } from "gantry/plugin";
 import type { TransportClient } from "gantry/testing";
 
 /** Splits only at LF: JSON may contain unescaped characters that Node 24's readline treats as line ends. */
-function onLines(socket: Socket, onLine: (line: string) => void): void {
+function readLines(socket: Socket, onLine: (line: string) => void): void {
   let incompleteLine = "";
   socket.setEncoding("utf8").on("data", (text: string) => {
     const lines = (incompleteLine + text).split("\n");
@@ -42,12 +42,12 @@ export type LineFault =
 /** Servers that a fault left open. */
 const openServers = new Set<Server>();
 
-export function closeLeftServers(): void {
-  for (const server of openServers) server.close();
+export function closeOpenServers(): void {
+  for (const openServer of openServers) openServer.close();
   openServers.clear();
 }
 
-interface Request {
+interface LineRequest {
   text: string;
   sessionId?: string;
 }
@@ -66,25 +66,25 @@ export class LineTransport implements Transport {
 
   async start(agent: Agent): Promise<Listening> {
     const fault = this.#fault;
-    const spare = fault === "half open" ? createServer().listen(0, "127.0.0.1") : undefined;
-    if (spare) openServers.add(spare);
+    const otherServer = fault === "half open" ? createServer().listen(0, "127.0.0.1") : undefined;
+    if (otherServer) openServers.add(otherServer);
     const server = createServer();
     if (fault === "stays open") openServers.add(server);
     server.listen(this.#port, "127.0.0.1");
     await once(server, "listening").catch((error: unknown) => {
       throw new ListenError("cannot listen", { cause: error });
     });
-    spare?.close();
+    otherServer?.close();
     const { port } = server.address() as AddressInfo;
     if (fault === "early") {
       server.close();
-      return new Lines(agent, createServer(), port, fault);
+      return new LineListener(agent, createServer(), port, fault);
     }
-    return new Lines(agent, server, port, fault);
+    return new LineListener(agent, server, port, fault);
   }
 }
 
-class Lines implements Listening {
+class LineListener implements Listening {
   readonly address: string;
   readonly ended: Promise<void>;
   readonly #agent: Agent;
@@ -93,7 +93,7 @@ class Lines implements Listening {
   readonly #sockets = new Set<Socket>();
   readonly #runs = new Set<Promise<void>>();
   readonly #cancel = new AbortController();
-  #stopping: Promise<void> | undefined;
+  #stopPromise: Promise<void> | undefined;
   #settle: () => void = () => undefined;
 
   constructor(agent: Agent, server: Server, port: number, fault: LineFault | undefined) {
@@ -102,12 +102,12 @@ class Lines implements Listening {
     this.#fault = fault;
     this.address = fault === "address" ? `port ${port}\n` : `tcp://127.0.0.1:${port}`;
     this.ended = fault === "ends early" ? Promise.resolve() : new Promise((resolve) => (this.#settle = resolve));
-    server.on("connection", (socket) => this.#take(socket));
+    server.on("connection", (socket) => this.#addSocket(socket));
   }
 
   stop(signal: AbortSignal): Promise<void> {
-    if (this.#fault === "stops once" && this.#stopping) throw new Error("stopped already");
-    return (this.#stopping ??= this.#stop(signal));
+    if (this.#fault === "stops once" && this.#stopPromise) throw new Error("stopped already");
+    return (this.#stopPromise ??= this.#stop(signal));
   }
 
   async #stop(signal: AbortSignal): Promise<void> {
@@ -122,35 +122,35 @@ class Lines implements Listening {
     if (this.#fault !== "never ends") this.#settle();
   }
 
-  #take(socket: Socket): void {
+  #addSocket(socket: Socket): void {
     this.#sockets.add(socket);
-    const gone = new AbortController();
+    const disconnect = new AbortController();
     socket.on("error", () => undefined);
     socket.on("close", () => {
       this.#sockets.delete(socket);
-      if (this.#fault !== "runs on") gone.abort();
+      if (this.#fault !== "runs on") disconnect.abort();
       if (this.#fault === "disturbs") for (const peer of this.#sockets) peer.destroy();
     });
-    onLines(socket, (line) => {
-      if (this.#stopping && this.#fault !== "takes more") return void socket.destroy();
-      const run = this.#answer(socket, JSON.parse(line) as Request, gone.signal);
+    readLines(socket, (line) => {
+      if (this.#stopPromise && this.#fault !== "takes more") return void socket.destroy();
+      const run = this.#answer(socket, JSON.parse(line) as LineRequest, disconnect.signal);
       this.#runs.add(run);
       void run.finally(() => this.#runs.delete(run));
     });
   }
 
-  async #answer(socket: Socket, { text, sessionId }: Request, gone: AbortSignal): Promise<void> {
+  async #answer(socket: Socket, { text, sessionId }: LineRequest, disconnectSignal: AbortSignal): Promise<void> {
     const fault = this.#fault;
-    const sockets = () => (fault === "crosses" ? [...this.#sockets] : [socket]);
-    const send = (value: unknown) => sockets().forEach((target) => target.write(`${JSON.stringify(value)}\n`));
+    const getTargets = () => (fault === "crosses" ? [...this.#sockets] : [socket]);
+    const send = (value: unknown) => getTargets().forEach((target) => target.write(`${JSON.stringify(value)}\n`));
     try {
-      const named =
+      const usedSessionId =
         fault === "forgets" || (fault === "invents" && sessionId === "no-such-session") ? undefined : sessionId;
       const run = await this.#agent.run({
         message: fault === "trims" ? text.replace(/\s+/g, " ") : text,
         overflow: "merge",
-        signal: AbortSignal.any([gone, this.#cancel.signal]),
-        ...(named === undefined ? {} : { sessionId: named }),
+        signal: AbortSignal.any([disconnectSignal, this.#cancel.signal]),
+        ...(usedSessionId === undefined ? {} : { sessionId: usedSessionId }),
       });
       let bufferedText = "";
       let count = 0;
@@ -176,7 +176,7 @@ export async function lineClient({ address }: Listening): Promise<TransportClien
   const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
   socket.on("error", () => undefined);
   let onLine: (line: { piece?: string; done?: string; error?: string }) => void = () => undefined;
-  onLines(socket, (line) => onLine(JSON.parse(line) as { piece?: string }));
+  readLines(socket, (line) => onLine(JSON.parse(line) as { piece?: string }));
   return {
     prompt: (text, { sessionId, onText } = {}) =>
       new Promise((resolve, reject) => {

@@ -3,28 +3,28 @@
 import { lstatSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-const [, , way = "", parked = "", outside = ""] = process.argv;
-const real = `${parked}.real`;
-const link = `${parked}.link`;
-let running = true;
-process.once("message", () => (running = false));
+const [, , swappedPath = "", parkingPath = "", outsideFolder = ""] = process.argv;
+const realFolder = `${parkingPath}.real`;
+const link = `${parkingPath}.link`;
+let isRunning = true;
+process.once("message", () => (isRunning = false));
 
 /** File status of a path; undefined if it does not exist. */
-const at = (path: string) => lstatSync(path, { throwIfNoEntry: false });
+const readStatus = (path: string) => lstatSync(path, { throwIfNoEntry: false });
 
-function makeAgain(): void {
+function restoreEntries(): void {
   try {
-    if (!at(real)?.isDirectory() && !at(way)?.isDirectory()) {
-      mkdirSync(join(real, "deep"), { recursive: true });
-      for (const name of ["1", "2", "deep/3"]) writeFileSync(join(real, name), "inside");
+    if (!readStatus(realFolder)?.isDirectory() && !readStatus(swappedPath)?.isDirectory()) {
+      mkdirSync(join(realFolder, "deep"), { recursive: true });
+      for (const name of ["1", "2", "deep/3"]) writeFileSync(join(realFolder, name), "inside");
     }
-    if (!at(link) && !at(way)?.isSymbolicLink()) symlinkSync(outside, link);
-    const there = at(way);
-    if (!there) return;
-    if (there.isSymbolicLink() && !at(link)) renameSync(way, link);
-    else if (there.isSymbolicLink()) rmSync(way);
-    else if (!at(real)) renameSync(way, real);
-    else rmSync(way, { recursive: true });
+    if (!readStatus(link) && !readStatus(swappedPath)?.isSymbolicLink()) symlinkSync(outsideFolder, link);
+    const swappedStatus = readStatus(swappedPath);
+    if (!swappedStatus) return;
+    if (swappedStatus.isSymbolicLink() && !readStatus(link)) renameSync(swappedPath, link);
+    else if (swappedStatus.isSymbolicLink()) rmSync(swappedPath);
+    else if (!readStatus(realFolder)) renameSync(swappedPath, realFolder);
+    else rmSync(swappedPath, { recursive: true });
   } catch {
     // A concurrent deletion; the next turn repairs it.
   }
@@ -37,22 +37,22 @@ function pauseSometimes(): void {
   while (performance.now() < end);
 }
 
-function turn(): void {
+function swapRepeatedly(): void {
   for (let i = 0; i < 50; i++) {
     try {
-      renameSync(real, way);
+      renameSync(realFolder, swappedPath);
       pauseSometimes();
-      renameSync(way, real);
-      renameSync(link, way);
+      renameSync(swappedPath, realFolder);
+      renameSync(link, swappedPath);
       pauseSometimes();
-      renameSync(way, link);
+      renameSync(swappedPath, link);
     } catch {
-      makeAgain();
+      restoreEntries();
     }
   }
-  if (running) setImmediate(turn);
+  if (isRunning) setImmediate(swapRepeatedly);
   else process.disconnect();
 }
-makeAgain();
+restoreEntries();
 process.send?.("ready");
-turn();
+swapRepeatedly();

@@ -3,12 +3,12 @@ const { readdirSync, readFileSync, writeFileSync } = require("node:fs");
 const path = require("node:path");
 
 const { PROBE_UNTIL, PROBE_OUT, NODE_V8_COVERAGE } = process.env;
-const until = new RegExp(PROBE_UNTIL);
+const readyPattern = new RegExp(PROBE_UNTIL);
 const { stdout } = process;
-const write = stdout._write;
+const originalWrite = stdout._write;
 stdout._write = function (chunk, encoding, done) {
-  if (until.test(String(chunk))) {
-    stdout._write = write;
+  if (readyPattern.test(String(chunk))) {
+    stdout._write = originalWrite;
     const builtins = [...process.moduleLoadList];
     require("node:v8").takeCoverage();
     const [file] = readdirSync(NODE_V8_COVERAGE);
@@ -16,5 +16,5 @@ stdout._write = function (chunk, encoding, done) {
     const urls = result.map(({ url }) => url).filter((url) => url.startsWith("file:"));
     writeFileSync(PROBE_OUT, JSON.stringify({ urls: [...new Set(urls)], builtins }));
   }
-  return write.call(this, chunk, encoding, done);
+  return originalWrite.call(this, chunk, encoding, done);
 };

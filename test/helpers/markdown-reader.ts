@@ -5,7 +5,7 @@ import {
   renderHtml,
   parseSingleBlock,
 } from "../../adapters/web-console/app/content/blocks.js";
-import { HOSTILE_MARKDOWN } from "./hostile-markdown.js";
+import { HOSTILE_MARKDOWN } from "./expensive-markdown.js";
 
 const lengths = Object.entries(HOSTILE_MARKDOWN).map(([name, text], index) => {
   const half = text.slice(0, text.length / 2);

@@ -10,8 +10,8 @@ import type {
   ToolSpec,
 } from "gantry/plugin";
 
-/** Short forms for conversations and requests in tests. */
-export const user = (...parts: (string | Part)[]): ModelMessage => ({
+/** Creates a user message. A string is a text part. */
+export const userMessage = (...parts: (string | Part)[]): ModelMessage => ({
   role: "user",
   parts: parts.map((part) => (typeof part === "string" ? { type: "text", text: part } : part)),
   toolCallId: "",
@@ -19,9 +19,17 @@ export const user = (...parts: (string | Part)[]): ModelMessage => ({
   failed: false,
 });
 
-export const assistant = (...parts: (string | Part)[]): ModelMessage => ({ ...user(...parts), role: "assistant" });
+export const assistantMessage = (...parts: (string | Part)[]): ModelMessage => ({
+  ...userMessage(...parts),
+  role: "assistant",
+});
 
-export const result = (toolCallId: string, name: string, parts: string | Part[], failed = false): ModelMessage => ({
+export const toolResultMessage = (
+  toolCallId: string,
+  name: string,
+  parts: string | Part[],
+  failed = false,
+): ModelMessage => ({
   role: "tool",
   parts: typeof parts === "string" ? [{ type: "text", text: parts }] : parts,
   toolCallId,
@@ -29,7 +37,7 @@ export const result = (toolCallId: string, name: string, parts: string | Part[],
   failed,
 });
 
-export const toolCall = (id: string, name: string, args: unknown): Part => ({
+export const toolCallPart = (id: string, name: string, args: unknown): Part => ({
   type: "tool_call",
   id,
   name,
@@ -58,13 +66,18 @@ export const writeTool: ToolSpec = {
   parallel: false,
 };
 
-export const model = (fields: Partial<Model> = {}): Model => ({ id: "m1", name: "M 1", ownedBy: "test", ...fields });
+export const createModel = (fields: Partial<Model> = {}): Model => ({
+  id: "m1",
+  name: "M 1",
+  ownedBy: "test",
+  ...fields,
+});
 
-export function ask(fields: Partial<ModelRequest> = {}): ModelRequest {
+export function createRequest(fields: Partial<ModelRequest> = {}): ModelRequest {
   return {
-    model: model(),
+    model: createModel(),
     system: "You are a test.",
-    messages: [user("Hello")],
+    messages: [userMessage("Hello")],
     tools: [],
     effort: "",
     cacheKey: "session-1",
@@ -73,7 +86,7 @@ export function ask(fields: Partial<ModelRequest> = {}): ModelRequest {
 }
 
 /** A complete answer. */
-export interface Taken {
+export interface CompleteAnswer {
   chunks: ModelChunk[];
   text: string;
   reasoning: string;
@@ -83,56 +96,60 @@ export interface Taken {
   message: ModelMessage;
 }
 
-export function take(
+export function readAnswer(
   provider: ModelProvider,
   request: ModelRequest,
   signal = new AbortController().signal,
-): Promise<Taken> {
-  return gather(provider.stream(request, signal), provider.name, request.model.id);
+): Promise<CompleteAnswer> {
+  return collectAnswer(provider.stream(request, signal), provider.name, request.model.id);
 }
 
 /** Collects an answer from chunks of any source. */
-export async function gather(answer: AsyncIterable<ModelChunk>, provider: string, modelId: string): Promise<Taken> {
+export async function collectAnswer(
+  answer: AsyncIterable<ModelChunk>,
+  provider: string,
+  modelId: string,
+): Promise<CompleteAnswer> {
   const chunks: ModelChunk[] = [];
   for await (const chunk of answer) chunks.push(chunk);
-  const last = chunks.at(-1);
-  if (last?.type !== "finish" || chunks.filter(({ type }) => type === "finish").length !== 1) {
+  const lastChunk = chunks.at(-1);
+  if (lastChunk?.type !== "finish" || chunks.filter(({ type }) => type === "finish").length !== 1) {
     throw new Error(`finish must come once and last: ${JSON.stringify(chunks.map(({ type }) => type))}`);
   }
   const parts: Part[] = [];
   const blocks = new Map<string, TextPart | ReasoningPart>();
-  const bind = (data: unknown): { opaque: NonNullable<Extract<Part, { type: "text" }>["opaque"]> } => ({
+  const toOpaque = (data: unknown): { opaque: NonNullable<Extract<Part, { type: "text" }>["opaque"]> } => ({
     opaque: { provider, model: modelId, data },
   });
   for (const chunk of chunks) {
     if (chunk.type === "text" || chunk.type === "reasoning") {
-      const fresh: TextPart | ReasoningPart = { type: chunk.type, text: "" } as TextPart | ReasoningPart;
-      const part = blocks.get(chunk.block) ?? fresh;
-      if (part === fresh) {
+      const newPart: TextPart | ReasoningPart = { type: chunk.type, text: "" } as TextPart | ReasoningPart;
+      const part = blocks.get(chunk.block) ?? newPart;
+      if (part === newPart) {
         blocks.set(chunk.block, part);
         parts.push(part);
       }
       part.text += chunk.text;
-      if (chunk.opaque !== undefined) Object.assign(part, bind(chunk.opaque));
+      if (chunk.opaque !== undefined) Object.assign(part, toOpaque(chunk.opaque));
     } else if (chunk.type === "tool_call") {
       const { id, name, arguments: args, opaque } = chunk;
-      parts.push({ type: "tool_call", id, name, arguments: args, ...(opaque === undefined ? {} : bind(opaque)) });
+      parts.push({ type: "tool_call", id, name, arguments: args, ...(opaque === undefined ? {} : toOpaque(opaque)) });
     }
   }
-  const of = (type: "text" | "reasoning"): string =>
+  const joinChunks = (type: "text" | "reasoning"): string =>
     chunks.map((chunk) => (chunk.type === type ? (chunk as { text: string }).text : "")).join("");
   return {
     chunks,
-    text: of("text"),
-    reasoning: of("reasoning"),
+    text: joinChunks("text"),
+    reasoning: joinChunks("reasoning"),
     calls: chunks.filter((chunk): chunk is Extract<ModelChunk, { type: "tool_call" }> => chunk.type === "tool_call"),
-    finish: last,
-    message: { ...user(), role: "assistant", parts },
+    finish: lastChunk,
+    message: { ...userMessage(), role: "assistant", parts },
   };
 }
 
 /** A stored message in the form in which the kernel passes it to a provider. */
-export function asModelMessage({ role, parts, toolCallId, name, failed }: Message): ModelMessage {
+export function toModelMessage({ role, parts, toolCallId, name, failed }: Message): ModelMessage {
   return { role, parts, toolCallId, name, failed };
 }
 

@@ -3,19 +3,19 @@ import assert from "node:assert/strict";
 import { hasCode, type ProviderError, type ProviderErrorKind } from "gantry";
 import type { Model, ModelRequest } from "gantry/plugin";
 import type { AiSdkProvider, WireName } from "gantry/adapters/language-models";
-import { call, fail, say, type FakeModelServer, type FakeStep } from "./fake-model-server.js";
+import { callStep, errorStep, textStep, type FakeModelServer, type FakeStep } from "./fake-model-server.js";
 import {
-  ask,
-  assistant,
+  createRequest,
+  assistantMessage,
   PDF,
   PNG,
   readTool,
-  result,
-  take,
-  toolCall,
-  user,
+  toolResultMessage,
+  readAnswer,
+  toolCallPart,
+  userMessage,
   writeTool,
-  type Taken,
+  type CompleteAnswer,
 } from "./model-requests.js";
 
 export interface SituationContext {
@@ -31,7 +31,7 @@ export interface SituationContext {
 export interface Situation {
   name: string;
   /** Wires on which the situation cannot occur, with the reason. */
-  except?: Partial<Record<WireName, string>>;
+  exceptions?: Partial<Record<WireName, string>>;
   run(context: SituationContext): Promise<void>;
 }
 
@@ -46,27 +46,27 @@ export function baseUrlOf(wire: WireName, server: FakeModelServer): string {
   return wire === "google" ? `${server.url}/v1beta` : server.baseUrl;
 }
 
-async function failure(
+async function expectFailure(
   context: SituationContext,
   steps: FakeStep[],
   request: Partial<ModelRequest> = {},
 ): Promise<ProviderError> {
   context.server.enqueue(...steps);
-  let taken: Taken;
+  let answer: CompleteAnswer;
   try {
-    taken = await take(context.provider, ask({ model: context.model, ...request }));
+    answer = await readAnswer(context.provider, createRequest({ model: context.model, ...request }));
   } catch (error) {
     assert.ok(hasCode(error, "provider"), String(error));
     assert.ok(error.message.startsWith("lab: "), error.message);
     assert.ok(!error.message.includes(context.key) && !/[\r\n]/.test(error.message), error.message);
     // The provider can be used after the error: the next request succeeds.
-    assert.equal((await take(context.provider, ask({ model: context.model, ...request }))).text, "OK.");
+    assert.equal((await readAnswer(context.provider, createRequest({ model: context.model, ...request }))).text, "OK.");
     return error;
   }
-  return assert.fail(`no error, but ${JSON.stringify(taken.finish)}`);
+  return assert.fail(`no error, but ${JSON.stringify(answer.finish)}`);
 }
 
-function fault(
+function createFaultSituation(
   name: string,
   step: FakeStep,
   kind: ProviderErrorKind,
@@ -75,25 +75,25 @@ function fault(
   return {
     name,
     async run(context) {
-      const error = await failure(context, [step]);
+      const error = await expectFailure(context, [step]);
       assert.equal(error.kind, kind, error.message);
       inspect?.(error);
     },
   };
 }
 
-const last = (context: SituationContext) => context.server.requests.at(-1)!;
+const getLastRequest = (context: SituationContext) => context.server.requests.at(-1)!;
 
 export const SITUATIONS: readonly Situation[] = [
   {
     name: "text and usage",
     async run({ server, provider, model, wire }) {
       server.enqueue(
-        say(["Hel", "lo"], {
+        textStep(["Hel", "lo"], {
           usage: { input: 1000, output: 50, cacheRead: 600, ...(wire === "anthropic" ? { cacheWrite: 100 } : {}) },
         }),
       );
-      const { text, finish } = await take(provider, ask({ model, tools: [readTool] }));
+      const { text, finish } = await readAnswer(provider, createRequest({ model, tools: [readTool] }));
       assert.equal(text, "Hello");
       const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens, estimated } = finish.usage;
       assert.deepEqual([inputTokens, outputTokens, cacheReadTokens, estimated], [1000, 50, 600, undefined]);
@@ -108,7 +108,7 @@ export const SITUATIONS: readonly Situation[] = [
         say: [{ reasoning: ["Let me ", "see."] }, { text: "So." }],
         usage: { input: 10, output: 30, reasoning: 20 },
       });
-      const { reasoning, text, finish } = await take(provider, ask({ model, effort: "medium" }));
+      const { reasoning, text, finish } = await readAnswer(provider, createRequest({ model, effort: "medium" }));
       assert.deepEqual([reasoning, text], ["Let me see.", "So."]);
       assert.deepEqual([finish.usage.reasoningTokens, finish.usage.outputTokens], [20, 30]);
     },
@@ -119,12 +119,12 @@ export const SITUATIONS: readonly Situation[] = [
       server.enqueue({
         say: [{ reasoning: "Read it." }, { text: "I read." }, { call: { name: "read", arguments: { path: "a" } } }],
       });
-      const request = ask({ model, tools: [readTool], effort: "low" });
-      const { calls, message, finish } = await take(provider, request);
+      const request = createRequest({ model, tools: [readTool], effort: "low" });
+      const { calls, message, finish } = await readAnswer(provider, request);
       assert.deepEqual(JSON.parse(calls[0]!.arguments), { path: "a" });
       assert.equal(finish.reason, "tool_calls");
-      const messages = [...request.messages, message, result(calls[0]!.id, "read", "contents")];
-      assert.equal((await take(provider, { ...request, messages })).text, "OK.");
+      const messages = [...request.messages, message, toolResultMessage(calls[0]!.id, "read", "contents")];
+      assert.equal((await readAnswer(provider, { ...request, messages })).text, "OK.");
     },
   },
   {
@@ -141,16 +141,19 @@ export const SITUATIONS: readonly Situation[] = [
           },
         ],
       });
-      const request = ask({ model, tools: [readTool, writeTool], effort: "low" });
-      const { calls, message } = await take(provider, request);
+      const request = createRequest({ model, tools: [readTool, writeTool], effort: "low" });
+      const { calls, message } = await readAnswer(provider, request);
       assert.deepEqual(
         calls.map(({ name }) => name),
         ["read", "write"],
       );
       // In the order of completion.
-      const results = [result(calls[1]!.id, "write", "no such folder", true), result(calls[0]!.id, "read", "A")];
+      const results = [
+        toolResultMessage(calls[1]!.id, "write", "no such folder", true),
+        toolResultMessage(calls[0]!.id, "read", "A"),
+      ];
       assert.equal(
-        (await take(provider, { ...request, messages: [...request.messages, message, ...results] })).text,
+        (await readAnswer(provider, { ...request, messages: [...request.messages, message, ...results] })).text,
         "OK.",
       );
     },
@@ -159,24 +162,27 @@ export const SITUATIONS: readonly Situation[] = [
     name: "effort levels",
     async run({ provider, model }) {
       for (const effort of ["minimal", "low", "medium", "high", ""] as const) {
-        assert.equal((await take(provider, ask({ model, effort, temperature: 1 }))).text, "OK.");
+        assert.equal((await readAnswer(provider, createRequest({ model, effort, temperature: 1 }))).text, "OK.");
       }
     },
   },
   {
     name: "images and PDFs of files",
     async run(context) {
-      const file = (filename: string, data: string) => ({
+      const createFilePart = (filename: string, data: string) => ({
         type: "file" as const,
         mediaType: "application/octet-stream",
         filename,
         data,
       });
-      await take(
+      await readAnswer(
         context.provider,
-        ask({ model: context.model, messages: [user("Look", file("a", PNG), file("b.pdf", PDF))] }),
+        createRequest({
+          model: context.model,
+          messages: [userMessage("Look", createFilePart("a", PNG), createFilePart("b.pdf", PDF))],
+        }),
       );
-      const body = JSON.stringify(last(context).body);
+      const body = JSON.stringify(getLastRequest(context).body);
       assert.ok(body.includes(PNG) && body.includes(PDF));
     },
   },
@@ -184,39 +190,39 @@ export const SITUATIONS: readonly Situation[] = [
     name: "images of tool results",
     async run(context) {
       const messages = [
-        user("Look"),
-        assistant(toolCall("c1", "read", { path: "a.png" }), toolCall("c2", "read", { path: "b" })),
-        result("c1", "read", [{ type: "image", mediaType: "image/png", data: PNG }]),
-        result("c2", "read", "B"),
+        userMessage("Look"),
+        assistantMessage(toolCallPart("c1", "read", { path: "a.png" }), toolCallPart("c2", "read", { path: "b" })),
+        toolResultMessage("c1", "read", [{ type: "image", mediaType: "image/png", data: PNG }]),
+        toolResultMessage("c2", "read", "B"),
       ];
-      await take(context.provider, ask({ model: context.model, tools: [readTool], messages }));
-      assert.ok(JSON.stringify(last(context).body).includes(PNG));
+      await readAnswer(context.provider, createRequest({ model: context.model, tools: [readTool], messages }));
+      assert.ok(JSON.stringify(getLastRequest(context).body).includes(PNG));
     },
   },
   {
-    name: "a history of others: odd ids, broken arguments, empty and blank texts",
+    name: "a history of another provider: unusual ids, invalid arguments, empty and blank texts",
     async run({ provider, model }) {
-      const odd = `functions.read:0|${"x".repeat(80)}`;
+      const invalidCallId = `functions.read:0|${"x".repeat(80)}`;
       const messages = [
-        user("One"),
-        user("  "),
-        assistant(
+        userMessage("One"),
+        userMessage("  "),
+        assistantMessage(
           { type: "reasoning", text: "hm", opaque: { provider: "other", model: "m", data: { other: { x: 1 } } } },
           "",
-          toolCall(odd, "read", "{broken"),
-          toolCall("é", "read", "[]"),
+          toolCallPart(invalidCallId, "read", "{broken"),
+          toolCallPart("é", "read", "[]"),
         ),
-        result(odd, "read", "", true),
-        result("é", "read", "  "),
-        assistant(" "),
-        assistant("Fine."),
-        user("cut \ud83d"),
+        toolResultMessage(invalidCallId, "read", "", true),
+        toolResultMessage("é", "read", "  "),
+        assistantMessage(" "),
+        assistantMessage("Fine."),
+        userMessage("cut \ud83d"),
       ];
-      assert.equal((await take(provider, ask({ model, tools: [readTool], messages }))).text, "OK.");
+      assert.equal((await readAnswer(provider, createRequest({ model, tools: [readTool], messages }))).text, "OK.");
     },
   },
   {
-    name: "tool names that nobody takes in a history, arguments nested too deep",
+    name: "tool names that no provider accepts in a history, arguments nested too deep",
     async run(context) {
       const { provider, model } = context;
       const names = [
@@ -231,13 +237,13 @@ export const SITUATIONS: readonly Situation[] = [
         "-",
         "_ok",
       ];
-      const deep = `{"path":${"[".repeat(50_000)}${"]".repeat(50_000)}}`;
-      const calls = names.map((name, i) => toolCall(`c${i}`, name, i === 0 ? deep : { path: "a" }));
+      const deepArguments = `{"path":${"[".repeat(50_000)}${"]".repeat(50_000)}}`;
+      const calls = names.map((name, i) => toolCallPart(`c${i}`, name, i === 0 ? deepArguments : { path: "a" }));
       const messages = [
-        user("Go"),
-        assistant(...calls),
+        userMessage("Go"),
+        assistantMessage(...calls),
         ...names.map((name, i) =>
-          result(
+          toolResultMessage(
             `c${i}`,
             name,
             i === 1 ? [{ type: "image", mediaType: "image/png", data: PNG }] : "no such tool",
@@ -245,8 +251,8 @@ export const SITUATIONS: readonly Situation[] = [
           ),
         ),
       ];
-      assert.equal((await take(provider, ask({ model, tools: [readTool], messages }))).text, "OK.");
-      const bodyText = JSON.stringify(last(context).body);
+      assert.equal((await readAnswer(provider, createRequest({ model, tools: [readTool], messages }))).text, "OK.");
+      const bodyText = JSON.stringify(getLastRequest(context).body);
       // A name that is valid on the wire stays unchanged.
       for (const validName of ["_ok", ...(context.wire === "google" ? [] : ["3d-print"])])
         assert.ok(
@@ -259,43 +265,56 @@ export const SITUATIONS: readonly Situation[] = [
     name: "reasoning cut off by a cancel is not sent back",
     async run({ server, provider, model }) {
       server.enqueue({ say: [{ reasoning: "Let me see." }, { text: "Half" }] });
-      const { message } = await take(provider, ask({ model, effort: "low" }));
-      const cut = { ...message, parts: message.parts.filter(({ type }) => type === "reasoning") };
-      await take(provider, ask({ model, effort: "low", messages: [user("Hello"), cut, user("Go on")] }));
+      const { message } = await readAnswer(provider, createRequest({ model, effort: "low" }));
+      const reasoningMessage = { ...message, parts: message.parts.filter(({ type }) => type === "reasoning") };
+      await readAnswer(
+        provider,
+        createRequest({
+          model,
+          effort: "low",
+          messages: [userMessage("Hello"), reasoningMessage, userMessage("Go on")],
+        }),
+      );
     },
   },
   {
-    name: "a prefix that stays the same, byte by byte",
+    name: "a prefix that stays the same, byte for byte",
     async run(context) {
       const { server, provider, model } = context;
       server.enqueue({ say: [{ reasoning: "Hm." }, { call: { name: "read", arguments: { b: 1, a: 2 } } }] });
-      const request = ask({ model, tools: [readTool], effort: "low" });
-      const { calls, message } = await take(provider, request);
-      const messages = [...request.messages, message, result(calls[0]!.id, "read", "A")];
-      await take(provider, { ...request, messages });
-      const second = strip(last(context).body);
-      await take(provider, { ...request, messages: [...messages, assistant("Yes."), user("More")] });
-      const third = strip(last(context).body);
-      assert.ok(third.history.startsWith(second.history.slice(0, -1)));
-      assert.equal(third.head, second.head);
+      const request = createRequest({ model, tools: [readTool], effort: "low" });
+      const { calls, message } = await readAnswer(provider, request);
+      const messages = [...request.messages, message, toolResultMessage(calls[0]!.id, "read", "A")];
+      await readAnswer(provider, { ...request, messages });
+      const secondRequest = splitBody(getLastRequest(context).body);
+      await readAnswer(provider, {
+        ...request,
+        messages: [...messages, assistantMessage("Yes."), userMessage("More")],
+      });
+      const thirdRequest = splitBody(getLastRequest(context).body);
+      assert.ok(thirdRequest.history.startsWith(secondRequest.history.slice(0, -1)));
+      assert.equal(thirdRequest.head, secondRequest.head);
     },
   },
   {
-    name: "the model's own limit of an answer",
+    name: "the model's own output limit",
     async run(context) {
-      await take(context.provider, ask({ model: { ...context.model, maxOutput: 3000 } }));
-      assert.match(JSON.stringify(last(context).body), /"(max_tokens|max_output_tokens|maxOutputTokens)":3000\b/);
+      await readAnswer(context.provider, createRequest({ model: { ...context.model, maxOutput: 3000 } }));
+      assert.match(
+        JSON.stringify(getLastRequest(context).body),
+        /"(max_tokens|max_output_tokens|maxOutputTokens)":3000\b/,
+      );
     },
   },
   {
-    name: "why it stopped: length, content filter",
+    name: "finish reasons: length, content filter",
     async run({ server, provider, model }) {
       for (const [finish, reason] of [
         ["length", "length"],
         ["content_filter", "content_filter"],
       ] as const) {
-        server.enqueue(say("x", { finish }));
-        assert.equal((await take(provider, ask({ model }))).finish.reason, reason);
+        server.enqueue(textStep("x", { finish }));
+        assert.equal((await readAnswer(provider, createRequest({ model }))).finish.reason, reason);
       }
     },
   },
@@ -303,33 +322,33 @@ export const SITUATIONS: readonly Situation[] = [
     name: "a refusal",
     async run({ server, provider, model, wire }) {
       server.enqueue({ say: [{ refusal: "I can't." }], finish: "refusal" });
-      const { text, finish } = await take(provider, ask({ model }));
+      const { text, finish } = await readAnswer(provider, createRequest({ model }));
       assert.equal(text, "I can't.");
       assert.equal(finish.reason, wire === "openai" ? "stop" : "content_filter");
     },
   },
   {
     name: "a tool call with broken JSON",
-    except: { google: "arguments are objects" },
+    exceptions: { google: "arguments are objects" },
     async run({ server, provider, model }) {
-      server.enqueue(call("read", '{"path": "unterminated'));
-      const request = ask({ model, tools: [readTool] });
-      const { calls, message } = await take(provider, request);
+      server.enqueue(callStep("read", '{"path": "unterminated'));
+      const request = createRequest({ model, tools: [readTool] });
+      const { calls, message } = await readAnswer(provider, request);
       assert.equal(calls[0]!.arguments, '{"path": "unterminated');
-      await take(provider, {
+      await readAnswer(provider, {
         ...request,
-        messages: [...request.messages, message, result(calls[0]!.id, "read", "bad JSON", true)],
+        messages: [...request.messages, message, toolResultMessage(calls[0]!.id, "read", "bad JSON", true)],
       });
     },
   },
   {
-    name: "a call of an unknown tool, and one without arguments",
+    name: "calls of an unknown tool and without arguments",
     async run({ server, provider, model }) {
       server.enqueue({
         say: [{ call: { name: "nothing", arguments: {} } }, { call: { name: "read", arguments: "" } }],
       });
-      const request = ask({ model, tools: [readTool] });
-      const { calls, message } = await take(provider, request);
+      const request = createRequest({ model, tools: [readTool] });
+      const { calls, message } = await readAnswer(provider, request);
       assert.deepEqual(
         calls.map(({ name, arguments: args }) => [name, args]),
         [
@@ -337,8 +356,8 @@ export const SITUATIONS: readonly Situation[] = [
           ["read", "{}"],
         ],
       );
-      const results = calls.map(({ id, name }) => result(id, name, "no", true));
-      await take(provider, { ...request, messages: [...request.messages, message, ...results] });
+      const results = calls.map(({ id, name }) => toolResultMessage(id, name, "no", true));
+      await readAnswer(provider, { ...request, messages: [...request.messages, message, ...results] });
     },
   },
   {
@@ -346,74 +365,90 @@ export const SITUATIONS: readonly Situation[] = [
     async run({ server, provider, model }) {
       const content = "x".repeat(300_000);
       server.enqueue({ say: [{ call: { name: "write", arguments: { path: "a", content }, pieces: 2000 } }] });
-      const { calls } = await take(provider, ask({ model, tools: [writeTool] }));
+      const { calls } = await readAnswer(provider, createRequest({ model, tools: [writeTool] }));
       assert.equal((JSON.parse(calls[0]!.arguments) as { content: string }).content.length, 300_000);
     },
   },
   {
-    name: "usage missing: estimated and marked",
+    name: "missing usage, estimated and marked",
     async run({ server, provider, model }) {
-      server.enqueue(say("x".repeat(300), { usage: null }));
-      const { usage } = (await take(provider, ask({ model }))).finish;
+      server.enqueue(textStep("x".repeat(300), { usage: null }));
+      const { usage } = (await readAnswer(provider, createRequest({ model }))).finish;
       assert.deepEqual([usage.estimated, usage.outputTokens], [true, 100]);
     },
   },
-  fault("400", fail(400, "Nonsense."), "bad_request"),
-  fault("401", fail(401, "No."), "authentication"),
-  fault("403", fail(403, "No."), "permission"),
-  fault("404", fail(404, "No such model."), "not_found"),
-  fault("408", fail(408, "Too slow."), "timeout"),
-  fault("413", fail(413, "Too large."), "context_length"),
-  fault("429 without retry-after", fail(429, "Slow down."), "rate_limit", ({ retryAfterMs }) =>
+  createFaultSituation("400", errorStep(400, "Nonsense."), "bad_request"),
+  createFaultSituation("401", errorStep(401, "No."), "authentication"),
+  createFaultSituation("403", errorStep(403, "No."), "permission"),
+  createFaultSituation("404", errorStep(404, "No such model."), "not_found"),
+  createFaultSituation("408", errorStep(408, "Too slow."), "timeout"),
+  createFaultSituation("413", errorStep(413, "Too large."), "context_length"),
+  createFaultSituation("429 without retry-after", errorStep(429, "Slow down."), "rate_limit", ({ retryAfterMs }) =>
     assert.equal(retryAfterMs, undefined),
   ),
-  fault("429 with retry-after", fail(429, "Slow down.", { "retry-after": "3" }), "rate_limit", ({ retryAfterMs }) =>
-    assert.equal(retryAfterMs, 3000),
+  createFaultSituation(
+    "429 with retry-after",
+    errorStep(429, "Slow down.", { "retry-after": "3" }),
+    "rate_limit",
+    ({ retryAfterMs }) => assert.equal(retryAfterMs, 3000),
   ),
-  fault("500", fail(500, "Oops."), "server", ({ retryable }) => assert.ok(retryable)),
-  fault("529", fail(529, "Busy."), "overloaded", ({ retryable }) => assert.ok(retryable)),
-  fault("context length exceeded", fail(400, "prompt is too long: 210000 tokens > 200000 maximum"), "context_length"),
-  fault("HTML", { status: 502, body: "<html><title>Bad gateway</title></html>" }, "server", ({ message }) =>
-    assert.match(message, /HTML page/),
+  createFaultSituation("500", errorStep(500, "Oops."), "server", ({ retryable }) => assert.ok(retryable)),
+  createFaultSituation("529", errorStep(529, "Busy."), "overloaded", ({ retryable }) => assert.ok(retryable)),
+  createFaultSituation(
+    "context length exceeded",
+    errorStep(400, "prompt is too long: 210000 tokens > 200000 maximum"),
+    "context_length",
   ),
-  fault(
+  createFaultSituation(
+    "HTML",
+    { status: 502, body: "<html><title>Bad gateway</title></html>" },
+    "server",
+    ({ message }) => assert.match(message, /HTML page/),
+  ),
+  createFaultSituation(
     "HTML with status 200",
     { status: 200, body: "<html><title>Log in</title></html>" },
     "protocol",
     ({ message }) => assert.match(message, /HTML page.*"Log in"/),
   ),
-  fault("an empty error", { status: 500, body: "" }, "server"),
-  fault("an empty answer", { say: [{ cut: true }] }, "network"),
-  fault("a truncated answer", { say: [{ text: "half" }, { cut: true }] }, "network", ({ retryable }) =>
+  createFaultSituation("an empty error", { status: 500, body: "" }, "server"),
+  createFaultSituation("an empty answer", { say: [{ cut: true }] }, "network"),
+  createFaultSituation("a truncated answer", { say: [{ text: "half" }, { cut: true }] }, "network", ({ retryable }) =>
     assert.ok(retryable),
   ),
   {
-    ...fault("no finish", say("all", { finish: "none" }), "network", ({ message }) =>
+    ...createFaultSituation("no finish reason", textStep("all", { finish: "none" }), "network", ({ message }) =>
       assert.match(message, /ended before it was finished/),
     ),
-    except: { openai: "`[DONE]` says it" },
+    exceptions: { openai: "`[DONE]` marks the end" },
   },
-  fault("a malformed chunk", { say: [{ text: "a" }, { malformed: true }, { text: "b" }] }, "server", ({ message }) =>
-    assert.match(message, /malformed chunk/),
+  createFaultSituation(
+    "a malformed chunk",
+    { say: [{ text: "a" }, { malformed: true }, { text: "b" }] },
+    "server",
+    ({ message }) => assert.match(message, /malformed chunk/),
   ),
-  fault(
-    "an error in mid-stream",
+  createFaultSituation(
+    "an error within the stream",
     { say: [{ text: "a" }, { error: { message: "Overloaded", type: "overloaded_error" } }] },
     "overloaded",
     ({ message }) => assert.match(message, /Overloaded/),
   ),
-  fault(
+  createFaultSituation(
     "an error as the first event",
     { say: [{ error: { message: "Overloaded", type: "overloaded_error" } }] },
     "overloaded",
     ({ message }) => assert.match(message, /Overloaded/),
   ),
-  fault("a reset before the first token", { say: [{ reset: true }] }, "network", ({ retryable }) =>
+  createFaultSituation("a reset before the first token", { say: [{ reset: true }] }, "network", ({ retryable }) =>
     assert.ok(retryable),
   ),
-  fault("a reset behind the headers", { say: [{ open: true }, { reset: true }] }, "network"),
-  fault("a reset behind the first token", { say: [{ text: "a" }, { reset: true }] }, "network", ({ status }) =>
-    assert.equal(status, undefined),
+  createFaultSituation("a reset after the headers", { say: [{ open: true }, { reset: true }] }, "network"),
+  createFaultSituation(
+    "a reset after the first token",
+    { say: [{ text: "a" }, { reset: true }] },
+    "network",
+    ({ status }) => assert.equal(status, undefined),
   ),
   {
     name: "a stalled stream, cancelled",
@@ -421,35 +456,37 @@ export const SITUATIONS: readonly Situation[] = [
       server.enqueue({ say: [{ text: "a" }, { stall: true }] });
       const controller = new AbortController();
       const reason = { isTestReason: true };
-      const seen: string[] = [];
+      const chunkTypes: string[] = [];
       await assert.rejects(
         (async () => {
-          for await (const chunk of provider.stream(ask({ model }), controller.signal)) {
-            seen.push(chunk.type);
+          for await (const chunk of provider.stream(createRequest({ model }), controller.signal)) {
+            chunkTypes.push(chunk.type);
             if (chunk.type === "text") controller.abort(reason);
           }
         })(),
         (error) => error === reason,
       );
-      assert.deepEqual(seen, ["text"]);
-      assert.equal(await server.requests.at(-1)!.done, true);
+      assert.deepEqual(chunkTypes, ["text"]);
+      assert.equal(await server.requests.at(-1)!.isAborted, true);
     },
   },
   {
-    name: "a silence before headers, cancelled",
+    name: "silence before the headers, cancelled",
     async run({ server, provider, model }) {
       server.enqueue({ delay: 60_000 });
       const controller = new AbortController();
-      const next = server.request(server.requests.length + 1);
-      const taken = take(provider, ask({ model }), controller.signal);
-      void next.then(() => controller.abort("enough"));
-      await assert.rejects(taken, (error) => error === "enough");
+      const nextRequest = server.waitForRequest(server.requests.length + 1);
+      const answerPromise = readAnswer(provider, createRequest({ model }), controller.signal);
+      void nextRequest.then(() => controller.abort("enough"));
+      await assert.rejects(answerPromise, (error) => error === "enough");
     },
   },
   {
-    name: "a key that is echoed is not shown",
+    name: "an echoed API key is redacted",
     async run(context) {
-      const error = await failure(context, [fail(401, `Incorrect API key provided: ${context.key}.\r\nBye.`)]);
+      const error = await expectFailure(context, [
+        errorStep(401, `Incorrect API key provided: ${context.key}.\r\nBye.`),
+      ]);
       assert.match(error.message, /^lab: 401: Incorrect API key provided: \[redacted\]\. Bye\.$/);
     },
   },
@@ -458,11 +495,13 @@ export const SITUATIONS: readonly Situation[] = [
 /** The history and the other fields of a request, without parts that may change (cache marks). */
 // Request bodies have four different shapes.
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
-function strip(body: any): { history: string; head: string } {
+function splitBody(body: any): { history: string; head: string } {
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
-  const clean = JSON.parse(JSON.stringify(body, (key, value) => (key === "cache_control" ? undefined : value))) as any;
-  const history = clean.messages ?? clean.input ?? clean.contents;
-  for (const key of ["messages", "input", "contents"]) delete clean[key];
-  for (const key of ["max_tokens", "max_output_tokens", "generationConfig"]) delete clean[key];
-  return { history: JSON.stringify(history), head: JSON.stringify(clean) };
+  const bodyCopy = JSON.parse(
+    JSON.stringify(body, (key, value) => (key === "cache_control" ? undefined : value)),
+  ) as any;
+  const history = bodyCopy.messages ?? bodyCopy.input ?? bodyCopy.contents;
+  for (const key of ["messages", "input", "contents"]) delete bodyCopy[key];
+  for (const key of ["max_tokens", "max_output_tokens", "generationConfig"]) delete bodyCopy[key];
+  return { history: JSON.stringify(history), head: JSON.stringify(bodyCopy) };
 }

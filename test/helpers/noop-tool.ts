@@ -1,7 +1,7 @@
 import type { Tool } from "gantry";
 
 /** A tool without any effect. */
-export const noop: Tool<Record<string, unknown>> = {
+export const noopTool: Tool<Record<string, unknown>> = {
   name: "noop",
   description: "Does nothing.",
   inputSchema: { type: "object" },

@@ -7,14 +7,14 @@ export interface ObservedDriver {
   /**
    * Resolves when a call of the method has returned a result that `accepts` matches, and the caller has received it.
    */
-  answered<M extends Method>(
+  waitForResult<M extends Method>(
     method: M,
     accepts?: (answer: Awaited<ReturnType<NonNullable<SessionDriver[M]>>>) => boolean,
   ): Promise<void>;
 }
 
 /** A driver whose results a test can wait for. */
-export function observed(inner: SessionDriver): ObservedDriver {
+export function observeDriver(inner: SessionDriver): ObservedDriver {
   const listeners = new Set<(method: PropertyKey, answer: unknown) => void>();
   const driver = new Proxy(inner, {
     get(target, name) {
@@ -24,25 +24,25 @@ export function observed(inner: SessionDriver): ObservedDriver {
         const result: unknown = Reflect.apply(value, target, args);
         if (listeners.size > 0)
           void Promise.resolve(result).then(
-            (answer) => setImmediate(() => listeners.forEach((hear) => hear(name, answer))),
+            (answer) => setImmediate(() => listeners.forEach((listener) => listener(name, answer))),
             () => undefined,
           );
         return result;
       };
     },
   });
-  const answered: ObservedDriver["answered"] = async (method, accepts = () => true) => {
+  const waitForResult: ObservedDriver["waitForResult"] = async (method, accepts = () => true) => {
     // Polling timers of stores do not keep the process alive.
-    const alive = setInterval(() => undefined, 60_000);
+    const keepAliveTimer = setInterval(() => undefined, 60_000);
     await new Promise<void>((resolve) => {
-      const hear = (name: PropertyKey, answer: unknown): void => {
+      const listener = (name: PropertyKey, answer: unknown): void => {
         if (name !== method || !accepts(answer as Parameters<typeof accepts>[0])) return;
-        listeners.delete(hear);
+        listeners.delete(listener);
         resolve();
       };
-      listeners.add(hear);
+      listeners.add(listener);
     });
-    clearInterval(alive);
+    clearInterval(keepAliveTimer);
   };
-  return { driver, answered };
+  return { driver, waitForResult };
 }

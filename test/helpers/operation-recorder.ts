@@ -9,10 +9,10 @@ export class OperationRecorder {
   /**
    * A line for each statement outside a transaction, for each transaction with its statements, and for each disk sync.
    */
-  #store: string[] = [];
-  #files: string[] = [];
-  #open: string[] | undefined;
-  #counting = false;
+  #storeOperations: string[] = [];
+  #fileOperations: string[] = [];
+  #transaction: string[] | undefined;
+  #isRecording = false;
 
   constructor() {
     const statement = Object.getPrototypeOf(prepare(retain(new Sqlite(":memory:")), "SELECT 1")) as object;
@@ -23,91 +23,94 @@ export class OperationRecorder {
         function (this: { source: string }) {
           return this.source;
         },
-        (sql) => this.#statement(sql),
+        (sql) => this.#recordStatement(sql),
       );
     wrap(
       Sqlite.prototype,
       "exec",
       (sql) => String(sql),
-      (sql) => this.#statement(sql),
+      (sql) => this.#recordStatement(sql),
     );
     for (const name of Object.keys(fsPromises))
       wrap(
         fsPromises,
         name,
         (path) => `${name} ${String(path)}`,
-        (call) => this.#file(call),
+        (call) => this.#recordFile(call),
       );
     for (const name of ["open", ...Object.keys(fs).filter((name) => name.endsWith("Sync"))])
       wrap(
         fs,
         name,
         (path) => `${name} ${String(path)}`,
-        (call) => this.#file(call),
+        (call) => this.#recordFile(call),
       );
     for (const name of ["fsync", "fdatasync"])
       wrap(
         fs,
         name,
         () => "sync",
-        (what) => this.#sync(what),
+        (operation) => this.#recordSync(operation),
       );
     syncBuiltinESMExports();
   }
 
   /** Records the operations of `work`. */
-  async of(work: () => Promise<unknown>): Promise<{ store: string[]; files: string[] }> {
-    this.#store = [];
-    this.#files = [];
-    this.#counting = true;
+  async recordOperations(work: () => Promise<unknown>): Promise<{ store: string[]; files: string[] }> {
+    this.#storeOperations = [];
+    this.#fileOperations = [];
+    this.#isRecording = true;
     try {
       await work();
     } finally {
-      this.#counting = false;
+      this.#isRecording = false;
     }
-    return { store: this.#store, files: this.#files };
+    return { store: this.#storeOperations, files: this.#fileOperations };
   }
 
-  #file(call: string): void {
-    if (this.#counting) this.#files.push(call);
+  #recordFile(call: string): void {
+    if (this.#isRecording) this.#fileOperations.push(call);
   }
 
-  #sync(what: string): void {
-    if (this.#counting) this.#store.push(what);
+  #recordSync(operation: string): void {
+    if (this.#isRecording) this.#storeOperations.push(operation);
   }
 
-  #statement(sql: string): void {
-    if (!this.#counting) return;
-    if (/^BEGIN/.test(sql)) this.#open = [];
+  #recordStatement(sql: string): void {
+    if (!this.#isRecording) return;
+    if (/^BEGIN/.test(sql)) this.#transaction = [];
     else if (/^(SAVEPOINT|RELEASE)/.test(sql)) return;
     else if (sql === "COMMIT" || sql === "ROLLBACK") {
-      this.#store.push(`${sql === "COMMIT" ? "" : "ROLLBACK "}[${this.#open?.join(", ") ?? ""}]`);
-      this.#open = undefined;
-    } else (this.#open ?? this.#store).push(sql.startsWith("ROLLBACK") ? "ROLLBACK" : inShort(sql));
+      this.#storeOperations.push(`${sql === "COMMIT" ? "" : "ROLLBACK "}[${this.#transaction?.join(", ") ?? ""}]`);
+      this.#transaction = undefined;
+    } else
+      (this.#transaction ?? this.#storeOperations).push(
+        sql.startsWith("ROLLBACK") ? "ROLLBACK" : shortenStatement(sql),
+      );
   }
 }
 
 /** Short form of a statement, for example `INSERT messages` or `SELECT sessions`. */
-function inShort(sql: string): string {
+function shortenStatement(sql: string): string {
   const table = /\b(?:FROM|INTO|UPDATE)\s+(\w+)/.exec(sql)?.[1] ?? sql.slice(0, 40);
   return `${/^\w+/.exec(sql)?.[0] ?? ""} ${table}`;
 }
 
 /** Wraps a method: passes a description of each call to `note`. */
 function wrap(
-  on: object,
+  target: object,
   name: string,
-  about: (this: never, ...args: unknown[]) => string,
-  note: (what: string) => void,
+  describe: (this: never, ...args: unknown[]) => string,
+  record: (operation: string) => void,
 ): void {
-  const methods = on as Record<string, unknown>;
+  const methods = target as Record<string, unknown>;
   const method = methods[name];
   if (typeof method !== "function") return;
-  const noting = (original: (this: never, ...args: unknown[]) => unknown) =>
+  const wrapMethod = (original: (this: never, ...args: unknown[]) => unknown) =>
     function (this: never, ...args: unknown[]): unknown {
-      note(about.apply(this, args));
+      record(describe.apply(this, args));
       return original.apply(this, args);
     };
   const { native } = method as { native?: () => unknown };
-  methods[name] = Object.assign(noting(method as () => unknown), native && { native: noting(native) });
+  methods[name] = Object.assign(wrapMethod(method as () => unknown), native && { native: wrapMethod(native) });
 }

@@ -4,18 +4,18 @@ import { accessSync, chownSync, constants, mkdtempSync, readFileSync, realpathSy
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import type { Hooks } from "./temp.js";
+import type { Hooks } from "./temp-dir.js";
 
 /** Why tests with a second user are skipped; false if they can run. */
-export const noOtherUser: string | false =
-  (process.platform !== "linux" && "only Linux tells users apart") ||
+export const NO_OTHER_USER: string | false =
+  (process.platform !== "linux" && "only Linux identifies the user of a connection") ||
   (process.getuid?.() !== 0 && "only root can become another user");
 
 /**
  * The user for programs that refuse to run as root: the user that packages create, or the user `nobody`. Undefined if this
  * process is not root.
  */
-export function otherUser(): { uid: number; gid: number } | undefined {
+export function findOtherUser(): { uid: number; gid: number } | undefined {
   if (process.getuid?.() !== 0) return undefined;
   for (const name of ["postgres", "_postgres", "nobody"]) {
     const line = readFileSync("/etc/passwd", "utf8")
@@ -27,22 +27,22 @@ export function otherUser(): { uid: number; gid: number } | undefined {
   throw new Error("this program refuses to run as root, and there is neither a user postgres nor nobody");
 }
 
-/** Creates a temporary folder that this user owns; the caller removes it. Its path is short enough for sockets. */
-export function folderFor(user: { uid: number; gid: number } | undefined): string {
-  const place = [tmpdir(), "/tmp", "/var/tmp"].find((candidate) => user === undefined || openToAll(candidate));
-  if (!place) throw new Error("there is no temporary folder that another user can come to");
-  const made = mkdtempSync(path.join(realpathSync(place), "gt-pg-"));
-  if (user) chownSync(made, user.uid, user.gid);
-  return made;
+/** Creates a temporary folder that the user owns; the caller removes it. Its path is short enough for sockets. */
+export function createFolderFor(user: { uid: number; gid: number } | undefined): string {
+  const parentFolder = [tmpdir(), "/tmp", "/var/tmp"].find((candidate) => user === undefined || isOpenToAll(candidate));
+  if (!parentFolder) throw new Error("there is no temporary folder that another user can enter");
+  const userFolder = mkdtempSync(path.join(realpathSync(parentFolder), "gt-pg-"));
+  if (user) chownSync(userFolder, user.uid, user.gid);
+  return userFolder;
 }
 
 /** Whether another user can enter a folder and all its parents. */
-function openToAll(place: string): boolean {
+function isOpenToAll(folder: string): boolean {
   try {
-    accessSync(place, constants.W_OK);
-    for (let at = realpathSync(place); ; at = path.dirname(at)) {
-      if ((statSync(at).mode & 0o001) === 0) return false;
-      if (at === path.dirname(at)) return true;
+    accessSync(folder, constants.W_OK);
+    for (let parent = realpathSync(folder); ; parent = path.dirname(parent)) {
+      if ((statSync(parent).mode & 0o001) === 0) return false;
+      if (parent === path.dirname(parent)) return true;
     }
   } catch {
     return false;
@@ -63,9 +63,9 @@ export async function freePort(): Promise<number> {
  * Starts a process of another user that replaces a server. Resolves with its URL and a function that reads the requests
  * that it received.
  */
-export async function foreignServer(
+export async function startForeignServer(
   hooks: Hooks,
-  at = 0,
+  requestedPort = 0,
 ): Promise<{ url: string; receivedRequests: () => Promise<string> }> {
   const program = `
     let asked = "";
@@ -73,16 +73,16 @@ export async function foreignServer(
       if (request.url === "/asked") return response.end(asked);
       asked += request.method + " " + request.url + " " + request.headers["x-key"] + "\\n";
       response.end(JSON.stringify({ path: "/console" }));
-    }).listen(${at}, "127.0.0.1", function () { process.stdout.write(String(this.address().port)); });`;
+    }).listen(${requestedPort}, "127.0.0.1", function () { process.stdout.write(String(this.address().port)); });`;
   const child = spawn(process.execPath, ["-e", program], {
     uid: 65_534,
     cwd: "/",
     stdio: ["ignore", "pipe", "inherit"],
   });
-  const ended = once(child, "close");
+  const exited = once(child, "close");
   hooks.after(async () => {
     child.kill();
-    await ended;
+    await exited;
   });
   const [port] = (await once(child.stdout.setEncoding("utf8"), "data")) as [string];
   const url = `http://127.0.0.1:${port}`;

@@ -1,4 +1,4 @@
 import type { SessionDriver } from "gantry/plugin";
 
-/** The same driver, whose calls fail or hang as long as `state` says so. */
+/** Wraps a driver whose calls fail, hang or are delayed while `state` returns that word. "": calls are unchanged. */
 export function withOutages(driver: SessionDriver, state: () => "" | "fail" | "hang" | "slow"): SessionDriver;

@@ -6,7 +6,7 @@ import { StoreError } from "gantry";
 import { defineAdapter } from "gantry/plugin";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 
-/** Wraps a driver whose calls fail, hang or are delayed as `state` demands. */
+/** Wraps a driver whose calls fail, hang or are delayed while `state` returns that word. */
 export function withOutages(driver, state) {
   return new Proxy(driver, {
     get(target, name) {
@@ -19,7 +19,7 @@ export function withOutages(driver, state) {
         if (state() === "slow") await new Promise((resolve) => setTimeout(resolve, 20));
         if (state() === "fail")
           throw new StoreError("session store postgres://ada@db.internal:5432/secret: connect ECONNREFUSED 10.1.2.3", {
-            unavailable: true,
+            isUnavailable: true,
           });
         return value.apply(target, args);
       };
@@ -32,8 +32,8 @@ export default defineAdapter({
   name: "outages",
   parse: () => ({}),
   create: (_options, { home, logger }) => {
-    const away = join(home, "away");
-    const state = () => (existsSync(away) ? readFileSync(away, "utf8") : "");
+    const statePath = join(home, "away");
+    const state = () => (existsSync(statePath) ? readFileSync(statePath, "utf8") : "");
     return withOutages(new SqliteDriver({ path: join(home, "sessions.db"), durability: "normal" }, logger), state);
   },
 });

@@ -12,7 +12,7 @@ const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8"
 export const NPM = process.env.npm_execpath?.endsWith(".js") ? [process.execPath, process.env.npm_execpath] : ["npm"];
 
 /** Runs `npm pack` into `folder`. Returns the absolute path of the tarball. */
-export function pack(folder: string): string {
+export function packPackage(folder: string): string {
   // `npm test` has already built, and other tests use that build: it must not change.
   if (process.env.GANTRY_TEST_DIST !== "1")
     execFileSync(process.execPath, [path.join(ROOT, ".ci/build.mjs")], { stdio: ["ignore", "ignore", "pipe"] });
@@ -30,17 +30,17 @@ export function pack(folder: string): string {
  * Installs a tarball into a folder's `node_modules` as npm does, with a command in `.bin`. The last argument adds
  * packages to the declared dependencies.
  */
-export function install(tarball: string, folder: string, extraPackages: readonly string[] = []): string {
-  const modules = path.join(folder, "node_modules");
-  const installed = path.join(modules, "gantry");
-  mkdirSync(installed, { recursive: true });
-  execFileSync("tar", ["-xzf", tarball, "-C", installed, "--strip-components=1"]);
+export function installPackage(tarball: string, folder: string, extraPackages: readonly string[] = []): string {
+  const modulesFolder = path.join(folder, "node_modules");
+  const packageFolder = path.join(modulesFolder, "gantry");
+  mkdirSync(packageFolder, { recursive: true });
+  execFileSync("tar", ["-xzf", tarball, "-C", packageFolder, "--strip-components=1"]);
   // Links exactly the dependencies that npm would install; compiling one would take a minute.
   for (const name of [...Object.keys(manifest.dependencies), ...extraPackages]) {
-    mkdirSync(path.dirname(path.join(modules, name)), { recursive: true });
-    symlinkSync(path.join(ROOT, "node_modules", name), path.join(modules, name), "dir");
+    mkdirSync(path.dirname(path.join(modulesFolder, name)), { recursive: true });
+    symlinkSync(path.join(ROOT, "node_modules", name), path.join(modulesFolder, name), "dir");
   }
-  mkdirSync(path.join(modules, ".bin"));
-  symlinkSync("../gantry/dist/src/cli.js", path.join(modules, ".bin", "gantry"));
-  return installed;
+  mkdirSync(path.join(modulesFolder, ".bin"));
+  symlinkSync("../gantry/dist/src/cli.js", path.join(modulesFolder, ".bin", "gantry"));
+  return packageFolder;
 }

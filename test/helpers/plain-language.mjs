@@ -4,17 +4,28 @@
  */
 
 /** First words of a comment, or of a sentence in it, that hide the subject. */
-const OPENING = /(?:^|[.!?] )(?:Of|Those|That of|Who|Whoever|Whose|What|Whatever|So (?:many|much|long|often)|Which)\b/;
-const WORD =
+const FORBIDDEN_OPENING =
+  /(?:^|[.!?] )(?:Of|Those|That of|Who|Whoever|Whose|What|Whatever|So (?:many|much|long|often)|Which)\b/;
+const FORBIDDEN_WORD =
   /\b(?:told|tells|said|goes on|gone on|went on|nobody|somebody|anybody|whoever|by itself|by themselves|heeds?|lets go|for ever)\b/i;
 /** Participles, pronouns and adverbs that say nothing about the value. `left` and `right` of a pair are allowed. */
-const BARE = new Set(
+const FORBIDDEN_NAMES = new Set(
   "told said given known found kept asked brought spent wanted own whole rest one ones some other others mine here theirs".split(
     " ",
   ),
 );
 
-const comments = {
+/** Returns the openings and words of a comment's text that the rules reject. */
+export function commentFaults(comment) {
+  const text = comment
+    .replace(/\s*\n\s*\*?\s*/g, " ")
+    .replace(/^\*?\s*/, "")
+    .replace(/`[^`]*`|"[^"]*"/g, "x");
+  const matches = { opening: FORBIDDEN_OPENING.exec(text)?.[0], word: FORBIDDEN_WORD.exec(text)?.[0] };
+  return Object.entries(matches).filter(([, match]) => match !== undefined);
+}
+
+const commentRule = {
   meta: {
     type: "suggestion",
     schema: [],
@@ -23,48 +34,45 @@ const comments = {
       word: "use the term of the field, not “{{text}}”",
     },
   },
-  create: ({ sourceCode, report }) => ({
-    Program() {
-      for (const comment of sourceCode.getAllComments()) {
-        const text = comment.value
-          .replace(/\s*\n\s*\*?\s*/g, " ")
-          .replace(/^\*?\s*/, "")
-          .replace(/`[^`]*`|"[^"]*"/g, "x");
-        const [opening] = OPENING.exec(text) ?? [];
-        const [word] = WORD.exec(text) ?? [];
-        if (opening) report({ loc: comment.loc, messageId: "opening", data: { text: opening } });
-        if (word) report({ loc: comment.loc, messageId: "word", data: { text: word } });
-      }
-    },
-  }),
-};
-
-const names = {
-  meta: { type: "suggestion", schema: [], messages: { bare: "name the value with a noun, not “{{name}}”" } },
-  create: ({ report }) => {
-    const check = (node) => {
-      if (node?.type === "Identifier" && BARE.has(node.name))
-        report({ node, messageId: "bare", data: { name: node.name } });
+  create: ({ sourceCode, report }) => {
+    const check = (loc, comment) => {
+      for (const [messageId, text] of commentFaults(comment)) report({ loc, messageId, data: { text } });
     };
-    const pattern = (node) => {
-      if (!node) return;
-      if (node.type === "Identifier") check(node);
-      else if (node.type === "ObjectPattern")
-        node.properties.forEach((property) => pattern(property.value ?? property.argument));
-      else if (node.type === "ArrayPattern") node.elements.forEach(pattern);
-      else if (node.type === "AssignmentPattern") pattern(node.left);
-      else if (node.type === "RestElement") pattern(node.argument);
-      else if (node.type === "TSParameterProperty") pattern(node.parameter);
-    };
-    const parameters = (node) => node.params.forEach(pattern);
     return {
-      VariableDeclarator: (node) => pattern(node.id),
-      FunctionDeclaration: (node) => (check(node.id), parameters(node)),
-      FunctionExpression: parameters,
-      ArrowFunctionExpression: parameters,
-      "MethodDefinition, PropertyDefinition, TSPropertySignature, TSMethodSignature": (node) => check(node.key),
+      Program: () => sourceCode.getAllComments().forEach(({ loc, value }) => check(loc, value)),
+      // SQL in template strings.
+      TemplateElement: ({ loc, value }) =>
+        [...value.raw.matchAll(/^\s*-- (.*)$/gm)].forEach(([, line]) => check(loc, line)),
     };
   },
 };
 
-export const plainLanguage = { rules: { comments, names } };
+const nameRule = {
+  meta: { type: "suggestion", schema: [], messages: { bare: "name the value with a noun, not “{{name}}”" } },
+  create: ({ report }) => {
+    const checkName = (node) => {
+      if (node?.type === "Identifier" && FORBIDDEN_NAMES.has(node.name))
+        report({ node, messageId: "bare", data: { name: node.name } });
+    };
+    const checkPattern = (node) => {
+      if (!node) return;
+      if (node.type === "Identifier") checkName(node);
+      else if (node.type === "ObjectPattern")
+        node.properties.forEach((property) => checkPattern(property.value ?? property.argument));
+      else if (node.type === "ArrayPattern") node.elements.forEach(checkPattern);
+      else if (node.type === "AssignmentPattern") checkPattern(node.left);
+      else if (node.type === "RestElement") checkPattern(node.argument);
+      else if (node.type === "TSParameterProperty") checkPattern(node.parameter);
+    };
+    const checkParameters = (node) => node.params.forEach(checkPattern);
+    return {
+      VariableDeclarator: (node) => checkPattern(node.id),
+      FunctionDeclaration: (node) => (checkName(node.id), checkParameters(node)),
+      FunctionExpression: checkParameters,
+      ArrowFunctionExpression: checkParameters,
+      "MethodDefinition, PropertyDefinition, TSPropertySignature, TSMethodSignature": (node) => checkName(node.key),
+    };
+  },
+};
+
+export const plainLanguage = { rules: { comments: commentRule, names: nameRule } };

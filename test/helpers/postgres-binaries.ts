@@ -3,37 +3,40 @@ import { existsSync, readdirSync } from "node:fs";
 import path from "node:path";
 
 /** Folders of packages that install several versions in parallel. */
-const VERSIONED = ["/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/Library/PostgreSQL/*/bin"];
-const HOMEBREW = ["/opt/homebrew/opt", "/usr/local/opt", "/home/linuxbrew/.linuxbrew/opt"];
-const PLACES = ["/usr/local/pgsql/bin", "/usr/lib/postgresql/bin", "/usr/libexec/postgresql"];
-const APP = "/Applications/Postgres.app/Contents/Versions/*/bin";
+const VERSIONED_FOLDERS = ["/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/Library/PostgreSQL/*/bin"];
+const HOMEBREW_FOLDERS = ["/opt/homebrew/opt", "/usr/local/opt", "/home/linuxbrew/.linuxbrew/opt"];
+const FIXED_FOLDERS = ["/usr/local/pgsql/bin", "/usr/lib/postgresql/bin", "/usr/libexec/postgresql"];
+const POSTGRES_APP_FOLDERS = "/Applications/Postgres.app/Contents/Versions/*/bin";
 
 /** The folder with `initdb` and `postgres`; undefined if no PostgreSQL server is installed. */
 export function findPostgres(): string | undefined {
-  const onPath = (process.env.PATH ?? "").split(path.delimiter).filter(path.isAbsolute);
+  const pathFolders = (process.env.PATH ?? "").split(path.delimiter).filter(path.isAbsolute);
   return [
-    ...onPath,
-    ...VERSIONED.flatMap(expand),
-    ...HOMEBREW.flatMap((folder) => [...expand(`${folder}/postgresql@*/bin`), `${folder}/postgresql/bin`]),
-    ...expand(APP),
-    ...PLACES,
+    ...pathFolders,
+    ...VERSIONED_FOLDERS.flatMap(expandPattern),
+    ...HOMEBREW_FOLDERS.flatMap((folder) => [
+      ...expandPattern(`${folder}/postgresql@*/bin`),
+      `${folder}/postgresql/bin`,
+    ]),
+    ...expandPattern(POSTGRES_APP_FOLDERS),
+    ...FIXED_FOLDERS,
     ...pgConfigFolders(),
   ].find((folder) => ["initdb", "postgres"].every((name) => existsSync(path.join(folder, name))));
 }
 
 /** A program on the path or in the administrators' folders; undefined if it is missing. */
 export function findProgram(name: string): string | undefined {
-  const onPath = (process.env.PATH ?? "").split(path.delimiter).filter(path.isAbsolute);
-  return [...onPath, "/usr/local/sbin", "/usr/sbin", "/sbin", "/opt/homebrew/bin"]
+  const pathFolders = (process.env.PATH ?? "").split(path.delimiter).filter(path.isAbsolute);
+  return [...pathFolders, "/usr/local/sbin", "/usr/sbin", "/sbin", "/opt/homebrew/bin"]
     .map((folder) => path.join(folder, name))
     .find((file) => existsSync(file));
 }
 
 /** Folders that match a pattern with one `*`, the highest version first. */
-function expand(pattern: string): string[] {
-  const [before = "", after = ""] = pattern.split("*");
-  const folder = before.endsWith("/") ? before : path.dirname(before);
-  const prefix = before.slice(folder.length).replace(/^\//, "");
+function expandPattern(pattern: string): string[] {
+  const [textBeforeStar = "", textAfterStar = ""] = pattern.split("*");
+  const folder = textBeforeStar.endsWith("/") ? textBeforeStar : path.dirname(textBeforeStar);
+  const prefix = textBeforeStar.slice(folder.length).replace(/^\//, "");
   let names: string[];
   try {
     names = readdirSync(folder).filter((name) => name.startsWith(prefix));
@@ -41,7 +44,7 @@ function expand(pattern: string): string[] {
     return [];
   }
   names.sort((a, b) => b.localeCompare(a, "en", { numeric: true }));
-  return names.map((name) => path.join(folder, `${name}${after}`));
+  return names.map((name) => path.join(folder, `${name}${textAfterStar}`));
 }
 
 /** The folder that `pg_config` reports. */

@@ -10,12 +10,12 @@ import { chmodSync, chownSync, closeSync, openSync, readFileSync, rmSync, writeF
 import { connect } from "node:net";
 import path from "node:path";
 import { createInterface } from "node:readline";
-import { folderFor, freePort, otherUser } from "./other-user.js";
+import { createFolderFor, freePort, findOtherUser } from "./other-user.js";
 import { findPostgres } from "./postgres-binaries.js";
 import { waitFor } from "./wait.js";
 
 /** Settings for speed. Tests of crashes set `fsync=on`. */
-const SETTINGS: Readonly<Record<string, string>> = {
+const DEFAULT_SETTINGS: Readonly<Record<string, string>> = {
   fsync: "off",
   full_page_writes: "off",
   max_connections: "200",
@@ -28,13 +28,16 @@ const SETTINGS: Readonly<Record<string, string>> = {
 };
 
 const password = randomBytes(12).toString("hex");
-const binariesFolder = findPostgres();
-if (!binariesFolder) throw new Error("PostgreSQL's server is not installed");
-const binaries: string = binariesFolder;
-const settings = { ...SETTINGS, ...Object.fromEntries(process.argv.slice(2).map((pair) => pair.split(/=(.*)/s))) };
+const foundBinaries = findPostgres();
+if (!foundBinaries) throw new Error("PostgreSQL's server is not installed");
+const binaries: string = foundBinaries;
+const settings = {
+  ...DEFAULT_SETTINGS,
+  ...Object.fromEntries(process.argv.slice(2).map((pair) => pair.split(/=(.*)/s))),
+};
 // PostgreSQL refuses to run as root.
-const user = otherUser();
-const folder = folderFor(user);
+const user = findOtherUser();
+const folder = createFolderFor(user);
 let port = 0;
 let server: ChildProcess | undefined;
 
@@ -76,20 +79,23 @@ for await (const line of lines) {
  * collation.
  */
 function initialize(): void {
-  const secret = path.join(folder, "secret");
-  writeFileSync(secret, password, { mode: 0o600 });
-  if (user) chownSync(secret, user.uid, user.gid);
-  const args = ["-D", path.join(folder, "data"), "-U", "gantry", "-A", "scram-sha-256", `--pwfile=${secret}`];
+  const passwordFile = path.join(folder, "secret");
+  writeFileSync(passwordFile, password, { mode: 0o600 });
+  if (user) chownSync(passwordFile, user.uid, user.gid);
+  const args = ["-D", path.join(folder, "data"), "-U", "gantry", "-A", "scram-sha-256", `--pwfile=${passwordFile}`];
   args.push("-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions");
-  const make = (extraArguments: string[]) =>
-    spawnSync(path.join(binaries, "initdb"), [...args, ...extraArguments], { ...as(), encoding: "utf8" });
-  let made = make(["--locale-provider=icu", "--icu-locale=en-US"]);
-  if (made.status !== 0) made = make([]);
-  if (made.status !== 0) throw new Error(`initdb: ${made.error?.message ?? made.stderr}`);
-  rmSync(secret);
+  const runInitdb = (extraArguments: string[]) =>
+    spawnSync(path.join(binaries, "initdb"), [...args, ...extraArguments], {
+      ...createSpawnOptions(),
+      encoding: "utf8",
+    });
+  let result = runInitdb(["--locale-provider=icu", "--icu-locale=en-US"]);
+  if (result.status !== 0) result = runInitdb([]);
+  if (result.status !== 0) throw new Error(`initdb: ${result.error?.message ?? result.stderr}`);
+  rmSync(passwordFile);
 }
 
-function as(): { uid?: number; gid?: number; cwd: string; env: NodeJS.ProcessEnv } {
+function createSpawnOptions(): { uid?: number; gid?: number; cwd: string; env: NodeJS.ProcessEnv } {
   // Removes libpq's variables; the other variables identify the owner of this process.
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("PG")));
   return { ...user, cwd: folder, env: { ...env, LC_ALL: "C", TZ: "UTC" } };
@@ -99,27 +105,27 @@ function as(): { uid?: number; gid?: number; cwd: string; env: NodeJS.ProcessEnv
 async function start(): Promise<void> {
   if (server) return;
   for (let attempt = 0; ; attempt++) {
-    const chosen = port || (await freePort());
-    if (await ready(chosen)) {
-      port = chosen;
+    const chosenPort = port || (await freePort());
+    if (await startOnPort(chosenPort)) {
+      port = chosenPort;
       return;
     }
-    if (attempt === 5) throw new Error(`the server does not start: ${readFileSync(log(), "utf8").slice(-2000)}`);
+    if (attempt === 5) throw new Error(`the server does not start: ${readFileSync(getLogFile(), "utf8").slice(-2000)}`);
   }
 }
 
-function log(): string {
+function getLogFile(): string {
   return path.join(folder, "server.log");
 }
 
 /** Starts the server. Resolves with false if it ended before it was ready. */
-async function ready(chosen: number): Promise<boolean> {
-  const output = openSync(log(), "a");
-  chmodSync(log(), 0o644);
-  const args = ["-D", path.join(folder, "data"), "-p", String(chosen)];
+async function startOnPort(chosenPort: number): Promise<boolean> {
+  const output = openSync(getLogFile(), "a");
+  chmodSync(getLogFile(), 0o644);
+  const args = ["-D", path.join(folder, "data"), "-p", String(chosenPort)];
   for (const [name, value] of Object.entries(settings)) args.push("-c", `${name}=${value}`);
   const child = spawn(path.join(binaries, "postgres"), args, {
-    ...as(),
+    ...createSpawnOptions(),
     stdio: ["ignore", output, output],
     detached: true,
   });
@@ -133,9 +139,9 @@ async function ready(chosen: number): Promise<boolean> {
     "a PostgreSQL server that is ready",
     async () => {
       if (server !== child) return false;
-      return (readStatus() === "ready" && (await reachable(chosen))) || undefined;
+      return (readStatus() === "ready" && (await isReachable(chosenPort))) || undefined;
     },
-    () => readFileSync(log(), "utf8"),
+    () => readFileSync(getLogFile(), "utf8"),
     20,
   );
 }
@@ -149,9 +155,9 @@ function readStatus(): string {
   }
 }
 
-function reachable(at: number): Promise<boolean> {
+function isReachable(requestedPort: number): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket = connect({ host: "127.0.0.1", port: at });
+    const socket = connect({ host: "127.0.0.1", port: requestedPort });
     socket.once("connect", () => {
       socket.destroy();
       resolve(true);
@@ -163,19 +169,19 @@ function reachable(at: number): Promise<boolean> {
 async function stop(signal: "SIGINT" | "SIGQUIT"): Promise<void> {
   const child = server;
   if (!child) return;
-  const gone = once(child, "exit");
+  const exited = once(child, "exit");
   signalAll("SIGCONT");
   child.kill(signal);
-  await gone;
+  await exited;
 }
 
 /** Signals the server and its children, each of which leads its own process group. */
 function signalAll(signal: "SIGSTOP" | "SIGCONT" | "SIGKILL"): void {
-  const first = server?.pid;
-  if (first === undefined) return;
+  const serverPid = server?.pid;
+  if (serverPid === undefined) return;
   const rows = execFileSync("ps", ["-A", "-o", "pid=,ppid="], { encoding: "utf8" }).trim().split("\n");
-  const children = rows.map((row) => row.trim().split(/\s+/).map(Number)).filter(([, parent]) => parent === first);
-  for (const pid of [first, ...children.map(([pid]) => pid)]) {
+  const children = rows.map((row) => row.trim().split(/\s+/).map(Number)).filter(([, parent]) => parent === serverPid);
+  for (const pid of [serverPid, ...children.map(([pid]) => pid)]) {
     try {
       if (pid) process.kill(pid, signal);
     } catch {
@@ -187,13 +193,13 @@ function signalAll(signal: "SIGSTOP" | "SIGCONT" | "SIGKILL"): void {
 /** Shuts down as fast as possible, because no data is kept. */
 function shutDown(): void {
   const child = server;
-  const end = (): never => {
+  const removeAndExit = (): never => {
     rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 });
     process.exit(port === 0 ? 1 : 0);
   };
-  if (!child) return end();
+  if (!child) return removeAndExit();
   child.removeAllListeners("exit");
-  child.once("exit", end);
+  child.once("exit", removeAndExit);
   signalAll("SIGCONT");
   child.kill("SIGQUIT");
   // Kills a server that does not respond.

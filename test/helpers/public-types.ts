@@ -1,13 +1,13 @@
 import path from "node:path";
 import ts from "typescript";
 
-/** Collects the types that the declarations of `faces` refer to. */
-class Reach {
+/** Collects the types that the declarations of exports refer to. */
+class TypeCollector {
   readonly missing = new Map<ts.Symbol, string>();
   readonly #checker: ts.TypeChecker;
   readonly #exported: ReadonlySet<ts.Symbol>;
-  readonly #helpers = new Set<ts.Symbol>();
-  #from = "";
+  readonly #visitedSteps = new Set<ts.Symbol>();
+  #exportName = "";
 
   constructor(checker: ts.TypeChecker, exported: ReadonlySet<ts.Symbol>) {
     this.#checker = checker;
@@ -15,61 +15,61 @@ class Reach {
   }
 
   /** `isTypeOnly`: the class is exported only as a type, so its constructor is ignored. */
-  follow(symbol: ts.Symbol, isTypeOnly: boolean): void {
-    this.#from = symbol.name;
+  collect(symbol: ts.Symbol, isTypeOnly: boolean): void {
+    this.#exportName = symbol.name;
     for (const declaration of symbol.declarations ?? [])
-      if (isOurs(declaration) && !ts.isSourceFile(declaration)) this.#visit(declaration, isTypeOnly);
+      if (isRepositoryFile(declaration) && !ts.isSourceFile(declaration)) this.#visit(declaration, isTypeOnly);
   }
 
   readonly #visit = (node: ts.Node, isTypeOnly = false): void => {
     if (ts.isBlock(node) || isHidden(node) || (isTypeOnly && ts.isConstructorDeclaration(node))) return;
-    if (ts.isTypeReferenceNode(node)) this.#meet(this.#checker.getSymbolAtLocation(node.typeName));
-    if (ts.isExpressionWithTypeArguments(node)) this.#meet(this.#checker.getSymbolAtLocation(node.expression));
+    if (ts.isTypeReferenceNode(node)) this.#addSymbol(this.#checker.getSymbolAtLocation(node.typeName));
+    if (ts.isExpressionWithTypeArguments(node)) this.#addSymbol(this.#checker.getSymbolAtLocation(node.expression));
     else if (ts.isExpression(node)) return;
-    if (isInferred(node)) this.#meetInferred(node);
+    if (hasInferredType(node)) this.#addInferredType(node);
     ts.forEachChild(node, (child) => this.#visit(child, isTypeOnly));
   };
 
-  #meetInferred(node: ts.SignatureDeclaration | ts.VariableDeclaration | ts.PropertyDeclaration): void {
+  #addInferredType(node: ts.SignatureDeclaration | ts.VariableDeclaration | ts.PropertyDeclaration): void {
     const type = ts.isFunctionLike(node)
       ? this.#checker.getSignatureFromDeclaration(node)?.getReturnType()
       : this.#checker.getTypeAtLocation(node);
-    if (type) this.#meetType(type, new Set());
+    if (type) this.#addType(type, new Set());
   }
 
-  #meetType(type: ts.Type, seen: Set<ts.Type>): void {
-    if (seen.has(type)) return;
-    seen.add(type);
-    if (type.aliasSymbol) this.#meet(type.aliasSymbol);
-    else if (type.isClassOrInterface()) this.#meet(type.symbol);
-    else if (type.isUnionOrIntersection()) for (const part of type.types) this.#meetType(part, seen);
+  #addType(type: ts.Type, visitedTypes: Set<ts.Type>): void {
+    if (visitedTypes.has(type)) return;
+    visitedTypes.add(type);
+    if (type.aliasSymbol) this.#addSymbol(type.aliasSymbol);
+    else if (type.isClassOrInterface()) this.#addSymbol(type.symbol);
+    else if (type.isUnionOrIntersection()) for (const part of type.types) this.#addType(part, visitedTypes);
     for (const argument of type.aliasTypeArguments ?? this.#checker.getTypeArguments(type as ts.TypeReference))
-      this.#meetType(argument, seen);
+      this.#addType(argument, visitedTypes);
   }
 
-  #meet(referenced: ts.Symbol | undefined): void {
-    const symbol = referenced && resolved(this.#checker, referenced);
+  #addSymbol(referenced: ts.Symbol | undefined): void {
+    const symbol = referenced && resolveAlias(this.#checker, referenced);
     const [declaration] = symbol?.declarations ?? [];
-    if (!symbol || !declaration || !isOurs(declaration) || ts.isTypeParameterDeclaration(declaration)) return;
+    if (!symbol || !declaration || !isRepositoryFile(declaration) || ts.isTypeParameterDeclaration(declaration)) return;
     if (this.#exported.has(symbol)) return;
     // An intermediate step of a computed type. The compiler inlines it, and users have no use for its name.
     const isStep = ts.isTypeAliasDeclaration(declaration) && declaration.typeParameters && !isExported(declaration);
-    if (!isStep) this.missing.set(symbol, this.#from);
-    else if (!this.#helpers.has(symbol)) {
-      this.#helpers.add(symbol);
+    if (!isStep) this.missing.set(symbol, this.#exportName);
+    else if (!this.#visitedSteps.has(symbol)) {
+      this.#visitedSteps.add(symbol);
       this.#visit(declaration);
     }
   }
 }
 
-interface Faces {
+interface EntryExports {
   root: string;
   checker: ts.TypeChecker;
   exports: readonly (readonly [symbol: ts.Symbol, isTypeOnly: boolean])[];
 }
 
 /** The exports of files, with the type checker. */
-export function facesOf(root: string, files: readonly string[]): Faces {
+export function readEntryExports(root: string, files: readonly string[]): EntryExports {
   const config = ts.readConfigFile(path.join(root, "tsconfig.json"), (file) => ts.sys.readFile(file)).config as unknown;
   const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root);
   const names = files.map((file) => path.join(root, file));
@@ -80,43 +80,46 @@ export function facesOf(root: string, files: readonly string[]): Faces {
     const file = program.getSourceFile(name);
     const module = file && checker.getSymbolAtLocation(file);
     for (const exported of module ? checker.getExportsOfModule(module) : []) {
-      const symbol = resolved(checker, exported);
+      const symbol = resolveAlias(checker, exported);
       exports.push([symbol, (exported.declarations ?? []).some(ts.isTypeOnlyExportDeclaration)]);
       if (symbol.flags & ts.SymbolFlags.ValueModule)
-        for (const member of checker.getExportsOfModule(symbol)) exports.push([resolved(checker, member), false]);
+        for (const member of checker.getExportsOfModule(symbol)) exports.push([resolveAlias(checker, member), false]);
     }
   }
   return { root, checker, exports };
 }
 
 /** Types that an exported signature refers to and no entry module exports: `type (file), of export`. */
-export function unexportedTypes({ root, checker, exports }: Faces): string[] {
-  const exported = new Set(exports.flatMap(([symbol]) => [symbol, ...renamed(checker, symbol)]));
-  const reach = new Reach(checker, exported);
-  for (const [symbol, isTypeOnly] of exports) reach.follow(symbol, isTypeOnly);
-  const place = ({ declarations: [first] = [] }: ts.Symbol): string =>
+export function findUnexportedTypes({ root, checker, exports }: EntryExports): string[] {
+  const exported = new Set(exports.flatMap(([symbol]) => [symbol, ...aliasTarget(checker, symbol)]));
+  const collector = new TypeCollector(checker, exported);
+  for (const [symbol, isTypeOnly] of exports) collector.collect(symbol, isTypeOnly);
+  const readPath = ({ declarations: [first] = [] }: ts.Symbol): string =>
     first ? path.relative(root, first.getSourceFile().fileName).split(path.sep).join("/") : "";
-  return [...reach.missing].map(([symbol, from]) => `${symbol.name} (${place(symbol)}), of ${from}`).sort();
+  return [...collector.missing].map(([symbol, from]) => `${symbol.name} (${readPath(symbol)}), of ${from}`).sort();
 }
 
 /** Input types, whose objects a user with `exactOptionalPropertyTypes` creates. */
 const INPUT_TYPES =
   /(Options|Input|Definition|Query|Budget|Fixture|Hooks|Program|Address|Rule)$|^(NewSession|HttpMount|Model|ModelUsage|Refusal|ToolOutput)$/;
 /** Inputs that a driver receives from the kernel. */
-const DRIVER = /\/ports\/session-driver\.ts$/;
+const DRIVER_PORT_FILE = /\/ports\/session-driver\.ts$/;
 
 /** Optional input fields that do not accept `undefined`, as `Type.field`. */
-export function fieldsWithoutUndefined({ checker, exports }: Faces): string[] {
+export function findFieldsWithoutUndefined({ checker, exports }: EntryExports): string[] {
   const faults = new Set<string>();
   const visit = (type: ts.Type, name: string): void => {
     for (const field of checker.getPropertiesOfType(type)) {
       const [declaration] = field.declarations ?? [];
-      if (!declaration || !isOurs(declaration) || DRIVER.test(declaration.getSourceFile().fileName)) continue;
+      if (!declaration || !isRepositoryFile(declaration) || DRIVER_PORT_FILE.test(declaration.getSourceFile().fileName))
+        continue;
       const fieldType = checker.getTypeOfSymbol(field);
       const parts = fieldType.isUnion() ? fieldType.types : [fieldType];
       // The type of a missing field differs from the normal undefined type.
-      const isLoose = parts.some((part) => part === checker.getUndefinedType() || part.flags & ts.TypeFlags.Unknown);
-      if (field.flags & ts.SymbolFlags.Optional && !isLoose) faults.add(`${name}.${field.name}`);
+      const acceptsUndefined = parts.some(
+        (part) => part === checker.getUndefinedType() || part.flags & ts.TypeFlags.Unknown,
+      );
+      if (field.flags & ts.SymbolFlags.Optional && !acceptsUndefined) faults.add(`${name}.${field.name}`);
       for (const part of parts)
         if (part.symbol?.flags & ts.SymbolFlags.TypeLiteral && part.getCallSignatures().length === 0)
           visit(part, `${name}.${field.name}`);
@@ -129,17 +132,17 @@ export function fieldsWithoutUndefined({ checker, exports }: Faces): string[] {
 }
 
 /** The type that an alias renames without any change. */
-function renamed(checker: ts.TypeChecker, { declarations: [alias] = [] }: ts.Symbol): ts.Symbol[] {
+function aliasTarget(checker: ts.TypeChecker, { declarations: [alias] = [] }: ts.Symbol): ts.Symbol[] {
   if (!alias || !ts.isTypeAliasDeclaration(alias) || !ts.isTypeReferenceNode(alias.type)) return [];
   const symbol = checker.getSymbolAtLocation(alias.type.typeName);
-  return symbol && !alias.type.typeArguments ? [resolved(checker, symbol)] : [];
+  return symbol && !alias.type.typeArguments ? [resolveAlias(checker, symbol)] : [];
 }
 
-function resolved(checker: ts.TypeChecker, symbol: ts.Symbol): ts.Symbol {
+function resolveAlias(checker: ts.TypeChecker, symbol: ts.Symbol): ts.Symbol {
   return symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
 }
 
-function isOurs(node: ts.Node): boolean {
+function isRepositoryFile(node: ts.Node): boolean {
   return !node.getSourceFile().fileName.includes("/node_modules/");
 }
 
@@ -155,7 +158,9 @@ function isHidden(node: ts.Node): boolean {
   return isPrivate || isInternal || (node.name !== undefined && ts.isPrivateIdentifier(node.name));
 }
 
-function isInferred(node: ts.Node): node is ts.SignatureDeclaration | ts.VariableDeclaration | ts.PropertyDeclaration {
+function hasInferredType(
+  node: ts.Node,
+): node is ts.SignatureDeclaration | ts.VariableDeclaration | ts.PropertyDeclaration {
   const hasType = ts.isFunctionLike(node) || ts.isVariableDeclaration(node) || ts.isPropertyDeclaration(node);
   return hasType && !ts.isConstructorDeclaration(node) && node.type === undefined;
 }

@@ -4,10 +4,10 @@ import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { Balancer, type BalancerOptions } from "./balancer.js";
 import type { FakeModelServer } from "./fake-model-server.js";
-import { labConfig } from "./lab.js";
-import { NO_POSTGRES, postgresSchema } from "./postgres.js";
-import { startServer, type Exit, type GantryOptions, type GantryServer } from "./server.js";
-import { makeTempDir, tempDir, type Hooks } from "./temp.js";
+import { createServerConfig } from "./server-runs.js";
+import { NO_POSTGRES, createPostgresSchema } from "./postgres.js";
+import { startServer, type ProcessExit, type GantryOptions, type GantryServer } from "./server.js";
+import { makeTempDir, tempDir, type Hooks } from "./temp-dir.js";
 
 /**
  * A store that several processes share: the `session` section of their config, and a function that removes the store.
@@ -19,24 +19,24 @@ export interface SharedStore {
 }
 
 /** Creates a store in a file. */
-export async function sqliteStore(): Promise<SharedStore> {
+export async function createSqliteStore(): Promise<SharedStore> {
   const folder = await makeTempDir();
   const session = { driver: "sqlite", path: folder.at("sessions.db") };
   return { name: "sqlite", session, close: () => folder.remove() };
 }
 
 /** Creates a store in a schema of a server: the tests' own, or the one at `url`. */
-export async function postgresStore(url?: string): Promise<SharedStore> {
-  const ends: (() => Promise<void> | void)[] = [];
-  const place = await postgresSchema({ after: (end) => void ends.push(end) }, url);
+export async function createPostgresStore(url?: string): Promise<SharedStore> {
+  const cleanups: (() => Promise<void> | void)[] = [];
+  const location = await createPostgresSchema({ after: (cleanup) => void cleanups.push(cleanup) }, url);
   const close = async () => {
-    for (const end of ends) await end();
+    for (const cleanup of cleanups) await cleanup();
   };
-  return { name: "postgres", session: { driver: "postgres", ...place }, close };
+  return { name: "postgres", session: { driver: "postgres", ...location }, close };
 }
 
 /** Opens a driver of this process on a store; the caller closes it. */
-export async function driverOf({ session }: SharedStore): Promise<SessionDriver> {
+export async function openDriver({ session }: SharedStore): Promise<SessionDriver> {
   const { path, url, schema } = session as Record<string, string>;
   // Imported here, because that module registers tests.
   const { postgresOptions } = await import("./stores.js");
@@ -57,8 +57,8 @@ export const SHARED_STORES: readonly (readonly [
   skip: string | false,
   open: () => Promise<SharedStore>,
 ])[] = [
-  ...(NO_POSTGRES || process.env["STORES"] === "all" ? [["sqlite", false, sqliteStore] as const] : []),
-  ["postgres", NO_POSTGRES, postgresStore],
+  ...(NO_POSTGRES || process.env["STORES"] === "all" ? [["sqlite", false, createSqliteStore] as const] : []),
+  ["postgres", NO_POSTGRES, createPostgresStore],
 ];
 
 export interface ReplicasOptions {
@@ -70,7 +70,7 @@ export interface ReplicasOptions {
   projectDir?: string;
   from?: GantryOptions["from"];
   /** Options of a single replica, for example another folder or host. */
-  each?: (index: number) => Partial<GantryOptions>;
+  optionsFor?: (index: number) => Partial<GantryOptions>;
 }
 
 /**
@@ -87,7 +87,7 @@ export class Replicas {
   /** Last known URLs. */
   readonly #urls: string[];
   /** Ended servers, for their output. */
-  readonly #ended: GantryServer[] = [];
+  readonly #endedServers: GantryServer[] = [];
 
   /** Starts the replicas. The store is removed with them. */
   static async start(
@@ -96,21 +96,21 @@ export class Replicas {
     models: FakeModelServer,
     options: ReplicasOptions = {},
   ): Promise<Replicas> {
-    const { count = 3, config = {}, from, each } = options;
+    const { count = 3, config = {}, from, optionsFor } = options;
     const projectDir = options.projectDir ?? (await tempDir(hooks)).path;
     const homes = await Promise.all(Array.from({ length: count }, () => tempDir(hooks)));
-    const servers = homes.map(({ path: home }, n): GantryOptions => ({
+    const serverOptions = homes.map(({ path: home }, n): GantryOptions => ({
       home,
       projectDir,
-      config: labConfig(models, { session: store.session, ...config }),
+      config: createServerConfig(models, { session: store.session, ...config }),
       ...(from && { from }),
-      ...each?.(n),
+      ...optionsFor?.(n),
     }));
-    const replicas = new Replicas(hooks, store, projectDir, servers);
+    const replicas = new Replicas(hooks, store, projectDir, serverOptions);
     hooks.after(() => replicas.#end());
     // Only the first replica creates the store.
-    await replicas.up(0);
-    await Promise.all(servers.slice(1).map((_, n) => replicas.up(n + 1)));
+    await replicas.startReplica(0);
+    await Promise.all(serverOptions.slice(1).map((_, n) => replicas.startReplica(n + 1)));
     return replicas;
   }
 
@@ -133,18 +133,18 @@ export class Replicas {
   }
 
   /** A running replica; throws if it is down. */
-  at(index: number): GantryServer {
+  getServer(index: number): GantryServer {
     const server = this.#servers[index];
     if (!server) throw new Error(`replica ${index} is down`);
     return server;
   }
 
-  isUp(index: number): boolean {
+  isRunning(index: number): boolean {
     return this.#servers[index] !== undefined;
   }
 
   /** Starts a replica that is down. */
-  async up(index: number): Promise<GantryServer> {
+  async startReplica(index: number): Promise<GantryServer> {
     const options = this.#options[index];
     if (!options || this.#servers[index]) throw new Error(`replica ${index} is up already, or there is none`);
     const server = await startServer(this.#hooks, options);
@@ -155,10 +155,10 @@ export class Replicas {
   }
 
   /** Ends a replica: SIGKILL kills it, SIGTERM drains it. */
-  async down(index: number, signal: "SIGKILL" | "SIGTERM"): Promise<Exit> {
-    const server = this.at(index);
+  async stopReplica(index: number, signal: "SIGKILL" | "SIGTERM"): Promise<ProcessExit> {
+    const server = this.getServer(index);
     this.#servers[index] = undefined;
-    this.#ended.push(server);
+    this.#endedServers.push(server);
     this.counts[signal === "SIGKILL" ? "kills" : "drains"] += 1;
     return server.stop(signal);
   }
@@ -168,22 +168,22 @@ export class Replicas {
     await this.store.close();
   }
 
-  balancer(options: BalancerOptions = {}): Promise<Balancer> {
+  startBalancer(options: BalancerOptions = {}): Promise<Balancer> {
     return Balancer.start(this.#hooks, () => this.#urls, options);
   }
 
   /** Stderr of all servers that ever ran. */
   get stderr(): string {
-    return [...this.#ended, ...this.#servers].map((server) => server?.stderr ?? "").join("");
+    return [...this.#endedServers, ...this.#servers].map((server) => server?.stderr ?? "").join("");
   }
 
   /** Resident memory of each running replica, in bytes; empty if the system does not report it. */
-  async memory(): Promise<number[]> {
-    const up = this.#servers.filter((server) => server !== undefined);
-    const readings = up.map(async ({ pid }) => {
+  async readMemoryBytes(): Promise<number[]> {
+    const runningServers = this.#servers.filter((server) => server !== undefined);
+    const memoryReads = runningServers.map(async ({ pid }) => {
       const status = await readFile(`/proc/${pid}/status`, "utf8").catch(() => "");
       return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? 0) * 1024;
     });
-    return (await Promise.all(readings)).filter((bytes) => bytes > 0);
+    return (await Promise.all(memoryReads)).filter((bytes) => bytes > 0);
   }
 }

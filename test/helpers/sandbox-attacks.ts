@@ -1,7 +1,7 @@
 /**
  * Tries to escape from the sandbox with real commands through the bash tool, as the current user. Arguments: an empty
  * folder of this user, and optionally one below /run. It prints `{ attacks, work }` as JSON. `attacks` has for each
- * attack whether the sandbox held, and the output. `work` has whether ordinary work succeeded.
+ * attack whether the sandbox prevented it (`held`), and the output. `work` has whether ordinary work succeeded (`well`).
  */
 import { execFileSync } from "node:child_process";
 import {
@@ -20,24 +20,24 @@ import { createServer } from "node:http";
 import { createServer as createSocket, type Server } from "node:net";
 import { join } from "node:path";
 import { builtinTools } from "gantry";
-import { callTool, toolContext } from "./tool-context.js";
+import { callTool, createToolContext } from "./tool-context.js";
 
-const [base = "", run = ""] = process.argv.slice(2);
-const at = (...parts: string[]) => join(base, ...parts);
+const [baseFolder = "", runFolder = ""] = process.argv.slice(2);
+const toBasePath = (...parts: string[]) => join(baseFolder, ...parts);
 const SECRET = "the-content-of-gantrys-own-home";
 
-function put(path: string, content = ""): string {
+function writeTextFile(path: string, content = ""): string {
   mkdirSync(join(path, ".."), { recursive: true });
   writeFileSync(path, content);
   return path;
 }
 
-const home = at("home");
-const gantry = at("home", ".gantry");
-const project = at("work", "project");
-const shared = at("shared");
-const config = put(at("home", "elsewhere", "gantry.json"), SECRET);
-const store = put(at("shared", "data", "store.db"), SECRET);
+const homeFolder = toBasePath("home");
+const gantryHome = toBasePath("home", ".gantry");
+const projectFolder = toBasePath("work", "project");
+const sharedFolder = toBasePath("shared");
+const configFile = writeTextFile(toBasePath("home", "elsewhere", "gantry.json"), SECRET);
+const storeFile = writeTextFile(toBasePath("shared", "data", "store.db"), SECRET);
 for (const name of [
   ".bashrc",
   ".gradle/gradle.properties",
@@ -46,67 +46,68 @@ for (const name of [
   ".npm/_npx/x",
   ".cargo/bin/x",
 ])
-  put(join(home, name), "as it was");
-put(join(gantry, "config.json"), SECRET);
-put(join(project, "package.json"), '{"name":"p","version":"1.0.0","scripts":{"test":"node --test"}}');
-put(join(project, "a.test.js"), 'require("node:test")("works", () => {});');
-mkdirSync(join(project, "inner"));
-const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin", HOME: home };
-const git = (...args: string[]) =>
+  writeTextFile(join(homeFolder, name), "as it was");
+writeTextFile(join(gantryHome, "config.json"), SECRET);
+writeTextFile(join(projectFolder, "package.json"), '{"name":"p","version":"1.0.0","scripts":{"test":"node --test"}}');
+writeTextFile(join(projectFolder, "a.test.js"), 'require("node:test")("works", () => {});');
+mkdirSync(join(projectFolder, "inner"));
+const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin", HOME: homeFolder };
+const runGit = (...args: string[]) =>
   execFileSync("git", args, {
-    cwd: project,
+    cwd: projectFolder,
     env: { ...env, GIT_CONFIG_NOSYSTEM: "1" },
     stdio: ["ignore", "pipe", "ignore"],
   }).toString();
-git("init", "-q", "-b", "main");
-git("config", "user.email", "a@b.c");
-git("config", "user.name", "A");
-git("config", "core.hooksPath", ".husky");
-put(join(project, ".husky", "pre-commit"), "#!/bin/sh\nexit 0\n");
-put(join(project, ".git", "hooks", "post-commit.sample"), "");
-put(join(project, ".git", "modules", "sub", "HEAD"), "ref: refs/heads/main\n");
-put(join(project, ".git", "modules", "sub", "config"), "[core]\n");
-rmSync(join(project, ".git", "modules", "sub", "hooks"), { recursive: true, force: true });
-git("add", ".");
-git("-c", "core.hooksPath=/dev/null", "commit", "-q", "-m", "first");
+runGit("init", "-q", "-b", "main");
+runGit("config", "user.email", "a@b.c");
+runGit("config", "user.name", "A");
+runGit("config", "core.hooksPath", ".husky");
+writeTextFile(join(projectFolder, ".husky", "pre-commit"), "#!/bin/sh\nexit 0\n");
+writeTextFile(join(projectFolder, ".git", "hooks", "post-commit.sample"), "");
+writeTextFile(join(projectFolder, ".git", "modules", "sub", "HEAD"), "ref: refs/heads/main\n");
+writeTextFile(join(projectFolder, ".git", "modules", "sub", "config"), "[core]\n");
+rmSync(join(projectFolder, ".git", "modules", "sub", "hooks"), { recursive: true, force: true });
+runGit("add", ".");
+runGit("-c", "core.hooksPath=/dev/null", "commit", "-q", "-m", "first");
 
-const gitFile = (...names: string[]) => join(project, ".git", ...names);
-const settings = readFileSync(gitFile("config"), "utf8");
-let identity = lstatSync(gitFile()).ino;
-const PARTS = ["home", "work", "shared"];
-for (const part of PARTS) cpSync(at(part), at("kept", part), { recursive: true, verbatimSymlinks: true });
+const getGitPath = (...names: string[]) => join(projectFolder, ".git", ...names);
+const gitSettings = readFileSync(getGitPath("config"), "utf8");
+let gitInode = lstatSync(getGitPath()).ino;
+const BASE_FOLDERS = ["home", "work", "shared"];
+for (const part of BASE_FOLDERS)
+  cpSync(toBasePath(part), toBasePath("kept", part), { recursive: true, verbatimSymlinks: true });
 
-let heard = 0;
+let connectionCount = 0;
 const servers: Server[] = [];
-async function listen(where: string | number): Promise<string> {
+async function listen(target: string | number): Promise<string> {
   const server =
-    typeof where === "number" ? createServer((_request, response) => response.end("hello")) : createSocket();
+    typeof target === "number" ? createServer((_request, response) => response.end("hello")) : createSocket();
   server.on("connection", (socket: { on(event: "error", listener: () => void): void; end(text?: string): void }) => {
-    heard++;
+    connectionCount++;
     socket.on("error", () => undefined);
-    if (typeof where === "string") socket.end("hello");
+    if (typeof target === "string") socket.end("hello");
   });
   await new Promise<void>((resolve, reject) => {
     server.on("error", reject);
-    if (typeof where === "number") server.listen(where, "127.0.0.1", resolve);
-    else server.listen(where, resolve);
+    if (typeof target === "number") server.listen(target, "127.0.0.1", resolve);
+    else server.listen(target, resolve);
   });
   servers.push(server);
   const address = server.address();
-  return typeof address === "object" && address !== null ? String(address.port) : String(where);
+  return typeof address === "object" && address !== null ? String(address.port) : String(target);
 }
 
-const scratchPath = join(gantry, "tmp");
+const scratchPath = join(gantryHome, "tmp");
 const bash = builtinTools({
   env,
-  allowPaths: [shared, join(project, "inner")],
-  deniedPaths: [gantry, config, store, `${store}-wal`, `${store}-shm`],
+  allowPaths: [sharedFolder, join(projectFolder, "inner")],
+  deniedPaths: [gantryHome, configFile, storeFile, `${storeFile}-wal`, `${storeFile}-shm`],
   bash: { sandbox: "required", scratchPath },
 }).find(({ name }) => name === "bash")!;
 
-async function sh(command: string, projectDir = project): Promise<{ text: string; failed: boolean }> {
+async function runCommand(command: string, projectDir = projectFolder): Promise<{ text: string; failed: boolean }> {
   try {
-    const { text, failed } = await callTool(bash, { command }, toolContext(projectDir));
+    const { text, failed } = await callTool(bash, { command }, createToolContext(projectDir));
     return { text, failed: failed === true };
   } catch (error) {
     return { text: `refused: ${(error as Error).message}`, failed: true };
@@ -117,77 +118,86 @@ const attacks: Record<string, { held: boolean; output: string }> = {};
 async function attack(
   name: string,
   command: string,
-  held: (output: string) => boolean,
-  projectDir = project,
+  isHeld: (output: string) => boolean,
+  projectDir = projectFolder,
 ): Promise<void> {
-  const { text } = await sh(command, projectDir);
-  let well = false;
+  const { text } = await runCommand(command, projectDir);
+  let hasHeld = false;
   try {
-    well = held(text);
+    hasHeld = isHeld(text);
   } catch {
     // A file that must exist is missing.
   }
-  attacks[name] = { held: well, output: text.slice(-600) };
-  if (well) return;
+  attacks[name] = { held: hasHeld, output: text.slice(-600) };
+  if (hasHeld) return;
   // Restores what the attack broke, so that it does not affect the others.
-  if (lstatSync(base).isSymbolicLink()) return;
-  for (const part of PARTS) rmSync(at(part), { recursive: true, force: true });
-  for (const part of PARTS) cpSync(at("kept", part), at(part), { recursive: true, verbatimSymlinks: true });
-  identity = lstatSync(gitFile()).ino;
+  if (lstatSync(baseFolder).isSymbolicLink()) return;
+  for (const part of BASE_FOLDERS) rmSync(toBasePath(part), { recursive: true, force: true });
+  for (const part of BASE_FOLDERS)
+    cpSync(toBasePath("kept", part), toBasePath(part), { recursive: true, verbatimSymlinks: true });
+  gitInode = lstatSync(getGitPath()).ino;
 }
 
-const same =
+const hasContent =
   (path: string, content = "as it was") =>
   () =>
     existsSync(path) && readFileSync(path, "utf8") === content;
-const silent = (output: string) => !output.includes(SECRET);
-const unheard = () => {
-  const before = heard;
-  heard = 0;
-  return before === 0;
+const hidesSecret = (output: string) => !output.includes(SECRET);
+const hasNoConnection = () => {
+  const previousCount = connectionCount;
+  connectionCount = 0;
+  return previousCount === 0;
 };
 /** Uses node, because other clients may not be installed. */
-const dial = (path: string) =>
+const createDialCommand = (path: string) =>
   `node -e 'require("net").connect(process.argv[1].replace("@","\\0")).on("data", d => console.log(String(d))).on("error", e => console.log(e.code))' '${path}'`;
 
 // The hidden home and its mounts.
-const hiddenConfig = join(gantry, "config.json");
-await attack("read the hidden home", `cat ${hiddenConfig}`, silent);
-await attack("umount the hidden home", `umount ${gantry}; umount -l ${gantry}; cat ${hiddenConfig}`, silent);
+const hiddenConfig = join(gantryHome, "config.json");
+await attack("read the hidden home", `cat ${hiddenConfig}`, hidesSecret);
+await attack(
+  "umount the hidden home",
+  `umount ${gantryHome}; umount -l ${gantryHome}; cat ${hiddenConfig}`,
+  hidesSecret,
+);
 await attack(
   "remount the disk for writing",
-  `mount -o remount,rw,bind / ; mount -o remount,rw,bind ${home}; echo evil > ${home}/.bashrc`,
-  same(join(home, ".bashrc")),
+  `mount -o remount,rw,bind / ; mount -o remount,rw,bind ${homeFolder}; echo evil > ${homeFolder}/.bashrc`,
+  hasContent(join(homeFolder, ".bashrc")),
 );
 await attack(
-  "mount the home elsewhere",
-  `mkdir -p m; mount --bind ${home} m; mount --rbind / m; cat m/.gantry/config.json m${hiddenConfig}; echo evil > m/.bashrc`,
-  (output) => silent(output) && same(join(home, ".bashrc"))(),
+  "mount the home folder at another path",
+  `mkdir -p m; mount --bind ${homeFolder} m; mount --rbind / m; cat m/.gantry/config.json m${hiddenConfig}; echo evil > m/.bashrc`,
+  (output) => hidesSecret(output) && hasContent(join(homeFolder, ".bashrc"))(),
 );
 await attack(
-  "hold a capability",
+  "have a capability",
   "grep -E '^Cap(Eff|Prm|Bnd|Amb)' /proc/self/status",
   (output) => (output.match(/\t0000000000000000/g) ?? []).length === 4,
 );
-await attack("make a user namespace", "unshare -Ur true && echo MADE", (output) => !output.includes("MADE"));
+await attack("create a user namespace", "unshare -Ur true && echo MADE", (output) => !output.includes("MADE"));
 await attack(
   "umount within a user namespace",
-  `unshare -Urm sh -c 'umount ${gantry}; mount --bind / /mnt; cat ${hiddenConfig} /mnt${hiddenConfig}'`,
-  silent,
+  `unshare -Urm sh -c 'umount ${gantryHome}; mount --bind / /mnt; cat ${hiddenConfig} /mnt${hiddenConfig}'`,
+  hidesSecret,
 );
 await attack(
   "enter the namespaces of the first process",
   `nsenter -t 1 -m -U cat ${hiddenConfig}; nsenter -t 1 -a cat ${hiddenConfig}`,
-  silent,
+  hidesSecret,
 );
-await attack("go by the root of another process", `for p in /proc/[0-9]*; do cat $p/root${hiddenConfig}; done`, silent);
+await attack(
+  "read through the root of another process",
+  `for p in /proc/[0-9]*; do cat $p/root${hiddenConfig}; done`,
+  hidesSecret,
+);
 await attack(
   "see the server's process",
   `ls -d /proc/${process.pid} && tr '\\0' '\\n' < /proc/${process.pid}/environ`,
   (output) => output.includes("No such file"),
 );
 await attack(
-  "make a device of the disk",
+  "create a device file of the disk",
   "for n in 254:0 253:0 8:0 8:1 259:0; do mknod d b ${n%:*} ${n#*:} && head -c 1 d >/dev/null && echo OPENED; rm -f d; done",
   (output) => !output.includes("OPENED"),
 );
@@ -202,69 +212,65 @@ const port = await listen(0);
 await attack(
   "reach the server's own port",
   `exec 3<>/dev/tcp/127.0.0.1/${port} && printf 'GET /api/health HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3; node -e 'fetch("http://127.0.0.1:${port}/").then(r=>r.text()).then(console.log, e=>console.log(e.cause.code))'`,
-  unheard,
+  hasNoConnection,
 );
 const sockets = {
-  "talk to a socket below /tmp": at("tmux-0-default"),
-  "talk to a socket in the home folder": join(home, "S.gpg-agent"),
-  "talk to a socket in the project": join(project, "docker.sock"),
-  "talk to a socket without a file": `\0gantry-${process.pid}`,
-  ...(run === "" ? {} : { "talk to a socket below /run": join(run, "docker.sock") }),
+  "connect to a socket below /tmp": toBasePath("tmux-0-default"),
+  "connect to a socket in the home folder": join(homeFolder, "S.gpg-agent"),
+  "connect to a socket in the project": join(projectFolder, "docker.sock"),
+  "connect to a socket without a file": `\0gantry-${process.pid}`,
+  ...(runFolder === "" ? {} : { "connect to a socket below /run": join(runFolder, "docker.sock") }),
 };
 for (const [name, path] of Object.entries(sockets)) {
   await listen(path);
-  const { text } = await sh(dial(path.replace("\0", "@")));
-  attacks[name] = { held: unheard(), output: text };
+  const { text } = await runCommand(createDialCommand(path.replace("\0", "@")));
+  attacks[name] = { held: hasNoConnection(), output: text };
 }
 
 // Settings of git.
-const gitHeld = () =>
-  lstatSync(gitFile()).ino === identity &&
-  readFileSync(gitFile("config"), "utf8") === settings &&
-  readFileSync(gitFile("modules", "sub", "config"), "utf8") === "[core]\n" &&
-  readdirSync(gitFile("hooks")).every((name) => name.endsWith(".sample")) &&
-  readdirSync(gitFile("modules", "sub", "hooks")).length === 0 &&
-  !existsSync(gitFile("commondir")) &&
-  !existsSync(gitFile("config.worktree")) &&
-  readFileSync(join(project, ".husky", "pre-commit"), "utf8") === "#!/bin/sh\nexit 0\n" &&
-  readdirSync(join(project, ".husky")).length === 1;
+const isGitUnchanged = () =>
+  lstatSync(getGitPath()).ino === gitInode &&
+  readFileSync(getGitPath("config"), "utf8") === gitSettings &&
+  readFileSync(getGitPath("modules", "sub", "config"), "utf8") === "[core]\n" &&
+  readdirSync(getGitPath("hooks")).every((name) => name.endsWith(".sample")) &&
+  readdirSync(getGitPath("modules", "sub", "hooks")).length === 0 &&
+  !existsSync(getGitPath("commondir")) &&
+  !existsSync(getGitPath("config.worktree")) &&
+  readFileSync(join(projectFolder, ".husky", "pre-commit"), "utf8") === "#!/bin/sh\nexit 0\n" &&
+  readdirSync(join(projectFolder, ".husky")).length === 1;
 await attack(
   "change git's settings",
   "git config core.fsmonitor 'touch /tmp/x'; echo '[core] fsmonitor = x' >> .git/config; rm -f .git/config; cp /etc/hostname .git/config",
-  gitHeld,
+  isGitUnchanged,
 );
 await attack(
-  "put other settings in their place",
+  "replace git's settings",
   "cp .git/config c; echo '[alias] x = !x' >> c; mv -f c .git/config; ln -sf ../c .git/config; rm -f c",
-  gitHeld,
+  isGitUnchanged,
 );
-await attack(
-  "put another repository in its place",
-  "mv .git .g && cp -r .g .git; rm -rf .git/config; rm -rf .g",
-  gitHeld,
-);
+await attack("replace the repository", "mv .git .g && cp -r .g .git; rm -rf .git/config; rm -rf .g", isGitUnchanged);
 await attack(
   "add a hook",
   "echo 'touch pwned' > .git/hooks/pre-commit; rm -rf .git/hooks; mv .git/hooks .git/h; mkdir -p .git/hooks; ln -s /tmp .git/hooks/x",
-  gitHeld,
+  isGitUnchanged,
 );
 await attack(
-  "add a hook among the project's own",
+  "add a hook to the project's hooks folder",
   "echo 'touch pwned' > .husky/pre-commit; echo x > .husky/post-commit; mv .husky h && mkdir .husky && echo x > .husky/pre-commit",
-  gitHeld,
+  isGitUnchanged,
 );
 await attack(
   "change settings and hooks of a submodule",
   "echo x >> .git/modules/sub/config; mkdir -p .git/modules/sub/hooks; echo x > .git/modules/sub/hooks/pre-commit; mv .git/modules m && cp -r m .git/modules && echo x >> .git/modules/sub/config; rm -rf m",
-  gitHeld,
+  isGitUnchanged,
 );
 await attack(
-  "point git elsewhere",
+  "point git to another folder",
   "mkdir -p e; cp .git/config e; echo '[core] fsmonitor=x' >> e/config; echo ../e > .git/commondir; echo x > .git/config.worktree; rm -rf e",
-  gitHeld,
+  isGitUnchanged,
 );
 
-// The rest of the home folder, and hidden files outside it.
+// Other files of the home folder, and hidden files outside it.
 for (const name of [
   ".bashrc",
   ".gradle/gradle.properties",
@@ -273,124 +279,141 @@ for (const name of [
   ".npm/_npx/x",
   ".cargo/bin/x",
 ])
-  await attack(`write to ~/${name}`, `echo evil > ${home}/${name}; rm -f ${home}/${name}`, same(join(home, name)));
+  await attack(
+    `write to ~/${name}`,
+    `echo evil > ${homeFolder}/${name}; rm -f ${homeFolder}/${name}`,
+    hasContent(join(homeFolder, name)),
+  );
 await attack(
-  "add to what starts by itself",
-  `for d in .gradle/init.d .config/autostart .bun/bin .m2/x; do mkdir -p ${home}/$d && echo x > ${home}/$d/x; done`,
-  () => [".gradle/init.d", ".config", ".bun/bin/x", ".m2/x"].every((name) => !existsSync(join(home, name))),
+  "add files that start automatically",
+  `for d in .gradle/init.d .config/autostart .bun/bin .m2/x; do mkdir -p ${homeFolder}/$d && echo x > ${homeFolder}/$d/x; done`,
+  () => [".gradle/init.d", ".config", ".bun/bin/x", ".m2/x"].every((name) => !existsSync(join(homeFolder, name))),
 );
-await attack("read a config elsewhere", `cat ${config}; cat ${home}/elsewhere/*`, silent);
-await attack("change a config elsewhere", `echo evil > ${config}; rm -f ${config}`, same(config, SECRET));
-await attack("read a store elsewhere", `cat ${store}; cp ${store} s && cat s`, silent);
+await attack("read a config in another folder", `cat ${configFile}; cat ${homeFolder}/elsewhere/*`, hidesSecret);
 await attack(
-  "move a store that lies in a writable folder",
-  `mv ${shared}/data ${shared}/d && mkdir ${shared}/data && echo evil > ${store}; cat ${shared}/d/store.db`,
-  (output) => silent(output) && same(store, SECRET)(),
+  "change a config in another folder",
+  `echo evil > ${configFile}; rm -f ${configFile}`,
+  hasContent(configFile, SECRET),
+);
+await attack("read a store in another folder", `cat ${storeFile}; cp ${storeFile} s && cat s`, hidesSecret);
+await attack(
+  "move a store in a writable folder",
+  `mv ${sharedFolder}/data ${sharedFolder}/d && mkdir ${sharedFolder}/data && echo evil > ${storeFile}; cat ${sharedFolder}/d/store.db`,
+  (output) => hidesSecret(output) && hasContent(storeFile, SECRET)(),
 );
 
 // Writable roots.
-function putBack(path: string, aside: string): void {
-  if (!existsSync(aside)) return;
+function restoreFolder(path: string, movedPath: string): void {
+  if (!existsSync(movedPath)) return;
   rmSync(path, { recursive: true, force: true });
-  renameSync(aside, path);
+  renameSync(movedPath, path);
 }
 await attack(
-  "put a link in a root's place",
-  `rm -rf inner; mv inner i; ln -s ${home} inner; rmdir inner; ls -ld inner`,
-  () => lstatSync(join(project, "inner")).isDirectory(),
+  "replace a writable root by a link",
+  `rm -rf inner; mv inner i; ln -s ${homeFolder} inner; rmdir inner; ls -ld inner`,
+  () => lstatSync(join(projectFolder, "inner")).isDirectory(),
 );
-rmSync(join(project, "aside"), { recursive: true, force: true });
-renameSync(join(project, "inner"), join(project, "aside"));
-symlinkSync(home, join(project, "inner"));
+rmSync(join(projectFolder, "aside"), { recursive: true, force: true });
+renameSync(join(projectFolder, "inner"), join(projectFolder, "aside"));
+symlinkSync(homeFolder, join(projectFolder, "inner"));
 await attack(
-  "write through a root that became a link",
+  "write through a root that was replaced by a link",
   "echo evil > inner/.bashrc; ls inner",
-  same(join(home, ".bashrc")),
+  hasContent(join(homeFolder, ".bashrc")),
 );
-putBack(join(project, "inner"), join(project, "aside"));
-renameSync(project, at("work", "aside"));
-symlinkSync(home, project);
+restoreFolder(join(projectFolder, "inner"), join(projectFolder, "aside"));
+renameSync(projectFolder, toBasePath("work", "aside"));
+symlinkSync(homeFolder, projectFolder);
 await attack(
-  "write through a project folder that became a link",
+  "write through a project folder that was replaced by a link",
   "pwd; echo evil > .bashrc",
-  same(join(home, ".bashrc")),
+  hasContent(join(homeFolder, ".bashrc")),
 );
-putBack(project, at("work", "aside"));
-mkdirSync(join(project, "sub"));
-await sh("rmdir sub; ln -s ../../home sub");
+restoreFolder(projectFolder, toBasePath("work", "aside"));
+mkdirSync(join(projectFolder, "sub"));
+await runCommand("rmdir sub; ln -s ../../home sub");
 await attack(
-  "write in a session whose folder a command made a link",
+  "write in a session whose folder a command replaced by a link",
   "pwd; echo evil > .bashrc",
-  same(join(home, ".bashrc")),
-  join(project, "sub"),
+  hasContent(join(homeFolder, ".bashrc")),
+  join(projectFolder, "sub"),
 );
-rmSync(join(project, "sub"), { force: true });
+rmSync(join(projectFolder, "sub"), { force: true });
 await attack(
   "open the whole disk as a project",
-  `echo evil > ${home}/.bashrc; cat ${hiddenConfig}`,
-  (output) => silent(output) && same(join(home, ".bashrc"))(),
+  `echo evil > ${homeFolder}/.bashrc; cat ${hiddenConfig}`,
+  (output) => hidesSecret(output) && hasContent(join(homeFolder, ".bashrc"))(),
   "/",
 );
 await attack(
   "start with the home folder as a project",
   "echo evil > .bashrc; mv .bashrc b; echo evil > .gradle/gradle.properties; cat .gantry/config.json",
-  (output) => silent(output) && same(join(home, ".bashrc"))() && same(join(home, ".gradle/gradle.properties"))(),
-  home,
+  (output) =>
+    hidesSecret(output) &&
+    hasContent(join(homeFolder, ".bashrc"))() &&
+    hasContent(join(homeFolder, ".gradle/gradle.properties"))(),
+  homeFolder,
 );
 const work: Record<string, { well: boolean; output: string }> = {};
-async function ordinary(name: string, command: string, well: (output: string) => boolean = () => true): Promise<void> {
-  const { text, failed } = await sh(command);
-  work[name] = { well: !failed && well(text), output: text.slice(-600) };
+async function runOrdinaryWork(
+  name: string,
+  command: string,
+  isExpected: (output: string) => boolean = () => true,
+): Promise<void> {
+  const { text, failed } = await runCommand(command);
+  work[name] = { well: !failed && isExpected(text), output: text.slice(-600) };
 }
-await ordinary(
+await runOrdinaryWork(
   "write in the project",
   "echo hi > new.txt && mkdir -p d/e && mv new.txt d/e/ && rm -r d && echo x > b.txt",
-  () => existsSync(join(project, "b.txt")),
+  () => existsSync(join(projectFolder, "b.txt")),
 );
-await ordinary("write to allow_paths", `echo hi > ${shared}/new`, () => existsSync(join(shared, "new")));
-await ordinary(
+await runOrdinaryWork("write to allow_paths", `echo hi > ${sharedFolder}/new`, () =>
+  existsSync(join(sharedFolder, "new")),
+);
+await runOrdinaryWork(
   "git status, add, commit",
   "git status --short && git add -A . && git commit -q -m second && git log --oneline",
   (output) => /second/.test(output),
 );
-await ordinary(
+await runOrdinaryWork(
   "git branch, checkout, stash, merge, gc",
   "git checkout -q -b topic && echo y > y.txt && git add y.txt && git commit -q -m third && git checkout -q main && git merge -q topic && echo z >> y.txt && git stash -q && git stash pop -q && git checkout y.txt && git gc -q && git fsck",
 );
-await ordinary("npm test", "npm test 2>&1", (output) => /pass 1/.test(output));
-await ordinary("node --test", "node --test 2>&1", (output) => /pass 1/.test(output));
-await ordinary(
-  "a server of its own on loopback",
+await runOrdinaryWork("npm test", "npm test 2>&1", (output) => /pass 1/.test(output));
+await runOrdinaryWork("node --test", "node --test 2>&1", (output) => /pass 1/.test(output));
+await runOrdinaryWork(
+  "start a server on loopback",
   `node -e 'const s=require("http").createServer((q,r)=>r.end("own")).listen(0,"127.0.0.1",()=>fetch("http://127.0.0.1:"+s.address().port).then(r=>r.text()).then(t=>{console.log(t);s.close()}))'`,
   (output) => output.startsWith("own"),
 );
-await ordinary(
-  "a socket of its own in /tmp",
+await runOrdinaryWork(
+  "open a socket in /tmp",
   `node -e 'const n=require("net");const s=n.createServer(c=>c.end("own")).listen("/tmp/s.sock",()=>n.connect("/tmp/s.sock").on("data",d=>{console.log(String(d));s.close()}))'`,
   (output) => output.startsWith("own"),
 );
-await sh("echo kept > /tmp/kept; mktemp >/dev/null");
-await ordinary("what it put in /tmp in the next call", "cat /tmp/kept && mktemp", (output) =>
+await runCommand("echo kept > /tmp/kept; mktemp >/dev/null");
+await runOrdinaryWork("read a file in /tmp that an earlier call wrote", "cat /tmp/kept && mktemp", (output) =>
   output.startsWith("kept"),
 );
-await ordinary(
-  "a new repository",
+await runOrdinaryWork(
+  "create a repository",
   "mkdir r && cd r && git init -q && git -c user.name=A -c user.email=a@b.c commit -q --allow-empty -m x && git log --oneline && rm -rf ../r",
 );
-const outside = ((): string => {
+const outsideStatus = ((): string => {
   try {
-    return git("status", "--short");
+    return runGit("status", "--short");
   } catch (error) {
     return String(error);
   }
 })();
-work["git outside afterwards"] = { well: outside === "", output: outside };
+work["git status outside the sandbox after the attacks"] = { well: outsideStatus === "", output: outsideStatus };
 
 // Runs last, because a successful attack leaves nothing to continue with.
 await attack(
-  "lead the sandbox's own temporary folder out",
-  `ls -d ${base}; mv ${base} ${base}2; ln -s ${home} ${base}; ln -s ${home} /tmp/x; ls -la /tmp`,
-  () => lstatSync(project).isDirectory(),
+  "redirect the sandbox's temporary folder to the home folder",
+  `ls -d ${baseFolder}; mv ${baseFolder} ${baseFolder}2; ln -s ${homeFolder} ${baseFolder}; ln -s ${homeFolder} /tmp/x; ls -la /tmp`,
+  () => lstatSync(projectFolder).isDirectory(),
 );
 
 for (const server of servers) server.close();

@@ -14,10 +14,10 @@ export async function seedSessions(home: string, sessions: readonly SeededSessio
   await driver.open();
   try {
     const ids: string[] = [];
-    const start = Date.now() - sessions.length * 60_000;
+    const startMs = Date.now() - sessions.length * 60_000;
     for (const [index, { messages = [], ...fields }] of sessions.entries()) {
       const id = newId();
-      const at = new Date(start + index * 60_000).toISOString();
+      const createdAt = new Date(startMs + index * 60_000).toISOString();
       const session: Session = {
         ...{
           id,
@@ -37,17 +37,17 @@ export async function seedSessions(home: string, sessions: readonly SeededSessio
           spawnedBy: null,
           chain: { root: id, index: 0 },
         },
-        ...{ lastSeq: messages.length, createdAt: at, updatedAt: at },
+        ...{ lastSeq: messages.length, createdAt, updatedAt: createdAt },
         usage: { promptTokens: 0, completionTokens: 0, totalTokens: 0, cost: 0 },
         ...fields,
       };
-      const stored = messages.map((message, place): Message => {
+      const storedMessages = messages.map((message, index): Message => {
         const defaults = { role: "user", parts: [], toolCallId: "", name: "", failed: false, finished: true } as const;
-        return { ...defaults, id: newId(), sessionId: id, seq: place + 1, createdAt: at, ...message } as Message;
+        return { ...defaults, id: newId(), sessionId: id, seq: index + 1, createdAt, ...message } as Message;
       });
-      const all = stored.map((message) => ({ message, hiddenBy: "" }));
+      const visibleMessages = storedMessages.map((message) => ({ message, hiddenBy: "" }));
       await driver.load({
-        sessions: [{ session, hiddenBy: "", view: [], messages: all }],
+        sessions: [{ session, hiddenBy: "", view: [], messages: visibleMessages }],
         snapshots: [],
         runs: [],
         asks: [],

@@ -1,6 +1,6 @@
 import { after, it } from "node:test";
 import { NO_POSTGRES } from "./postgres.js";
-import { postgresStore } from "./replicas.js";
+import { createPostgresStore } from "./replicas.js";
 
 const { STORES: selection = "" } = process.env;
 const defaultStores = selection === "postgres" ? [] : ["sqlite"];
@@ -15,18 +15,19 @@ export const SERVER_STORES: readonly string[] = [
 // A selected store that is not available is reported as a skipped test.
 if (usesPostgres && NO_POSTGRES) it("servers on postgres", { skip: NO_POSTGRES });
 
-const ends: (() => Promise<void>)[] = [];
+const cleanups: (() => Promise<void>)[] = [];
 // Runs when all servers of the file have ended.
 after(async () => {
-  for (const end of ends) await end();
+  for (const cleanup of cleanups) await cleanup();
 });
 
 /**
- * `session` section of a config for a new store. Files are in gantry's home; a schema is dropped after the test file.
+ * Creates a store and resolves with its `session` section of a config. Files are in gantry's home; a schema is dropped
+ * after the test file.
  */
-export async function sessionOn(driver: string): Promise<Readonly<Record<string, unknown>>> {
+export async function createSessionConfig(driver: string): Promise<Readonly<Record<string, unknown>>> {
   if (driver !== "postgres") return { driver };
-  const { session, close } = await postgresStore();
-  ends.push(close);
+  const { session, close } = await createPostgresStore();
+  cleanups.push(close);
   return session;
 }

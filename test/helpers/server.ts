@@ -3,11 +3,11 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import { gantryCommand } from "./node.js";
-import { makeTempDir, type Hooks, type TempDir } from "./temp.js";
+import { gantryCommand } from "./source-paths.js";
+import { makeTempDir, type Hooks, type TempDir } from "./temp-dir.js";
 import { waitFor, withLimit } from "./wait.js";
 
-const REPOSITORY = fileURLToPath(new URL("../../", import.meta.url));
+const REPOSITORY_ROOT = fileURLToPath(new URL("../../", import.meta.url));
 /** Matches `http server listening on http://127.0.0.1:1234` and the line for ACP. */
 const LISTEN_LINE = /^(\w+) server listening on (\S+)$/gm;
 
@@ -25,17 +25,17 @@ export interface GantryOptions {
   /** Added to a minimal environment without API keys of the user who runs the tests. */
   env?: Readonly<Record<string, string>>;
   /** A command prefix that runs gantry as the same process: `["unshare", ...]`. */
-  through?: readonly string[];
+  commandPrefix?: readonly string[];
   /** Whether `fetch` sends the token. A server in its own user namespace cannot identify the process of the test. */
   sendsToken?: boolean;
   /** Default: the build if `npm test` has just made it, otherwise the sources. */
   from?: "source" | "dist";
 }
 
-/** `through` for a process whose standard output is a full disk (Linux). */
-export const FULL: readonly string[] = ["bash", "-c", 'exec "$@" > /dev/full', "bash"];
+/** `commandPrefix` for a process whose standard output is a full disk (Linux). */
+export const FULL_DISK_COMMAND: readonly string[] = ["bash", "-c", 'exec "$@" > /dev/full', "bash"];
 
-export interface Exit {
+export interface ProcessExit {
   code: number | null;
   signal: NodeJS.Signals | null;
 }
@@ -46,10 +46,10 @@ export class GantryProcess {
   readonly home: string;
   readonly projectDir: string;
   /** Resolves when the process has exited and its output is complete. */
-  readonly exited: Promise<Exit>;
+  readonly exited: Promise<ProcessExit>;
   stdout = "";
   stderr = "";
-  #ended = false;
+  #hasEnded = false;
 
   constructor(child: ChildProcessWithoutNullStreams, home: string, projectDir: string) {
     this.child = child;
@@ -60,13 +60,13 @@ export class GantryProcess {
     // A write to an ended process must not be an uncaught error.
     child.stdin.on("error", () => {});
     this.exited = once(child, "close").then(([code, signal]) => {
-      this.#ended = true;
+      this.#hasEnded = true;
       return { code: code as number | null, signal: signal as NodeJS.Signals | null };
     });
   }
 
-  get ended(): boolean {
-    return this.#ended;
+  get hasEnded(): boolean {
+    return this.#hasEnded;
   }
 
   get pid(): number {
@@ -76,25 +76,25 @@ export class GantryProcess {
   }
 
   /** Sends a signal and waits for the exit. May be called twice. */
-  async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<Exit> {
-    if (!this.#ended) this.child.kill(signal);
-    return this.end(`the end of gantry after ${signal}`);
+  async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<ProcessExit> {
+    if (!this.#hasEnded) this.child.kill(signal);
+    return this.waitForExit(`the end of gantry after ${signal}`);
   }
 
   /** Like `exited`, but rejects with all output if the process does not exit in time. */
-  async end(event = "the end of gantry"): Promise<Exit> {
+  async waitForExit(event = "the end of gantry"): Promise<ProcessExit> {
     return withLimit(event, this.exited, () => this.#output());
   }
 
   /** Waits until `stdout` or `stderr` matches. Rejects with all output if the process exits first. */
-  async output(pattern: RegExp, stream: "stdout" | "stderr" = "stdout"): Promise<RegExpExecArray> {
-    const fresh = new RegExp(pattern.source, pattern.flags.replace("g", ""));
+  async waitForOutput(pattern: RegExp, stream: "stdout" | "stderr" = "stdout"): Promise<RegExpExecArray> {
+    const nonGlobalPattern = new RegExp(pattern.source, pattern.flags.replace("g", ""));
     return waitFor(
       `${stream} of gantry with ${pattern}`,
       () => {
-        const match = fresh.exec(this[stream]);
+        const match = nonGlobalPattern.exec(this[stream]);
         if (match) return match;
-        if (this.#ended) throw new Error(`gantry ended without ${pattern}\n${this.#output()}`);
+        if (this.#hasEnded) throw new Error(`gantry ended without ${pattern}\n${this.#output()}`);
         return undefined;
       },
       () => this.#output(),
@@ -117,9 +117,9 @@ export class GantryServer extends GantryProcess {
 
   /** Origin of the first address: `http://127.0.0.1:<port>`, without a path. */
   get url(): string {
-    const [first] = this.addresses;
-    if (!first) throw new Error("the server does not listen");
-    return new URL(first.url).origin;
+    const [firstAddress] = this.addresses;
+    if (!firstAddress) throw new Error("the server does not listen");
+    return new URL(firstAddress.url).origin;
   }
 
   /** The token in the home folder. */
@@ -150,49 +150,54 @@ export class GantryServer extends GantryProcess {
 /** Starts `gantry` as a real process. It is killed, and its folders removed, after the test. */
 export async function spawnGantry(hooks: Hooks, options: GantryOptions = {}): Promise<GantryServer> {
   const folders: TempDir[] = [];
-  const folder = async (): Promise<TempDir> => {
-    const made = await makeTempDir();
-    folders.push(made);
-    return made;
+  const createFolder = async (): Promise<TempDir> => {
+    const newFolder = await makeTempDir();
+    folders.push(newFolder);
+    return newFolder;
   };
   // One hook, so that the process has ended before its folders are removed.
-  const running: GantryServer[] = [];
+  const runningServers: GantryServer[] = [];
   hooks.after(async () => {
-    for (const server of running) await server.stop("SIGKILL");
-    for (const made of folders) await made.remove();
+    for (const server of runningServers) await server.stop("SIGKILL");
+    for (const temporaryFolder of folders) await temporaryFolder.remove();
   });
 
-  const home = options.home ?? (await folder()).path;
+  const home = options.home ?? (await createFolder()).path;
   let { projectDir } = options;
   if (projectDir === undefined) {
-    const made = await folder();
-    await made.write(options.files ?? {});
-    projectDir = made.path;
+    const newFolder = await createFolder();
+    await newFolder.write(options.files ?? {});
+    projectDir = newFolder.path;
   }
   if (options.config) {
     await writeFile(`${home}/config.json`, JSON.stringify(options.config, null, 2), { mode: 0o600 });
   }
   const [command = "", ...args] = [
-    ...(options.through ?? []),
+    ...(options.commandPrefix ?? []),
     process.execPath,
     ...gantryCommand(options.from),
     ...(options.args ?? ["serve", "--port", "0"]),
   ];
   const child = spawn(command, args, {
     cwd: projectDir,
-    env: { ...cleanEnvironment(), TSX_TSCONFIG_PATH: `${REPOSITORY}tsconfig.json`, GANTRY_HOME: home, ...options.env },
+    env: {
+      ...createEnvironment(),
+      TSX_TSCONFIG_PATH: `${REPOSITORY_ROOT}tsconfig.json`,
+      GANTRY_HOME: home,
+      ...options.env,
+    },
     stdio: "pipe",
   });
   const server = new GantryServer(child, home, projectDir);
   server.sendsToken = options.sendsToken === true;
-  running.push(server);
+  runningServers.push(server);
   return server;
 }
 
 /** Starts `gantry serve --port 0` (or `args`) and waits for its listening line. */
 export async function startServer(hooks: Hooks, options: GantryOptions = {}): Promise<GantryServer> {
   const server = await spawnGantry(hooks, options);
-  await server.output(LISTEN_LINE);
+  await server.waitForOutput(LISTEN_LINE);
   return server;
 }
 
@@ -201,16 +206,16 @@ export async function runGantry(
   hooks: Hooks,
   args: readonly string[],
   options: Omit<GantryOptions, "args"> & { input?: string } = {},
-): Promise<Exit & { stdout: string; stderr: string }> {
+): Promise<ProcessExit & { stdout: string; stderr: string }> {
   const server = await spawnGantry(hooks, { ...options, args });
   server.child.stdin.end(options.input ?? "");
-  const exit = await server.end(`the end of gantry ${args.join(" ")}`);
+  const exit = await server.waitForExit(`the end of gantry ${args.join(" ")}`);
   return { ...exit, stdout: server.stdout, stderr: server.stderr };
 }
 
 /** Environment variables that a process needs, without API keys of model providers. */
-function cleanEnvironment(): Record<string, string> {
-  const clean: Record<string, string> = {};
+function createEnvironment(): Record<string, string> {
+  const environment: Record<string, string> = {};
   for (const name of [
     "PATH",
     "HOME",
@@ -225,7 +230,7 @@ function cleanEnvironment(): Record<string, string> {
     "SystemRoot",
   ]) {
     const value = process.env[name];
-    if (value !== undefined) clean[name] = value;
+    if (value !== undefined) environment[name] = value;
   }
-  return clean;
+  return environment;
 }

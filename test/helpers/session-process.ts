@@ -6,7 +6,7 @@ import { aMessage, aSession, change, aGrowingMessage } from "../../src/testing/s
 
 const [kind = "", path = "", role = "", ...args] = process.argv.slice(2);
 
-async function make(): Promise<SessionDriver> {
+async function createDriver(): Promise<SessionDriver> {
   if (kind === "sqlite") {
     const { SqliteDriver } = await import("gantry/adapters/sqlite-driver");
     return new SqliteDriver({ path });
@@ -24,30 +24,30 @@ async function make(): Promise<SessionDriver> {
 /**
  * Reports that everything is loaded and waits for the test's message, so that several processes start at the same time.
  */
-async function together(): Promise<void> {
-  const go = new Promise((resolve) => process.once("message", resolve));
+async function waitForStart(): Promise<void> {
+  const started = new Promise((resolve) => process.once("message", resolve));
   process.send?.("ready");
-  await go;
+  await started;
 }
 
 const ROLES: Record<string, (driver: SessionDriver) => Promise<void>> = {
   /** Opens the store, lists and closes. */
   open: async (driver) => {
-    await together();
+    await waitForStart();
     await driver.open();
     await driver.list({ limit: 1 });
     await driver.close();
   },
   /** Writes messages to its own session, and token usage to a shared one. */
   write: async (driver) => {
-    const [id = "", count = "0", shared = ""] = args;
+    const [id = "", count = "0", sharedSessionId = ""] = args;
     await driver.open();
-    await together();
+    await waitForStart();
     await driver.create({ session: aSession(id) });
     for (let n = 1; n <= Number(count); n++) {
       const usage = { promptTokens: 1, completionTokens: 1, totalTokens: 2, cost: 0 };
       await driver.write(id, change({ add: [aMessage(id, n)], sync: n % 10 === 0 }));
-      await driver.write(shared, change({ usage }));
+      await driver.write(sharedSessionId, change({ usage }));
     }
     await driver.close();
   },
@@ -66,7 +66,7 @@ const ROLES: Record<string, (driver: SessionDriver) => Promise<void>> = {
       await driver.write(id, change({ add, append, sync: n % 7 === 0 }));
       writeSync(1, `${n}\n`);
       if (n % 20 === 19) {
-        const text = Array.from({ length: 20 }, (_, at) => `${n - 19 + at};`).join("");
+        const text = Array.from({ length: 20 }, (_, index) => `${n - 19 + index};`).join("");
         const finish = [aMessage(id, seq, { role: "assistant", parts: [{ type: "text", text }] })];
         await driver.write(id, change({ finish, sync: true }));
       }
@@ -74,16 +74,16 @@ const ROLES: Record<string, (driver: SessionDriver) => Promise<void>> = {
   },
   /** Opens the store together with other processes, reports the result, and closes on request. */
   hold: async (driver) => {
-    await together();
+    await waitForStart();
     try {
       await driver.open();
     } catch (error) {
       process.send?.((error as Error).message);
       return;
     }
-    const close = new Promise((resolve) => process.once("message", resolve));
+    const closeRequested = new Promise((resolve) => process.once("message", resolve));
     process.send?.("open");
-    await close;
+    await closeRequested;
     await driver.close();
   },
   /** Holds a lease under a name until it is killed. */
@@ -97,7 +97,7 @@ const ROLES: Record<string, (driver: SessionDriver) => Promise<void>> = {
   },
 };
 
-const work = ROLES[role];
-if (!work) throw new Error(`no role ${role}`);
-await work(await make());
+const runRole = ROLES[role];
+if (!runRole) throw new Error(`no role ${role}`);
+await runRole(await createDriver());
 process.disconnect?.();

@@ -9,7 +9,7 @@ import { sessionDriverChecks } from "gantry/testing";
 export function checkSqliteDriver(durability: SqliteOptions["durability"]): void {
   describe(`SqliteDriver keeps the contract (durability ${durability})`, () => {
     let folder = "";
-    const opened = async (): Promise<SqliteDriver> => {
+    const openDriver = async (): Promise<SqliteDriver> => {
       const driver = new SqliteDriver({ path: join(folder, "sessions.db"), durability });
       await driver.open();
       return driver;
@@ -17,10 +17,10 @@ export function checkSqliteDriver(durability: SqliteOptions["durability"]): void
     const checks = sessionDriverChecks({
       create: async () => {
         folder = await mkdtemp(join(tmpdir(), "gantry-sqlite-"));
-        return opened();
+        return openDriver();
       },
-      second: opened,
-      reopen: opened,
+      second: openDriver,
+      reopen: openDriver,
       clean: () => rm(folder, { recursive: true, force: true }),
     });
     for (const check of checks) it(check.name, () => check.run());

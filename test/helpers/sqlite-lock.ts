@@ -3,10 +3,10 @@ import { once } from "node:events";
 import Sqlite from "better-sqlite3";
 
 const [path = ""] = process.argv.slice(2);
-const db = new Sqlite(path, { timeout: 10_000 });
-db.exec("BEGIN IMMEDIATE");
+const database = new Sqlite(path, { timeout: 10_000 });
+database.exec("BEGIN IMMEDIATE");
 process.send?.("held");
 await once(process, "message");
-db.exec("COMMIT");
-db.close();
+database.exec("COMMIT");
+database.close();
 process.disconnect?.();

@@ -4,14 +4,14 @@ import { MemoryDocuments, type SessionDriver } from "gantry/plugin";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { PostgresDriver, type PostgresOptions } from "gantry/adapters/postgres-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
-import { NO_POSTGRES, postgresSchema } from "./postgres.js";
-import { makeTempDir, type Hooks } from "./temp.js";
+import { NO_POSTGRES, createPostgresSchema } from "./postgres.js";
+import { makeTempDir, type Hooks } from "./temp-dir.js";
 
 /** A kind of store. Each call of the returned function creates another driver on it, as another process would. */
 export type StoreKind = readonly [name: string, make: (hooks: Hooks) => Promise<() => SessionDriver>];
 
 /** A store in a folder, which is removed when every driver on it is closed. */
-function onDisk(open: (path: string) => SessionDriver): StoreKind[1] {
+function createFolderStore(open: (path: string) => SessionDriver): StoreKind[1] {
   return async (hooks) => {
     const folder = await makeTempDir();
     const drivers: SessionDriver[] = [];
@@ -37,33 +37,33 @@ const memory: StoreKind = [
 
 /** Options of a PostgresDriver as for a config with only url and schema, except for the given overrides. */
 export function postgresOptions(
-  place: { url: string; schema: string },
+  location: { url: string; schema: string },
   overrides: Partial<PostgresOptions> = {},
 ): PostgresOptions {
-  return { ...place, durability: "full", ...overrides };
+  return { ...location, durability: "full", ...overrides };
 }
 
 /** A store in a schema, which is dropped when every driver on it is closed. */
 const postgres: StoreKind = [
   "postgres",
   async (hooks) => {
-    const ends: (() => Promise<void> | void)[] = [];
-    const place = await postgresSchema({ after: (end) => void ends.push(end) });
+    const cleanups: (() => Promise<void> | void)[] = [];
+    const location = await createPostgresSchema({ after: (cleanup) => void cleanups.push(cleanup) });
     const drivers: SessionDriver[] = [];
     hooks.after(async () => {
       for (const driver of drivers) await driver.close();
-      for (const end of ends) await end();
+      for (const cleanup of cleanups) await cleanup();
     });
     return () => {
-      const driver = new PostgresDriver(postgresOptions(place, { durability: "normal" }));
+      const driver = new PostgresDriver(postgresOptions(location, { durability: "normal" }));
       drivers.push(driver);
       return driver;
     };
   },
 ];
 
-const sqlite: StoreKind = ["sqlite", onDisk((path) => new SqliteDriver({ path, durability: "normal" }))];
-const json: StoreKind = ["json", onDisk((path) => new LowdbJsonDriver({ path, durability: "normal" }))];
+const sqlite: StoreKind = ["sqlite", createFolderStore((path) => new SqliteDriver({ path, durability: "normal" }))];
+const json: StoreKind = ["json", createFolderStore((path) => new LowdbJsonDriver({ path, durability: "normal" }))];
 
 const { STORES: selection = "" } = process.env;
 const stores: readonly StoreKind[] = [memory, sqlite, ...(NO_POSTGRES ? [] : [postgres]), json];

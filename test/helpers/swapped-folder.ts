@@ -2,32 +2,32 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 /** Content of files outside the project. */
-export const SECRET = "OUTSIDE";
+export const OUTSIDE_TEXT = "OUTSIDE";
 
 /** Creates files in `deep` below this folder, each containing the mark. Existing folders are kept. */
-export function fillProject(folder: string, mark: string): void {
+export function fillProject(folder: string, contentMark: string): void {
   // One folder at a time: `recursive` never returns below a removed folder.
-  for (const way of ["deep", "deep/tree", "deep/tree/a"]) {
+  for (const subfolder of ["deep", "deep/tree", "deep/tree/a"]) {
     try {
-      mkdirSync(join(folder, way));
+      mkdirSync(join(folder, subfolder));
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
     }
   }
-  for (const file of ["file.txt", "gone.txt", `${mark}.name`, "tree/keep", "tree/a/keep"])
-    writeFileSync(join(folder, "deep", file), `${mark} needle\ncount: 1\n`);
+  for (const file of ["file.txt", "gone.txt", `${contentMark}.name`, "tree/keep", "tree/a/keep"])
+    writeFileSync(join(folder, "deep", file), `${contentMark} needle\ncount: 1\n`);
 }
 
 /** All names and contents below a folder. */
-export function pictureOf(folder: string): string {
+export function describeFolder(folder: string): string {
   const lines: string[] = [];
-  const walk = (path: string): void => {
+  const addEntries = (path: string): void => {
     for (const entry of readdirSync(path, { withFileTypes: true })) {
-      const full = join(path, entry.name);
-      lines.push(entry.isFile() ? `${full}: ${readFileSync(full, "utf8")}` : full);
-      if (entry.isDirectory()) walk(full);
+      const entryPath = join(path, entry.name);
+      lines.push(entry.isFile() ? `${entryPath}: ${readFileSync(entryPath, "utf8")}` : entryPath);
+      if (entry.isDirectory()) addEntries(entryPath);
     }
   };
-  walk(folder);
+  addEntries(folder);
   return lines.sort().join("\n");
 }

@@ -4,25 +4,25 @@ import { readFile } from "node:fs/promises";
 import path from "node:path";
 import type { TestContext } from "node:test";
 import { promisify } from "node:util";
-import { say, type FakePiece, type FakeRequest, type FakeStep } from "./fake-model-server.js";
-import { lab } from "./lab.js";
+import { textStep, type FakePiece, type FakeRequest, type FakeStep } from "./fake-model-server.js";
+import { startModelServer } from "./server-runs.js";
 import { runGantry } from "./server.js";
-import { tempDir, type TempDir } from "./temp.js";
+import { tempDir, type TempDir } from "./temp-dir.js";
 
 /** One tool call of the scripted model. */
-export interface Use {
+export interface ToolUse {
   readonly name: string;
   readonly arguments: unknown;
 }
 
 /** One answer of the model: text and calls. */
-export interface Turn {
+export interface ModelTurn {
   readonly text?: string;
-  readonly uses: readonly Use[];
+  readonly toolUses: readonly ToolUse[];
 }
 
 /** Result of a tool call; results have the order of the calls. */
-export interface Result {
+export interface ToolResult {
   readonly text: string;
 }
 
@@ -39,19 +39,19 @@ export interface Briefing {
  * A scripted model that reacts to its input. Each yielded turn returns the results of its calls; the return value is
  * its final answer.
  */
-export type Worker = (briefing: Briefing) => Generator<Turn, string, Results>;
+export type ScriptedWorker = (briefing: Briefing) => Generator<ModelTurn, string, Results>;
 
 /** Results of a turn's calls. */
-type Results = readonly Result[];
+type Results = readonly ToolResult[];
 
 /** Creates a tool call. */
-export function use(name: string, args: unknown): Use {
+export function createToolUse(name: string, args: unknown): ToolUse {
   return { name, arguments: args };
 }
 
 /** Creates a turn with parallel calls. */
-export function turn(...uses: Use[]): Turn {
-  return { uses };
+export function createTurn(...toolUses: ToolUse[]): ModelTurn {
+  return { toolUses };
 }
 
 /** A repository with a task in it, and a scripted model that solves it. */
@@ -61,59 +61,59 @@ export interface Task {
   /** Uncommitted changes of another author. */
   readonly uncommitted?: Readonly<Record<string, string>>;
   readonly prompt: string;
-  readonly worker: Worker;
+  readonly worker: ScriptedWorker;
   /** Scripted model for subagents. */
-  readonly subagent?: Worker;
+  readonly subagent?: ScriptedWorker;
   /** Model id, which determines the model family. */
   readonly model?: string;
   readonly config?: Readonly<Record<string, unknown>>;
   /** The repository's own tests. Default: `node --test`. */
   readonly tests?: readonly string[];
   /** Whether the tests fail before the work. Default: true. */
-  readonly fails?: boolean;
-  /** Arguments of `gantry run` before the prompt. */
+  readonly hasFailingTests?: boolean;
+  /** Arguments of `gantry run` that precede the prompt. */
   readonly args?: readonly string[];
   /** Files of gantry's home. */
   readonly home?: Readonly<Record<string, string>>;
 }
 
 /** Result of a task. */
-export interface Done {
+export interface TaskResult {
   readonly folder: TempDir;
   readonly home: string;
   /** The model's final answer, as printed. */
   readonly answer: string;
   readonly stderr: string;
   /** Total size of all requests to the model, in bytes. */
-  readonly bytes: number;
+  readonly requestBytes: number;
   /** Number of requests to the model. */
-  readonly turns: number;
+  readonly requestCount: number;
   git(...args: string[]): Promise<string>;
 }
 
-const execute = promisify(execFile);
+const runFile = promisify(execFile);
 
 /** Minimal, so that git settings of the user do not change a task. */
 const GIT_ENV = { GIT_CONFIG_GLOBAL: "/dev/null", GIT_CONFIG_NOSYSTEM: "1", PATH: process.env["PATH"] ?? "" };
 
 async function git(folder: string, ...args: string[]): Promise<string> {
-  const who = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.com"];
-  const { stdout } = await execute("git", [...who, ...args], { cwd: folder, env: GIT_ENV });
+  const identityArguments = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.com"];
+  const { stdout } = await runFile("git", [...identityArguments, ...args], { cwd: folder, env: GIT_ENV });
   return stdout;
 }
 
 /** Runs the repository's own tests. Resolves with whether they pass, and their output. */
-async function judge(
+async function runTests(
   folder: string,
   [file = "", ...args]: readonly string[],
-): Promise<{ ok: boolean; output: string }> {
+): Promise<{ isPassing: boolean; output: string }> {
   const { PATH = "", HOME = "" } = process.env;
   try {
-    const { stdout, stderr } = await execute(file, args, { cwd: folder, env: { PATH, HOME }, maxBuffer: 1 << 26 });
-    return { ok: true, output: stdout + stderr };
+    const { stdout, stderr } = await runFile(file, args, { cwd: folder, env: { PATH, HOME }, maxBuffer: 1 << 26 });
+    return { isPassing: true, output: stdout + stderr };
   } catch (error) {
     const { stdout = "", stderr = "" } = error as { stdout?: string; stderr?: string };
-    return { ok: false, output: stdout + stderr };
+    return { isPassing: false, output: stdout + stderr };
   }
 }
 
@@ -121,7 +121,7 @@ async function judge(
  * Runs a task with a real `gantry run` in a real repository. The repository's own tests decide: they fail before and
  * pass after, and nothing is committed.
  */
-export async function work(t: TestContext, task: Task): Promise<Done> {
+export async function runTask(t: TestContext, task: Task): Promise<TaskResult> {
   const folder = await tempDir(t, task.files);
   const home = await tempDir(t, task.home ?? {});
   await git(folder.path, "init", "--quiet", "--initial-branch=main");
@@ -129,50 +129,59 @@ export async function work(t: TestContext, task: Task): Promise<Done> {
   await git(folder.path, "commit", "--quiet", "--message=As it was");
   await folder.write(task.uncommitted ?? {});
   const tests = task.tests ?? [process.execPath, "--test"];
-  const before = await judge(folder.path, tests);
-  assert.equal(before.ok, task.fails === false, `the tests before the work: ${before.output}`);
+  const testsBefore = await runTests(folder.path, tests);
+  assert.equal(
+    testsBefore.isPassing,
+    task.hasFailingTests === false,
+    `the tests before the task: ${testsBefore.output}`,
+  );
 
   const { model = "m1" } = task;
-  const models = await lab(t, { models: [model] });
+  const models = await startModelServer(t, { models: [model] });
   const mainScript = new Script(task.worker);
-  const helpers = new Map<string, Script>();
-  models.fallback = (request) => scriptFor(request, task, mainScript, helpers).answer(request);
+  const subagentScripts = new Map<string, Script>();
+  models.fallback = (request) => selectScript(request, task, mainScript, subagentScripts).answer(request);
   const provider = {
     ...{ name: "lab", driver: "openai", base_url: models.baseUrl, api_key: "key-of-the-lab" },
     models: [{ id: model, context_window: 200_000, cost: { input: 1, output: 1 } }],
   };
-  const done = await runGantry(t, ["run", ...(task.args ?? []), task.prompt], {
+  const processResult = await runGantry(t, ["run", ...(task.args ?? []), task.prompt], {
     home: home.path,
     projectDir: folder.path,
     config: { ...task.config, providers: [provider] },
   });
   // A worker throws on unexpected input; that is the actual failure.
   if (mainScript.fault !== undefined) throw mainScript.fault;
-  assert.deepEqual([models.violations, done.code], [[], 0], done.stderr);
-  assert.ok(mainScript.ended, `the model's work was not over: ${done.stderr}`);
+  assert.deepEqual([models.violations, processResult.code], [[], 0], processResult.stderr);
+  assert.ok(mainScript.isComplete, `the scripted model did not finish: ${processResult.stderr}`);
 
-  const after = await judge(folder.path, tests);
-  assert.ok(after.ok, `the tests after the work: ${after.output}\n${done.stderr}`);
-  assert.equal((await git(folder.path, "log", "--format=%s")).trim(), "As it was", "nothing is committed unasked");
-  const asking = models.requests.filter(({ tools }) => tools.length > 0);
+  const testsAfter = await runTests(folder.path, tests);
+  assert.ok(testsAfter.isPassing, `the tests after the task: ${testsAfter.output}\n${processResult.stderr}`);
+  assert.equal((await git(folder.path, "log", "--format=%s")).trim(), "As it was", "the task commits nothing");
+  const modelRequests = models.requests.filter(({ tools }) => tools.length > 0);
   return {
     folder,
     home: home.path,
-    answer: done.stdout.trim(),
-    stderr: done.stderr,
-    bytes: asking.reduce((sum, { body }) => sum + JSON.stringify(body).length, 0),
-    turns: asking.length,
+    answer: processResult.stdout.trim(),
+    stderr: processResult.stderr,
+    requestBytes: modelRequests.reduce((sum, { body }) => sum + JSON.stringify(body).length, 0),
+    requestCount: modelRequests.length,
     git: (...args) => git(folder.path, ...args),
   };
 }
 
-/** The script of a request: that of the task or of a subagent. */
-function scriptFor(request: FakeRequest, task: Task, mainScript: Script, helpers: Map<string, Script>): Script {
+/** Selects the script of a request: the script of the task or of a subagent. */
+function selectScript(
+  request: FakeRequest,
+  task: Task,
+  mainScript: Script,
+  subagentScripts: Map<string, Script>,
+): Script {
   const { messages } = request.body as { messages: WireMessage[] };
-  const first = textIn(messages.find(({ role }) => role === "user")?.content);
-  if (!task.subagent || first.startsWith(task.prompt)) return mainScript;
-  const subagentScript = helpers.get(first) ?? new Script(task.subagent);
-  helpers.set(first, subagentScript);
+  const firstPrompt = joinText(messages.find(({ role }) => role === "user")?.content);
+  if (!task.subagent || firstPrompt.startsWith(task.prompt)) return mainScript;
+  const subagentScript = subagentScripts.get(firstPrompt) ?? new Script(task.subagent);
+  subagentScripts.set(firstPrompt, subagentScript);
   return subagentScript;
 }
 
@@ -184,65 +193,65 @@ interface WireMessage {
 
 /** Runs a worker over the requests of its runs. */
 class Script {
-  readonly #worker: Worker;
-  #work: ReturnType<Worker> | undefined;
-  #calls: string[] = [];
-  #ids = 0;
-  ended = false;
+  readonly #worker: ScriptedWorker;
+  #turns: ReturnType<ScriptedWorker> | undefined;
+  #callIds: string[] = [];
+  #idCount = 0;
+  isComplete = false;
   fault: unknown;
 
-  constructor(worker: Worker) {
+  constructor(worker: ScriptedWorker) {
     this.#worker = worker;
   }
 
   answer(request: FakeRequest): FakeStep {
     try {
-      return this.#next(request);
+      return this.#nextStep(request);
     } catch (error) {
       this.fault ??= error;
-      return say("I am surprised, and stop.");
+      return textStep("I am surprised, and stop.");
     }
   }
 
-  #next(request: FakeRequest): FakeStep {
+  #nextStep(request: FakeRequest): FakeStep {
     const { messages } = request.body as { messages: WireMessage[] };
-    const results = this.#calls.map((id) => {
-      const answer = messages.findLast((message) => message.tool_call_id === id);
-      assert.ok(answer, `the result of ${id} is not there`);
-      return { text: textIn(answer.content) };
+    const results = this.#callIds.map((id) => {
+      const resultMessage = messages.findLast((message) => message.tool_call_id === id);
+      assert.ok(resultMessage, `the request has no result of ${id}`);
+      return { text: joinText(resultMessage.content) };
     });
-    const { value, done } = this.#work
-      ? this.#work.next(results)
-      : (this.#work = this.#worker(toldBy(request, messages))).next(results);
+    const { value, done } = this.#turns
+      ? this.#turns.next(results)
+      : (this.#turns = this.#worker(readBriefing(request, messages))).next(results);
     if (done === true) {
-      this.ended = true;
-      return say(value);
+      this.isComplete = true;
+      return textStep(value);
     }
-    this.#calls = value.uses.map(() => `call_${++this.#ids}`);
-    const calls = value.uses.map((toolUse, i): FakePiece => ({ call: { ...toolUse, id: this.#calls[i]! } }));
+    this.#callIds = value.toolUses.map(() => `call_${++this.#idCount}`);
+    const calls = value.toolUses.map((toolUse, i): FakePiece => ({ call: { ...toolUse, id: this.#callIds[i]! } }));
     return { say: [...(value.text === undefined ? [] : [{ text: value.text }]), ...calls] };
   }
 }
 
-function toldBy({ tools }: FakeRequest, messages: readonly WireMessage[]): Briefing {
-  const system = textIn(messages.find(({ role }) => role === "system" || role === "developer")?.content);
-  return { system, prompt: textIn(messages.findLast(({ role }) => role === "user")?.content), tools };
+function readBriefing({ tools }: FakeRequest, messages: readonly WireMessage[]): Briefing {
+  const system = joinText(messages.find(({ role }) => role === "system" || role === "developer")?.content);
+  return { system, prompt: joinText(messages.findLast(({ role }) => role === "user")?.content), tools };
 }
 
-function textIn(content: unknown): string {
+function joinText(content: unknown): string {
   if (typeof content === "string") return content;
   if (!Array.isArray(content)) return "";
   return content.map((part: { text?: string }) => part.text ?? "").join("");
 }
 
 /** The part of a text that a pattern matches. Throws if nothing matches. */
-export function matchIn(text: string, pattern: RegExp): string {
+export function requireMatch(text: string, pattern: RegExp): string {
   const match = pattern.exec(text);
-  assert.ok(match, `${String(pattern)} is nowhere in:\n${text.slice(0, 4_000)}`);
+  assert.ok(match, `${String(pattern)} matches nothing in:\n${text.slice(0, 4_000)}`);
   return match[1] ?? match[0];
 }
 
 /** Current text of a file. */
-export function textOf(folder: TempDir, name: string): Promise<string> {
+export function readText(folder: TempDir, name: string): Promise<string> {
   return readFile(path.join(folder.path, name), "utf8");
 }

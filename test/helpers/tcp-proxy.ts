@@ -1,10 +1,10 @@
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import type { AddressInfo, Server, Socket } from "node:net";
-import type { Hooks } from "./temp.js";
+import type { Hooks } from "./temp-dir.js";
 
 /** Both ends of a connection through the proxy. */
-interface Pair {
+interface ConnectionPair {
   readonly client: Socket;
   readonly server: Socket;
   /** Direction whose next bytes cut the connection: from the client (a question) or from the server (an answer). */
@@ -18,24 +18,24 @@ interface Pair {
 /** A proxy between a client and a server. It forwards everything, and cuts connections on request. */
 export class TcpProxy {
   readonly #server: Server;
-  readonly #pairs = new Set<Pair>();
+  readonly #pairs = new Set<ConnectionPair>();
   /** Number of connections that it has cut. */
-  cuts = 0;
+  cutCount = 0;
   /** Number of client pieces forwarded to the server, on all connections. */
   forwardedPieces = 0;
   /** Answer bytes that the next connection forwards before it is cut. Later connections are not limited. */
-  nextPasses = Infinity;
+  nextAnswerBytes = Infinity;
 
   private constructor(server: Server) {
     this.#server = server;
   }
 
   /** Starts a proxy in front of a URL's host and port. */
-  static async before(hooks: Hooks, url: string): Promise<TcpProxy> {
+  static async startBefore(hooks: Hooks, url: string): Promise<TcpProxy> {
     const { hostname, port } = new URL(url);
     const server = createServer();
     const proxy = new TcpProxy(server);
-    server.on("connection", (client) => proxy.#pass(client, connect({ host: hostname, port: Number(port) })));
+    server.on("connection", (client) => proxy.#forward(client, connect({ host: hostname, port: Number(port) })));
     server.listen(0, "127.0.0.1");
     await once(server, "listening");
     hooks.after(() => proxy.close());
@@ -47,27 +47,27 @@ export class TcpProxy {
   }
 
   /** Number of open connections. */
-  get size(): number {
+  get connectionCount(): number {
     return this.#pairs.size;
   }
 
   /** The same URL with the proxy's address. */
-  url(of: string): string {
-    const url = new URL(of);
+  toProxyUrl(originalUrl: string): string {
+    const url = new URL(originalUrl);
     url.port = String(this.port);
     return url.href;
   }
 
-  #pass(client: Socket, server: Socket): void {
-    const pair: Pair = { client, server, cut: undefined, questions: 0, remainingBytes: this.nextPasses };
-    this.nextPasses = Infinity;
+  #forward(client: Socket, server: Socket): void {
+    const pair: ConnectionPair = { client, server, cut: undefined, questions: 0, remainingBytes: this.nextAnswerBytes };
+    this.nextAnswerBytes = Infinity;
     this.#pairs.add(pair);
-    const end = (): void => {
+    const destroyPair = (): void => {
       this.#pairs.delete(pair);
       client.destroy();
       server.destroy();
     };
-    for (const socket of [client, server]) socket.setNoDelay(true).on("error", end).on("close", end);
+    for (const socket of [client, server]) socket.setNoDelay(true).on("error", destroyPair).on("close", destroyPair);
     client.on("data", (bytes) => {
       pair.questions++;
       if (pair.cut === "question") this.#cut(pair);
@@ -78,17 +78,17 @@ export class TcpProxy {
     });
     server.on("data", (bytes) => {
       if (pair.cut === "answer") return this.#cut(pair);
-      const enough = bytes.length >= pair.remainingBytes;
+      const isLimitReached = bytes.length >= pair.remainingBytes;
       const part = bytes.subarray(0, pair.remainingBytes);
       pair.remainingBytes -= part.length;
       // Cut only after the forwarded bytes were written, so that they arrive.
-      if (enough) client.write(part, () => setImmediate(() => this.#cut(pair)));
+      if (isLimitReached) client.write(part, () => setImmediate(() => this.#cut(pair)));
       else client.write(part);
     });
   }
 
-  #cut(pair: Pair): void {
-    this.cuts++;
+  #cut(pair: ConnectionPair): void {
+    this.cutCount++;
     this.#pairs.delete(pair);
     // A reset without an orderly close, as in a network failure.
     pair.client.resetAndDestroy();
@@ -99,8 +99,8 @@ export class TcpProxy {
    * Cuts every connection at its next use. With `"question"` the server does not receive the request. With `"answer"`
    * it has executed the request, but the client receives no answer.
    */
-  cutNext(what: "question" | "answer"): void {
-    for (const pair of this.#pairs) pair.cut = what;
+  cutNext(direction: "question" | "answer"): void {
+    for (const pair of this.#pairs) pair.cut = direction;
   }
 
   /** Number of open connections on which the client has sent at least `questions` pieces. */
@@ -109,10 +109,10 @@ export class TcpProxy {
   }
 
   /** Cuts a random connection at its next use, among those on which the client has sent at least `questions` pieces. */
-  cutOne(what: "question" | "answer", random: () => number, questions = 0): void {
+  cutOne(direction: "question" | "answer", random: () => number, questions = 0): void {
     const pairs = [...this.#pairs].filter((pair) => pair.cut === undefined && pair.questions >= questions);
     const pair = pairs[Math.floor(random() * pairs.length)];
-    if (pair) pair.cut = what;
+    if (pair) pair.cut = direction;
   }
 
   /** Cuts every connection now. */

@@ -4,13 +4,13 @@ import { join } from "node:path";
 import type { Tool, ToolContext, ToolOutput } from "gantry";
 
 /** A temporary folder, removed by `await using`. */
-export async function temporaryFolder(): Promise<{ path: string } & AsyncDisposable> {
+export async function createTemporaryFolder(): Promise<{ path: string } & AsyncDisposable> {
   const path = await realpath(await mkdtemp(join(tmpdir(), "gantry-test-")));
   return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
 }
 
 /** A tool context as from the kernel, for a session in `projectDir`. */
-export function toolContext(projectDir: string, changes: Partial<ToolContext> = {}): ToolContext {
+export function createToolContext(projectDir: string, changes: Partial<ToolContext> = {}): ToolContext {
   return {
     runId: "run",
     sessionId: "session",
@@ -20,7 +20,7 @@ export function toolContext(projectDir: string, changes: Partial<ToolContext> = 
     ask: () => Promise.resolve("allow"),
     askUser: () => Promise.resolve(undefined),
     progress: () => undefined,
-    spawn: () => Promise.reject(new Error("there are no helpers here")),
+    spawn: () => Promise.reject(new Error("subagents are not available")),
     state: new Map(),
     ...changes,
   };

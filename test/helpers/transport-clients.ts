@@ -40,7 +40,7 @@ export function httpClient({ address }: Listening): Promise<TransportClient> {
   return Promise.resolve(client);
 }
 
-interface Message {
+interface AcpMessage {
   id?: number;
   method?: string;
   params?: { sessionId: string; update: { sessionUpdate: string; content?: { text?: string } } };
@@ -49,51 +49,56 @@ interface Message {
 }
 
 /** An ACP client over any connection that carries texts. */
-class AcpWire {
+class AcpConnection {
   readonly #send: (text: string) => void;
-  readonly #waiting = new Map<number, { resolve: (message: Message) => void; reject: (error: Error) => void }>();
+  readonly #pendingCalls = new Map<
+    number,
+    { resolve: (message: AcpMessage) => void; reject: (error: Error) => void }
+  >();
   readonly #listeners = new Map<string, (text: string) => void>();
-  #gone: Error | undefined;
-  #last = 0;
+  #closeError: Error | undefined;
+  #lastId = 0;
 
   constructor(send: (text: string) => void) {
     this.#send = send;
   }
 
-  take(text: string): void {
-    const message = JSON.parse(text) as Message;
+  receive(text: string): void {
+    const message = JSON.parse(text) as AcpMessage;
     const update = message.params?.update;
     if (message.method === "session/update" && update?.sessionUpdate === "agent_message_chunk")
       this.#listeners.get(message.params?.sessionId ?? "")?.(update.content?.text ?? "");
     else if (message.id !== undefined && message.method === undefined) {
-      this.#waiting.get(message.id)?.resolve(message);
-      this.#waiting.delete(message.id);
+      this.#pendingCalls.get(message.id)?.resolve(message);
+      this.#pendingCalls.delete(message.id);
     }
   }
 
   /** Rejects all pending and later calls, because the connection is closed. */
-  lost(): void {
-    this.#gone = new Error("the connection is gone");
-    for (const { reject } of this.#waiting.values()) reject(this.#gone);
-    this.#waiting.clear();
+  rejectCalls(): void {
+    this.#closeError = new Error("the connection is gone");
+    for (const { reject } of this.#pendingCalls.values()) reject(this.#closeError);
+    this.#pendingCalls.clear();
   }
 
-  async call(method: string, params: object): Promise<Record<string, unknown>> {
-    if (this.#gone) throw this.#gone;
-    const id = ++this.#last;
-    const answered = new Promise<Message>((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
+  async callMethod(method: string, params: object): Promise<Record<string, unknown>> {
+    if (this.#closeError) throw this.#closeError;
+    const id = ++this.#lastId;
+    const responsePromise = new Promise<AcpMessage>((resolve, reject) =>
+      this.#pendingCalls.set(id, { resolve, reject }),
+    );
     this.#send(JSON.stringify({ jsonrpc: "2.0", id, method, params }));
-    const { result, error } = await answered;
+    const { result, error } = await responsePromise;
     if (error) throw new Error(error.message);
     return result ?? {};
   }
 
-  client(leave: (sessions: readonly string[]) => Promise<void>): TransportClient {
+  createClient(close: (sessions: readonly string[]) => Promise<void>): TransportClient {
     const sessions: string[] = [];
     return {
       prompt: async (message, { sessionId, onText } = {}) => {
         const id =
-          sessionId ?? ((await this.call("session/new", { cwd: tmpdir(), mcpServers: [] })).sessionId as string);
+          sessionId ?? ((await this.callMethod("session/new", { cwd: tmpdir(), mcpServers: [] })).sessionId as string);
         sessions.push(id);
         let text = "";
         this.#listeners.set(id, (piece) => {
@@ -101,11 +106,11 @@ class AcpWire {
           onText?.(piece);
         });
         const prompt = [{ type: "text", text: message }];
-        const { stopReason } = await this.call("session/prompt", { sessionId: id, prompt });
+        const { stopReason } = await this.callMethod("session/prompt", { sessionId: id, prompt });
         if (stopReason !== "end_turn") throw new Error(String(stopReason));
         return { text, sessionId: id };
       },
-      close: () => leave(sessions),
+      close: () => close(sessions),
     };
   }
 }
@@ -113,15 +118,15 @@ class AcpWire {
 /** An ACP client over a WebSocket. */
 export async function webSocketClient({ address }: Listening): Promise<TransportClient> {
   const socket = new WebSocket(address.replace(/^http/, "ws"));
-  const wire = new AcpWire((text) => socket.send(text));
-  const closed = new Promise<void>((resolve) => socket.once("close", () => (wire.lost(), resolve())));
-  socket.on("message", (data: Buffer) => wire.take(data.toString("utf8")));
+  const connection = new AcpConnection((text) => socket.send(text));
+  const closed = new Promise<void>((resolve) => socket.once("close", () => (connection.rejectCalls(), resolve())));
+  socket.on("message", (data: Buffer) => connection.receive(data.toString("utf8")));
   await new Promise<void>((resolve, reject) => {
     socket.once("open", resolve);
     socket.on("error", reject);
   });
-  await wire.call("initialize", { protocolVersion: 1 });
-  return wire.client(() => {
+  await connection.callMethod("initialize", { protocolVersion: 1 });
+  return connection.createClient(() => {
     socket.close();
     return closed;
   });
@@ -129,20 +134,21 @@ export async function webSocketClient({ address }: Listening): Promise<Transport
 
 /** ACP clients over a pair of streams. Each client has its own session on the one connection. */
 export function streamClients(input: Writable, output: Readable): (listening: Listening) => Promise<TransportClient> {
-  const wire = new AcpWire((text) => input.write(`${text}\n`));
+  const connection = new AcpConnection((text) => input.write(`${text}\n`));
   let incompleteLine = "";
   output.setEncoding("utf8").on("data", (chunk: string) => {
     const lines = (incompleteLine + chunk).split("\n");
     incompleteLine = lines.pop() ?? "";
-    for (const line of lines) wire.take(line);
+    for (const line of lines) connection.receive(line);
   });
-  let begun: Promise<unknown> | undefined;
+  let initialization: Promise<unknown> | undefined;
   return async (listening) => {
-    if (!begun) void listening.ended.then(() => wire.lost());
-    begun ??= wire.call("initialize", { protocolVersion: 1 });
-    await begun;
-    return wire.client(async (sessions) => {
-      for (const sessionId of sessions) await wire.call("session/close", { sessionId }).catch(() => undefined);
+    if (!initialization) void listening.ended.then(() => connection.rejectCalls());
+    initialization ??= connection.callMethod("initialize", { protocolVersion: 1 });
+    await initialization;
+    return connection.createClient(async (sessions) => {
+      for (const sessionId of sessions)
+        await connection.callMethod("session/close", { sessionId }).catch(() => undefined);
     });
   };
 }

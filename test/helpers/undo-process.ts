@@ -4,13 +4,13 @@ import path from "node:path";
 import { Agent, folderHistory } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 
-const [folder = "", id = "", verb = "undo"] = process.argv.slice(2);
+const [folder = "", sessionId = "", action = "undo"] = process.argv.slice(2);
 const agent = new Agent({
   providers: [],
   projectDir: path.join(folder, "project"),
   driver: new SqliteDriver({ path: path.join(folder, "store") }),
   fileHistory: folderHistory({ folder: path.join(folder, "files") }),
 });
-await (verb === "undo" ? agent.sessions.undo(id) : agent.sessions.redo(id));
+await (action === "undo" ? agent.sessions.undo(sessionId) : agent.sessions.redo(sessionId));
 await agent.close();
 process.disconnect();

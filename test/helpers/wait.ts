@@ -11,38 +11,38 @@ const PROCESS_LIMIT_MS = 300_000;
 const MAX_OUTPUT_CHARACTERS = 4_000;
 
 /**
- * Calls `look` until it returns a value other than undefined, and resolves with that value. Rejects with the error of
- * `look`, or after the limit.
+ * Calls `poll` until it returns a value other than undefined, and resolves with that value. Rejects with the error of
+ * `poll`, or after the limit.
  */
 export async function waitFor<T>(
   event: string,
-  look: () => Promise<T | undefined> | T | undefined,
+  poll: () => Promise<T | undefined> | T | undefined,
   output: () => string = () => "",
   intervalMs = 5,
 ): Promise<T> {
   const deadline = performance.now() + WAIT_LIMIT_MS;
   for (;;) {
-    const value = await look();
+    const value = await poll();
     if (value !== undefined) return value;
-    if (performance.now() > deadline) throw lateError(event, WAIT_LIMIT_MS, output());
+    if (performance.now() > deadline) throw createTimeoutError(event, WAIT_LIMIT_MS, output());
     await new Promise((resolve) => setTimeout(resolve, intervalMs));
   }
 }
 
 /** Settles like `work`, which may take as long as a process. Rejects after the limit. */
-export async function withLimit<T>(event: string, work: Promise<T>, output: () => string = () => ""): Promise<T> {
+export async function withLimit<T>(event: string, promise: Promise<T>, output: () => string = () => ""): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(lateError(event, PROCESS_LIMIT_MS, output())), PROCESS_LIMIT_MS);
+  const timeout = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(createTimeoutError(event, PROCESS_LIMIT_MS, output())), PROCESS_LIMIT_MS);
   });
   try {
-    return await Promise.race([work, late]);
+    return await Promise.race([promise, timeout]);
   } finally {
     clearTimeout(timer);
   }
 }
 
-function lateError(event: string, limitMs: number, output: string): Error {
-  const end = output.length > MAX_OUTPUT_CHARACTERS ? `[...]${output.slice(-MAX_OUTPUT_CHARACTERS)}` : output;
-  return new Error(`not within ${limitMs} ms: ${event}${end === "" ? "" : `\n${end}`}`);
+function createTimeoutError(event: string, limitMs: number, output: string): Error {
+  const shownOutput = output.length > MAX_OUTPUT_CHARACTERS ? `[...]${output.slice(-MAX_OUTPUT_CHARACTERS)}` : output;
+  return new Error(`not within ${limitMs} ms: ${event}${shownOutput === "" ? "" : `\n${shownOutput}`}`);
 }

@@ -8,17 +8,22 @@ import { loadAdapter } from "../../src/serve/plugins.js";
 import { parseOptions, Selection } from "../../src/serve/selected-adapters.js";
 
 /** The error of `gantry adapters` for a config; undefined if the config is valid. */
-export async function refusalOf(config: unknown, flags: ConfigFlags = {}): Promise<string | undefined> {
+export async function readConfigError(config: unknown, flags: ConfigFlags = {}): Promise<string | undefined> {
   const folder = await mkdtemp(join(tmpdir(), "gantry-config-"));
   const file = join(folder, "config.json");
   try {
     await writeFile(file, JSON.stringify(config));
     const { loaded, home } = await loadConfigWithFlags({ config: file, ...flags });
     const selection = new Selection(loaded, home);
-    for (const selected of [...selection.transports(), selection.driver(), ...(await selection.providers())]) {
-      const descriptor = await loadAdapter(selected.kind, selected.name, loaded.folder, `${file}: ${selected.key}`);
-      const where = `${file}: ${selected.section}`;
-      parseOptions(selected, descriptor, { where, configDir: loaded.folder, home, projectDir: resolve(".") });
+    for (const selectedAdapter of [...selection.transports(), selection.driver(), ...(await selection.providers())]) {
+      const descriptor = await loadAdapter(
+        selectedAdapter.kind,
+        selectedAdapter.name,
+        loaded.folder,
+        `${file}: ${selectedAdapter.key}`,
+      );
+      const location = `${file}: ${selectedAdapter.section}`;
+      parseOptions(selectedAdapter, descriptor, { location, configDir: loaded.folder, home, projectDir: resolve(".") });
     }
     return undefined;
   } catch (error) {
@@ -30,7 +35,7 @@ export async function refusalOf(config: unknown, flags: ConfigFlags = {}): Promi
 }
 
 /** An invalid value for an option. */
-function wrongFor({ docs: { json, type } }: option.Option<unknown>): unknown {
+function createWrongValue({ docs: { json, type } }: option.Option<unknown>): unknown {
   if ("enum" in json) return "wrong";
   if (type === "object") return "Authorization";
   if (json["type"] === "array" || json["type"] === "boolean") return "yes";
@@ -43,7 +48,7 @@ function configWith(section: string, key: string, value: unknown): unknown {
   const lab = { name: "lab", base_url: "http://127.0.0.1:9000/v1" };
   if (section === "providers") return { providers: [{ ...lab, ...nested }] };
   if (section === "providers[].models[]")
-    return { providers: [{ ...lab, models: [{ id: "m", ...nested, ...costOf(nested) }] }] };
+    return { providers: [{ ...lab, models: [{ id: "m", ...nested, ...addRequiredCost(nested) }] }] };
   if (section === "permissions.rules[]") return { permissions: { rules: [{ tool: "a", action: "ask", ...nested }] } };
   if (section === "mcp_servers.NAME") {
     const isUrl = /^(url|headers|type)$/.test(key);
@@ -60,26 +65,26 @@ function configWith(section: string, key: string, value: unknown): unknown {
 }
 
 /** Adds the fields that a price requires. */
-function costOf(nested: object): object {
+function addRequiredCost(nested: object): object {
   return "cost" in nested ? { cost: { input: 1, output: 1, ...(nested.cost as object) } } : {};
 }
 
 type Leaves = readonly (readonly [key: string, leaf: option.Option<unknown>])[];
 
 /** Messages for a wrong value of each option, for an unknown key of each section, and for wrong flags. */
-export async function wrongValues(sections: Readonly<Record<string, Leaves>>): Promise<string> {
-  const rows: [place: string, value: unknown, said: string | undefined][] = [];
+export async function createWrongValuesTable(sections: Readonly<Record<string, Leaves>>): Promise<string> {
+  const rows: [option: string, value: unknown, message: string | undefined][] = [];
   for (const [section, leaves] of Object.entries(sections)) {
     for (const [key, leaf] of leaves) {
       if (section.includes("offline") && key === "provider") continue;
-      const wrong = wrongFor(leaf);
-      rows.push([`${section} ${key}`, wrong, await refusalOf(configWith(section, key, wrong))]);
+      const wrongValue = createWrongValue(leaf);
+      rows.push([`${section} ${key}`, wrongValue, await readConfigError(configWith(section, key, wrongValue))]);
     }
-    rows.push([`${section} (unknown)`, 1, await refusalOf(configWith(section, "nonsense", 1))]);
+    rows.push([`${section} (unknown)`, 1, await readConfigError(configWith(section, "nonsense", 1))]);
     rows.push([
       `${section} (itself)`,
       5,
-      await refusalOf(
+      await readConfigError(
         section.startsWith("permissions.")
           ? { permissions: { rules: [5] } }
           : section.startsWith("mcp_servers")
@@ -90,9 +95,9 @@ export async function wrongValues(sections: Readonly<Record<string, Leaves>>): P
       ),
     ]);
   }
-  rows.push(["mcp_servers (itself)", 5, await refusalOf({ mcp_servers: 5 })]);
-  rows.push(["mcp_servers (name)", "a b", await refusalOf({ mcp_servers: { "a b": { command: "x" } } })]);
-  rows.push(["(unknown)", 1, await refusalOf({ nonsense: 1 })], ["(itself)", [], await refusalOf([])]);
+  rows.push(["mcp_servers (itself)", 5, await readConfigError({ mcp_servers: 5 })]);
+  rows.push(["mcp_servers (name)", "a b", await readConfigError({ mcp_servers: { "a b": { command: "x" } } })]);
+  rows.push(["(unknown)", 1, await readConfigError({ nonsense: 1 })], ["(itself)", [], await readConfigError([])]);
   for (const [name, flags] of [
     ["--port http", { port: "http" }],
     ["--port 65536", { port: "65536" }],
@@ -101,14 +106,14 @@ export async function wrongValues(sections: Readonly<Record<string, Leaves>>): P
     ["--transport wrong", { transport: ["wrong"] }],
     ["--stdio", { stdio: true }],
   ] as const)
-    rows.push([name, undefined, await refusalOf({}, flags as ConfigFlags)]);
-  const cell = (text = "") => text.replaceAll("|", "\\|");
+    rows.push([name, undefined, await readConfigError({}, flags as ConfigFlags)]);
+  const escapeCell = (text = "") => text.replaceAll("|", "\\|");
   const lines = rows.map(
-    ([place, value, message]) =>
-      `| \`${place.replaceAll("`", "")}\` | ${value === undefined ? "" : `\`${JSON.stringify(value)}\``} | ${cell(message ?? "**accepted**")} |`,
+    ([option, value, message]) =>
+      `| \`${option.replaceAll("`", "")}\` | ${value === undefined ? "" : `\`${JSON.stringify(value)}\``} | ${escapeCell(message ?? "**accepted**")} |`,
   );
   return [
-    "# What a wrong value is told",
+    "# Error messages of wrong config values",
     "",
     "Generated by `npm run docs`; a test compares it.",
     "",

@@ -8,10 +8,10 @@ import path from "node:path";
 import { after, before, describe, it } from "node:test";
 import { toFlag, type CommandDescription } from "../../src/cli/command-description.js";
 import { COMMAND_DESCRIPTIONS } from "../../src/cli/descriptions/all.js";
-import { gantryCommand } from "../helpers/node.js";
-import { folderFor } from "../helpers/other-user.js";
-import { FULL, runGantry, startServer } from "../helpers/server.js";
-import { tempDir } from "../helpers/temp.js";
+import { gantryCommand } from "../helpers/source-paths.js";
+import { createFolderFor } from "../helpers/other-user.js";
+import { FULL_DISK_COMMAND, runGantry, startServer } from "../helpers/server.js";
+import { tempDir } from "../helpers/temp-dir.js";
 
 const DISK = process.platform === "linux" ? false : "needs /dev/full";
 
@@ -90,7 +90,7 @@ describe("gantry", () => {
 
   it("exits with 1 if stdout cannot be written", { skip: DISK }, async (t) => {
     for (const args of [["--help"], ["completion", "bash"], ["sessions", "list", "--json"], ["sessions", "export"]]) {
-      const { code, stderr } = await runGantry(t, args, { through: FULL });
+      const { code, stderr } = await runGantry(t, args, { commandPrefix: FULL_DISK_COMMAND });
       assert.equal(code, 1, args.join(" "));
       assert.match(stderr, /^gantry: .*ENOSPC.*\n$/, args.join(" "));
     }
@@ -102,7 +102,10 @@ describe("gantry", () => {
     const fullRun = await runGantry(t, ["completion", "bash"]);
     // Limits the file size: a write beyond the limit is partial.
     const limitedSize = ["bash", "-c", `ulimit -c 0 -f 1; exec "$@" > '${file}'`, "bash"];
-    const done = await runGantry(t, ["completion", "bash"], { through: limitedSize, env: { TSX_DISABLE_CACHE: "1" } });
+    const done = await runGantry(t, ["completion", "bash"], {
+      commandPrefix: limitedSize,
+      env: { TSX_DISABLE_CACHE: "1" },
+    });
     const writtenText = await folder.read("out");
     assert.ok(
       writtenText !== "" && writtenText.length < fullRun.stdout.length && fullRun.stdout.startsWith(writtenText),
@@ -200,7 +203,7 @@ describe("gantry without a home folder or a working directory", () => {
     };
     let node = process.execPath;
     if (failure(node, "--version")) {
-      copyFolder = folderFor(unknownUser);
+      copyFolder = createFolderFor(unknownUser);
       node = path.join(copyFolder, "node");
       copyFileSync(process.execPath, node, constants.COPYFILE_FICLONE);
       copied = ["sh", "-c", 'shift; exec "$0" "$@"', node];
@@ -213,7 +216,7 @@ describe("gantry without a home folder or a working directory", () => {
     if (missing !== undefined) return t.skip(missing);
     for (const args of commands)
       assertRefused(
-        await runGantry(t, args, { through: through("-u", "HOME"), env: { GANTRY_HOME: "" } }),
+        await runGantry(t, args, { commandPrefix: through("-u", "HOME"), env: { GANTRY_HOME: "" } }),
         /^gantry: the home folder is unknown: set HOME or GANTRY_HOME$/m,
       );
   });
@@ -223,13 +226,13 @@ describe("gantry without a home folder or a working directory", () => {
     { skip },
     async (t) => {
       if (missing !== undefined) return t.skip(missing);
-      const [home, projectDir] = [folderFor(unknownUser), folderFor(unknownUser)];
+      const [home, projectDir] = [createFolderFor(unknownUser), createFolderFor(unknownUser)];
       t.after(() => Promise.all([home, projectDir].map((folder) => rm(folder, { recursive: true }))));
       await writeFile(path.join(projectDir, "a.txt"), "alpha", { mode: 0o644 });
       const config = JSON.stringify({ permissions: { rules: [{ tool: "read", action: "deny", path: "~/.ssh/**" }] } });
       await writeFile(path.join(home, "config.json"), config, { mode: 0o644 });
       const { code, stdout, stderr } = await runGantry(t, ["run", "Read a.txt"], {
-        through: through("-u", "HOME"),
+        commandPrefix: through("-u", "HOME"),
         home,
         projectDir,
       });
@@ -238,7 +241,7 @@ describe("gantry without a home folder or a working directory", () => {
       assert.match(stderr, /^gantry: permission denied: Read a\.txt$/m);
       assert.equal(code, 4, stderr);
       const plain = await runGantry(t, ["run", "Read a.txt"], {
-        through: through(`HOME=${projectDir}`),
+        commandPrefix: through(`HOME=${projectDir}`),
         home,
         projectDir,
       });
@@ -253,7 +256,7 @@ describe("gantry without a home folder or a working directory", () => {
       const gone = ["bash", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "bash"];
       for (const args of commands.slice(0, 4))
         assertRefused(
-          await runGantry(t, args, { through: gone }),
+          await runGantry(t, args, { commandPrefix: gone }),
           /^gantry: the folder in which gantry was started no longer exists$/m,
         );
     },
@@ -360,15 +363,15 @@ describe("gantry serve with an invalid setup", () => {
 describe("gantry serve", () => {
   it("logs its project folder and its models on stderr", async (t) => {
     const offline = await startServer(t);
-    await offline.output(/info working in .* with models of offline$/m, "stderr");
+    await offline.waitForOutput(/info working in .* with models of offline$/m, "stderr");
     assert.ok(offline.stderr.includes(`working in ${offline.projectDir} with`));
     const providers = [{ name: "lab", driver: "openai", base_url: "http://127.0.0.1:9/v1", api_key: "x" }];
     const named = await startServer(t, { config: { providers, model: { provider: "lab", model: "m1" } } });
-    await named.output(/info working in .* with the model lab\/m1$/m, "stderr");
+    await named.waitForOutput(/info working in .* with the model lab\/m1$/m, "stderr");
   });
 
   it("exits with 1 if its address cannot be written to stdout", { skip: DISK }, async (t) => {
-    const { code, stderr } = await runGantry(t, ["serve", "--port", "0"], { through: FULL });
+    const { code, stderr } = await runGantry(t, ["serve", "--port", "0"], { commandPrefix: FULL_DISK_COMMAND });
     assert.equal(code, 1, stderr);
     assert.match(stderr, /error standard output not writable; stopping .*ENOSPC/);
   });

@@ -6,14 +6,14 @@ import path from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { loadedBy, loadedInTerminal, packagesIn, type Loaded } from "../helpers/loaded-files.js";
-import { NO_TMUX } from "../helpers/pane.js";
-import { SOURCE_FLAGS, source } from "../helpers/node.js";
-import { install, NPM, pack } from "../helpers/packed-package.js";
+import { listLoadedModules, listModulesInTerminal, listPackages, type LoadedModules } from "../helpers/loaded-files.js";
+import { NO_TMUX } from "../helpers/terminal-pane.js";
+import { SOURCE_FLAGS, sourcePath } from "../helpers/source-paths.js";
+import { installPackage, NPM, packPackage } from "../helpers/packed-package.js";
 import type { GantryServer } from "../helpers/server.js";
-import { makeTempDir, type TempDir } from "../helpers/temp.js";
+import { makeTempDir, type TempDir } from "../helpers/temp-dir.js";
 
-const run = promisify(execFile);
+const execFileAsync = promisify(execFile);
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as {
   version: string;
@@ -27,22 +27,22 @@ const ADAPTERS = readdirSync(path.join(ROOT, "adapters")).filter(
 );
 
 /** Node 20 has no compile cache. */
-const NO_COMPILE_CACHE = "enableCompileCache" in nodeModule ? false : `not in Node ${process.version}`;
+const COMPILE_CACHE_SKIP = "enableCompileCache" in nodeModule ? false : `not in Node ${process.version}`;
 
 describe("the installed npm package", () => {
   let folder: TempDir;
   let home: TempDir;
-  let installed: string;
+  let packageFolder: string;
 
   /** Runs a script as a user of the package: no condition, no loader, another working directory. */
-  const node = async (script: string): Promise<string> => {
-    const { stdout } = await run(process.execPath, ["--input-type=module", "-e", script], {
+  const runScript = async (script: string): Promise<string> => {
+    const { stdout } = await execFileAsync(process.execPath, ["--input-type=module", "-e", script], {
       cwd: folder.path,
-      env: environment(),
+      env: createEnvironment(),
     });
     return stdout.trim();
   };
-  const environment = (): NodeJS.ProcessEnv => {
+  const createEnvironment = (): NodeJS.ProcessEnv => {
     const env: NodeJS.ProcessEnv = { ...process.env, GANTRY_HOME: home.path, npm_config_offline: "true" };
     delete env.NODE_OPTIONS;
     return env;
@@ -51,7 +51,7 @@ describe("the installed npm package", () => {
   before(async () => {
     folder = await makeTempDir();
     home = await makeTempDir();
-    installed = install(pack(folder.path), folder.path, ["@types/node"]);
+    packageFolder = installPackage(packPackage(folder.path), folder.path, ["@types/node"]);
     await folder.write({ "package.json": '{ "name": "third-party", "private": true, "type": "module" }' });
   });
 
@@ -61,7 +61,9 @@ describe("the installed npm package", () => {
   });
 
   it("contains the required files, no sources and no path of the build machine", () => {
-    const files = execFileSync("find", [".", "-type", "f"], { cwd: installed, encoding: "utf8" }).trim().split("\n");
+    const files = execFileSync("find", [".", "-type", "f"], { cwd: packageFolder, encoding: "utf8" })
+      .trim()
+      .split("\n");
     for (const file of [
       "./package.json",
       "./README.md",
@@ -77,10 +79,10 @@ describe("the installed npm package", () => {
       files.filter((file) => /^\.\/(src|test|adapters|\.ci|node_modules)\//.test(file)),
       [],
     );
-    assert.equal(statSync(path.join(installed, "dist/src/cli.js")).mode & 0o111, 0o111);
+    assert.equal(statSync(path.join(packageFolder, "dist/src/cli.js")).mode & 0o111, 0o111);
     for (const file of files.filter((name) => /\.(js|ts|map)$/.test(name))) {
       assert.ok(
-        !readFileSync(path.join(installed, file), "utf8").includes(ROOT),
+        !readFileSync(path.join(packageFolder, file), "utf8").includes(ROOT),
         `${file} names a path of this machine`,
       );
     }
@@ -88,7 +90,7 @@ describe("the installed npm package", () => {
 
   it("can be parsed by Node 12, and checks the version of Node before it loads a module", async () => {
     const { parse } = await import("acorn");
-    const text = readFileSync(path.join(installed, "dist/src/cli.js"), "utf8");
+    const text = readFileSync(path.join(packageFolder, "dist/src/cli.js"), "utf8");
     // Node 12 supports this syntax and nothing later.
     parse(text, { ecmaVersion: 2019, sourceType: "script", allowHashBang: true });
     const exitIndex = text.indexOf("process.exit(1)");
@@ -98,37 +100,41 @@ describe("the installed npm package", () => {
 
   it("runs with npm exec", async () => {
     const [command = "npm", ...args] = NPM;
-    const { stdout } = await run(command, [...args, "exec", "--no", "--", "gantry", "--version"], {
+    const { stdout } = await execFileAsync(command, [...args, "exec", "--no", "--", "gantry", "--version"], {
       cwd: folder.path,
-      env: environment(),
+      env: createEnvironment(),
     });
     assert.equal(stdout.trim().split("\n").at(-1), manifest.version);
   });
 
-  it("stores compiled code only in an existing home of its user", { skip: NO_COMPILE_CACHE }, async () => {
-    const cli = path.join(installed, "dist/src/cli.js");
+  it("stores compiled code only in an existing home of its user", { skip: COMPILE_CACHE_SKIP }, async () => {
+    const cliFile = path.join(packageFolder, "dist/src/cli.js");
     const hasCompiledCode = async (owner: number) => {
       await using ownedHome = await makeTempDir();
       chownSync(ownedHome.path, owner, -1);
-      await run(process.execPath, [cli, "--version"], { env: { ...environment(), GANTRY_HOME: ownedHome.path } });
+      await execFileAsync(process.execPath, [cliFile, "--version"], {
+        env: { ...createEnvironment(), GANTRY_HOME: ownedHome.path },
+      });
       return existsSync(ownedHome.at("compiled"));
     };
     const uid = process.geteuid?.() ?? 0;
     assert.equal(await hasCompiledCode(uid), true);
     // Only root can change the owner of a folder.
     if (uid === 0) assert.equal(await hasCompiledCode(65_534), false);
-    const missing = folder.at("no-home");
-    await run(process.execPath, [cli, "--version"], { env: { ...environment(), GANTRY_HOME: missing } });
-    assert.equal(existsSync(missing), false);
+    const missingHome = folder.at("no-home");
+    await execFileAsync(process.execPath, [cliFile, "--version"], {
+      env: { ...createEnvironment(), GANTRY_HOME: missingHome },
+    });
+    assert.equal(existsSync(missingHome), false);
   });
 
   it("shares its classes between all entry points", async () => {
-    const output = await node(`
+    const output = await runScript(`
       import * as gantry from "gantry";
       import * as plugin from "gantry/plugin";
       import * as testing from "gantry/testing";
       const adapters = ${JSON.stringify(ADAPTERS)};
-      const context = { where: "here", configDir: "/", home: ${JSON.stringify(home.path)}, projectDir: "/" };
+      const context = { location: "here", configDir: "/", home: ${JSON.stringify(home.path)}, projectDir: "/" };
       for (const name of adapters) {
         const { default: descriptor } = await import("gantry/adapters/" + name);
         if (descriptor.gantry !== 1 || descriptor.name !== name) throw new Error(name + " is no descriptor");
@@ -147,29 +153,29 @@ describe("the installed npm package", () => {
   });
 
   it("exports classes and functions whose names equal the names of the exports", async () => {
-    const output = await node(`
+    const output = await runScript(`
       const entryPoints = ["gantry", "gantry/plugin", "gantry/http", "gantry/testing", "gantry/client", ...${JSON.stringify(ADAPTERS)}.map((name) => "gantry/adapters/" + name)];
-      const wrong = [];
-      let seen = 0;
+      const misnamedExports = [];
+      let functionCount = 0;
       for (const entryPoint of entryPoints)
         for (const [name, value] of Object.entries(await import(entryPoint)))
-          if (typeof value === "function") (seen += 1, value.name === name || wrong.push(entryPoint + " " + name + ": " + value.name));
+          if (typeof value === "function") (functionCount += 1, value.name === name || misnamedExports.push(entryPoint + " " + name + ": " + value.name));
       const { GantryError } = await import("gantry");
       const { ConfigError } = await import("gantry/plugin");
       const error = new ConfigError("x");
-      console.log(JSON.stringify({ wrong, many: seen > 50, error: String(error), stack: error.stack.split("\\n")[0], is: error instanceof GantryError }));
+      console.log(JSON.stringify({ misnamedExports, hasManyFunctions: functionCount > 50, error: String(error), stack: error.stack.split("\\n")[0], isGantryError: error instanceof GantryError }));
     `);
     assert.deepEqual(JSON.parse(output), {
-      wrong: [],
-      many: true,
+      misnamedExports: [],
+      hasManyFunctions: true,
       error: "ConfigError: x",
       stack: "ConfigError: x",
-      is: true,
+      isGantryError: true,
     });
   });
 
   it("runs an embedded agent", async () => {
-    const output = await node(`
+    const output = await runScript(`
       import { Agent, MemoryDriver } from "gantry";
       import { OfflineProvider } from "gantry/adapters/offline-provider";
       const agent = new Agent({ providers: [new OfflineProvider({ servers: [] })], driver: new MemoryDriver() });
@@ -182,7 +188,7 @@ describe("the installed npm package", () => {
   });
 
   it("serves the console, and contains the licences of the console's packages", async () => {
-    const output = await node(`
+    const output = await runScript(`
       import { Agent } from "gantry";
       import { WebConsoleTransport } from "gantry/adapters/web-console";
       import { openHttpHost } from "gantry/http";
@@ -198,13 +204,13 @@ describe("the installed npm package", () => {
       await agent.close();
     `);
     assert.equal(output, "true 1 200");
-    const licences = readFileSync(path.join(installed, "dist/THIRD-PARTY-LICENSES.txt"), "utf8");
+    const licences = readFileSync(path.join(packageFolder, "dist/THIRD-PARTY-LICENSES.txt"), "utf8");
     for (const name of ["preact", "@preact/signals", "marked", "dompurify", "highlight.js"])
       assert.match(licences, new RegExp(`^${name} \\d`, "m"));
   });
 
   it("runs the list tool with its worker thread", async () => {
-    const output = await node(`
+    const output = await runScript(`
       import { builtinTools } from "gantry";
       const list = builtinTools().find(({ name }) => name === "list");
       const context = { projectDir: ${JSON.stringify(folder.path)}, signal: new AbortController().signal, state: new Map() };
@@ -214,7 +220,7 @@ describe("the installed npm package", () => {
   });
 
   it("returns structured output for schemas of draft 2020-12 and draft 7", async () => {
-    const output = await node(`
+    const output = await runScript(`
       import { Agent } from "gantry";
       import { ScriptedProvider } from "gantry/testing";
       const agent = new Agent({ providers: [new ScriptedProvider(["36", "[1]"])] });
@@ -226,9 +232,9 @@ describe("the installed npm package", () => {
   });
 
   it("contains a client without imports, which runs a prompt over HTTP", async () => {
-    const file = path.join(installed, "dist/es/adapters/koa-http-api/client/index.js");
+    const file = path.join(packageFolder, "dist/es/adapters/koa-http-api/client/index.js");
     assert.doesNotMatch(readFileSync(file, "utf8"), /\bimport\s*[("'{*\w]|\brequire\b|\bprocess\./);
-    const output = await node(`
+    const output = await runScript(`
       import { Agent, MemoryDriver } from "gantry";
       import { openHttpHost } from "gantry/http";
       import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
@@ -305,11 +311,11 @@ describe("the installed npm package", () => {
         files: ["page.ts"],
       }),
     });
-    // Both projects in one process, which is warm for the second.
-    const tsc = path.join(ROOT, "node_modules/typescript/bin/tsc");
-    const { stdout } = await run(process.execPath, [tsc, "-b", ".", "page.json"], { cwd: folder.path }).catch(
-      (error: { stdout: string }) => error,
-    );
+    // One process compiles both projects, so that the second reuses the loaded compiler.
+    const tscFile = path.join(ROOT, "node_modules/typescript/bin/tsc");
+    const { stdout } = await execFileAsync(process.execPath, [tscFile, "-b", ".", "page.json"], {
+      cwd: folder.path,
+    }).catch((error: { stdout: string }) => error);
     assert.equal(stdout, "");
   });
 });
@@ -318,14 +324,14 @@ describe("the build", () => {
   it("passes the tests of the HTTP API and of its OpenAPI document", async () => {
     // Without the condition of the other tests, imports resolve to the build.
     const files = [
-      ...["endpoints", "sse", "ending"].map((name) => source(`test/unit/koa-http-api/${name}.test.ts`)),
-      source("test/docs/openapi.test.ts"),
+      ...["endpoints", "sse", "ending"].map((name) => sourcePath(`test/unit/koa-http-api/${name}.test.ts`)),
+      sourcePath("test/docs/openapi.test.ts"),
     ];
     const flags = SOURCE_FLAGS.filter((flag) => flag !== "--conditions=@gantry/source");
     const env = { ...process.env };
     delete env.NODE_TEST_CONTEXT;
     const args = [...flags, "--test", "--test-reporter=tap", ...files];
-    const { stdout } = await run(process.execPath, args, { cwd: ROOT, env, maxBuffer: 2 ** 26 }).catch(
+    const { stdout } = await execFileAsync(process.execPath, args, { cwd: ROOT, env, maxBuffer: 2 ** 26 }).catch(
       (error: { stdout: string }) => error,
     );
     assert.match(stdout, /^# fail 0$/m, stdout);
@@ -335,55 +341,72 @@ describe("the build", () => {
 
 describe("the code that a start loads", () => {
   /** Parsing takes a millisecond for each 50 kB, and a file half a millisecond. Every start waits for it. */
-  const WHY =
-    "it is loaded at every start; import it where it is needed, or say in .ci/chunks.mjs what is loaded together " +
-    "(run.cjs, tools.cjs and seldom.cjs are deferred: something of theirs was used at once)";
+  const LIMIT_HINT =
+    "every start loads this code; import it where it is needed, or add it to a chunk in .ci/chunks.mjs " +
+    "(run.cjs, tools.cjs and seldom.cjs are deferred: a start that loads one uses code of it at once)";
 
   /**
-   * Bounds are slightly above the sizes when this was written. Since the build leaves packages and package.json
+   * Bounds are slightly above the sizes at the time of writing. Since the build leaves packages and package.json
    * unchanged, a start has 14 kB more of better-sqlite3 and 4 kB more of package.json, without more CPU time. The token
    * of a port, the secrets of the environment and the wait for clients added 3 to 5 kB. The container (tsyringe) added
-   * 49 kB and about 4 ms of CPU, meow as the only command-line parser 64 kB and about 9 ms. Short local names (.ci/pack.mjs) removed a fifth of all bytes.
+   * 49 kB and about 4 ms of CPU, meow as the only command-line parser 64 kB and about 9 ms. Short local
+   * names (.ci/pack.mjs) removed a fifth of all bytes.
    */
-  function assertLight(
-    loaded: Loaded,
+  function assertWithinLimits(
+    loadedModules: LoadedModules,
     limits: { files: number; bytes: number; packages: string[]; builtins: string[] },
   ) {
-    const bytes = [...loaded.files.values()].reduce((sum, size) => sum + size, 0);
-    const list = [...loaded.files].map(([name, size]) => `${name} ${size}`).join(", ");
-    assert.ok(loaded.files.size > 2, "the loaded files are known");
+    const bytes = [...loadedModules.files.values()].reduce((sum, size) => sum + size, 0);
+    const fileList = [...loadedModules.files].map(([name, size]) => `${name} ${size}`).join(", ");
+    assert.ok(loadedModules.files.size > 2, "the loaded files were recorded");
     assert.ok(
-      loaded.files.size <= limits.files,
-      `${loaded.files.size} files, at most ${limits.files}: ${WHY} (${list})`,
+      loadedModules.files.size <= limits.files,
+      `${loadedModules.files.size} files, at most ${limits.files}: ${LIMIT_HINT} (${fileList})`,
     );
-    assert.ok(bytes <= limits.bytes, `${bytes} bytes of code, at most ${limits.bytes}: ${WHY} (${list})`);
-    const unexpected = (names: readonly string[], allowedNames: readonly string[]) =>
+    assert.ok(bytes <= limits.bytes, `${bytes} bytes of code, at most ${limits.bytes}: ${LIMIT_HINT} (${fileList})`);
+    const findUnexpected = (names: readonly string[], allowedNames: readonly string[]) =>
       names.filter((name) => !allowedNames.includes(name));
-    assert.deepEqual(unexpected(loaded.packages, limits.packages), [], `code of these packages: ${WHY}`);
-    assert.deepEqual(unexpected(loaded.builtins, limits.builtins), [], `these modules of Node's: ${WHY}`);
+    assert.deepEqual(
+      findUnexpected(loadedModules.packages, limits.packages),
+      [],
+      `code of these packages: ${LIMIT_HINT}`,
+    );
+    assert.deepEqual(
+      findUnexpected(loadedModules.builtins, limits.builtins),
+      [],
+      `these modules of Node's: ${LIMIT_HINT}`,
+    );
   }
 
   // The last two are loaded by meow and its parser.
   const builtins = ["fs/promises", "os", "timers/promises", "module", "process"];
   /** Modules that Node itself loads to listen. */
-  const LISTENING = ["child_process", "cluster", "dgram", "dns"];
-  const commandLine = [
+  const LISTENING_MODULES = ["child_process", "cluster", "dgram", "dns"];
+  const commandLinePackages = [
     ...["meow", "yargs-parser", "camelcase-keys", "camelcase", "map-obj", "quick-lru"],
     ...["decamelize-keys", "decamelize", "minimist-options", "arrify", "is-plain-obj", "kind-of"],
   ];
-  const packages = [...["better-sqlite3", "uuid", "valibot", "tsyringe", "reflect-metadata", "tslib"], ...commandLine];
+  const packages = [
+    ...["better-sqlite3", "uuid", "valibot", "tsyringe", "reflect-metadata", "tslib"],
+    ...commandLinePackages,
+  ];
 
   const config = {
     providers: [{ name: "lab", driver: "openai", base_url: "http://127.0.0.1:9/v1", api_key: "x", models: ["m1"] }],
   };
 
   it("is within its limits for `gantry serve` up to the listen line", async (t) => {
-    const loaded = await loadedBy(t, { args: ["serve", "--port", "0"], until: /listening on/, config });
-    assertLight(loaded, { files: 4, bytes: 375_000, packages, builtins: [...builtins, "http", ...LISTENING] });
+    const loaded = await listLoadedModules(t, { args: ["serve", "--port", "0"], readyPattern: /listening on/, config });
+    assertWithinLimits(loaded, {
+      files: 4,
+      bytes: 375_000,
+      packages,
+      builtins: [...builtins, "http", ...LISTENING_MODULES],
+    });
   });
 
   it("is within its limits for `gantry serve --acp --stdio` up to a new session", async (t) => {
-    const ask = ({ child, projectDir }: GantryServer) => {
+    const requestSession = ({ child, projectDir }: GantryServer) => {
       const session = { cwd: projectDir, mcpServers: [] };
       const frames = [
         { jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: 1 } },
@@ -391,35 +414,40 @@ describe("the code that a start loads", () => {
       ];
       for (const frame of frames) child.stdin.write(`${JSON.stringify(frame)}\n`);
     };
-    const loaded = await loadedBy(t, { args: ["serve", "--acp", "--stdio"], until: /"sessionId"/, config, ask });
-    assertLight(loaded, { files: 4, bytes: 394_000, packages, builtins });
+    const loaded = await listLoadedModules(t, {
+      args: ["serve", "--acp", "--stdio"],
+      readyPattern: /"sessionId"/,
+      config,
+      trigger: requestSession,
+    });
+    assertWithinLimits(loaded, { files: 4, bytes: 394_000, packages, builtins });
   });
 
   it("is within its limits for `gantry chat` up to the first frame", { skip: NO_TMUX }, async (t) => {
-    const loaded = await loadedInTerminal(t, { args: ["chat"], until: /Type a prompt/, config });
+    const loaded = await listModulesInTerminal(t, { args: ["chat"], readyPattern: /Type a prompt/, config });
     // string-width is a stub here, which loads the package at its first call.
-    const limits = { files: 4, bytes: 152_000, packages: ["string-width", ...commandLine] };
-    assertLight(loaded, { ...limits, builtins: ["perf_hooks", "tty", "module", "process"] });
+    const limits = { files: 4, bytes: 152_000, packages: ["string-width", ...commandLinePackages] };
+    assertWithinLimits(loaded, { ...limits, builtins: ["perf_hooks", "tty", "module", "process"] });
   });
 
   it("includes Koa and its parsers in one chunk for a first run over HTTP, without deferred packages", () => {
     const file = path.join(ROOT, "dist/chunks/api.cjs");
-    const bundledPackages = packagesIn(file);
-    const used = ["@koa/router", "co-body", "koa", "koa-body", "path-to-regexp", "raw-body"];
+    const bundledPackages = listPackages(file);
+    const usedPackages = ["@koa/router", "co-body", "koa", "koa-body", "path-to-regexp", "raw-body"];
     assert.deepEqual(
-      used.filter((name) => !bundledPackages.includes(name)),
+      usedPackages.filter((name) => !bundledPackages.includes(name)),
       [],
-      "the packages of the file are known",
+      "the file contains these packages",
     );
     // Packages that only deferred modules use: those of mime-types, formidable, iconv-lite, cookies and http-assert,
     // and zod.
-    const deferred = ["mime-db", "dezalgo", "safer-buffer", "keygrip", "deep-equal", "zod"];
+    const deferredPackages = ["mime-db", "dezalgo", "safer-buffer", "keygrip", "deep-equal", "zod"];
     assert.deepEqual(
-      deferred.filter((name) => bundledPackages.includes(name)),
+      deferredPackages.filter((name) => bundledPackages.includes(name)),
       [],
-      "loaded by a first run; see .ci/packages.mjs",
+      "a first run loads no deferred package; see .ci/packages.mjs",
     );
     // 202 kB in November 2026, with short local names.
-    assert.ok(statSync(file).size <= 207_000, `${statSync(file).size} bytes: ${WHY}`);
+    assert.ok(statSync(file).size <= 207_000, `${statSync(file).size} bytes: ${LIMIT_HINT}`);
   });
 });

@@ -1,11 +1,20 @@
-// Tests each store once, and the end of a process by a signal and by SIGKILL.
+// Tests each store once, and the end of a process by SIGTERM and SIGKILL.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { findBubblewrap } from "../../src/tools/shell/sandbox/bubblewrap.js";
-import { call, say } from "../helpers/fake-model-server.js";
-import { ask, lab, labConfig, processes, stored, stream, uniqueSeconds, until } from "../helpers/lab.js";
+import { callStep, textStep } from "../helpers/fake-model-server.js";
+import {
+  runPrompt,
+  startModelServer,
+  createServerConfig,
+  countProcesses,
+  fetchMessages,
+  startStreamedRun,
+  pickUniqueSeconds,
+  waitUntil,
+} from "../helpers/server-runs.js";
 import { startServer } from "../helpers/server.js";
-import { tempDir } from "../helpers/temp.js";
+import { tempDir } from "../helpers/temp-dir.js";
 
 const bubblewrap = await findBubblewrap({ env: { PATH: process.env["PATH"] ?? "" }, network: false });
 /** On CI the test fails if bubblewrap is missing. */
@@ -14,21 +23,21 @@ const skip = bubblewrap || process.env["CI"] !== undefined ? false : "needs bubb
 describe("smoke: sessions", () => {
   for (const driver of ["sqlite", "json"])
     it(`${driver}: a session continues in another process, and a kill -9 loses no stored text`, async (t) => {
-      const models = await lab(t);
+      const models = await startModelServer(t);
       const home = await tempDir(t);
-      const config = labConfig(models, { session: { driver } });
-      const first = await startServer(t, { config, home: home.path });
-      models.enqueue(say("One."), { say: [{ text: "Half" }, { stall: true }] });
-      const { sessionId } = await ask(first, { message: "first" });
-      const broken = await stream(first, { message: "second", session_id: sessionId });
-      await broken.text("Half".length);
-      await until(async () => (await stored(first, sessionId)).at(-1)?.content === "Half");
-      await first.stop("SIGKILL");
-      const second = await startServer(t, { config, home: home.path });
-      models.enqueue(say("Three."));
-      const next = await ask(second, { message: "third", session_id: sessionId });
-      assert.deepEqual([next.status, next.output], [200, "Three."], next.error);
-      const messages = await stored(second, sessionId);
+      const config = createServerConfig(models, { session: { driver } });
+      const firstServer = await startServer(t, { config, home: home.path });
+      models.enqueue(textStep("One."), { say: [{ text: "Half" }, { stall: true }] });
+      const { sessionId } = await runPrompt(firstServer, { message: "first" });
+      const interruptedRun = await startStreamedRun(firstServer, { message: "second", session_id: sessionId });
+      await interruptedRun.waitForCharacters("Half".length);
+      await waitUntil(async () => (await fetchMessages(firstServer, sessionId)).at(-1)?.content === "Half");
+      await firstServer.stop("SIGKILL");
+      const secondServer = await startServer(t, { config, home: home.path });
+      models.enqueue(textStep("Three."));
+      const thirdRun = await runPrompt(secondServer, { message: "third", session_id: sessionId });
+      assert.deepEqual([thirdRun.status, thirdRun.output], [200, "Three."], thirdRun.error);
+      const messages = await fetchMessages(secondServer, sessionId);
       assert.deepEqual(
         messages.map(({ content }) => content),
         ["first", "One.", "second", "Half", "third", "Three."],
@@ -37,43 +46,43 @@ describe("smoke: sessions", () => {
     });
 
   it("a run of one process can be read and cancelled in another process with the same store", async (t) => {
-    const models = await lab(t);
+    const models = await startModelServer(t);
     const home = await tempDir(t);
-    const options = { config: labConfig(models), home: home.path };
+    const options = { config: createServerConfig(models), home: home.path };
     const [firstServer, secondServer] = [await startServer(t, options), await startServer(t, options)];
     models.enqueue({ say: [{ text: "Half" }, { stall: true }] });
-    const streamed = await stream(firstServer, { message: "talk" });
-    await streamed.text("Half".length);
-    await until(async () => (await stored(secondServer, streamed.sessionId)).length > 0);
-    const answer = await secondServer.fetch(`/api/sessions/${streamed.sessionId}/cancel`, { method: "POST" });
-    assert.equal(answer.status, 200, await answer.text());
-    await streamed.ended;
-    assert.equal(streamed.last?.data["code"], "run_cancelled");
+    const runStream = await startStreamedRun(firstServer, { message: "talk" });
+    await runStream.waitForCharacters("Half".length);
+    await waitUntil(async () => (await fetchMessages(secondServer, runStream.sessionId)).length > 0);
+    const response = await secondServer.fetch(`/api/sessions/${runStream.sessionId}/cancel`, { method: "POST" });
+    assert.equal(response.status, 200, await response.text());
+    await runStream.ended;
+    assert.equal(runStream.latestEvent?.data["code"], "run_cancelled");
   });
 
   it("SIGTERM during a command ends the stream with shutting_down, kills the command and exits with 0", async (t) => {
-    const models = await lab(t);
-    const seconds = uniqueSeconds();
-    models.enqueue(call("bash", { command: `echo started > started; exec sleep ${seconds}` }));
+    const models = await startModelServer(t);
+    const seconds = pickUniqueSeconds();
+    models.enqueue(callStep("bash", { command: `echo started > started; exec sleep ${seconds}` }));
     const project = await tempDir(t);
-    const server = await startServer(t, { config: labConfig(models), projectDir: project.path });
-    const streamed = await stream(server, { message: "run it" });
-    await project.written("started");
+    const server = await startServer(t, { config: createServerConfig(models), projectDir: project.path });
+    const runStream = await startStreamedRun(server, { message: "run it" });
+    await project.readWhenWritten("started");
     assert.deepEqual(await server.stop("SIGTERM"), { code: 0, signal: null });
-    await streamed.ended;
-    assert.equal(streamed.last?.data["code"], "shutting_down");
-    await until(async () => (await processes(`sleep ${seconds}`)) === 0);
+    await runStream.ended;
+    assert.equal(runStream.latestEvent?.data["code"], "shutting_down");
+    await waitUntil(async () => (await countProcesses(`sleep ${seconds}`)) === 0);
   });
 
   it("sandbox: a command cannot write outside the project, nor read the server's secrets", { skip }, async (t) => {
-    const models = await lab(t);
+    const models = await startModelServer(t);
     const outside = await tempDir(t);
     const command = `echo x > ${outside.at("escaped")}; echo y > inside; env; cat /proc/$PPID/environ`;
-    models.enqueue(call("bash", { command }), say("Done."));
+    models.enqueue(callStep("bash", { command }), textStep("Done."));
     const project = await tempDir(t);
-    const config = labConfig(models, { tools: { bash: { sandbox: "required" } } });
+    const config = createServerConfig(models, { tools: { bash: { sandbox: "required" } } });
     const server = await startServer(t, { config, projectDir: project.path, env: { CANARY: "canary-7zq3k9" } });
-    assert.equal((await ask(server, { message: "try" })).output, "Done.");
+    assert.equal((await runPrompt(server, { message: "try" })).output, "Done.");
     assert.equal(await project.read("inside"), "y\n");
     await assert.rejects(outside.read("escaped"), { code: "ENOENT" });
     assert.doesNotMatch(JSON.stringify(models.requests[1]!.body), /canary-7zq3k9|key-of-the-lab/);

@@ -5,39 +5,39 @@ import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { HttpPeer, SocketPeer } from "../helpers/acp-http.js";
 import type { AcpPeer } from "../helpers/acp-peer.js";
-import { spawnAcp } from "../helpers/acp-process.js";
-import { call, say } from "../helpers/fake-model-server.js";
-import { ask, lab, labConfig, stream } from "../helpers/lab.js";
-import { hostileProgram } from "../helpers/mcp.js";
-import { gantryCommand } from "../helpers/node.js";
+import { spawnAcpServer } from "../helpers/acp-process.js";
+import { callStep, textStep } from "../helpers/fake-model-server.js";
+import { runPrompt, startModelServer, createServerConfig, startStreamedRun } from "../helpers/server-runs.js";
+import { hostileStdioServer } from "../helpers/mcp-servers.js";
+import { gantryCommand } from "../helpers/source-paths.js";
 import { runGantry, startServer } from "../helpers/server.js";
-import { tempDir } from "../helpers/temp.js";
+import { tempDir } from "../helpers/temp-dir.js";
 
-const WRITE = call("write", { path: "made.txt", content: "by a tool\n" });
+const WRITE_CALL = callStep("write", { path: "made.txt", content: "by a tool\n" });
 
 /** Starts a server with the three HTTP transports. */
-async function serve(t: TestContext, config: Record<string, unknown> = {}) {
-  const models = await lab(t);
+async function startHttpServer(t: TestContext, config: Record<string, unknown> = {}) {
+  const models = await startModelServer(t);
   const transports = ["koa-http-api", "acp-http-sse-ws", "web-console"];
-  const server = await startServer(t, { config: labConfig(models, { server: { transports }, ...config }) });
+  const server = await startServer(t, { config: createServerConfig(models, { server: { transports }, ...config }) });
   return { models, server };
 }
 
 /** Runs one prompt turn with a tool call over any ACP connection. */
 async function promptTurn(peer: AcpPeer, session: string) {
   assert.deepEqual(await peer.prompt(session, "write a file"), { stopReason: "end_turn" });
-  assert.equal(peer.text(session), "Written.");
+  assert.equal(peer.getText(session), "Written.");
   const states = peer
-    .updates(session)
+    .getUpdates(session)
     .flatMap(({ sessionUpdate, status }) => (/^tool_call/.test(sessionUpdate) ? status : []));
   assert.equal(states.at(-1), "completed");
-  peer.assertClean();
+  peer.assertNoValidationErrors();
 }
 
 describe("smoke: transports", () => {
   it("HTTP: a run with a tool call returns output and token usage; an invalid message returns 400", async (t) => {
-    const { models, server } = await serve(t);
-    models.enqueue(WRITE, say("Written."));
+    const { models, server } = await startHttpServer(t);
+    models.enqueue(WRITE_CALL, textStep("Written."));
     const response = await server.fetch("/api/run", { method: "POST", body: JSON.stringify({ message: "write" }) });
     const body = (await response.json()) as { output: string; usage: { total_tokens: number } };
     assert.deepEqual([response.status, body.output], [200, "Written."]);
@@ -52,52 +52,52 @@ describe("smoke: transports", () => {
   });
 
   it("HTTP with SSE: a run streams its text, then a done event", async (t) => {
-    const { models, server } = await serve(t);
+    const { models, server } = await startHttpServer(t);
     models.enqueue({ say: [{ text: "first " }, { gate: "more" }, { text: "second" }] });
-    const streamed = await stream(server, { message: "talk" });
-    await streamed.text("first ".length);
-    models.open("more");
-    await streamed.ended;
-    assert.equal(streamed.pieces.map(({ text }) => text).join(""), "first second");
-    assert.equal(streamed.last?.event, "done");
+    const runStream = await startStreamedRun(server, { message: "talk" });
+    await runStream.waitForCharacters("first ".length);
+    models.openGate("more");
+    await runStream.ended;
+    assert.equal(runStream.pieces.map(({ text }) => text).join(""), "first second");
+    assert.equal(runStream.latestEvent?.event, "done");
   });
 
   it("ACP over stdio: a prompt turn completes, and another process loads the session", async (t) => {
-    const models = await lab(t);
-    models.enqueue(WRITE, say("Written."));
-    const config = labConfig(models);
+    const models = await startModelServer(t);
+    models.enqueue(WRITE_CALL, textStep("Written."));
+    const config = createServerConfig(models);
     const home = await tempDir(t);
-    const first = await spawnAcp(t, { config, home: home.path });
-    await first.peer.initialize();
-    const cwd = first.gantry.projectDir;
-    const session = await first.peer.newSession(cwd);
-    await promptTurn(first.peer, session);
-    first.gantry.child.stdin.end();
-    assert.deepEqual(await first.gantry.exited, { code: 0, signal: null });
-    const second = await spawnAcp(t, { config, home: home.path });
-    await second.peer.initialize();
-    await second.peer.request("session/load", { sessionId: session, cwd, mcpServers: [] });
-    assert.equal(second.peer.text(session), "Written.");
-    assert.equal(second.peer.text(session, "user_message_chunk"), "write a file");
+    const firstProcess = await spawnAcpServer(t, { config, home: home.path });
+    await firstProcess.peer.initialize();
+    const cwd = firstProcess.gantry.projectDir;
+    const session = await firstProcess.peer.newSession(cwd);
+    await promptTurn(firstProcess.peer, session);
+    firstProcess.gantry.child.stdin.end();
+    assert.deepEqual(await firstProcess.gantry.exited, { code: 0, signal: null });
+    const secondProcess = await spawnAcpServer(t, { config, home: home.path });
+    await secondProcess.peer.initialize();
+    await secondProcess.peer.request("session/load", { sessionId: session, cwd, mcpServers: [] });
+    assert.equal(secondProcess.peer.getText(session), "Written.");
+    assert.equal(secondProcess.peer.getText(session, "user_message_chunk"), "write a file");
   });
 
   it("ACP over HTTP with SSE and over a WebSocket: a prompt turn with a tool call completes", async (t) => {
-    const { models, server } = await serve(t);
-    models.enqueue(WRITE, say("Written."), WRITE, say("Written."));
-    const http = new HttpPeer(`${server.url}/acp`);
-    await http.open();
-    await http.stream();
-    const session = await http.newSession(server.projectDir);
-    await http.stream(session);
-    await promptTurn(http, session);
-    const socket = new SocketPeer(`${server.url}/acp`);
-    await socket.opened();
-    await socket.initialize();
-    await promptTurn(socket, await socket.newSession(server.projectDir));
+    const { models, server } = await startHttpServer(t);
+    models.enqueue(WRITE_CALL, textStep("Written."), WRITE_CALL, textStep("Written."));
+    const httpPeer = new HttpPeer(`${server.url}/acp`);
+    await httpPeer.open();
+    await httpPeer.openStream();
+    const session = await httpPeer.newSession(server.projectDir);
+    await httpPeer.openStream(session);
+    await promptTurn(httpPeer, session);
+    const socketPeer = new SocketPeer(`${server.url}/acp`);
+    await socketPeer.waitUntilOpen();
+    await socketPeer.initialize();
+    await promptTurn(socketPeer, await socketPeer.newSession(server.projectDir));
   });
 
   it("console: the page and every file that it references are served", async (t) => {
-    const { server } = await serve(t);
+    const { server } = await startHttpServer(t);
     const page = await server.fetch("/console");
     assert.equal(page.status, 200);
     assert.match(page.headers.get("content-security-policy") ?? "", /script-src/);
@@ -111,22 +111,25 @@ describe("smoke: transports", () => {
   });
 
   it("gantry run: the answer is printed to stdout and the tool calls to stderr", async (t) => {
-    const models = await lab(t);
-    models.enqueue(WRITE, say("Written."));
+    const models = await startModelServer(t);
+    models.enqueue(WRITE_CALL, textStep("Written."));
     const project = await tempDir(t);
-    const result = await runGantry(t, ["run", "write"], { config: labConfig(models), projectDir: project.path });
+    const result = await runGantry(t, ["run", "write"], {
+      config: createServerConfig(models),
+      projectDir: project.path,
+    });
     assert.deepEqual([result.code, result.stdout], [0, "Written.\n"], result.stderr);
     assert.match(result.stderr, /> Write made\.txt/);
     assert.equal(await project.read("made.txt"), "by a tool\n");
   });
 
   it("MCP: gantry mcp serve runs a prompt that calls a tool of another MCP server", async (t) => {
-    const models = await lab(t);
-    const { command, args } = hostileProgram("kind");
+    const models = await startModelServer(t);
+    const { command, args } = hostileStdioServer("kind");
     const home = await tempDir(t, {
-      "config.json": JSON.stringify(labConfig(models, { mcp_servers: { lab: { command, args } } })),
+      "config.json": JSON.stringify(createServerConfig(models, { mcp_servers: { lab: { command, args } } })),
     });
-    models.enqueue(call("lab__echo", { text: "through two servers" }), say("Echoed."));
+    models.enqueue(callStep("lab__echo", { text: "through two servers" }), textStep("Echoed."));
     const client = new Client({ name: "smoke", version: "1" });
     const env = { PATH: process.env["PATH"] ?? "", GANTRY_HOME: home.path };
     await client.connect(
@@ -141,17 +144,20 @@ describe("smoke: transports", () => {
     t.after(() => client.close());
     const result = await client.callTool({ name: "run", arguments: { prompt: "echo" } });
     assert.equal((result.structuredContent as { output: string }).output, "Echoed.");
-    assert.match(JSON.stringify(models.lastOfRun!.body), /through two servers/);
+    assert.match(JSON.stringify(models.lastRunRequest!.body), /through two servers/);
   });
 
   it("HTTP: a page of another origin gets 403, and a request without a required header 401", async (t) => {
     const body = JSON.stringify({ message: "x" });
-    const open = await serve(t);
-    const page = { origin: "http://evil.example", "content-type": "application/json" };
-    assert.equal((await open.server.fetch("/api/run", { method: "POST", body, headers: page })).status, 403);
-    const locked = await serve(t, { server: { required_headers: { "x-key": "k1" } } });
-    assert.equal((await locked.server.fetch("/api/run", { method: "POST", body })).status, 401);
-    assert.equal((await ask(locked.server, { message: "x" }, { "x-key": "k1" })).status, 200);
-    assert.equal(open.models.requests.length, 0);
+    const openSetup = await startHttpServer(t);
+    const pageHeaders = { origin: "http://evil.example", "content-type": "application/json" };
+    assert.equal(
+      (await openSetup.server.fetch("/api/run", { method: "POST", body, headers: pageHeaders })).status,
+      403,
+    );
+    const lockedSetup = await startHttpServer(t, { server: { required_headers: { "x-key": "k1" } } });
+    assert.equal((await lockedSetup.server.fetch("/api/run", { method: "POST", body })).status, 401);
+    assert.equal((await runPrompt(lockedSetup.server, { message: "x" }, { "x-key": "k1" })).status, 200);
+    assert.equal(openSetup.models.requests.length, 0);
   });
 });

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { GantryClient } from "gantry/client";
-import { call, say } from "../helpers/fake-model-server.js";
-import { lab, labConfig, pause } from "../helpers/lab.js";
-import { NO_TMUX, openPane } from "../helpers/pane.js";
+import { callStep, textStep } from "../helpers/fake-model-server.js";
+import { startModelServer, createServerConfig, pause } from "../helpers/server-runs.js";
+import { NO_TMUX, openPane } from "../helpers/terminal-pane.js";
 import { runGantry, startServer } from "../helpers/server.js";
 
-const READY = /Type a prompt/;
-/** A question accepts keys after the keyboard was quiet for a moment. */
+const PROMPT_READY = /Type a prompt/;
+/** Shown once a question accepts keys, after a moment without keys. */
 const READY_TO_ANSWER = /choose.*Enter answers/;
 
 describe("gantry chat without a terminal", () => {
@@ -21,92 +21,97 @@ describe("gantry chat without a terminal", () => {
 
 describe("two terminals of one server", { skip: NO_TMUX }, () => {
   it("share a session: an answer in one closes the question in both, and both reconnect after a restart", async (t) => {
-    const models = await lab(t);
-    const required = { "X-Key": "of the door" };
-    const config = labConfig(models, { server: { required_headers: required }, permissions: { mode: "ask" } });
+    const models = await startModelServer(t);
+    const requiredHeaders = { "X-Key": "of the door" };
+    const config = createServerConfig(models, {
+      server: { required_headers: requiredHeaders },
+      permissions: { mode: "ask" },
+    });
     const server = await startServer(t, { config });
-    models.enqueue(call("bash", { command: "echo it was allowed" }), say("Both see this."));
-    const first = await openPane(t, { args: ["chat", "--url", server.url, "--header", "X-Key: of the door"] });
-    await first.until(READY);
-    await first.type("Do it");
-    await first.keys("Enter");
-    await first.until(/Allow\? /);
-    const { sessions } = (await (await server.fetch("/api/sessions", { headers: required })).json()) as {
+    models.enqueue(callStep("bash", { command: "echo it was allowed" }), textStep("Both see this."));
+    const firstPane = await openPane(t, { args: ["chat", "--url", server.url, "--header", "X-Key: of the door"] });
+    await firstPane.waitForScreen(PROMPT_READY);
+    await firstPane.type("Do it");
+    await firstPane.sendKeys("Enter");
+    await firstPane.waitForScreen(/Allow\? /);
+    const { sessions } = (await (await server.fetch("/api/sessions", { headers: requiredHeaders })).json()) as {
       sessions: { id: string }[];
     };
-    const second = await openPane(t, {
+    const secondPane = await openPane(t, {
       args: ["chat", "--url", server.url, "--session", sessions[0]?.id ?? ""],
       home: server.home,
     });
-    await second.until((screen) => /Allow\? /.test(screen) && READY_TO_ANSWER.test(screen));
-    await second.keys("1", "Enter");
-    for (const pane of [first, second])
-      await pane.until((screen) => /Both see this\./.test(screen) && !/Allow\? /.test(screen));
+    await secondPane.waitForScreen((screen) => /Allow\? /.test(screen) && READY_TO_ANSWER.test(screen));
+    await secondPane.sendKeys("1", "Enter");
+    for (const pane of [firstPane, secondPane])
+      await pane.waitForScreen((screen) => /Both see this\./.test(screen) && !/Allow\? /.test(screen));
     // Time: an Enter within 300 ms of an answer belongs to that answer.
     await pause(400);
-    await second.type("Third");
-    models.enqueue(say("To both."));
-    await second.keys("Enter");
-    await first.until(/❯ Third[^]*To both\./);
+    await secondPane.type("Third");
+    models.enqueue(textStep("To both."));
+    await secondPane.sendKeys("Enter");
+    await firstPane.waitForScreen(/❯ Third[^]*To both\./);
     // A server's run continues without its terminals. Terminals report a lost server and reconnect.
     await server.stop("SIGKILL");
-    await first.until(/connection lost/);
-    const again = await startServer(t, {
+    await firstPane.waitForScreen(/connection lost/);
+    const restartedServer = await startServer(t, {
       home: server.home,
       projectDir: server.projectDir,
       args: ["serve", "--port", new URL(server.url).port],
     });
-    models.enqueue(say("I am back."));
-    await first.until((screen) => !/connection lost/.test(screen));
-    await first.type("Hello again");
-    await first.keys("Enter");
-    for (const pane of [first, second]) await pane.until(/I am back\./);
-    await again.stop();
+    models.enqueue(textStep("I am back."));
+    await firstPane.waitForScreen((screen) => !/connection lost/.test(screen));
+    await firstPane.type("Hello again");
+    await firstPane.sendKeys("Enter");
+    for (const pane of [firstPane, secondPane]) await pane.waitForScreen(/I am back\./);
+    await restartedServer.stop();
   });
 
   it("report questions of another session, and can open that session and answer", async (t) => {
-    const models = await lab(t);
-    const config = labConfig(models, { permissions: { mode: "ask", client_grace: 0 } });
+    const models = await startModelServer(t);
+    const config = createServerConfig(models, { permissions: { mode: "ask", client_grace: 0 } });
     const server = await startServer(t, { config });
     // A terminal answers with the token of its home.
     const pane = await openPane(t, { args: ["chat", "--url", server.url], columns: 110, home: server.home });
-    await pane.until(READY);
+    await pane.waitForScreen(PROMPT_READY);
     const client = new GantryClient({ url: server.url });
     // The first question waits for this client.
-    models.enqueue(call("bash", { command: "echo first" }));
-    const { session_id: first } = await client.start({ message: "Do it", can_answer: true });
-    const watch = client.sessions.watch(first, { canAnswer: true });
+    models.enqueue(callStep("bash", { command: "echo first" }));
+    const { session_id: firstSessionId } = await client.start({ message: "Do it", can_answer: true });
+    const watch = client.sessions.watch(firstSessionId, { canAnswer: true });
     await watch.next();
-    await pane.until(/Another session asks: [^]*echo first/);
+    await pane.waitForScreen(/Another session asks: [^]*echo first/);
     await watch.return();
     // The second question waits for the terminal, which has polled the questions.
-    models.enqueue(call("bash", { command: "echo second" }), say("Done elsewhere."));
-    const { session_id: second } = await client.start({ message: "Do it" });
-    await pane.until(/Another session asks: [^]*Another session asks: [^]*echo second/);
-    await pane.type(`/sessions ${second}`);
-    await pane.keys("Enter");
-    await pane.until((screen) => /Allow\? /.test(screen) && READY_TO_ANSWER.test(screen));
-    await pane.keys("1", "Enter");
-    await pane.until(/Done elsewhere\./);
+    models.enqueue(callStep("bash", { command: "echo second" }), textStep("Done elsewhere."));
+    const { session_id: secondSessionId } = await client.start({ message: "Do it" });
+    await pane.waitForScreen(/Another session asks: [^]*Another session asks: [^]*echo second/);
+    await pane.type(`/sessions ${secondSessionId}`);
+    await pane.sendKeys("Enter");
+    await pane.waitForScreen((screen) => /Allow\? /.test(screen) && READY_TO_ANSWER.test(screen));
+    await pane.sendKeys("1", "Enter");
+    await pane.waitForScreen(/Done elsewhere\./);
   });
 
   it("show an unread steer message, and return it to the prompt when the run is stopped", async (t) => {
-    const models = await lab(t);
-    const server = await startServer(t, { config: labConfig(models) });
+    const models = await startModelServer(t);
+    const server = await startServer(t, { config: createServerConfig(models) });
     const pane = await openPane(t, { args: ["chat", "--url", server.url] });
-    await pane.until(READY);
+    await pane.waitForScreen(PROMPT_READY);
     models.enqueue({ say: [{ text: "Working. " }, { gate: "stopped" }, { text: "Worked." }] });
     await pane.type("Work");
-    await pane.keys("Enter");
-    await pane.until(/Working\./);
+    await pane.sendKeys("Enter");
+    await pane.waitForScreen(/Working\./);
     await pane.type("Only in lib");
-    await pane.keys("Enter");
-    await pane.until((screen) => /not read yet: Only in lib/.test(screen) && !/❯ Only in lib/.test(screen));
+    await pane.sendKeys("Enter");
+    await pane.waitForScreen((screen) => /not read yet: Only in lib/.test(screen) && !/❯ Only in lib/.test(screen));
     await pane.type("And then");
-    await pane.keys("C-c");
-    const screen = await pane.until((seen) => /Stopped\./.test(seen) && /❯ Only in lib\n {2}And then/.test(seen));
+    await pane.sendKeys("C-c");
+    const screen = await pane.waitForScreen(
+      (content) => /Stopped\./.test(content) && /❯ Only in lib\n {2}And then/.test(content),
+    );
     assert.doesNotMatch(screen, /not read yet/);
     assert.match(screen, /The run did not read your last message/);
-    models.open("stopped");
+    models.openGate("stopped");
   });
 });

@@ -13,12 +13,12 @@ import {
 } from "gantry";
 import { MemoryDocuments } from "gantry/plugin";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
-import { turns } from "../helpers/fake-time.js";
-import { gate } from "../helpers/gate.js";
-import { until } from "../helpers/lab.js";
-import { tempDir } from "../helpers/temp.js";
+import { waitTurns } from "../helpers/fake-time.js";
+import { createGate } from "../helpers/gate.js";
+import { waitUntil } from "../helpers/server-runs.js";
+import { tempDir } from "../helpers/temp-dir.js";
 
-function tool(
+function createTool(
   name: string,
   run: Tool<Record<string, unknown>>["run"],
   overrides: Partial<Tool> = {},
@@ -37,23 +37,24 @@ function tool(
   };
 }
 
-function make(t: TestContext, provider: ScriptedProvider, options: Partial<AgentOptions> = {}): Agent {
+function createAgent(t: TestContext, provider: ScriptedProvider, options: Partial<AgentOptions> = {}): Agent {
   const agent = new Agent({ providers: [provider], ...options });
   t.after(() => agent.close());
   return agent;
 }
 
-async function eventsOf(run: Run): Promise<AgentEvent[]> {
+async function readEvents(run: Run): Promise<AgentEvent[]> {
   const events: AgentEvent[] = [];
   for await (const event of run) events.push(event);
   return events;
 }
 
-const transient = () => new ProviderError("scripted", "overloaded", "busy", { status: 529, retryAfterMs: 1 });
+const createTransientError = () =>
+  new ProviderError("scripted", "overloaded", "busy", { status: 529, retryAfterMs: 1 });
 
 describe("a run", () => {
   it("returns output, usage, iterations, finish reason and context size", async (t) => {
-    const agent = make(t, new ScriptedProvider([say("Hello", { inputTokens: 7, outputTokens: 3 })]));
+    const agent = createAgent(t, new ScriptedProvider([say("Hello", { inputTokens: 7, outputTokens: 3 })]));
     const run = await agent.run({ message: "hi" });
     const { sessionUsage: _, context, ...result } = await run.result;
     assert.deepEqual(result, {
@@ -69,10 +70,10 @@ describe("a run", () => {
 
   it("calls tools, sends their results to the model, and adds up the usage of both model calls", async (t) => {
     const provider = new ScriptedProvider([callTools(["add", { a: 1, b: 2 }]), say("It is 3")]);
-    const add = tool("add", ({ a, b }) => Promise.resolve({ text: String(Number(a) + Number(b)) }));
-    const agent = make(t, provider, { tools: [add] });
+    const add = createTool("add", ({ a, b }) => Promise.resolve({ text: String(Number(a) + Number(b)) }));
+    const agent = createAgent(t, provider, { tools: [add] });
     const run = await agent.run({ message: "1+2?" });
-    const events = await eventsOf(run);
+    const events = await readEvents(run);
     const { usage, iterations } = await run.result;
     assert.deepEqual(
       events.map((event) => event.type),
@@ -91,37 +92,41 @@ describe("a run", () => {
   });
 
   it("runs calls of parallel tools concurrently, and calls of other tools one at a time", async (t) => {
-    let runningCalls = 0;
-    let maxRunningCalls = 0;
+    let runningCallCount = 0;
+    let maxRunningCallCount = 0;
     let expectedCount = 3;
-    const count = async () => {
-      runningCalls += 1;
-      maxRunningCalls = Math.max(maxRunningCalls, runningCalls);
+    const countCall = async () => {
+      runningCallCount += 1;
+      maxRunningCallCount = Math.max(maxRunningCallCount, runningCallCount);
       // All calls that may run in parallel start before one of them ends.
-      if (expectedCount > 1) await until(() => maxRunningCalls === expectedCount);
-      else await turns();
-      runningCalls -= 1;
+      if (expectedCount > 1) await waitUntil(() => maxRunningCallCount === expectedCount);
+      else await waitTurns();
+      runningCallCount -= 1;
       return { text: "" };
     };
-    const script = (name: string) => [callTools([name, {}], [name, {}], [name, {}]), say("ok")];
-    const provider = new ScriptedProvider([...script("both"), ...script("alone")]);
-    const agent = make(t, provider, { tools: [tool("both", count, { parallel: true }), tool("alone", count)] });
+    const createScript = (name: string) => [callTools([name, {}], [name, {}], [name, {}]), say("ok")];
+    const provider = new ScriptedProvider([...createScript("both"), ...createScript("alone")]);
+    const agent = createAgent(t, provider, {
+      tools: [createTool("both", countCall, { parallel: true }), createTool("alone", countCall)],
+    });
     await (
       await agent.run({ message: "x" })
     ).result;
-    assert.equal(maxRunningCalls, 3);
-    [maxRunningCalls, expectedCount] = [0, 1];
+    assert.equal(maxRunningCallCount, 3);
+    [maxRunningCallCount, expectedCount] = [0, 1];
     await (
       await agent.run({ message: "x" })
     ).result;
-    assert.equal(maxRunningCalls, 1);
+    assert.equal(maxRunningCallCount, 1);
   });
 
   it("reports invalid arguments, unknown tools and failing tools as failed tool results", async (t) => {
     const provider = new ScriptedProvider([callTools(["t", '{"a":'], ["nope", {}], ["t", {}]), say("ok")]);
-    const agent = make(t, provider, { tools: [tool("t", () => Promise.reject(new Error("disk on fire")))] });
+    const agent = createAgent(t, provider, {
+      tools: [createTool("t", () => Promise.reject(new Error("disk on fire")))],
+    });
     const run = await agent.run({ message: "x" });
-    const results = (await eventsOf(run)).filter((event) => event.type === "tool_result");
+    const results = (await readEvents(run)).filter((event) => event.type === "tool_result");
     assert.ok(results.every((result) => result.failed));
     assert.match(results[0]?.output ?? "", /arguments of t are not valid JSON.*Send the call again/);
     assert.match(results[1]?.output ?? "", /Tool "nope" does not exist. Use one of: t\./);
@@ -132,8 +137,8 @@ describe("a run", () => {
   it("quotes the name of an unknown tool with escaped control characters and at most 100 characters", async (t) => {
     const names = ["odd \u001b]0;title\u0007", "n".repeat(5000)];
     const provider = new ScriptedProvider([callTools(...names.map((name) => [name, {}] as const)), say("ok")]);
-    const run = await make(t, provider).run({ message: "x" });
-    const outputs = (await eventsOf(run)).flatMap((event) => (event.type === "tool_result" ? [event.output] : []));
+    const run = await createAgent(t, provider).run({ message: "x" });
+    const outputs = (await readEvents(run)).flatMap((event) => (event.type === "tool_result" ? [event.output] : []));
     assert.match(outputs[0] ?? "", /^Tool "odd \\u001b\]0;title\\u0007" does not exist\. Use one of: /);
     assert.match(outputs[1] ?? "", /^Tool "n{100}…" does not exist\. /);
     await run.result;
@@ -141,7 +146,7 @@ describe("a run", () => {
 
   it("rejects an answer that calls a tool with a name of more than 4,000,000 characters", async (t) => {
     const provider = new ScriptedProvider([callTools(["n".repeat(4_000_001), {}])]);
-    const run = await make(t, provider).run({ message: "x" });
+    const run = await createAgent(t, provider).run({ message: "x" });
     await assert.rejects(run.result, { kind: "too_large", message: /of more than 4,000,000 characters$/ });
   });
 
@@ -151,33 +156,37 @@ describe("a run", () => {
       callTools(["t", {}, "same"], ["t", {}, ""]),
       say("ok"),
     ]);
-    const agent = make(t, provider, { tools: [tool("t", () => Promise.resolve({ text: "done" }))] });
+    const agent = createAgent(t, provider, { tools: [createTool("t", () => Promise.resolve({ text: "done" }))] });
     const run = await agent.run({ message: "x" });
     await run.result;
     const messages = await agent.sessions.messages(run.sessionId);
-    const calls = messages.flatMap((m) => m.parts.flatMap((p) => (p.type === "tool_call" ? [p.id] : [])));
-    assert.equal(calls.length, 4);
-    assert.equal(new Set(calls).size, 4);
-    assert.deepEqual(new Set(messages.filter((m) => m.role === "tool").map((m) => m.toolCallId)), new Set(calls));
+    const callIds = messages.flatMap((m) => m.parts.flatMap((p) => (p.type === "tool_call" ? [p.id] : [])));
+    assert.equal(callIds.length, 4);
+    assert.equal(new Set(callIds).size, 4);
+    assert.deepEqual(new Set(messages.filter((m) => m.role === "tool").map((m) => m.toolCallId)), new Set(callIds));
   });
 
   it("accepts 128 tool calls in one answer, and runs none of an answer with 1,000", async (t) => {
-    const calls = (count: number) => callTools(...Array.from({ length: count }, (_, i) => ["t", {}, `c${i}`] as const));
-    const provider = new ScriptedProvider([calls(128), say("ok"), calls(1000)]);
-    let ran = 0;
-    const run = () => Promise.resolve({ text: `${(ran += 1)}` });
-    const agent = make(t, provider, { tools: [tool("t", run, { parallel: true })] });
-    const first = await agent.run({ message: "x" });
-    assert.equal((await first.result).output, "ok");
-    assert.equal((await agent.sessions.messages(first.sessionId)).length, 131);
-    const second = await agent.run({ message: "y", sessionId: first.sessionId });
-    await assert.rejects(second.result, { kind: "too_large", message: /of more than 128 tool calls$/ });
-    assert.equal(ran, 128);
+    const createCalls = (count: number) =>
+      callTools(...Array.from({ length: count }, (_, i) => ["t", {}, `c${i}`] as const));
+    const provider = new ScriptedProvider([createCalls(128), say("ok"), createCalls(1000)]);
+    let callCount = 0;
+    const run = () => Promise.resolve({ text: `${(callCount += 1)}` });
+    const agent = createAgent(t, provider, { tools: [createTool("t", run, { parallel: true })] });
+    const firstRun = await agent.run({ message: "x" });
+    assert.equal((await firstRun.result).output, "ok");
+    assert.equal((await agent.sessions.messages(firstRun.sessionId)).length, 131);
+    const secondRun = await agent.run({ message: "y", sessionId: firstRun.sessionId });
+    await assert.rejects(secondRun.result, { kind: "too_large", message: /of more than 128 tool calls$/ });
+    assert.equal(callCount, 128);
   });
 
   it("ends at maxIterations with finish reason `length`", async (t) => {
     const provider = new ScriptedProvider([], { fallback: callTools(["t", {}]) });
-    const agent = make(t, provider, { tools: [tool("t", () => Promise.resolve({ text: "" }))], maxIterations: 3 });
+    const agent = createAgent(t, provider, {
+      tools: [createTool("t", () => Promise.resolve({ text: "" }))],
+      maxIterations: 3,
+    });
     const result = await (await agent.run({ message: "x" })).result;
     assert.equal(result.iterations, 3);
     assert.equal(result.finishReason, "length");
@@ -186,15 +195,15 @@ describe("a run", () => {
 
   it("cuts the middle of a tool output that exceeds toolOutputBytes", async (t) => {
     const provider = new ScriptedProvider([callTools(["t", {}]), say("ok")]);
-    const agent = make(t, provider, {
-      tools: [tool("t", () => Promise.resolve({ text: "a".repeat(50_000) }))],
+    const agent = createAgent(t, provider, {
+      tools: [createTool("t", () => Promise.resolve({ text: "a".repeat(50_000) }))],
       toolOutputBytes: 2000,
     });
     const run = await agent.run({ message: "x" });
     await run.result;
-    const [result] = (await agent.sessions.messages(run.sessionId)).filter((m) => m.role === "tool");
-    const part = result?.parts[0];
-    assert.ok(part?.type === "text" && Buffer.byteLength(part.text) <= 2200, "cut to about the limit");
+    const [toolMessage] = (await agent.sessions.messages(run.sessionId)).filter((m) => m.role === "tool");
+    const part = toolMessage?.parts[0];
+    assert.ok(part?.type === "text" && Buffer.byteLength(part.text) <= 2200, "the output is cut near the limit");
     assert.match(part.text, /^a+[^a][\s\S]*[^a]a+$/);
   });
 
@@ -202,8 +211,8 @@ describe("a run", () => {
     const requestTitles: string[] = [];
     const answers = ["reject", "allow", "allow_always"] as const;
     const provider = new ScriptedProvider([callTools(["t", {}], ["t", {}], ["t", {}], ["t", {}]), say("ok")]);
-    const agent = make(t, provider, {
-      tools: [tool("t", () => Promise.resolve({ text: "ran" }), { needsPermission: true })],
+    const agent = createAgent(t, provider, {
+      tools: [createTool("t", () => Promise.resolve({ text: "ran" }), { needsPermission: true })],
     });
     const run = await agent.run({
       message: "x",
@@ -212,8 +221,10 @@ describe("a run", () => {
         return Promise.resolve(answers[requestTitles.length - 1] ?? "reject");
       },
     });
-    const outputs = (await eventsOf(run)).flatMap((event) => (event.type === "tool_result" ? [event.failed] : []));
-    assert.deepEqual(outputs, [true, false, false, false]);
+    const failedFlags = (await readEvents(run)).flatMap((event) =>
+      event.type === "tool_result" ? [event.failed] : [],
+    );
+    assert.deepEqual(failedFlags, [true, false, false, false]);
     assert.equal(requestTitles.length, 3);
   });
 
@@ -229,13 +240,13 @@ describe("a run", () => {
       { allow: false },
       { outcome: "allow" },
     ];
-    const failing = [() => Promise.reject(new Error("gone")), () => { throw new Error("gone"); }]; // prettier-ignore
-    const answerFunctions = [...answers.map((answer) => () => Promise.resolve(answer)), ...failing];
+    const failingFunctions = [() => Promise.reject(new Error("gone")), () => { throw new Error("gone"); }]; // prettier-ignore
+    const answerFunctions = [...answers.map((answer) => () => Promise.resolve(answer)), ...failingFunctions];
     const calls = answerFunctions.map((_, n) => ["t", { n }] as const);
-    let ran = 0;
+    let callCount = 0;
     const provider = new ScriptedProvider([callTools(...calls), callTools(["t", {}]), say("ok")]);
-    const agent = make(t, provider, {
-      tools: [tool("t", () => Promise.resolve({ text: `ran ${++ran}` }), { needsPermission: true })],
+    const agent = createAgent(t, provider, {
+      tools: [createTool("t", () => Promise.resolve({ text: `ran ${++callCount}` }), { needsPermission: true })],
     });
     let requestCount = 0;
     const ask = (() =>
@@ -243,8 +254,8 @@ describe("a run", () => {
       RunInput["ask"]
     >;
     const run = await agent.run({ message: "x", ask });
-    const outputs = (await eventsOf(run)).flatMap((event) => (event.type === "tool_result" ? [event.output] : []));
-    assert.equal(ran, 1);
+    const outputs = (await readEvents(run)).flatMap((event) => (event.type === "tool_result" ? [event.output] : []));
+    assert.equal(callCount, 1);
     assert.equal(outputs.at(-1), "ran 1");
     for (const output of outputs.slice(0, answers.length)) assert.match(output, /^The user rejected this call/);
     // A failed request counts as unanswered, not as refused.
@@ -253,12 +264,12 @@ describe("a run", () => {
 
   it("stores `[cancelled before it ran]` for a call whose permission request was open at the cancel", async (t) => {
     for (const ignoresAbort of [false, true]) {
-      const agent = make(t, new ScriptedProvider([callTools(["t", {}])]), {
-        tools: [tool("t", () => Promise.resolve({ text: "ran" }), { needsPermission: true })],
+      const agent = createAgent(t, new ScriptedProvider([callTools(["t", {}])]), {
+        tools: [createTool("t", () => Promise.resolve({ text: "ran" }), { needsPermission: true })],
       });
-      const cancel = new AbortController();
+      const cancelController = new AbortController();
       const ask: NonNullable<RunInput["ask"]> = (_, signal) => {
-        setImmediate(() => cancel.abort());
+        setImmediate(() => cancelController.abort());
         return new Promise((resolve, reject) => {
           signal.addEventListener("abort", () => {
             if (ignoresAbort) setImmediate(() => resolve("allow"));
@@ -266,23 +277,23 @@ describe("a run", () => {
           });
         });
       };
-      const run = await agent.run({ message: "x", signal: cancel.signal, ask });
+      const run = await agent.run({ message: "x", signal: cancelController.signal, ask });
       await assert.rejects(run.result, { code: "run_cancelled" });
-      const last = (await agent.sessions.messages(run.sessionId)).at(-1);
-      assert.deepEqual(last?.parts, [{ type: "text", text: "[cancelled before it ran]" }]);
+      const lastMessage = (await agent.sessions.messages(run.sessionId)).at(-1);
+      assert.deepEqual(lastMessage?.parts, [{ type: "text", text: "[cancelled before it ran]" }]);
     }
   });
 
   it("emits one error event as its last event when it fails or is cancelled", async (t) => {
     const permanentError = new ProviderError("scripted", "authentication", "no such key", { status: 401 });
-    const agent = make(t, new ScriptedProvider([permanentError, { hang: true }]));
-    const events = await eventsOf(await agent.run({ message: "x" }));
+    const agent = createAgent(t, new ScriptedProvider([permanentError, { hang: true }]));
+    const events = await readEvents(await agent.run({ message: "x" }));
     assert.deepEqual(events, [{ type: "error", error: permanentError }]);
-    const cancel = new AbortController();
-    const run = await agent.run({ message: "x", signal: cancel.signal });
-    cancel.abort();
+    const cancelController = new AbortController();
+    const run = await agent.run({ message: "x", signal: cancelController.signal });
+    cancelController.abort();
     assert.deepEqual(
-      (await eventsOf(run)).map((event) => event.type === "error" && (event.error as { code?: string }).code),
+      (await readEvents(run)).map((event) => event.type === "error" && (event.error as { code?: string }).code),
       ["run_cancelled"],
     );
   });
@@ -290,27 +301,27 @@ describe("a run", () => {
   it("is rejected with session_busy while its session runs in this or another agent on the same store", async (t) => {
     const store = new MemoryDocuments();
     const provider = new ScriptedProvider([{ hang: true }]);
-    const firstAgent = make(t, provider, { driver: new MemoryDriver(store) });
-    const secondAgent = make(t, new ScriptedProvider(), { driver: new MemoryDriver(store) });
-    const cancel = new AbortController();
-    const run = await firstAgent.run({ message: "x", signal: cancel.signal });
+    const firstAgent = createAgent(t, provider, { driver: new MemoryDriver(store) });
+    const secondAgent = createAgent(t, new ScriptedProvider(), { driver: new MemoryDriver(store) });
+    const cancelController = new AbortController();
+    const run = await firstAgent.run({ message: "x", signal: cancelController.signal });
     for (const agent of [firstAgent, secondAgent]) {
       await assert.rejects(agent.run({ message: "y", sessionId: run.sessionId }), { code: "session_busy" });
     }
-    cancel.abort();
+    cancelController.abort();
     await assert.rejects(run.result, { code: "run_cancelled" });
     assert.equal((await (await secondAgent.run({ message: "y", sessionId: run.sessionId })).result).output, "ok");
   });
 
   it("is rejected beyond concurrentRuns; a run that fails to start or has ended frees its slot", async (t) => {
     const provider = new ScriptedProvider([{ hang: true }]);
-    const agent = make(t, provider, { concurrentRuns: 1 });
+    const agent = createAgent(t, provider, { concurrentRuns: 1 });
     await assert.rejects(agent.run({ message: "x", sessionId: "nope" }), { code: "session_not_found" });
-    const cancel = new AbortController();
-    const run = await agent.run({ message: "x", signal: cancel.signal });
+    const cancelController = new AbortController();
+    const run = await agent.run({ message: "x", signal: cancelController.signal });
     await assert.rejects(agent.run({ message: "y" }), { code: "too_many_runs" });
-    await until(() => provider.requests.length === 1);
-    cancel.abort();
+    await waitUntil(() => provider.requests.length === 1);
+    cancelController.abort();
     await assert.rejects(run.result);
     await (
       await agent.run({ message: "y" })
@@ -318,7 +329,7 @@ describe("a run", () => {
   });
 
   it("is rejected for invalid input, with the name of the field or an error code", async (t) => {
-    const agent = make(t, new ScriptedProvider());
+    const agent = createAgent(t, new ScriptedProvider());
     await assert.rejects(agent.run({ message: " " }), { code: "invalid_input", field: "message" });
     await assert.rejects(agent.run({ message: "x", provider: 5 as unknown as string }), { field: "provider" });
     await assert.rejects(agent.run({ message: "x", projectDir: "relative" }), { field: "projectDir" });
@@ -327,8 +338,8 @@ describe("a run", () => {
 
   it("sends a text attachment as text with its file name, and a binary attachment as a file", async (t) => {
     const provider = new ScriptedProvider();
-    const agent = make(t, provider);
-    const file = (filename: string, bytes: Uint8Array) => ({
+    const agent = createAgent(t, provider);
+    const createFile = (filename: string, bytes: Uint8Array) => ({
       type: "file" as const,
       mediaType: "application/octet-stream",
       filename,
@@ -336,7 +347,7 @@ describe("a run", () => {
     });
     const run = await agent.run({
       message: "see",
-      attachments: [file("a.txt", Buffer.from("über")), file("b.bin", Uint8Array.of(0xff, 0xfe, 0))],
+      attachments: [createFile("a.txt", Buffer.from("über")), createFile("b.bin", Uint8Array.of(0xff, 0xfe, 0))],
     });
     await run.result;
     const parts = provider.requests[0]?.messages[0]?.parts ?? [];
@@ -344,9 +355,9 @@ describe("a run", () => {
       parts.map((part) => (part.type === "text" ? part.text : part.type)),
       ["see", '<file name="a.txt">\nüber\n</file>', "file"],
     );
-    const [stored] = await agent.sessions.messages(run.sessionId);
+    const [storedMessage] = await agent.sessions.messages(run.sessionId);
     assert.deepEqual(
-      stored?.parts.map((part) => part.type),
+      storedMessage?.parts.map((part) => part.type),
       ["text", "file", "file"],
     );
   });
@@ -354,8 +365,8 @@ describe("a run", () => {
   it("keeps the prefix of requests unchanged, with tools sorted by name and AGENTS.md in the system prompt", async (t) => {
     const folder = await tempDir(t, { "AGENTS.md": "Use tabs." });
     const provider = new ScriptedProvider([callTools(["b", {}]), say("ok"), say("ok")]);
-    const tools = ["c", "b", "a"].map((name) => tool(name, () => Promise.resolve({ text: name })));
-    const agent = make(t, provider, { tools, projectDir: folder.path, systemPrompt: "Be brief." });
+    const tools = ["c", "b", "a"].map((name) => createTool(name, () => Promise.resolve({ text: name })));
+    const agent = createAgent(t, provider, { tools, projectDir: folder.path, systemPrompt: "Be brief." });
     const run = await agent.run({ message: "x" });
     await run.result;
     await (
@@ -376,8 +387,10 @@ describe("a run", () => {
 
 describe("a provider error", () => {
   it("is retried if no text has arrived, and each retry is reported by model.retried", async (t) => {
-    const provider = new ScriptedProvider([transient(), transient(), say("at last")], { maxRetries: 2 });
-    const agent = make(t, provider);
+    const provider = new ScriptedProvider([createTransientError(), createTransientError(), say("at last")], {
+      maxRetries: 2,
+    });
+    const agent = createAgent(t, provider);
     const retries: number[] = [];
     agent.on("model.retried", ({ attempt }) => retries.push(attempt));
     assert.equal((await (await agent.run({ message: "x" })).result).output, "at last");
@@ -386,17 +399,23 @@ describe("a provider error", () => {
 
   it("is not retried if it is permanent, or after maxRetries attempts", async (t) => {
     const permanentError = new ProviderError("scripted", "authentication", "no such key", { status: 401 });
-    const provider = new ScriptedProvider([permanentError, transient(), transient(), say("never")], { maxRetries: 1 });
-    const agent = make(t, provider);
+    const provider = new ScriptedProvider(
+      [permanentError, createTransientError(), createTransientError(), say("never")],
+      { maxRetries: 1 },
+    );
+    const agent = createAgent(t, provider);
     await assert.rejects((await agent.run({ message: "x" })).result, { message: "scripted: 401: no such key" });
     await assert.rejects((await agent.run({ message: "x" })).result, { message: "scripted: 529: busy" });
     assert.equal(provider.requests.length, 3);
   });
 
   it("after partial text leaves an unfinished message, which the next request of the session contains", async (t) => {
-    const partialAnswer = { chunks: [{ type: "text" as const, block: "0", text: "Half an ans" }], fault: transient() };
+    const partialAnswer = {
+      chunks: [{ type: "text" as const, block: "0", text: "Half an ans" }],
+      fault: createTransientError(),
+    };
     const provider = new ScriptedProvider([partialAnswer, say("whole")]);
-    const agent = make(t, provider);
+    const agent = createAgent(t, provider);
     const run = await agent.run({ message: "x" });
     await assert.rejects(run.result, { code: "provider" });
     assert.equal((await agent.sessions.messages(run.sessionId))[1]?.finished, false);
@@ -410,12 +429,15 @@ describe("a provider error", () => {
   });
 
   it("has kind `timeout` if the provider sends nothing within idleTimeoutMs", async (t) => {
-    const agent = make(t, new ScriptedProvider([{ hang: true }], { idleTimeoutMs: 20 }));
+    const agent = createAgent(t, new ScriptedProvider([{ hang: true }], { idleTimeoutMs: 20 }));
     await assert.rejects((await agent.run({ message: "x" })).result, { code: "provider", kind: "timeout" });
   });
 
   it("has kind `protocol` if an answer ends without a finish chunk", async (t) => {
-    const agent = make(t, new ScriptedProvider([{ chunks: [{ type: "text", block: "0", text: "x" }], finish: false }]));
+    const agent = createAgent(
+      t,
+      new ScriptedProvider([{ chunks: [{ type: "text", block: "0", text: "x" }], finish: false }]),
+    );
     await assert.rejects((await agent.run({ message: "x" })).result, { code: "provider", kind: "protocol" });
   });
 });
@@ -426,32 +448,32 @@ describe("a cancel", () => {
     provider.stream = async function* () {
       await new Promise(() => undefined);
     };
-    const agent = make(t, provider);
-    const cancel = new AbortController();
-    const run = await agent.run({ message: "x", signal: cancel.signal });
-    cancel.abort(new Error("my own reason"));
+    const agent = createAgent(t, provider);
+    const cancelController = new AbortController();
+    const run = await agent.run({ message: "x", signal: cancelController.signal });
+    cancelController.abort(new Error("my own reason"));
     await assert.rejects(run.result, { code: "run_cancelled" });
   });
 
   it("ends a run whose tool ignores the abort signal; each call gets one result, and no call runs again", async (t) => {
-    let runs = 0;
-    const lateResult = gate();
-    const unresponsiveTool = tool("deaf", async () => {
-      runs += 1;
+    let callCount = 0;
+    const lateResult = createGate();
+    const unresponsiveTool = createTool("deaf", async () => {
+      callCount += 1;
       await lateResult.wait();
       return { text: "late" };
     });
     const provider = new ScriptedProvider([callTools(["deaf", {}, "a"], ["deaf", {}, "b"]), say("resumed")]);
-    const agent = make(t, provider, { tools: [unresponsiveTool] });
-    const cancel = new AbortController();
-    const run = await agent.run({ message: "x", signal: cancel.signal });
-    await until(() => runs === 1);
-    cancel.abort();
+    const agent = createAgent(t, provider, { tools: [unresponsiveTool] });
+    const cancelController = new AbortController();
+    const run = await agent.run({ message: "x", signal: cancelController.signal });
+    await waitUntil(() => callCount === 1);
+    cancelController.abort();
     await assert.rejects(run.result, { code: "run_cancelled" });
     await (
       await agent.run({ message: "go on", sessionId: run.sessionId })
     ).result;
-    assert.equal(runs, 1);
+    assert.equal(callCount, 1);
     const results = provider.requests[1]?.messages
       .filter((m) => m.role === "tool")
       .map((m) => [m.toolCallId, m.parts[0]]);
@@ -463,7 +485,7 @@ describe("a cancel", () => {
   });
 
   it("before the start rejects the run and creates no session", async (t) => {
-    const agent = make(t, new ScriptedProvider());
+    const agent = createAgent(t, new ScriptedProvider());
     await assert.rejects(agent.run({ message: "x", signal: AbortSignal.abort() }), { code: "run_cancelled" });
     assert.equal((await agent.sessions.list({ limit: 10 })).total, 0);
   });
@@ -472,7 +494,7 @@ describe("a cancel", () => {
 describe("a session", () => {
   it("gets a generated title in the background, without quotes and extra spaces, from a single request", async (t) => {
     const provider = new ScriptedProvider([], { title: '"Fix the   parser."' });
-    const agent = make(t, provider);
+    const agent = createAgent(t, provider);
     const titleUpdate = new Promise<string>((resolve) =>
       agent.on("session.updated", ({ session }) => resolve(session.title)),
     );
@@ -492,7 +514,7 @@ describe("a session", () => {
     const provider = new ScriptedProvider([], {
       title: new ProviderError("scripted", "server", "down", { status: 500 }),
     });
-    const agent = make(t, provider);
+    const agent = createAgent(t, provider);
     const run = await agent.run({ message: "x" });
     await run.result;
     await agent.close();
@@ -506,7 +528,7 @@ describe("a session", () => {
     let resolveTitle = (_: string): void => undefined;
     const title = new Promise<string>((resolve) => (resolveTitle = resolve));
     const provider = new ScriptedProvider([], { title: () => title });
-    const agent = make(t, provider);
+    const agent = createAgent(t, provider);
     const { sessionId, result } = await agent.run({ message: "one" });
     await result;
     for (const message of ["two", "three"]) await (await agent.run({ message, sessionId })).result;
@@ -546,13 +568,16 @@ describe("a session", () => {
     const warning = new Promise<string>((resolve) => {
       const warn = (message: string, fields?: object) =>
         message === "no title was generated" && resolve(JSON.stringify(fields));
-      const agent = make(t, provider, { logger: { ...silentLogger, warn } });
+      const agent = createAgent(t, provider, { logger: { ...silentLogger, warn } });
       void agent.run({ message: "x" });
     });
     assert.match(await warning, /scripted: timeout: no data/);
 
     const usages: string[] = [];
-    const agent = make(t, new ScriptedProvider([], { title: say("Named", { inputTokens: 3, outputTokens: 4 }) }));
+    const agent = createAgent(
+      t,
+      new ScriptedProvider([], { title: say("Named", { inputTokens: 3, outputTokens: 4 }) }),
+    );
     agent.on("model.called", ({ usage, purpose }) => usages.push(`${purpose} ${usage.totalTokens}`));
     const titleUpdate = new Promise((resolve) => agent.on("session.updated", resolve));
     const run = await agent.run({ message: "x" });
@@ -562,7 +587,7 @@ describe("a session", () => {
   });
 
   it("can be created without a run, accepts a run by its alias, and rejects a second use of the alias", async (t) => {
-    const agent = make(t, new ScriptedProvider());
+    const agent = createAgent(t, new ScriptedProvider());
     const session = await agent.sessions.create({ title: "ACP Session", alias: "alias-1" });
     const run = await agent.run({ message: "x", sessionId: "alias-1" });
     assert.equal(run.sessionId, session.id);
@@ -570,7 +595,10 @@ describe("a session", () => {
   });
 
   it("can be deleted during a run: the run fails with session_not_found, and no messages remain", async (t) => {
-    const agent = make(t, new ScriptedProvider([{ chunks: [{ type: "text", block: "0", text: "x" }], hang: true }]));
+    const agent = createAgent(
+      t,
+      new ScriptedProvider([{ chunks: [{ type: "text", block: "0", text: "x" }], hang: true }]),
+    );
     const run = await agent.run({ message: "x" });
     await agent.sessions.delete(run.sessionId);
     await assert.rejects(run.result, { code: "session_not_found" });
@@ -579,9 +607,9 @@ describe("a session", () => {
   });
 
   it("stores the provider and model of a run, and uses them for a run that names none", async (t) => {
-    const model = (id: string) => ({ id, name: id, ownedBy: "x" });
-    const firstProvider = new ScriptedProvider([], { name: "one", models: [model("a"), model("b")] });
-    const secondProvider = new ScriptedProvider([], { name: "two", models: [model("c")] });
+    const createModel = (id: string) => ({ id, name: id, ownedBy: "x" });
+    const firstProvider = new ScriptedProvider([], { name: "one", models: [createModel("a"), createModel("b")] });
+    const secondProvider = new ScriptedProvider([], { name: "two", models: [createModel("c")] });
     const agent = new Agent({ providers: [firstProvider, secondProvider] });
     t.after(() => agent.close());
     const run = await agent.run({ message: "x", provider: "two", model: "c" });
@@ -597,9 +625,12 @@ describe("a session", () => {
       { type: "reasoning" as const, block: "r", text: "", opaque: { signature: "s" } },
       ...say("answer"),
     ];
-    const model = (id: string) => ({ id, name: id, ownedBy: "x" });
-    const firstProvider = new ScriptedProvider([reasoning, say("b"), say("d")], { name: "one", models: [model("a")] });
-    const secondProvider = new ScriptedProvider([say("c")], { name: "two", models: [model("a")] });
+    const createModel = (id: string) => ({ id, name: id, ownedBy: "x" });
+    const firstProvider = new ScriptedProvider([reasoning, say("b"), say("d")], {
+      name: "one",
+      models: [createModel("a")],
+    });
+    const secondProvider = new ScriptedProvider([say("c")], { name: "two", models: [createModel("a")] });
     const agent = new Agent({ providers: [firstProvider, secondProvider] });
     t.after(() => agent.close());
     const { sessionId, result } = await agent.run({ message: "1", provider: "one", model: "a" });
@@ -630,37 +661,37 @@ describe("a session", () => {
 describe("the lifecycle of an agent", () => {
   it("close() ends runs with shutting_down, rejects new runs, and closes tools and providers", async () => {
     const provider = new ScriptedProvider([{ hang: true }]);
-    const closed: string[] = [];
-    const close = () => Promise.resolve(void closed.push("kept"));
+    const closedNames: string[] = [];
+    const close = () => Promise.resolve(void closedNames.push("kept"));
     const tools = ["kept", "plain"].map((name) =>
-      tool(name, () => Promise.resolve({ text: "" }), name === "kept" ? { close } : {}),
+      createTool(name, () => Promise.resolve({ text: "" }), name === "kept" ? { close } : {}),
     );
     const agent = new Agent({ providers: [provider], tools });
     const run = await agent.run({ message: "x" });
-    const closing = agent.close();
+    const pendingClose = agent.close();
     await assert.rejects(run.result, { code: "shutting_down" });
-    await closing;
+    await pendingClose;
     await agent.close();
     await assert.rejects(agent.run({ message: "x" }), { code: "shutting_down" });
     assert.equal(provider.closed, true);
-    assert.deepEqual(closed, ["kept"]);
+    assert.deepEqual(closedNames, ["kept"]);
   });
 
   it("`await using` closes the agent at the end of its block", async () => {
     const provider = new ScriptedProvider([{ hang: true }]);
-    let ended: Promise<void> | undefined;
+    let rejectedRun: Promise<void> | undefined;
     {
       await using agent = new Agent({ providers: [provider] });
       const run = await agent.run({ message: "x" });
-      ended = assert.rejects(run.result, { code: "shutting_down" });
+      rejectedRun = assert.rejects(run.result, { code: "shutting_down" });
     }
-    await ended;
+    await rejectedRun;
     assert.equal(provider.closed, true);
   });
 
   it("the constructor rejects duplicate tool names and duplicate provider names", () => {
-    const t = tool("t", () => Promise.resolve({ text: "" }));
-    assert.throws(() => new Agent({ providers: [], tools: [t, t] }), { field: "tools" });
+    const toolT = createTool("t", () => Promise.resolve({ text: "" }));
+    assert.throws(() => new Agent({ providers: [], tools: [toolT, toolT] }), { field: "tools" });
     assert.throws(() => new Agent({ providers: [new ScriptedProvider(), new ScriptedProvider()] }), {
       field: "providers",
     });

@@ -3,11 +3,11 @@ import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
-import { architectureFaults } from "../helpers/architecture.js";
+import { findArchitectureFaults } from "../helpers/architecture.js";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
-function repository(): Map<string, string> {
+function readRepository(): Map<string, string> {
   const sources = new Map<string, string>();
   const walk = (folder: string): void => {
     for (const entry of readdirSync(path.join(ROOT, folder), { withFileTypes: true })) {
@@ -22,34 +22,34 @@ function repository(): Map<string, string> {
 
 describe("the repository", () => {
   it("follows the architecture rules in src, adapters and examples", () => {
-    assert.deepEqual(architectureFaults(repository()), []);
+    assert.deepEqual(findArchitectureFaults(readRepository()), []);
   });
 
   it("has only the allowed files and folders at its root", () => {
-    const allowed = new Set(
+    const allowedNames = new Set(
       "package.json package-lock.json tsconfig.json src adapters examples test docs README.md LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md dist node_modules".split(
         " ",
       ),
     );
     const unexpectedNames = readdirSync(ROOT).filter(
-      (name) => !name.startsWith(".") && !allowed.has(name) && !name.endsWith(".tgz"),
+      (name) => !name.startsWith(".") && !allowedNames.has(name) && !name.endsWith(".tgz"),
     );
     assert.deepEqual(unexpectedNames, []);
   });
 
   it("lists exactly the folders of src and src/run in the module table of CONTRIBUTING.md", () => {
     const text = readFileSync(path.join(ROOT, "CONTRIBUTING.md"), "utf8");
-    const folders = (parent: string) =>
+    const listFolders = (parent: string) =>
       readdirSync(path.join(ROOT, parent), { withFileTypes: true })
         .filter((entry) => entry.isDirectory())
         .map(({ name }) => `${parent}/${name}`);
     const section = /^## Modules\n([^]*?)^## /m.exec(text)?.[1] ?? "";
-    const table = [...section.matchAll(/^\| `(src\/[\w/-]+)` +\|/gm)].map(([, name]) => name);
-    assert.deepEqual(table.sort(), [...folders("src"), ...folders("src/run")].sort());
+    const tableFolders = [...section.matchAll(/^\| `(src\/[\w/-]+)` +\|/gm)].map(([, name]) => name);
+    assert.deepEqual(tableFolders.sort(), [...listFolders("src"), ...listFolders("src/run")].sort());
   });
 
   it("names its source files in kebab-case", () => {
-    const misnamedFiles = [...repository().keys()].filter(
+    const misnamedFiles = [...readRepository().keys()].filter(
       (file) => !/^(?:[a-z0-9]+(?:-[a-z0-9]+)*\/)*[a-z0-9]+(?:[-.][a-z0-9]+)*\.tsx?$/.test(file),
     );
     assert.deepEqual(misnamedFiles, []);
@@ -58,7 +58,8 @@ describe("the repository", () => {
 
 describe("the architecture checker", () => {
   /** The faults in a repository that consists of these files only. */
-  const faults = (files: Record<string, string>): string[] => architectureFaults(new Map(Object.entries(files)));
+  const findFaults = (files: Record<string, string>): string[] =>
+    findArchitectureFaults(new Map(Object.entries(files)));
 
   const violations: [violation: string, files: Record<string, string>, fault: RegExp][] = [
     [
@@ -348,7 +349,7 @@ describe("the architecture checker", () => {
   ];
   for (const [violation, files, fault] of violations) {
     it(`rejects ${violation}`, () => {
-      const reportedFaults = faults(files);
+      const reportedFaults = findFaults(files);
       assert.ok(
         reportedFaults.some((line) => fault.test(line)),
         `${String(fault)} not in ${JSON.stringify(reportedFaults)}`,
@@ -358,7 +359,7 @@ describe("the architecture checker", () => {
 
   it("accepts valid imports, exports and statements", () => {
     assert.deepEqual(
-      faults({
+      findFaults({
         "src/plugin/transport.ts": 'import type { Agent } from "../agent/agent.js";',
         "src/agent/agent.ts":
           'import type { T } from "./ports/tool.js"; import { E } from "./ports/errors.js"; const a = { console: 1 };',

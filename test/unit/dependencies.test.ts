@@ -3,31 +3,31 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import ts from "typescript";
-import { ROOT } from "../helpers/node.js";
+import { ROOT } from "../helpers/source-paths.js";
 
 interface Manifest {
   dependencies: Record<string, string>;
   peerDependencies?: Record<string, string>;
 }
 
-const read = (file: string): string => readFileSync(join(ROOT, file), "utf8");
-const manifestOf = (folder: string): Manifest => JSON.parse(read(join(folder, "package.json"))) as Manifest;
-const DEPENDENCIES = Object.keys(manifestOf(".").dependencies);
+const readText = (file: string): string => readFileSync(join(ROOT, file), "utf8");
+const readManifest = (folder: string): Manifest => JSON.parse(readText(join(folder, "package.json"))) as Manifest;
+const DEPENDENCIES = Object.keys(readManifest(".").dependencies);
 /** The console pages are built from development dependencies. */
-const FOR_BROWSERS = /^adapters\/web-console\/app\//;
+const BROWSER_SOURCES = /^adapters\/web-console\/app\//;
 
 /** Names of the packages that the sources import, including types. */
-function importedPackages(): Set<string> {
+function findImportedPackages(): Set<string> {
   const names = new Set<string>();
   const files = ["src", "adapters"].flatMap((folder) =>
     readdirSync(join(ROOT, folder), { recursive: true, encoding: "utf8" }).map((file) => `${folder}/${file}`),
   );
   for (const file of files) {
-    if (!/\.tsx?$/.test(file) || FOR_BROWSERS.test(file)) continue;
-    const text = read(file);
+    if (!/\.tsx?$/.test(file) || BROWSER_SOURCES.test(file)) continue;
+    const text = readText(file);
     // The ripgrep package is not imported. It only provides the path of a program.
-    const resolved = [...text.matchAll(/\.resolve\("(@[^"]+)"\)/g)].map(([, fileName = ""]) => ({ fileName }));
-    for (const { fileName } of [...ts.preProcessFile(text).importedFiles, ...resolved]) {
+    const resolvedPackages = [...text.matchAll(/\.resolve\("(@[^"]+)"\)/g)].map(([, fileName = ""]) => ({ fileName }));
+    for (const { fileName } of [...ts.preProcessFile(text).importedFiles, ...resolvedPackages]) {
       const [name] = /^(@[^/]+\/)?[^/.][^/]*/.exec(fileName) ?? [];
       if (name !== undefined && !fileName.startsWith("node:") && name !== "gantry") names.add(name);
     }
@@ -37,28 +37,28 @@ function importedPackages(): Set<string> {
 
 describe("package.json", () => {
   it("lists each package that the sources import", () => {
-    const missing = [...importedPackages()].filter((name) => !DEPENDENCIES.includes(name));
-    assert.deepEqual(missing, []);
+    const missingPackages = [...findImportedPackages()].filter((name) => !DEPENDENCIES.includes(name));
+    assert.deepEqual(missingPackages, []);
   });
 
   it("lists no package without an import, except peer dependencies that CONTRIBUTING.md names", () => {
-    const imported = importedPackages();
-    const peers = new Set(
-      [...imported].flatMap((name) => Object.keys(manifestOf(`node_modules/${name}`).peerDependencies ?? {})),
+    const packages = findImportedPackages();
+    const peerPackages = new Set(
+      [...packages].flatMap((name) => Object.keys(readManifest(`node_modules/${name}`).peerDependencies ?? {})),
     );
-    const documented = read("CONTRIBUTING.md");
-    const unimportedPackages = DEPENDENCIES.filter((name) => !imported.has(name));
+    const documentedText = readText("CONTRIBUTING.md");
+    const unimportedPackages = DEPENDENCIES.filter((name) => !packages.has(name));
     assert.deepEqual(
-      unimportedPackages.filter((name) => !peers.has(name) || !documented.includes(`\`${name}\``)),
+      unimportedPackages.filter((name) => !peerPackages.has(name) || !documentedText.includes(`\`${name}\``)),
       [],
     );
   });
 
   it("installs neither the MCP SDK nor its web servers for production", () => {
-    const lock = JSON.parse(read("package-lock.json")) as { packages: Record<string, { dev?: boolean }> };
-    const servers = ["express", "hono", "@modelcontextprotocol/sdk"].map((name) => `node_modules/${name}`);
+    const lock = JSON.parse(readText("package-lock.json")) as { packages: Record<string, { dev?: boolean }> };
+    const serverPaths = ["express", "hono", "@modelcontextprotocol/sdk"].map((name) => `node_modules/${name}`);
     assert.deepEqual(
-      servers.filter((path) => path in lock.packages && lock.packages[path]?.dev !== true),
+      serverPaths.filter((path) => path in lock.packages && lock.packages[path]?.dev !== true),
       [],
     );
   });

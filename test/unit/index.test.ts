@@ -3,8 +3,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
-import { facesOf, fieldsWithoutUndefined, unexportedTypes } from "../helpers/public-types.js";
-import { faceFaults } from "../helpers/public-exports.js";
+import { readEntryExports, findFieldsWithoutUndefined, findUnexportedTypes } from "../helpers/public-types.js";
+import { findExportFaults } from "../helpers/public-exports.js";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as {
@@ -14,20 +14,20 @@ const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8"
  * Entry points that share one namespace: no name is exported by two of them. The client is separate and names its own
  * view of the server.
  */
-const FACES = {
+const ENTRY_POINTS = {
   gantry: "src/index.ts",
   "gantry/plugin": "src/plugin/index.ts",
   "gantry/http": "src/http/index.ts",
   "gantry/testing": "src/testing/index.ts",
 };
-const CLIENT = { "gantry/client": "adapters/koa-http-api/client/index.ts" };
+const CLIENT_ENTRY_POINT = { "gantry/client": "adapters/koa-http-api/client/index.ts" };
 
 /** File contents by path from the repository root. */
-function files(folders: readonly string[], ending: RegExp): Map<string, string> {
+function readFiles(folders: readonly string[], filePattern: RegExp): Map<string, string> {
   const textsByPath = new Map<string, string>();
   for (const folder of folders)
     for (const entry of readdirSync(path.join(ROOT, folder), { withFileTypes: true, recursive: true }))
-      if (ending.test(entry.name)) {
+      if (filePattern.test(entry.name)) {
         const file = path.join(entry.parentPath, entry.name);
         textsByPath.set(path.relative(ROOT, file).split(path.sep).join("/"), readFileSync(file, "utf8"));
       }
@@ -49,44 +49,50 @@ describe("the public API", () => {
   });
 
   it("has a doc comment and a use for each export, and no name that two entry points export", () => {
-    const sources = files(["src", "adapters/koa-http-api"], /\.ts$/);
-    const programs = [...files(["adapters", "examples", "test"], /\.(tsx?|mjs)$/).values()];
-    const users = { programs, pages: [...files(["docs"], /\.md$/).values()] };
-    assert.deepEqual(faceFaults(FACES, sources, users), []);
-    assert.deepEqual(faceFaults(CLIENT, sources, users), []);
+    const sources = readFiles(["src", "adapters/koa-http-api"], /\.ts$/);
+    const programs = [...readFiles(["adapters", "examples", "test"], /\.(tsx?|mjs)$/).values()];
+    const users = { programs, pages: [...readFiles(["docs"], /\.md$/).values()] };
+    assert.deepEqual(findExportFaults(ENTRY_POINTS, sources, users), []);
+    assert.deepEqual(findExportFaults(CLIENT_ENTRY_POINT, sources, users), []);
   });
 
   it("exports each type that an exported declaration refers to", () => {
-    const faces = [...Object.values(FACES), ...Object.values(CLIENT)];
-    assert.deepEqual(unexportedTypes(facesOf(ROOT, faces)), []);
-    assert.match(String(unexportedTypes(facesOf(ROOT, ["src/http/index.ts"]))), /Logger .*, of HttpHostOptions/);
+    const entryPoints = [...Object.values(ENTRY_POINTS), ...Object.values(CLIENT_ENTRY_POINT)];
+    assert.deepEqual(findUnexportedTypes(readEntryExports(ROOT, entryPoints)), []);
+    assert.match(
+      String(findUnexportedTypes(readEntryExports(ROOT, ["src/http/index.ts"]))),
+      /Logger .*, of HttpHostOptions/,
+    );
   });
 
   it("accepts undefined for each optional field", () => {
-    const adapters = [...files(["adapters"], /^index\.tsx?$/).keys()].filter((file) => file.split("/").length === 3);
-    const faces = [...Object.values(FACES), ...Object.values(CLIENT), ...adapters];
-    assert.deepEqual(fieldsWithoutUndefined(facesOf(ROOT, faces)), []);
+    const adapters = [...readFiles(["adapters"], /^index\.tsx?$/).keys()].filter(
+      (file) => file.split("/").length === 3,
+    );
+    const entryPoints = [...Object.values(ENTRY_POINTS), ...Object.values(CLIENT_ENTRY_POINT), ...adapters];
+    assert.deepEqual(findFieldsWithoutUndefined(readEntryExports(ROOT, entryPoints)), []);
   });
 
   it("is checked for star exports, statements, missing comments, unused exports and duplicate exports", () => {
-    const faces = { gantry: "src/index.ts", "gantry/plugin": "src/plugin.ts" };
-    const faultsOf = (index: string, otherSources: Record<string, string>, programs: string[]): string[] => {
+    const entryPoints = { gantry: "src/index.ts", "gantry/plugin": "src/plugin.ts" };
+    const findFaults = (index: string, otherSources: Record<string, string>, programs: string[]): string[] => {
       const sources = new Map(Object.entries({ "src/index.ts": index, ...otherSources }));
-      return faceFaults(faces, sources, { programs, pages: ["`B` is described, and A is not."] });
+      return findExportFaults(entryPoints, sources, { programs, pages: ["`B` is described, and A is not."] });
     };
-    const a = { "src/a.ts": "/** A thing. */\nexport interface A { b: B }\nexport type B = 1;" };
-    assert.match(String(faultsOf('export * from "./a.js";', a, [])), /names what it exports/);
-    assert.match(String(faultsOf("export const a = 1;", {}, [])), /does nothing else/);
+    const sourceA = { "src/a.ts": "/** A thing. */\nexport interface A { b: B }\nexport type B = 1;" };
+    assert.match(String(findFaults('export * from "./a.js";', sourceA, [])), /names what it exports/);
+    assert.match(String(findFaults("export const a = 1;", {}, [])), /does nothing else/);
     const exportOfBoth = 'export type { A, B } from "./a.js";';
-    assert.deepEqual(faultsOf(exportOfBoth, a, ['import type { A } from "gantry";']), [
+    assert.deepEqual(findFaults(exportOfBoth, sourceA, ['import type { A } from "gantry";']), [
       "src/index.ts: B has no sentence above it",
     ]);
-    assert.deepEqual(faultsOf('export type { A } from "./a.js";', a, ['import type { A } from "gantry/http";']), [
-      "src/index.ts: A is used by no adapter, document, example or test",
-    ]);
-    const sourcesWithPlugin = { ...a, "src/plugin.ts": 'export type { A } from "./a.js";' };
+    assert.deepEqual(
+      findFaults('export type { A } from "./a.js";', sourceA, ['import type { A } from "gantry/http";']),
+      ["src/index.ts: A is used by no adapter, document, example or test"],
+    );
+    const sourcesWithPlugin = { ...sourceA, "src/plugin.ts": 'export type { A } from "./a.js";' };
     assert.match(
-      String(faultsOf('export type { A } from "./a.js";', sourcesWithPlugin, [])),
+      String(findFaults('export type { A } from "./a.js";', sourcesWithPlugin, [])),
       /A is exported by src\/index.ts too/,
     );
   });

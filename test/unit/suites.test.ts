@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, it } from "node:test";
-import { ROOT } from "../helpers/node.js";
+import { ROOT } from "../helpers/source-paths.js";
 
 const { scripts } = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as {
   scripts: Record<string, string>;
@@ -10,21 +10,21 @@ const { scripts } = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "ut
 const files = readdirSync(path.join(ROOT, "test"), { recursive: true, withFileTypes: true })
   .filter((entry) => entry.isFile())
   .map((entry) => path.relative(ROOT, path.join(entry.parentPath, entry.name)).split(path.sep).join("/"));
-const tests = files.filter((file) => file.endsWith(".test.ts"));
-const read = (file: string): string => readFileSync(path.join(ROOT, file), "utf8");
+const testFiles = files.filter((file) => file.endsWith(".test.ts"));
+const readText = (file: string): string => readFileSync(path.join(ROOT, file), "utf8");
 
 /** Helpers that start Node processes, a browser, a terminal or a database. */
 const STARTS_PROCESSES =
-  /helpers\/(server|server-stores|child|acp-process|replicas|fleet|balancer|browser|console|pane|packed|haproxy|pgbouncer|postgres)\.js"/;
+  /helpers\/(server|server-stores|child|acp-process|replicas|server-group|balancer|browser|console|terminal-pane|packed-package|haproxy|pgbouncer|postgres)\.js"/;
 /** Measures the whole process, which includes the other test files of a batch. */
-const MEASURES_PROCESS = /helpers\/counted\.js"|process\.(memoryUsage|cpuUsage|resourceUsage)/;
+const MEASURES_PROCESS = /helpers\/operation-recorder\.js"|process\.(memoryUsage|cpuUsage|resourceUsage)/;
 
 describe("the test suites", () => {
   it("contain each test file in a folder that npm test or npm run test:all runs", () => {
-    const words = `${scripts["test"]} ${scripts["test:all"]}`.split(" ");
-    const suites = new Set(words.filter((word) => !word.includes("/") && !word.startsWith("-")));
+    const scriptArguments = `${scripts["test"]} ${scripts["test:all"]}`.split(" ");
+    const suites = new Set(scriptArguments.filter((argument) => !argument.includes("/") && !argument.startsWith("-")));
     assert.deepEqual(
-      tests.filter((file) => !suites.has(file.split("/")[1] ?? "")),
+      testFiles.filter((file) => !suites.has(file.split("/")[1] ?? "")),
       [],
     );
     for (const suite of ["integration", "postgres", "browser", "terminal", "package", "docs"])
@@ -32,22 +32,22 @@ describe("the test suites", () => {
   });
 
   it("start no process in test/unit and test/isolated", () => {
-    const violations = tests.filter(
-      (file) => /^test\/(unit|isolated)\//.test(file) && STARTS_PROCESSES.test(read(file)),
+    const violations = testFiles.filter(
+      (file) => /^test\/(unit|isolated)\//.test(file) && STARTS_PROCESSES.test(readText(file)),
     );
     assert.deepEqual(violations, []);
   });
 
-  it("import fast-check only in test/helpers/properties.ts", () => {
-    const importers = files.filter((file) => file.endsWith(".ts") && /from "fast[-]check"/.test(read(file)));
-    assert.deepEqual(importers, ["test/helpers/properties.ts"]);
+  it("import fast-check only in test/helpers/fast-check.ts", () => {
+    const importers = files.filter((file) => file.endsWith(".ts") && /from "fast[-]check"/.test(readText(file)));
+    assert.deepEqual(importers, ["test/helpers/fast-check.ts"]);
   });
 
   it("measure no memory or CPU use of the process in test/unit", () => {
-    const self = "test/unit/suites.test.ts";
-    const unitTests = tests.filter((file) => file.startsWith("test/unit/") && file !== self);
+    const thisFile = "test/unit/suites.test.ts";
+    const unitTests = testFiles.filter((file) => file.startsWith("test/unit/") && file !== thisFile);
     assert.deepEqual(
-      unitTests.filter((file) => MEASURES_PROCESS.test(read(file))),
+      unitTests.filter((file) => MEASURES_PROCESS.test(readText(file))),
       [],
     );
   });
@@ -55,8 +55,8 @@ describe("the test suites", () => {
   it("explain each wait for time in a comment with `Time:`", () => {
     const wait = /\b(sleep|pause)\(\w|\bsetTimeout\((?!\))/;
     const mockedTime = /\.mock\.|mock\.timers|apis: \[/;
-    const violations = tests.flatMap((file) => {
-      const lines = read(file).split("\n");
+    const violations = testFiles.flatMap((file) => {
+      const lines = readText(file).split("\n");
       return lines.flatMap((line, index) =>
         wait.test(line) &&
         !mockedTime.test(line) &&
@@ -74,17 +74,17 @@ describe("the test suites", () => {
   it("contain no focused, skipped or todo test", () => {
     const focusedOrSkipped = /\b(it|test|describe)\.(only|skip|todo)\(|\b(only|skip|todo): true\b/;
     assert.deepEqual(
-      tests.filter((file) => focusedOrSkipped.test(read(file))),
+      testFiles.filter((file) => focusedOrSkipped.test(readText(file))),
       [],
     );
   });
 
   it("the scripts in .ci have at most 1,400 lines together", () => {
-    const scripts = readdirSync(path.join(ROOT, ".ci"), { recursive: true, withFileTypes: true })
+    const scriptPaths = readdirSync(path.join(ROOT, ".ci"), { recursive: true, withFileTypes: true })
       .filter((entry) => entry.isFile())
       .map((entry) => path.join(entry.parentPath, entry.name));
-    const lines = scripts.map((file) => readFileSync(file, "utf8").split("\n").length - 1);
-    const sum = lines.reduce((total, count) => total + count, 0);
-    assert.ok(sum <= 1_400, `${sum} lines in .ci: remove something before you add more`);
+    const lineCounts = scriptPaths.map((file) => readFileSync(file, "utf8").split("\n").length - 1);
+    const totalLines = lineCounts.reduce((total, count) => total + count, 0);
+    assert.ok(totalLines <= 1_400, `${totalLines} lines in .ci: remove something before you add more`);
   });
 });

@@ -1,4 +1,5 @@
--- Several of these calls in one statement. Where there is more than one, none waits long for a chain that another has.
+-- Executes several calls in one statement. With more than one call, lock waits are short, because a call that waits for
+-- another client's chain delays all of them.
 CREATE FUNCTION @.calls@v(p_calls json)
 RETURNS TABLE (n integer, kind text, seq bigint, idx integer, done boolean, tag text, body text, more text, gained text)
 LANGUAGE plpgsql AS $$

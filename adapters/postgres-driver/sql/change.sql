@@ -1,4 +1,4 @@
--- Cuts, fields, instructions and keys.
+-- Reverts, session fields, instructions and run keys. A cut is the snapshot that hides reverted messages.
 
 CREATE FUNCTION @.cut@v(p_chain bigint, p_idx integer, p_cut json) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -20,7 +20,7 @@ BEGIN
   UPDATE @.sessions s SET cut = '' WHERE s.chain = p_chain AND s.cut = p_id;
 END $$;
 
--- Of the session itself, and of its chain's original.
+-- Updates fields of a session and of its chain's first session.
 CREATE FUNCTION @.set@v(p_chain bigint, p_idx integer, p_fields json) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   x record;
@@ -60,8 +60,8 @@ BEGIN
   WHERE s.chain = p_chain AND s.idx = ANY (ARRAY[0, p_idx]);
 END $$;
 
--- A removed instruction stays as a row with the token of the change that removed it, so that a change that is sent again
--- reports it again. Such rows go with the next change of the chain's instructions.
+-- A removed instruction stays as a row with the token of the change that removed it, so that a repeated change reports it
+-- again. The next change of the chain's instructions deletes such rows.
 CREATE FUNCTION @.change_instructions@v(p_chain bigint, p_token uuid, p_new json, p_removed json)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- A session or a whole chain; p_fresh where its original is among what is given.
+-- Creates a session or a complete chain. p_fresh: whether p_chain contains the chain's first session.
 CREATE FUNCTION @.create@v(p_root text, p_fresh boolean, p_fence bigint, p_token uuid, p_sync boolean, p_chain json)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,4 +1,5 @@
--- Chains whole. Their messages go piece by piece: tells chains of which some are left, whoever deleted them.
+-- Deletes chains. Messages of large chains are deleted in batches. Returns the chains with remaining messages, including
+-- those that other clients deleted.
 
 CREATE FUNCTION @.sweep@v(p_chain bigint, p_limit integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,6 +1,5 @@
--- What a lease is, and who has it.
-
--- Its first row says which: l was had (gained: the fence before it, where that is known), h is held by another.
+-- Takes or renews the lease of a chain. Kind of the first row: l: the caller has the lease (gained: the previous fence, if
+-- known); h: another holder has it.
 CREATE FUNCTION @.lease@v(p_id text, p_holder_id text, p_holder text, p_ttl bigint, p_replacing bigint, p_head boolean,
   p_messages boolean, p_known bigint)
 RETURNS TABLE (kind text, seq bigint, idx integer, done boolean, tag text, body text, more text, gained text)
@@ -32,7 +31,8 @@ BEGIN
   IF v_mine THEN
     v_fence := c.fence;
   ELSE
-    -- The time, in microseconds: it was never had before, also where a crash took the last leases, or the chain was deleted.
+    -- The time in microseconds is greater than all earlier fences, also after a crash lost the latest leases or the chain
+    -- was deleted.
     v_fence := greatest(c.fence + 1, c.last + 1, floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
     v_last := c.last;
   END IF;

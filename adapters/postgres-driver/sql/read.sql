@@ -1,5 +1,5 @@
--- All are of one moment: functions that are stable see what their caller's statement sees. A read returns rows whose columns
--- depend on the kind; of a message, gained is what it gained since it was stored.
+-- Each read sees one point in time, because stable functions use the snapshot of the calling statement. The columns of a
+-- row depend on its kind. gained: text that was appended to an unfinished message after it was stored.
 
 CREATE FUNCTION @.get@v(p_id text) RETURNS text STABLE LANGUAGE plpgsql AS $$
 BEGIN
@@ -7,7 +7,7 @@ BEGIN
     WHERE n.name = p_id);
 END $$;
 
--- The newest of a folder, for which each fresh run asks: as a function it is planned once.
+-- The newest sessions of a folder. Each new run calls it; a function is planned only once.
 CREATE FUNCTION @.of_dir@v(p_dir text, p_limit bigint) RETURNS TABLE (total bigint, body text) STABLE LANGUAGE plpgsql AS $$
 BEGIN
   RETURN QUERY SELECT t.total, row_to_json(p)::text
@@ -18,7 +18,8 @@ BEGIN
     ORDER BY p.updated_at DESC, p.id DESC;
 END $$;
 
--- s: the original, and the newest where that is another; v: the newest's view; m: messages; r: runs; p: snapshots.
+-- Kinds: s: the first session, and the newest if it is a different one; v: view of the newest; m: messages; r: runs;
+-- p: snapshots.
 CREATE FUNCTION @.head@v(p_chain bigint, p_messages boolean)
 RETURNS TABLE (kind text, seq bigint, idx integer, done boolean, tag text, body text, more text, gained text)
 STABLE LANGUAGE plpgsql AS $$
@@ -46,7 +47,7 @@ BEGIN
   END IF;
 END $$;
 
--- tag: id of the session that it was said in.
+-- tag: id of the message's session.
 CREATE FUNCTION @.messages@v(p_id text, p_whole boolean, p_after bigint, p_before bigint, p_limit bigint, p_last boolean,
   p_hidden text, p_tool text)
 RETURNS TABLE (kind text, seq bigint, idx integer, done boolean, tag text, body text, more text, gained text)
@@ -88,7 +89,7 @@ BEGIN
   END IF;
 END $$;
 
--- The kernel polls for it: as a function it is planned once.
+-- The kernel polls with this function, because a function is planned only once.
 CREATE FUNCTION @.run@v(p_id text) RETURNS TABLE (record text, named text, key text, root text, holder text)
 STABLE LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -98,7 +99,8 @@ BEGIN
     FROM @.runs r JOIN @.chains c ON c.chain = r.chain WHERE r.id = p_id;
 END $$;
 
--- s: sessions, tag what hides each; v: views; m: messages, tag what hides each; p: snapshots; r: runs; a: asks.
+-- Kinds: s: sessions; v: views; m: messages; p: snapshots; r: runs; a: asks. tag of s and m: the snapshot that hides the
+-- row.
 CREATE FUNCTION @.dump@v(p_id text)
 RETURNS TABLE (kind text, seq bigint, idx integer, done boolean, tag text, body text, more text, gained text)
 STABLE LANGUAGE plpgsql AS $$

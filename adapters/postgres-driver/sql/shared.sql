@@ -1,13 +1,13 @@
--- What the other functions share.
+-- Functions that other functions call.
 
--- Of a folder's total. An index has no room for a long one.
+-- Returns the scope of a folder's total. A long path is hashed, because an index entry has a maximum size.
 CREATE FUNCTION @.scope@v(p_dir text) RETURNS text STABLE LANGUAGE plpgsql AS $$
 BEGIN
   IF octet_length(p_dir) <= 1000 THEN RETURN 'dir:' || p_dir; END IF;
   RETURN 'long:' || encode(sha256(convert_to(p_dir, getdatabaseencoding()::name)), 'hex');
 END $$;
 
--- Originals that come and go.
+-- Adds p_by to the number of root sessions.
 CREATE FUNCTION @.count@v(p_dir text, p_shard integer, p_by integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   v_scope text := @.scope@v(p_dir);
@@ -19,7 +19,7 @@ BEGIN
   END IF;
 END $$;
 
--- p_new: none of them may be there yet.
+-- p_new: fails if one of the runs exists.
 CREATE FUNCTION @.put_runs@v(p_chain bigint, p_fence bigint, p_runs json, p_new boolean)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,4 +1,5 @@
--- Its rows: i: an instruction that is left where the lease was given back; f: the id of a removed one; a: the answered ask.
+-- Kinds of rows: i: an instruction that remains when the lease is released; f: id of a removed instruction; a: the
+-- answered ask.
 CREATE FUNCTION @.write@v(p_id text, p_fence bigint, p_token uuid, p_sync boolean, p_release boolean, p_says boolean, p_change json)
 RETURNS TABLE (kind text, seq bigint, idx integer, done boolean, tag text, body text, more text, gained text)
 LANGUAGE plpgsql AS $$
@@ -31,7 +32,7 @@ BEGIN
       IF NOT FOUND THEN
         RAISE EXCEPTION 'session not found' USING ERRCODE = 'GN002', DETAIL = p_id;
       END IF;
-      -- It may have been created meanwhile.
+      -- Another client may have created the session meanwhile.
       CONTINUE WHEN EXISTS (SELECT FROM @.sessions s WHERE s.chain = v_chain);
       DELETE FROM @.chains o WHERE o.chain = v_chain;
       RETURN;

@@ -283,7 +283,7 @@ export function groupRows(rows: readonly DiffRow[], context = 3): DiffBlock[] {
   return blocks;
 }
 
-/** A removed row and the row added in its place, or the same row twice if it is unchanged. */
+/** A removed row and the row that replaces it, or the same row twice if it is unchanged. */
 export type RowPair = readonly [left: DiffRow | undefined, right: DiffRow | undefined];
 
 export function pairRows(rows: readonly DiffRow[]): RowPair[] {

@@ -1,5 +1,5 @@
 import { parseJson } from "../../base/json.js";
-import { abortable, deadline } from "../../base/abort.js";
+import { abortable, createDeadline } from "../../base/abort.js";
 import type { Diff, Location, Tool, ToolCallPreview, ToolContext, ToolKind } from "../../ports/tool.js";
 import { readDiffs } from "./display.js";
 
@@ -65,7 +65,7 @@ export async function previewCall(
   { projectDir, folders = [], signal: runSignal }: Pick<ToolContext, "projectDir" | "folders" | "signal">,
 ): Promise<ToolCallPreview> {
   if (typeof tool.preview !== "function") return {};
-  const { signal, clear } = deadline(PREVIEW_TIMEOUT_MS, runSignal);
+  const { signal, clear } = createDeadline(PREVIEW_TIMEOUT_MS, runSignal);
   try {
     const previewRead = (async () => tool.preview?.(args, { projectDir, folders, signal }))();
     const { diff, note }: { diff?: unknown; note?: unknown } = (await abortable(previewRead, signal)) ?? {};

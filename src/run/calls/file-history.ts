@@ -1,5 +1,5 @@
 import { relative } from "node:path";
-import { printable } from "../../base/printable.js";
+import { toPrintable } from "../../base/printable.js";
 import type { ChangeOrigin, FileRecorder } from "../../ports/file-history.js";
 import type { ToolContext, ToolOutput } from "../../ports/tool.js";
 
@@ -56,7 +56,7 @@ function addLossNote(output: ToolOutput, lostPaths: ReadonlySet<string>, run: Ru
 
 function formatPath(path: string, { projectDir }: RunContext): string {
   const relativePath = relative(projectDir, path);
-  return printable(relativePath.startsWith("..") ? path : relativePath);
+  return toPrintable(relativePath.startsWith("..") ? path : relativePath);
 }
 
 /**

@@ -1,5 +1,5 @@
 import { onAbort } from "../../base/abort.js";
-import { printable } from "../../base/printable.js";
+import { toPrintable } from "../../base/printable.js";
 import { TaskSet } from "../../base/task-set.js";
 import type { ThrottledOutput } from "../../base/throttled-output.js";
 import { now } from "../../base/ids.js";
@@ -9,7 +9,7 @@ import type { Session } from "../../ports/session.js";
 import type { Subagent, SpawnInput } from "../../ports/spawn.js";
 import type { Tool } from "../../ports/tool.js";
 import type { Usage } from "../../ports/usage.js";
-import { newSession } from "../../sessions/new-session.js";
+import { createNewSession } from "../../sessions/new-session.js";
 import { recordChanges } from "./changed-files.js";
 import { checkInput } from "../input/run-input.js";
 import { findModeDenial } from "../permissions/modes.js";
@@ -136,7 +136,7 @@ export class Subagents {
 /** Creates the session for a subagent's run. */
 export function newSubagentSession({ parentRun, callId, title, mode }: SubagentCall, projectDir: string): Session {
   const spawnedBy = { sessionId: parentRun.sessionId, runId: parentRun.id, callId };
-  return { ...newSession({ title }, { projectDir, mode }), hasFinalTitle: true, spawnedBy };
+  return { ...createNewSession({ title }, { projectDir, mode }), hasFinalTitle: true, spawnedBy };
 }
 
 /** Adds the usage of a subagent to its parent's run and session immediately. */
@@ -180,6 +180,6 @@ function selectTools(
 }
 
 function toOneLine(text: string): string {
-  const singleLine = printable(text.trim().replace(/\s+/g, " "));
+  const singleLine = toPrintable(text.trim().replace(/\s+/g, " "));
   return singleLine.length > MAX_TITLE_CHARACTERS ? `${singleLine.slice(0, MAX_TITLE_CHARACTERS - 1)}…` : singleLine;
 }

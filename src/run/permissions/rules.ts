@@ -4,7 +4,7 @@ import { attempt } from "../../base/attempt.js";
 import { isRecord } from "../../base/json.js";
 import { shellQuote } from "../../base/shell-quote.js";
 import { PathGuard } from "../../files/path-guard.js";
-import type { CallPlace, Judgement } from "../../untrusted/shell-rules/evaluate-call.js";
+import type { CallLocation, Judgement } from "../../untrusted/shell-rules/evaluate-call.js";
 import { withWorker } from "../../untrusted/workers.js";
 import type { PermissionRule } from "../../ports/permission-policy.js";
 import type { ToolCall } from "../../ports/tool.js";
@@ -90,7 +90,9 @@ async function evaluateSingleCall(
     })),
     command,
     startsPrograms: isExecution,
-    places: await Promise.all(call.locations.map(({ path }) => toCallPlace(guard, resolve(projectDir, path), call))),
+    locations: await Promise.all(
+      call.locations.map(({ path }) => toCallLocation(guard, resolve(projectDir, path), call)),
+    ),
     isFileTool,
     projectDir,
     realProjectDir: (await guard.resolve(projectDir)).path,
@@ -143,7 +145,7 @@ function readCommand(args: unknown): string | string[] | undefined {
   return `cd ${shellQuote(workdir)}\n${isWordList ? command.map(shellQuote).join(" ") : command}`;
 }
 
-async function toCallPlace(guard: PathGuard, path: string, { tool }: ToolCall): Promise<CallPlace> {
+async function toCallLocation(guard: PathGuard, path: string, { tool }: ToolCall): Promise<CallLocation> {
   const { traversedPaths, path: realPath, isFolder } = await guard.resolve(path);
   // Reading a folder includes everything below it.
   return {

@@ -1,6 +1,6 @@
 import { join } from "node:path";
-import { printableLines } from "../../base/printable.js";
-import { textIn } from "../../files/path-cache.js";
+import { toPrintableLines } from "../../base/printable.js";
+import { decodeText } from "../../files/path-cache.js";
 import { InputError, PathError } from "../../ports/errors.js";
 import type { SlashCommand } from "../../ports/slash-command.js";
 import { hasTrustedOwners, type OwnedPath } from "../../files/owners.js";
@@ -101,7 +101,7 @@ export class CommandFolder {
       const { bytesRead } = await handle.read(buffer, 0, buffer.length, 0);
       const isTruncated = stats.size > BigInt(maxBytes);
       return {
-        text: printableLines(textIn(buffer.subarray(0, bytesRead), isTruncated)),
+        text: toPrintableLines(decodeText(buffer.subarray(0, bytesRead), isTruncated)),
         isComplete: !isTruncated,
         isUsable: stats.size <= MAX_FILE_BYTES,
       };

@@ -3,7 +3,7 @@ import { dirname } from "node:path";
 import { INSTRUCTION_PREFIX, instructionVersion } from "../../conversation/stored-state.js";
 import type { Location } from "../../ports/tool-display.js";
 import type { ToolKind, ToolOutput } from "../../ports/tool.js";
-import { formatInstruction, within, type InstructionFile } from "../../project/instructions.js";
+import { formatInstruction, limitInstructions, type InstructionFile } from "../../project/instructions.js";
 import type { CallState } from "../tools/tool-state.js";
 import type { Conversation } from "../../conversation/conversation.js";
 import type { Project } from "../../project/project.js";
@@ -72,7 +72,7 @@ export class NestedInstructions {
     const sortedFiles = [...newFiles.values()]
       .map(({ instruction }) => instruction)
       .sort((a, b) => countDepth(a.from) - countDepth(b.from));
-    const appendedFiles = within(sortedFiles, maxBytes - INSTRUCTIONS_HEADER.length);
+    const appendedFiles = limitInstructions(sortedFiles, maxBytes - INSTRUCTIONS_HEADER.length);
     const appendedBytes = appendedFiles.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
     // If the rest of the limit is too small, the calls of the next answer append the instructions.
     if (appendedBytes === 0 || appendedBytes > this.#remainingBytes) return output;

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import type { OwnedPath } from "../../files/owners.js";
 import { repositoryOf } from "../../files/repository.js";
-import { abortable, deadline } from "../../base/abort.js";
+import { abortable, createDeadline } from "../../base/abort.js";
 import { InputError } from "../../ports/errors.js";
 import type { RunInput } from "../../ports/run.js";
 import type { SlashCommand } from "../../ports/slash-command.js";
@@ -183,7 +183,7 @@ function parseCommand(message: string): { name: string | undefined; argumentText
  * Generates the prompt of a command. Every error becomes an `InputError`, because no run exists yet that could fail.
  */
 async function generatePrompt(command: SlashCommand, argumentText: string, signal: AbortSignal) {
-  const timeLimit = deadline(PROMPT_TIMEOUT_MS, signal);
+  const timeLimit = createDeadline(PROMPT_TIMEOUT_MS, signal);
   try {
     return await abortable(command.prompt(argumentText, timeLimit.signal), timeLimit.signal);
   } catch (error) {

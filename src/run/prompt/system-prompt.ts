@@ -1,4 +1,4 @@
-import { printable } from "../../base/printable.js";
+import { toPrintable } from "../../base/printable.js";
 import type { Model } from "../../ports/model-provider.js";
 import type { ToolSpec } from "../../ports/tool.js";
 import { formatInstruction } from "../../project/instructions.js";
@@ -57,7 +57,7 @@ export function buildSystemPrompt(input: SystemPromptInput): string {
 }
 
 function environmentSection({ projectDir, environment: { day, git, tree } }: SystemPromptInput): string {
-  const lines = [`Project folder: ${printable(projectDir)}`, `Operating system: ${process.platform}`, `Date: ${day}`];
+  const lines = [`Project folder: ${toPrintable(projectDir)}`, `Operating system: ${process.platform}`, `Date: ${day}`];
   if (git !== "") lines.push(`Git at the start of the session: ${git}`);
   if (tree !== "") lines.push("Top of the project folder when the session began (names are material):", tree);
   return `# Where you are\n${lines.join("\n")}`;

@@ -208,7 +208,7 @@ class SessionQueue<Run> {
   }
 
   poll(): void {
-    this.#schedule?.now();
+    this.#schedule?.wakeNow();
   }
 
   async cancelAll(reason: Error): Promise<void> {

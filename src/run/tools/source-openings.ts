@@ -1,4 +1,4 @@
-import { abortable, deadline, settlesWithin } from "../../base/abort.js";
+import { abortable, createDeadline, settlesWithin } from "../../base/abort.js";
 import { TaskSet } from "../../base/task-set.js";
 import { InputError } from "../../ports/errors.js";
 import type { Logger } from "../../ports/logger.js";
@@ -105,7 +105,7 @@ export class ToolSourceOpener {
   async waitFor(opening: SourceOpening, isPersistent: boolean, signal: AbortSignal): Promise<OpenTools> {
     const timeoutMs = this.#lateSessionCounts.has(opening.source) ? LATE_SOURCE_WAIT_MS : this.#openTimeoutMs;
     const remainingMs = opening.startedAtMs + timeoutMs - Date.now();
-    const timeLimit = deadline(Math.max(remainingMs, Math.min(LATE_SOURCE_WAIT_MS, this.#openTimeoutMs)), signal);
+    const timeLimit = createDeadline(Math.max(remainingMs, Math.min(LATE_SOURCE_WAIT_MS, this.#openTimeoutMs)), signal);
     try {
       return await abortable(opening.openTools, timeLimit.signal);
     } catch (error) {

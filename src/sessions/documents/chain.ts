@@ -65,7 +65,7 @@ export function withoutLease(key: string, value: unknown): unknown {
 
 /** The documents of a chain that most calls need. `save` writes the changes. */
 export class Chain {
-  readonly #saved: { head: Head | undefined; document: ChainDocument | undefined; segments: SegmentList };
+  readonly #storedState: { head: Head | undefined; document: ChainDocument | undefined; segments: SegmentList };
   head: Head;
   /** Undefined before the chain's original is created. */
   document: ChainDocument | undefined;
@@ -76,7 +76,7 @@ export class Chain {
     readonly root: string,
     [head, document, segments = []]: [Head?, ChainDocument?, SegmentList?],
   ) {
-    this.#saved = { head, document, segments };
+    this.#storedState = { head, document, segments };
     this.head = head ?? NEW_HEAD;
     this.document = document;
     this.segments = segments;
@@ -122,7 +122,7 @@ export class Chain {
 
   /** Whether the head, the chain's document or the segment list has changed. */
   get isChanged(): boolean {
-    const { head = NEW_HEAD, document, segments } = this.#saved;
+    const { head = NEW_HEAD, document, segments } = this.#storedState;
     return this.head !== head || this.document !== document || this.segments !== segments;
   }
 
@@ -133,7 +133,7 @@ export class Chain {
     // A lease taken before its chain is created belongs to no chain yet.
     else if (this.head.lease) tx.set(keys.head(root), "", this.head);
     else tx.delete(keys.head(root), "");
-    if (this.document !== this.#saved.document) tx.set(keys.chain(root), root, this.document);
-    if (this.segments !== this.#saved.segments) tx.set(keys.segments(root), root, this.segments);
+    if (this.document !== this.#storedState.document) tx.set(keys.chain(root), root, this.document);
+    if (this.segments !== this.#storedState.segments) tx.set(keys.segments(root), root, this.segments);
   }
 }

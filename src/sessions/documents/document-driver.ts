@@ -1,7 +1,7 @@
 import { deepCopy } from "../../base/copy.js";
 import { GantryError, SessionNotFoundError, StoreError } from "../../ports/errors.js";
 import type { Notifier } from "../../ports/notifier.js";
-import type { MessagePage, SessionDriver } from "../../ports/session-driver.js";
+import type { MessageQuery, SessionDriver } from "../../ports/session-driver.js";
 import { DriverLifecycle } from "../driver-lifecycle.js";
 import { Chain } from "./chain.js";
 import type { DocumentStore } from "./document-store.js";
@@ -17,7 +17,7 @@ export interface DocumentDriverOptions {
   /** Used in errors and as `SessionDriver.name`. */
   name: string;
   /** Location of the store, for errors. Default: the name. */
-  where?: string | undefined;
+  location?: string | undefined;
   documents: DocumentStore;
   /** Default: the kernel notifies every subscriber five times a second. */
   notifier?: Notifier | undefined;
@@ -30,7 +30,7 @@ const MAX_GROUP_CONFLICTS = 3;
 /** Time in ms after which a call that conflicts with other processes is rejected. */
 const MAX_CONFLICT_MS = 60_000;
 
-interface Call {
+interface QueuedCall {
   work: (tx: Transaction) => Promise<unknown>;
   /** Whether the change must be on disk. */
   sync: boolean;
@@ -54,15 +54,15 @@ export class DocumentDriver implements SessionDriver {
   readonly notifier?: Notifier;
   readonly #documents: DocumentStore;
   readonly #lifecycle: DriverLifecycle<true>;
-  readonly #calls: Call[] = [];
-  #isPumping = false;
+  readonly #calls: QueuedCall[] = [];
+  #isCommitting = false;
 
-  constructor({ name, where = name, documents, notifier }: DocumentDriverOptions) {
+  constructor({ name, location = name, documents, notifier }: DocumentDriverOptions) {
     this.name = name;
     if (notifier) this.notifier = notifier;
     this.#documents = documents;
     this.#lifecycle = new DriverLifecycle<true>({
-      where,
+      location,
       open: async () => {
         await documents.open?.();
         return true;
@@ -96,7 +96,7 @@ export class DocumentDriver implements SessionDriver {
     return this.#enqueue((tx) => listSessions(tx, query), { isAlone: true });
   }
 
-  messages(id: string, page: MessagePage = {}): ReturnType<SessionDriver["messages"]> {
+  messages(id: string, page: MessageQuery = {}): ReturnType<SessionDriver["messages"]> {
     return this.#enqueue(async (tx) => {
       const chain = await Chain.of(tx, id);
       const link = chain?.content.links.find((candidate) => candidate.id === id);
@@ -157,17 +157,17 @@ export class DocumentDriver implements SessionDriver {
         new Promise<T>((resolve, reject) => {
           this.#calls.push({ work, sync, isAlone, resolve, reject });
           // Never rejects: each call gets its own error.
-          if (!this.#isPumping) void this.#pump();
+          if (!this.#isCommitting) void this.#commitCalls();
         }),
     );
   }
 
-  async #pump(): Promise<void> {
-    this.#isPumping = true;
+  async #commitCalls(): Promise<void> {
+    this.#isCommitting = true;
     // Calls in one turn of the event loop share a commit.
     await Promise.resolve();
     while (this.#calls.length > 0) {
-      const calls = this.#nextGroup();
+      const calls = this.#takeGroup();
       try {
         await this.#commitGroup(calls);
       } catch (error) {
@@ -175,29 +175,29 @@ export class DocumentDriver implements SessionDriver {
       }
     }
     // Set in the same turn as the last check of the list, so that no call is added to a pump that has ended.
-    this.#isPumping = false;
+    this.#isCommitting = false;
   }
 
-  #nextGroup(): Call[] {
-    const alone = this.#calls.findIndex(({ isAlone }) => isAlone);
-    return this.#calls.splice(0, alone < 0 ? MAX_GROUP_CALLS : Math.max(1, Math.min(MAX_GROUP_CALLS, alone)));
+  #takeGroup(): QueuedCall[] {
+    const aloneIndex = this.#calls.findIndex(({ isAlone }) => isAlone);
+    return this.#calls.splice(0, aloneIndex < 0 ? MAX_GROUP_CALLS : Math.max(1, Math.min(MAX_GROUP_CALLS, aloneIndex)));
   }
 
-  async #commitGroup(calls: readonly Call[]): Promise<void> {
-    for (let conflicts = 0; conflicts <= MAX_GROUP_CONFLICTS; conflicts++)
-      if (await this.#tryCommit(calls, conflicts)) return;
-    const until = Date.now() + MAX_CONFLICT_MS;
+  async #commitGroup(calls: readonly QueuedCall[]): Promise<void> {
+    for (let conflictCount = 0; conflictCount <= MAX_GROUP_CONFLICTS; conflictCount++)
+      if (await this.#tryCommit(calls, conflictCount)) return;
+    const giveUpAtMs = Date.now() + MAX_CONFLICT_MS;
     for (const call of calls)
-      for (let conflicts = 0; !(await this.#tryCommit([call], conflicts)); conflicts++)
-        if (Date.now() > until)
+      for (let conflictCount = 0; !(await this.#tryCommit([call], conflictCount)); conflictCount++)
+        if (Date.now() > giveUpAtMs)
           throw new StoreError("session store: change aborted after repeated conflicts with other processes; retry");
   }
 
   /** False if another process committed first: no change is made and no call is answered. */
-  async #tryCommit(calls: readonly Call[], conflicts: number): Promise<boolean> {
+  async #tryCommit(calls: readonly QueuedCall[], conflictCount: number): Promise<boolean> {
     // Random delays keep processes that conflict from conflicting again.
-    if (conflicts > 0)
-      await new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(50, 2 ** conflicts)));
+    if (conflictCount > 0)
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(50, 2 ** conflictCount)));
     const tx = new Transaction(this.#documents);
     const outcomes: Outcome[] = [];
     for (const { work } of calls) {
@@ -211,9 +211,9 @@ export class DocumentDriver implements SessionDriver {
         outcomes.push({ error });
       }
     }
-    if (!(await commit(tx, calls))) return false;
-    for (const [at, { resolve, reject }] of calls.entries()) {
-      const outcome = outcomes[at];
+    if (!(await commitTransaction(tx, calls))) return false;
+    for (const [i, { resolve, reject }] of calls.entries()) {
+      const outcome = outcomes[i];
       if (outcome && "value" in outcome) resolve(deepCopy(outcome.value) as never);
       else reject(outcome?.error);
     }
@@ -233,7 +233,7 @@ function isUnfiltered({
   return id === undefined && sessionId === undefined && idempotencyKey === undefined;
 }
 
-async function commit(tx: Transaction, calls: readonly Call[]): Promise<boolean> {
+async function commitTransaction(tx: Transaction, calls: readonly QueuedCall[]): Promise<boolean> {
   try {
     return await tx.commit(calls.some(({ sync }) => sync));
   } catch (error) {

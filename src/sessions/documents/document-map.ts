@@ -42,6 +42,7 @@ export class DocumentMap {
 /** `a/b/c` is in `a/` and in `a/b/`. */
 function foldersOf(key: string): string[] {
   const folders: string[] = [];
-  for (let at = key.indexOf("/"); at >= 0; at = key.indexOf("/", at + 1)) folders.push(key.slice(0, at + 1));
+  for (let slashIndex = key.indexOf("/"); slashIndex >= 0; slashIndex = key.indexOf("/", slashIndex + 1))
+    folders.push(key.slice(0, slashIndex + 1));
   return folders;
 }

@@ -12,7 +12,7 @@ export interface DocumentChange {
   key: string;
   /**
    * Id of the original of the document's chain; `""` for documents of the complete store. All documents of a chain are
-   * deleted together, so a store may keep them in one place.
+   * deleted together, so a store may keep them in one file.
    */
   chain: string;
   /** Required current version; 0 if the document must not exist. Undefined: any version. */

@@ -16,18 +16,28 @@ export async function takeLease(
 ): Promise<AcquiredLease | LeaseConflict> {
   const root = (await tx.get<Session>(keys.session(id)))?.chain.root ?? id;
   const chain = await Chain.open(tx, root);
-  const now = Date.now();
-  const held = chain.head.lease;
-  const isMine = held?.holder.id === holder.id;
-  if (held && !isMine && Date.parse(held.expiresAt) > now && held.fence !== fenceToReplace) return { heldBy: held };
-  const fence = held && isMine ? held.fence : await nextFence(tx);
-  const lease: Lease = { rootId: root, holder, fence, expiresAt: new Date(now + ttlMs).toISOString() };
-  const previous = isMine ? null : (held?.fence ?? chain.head.released);
+  const nowMs = Date.now();
+  const currentLease = chain.head.lease;
+  const isOwnLease = currentLease?.holder.id === holder.id;
+  if (
+    currentLease &&
+    !isOwnLease &&
+    Date.parse(currentLease.expiresAt) > nowMs &&
+    currentLease.fence !== fenceToReplace
+  )
+    return { heldBy: currentLease };
+  const fence = currentLease && isOwnLease ? currentLease.fence : await nextFence(tx);
+  const lease: Lease = { rootId: root, holder, fence, expiresAt: new Date(nowMs + ttlMs).toISOString() };
+  const previousFence = isOwnLease ? null : (currentLease?.fence ?? chain.head.released);
   chain.head = { ...chain.head, lease, released: null };
   chain.save();
-  const isKnown = head?.cachedFence !== undefined && head.cachedFence === previous;
-  const current = head && (await leaseHeadOf(tx, root, head.messages && !isKnown));
-  return { ...lease, ...(previous !== null && { previous }), ...(current && { head: current }) };
+  const isHeadCached = head?.cachedFence !== undefined && head.cachedFence === previousFence;
+  const leaseHead = head && (await leaseHeadOf(tx, root, head.messages && !isHeadCached));
+  return {
+    ...lease,
+    ...(previousFence !== null && { previous: previousFence }),
+    ...(leaseHead && { head: leaseHead }),
+  };
 }
 
 /**

@@ -29,18 +29,18 @@ interface KeyOwner extends Owner {
  */
 export async function checkRuns(tx: Transaction, root: string | undefined, runs: readonly RunRecord[]): Promise<void> {
   const ids = (await tx.getAll(runs.map(({ id }) => keys.runId(id)))) as (Owner | undefined)[];
-  const named = (await tx.getAll(runs.map(({ idempotencyKey }) => keys.runKey(idempotencyKey)))) as (
+  const keyOwners = (await tx.getAll(runs.map(({ idempotencyKey }) => keys.runKey(idempotencyKey)))) as (
     KeyOwner | undefined
   )[];
   const keysByRunId = new Map<string, string>();
-  for (const [at, { id, idempotencyKey: key }] of runs.entries()) {
-    if ((ids[at]?.root ?? root) !== root) throw new RunKeyTakenError(key);
+  for (const [i, { id, idempotencyKey: key }] of runs.entries()) {
+    if ((ids[i]?.root ?? root) !== root) throw new RunKeyTakenError(key);
     keysByRunId.set(id, key);
     if (key === "") continue;
     // A run that gets another key in this change releases its old one.
     const holders = [...keysByRunId].filter(([, candidateKey]) => candidateKey === key).map(([runId]) => runId);
-    const stored = named[at]?.run;
-    if (stored !== undefined && !keysByRunId.has(stored)) holders.push(stored);
+    const ownerRunId = keyOwners[i]?.run;
+    if (ownerRunId !== undefined && !keysByRunId.has(ownerRunId)) holders.push(ownerRunId);
     if (holders.some((runId) => runId !== id)) throw new RunKeyTakenError(key);
   }
 }
@@ -52,19 +52,20 @@ export async function putRuns(chain: Chain, runs: readonly RunRecord[], fence: n
     const run = { ...input, sessionId: root };
     const key = keys.run(root, run.id);
     await tx.getAll([key, keys.runId(run.id), keys.runKey(run.idempotencyKey)]);
-    const old = await tx.get<RunDocument>(key);
-    if (old && old.run.idempotencyKey !== run.idempotencyKey) await freeKey(tx, root, old.run);
-    if (!old) tx.set(keys.runId(run.id), root, { root } satisfies Owner);
-    if (run.idempotencyKey !== "" && old?.run.idempotencyKey !== run.idempotencyKey)
+    const storedDocument = await tx.get<RunDocument>(key);
+    if (storedDocument && storedDocument.run.idempotencyKey !== run.idempotencyKey)
+      await releaseKey(tx, root, storedDocument.run);
+    if (!storedDocument) tx.set(keys.runId(run.id), root, { root } satisfies Owner);
+    if (run.idempotencyKey !== "" && storedDocument?.run.idempotencyKey !== run.idempotencyKey)
       tx.set(keys.runKey(run.idempotencyKey), root, { root, run: run.id } satisfies KeyOwner);
     tx.set(key, root, { run, fence } satisfies RunDocument);
-    const open = chain.head.open.filter((id) => id !== run.id);
-    chain.head = { ...chain.head, open: isOpen(run) ? [...open, run.id] : open };
+    const otherOpenIds = chain.head.open.filter((id) => id !== run.id);
+    chain.head = { ...chain.head, open: isOpen(run) ? [...otherOpenIds, run.id] : otherOpenIds };
   }
 }
 
 /** The key may belong to another run by now. */
-async function freeKey(tx: Transaction, root: string, { id, idempotencyKey }: RunRecord): Promise<void> {
+async function releaseKey(tx: Transaction, root: string, { id, idempotencyKey }: RunRecord): Promise<void> {
   if (idempotencyKey === "") return;
   const owner = await tx.get<KeyOwner>(keys.runKey(idempotencyKey));
   if (owner?.run === id) tx.delete(keys.runKey(idempotencyKey), root);
@@ -87,7 +88,7 @@ const byStart = (a: RunRecord, b: RunRecord): number => newestFirst(a.startedAt,
 /** Like `SessionDriver.runs`. */
 export async function listRuns(tx: Transaction, query: RunQuery): Promise<StoredRun[]> {
   const { states, idempotencyKey, limit, before } = query;
-  const documents = await candidates(tx, query);
+  const documents = await findRuns(tx, query);
   const matching = documents.filter(
     ({ run }) =>
       (!states || states.includes(run.state)) &&
@@ -98,22 +99,22 @@ export async function listRuns(tx: Transaction, query: RunQuery): Promise<Stored
   return withHolders(tx, page);
 }
 
-async function candidates(tx: Transaction, { id, sessionId, idempotencyKey }: RunQuery): Promise<RunDocument[]> {
+async function findRuns(tx: Transaction, { id, sessionId, idempotencyKey }: RunQuery): Promise<RunDocument[]> {
   const chain = sessionId === undefined ? undefined : await Chain.of(tx, sessionId);
   if (sessionId !== undefined && !chain) return [];
-  if (id !== undefined) return runById(tx, id, chain);
+  if (id !== undefined) return findRun(tx, id, chain);
   if (idempotencyKey !== undefined) {
     const owner = await tx.get<KeyOwner>(keys.runKey(idempotencyKey));
-    return owner ? runById(tx, owner.run, chain) : [];
+    return owner ? findRun(tx, owner.run, chain) : [];
   }
   if (chain) return runsOf(chain);
   // Includes the heads, so that a run and its holder are read at one moment.
-  const all = await tx.scan<RunDocument | Head>(keys.allRuns, keys.allHeads);
-  for (const [at, value] of all) if (at.startsWith(keys.allHeads)) tx.cacheScanned(at, value);
-  return all.filter(([at]) => at.startsWith(keys.allRuns)).map(([, value]) => value as RunDocument);
+  const entries = await tx.scan<RunDocument | Head>(keys.allRuns, keys.allHeads);
+  for (const [key, value] of entries) if (key.startsWith(keys.allHeads)) tx.cacheScanned(key, value);
+  return entries.filter(([key]) => key.startsWith(keys.allRuns)).map(([, value]) => value as RunDocument);
 }
 
-async function runById(tx: Transaction, id: string, chain: Chain | undefined): Promise<RunDocument[]> {
+async function findRun(tx: Transaction, id: string, chain: Chain | undefined): Promise<RunDocument[]> {
   const owner = await tx.get<Owner>(keys.runId(id));
   if (!owner || (chain && owner.root !== chain.root)) return [];
   const [, run] = await tx.getAll([keys.head(owner.root), keys.run(owner.root, id)]);
@@ -122,8 +123,8 @@ async function runById(tx: Transaction, id: string, chain: Chain | undefined): P
 
 async function withHolders(tx: Transaction, runs: readonly RunDocument[]): Promise<StoredRun[]> {
   const heads = (await tx.getAll(runs.map(({ run }) => keys.head(run.sessionId)))) as (Head | undefined)[];
-  return runs.map(({ run, fence }, at) => {
-    const lease = heads[at]?.lease;
+  return runs.map(({ run, fence }, i) => {
+    const lease = heads[i]?.lease;
     const isHeld = lease?.fence === fence && Date.parse(lease?.expiresAt ?? "") > Date.now();
     return { run, holder: isHeld && lease ? lease.holder : null };
   });
@@ -135,11 +136,11 @@ export async function forgetKeys(tx: Transaction, before: string): Promise<void>
     const owner = await tx.get<KeyOwner>(key);
     if (owner?.run !== id) continue;
     const chain = await Chain.open(tx, root);
-    const stored = await tx.get<RunDocument>(keys.run(root, id));
-    if (!stored || stored.run.startedAt >= before || isOpen(stored.run)) continue;
+    const storedDocument = await tx.get<RunDocument>(keys.run(root, id));
+    if (!storedDocument || storedDocument.run.startedAt >= before || isOpen(storedDocument.run)) continue;
     tx.delete(key, root);
-    const run = { ...stored.run, idempotencyKey: "", fingerprint: "", answer: null };
-    tx.set(keys.run(root, id), root, { ...stored, run } satisfies RunDocument);
+    const run = { ...storedDocument.run, idempotencyKey: "", fingerprint: "", answer: null };
+    tx.set(keys.run(root, id), root, { ...storedDocument, run } satisfies RunDocument);
     chain.save();
   }
 }
@@ -147,30 +148,30 @@ export async function forgetKeys(tx: Transaction, before: string): Promise<void>
 /** Throws `SessionExistsError` if an id belongs to an ask of another chain. */
 export async function checkAsks({ tx, root }: Chain, asks: readonly Ask[]): Promise<void> {
   const owners = (await tx.getAll(asks.map(({ id }) => keys.askId(id)))) as (Owner | undefined)[];
-  for (const [at, { id }] of asks.entries()) if ((owners[at]?.root ?? root) !== root) throw new SessionExistsError(id);
+  for (const [i, { id }] of asks.entries()) if ((owners[i]?.root ?? root) !== root) throw new SessionExistsError(id);
 }
 
 /** Stores asks of the chain by id. An answered ask stays unchanged. */
 export async function putAsks({ tx, root }: Chain, asks: readonly Ask[]): Promise<void> {
   for (const ask of asks) {
     const key = keys.ask(root, ask.id);
-    const [owner, old] = await tx.getAll([keys.askId(ask.id), key]);
+    const [owner, storedAsk] = await tx.getAll([keys.askId(ask.id), key]);
     if (!owner) tx.set(keys.askId(ask.id), root, { root } satisfies Owner);
-    if ((old as Ask | undefined)?.state !== "answered") tx.set(key, root, { ...ask, sessionId: root });
+    if ((storedAsk as Ask | undefined)?.state !== "answered") tx.set(key, root, { ...ask, sessionId: root });
   }
 }
 
 /** Like `SessionChange.answer`. */
 export async function answerAsk(
   { tx, root }: Chain,
-  { askId, ...answered }: NonNullable<SessionChange["answer"]>,
+  { askId, ...answerFields }: NonNullable<SessionChange["answer"]>,
 ): Promise<AnswerResult | undefined> {
   const key = keys.ask(root, askId);
   const ask = await tx.get<Ask>(key);
   if (ask?.state !== "open") return ask && { ask, isAccepted: false };
-  const closed: Ask = { ...ask, ...answered, state: "answered" };
-  tx.set(key, root, closed);
-  return { ask: closed, isAccepted: true };
+  const answeredAsk: Ask = { ...ask, ...answerFields, state: "answered" };
+  tx.set(key, root, answeredAsk);
+  return { ask: answeredAsk, isAccepted: true };
 }
 
 /** All asks of a chain, newest first. */
@@ -184,7 +185,7 @@ const byCreation = (a: Ask, b: Ask): number => newestFirst(a.createdAt, a.id, b.
 /** Like `SessionDriver.asks`. */
 export async function listAsks(tx: Transaction, query: AskQuery): Promise<Ask[]> {
   const { open = false, limit, before } = query;
-  const asks = await askCandidates(tx, query);
+  const asks = await findAsks(tx, query);
   return asks
     .filter((ask) => !open || ask.state === "open")
     .filter(({ createdAt, id }) => !before || newestFirst(before.createdAt, before.id, createdAt, id) < 0)
@@ -192,7 +193,7 @@ export async function listAsks(tx: Transaction, query: AskQuery): Promise<Ask[]>
     .slice(0, limit);
 }
 
-async function askCandidates(tx: Transaction, { id, sessionId }: AskQuery): Promise<Ask[]> {
+async function findAsks(tx: Transaction, { id, sessionId }: AskQuery): Promise<Ask[]> {
   const chain = sessionId === undefined ? undefined : await Chain.of(tx, sessionId);
   if (sessionId !== undefined && !chain) return [];
   if (id !== undefined) {

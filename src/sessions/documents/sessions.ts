@@ -16,19 +16,19 @@ import { newestFirst } from "../newest-first.js";
 import { Chain, type Link } from "./chain.js";
 import { isShared, keys } from "./keys.js";
 import { addMessages, checkGrowing, checkSeqs, revertChain, finishMessages } from "./messages.js";
-import { grow, lastSeqOf, messageKeys, messagesOf, restoreChain } from "./messages.js";
+import { appendText, lastSeqOf, messageKeys, messagesOf, restoreChain } from "./messages.js";
 import { answerAsk, checkAsks, checkRuns, putAsks, putRuns, recordKeys, unfinishedRuns } from "./runs.js";
 import type { Transaction } from "./transaction.js";
 
-interface Named {
+interface AliasDocument {
   id: string;
 }
 
 /** The session by id or alias. */
 export async function findSession(tx: Transaction, id: string): Promise<Session | undefined> {
-  const [session, named] = await tx.getAll([keys.session(id), keys.alias(id)]);
-  if (session || !named) return session as Session | undefined;
-  return tx.get<Session>(keys.session((named as Named).id));
+  const [session, aliasDocument] = await tx.getAll([keys.session(id), keys.alias(id)]);
+  if (session || !aliasDocument) return session as Session | undefined;
+  return tx.get<Session>(keys.session((aliasDocument as AliasDocument).id));
 }
 
 /** Throws `SessionExistsError` if the id or the alias is already in use. */
@@ -44,7 +44,7 @@ export async function checkNames(tx: Transaction, { id, alias }: Session): Promi
 export async function putSession(tx: Transaction, session: Session, view: readonly Message[]): Promise<void> {
   const { id, alias, chain } = session;
   tx.set(keys.session(id), chain.root, session);
-  if (alias !== "") tx.set(keys.alias(alias), chain.root, { id } satisfies Named);
+  if (alias !== "") tx.set(keys.alias(alias), chain.root, { id } satisfies AliasDocument);
   if (view.length > 0) tx.set(keys.view(chain.root, id), chain.root, view);
 }
 
@@ -87,10 +87,10 @@ export async function writeChange(tx: Transaction, id: string, change: SessionCh
   if (restore !== undefined) restoreChain(chain, restore);
   if (revert || restore !== undefined) await raiseLastSeq(chain);
   const lastSeq = await addMessages(chain, id, add);
-  await grow(chain, append);
+  await appendText(chain, append);
   await finishMessages(chain, finish);
   await setFields(tx, new Set([id, chain.root]), change);
-  if (lastSeq > 0) await raise(tx, id, lastSeq);
+  if (lastSeq > 0) await raiseSessionLastSeq(tx, id, lastSeq);
   await putRuns(chain, runs, fence);
   await putAsks(chain, asks);
   const answer = change.answer && (await answerAsk(chain, change.answer));
@@ -98,8 +98,8 @@ export async function writeChange(tx: Transaction, id: string, change: SessionCh
   const consumedInstructions = await removeInstructions(chain, change.consumedInstructions ?? []);
   const isReleased = change.release === true && fence !== null && chain.release(fence);
   // Appending text changes only the document of that text, so that a token costs little.
-  const isText = Object.keys(change).every((field) => field === "append" || field === "fence" || field === "sync");
-  if (!isText || chain.isChanged) chain.save();
+  const isOnlyText = Object.keys(change).every((field) => field === "append" || field === "fence" || field === "sync");
+  if (!isOnlyText || chain.isChanged) chain.save();
   const instructions = isReleased ? [...chain.head.instructions] : [];
   return { instructions, consumedInstructions, ...(answer && { answer }) };
 }
@@ -108,10 +108,10 @@ export async function writeChange(tx: Transaction, id: string, change: SessionCh
 async function releaseUncreated(tx: Transaction, id: string, change: SessionChange): Promise<ChangeResult> {
   const chain = await Chain.open(tx, id);
   const { fence, sync: _, release, ...otherFields } = change;
-  const isAlone = Object.values(otherFields).every(
+  const isOnlyRelease = Object.values(otherFields).every(
     (value) => value === undefined || (Array.isArray(value) && value.length === 0),
   );
-  if (!release || !isAlone || fence === null || !chain.release(fence)) throw new SessionNotFoundError(id);
+  if (!release || !isOnlyRelease || fence === null || !chain.release(fence)) throw new SessionNotFoundError(id);
   chain.save();
   return { instructions: [], consumedInstructions: [] };
 }
@@ -130,10 +130,10 @@ async function checkChange(chain: Chain, change: SessionChange): Promise<void> {
 
 /** Raises the newest session's `lastSeq` to the chain's greatest, so that no hidden `seq` is reused. */
 async function raiseLastSeq(chain: Chain): Promise<void> {
-  if (chain.newest) await raise(chain.tx, chain.newest.id, await lastSeqOf(chain));
+  if (chain.newest) await raiseSessionLastSeq(chain.tx, chain.newest.id, await lastSeqOf(chain));
 }
 
-async function raise(tx: Transaction, id: string, lastSeq: number): Promise<void> {
+async function raiseSessionLastSeq(tx: Transaction, id: string, lastSeq: number): Promise<void> {
   const session = await tx.get<Session>(keys.session(id));
   if (session && session.lastSeq < lastSeq) tx.set(keys.session(id), session.chain.root, { ...session, lastSeq });
 }
@@ -164,19 +164,19 @@ async function addInstruction(chain: Chain, instruction: Instruction): Promise<v
 
 /** Returns the ids of the removed instructions. */
 async function removeInstructions(chain: Chain, ids: readonly string[]): Promise<string[]> {
-  const removed = chain.head.instructions.filter(({ id }) => ids.includes(id));
-  if (removed.length === 0) return [];
-  await chain.tx.getAll(removed.map(({ id }) => keys.instructionId(id)));
-  for (const { id } of removed) chain.tx.delete(keys.instructionId(id), chain.root);
+  const removedInstructions = chain.head.instructions.filter(({ id }) => ids.includes(id));
+  if (removedInstructions.length === 0) return [];
+  await chain.tx.getAll(removedInstructions.map(({ id }) => keys.instructionId(id)));
+  for (const { id } of removedInstructions) chain.tx.delete(keys.instructionId(id), chain.root);
   const instructions = chain.head.instructions.filter(({ id }) => !ids.includes(id));
   chain.head = { ...chain.head, instructions };
-  return removed.map(({ id }) => id);
+  return removedInstructions.map(({ id }) => id);
 }
 
 /** Like `SessionDriver.head`. */
 export async function headOf(tx: Transaction, id: string, hasMessages: boolean): Promise<ChainHead | undefined> {
   const head = await leaseHeadOf(tx, id, hasMessages);
-  const chain = head && (await Chain.of(tx, head.original.id));
+  const chain = head && (await Chain.of(tx, head.root.id));
   return chain && { ...head, snapshots: [...chain.content.snapshots] };
 }
 
@@ -191,7 +191,7 @@ export async function leaseHeadOf(tx: Transaction, id: string, hasMessages: bool
   const [original, newest, view] = await tx.getAll(documentKeys);
   const sessionMessages = hasMessages ? await messagesOf(chain, link, {}) : [];
   return {
-    original: original as Session,
+    root: original as Session,
     newest: newest as Session,
     messages: hasMessages ? [...((view as Message[] | undefined) ?? []), ...sessionMessages] : [],
     unfinished: await unfinishedRuns(chain),
@@ -219,8 +219,8 @@ export async function deleteChain(tx: Transaction, id: string): Promise<void> {
 export async function listSessions(tx: Transaction, query: SessionQuery): Promise<SessionPage> {
   const { projectDir, spawnedBy, emptyBefore, before, offset = 0, limit } = query;
   const search = (query.search ?? "").toLowerCase();
-  const all = (await tx.scan<Session>(keys.allSessions)).map(([, session]) => session);
-  const matching = all.filter(
+  const sessions = (await tx.scan<Session>(keys.allSessions)).map(([, session]) => session);
+  const matchingSessions = sessions.filter(
     (session) =>
       session.chain.root === session.id &&
       session.spawnedBy?.sessionId === spawnedBy &&
@@ -228,8 +228,8 @@ export async function listSessions(tx: Transaction, query: SessionQuery): Promis
       (emptyBefore === undefined || (session.lastSeq === 0 && session.updatedAt < emptyBefore)) &&
       (search === "" || session.title.toLowerCase().includes(search)),
   );
-  const sorted = matching
+  const page = matchingSessions
     .filter(({ updatedAt, id }) => !before || newestFirst(before.updatedAt, before.id, updatedAt, id) < 0)
     .sort((a, b) => newestFirst(a.updatedAt, a.id, b.updatedAt, b.id));
-  return { sessions: sorted.slice(offset, offset + limit), total: matching.length };
+  return { sessions: page.slice(offset, offset + limit), total: matchingSessions.length };
 }

@@ -13,13 +13,13 @@ interface Write {
  */
 export class Transaction {
   readonly #store: DocumentStore;
-  readonly #read = new Map<string, StoredDocument | undefined>();
-  readonly #written = new Map<string, Write>();
-  readonly #scanned = new Map<string, unknown>();
+  readonly #readDocuments = new Map<string, StoredDocument | undefined>();
+  readonly #writes = new Map<string, Write>();
+  readonly #scannedValues = new Map<string, unknown>();
   /** Earlier values for `rollback`, oldest first. */
-  #undo: [key: string, write: Write | undefined][] = [];
+  #undoLog: [key: string, write: Write | undefined][] = [];
   /** Number of read calls to the store. The result of one call belongs to one moment. */
-  #calls = 0;
+  #readCallCount = 0;
 
   constructor(store: DocumentStore) {
     this.#store = store;
@@ -27,15 +27,15 @@ export class Transaction {
 
   /** Starts a section that `rollback` can undo. */
   begin(): void {
-    this.#undo = [];
+    this.#undoLog = [];
   }
 
   /** Discards the changes since `begin`. */
   rollback(): void {
-    for (const [key, write] of this.#undo.reverse())
-      if (write) this.#written.set(key, write);
-      else this.#written.delete(key);
-    this.#undo = [];
+    for (const [key, write] of this.#undoLog.reverse())
+      if (write) this.#writes.set(key, write);
+      else this.#writes.delete(key);
+    this.#undoLog = [];
   }
 
   async get<T>(key: string): Promise<T | undefined> {
@@ -45,23 +45,23 @@ export class Transaction {
 
   /** The values of these keys; undefined for a missing document. */
   async getAll(keys: readonly string[]): Promise<unknown[]> {
-    const unread = new Set<string>();
-    for (const key of keys) if (!this.#has(key)) unread.add(key);
-    if (unread.size > 0) {
-      this.#calls++;
-      const unreadKeys = [...unread];
+    const unreadKeySet = new Set<string>();
+    for (const key of keys) if (!this.#has(key)) unreadKeySet.add(key);
+    if (unreadKeySet.size > 0) {
+      this.#readCallCount++;
+      const unreadKeys = [...unreadKeySet];
       const documents = await this.#store.get(unreadKeys);
-      unreadKeys.forEach((key, at) => this.#read.set(key, documents[at]));
+      unreadKeys.forEach((key, i) => this.#readDocuments.set(key, documents[i]));
     }
     return keys.map((key) => this.#valueOf(key));
   }
 
   /** All documents with these prefixes, including the changes of this transaction. */
   async scan<T>(...prefixes: string[]): Promise<[key: string, value: T][]> {
-    this.#calls++;
+    this.#readCallCount++;
     const values = new Map<string, unknown>();
     for (const { key, value } of await this.#store.scan(prefixes)) values.set(key, value);
-    for (const [key, { value }] of this.#written) {
+    for (const [key, { value }] of this.#writes) {
       if (!prefixes.some((prefix) => key.startsWith(prefix))) continue;
       if (value === null) values.delete(key);
       else values.set(key, value);
@@ -71,13 +71,13 @@ export class Transaction {
 
   /** Caches a document from a scan of the complete store. Later reads use it; the commit does not compare it. */
   cacheScanned(key: string, value: unknown): void {
-    if (!this.#has(key)) this.#scanned.set(key, value);
+    if (!this.#has(key)) this.#scannedValues.set(key, value);
   }
 
   /** `chain` as in `DocumentChange`. */
   set(key: string, chain: string, value: unknown): void {
-    this.#undo.push([key, this.#written.get(key)]);
-    this.#written.set(key, { chain, value });
+    this.#undoLog.push([key, this.#writes.get(key)]);
+    this.#writes.set(key, { chain, value });
   }
 
   delete(key: string, chain: string): void {
@@ -86,28 +86,28 @@ export class Transaction {
 
   /** False if another process changed a document that this transaction read. No change is made then. */
   async commit(sync: boolean): Promise<boolean> {
-    if (this.#written.size === 0 && this.#calls <= 1) return true;
+    if (this.#writes.size === 0 && this.#readCallCount <= 1) return true;
     const changes: DocumentChange[] = [];
-    for (const [key, { chain, value }] of this.#written) changes.push({ key, chain, ...this.#versionOf(key), value });
-    for (const key of this.#read.keys())
-      if (!this.#written.has(key) && isShared(key)) changes.push({ key, chain: "", ...this.#versionOf(key) });
+    for (const [key, { chain, value }] of this.#writes) changes.push({ key, chain, ...this.#versionOf(key), value });
+    for (const key of this.#readDocuments.keys())
+      if (!this.#writes.has(key) && isShared(key)) changes.push({ key, chain: "", ...this.#versionOf(key) });
     return changes.length === 0 || this.#store.compareAndSet(changes, { sync });
   }
 
   #has(key: string): boolean {
-    return this.#written.has(key) || this.#read.has(key) || this.#scanned.has(key);
+    return this.#writes.has(key) || this.#readDocuments.has(key) || this.#scannedValues.has(key);
   }
 
   #valueOf(key: string): unknown {
-    const write = this.#written.get(key);
+    const write = this.#writes.get(key);
     if (write) return write.value ?? undefined;
-    return this.#read.has(key) ? this.#read.get(key)?.value : this.#scanned.get(key);
+    return this.#readDocuments.has(key) ? this.#readDocuments.get(key)?.value : this.#scannedValues.get(key);
   }
 
   #versionOf(key: string): { version?: number } {
     if (!isShared(key)) return {};
     // A write without a read would overwrite the change of another process.
-    if (!this.#read.has(key)) throw new Error(`the document ${key} was not read before it was written`);
-    return { version: this.#read.get(key)?.version ?? 0 };
+    if (!this.#readDocuments.has(key)) throw new Error(`the document ${key} was not read before it was written`);
+    return { version: this.#readDocuments.get(key)?.version ?? 0 };
   }
 }

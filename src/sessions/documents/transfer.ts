@@ -4,7 +4,7 @@ import type { ChainData } from "../../ports/session-driver.js";
 import { SessionExistsError } from "../../ports/errors.js";
 import { Chain, type ChainDocument, type Hidden } from "./chain.js";
 import { keys } from "./keys.js";
-import { addMessages, addTo, allMessages, hiddenBy } from "./messages.js";
+import { addMessages, addToRanges, allMessages, findHidingSnapshot } from "./messages.js";
 import { asksOf, checkAsks, checkRuns, putAsks, putRuns, runsOf } from "./runs.js";
 import { checkNames, putSession } from "./sessions.js";
 import type { Transaction } from "./transaction.js";
@@ -18,7 +18,7 @@ export async function dumpChain(tx: Transaction, id: string): Promise<ChainData 
     content.links.map((link) => [link.id, []]),
   );
   for (const message of await allMessages(chain))
-    messages.get(message.sessionId)?.push({ message, hiddenBy: hiddenBy(content, message.seq) });
+    messages.get(message.sessionId)?.push({ message, hiddenBy: findHidingSnapshot(content, message.seq) });
   const sessions: ChainData["sessions"] = [];
   for (const { id: sessionId, cut } of content.links) {
     const [session, view] = await tx.getAll([keys.session(sessionId), keys.view(root, sessionId)]);
@@ -43,12 +43,12 @@ export async function loadChain(tx: Transaction, { sessions, snapshots, runs, as
   if (chain.document) throw new SessionExistsError(root);
   await checkAsks(chain, asks);
   chain.document = documentOf({ sessions, snapshots, runs, asks });
-  const added = sessions.flatMap(({ session, messages }) =>
+  const addedMessages = sessions.flatMap(({ session, messages }) =>
     messages.map(({ message }) => [session.id, message] as const),
   );
   // In order of `seq`, so that segments are filled in order.
-  added.sort(([, a], [, b]) => a.seq - b.seq);
-  for (const [sessionId, message] of added) await addMessages(chain, sessionId, [message]);
+  addedMessages.sort(([, a], [, b]) => a.seq - b.seq);
+  for (const [sessionId, message] of addedMessages) await addMessages(chain, sessionId, [message]);
   for (const { session, view } of sessions) await putSession(tx, session, view);
   await putRuns(chain, runs, null);
   await putAsks(chain, asks);
@@ -56,13 +56,13 @@ export async function loadChain(tx: Transaction, { sessions, snapshots, runs, as
 }
 
 function documentOf({ sessions, snapshots }: ChainData): ChainDocument {
-  const seqs = new Map<string, number[]>();
+  const hiddenSeqsBySnapshot = new Map<string, number[]>();
   for (const { messages } of sessions)
     for (const { message, hiddenBy: cut } of messages)
-      if (cut !== "") seqs.set(cut, [...(seqs.get(cut) ?? []), message.seq]);
-  const hidden = [...seqs].map(([id, hiddenSeqs]): Hidden => {
+      if (cut !== "") hiddenSeqsBySnapshot.set(cut, [...(hiddenSeqsBySnapshot.get(cut) ?? []), message.seq]);
+  const hidden = [...hiddenSeqsBySnapshot].map(([id, hiddenSeqs]): Hidden => {
     const ranges: [number, number][] = [];
-    for (const seq of hiddenSeqs.sort((a, b) => a - b)) addTo(ranges, seq);
+    for (const seq of hiddenSeqs.sort((a, b) => a - b)) addToRanges(ranges, seq);
     return { id, ranges };
   });
   const links = sessions.map(({ session, hiddenBy }) => ({

@@ -265,7 +265,7 @@ export const runRules: StoreRules = {
     const session = aSession("a", { alias: "x" });
     await driver.create({ session, messages: someMessages("a", 1, 3), run: aRun("r1", "a") });
     assert.deepEqual(await driver.head("a"), {
-      original: { ...session, lastSeq: 3 },
+      root: { ...session, lastSeq: 3 },
       newest: { ...session, lastSeq: 3 },
       messages: someMessages("a", 1, 3),
       unfinished: [aRun("r1", "a")],
@@ -279,7 +279,7 @@ export const runRules: StoreRules = {
     const failedRun = aRun("r3", "a", { state: "failed", startedAt: at(3) });
     await driver.write("a1", change({ add: [aMessage("a1", 5)], runs: [waitingRun, failedRun], set: { title: "T" } }));
     const expected = {
-      original: { ...session, lastSeq: 3, title: "T" },
+      root: { ...session, lastSeq: 3, title: "T" },
       newest: { ...followUp, lastSeq: 5, title: "T" },
       messages: [...view, aMessage("a1", 4), aMessage("a1", 5)],
       unfinished: [waitingRun, aRun("r1", "a")],
@@ -324,7 +324,7 @@ export const runRules: StoreRules = {
       assert.ok(head, "the head of the chain");
       const { lastSeq } = head.newest;
       assert.equal(head.messages.length, lastSeq);
-      if (lastSeq > 0) assert.equal(head.original.title, `${lastSeq}`);
+      if (lastSeq > 0) assert.equal(head.root.title, `${lastSeq}`);
       assert.deepEqual(
         head.unfinished.map(({ id }) => id),
         lastSeq > 0 ? [`r${lastSeq}`] : [],

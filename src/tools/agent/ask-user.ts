@@ -1,4 +1,4 @@
-import { printable } from "../../base/printable.js";
+import { toPrintable } from "../../base/printable.js";
 import type { Tool } from "../../ports/tool.js";
 import { defineArguments, flag, list, optional, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
@@ -19,7 +19,7 @@ const schema = defineArguments({
   free_text: optional(flag("Whether the user may write another answer; default false.")),
 });
 
-const oneLine = (question: string) => printable(question.trim().replace(/\s+/g, " "));
+const toOneLine = (question: string) => toPrintable(question.trim().replace(/\s+/g, " "));
 
 /** Creates the tool `ask_user`, which asks the user a question. Offered only in runs where a user can answer. */
 export function askUserTool(): Tool {
@@ -31,10 +31,10 @@ export function askUserTool(): Tool {
     schema,
     kind: "think",
     needsUser: true,
-    describe: ({ question }) => oneLine(question),
+    describe: ({ question }) => toOneLine(question),
     run: async ({ question, choices = [], free_text }, context) => {
       const answer = await context.askUser({
-        title: oneLine(question),
+        title: toOneLine(question),
         choices: [...new Set(choices)],
         freeText: choices.length === 0 || free_text === true,
       });

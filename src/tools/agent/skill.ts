@@ -3,16 +3,16 @@ import { hasCode, ToolError } from "../../ports/errors.js";
 import { hasTrustedOwners, type Owners } from "../../files/owners.js";
 import { repositoryOf } from "../../files/repository.js";
 import { isInside, PathGuard } from "../../files/path-guard.js";
-import { printableLines, printable } from "../../base/printable.js";
-import { frontMatter } from "../../project/front-matter.js";
+import { toPrintableLines, toPrintable } from "../../base/printable.js";
+import { parseFrontMatter } from "../../project/front-matter.js";
 import { SKILL_FILE } from "../../project/skill-file.js";
 import type { Skill } from "../../ports/skill.js";
 import type { Tool } from "../../ports/tool.js";
 import { defineArguments, optional, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
 import type { FileToolOptions } from "../files/files.js";
-import { sniff } from "../files/content.js";
-import { cutMiddle, MODEL_BYTES } from "../../base/cut-text.js";
+import { detectFileType } from "../files/content.js";
+import { cutMiddle, MAX_MODEL_TEXT_BYTES } from "../../base/cut-text.js";
 
 /** Maximum bytes read of one file. */
 const MAX_FILE_BYTES = 256 * 1024;
@@ -47,7 +47,7 @@ export function skillTool({ deniedPaths }: Pick<FileToolOptions, "deniedPaths">)
     parallel: true,
     needsSkills: true,
     describe: ({ name, file }) =>
-      `Read the skill ${printable(name)}${file === SKILL_FILE ? "" : `: ${printable(file)}`}`,
+      `Read the skill ${toPrintable(name)}${file === SKILL_FILE ? "" : `: ${toPrintable(file)}`}`,
     run: async ({ name, file }, { skills = [], signal, projectDir }) => {
       const skill = skills.find((candidate) => candidate.name === name);
       if (!skill) {
@@ -62,49 +62,49 @@ export function skillTool({ deniedPaths }: Pick<FileToolOptions, "deniedPaths">)
         denied: skill.origin === "user" ? [] : deniedPaths,
       });
       const owners = skill.origin === "user" ? undefined : (await repositoryOf(projectDir)).owners;
-      const content = await read(guard, skill, file, owners);
+      const content = await readSkillFile(guard, skill, file, owners);
       if (file !== SKILL_FILE) return content;
-      const whose = skill.origin === "user" ? "Skill of the user" : "Unverified skill of the repository";
-      const { files, isCut } = await listFiles(guard, skill.folder, signal);
+      const originLabel = skill.origin === "user" ? "Skill of the user" : "Unverified skill of the repository";
+      const { files, isCut } = await listSkillFiles(guard, skill.folder, signal);
       const otherFiles = files.filter((path) => path !== SKILL_FILE);
-      const none = isCut ? "Its other files were not found." : "It has no other files.";
+      const noFilesNote = isCut ? "Its other files were not found." : "It has no other files.";
       return [
-        `${whose}, in ${printable(skill.folder)}`,
-        otherFiles.length === 0 ? none : `Its other files (set file to read one): ${otherFiles.join(", ")}`,
+        `${originLabel}, in ${toPrintable(skill.folder)}`,
+        otherFiles.length === 0 ? noFilesNote : `Its other files (set file to read one): ${otherFiles.join(", ")}`,
         ...(isCut ? ["Its folder was not searched completely."] : []),
         "",
-        printableLines(frontMatter(content).body || content),
+        toPrintableLines(parseFrontMatter(content).body || content),
       ].join("\n");
     },
   });
 }
 
-async function read(
+async function readSkillFile(
   guard: PathGuard,
   { name, folder, root }: Skill,
   file: string,
   owners: Owners | undefined,
 ): Promise<string> {
   const path = resolve(folder, file);
-  const called = printable(file);
-  if (!isInside(path, folder)) throw new ToolError(`${called}: not in the folder of the skill ${name}.`);
+  const displayName = toPrintable(file);
+  if (!isInside(path, folder)) throw new ToolError(`${displayName}: not in the folder of the skill ${name}.`);
   try {
     const { handle, stats } = await guard.openFile(path);
     try {
       if (!(await hasTrustedOwners({ path, root, owners }, stats)))
-        throw new ToolError(`${called}: belongs to another user, or is writable by every user.`);
+        throw new ToolError(`${displayName}: belongs to another user, or is writable by every user.`);
       const buffer = Buffer.alloc(Math.min(MAX_FILE_BYTES, Number(stats.size)));
       const { bytesRead } = await handle.read(buffer, 0, buffer.length, 0);
       const bytes = buffer.subarray(0, bytesRead);
-      const content = sniff(bytes);
-      if (content.kind !== "text") throw new ToolError(`${called}: is not a text file.`);
-      return cutMiddle(new TextDecoder(content.encoding).decode(bytes), MODEL_BYTES);
+      const content = detectFileType(bytes);
+      if (content.kind !== "text") throw new ToolError(`${displayName}: is not a text file.`);
+      return cutMiddle(new TextDecoder(content.encoding).decode(bytes), MAX_MODEL_TEXT_BYTES);
     } finally {
       await handle.close();
     }
   } catch (error) {
     if (!hasCode(error, "path")) throw error;
-    throw new ToolError(`${called}: ${error.message}.`, { cause: error });
+    throw new ToolError(`${displayName}: ${error.message}.`, { cause: error });
   }
 }
 
@@ -113,22 +113,22 @@ async function read(
  *
  * `isCut` is true if a limit of files, entries, depth or time was reached. Rejects with the signal's reason.
  */
-async function listFiles(guard: PathGuard, start: string, signal: AbortSignal) {
+async function listSkillFiles(guard: PathGuard, start: string, signal: AbortSignal) {
   const files: string[] = [];
-  const end = Date.now() + MAX_SEARCH_MS;
+  const deadlineMs = Date.now() + MAX_SEARCH_MS;
   let remainingEntries = MAX_ENTRIES;
   let isCut = false;
   /** Returns false once a limit is reached. */
-  const look = async (path: string, depth: number): Promise<boolean> => {
+  const searchFolder = async (path: string, depth: number): Promise<boolean> => {
     const folder = await guard.openFolder(path).catch(() => undefined);
     if (!folder) return true;
     const folders: string[] = [];
     try {
       for await (const entry of folder.entries()) {
         signal.throwIfAborted();
-        if (remainingEntries-- <= 0 || files.length >= MAX_FILES || Date.now() > end) return false;
+        if (remainingEntries-- <= 0 || files.length >= MAX_FILES || Date.now() > deadlineMs) return false;
         const entryPath = join(path, entry.name);
-        if (!entry.isDirectory()) files.push(printable(relative(start, entryPath).split(sep).join("/")));
+        if (!entry.isDirectory()) files.push(toPrintable(relative(start, entryPath).split(sep).join("/")));
         else if (SKIPPED_FOLDERS.has(entry.name)) continue;
         else if (depth < MAX_DEPTH) folders.push(entryPath);
         else isCut = true;
@@ -136,9 +136,9 @@ async function listFiles(guard: PathGuard, start: string, signal: AbortSignal) {
     } finally {
       await folder.close();
     }
-    for (const subfolder of folders) if (!(await look(subfolder, depth + 1))) return false;
+    for (const subfolder of folders) if (!(await searchFolder(subfolder, depth + 1))) return false;
     return true;
   };
-  const isWhole = await look(start, 1);
-  return { files: files.sort(), isCut: isCut || !isWhole };
+  const isComplete = await searchFolder(start, 1);
+  return { files: files.sort(), isCut: isCut || !isComplete };
 }

@@ -1,5 +1,5 @@
-import { cutMiddle, MODEL_BYTES } from "../../base/cut-text.js";
-import { printable } from "../../base/printable.js";
+import { cutMiddle, MAX_MODEL_TEXT_BYTES } from "../../base/cut-text.js";
+import { toPrintable } from "../../base/printable.js";
 import { hasCode } from "../../ports/errors.js";
 import type { Subagent, SubagentResult } from "../../ports/spawn.js";
 import type { Tool, ToolContext, ToolOutput } from "../../ports/tool.js";
@@ -51,7 +51,7 @@ const schema = defineArguments({
   ),
 });
 
-const oneLine = (words: string) => printable(words.trim().replace(/\s+/g, " "));
+const toOneLine = (words: string) => toPrintable(words.trim().replace(/\s+/g, " "));
 
 /** Creates the tool `task`, which delegates a task to a subagent with its own context. */
 export function taskTool({ maxIterations = DEFAULT_SUBAGENT_ITERATIONS }: { maxIterations?: number } = {}): Tool {
@@ -66,11 +66,11 @@ export function taskTool({ maxIterations = DEFAULT_SUBAGENT_ITERATIONS }: { maxI
     kind: "think",
     parallel: true,
     describe: ({ description, read_only }) =>
-      `${read_only === true ? "Read-only task" : "Task"}: ${oneLine(description)}`,
+      `${read_only === true ? "Read-only task" : "Task"}: ${toOneLine(description)}`,
     run: async ({ description, prompt, tools, read_only = false, budget = {} }, context) => {
       const subagent = await trySpawn(context, {
         message: prompt,
-        title: oneLine(description),
+        title: toOneLine(description),
         ...(tools && { tools }),
         readOnly: read_only,
         budget,
@@ -102,15 +102,16 @@ async function trySpawn(
 }
 
 function formatResult({ output, endedBy, iterations }: SubagentResult, subagent: Subagent): ToolOutput {
-  const answer = output.trim() === "" ? "(The subagent gave no answer.)" : cutMiddle(output.trim(), MODEL_BYTES);
+  const answer =
+    output.trim() === "" ? "(The subagent gave no answer.)" : cutMiddle(output.trim(), MAX_MODEL_TEXT_BYTES);
   const limits = {
     max_iterations: `it used its ${iterations} model calls`,
     budget: "it used its budget",
     model: "",
   };
   const limit = limits[endedBy];
-  const end = limit === "" ? "" : `\n\n[The subagent did not finish: ${limit}.]`;
-  return { text: `${answer}${end}\n\n${sessionReference(subagent)}`, failed: endedBy !== "model" };
+  const limitNote = limit === "" ? "" : `\n\n[The subagent did not finish: ${limit}.]`;
+  return { text: `${answer}${limitNote}\n\n${sessionReference(subagent)}`, failed: endedBy !== "model" };
 }
 
 function describeFailure(error: unknown): string {

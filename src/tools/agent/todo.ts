@@ -7,8 +7,8 @@ import { defineTool } from "../define-tool.js";
 /** Name of the tool that stores the todo list. */
 export const PLAN_TOOL = "todowrite";
 
-const STATE = "todos";
-const MARKS: Readonly<Record<string, string>> = {
+const STATE_KEY = "todos";
+const STATUS_MARKS: Readonly<Record<string, string>> = {
   pending: "[ ]",
   in_progress: "[>]",
   completed: "[x]",
@@ -25,7 +25,7 @@ const schema = defineArguments({
     "The complete list; it replaces the previous one.",
     object({
       content: text("The step.", { minLength: 1 }),
-      status: text("State of the step.", { oneOf: Object.keys(MARKS) }),
+      status: text("State of the step.", { oneOf: Object.keys(STATUS_MARKS) }),
     }),
     { max: 100 },
   ),
@@ -41,12 +41,12 @@ export function todowriteTool(): Tool {
     schema,
     kind: "think",
     describe: ({ todos }) => {
-      const done = todos.filter((todo) => todo.status === "completed").length;
-      return `Update todos (${done}/${todos.length} done)`;
+      const completedCount = todos.filter((todo) => todo.status === "completed").length;
+      return `Update todos (${completedCount}/${todos.length} done)`;
     },
     run: ({ todos }, context) => {
-      context.state.set(STATE, todos);
-      return show(todos);
+      context.state.set(STATE_KEY, todos);
+      return formatTodos(todos);
     },
   });
 }
@@ -55,13 +55,13 @@ export function todowriteTool(): Tool {
  * Returns the todo list from the state of a session's tools, without cancelled entries. Undefined if no list was ever
  * stored.
  */
-export function planIn(state: ReadonlyMap<string, unknown>): PlanEntry[] | undefined {
-  const todos = state.get(STATE);
+export function findStoredPlan(state: ReadonlyMap<string, unknown>): PlanEntry[] | undefined {
+  const todos = state.get(STATE_KEY);
   if (!Array.isArray(todos)) return undefined;
-  return (todos as unknown[]).flatMap((todo) => (isRecord(todo) ? (entryOf(todo) ?? []) : []));
+  return (todos as unknown[]).flatMap((todo) => (isRecord(todo) ? (toPlanEntry(todo) ?? []) : []));
 }
 
-function entryOf({ content, status }: Record<string, unknown>): PlanEntry | undefined {
+function toPlanEntry({ content, status }: Record<string, unknown>): PlanEntry | undefined {
   const isEntry =
     typeof content === "string" && (status === "pending" || status === "in_progress" || status === "completed");
   return isEntry ? { content, status } : undefined;
@@ -75,16 +75,16 @@ export function todoreadTool(): Tool {
     kind: "think",
     parallel: true,
     describe: () => "Read todos",
-    run: (_, context) => show(readTodos(context)),
+    run: (_, context) => formatTodos(readTodos(context)),
   });
 }
 
 function readTodos(context: ToolContext): readonly Todo[] {
-  const todos = context.state.get(STATE);
+  const todos = context.state.get(STATE_KEY);
   return Array.isArray(todos) ? (todos as Todo[]) : [];
 }
 
-function show(todos: readonly Todo[]): string {
+function formatTodos(todos: readonly Todo[]): string {
   if (todos.length === 0) return "The list is empty.";
-  return todos.map((todo) => `${MARKS[todo.status] ?? "[ ]"} ${todo.content}`).join("\n");
+  return todos.map((todo) => `${STATUS_MARKS[todo.status] ?? "[ ]"} ${todo.content}`).join("\n");
 }

@@ -1,11 +1,11 @@
 import type { Diff, Location, Tool } from "../../ports/tool.js";
 import { defineArguments, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
-import { location, shown, type FileToolOptions } from "./files.js";
+import { createLocation, formatPath, type FileToolOptions } from "./files.js";
 import { patchFiles, previewPatch } from "./patch-files.js";
 import { parsePatch, type PatchSection } from "./patch-text.js";
 
-const FORMAT = `The complete patch, in this format:
+const PATCH_FORMAT = `The complete patch, in this format:
 
 *** Begin Patch
 *** Add File: path/new.txt
@@ -25,7 +25,7 @@ Omit Move to if the file keeps its name. Use @@ with a class or function if the 
 
 const schema = defineArguments(
   {
-    input: text(FORMAT, {
+    input: text(PATCH_FORMAT, {
       minLength: 1,
       aliases: ["patch", "patchText", "patch_text", "diff"],
     }),
@@ -51,7 +51,7 @@ export function supportsPatches({ id }: { readonly id: string }): boolean {
 
 /**
  * Creates the tool `apply_patch`, which changes several files with one patch in the format of OpenAI's models. These
- * models get it in place of `edit`.
+ * models get it instead of `edit`.
  */
 export function applyPatchTool(options: FileToolOptions): Tool {
   return defineTool({
@@ -66,14 +66,14 @@ export function applyPatchTool(options: FileToolOptions): Tool {
     describe: ({ input }, projectDir) => {
       const sections = parsePatch(input);
       const paths = sections.flatMap((section) =>
-        movedTo(section) === undefined ? [section.path] : [section.path, movedTo(section) ?? ""],
+        moveTargetOf(section) === undefined ? [section.path] : [section.path, moveTargetOf(section) ?? ""],
       );
       return {
-        title: titleOf(sections, projectDir),
-        locations: [...new Set(paths)].map((path) => location(path, projectDir)),
-        diff: sections.flatMap((section) => plannedDiff(section, projectDir)),
-        actsAs: actsAs(sections),
-        ...readLocations(sections, projectDir),
+        title: formatTitle(sections, projectDir),
+        locations: [...new Set(paths)].map((path) => createLocation(path, projectDir)),
+        diff: sections.flatMap((section) => createPlannedDiff(section, projectDir)),
+        actsAs: findActsAs(sections),
+        ...findReadLocations(sections, projectDir),
       };
     },
     preview: ({ input }, context) => previewPatch(options, parsePatch(input), context),
@@ -81,28 +81,28 @@ export function applyPatchTool(options: FileToolOptions): Tool {
   });
 }
 
-function movedTo(section: PatchSection): string | undefined {
+function moveTargetOf(section: PatchSection): string | undefined {
   return section.action === "update" ? section.moveTo : undefined;
 }
 
-function titleOf(sections: readonly PatchSection[], projectDir: string): string {
-  const [only] = sections;
-  if (sections.length !== 1 || !only) return `Patch ${new Set(sections.map(({ path }) => path)).size} files`;
-  const name = shown(only.path, projectDir);
-  const to = movedTo(only);
-  if (to !== undefined) return `Move ${name} to ${shown(to, projectDir)}`;
-  return `${{ add: "Create", delete: "Delete", update: "Patch" }[only.action]} ${name}`;
+function formatTitle(sections: readonly PatchSection[], projectDir: string): string {
+  const [singleSection] = sections;
+  if (sections.length !== 1 || !singleSection) return `Patch ${new Set(sections.map(({ path }) => path)).size} files`;
+  const name = formatPath(singleSection.path, projectDir);
+  const newPath = moveTargetOf(singleSection);
+  if (newPath !== undefined) return `Move ${name} to ${formatPath(newPath, projectDir)}`;
+  return `${{ add: "Create", delete: "Delete", update: "Patch" }[singleSection.action]} ${name}`;
 }
 
 /** The diffs of a patch section. Whether the old lines exist is checked when the patch runs. */
-function plannedDiff(section: PatchSection, projectDir: string): Diff[] {
-  const { path } = location(movedTo(section) ?? section.path, projectDir);
+function createPlannedDiff(section: PatchSection, projectDir: string): Diff[] {
+  const { path } = createLocation(moveTargetOf(section) ?? section.path, projectDir);
   if (section.action === "delete") return [];
   if (section.action === "add") return [{ path, oldText: null, newText: section.content }];
   return section.chunks.map(({ lines }) => {
-    const without = (sign: string): string =>
+    const joinWithout = (sign: string): string =>
       lines.flatMap((line) => (line.sign === sign ? [] : [line.text])).join("\n");
-    return { path, oldText: without("+"), newText: without("-") };
+    return { path, oldText: joinWithout("+"), newText: joinWithout("-") };
   });
 }
 
@@ -110,15 +110,15 @@ function plannedDiff(section: PatchSection, projectDir: string): Diff[] {
  * Files whose content the call may show: errors quote lines of updated files, and a moved file is readable at its
  * target.
  */
-function readLocations(sections: readonly PatchSection[], projectDir: string): { reads?: Location[] } {
+function findReadLocations(sections: readonly PatchSection[], projectDir: string): { reads?: Location[] } {
   const paths = new Set(sections.flatMap(({ action, path }) => (action === "update" ? [path] : [])));
-  return paths.size > 0 ? { reads: [...paths].map((path) => location(path, projectDir)) } : {};
+  return paths.size > 0 ? { reads: [...paths].map((path) => createLocation(path, projectDir)) } : {};
 }
 
 /** The tools that this call acts as. Permission rules of those tools apply too. */
-function actsAs(sections: readonly PatchSection[]): string[] {
-  const edits = sections.some((section) => section.action === "update" && section.chunks.length > 0);
-  const writes = sections.some((section) => section.action === "add" || movedTo(section) !== undefined);
-  const deletes = sections.some((section) => section.action === "delete" || movedTo(section) !== undefined);
-  return [...(edits ? ["edit"] : []), ...(writes ? ["write"] : []), ...(deletes ? ["delete"] : [])];
+function findActsAs(sections: readonly PatchSection[]): string[] {
+  const hasEdits = sections.some((section) => section.action === "update" && section.chunks.length > 0);
+  const hasWrites = sections.some((section) => section.action === "add" || moveTargetOf(section) !== undefined);
+  const hasDeletes = sections.some((section) => section.action === "delete" || moveTargetOf(section) !== undefined);
+  return [...(hasEdits ? ["edit"] : []), ...(hasWrites ? ["write"] : []), ...(hasDeletes ? ["delete"] : [])];
 }

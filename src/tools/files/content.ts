@@ -2,9 +2,9 @@
 export type FileType =
   | { kind: "text"; encoding: "utf-8" | "utf-16le" | "utf-16be" }
   | { kind: "image"; mediaType: string }
-  | { kind: "binary"; what: string };
+  | { kind: "binary"; description: string };
 
-const MAGIC: readonly (readonly [string, string, number?])[] = [
+const SIGNATURES: readonly (readonly [string, string, number?])[] = [
   ["%PDF-", "a PDF document"],
   ["PK\x03\x04", "a ZIP archive (or an Office document)"],
   ["\x1f\x8b", "gzip data"],
@@ -29,7 +29,7 @@ const MAGIC: readonly (readonly [string, string, number?])[] = [
 ];
 
 /** Detects whether a file is text, an image or binary. `start`: up to the first 8 kB. */
-export function sniff(start: Buffer): FileType {
+export function detectFileType(start: Buffer): FileType {
   const latin = start.toString("latin1", 0, 512);
   if (latin.startsWith("\x89PNG\r\n\x1a\n")) return { kind: "image", mediaType: "image/png" };
   if (latin.startsWith("\xff\xd8\xff")) return { kind: "image", mediaType: "image/jpeg" };
@@ -38,12 +38,12 @@ export function sniff(start: Buffer): FileType {
   if (latin.startsWith("\xff\xfe")) return { kind: "text", encoding: "utf-16le" };
   if (latin.startsWith("\xfe\xff")) return { kind: "text", encoding: "utf-16be" };
   if (!start.includes(0) && !latin.startsWith("%PDF-")) return { kind: "text", encoding: "utf-8" };
-  const signature = MAGIC.find(([magic, , at = 0]) => latin.startsWith(magic, at));
-  return { kind: "binary", what: signature?.[1] ?? "binary data" };
+  const signature = SIGNATURES.find(([magic, , offset = 0]) => latin.startsWith(magic, offset));
+  return { kind: "binary", description: signature?.[1] ?? "binary data" };
 }
 
 /** Formats a size for users and models. */
-export function size(bytes: number): string {
+export function formatSize(bytes: number): string {
   if (bytes < 1024) return `${bytes} bytes`;
   if (bytes < 1024 * 1024) return `${(bytes / 1024).toFixed(1)} KiB`;
   return `${(bytes / 1024 / 1024).toFixed(1)} MiB`;

@@ -2,13 +2,13 @@ import { basename, dirname, join, resolve } from "node:path";
 import { PathError, ToolError } from "../../ports/errors.js";
 import { asPathError, type OpenedFolder, type PathGuard } from "../../files/path-guard.js";
 import type { ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
-import { size, sniff } from "./content.js";
+import { formatSize, detectFileType } from "./content.js";
 import {
   withFileLock,
   guardForChange,
-  pathFault,
+  toPathFault,
   SeenFiles,
-  shown,
+  formatPath,
   type FileToolOptions,
   type WorkFolders,
 } from "./files.js";
@@ -38,13 +38,13 @@ type Identity = Readonly<Record<"dev" | "ino", number>>;
 export async function previewDeletion(
   options: FileToolOptions,
   deletion: Deletion,
-  reach: WorkFolders,
+  workFolders: WorkFolders,
 ): Promise<ToolCallPreview> {
-  const full = resolve(reach.projectDir, deletion.path);
-  const guard = await guardForChange(options, reach);
-  const folder = await guard.openFolder((await guard.resolve(dirname(full))).path);
+  const fullPath = resolve(workFolders.projectDir, deletion.path);
+  const guard = await guardForChange(options, workFolders);
+  const folder = await guard.openFolder((await guard.resolve(dirname(fullPath))).path);
   try {
-    previewedIdentities.set(deletion, await folder.stat(basename(full)));
+    previewedIdentities.set(deletion, await folder.stat(basename(fullPath)));
   } finally {
     await folder.close();
   }
@@ -58,10 +58,10 @@ export async function deletePath(
   context: ToolContext,
 ): Promise<ToolOutput> {
   const { path, recursive } = deletion;
-  const full = resolve(context.projectDir, path);
+  const fullPath = resolve(context.projectDir, path);
   try {
     const guard = await guardForChange(options, context);
-    const name = shown(path, context.projectDir);
+    const name = formatPath(path, context.projectDir);
     const check = (identity: Identity): void => {
       const requestedIdentity = previewedIdentities.get(deletion);
       if (
@@ -72,9 +72,9 @@ export async function deletePath(
           `${name}: was replaced during the permission request. Nothing was deleted; check it again.`,
         );
     };
-    return await withFileLock(full, () => remove(guard, full, recursive, name, context, check));
+    return await withFileLock(fullPath, () => removePath(guard, fullPath, recursive, name, context, check));
   } catch (error) {
-    throw await pathFault(error, path, context.projectDir, options);
+    throw await toPathFault(error, path, context.projectDir, options);
   }
 }
 
@@ -87,60 +87,62 @@ const NOT_RECORDED_NOTE = " No copy was stored: undo cannot restore it.";
  *
  * Rejects with `PathError` and `ToolError`.
  */
-export async function remove(
+export async function removePath(
   guard: PathGuard,
-  full: string,
+  fullPath: string,
   recursive: boolean,
   name: string,
   context: ToolContext,
   check: (identity: Identity) => void = () => undefined,
 ): Promise<ToolOutput> {
   // Resolves the parent but not the last name, so that a link is deleted and not its target.
-  const parent = await guard.resolve(dirname(full)).catch((error: unknown) => {
+  const parent = await guard.resolve(dirname(fullPath)).catch((error: unknown) => {
     // The parent of a root lies outside the roots. The error must name the root instead.
-    throw error instanceof PathError && error.reason === "outside" && guard.isRoot(full) ? isRoot(name) : error;
+    throw error instanceof PathError && error.reason === "outside" && guard.isRoot(fullPath)
+      ? createRootError(name)
+      : error;
   });
-  const target = join(parent.path, basename(full));
-  if (guard.isRoot(target)) throw isRoot(name);
+  const target = join(parent.path, basename(fullPath));
+  if (guard.isRoot(target)) throw createRootError(name);
   if (guard.holdsDenied(target)) throw new PathError("denied", "access is denied");
   if (basename(target) === ".git")
     throw new ToolError(
       `${name}: contains the history of the repository and cannot be deleted. Ask the user to delete it.`,
     );
-  guard.refuseProtected(parent.traversedPaths.map((way) => join(way, basename(full))));
+  guard.refuseProtected(parent.traversedPaths.map((traversedPath) => join(traversedPath, basename(fullPath))));
   const folder = await guard.openFolder(parent.path);
   try {
     const entryName = basename(target);
     await guard.refuseProtectedIn(folder, entryName);
     const stats = await folder.stat(entryName);
-    let isKept = true;
+    let hasCopy = true;
     if (!stats) throw new PathError("not_found", "not found");
     check(stats);
     context.signal.throwIfAborted();
     if (stats.isDirectory()) {
-      const keeping = await (recursive
+      const record = await (recursive
         ? recordTree(guard, folder, entryName, context, context.signal)
         : recordBefore(guard, folder, entryName, NO_FILE, context));
       if (recursive) await folder.removeTree(entryName, context.signal);
       else if (!(await folder.removeEmpty(entryName)))
         throw new ToolError(`${name}: the folder is not empty. Set recursive to delete it with its contents.`);
-      keeping.commit();
-      isKept = keeping.isRestorable;
+      record.commit();
+      hasCopy = record.isRestorable;
     } else {
-      const before = stats.isFile() ? await textOf(guard, folder, entryName) : undefined;
-      const keeping = await recordBefore(guard, folder, entryName, NO_FILE, context);
+      const deletedText = stats.isFile() ? await readDiffText(guard, folder, entryName) : undefined;
+      const record = await recordBefore(guard, folder, entryName, NO_FILE, context);
       await folder.unlink(entryName);
-      keeping.commit();
+      record.commit();
       new SeenFiles(context).forget(target);
       await folder.sync();
       return {
-        text: `Deleted ${name}${stats.isSymbolicLink() ? " (a symbolic link; its target still exists)" : ` (${size(stats.size)})`}.${keeping.isRestorable ? "" : NOT_RECORDED_NOTE}`,
-        ...(before === undefined ? {} : { diff: [{ path: target, oldText: before, newText: "" }] }),
+        text: `Deleted ${name}${stats.isSymbolicLink() ? " (a symbolic link; its target still exists)" : ` (${formatSize(stats.size)})`}.${record.isRestorable ? "" : NOT_RECORDED_NOTE}`,
+        ...(deletedText === undefined ? {} : { diff: [{ path: target, oldText: deletedText, newText: "" }] }),
         locations: [{ path: target }],
       };
     }
     await folder.sync();
-    const what = `Deleted ${name}/${recursive ? " with its contents" : ""}.${isKept ? "" : NOT_RECORDED_NOTE}`;
+    const what = `Deleted ${name}/${recursive ? " with its contents" : ""}.${hasCopy ? "" : NOT_RECORDED_NOTE}`;
     return { text: what, locations: [{ path: target }] };
   } catch (error) {
     throw error instanceof ToolError || context.signal.aborted ? error : asPathError(error);
@@ -149,17 +151,17 @@ export async function remove(
   }
 }
 
-function isRoot(name: string): ToolError {
+function createRootError(name: string): ToolError {
   return new ToolError(`${name}: is the working folder, or contains it. Delete its contents instead.`);
 }
 
-async function textOf(guard: PathGuard, folder: OpenedFolder, name: string): Promise<string | undefined> {
+async function readDiffText(guard: PathGuard, folder: OpenedFolder, name: string): Promise<string | undefined> {
   try {
     const file = await guard.openFile(join(folder.path, name));
     try {
       if (file.stats.size > MAX_DIFF_BYTES) return undefined;
       const content = await readWhole(file, MAX_DIFF_BYTES);
-      return sniff(content.subarray(0, 8_192)).kind === "text" ? content.toString() : undefined;
+      return detectFileType(content.subarray(0, 8_192)).kind === "text" ? content.toString() : undefined;
     } finally {
       await file.handle.close();
     }

@@ -2,7 +2,7 @@ import type { Tool } from "../../ports/tool.js";
 import { defineArguments, flag, optional, PATH_ALIASES, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
 import { deletePath, previewDeletion } from "./delete-path.js";
-import { location, shown, type FileToolOptions } from "./files.js";
+import { createLocation, formatPath, type FileToolOptions } from "./files.js";
 
 const schema = defineArguments({
   path: text("File or folder, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
@@ -18,8 +18,8 @@ export function deleteTool(options: FileToolOptions): Tool {
     schema,
     kind: "delete",
     describe: ({ path, recursive }, projectDir) => ({
-      title: `Delete ${shown(path, projectDir)}${recursive ? " with its contents" : ""}`,
-      locations: [location(path, projectDir)],
+      title: `Delete ${formatPath(path, projectDir)}${recursive ? " with its contents" : ""}`,
+      locations: [createLocation(path, projectDir)],
     }),
     preview: (args, context) => previewDeletion(options, args, context),
     run: (args, context) => deletePath(options, args, context),

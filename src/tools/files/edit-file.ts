@@ -4,16 +4,16 @@ import type { EditedFile, TextEdit } from "../../untrusted/edits/apply-edit.js";
 import { withWorker } from "../../untrusted/workers.js";
 import type { PathGuard } from "../../files/path-guard.js";
 import type { ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
-import { size, sniff } from "./content.js";
+import { formatSize, detectFileType } from "./content.js";
 import {
-  diffOf,
+  createDiff,
   withFileLock,
   guardForChange,
-  location,
+  createLocation,
   MAX_FILE_BYTES,
-  pathFault,
+  toPathFault,
   SeenFiles,
-  shown,
+  formatPath,
 } from "./files.js";
 import type { FileToolOptions, WorkFolders } from "./files.js";
 import { readWhole } from "./read-file.js";
@@ -37,34 +37,34 @@ export async function editFile(
   context: ToolContext,
 ): Promise<ToolOutput> {
   const { projectDir } = context;
-  const name = shown(path, projectDir);
+  const name = formatPath(path, projectDir);
   try {
     const guard = await guardForChange(options, context);
     const { path: target } = await guard.resolveForChange(resolve(projectDir, path));
     return await withFileLock(target, async () => {
-      const seen = new SeenFiles(context);
-      const before = await textOf(guard, target, name);
-      if (seen.hasChanged(target, before))
+      const seenFiles = new SeenFiles(context);
+      const oldContent = await readEditableText(guard, target, name);
+      if (seenFiles.hasChanged(target, oldContent))
         throw new ToolError(
           `${name}: changed since you read it (by a command, another session or a person). Read it again, then edit.`,
         );
 
-      const { content: edited, done, line } = await edit(before, edits, name, context.signal);
-      const after = Buffer.from(edited.buffer, edited.byteOffset, edited.byteLength);
+      const { content: editedBytes, descriptions, line } = await applyEdits(oldContent, edits, name, context.signal);
+      const newContent = Buffer.from(editedBytes.buffer, editedBytes.byteOffset, editedBytes.byteLength);
       context.signal.throwIfAborted();
       // Final check before the change: another process may have written the file meanwhile.
-      if (!(await textOf(guard, target, name)).equals(before))
+      if (!(await readEditableText(guard, target, name)).equals(oldContent))
         throw new ToolError(`${name}: changed just now. Read it again, then edit.`);
-      const real = await replaceFile(guard, target, after, context);
-      seen.recordSeen(real, after);
+      const realPath = await replaceFile(guard, target, newContent, context);
+      seenFiles.recordSeen(realPath, newContent);
       return {
-        text: `Edited ${name}: replaced ${done.join("; ")}.`,
-        diff: diffOf(real, before, after),
-        locations: [{ path: real, ...(line === undefined ? {} : { line }) }],
+        text: `Edited ${name}: replaced ${descriptions.join("; ")}.`,
+        diff: createDiff(realPath, oldContent, newContent),
+        locations: [{ path: realPath, ...(line === undefined ? {} : { line }) }],
       };
     });
   } catch (error) {
-    throw await pathFault(error, path, projectDir, options);
+    throw await toPathFault(error, path, projectDir, options);
   }
 }
 
@@ -78,49 +78,51 @@ export async function previewEdits(
   options: FileToolOptions,
   path: string,
   edits: readonly TextEdit[],
-  reach: WorkFolders & Pick<ToolContext, "signal">,
+  workContext: WorkFolders & Pick<ToolContext, "signal">,
 ): Promise<ToolCallPreview> {
-  const { projectDir, signal } = reach;
-  const guard = await guardForChange(options, reach);
+  const { projectDir, signal } = workContext;
+  const guard = await guardForChange(options, workContext);
   const { path: target } = await guard.resolveForChange(resolve(projectDir, path));
-  const name = shown(path, projectDir);
-  const before = await textOf(guard, target, name);
-  const { content: edited, done } = await edit(before, edits, name, signal);
-  const after = Buffer.from(edited.buffer, edited.byteOffset, edited.byteLength);
-  const loose = done.filter((description) => description.includes("inexact match"));
-  if (loose.length === 0) return {};
-  const isShown = Math.max(before.length, after.length) <= MAX_PREVIEW_BYTES;
-  const texts = isShown ? { oldText: before.toString(), newText: after.toString() } : changedPart(before, after);
+  const name = formatPath(path, projectDir);
+  const oldContent = await readEditableText(guard, target, name);
+  const { content: editedBytes, descriptions } = await applyEdits(oldContent, edits, name, signal);
+  const newContent = Buffer.from(editedBytes.buffer, editedBytes.byteOffset, editedBytes.byteLength);
+  const inexactEdits = descriptions.filter((description) => description.includes("inexact match"));
+  if (inexactEdits.length === 0) return {};
+  const isShown = Math.max(oldContent.length, newContent.length) <= MAX_PREVIEW_BYTES;
+  const texts = isShown
+    ? { oldText: oldContent.toString(), newText: newContent.toString() }
+    : findChangedPart(oldContent, newContent);
   return {
-    ...(texts && { diff: [{ path: location(path, projectDir).path, ...texts }] }),
-    note: `The text was found ${loose.join("; ")}.`,
+    ...(texts && { diff: [{ path: createLocation(path, projectDir).path, ...texts }] }),
+    note: `The text was found ${inexactEdits.join("; ")}.`,
   };
 }
 
 /** The lines that differ, with context lines. Undefined if they are too long to be shown. */
-function changedPart(before: Buffer, after: Buffer): { oldText: string; newText: string } | undefined {
-  const [olds, news] = [before.toString().split("\n"), after.toString().split("\n")];
-  const shorter = Math.min(olds.length, news.length);
+function findChangedPart(oldContent: Buffer, newContent: Buffer): { oldText: string; newText: string } | undefined {
+  const [oldLines, newLines] = [oldContent.toString().split("\n"), newContent.toString().split("\n")];
+  const minLength = Math.min(oldLines.length, newLines.length);
   let start = 0;
-  while (start < shorter && olds[start] === news[start]) start++;
+  while (start < minLength && oldLines[start] === newLines[start]) start++;
   let end = 0;
-  while (end < shorter - start && olds[olds.length - 1 - end] === news[news.length - 1 - end]) end++;
-  const part = (lines: readonly string[]): string =>
+  while (end < minLength - start && oldLines[oldLines.length - 1 - end] === newLines[newLines.length - 1 - end]) end++;
+  const joinPart = (lines: readonly string[]): string =>
     lines.slice(Math.max(0, start - CONTEXT_LINES), lines.length - Math.max(0, end - CONTEXT_LINES)).join("\n");
-  const texts = { oldText: part(olds), newText: part(news) };
+  const texts = { oldText: joinPart(oldLines), newText: joinPart(newLines) };
   return texts.oldText.length + texts.newText.length <= 2 * MAX_PREVIEW_BYTES ? texts : undefined;
 }
 
 /** Reads a text file that can be edited. Rejects with `ToolError` for any other file. */
-async function textOf(guard: PathGuard, target: string, name: string): Promise<Buffer> {
+async function readEditableText(guard: PathGuard, target: string, name: string): Promise<Buffer> {
   const file = await guard.openFile(target);
   try {
     if (file.stats.size > MAX_FILE_BYTES)
       throw new ToolError(
-        `${name}: is ${size(Number(file.stats.size))}, too large for edit. Use bash with sed or a script.`,
+        `${name}: is ${formatSize(Number(file.stats.size))}, too large for edit. Use bash with sed or a script.`,
       );
     const text = await readWhole(file, MAX_FILE_BYTES);
-    const content = sniff(text.subarray(0, 8_192));
+    const content = detectFileType(text.subarray(0, 8_192));
     if (content.kind !== "text") throw new ToolError(`${name}: is not a text file. Use bash.`);
     if (content.encoding !== "utf-8")
       throw new ToolError(`${name}: is ${content.encoding} text, which edit cannot change. Use bash.`);
@@ -130,21 +132,21 @@ async function textOf(guard: PathGuard, target: string, name: string): Promise<B
   }
 }
 
-async function edit(
-  before: Buffer,
+async function applyEdits(
+  oldContent: Buffer,
   edits: readonly TextEdit[],
   name: string,
   signal: AbortSignal,
 ): Promise<EditedFile> {
   // A copy, because the memory is transferred to the worker.
-  const content = new Uint8Array(before);
+  const content = new Uint8Array(oldContent);
   const job = { content, edits, name, maxBytes: MAX_FILE_BYTES };
   try {
-    const edited = await withWorker(signal, (thread) =>
+    const result = await withWorker(signal, (thread) =>
       thread.runJob("edit", job, { ms: EDIT_TIMEOUT_MS, transfer: [content] }),
     );
-    if ("refused" in edited) throw new ToolError(edited.refused);
-    return edited;
+    if ("refused" in result) throw new ToolError(result.refused);
+    return result;
   } catch (error) {
     if (!(error instanceof WorkLimitError)) throw error;
     throw new ToolError(`${name}: the edit was aborted: ${error.message}. Use bash with a script.`, { cause: error });

@@ -3,7 +3,7 @@ import type { TextEdit } from "../../untrusted/edits/apply-edit.js";
 import { defineArguments, flag, optional, PATH_ALIASES, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
 import { editFile, previewEdits } from "./edit-file.js";
-import { location, shown, type FileToolOptions } from "./files.js";
+import { createLocation, formatPath, type FileToolOptions } from "./files.js";
 
 export const EDIT_FIELDS = {
   old_string: text("Exact text in the file, with its indentation. Unique, unless replace_all is set.", {
@@ -20,9 +20,9 @@ const schema = defineArguments({
 });
 
 /** The diffs of the edits as the model sent them. Whether the old text exists is checked when the call runs. */
-export function plannedDiff(path: string, edits: readonly TextEdit[], projectDir: string): Diff[] {
-  const place = location(path, projectDir);
-  return edits.map((edit) => ({ path: place.path, oldText: edit.old_string, newText: edit.new_string }));
+export function createPlannedDiffs(path: string, edits: readonly TextEdit[], projectDir: string): Diff[] {
+  const fileLocation = createLocation(path, projectDir);
+  return edits.map((edit) => ({ path: fileLocation.path, oldText: edit.old_string, newText: edit.new_string }));
 }
 
 /** Creates the tool `edit`, which replaces exact text in a file. */
@@ -35,11 +35,11 @@ export function editTool(options: FileToolOptions): Tool {
     schema,
     kind: "edit",
     describe: ({ path, ...edit }, projectDir) => ({
-      title: `Edit ${shown(path, projectDir)}`,
-      locations: [location(path, projectDir)],
-      diff: plannedDiff(path, [edit], projectDir),
+      title: `Edit ${formatPath(path, projectDir)}`,
+      locations: [createLocation(path, projectDir)],
+      diff: createPlannedDiffs(path, [edit], projectDir),
       // An error quotes lines of the file.
-      reads: [location(path, projectDir)],
+      reads: [createLocation(path, projectDir)],
     }),
     preview: ({ path, ...edit }, context) => previewEdits(options, path, [edit], context),
     run: ({ path, ...edit }, context) => editFile(options, path, [edit], context),

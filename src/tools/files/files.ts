@@ -4,7 +4,7 @@ import { PathError, ToolError } from "../../ports/errors.js";
 import type { Diff, Location, ToolContext } from "../../ports/tool.js";
 import { isInside, PathGuard, type OpenedFile } from "../../files/path-guard.js";
 import { Protection } from "../../files/protection.js";
-import { printable } from "../../base/printable.js";
+import { toPrintable } from "../../base/printable.js";
 import { sessionFolder } from "../../processes/outputs.js";
 
 /** Paths that the file tools may use beside the project folder, and paths that they may not. All paths are absolute. */
@@ -38,13 +38,13 @@ export function guardFor(options: FileToolOptions, { projectDir, folders = [] }:
  */
 export function guardForReading(
   options: FileToolOptions,
-  reach: WorkFolders & Pick<ToolContext, "sessionId">,
+  context: WorkFolders & Pick<ToolContext, "sessionId">,
   path: string,
 ): Promise<PathGuard> {
-  const outputsFolder = options.outputsPath && sessionFolder(options.outputsPath, reach.sessionId);
-  return outputsFolder && isInside(resolve(reach.projectDir, path), outputsFolder)
+  const outputsFolder = options.outputsPath && sessionFolder(options.outputsPath, context.sessionId);
+  return outputsFolder && isInside(resolve(context.projectDir, path), outputsFolder)
     ? PathGuard.create({ roots: [outputsFolder], denied: [] })
-    : guardFor(options, reach);
+    : guardFor(options, context);
 }
 
 /** Creates a guard for tools that change files, with the protected paths. */
@@ -61,23 +61,23 @@ export function guardForChange(
  * Formats a path for models and users: relative to the project folder if it lies inside, and quoted if a character is
  * invisible. Does not access the disk.
  */
-export function shown(path: string, projectDir: string): string {
-  return printable(relativeTo(path, projectDir));
+export function formatPath(path: string, projectDir: string): string {
+  return toPrintable(relativeTo(path, projectDir));
 }
 
-/** Like `shown`, but unquoted, for comparisons. */
+/** Like `formatPath`, but unquoted, for comparisons. */
 export function relativeTo(path: string, projectDir: string): string {
-  const full = resolve(projectDir, path);
-  return isInside(full, projectDir) ? relative(projectDir, full).split(sep).join("/") || "." : full;
+  const fullPath = resolve(projectDir, path);
+  return isInside(fullPath, projectDir) ? relative(projectDir, fullPath).split(sep).join("/") || "." : fullPath;
 }
 
-/** Like `shown`, for use inside a sentence. */
+/** Like `formatPath`, for use inside a sentence. */
 export function folderName(path: string, projectDir: string): string {
-  const name = shown(path, projectDir);
+  const name = formatPath(path, projectDir);
   return name === "." ? "the project folder" : name;
 }
 
-export function location(path: string, projectDir: string, line?: number): Location {
+export function createLocation(path: string, projectDir: string, line?: number): Location {
   return { path: resolve(projectDir, path), ...(line === undefined ? {} : { line }) };
 }
 
@@ -85,23 +85,28 @@ export function location(path: string, projectDir: string, line?: number): Locat
  * Converts a `PathError` to a `ToolError` for the model, with the reason and the next step. Returns any other error
  * unchanged.
  */
-export async function pathFault(
+export async function toPathFault(
   error: unknown,
   path: string,
   projectDir: string,
   options: FileToolOptions,
 ): Promise<unknown> {
   if (!(error instanceof PathError)) return error;
-  const name = shown(path, projectDir);
-  const next = await nextStep(error, path, projectDir, options);
-  return new ToolError(`${name}: ${error.message}. ${next}`, { cause: error });
+  const name = formatPath(path, projectDir);
+  const hint = await describeNextStep(error, path, projectDir, options);
+  return new ToolError(`${name}: ${error.message}. ${hint}`, { cause: error });
 }
 
-async function nextStep(error: PathError, path: string, projectDir: string, options: FileToolOptions): Promise<string> {
+async function describeNextStep(
+  error: PathError,
+  path: string,
+  projectDir: string,
+  options: FileToolOptions,
+): Promise<string> {
   switch (error.reason) {
     case "not_found": {
-      const near = await findSimilarNames(resolve(projectDir, path), projectDir, options).catch(() => []);
-      return near.length > 0 ? `Did you mean ${near.join(" or ")}?` : "Find it with glob or list.";
+      const similarNames = await findSimilarNames(resolve(projectDir, path), projectDir, options).catch(() => []);
+      return similarNames.length > 0 ? `Did you mean ${similarNames.join(" or ")}?` : "Find it with glob or list.";
     }
     case "outside":
       return `Use a path inside ${projectDir}; tools.allow_paths in the configuration adds other folders.`;
@@ -125,26 +130,27 @@ const MAX_SIBLINGS = 10_000;
 /** Returns up to three siblings with a similar name. */
 async function findSimilarNames(path: string, projectDir: string, options: FileToolOptions): Promise<string[]> {
   if (!isInside(path, projectDir)) return [];
-  const plain = (name: string): string => name.toLowerCase().replace(/\.[^.]*$/, "");
-  const searchedName = plain(basename(path));
+  const normalizeName = (name: string): string => name.toLowerCase().replace(/\.[^.]*$/, "");
+  const searchedName = normalizeName(basename(path));
   if (searchedName === "") return [];
   const guard = await guardFor(options, { projectDir });
   const folder = await guard.openFolder(dirname(path));
-  const near: string[] = [];
-  let looked = 0;
+  const similarNames: string[] = [];
+  let entryCount = 0;
   try {
     for await (const { name } of folder.entries()) {
-      if (++looked > MAX_SIBLINGS) break;
-      const alike = plain(name) === searchedName || (searchedName.length > 3 && plain(name).includes(searchedName));
-      if (alike && !guard.denies(resolve(folder.path, name))) near.push(name);
+      if (++entryCount > MAX_SIBLINGS) break;
+      const isSimilar =
+        normalizeName(name) === searchedName || (searchedName.length > 3 && normalizeName(name).includes(searchedName));
+      if (isSimilar && !guard.denies(resolve(folder.path, name))) similarNames.push(name);
     }
   } finally {
     await folder.close();
   }
-  return near
+  return similarNames
     .sort()
     .slice(0, 3)
-    .map((name) => shown(resolve(dirname(path), name), projectDir));
+    .map((name) => formatPath(resolve(dirname(path), name), projectDir));
 }
 
 /**
@@ -162,7 +168,7 @@ export async function withFile<T>(
     const guard = await guardForReading(options, context, path);
     file = await guard.openFile(resolve(context.projectDir, path));
   } catch (error) {
-    throw await pathFault(error, path, context.projectDir, options);
+    throw await toPathFault(error, path, context.projectDir, options);
   }
   try {
     return await use(file);
@@ -175,9 +181,9 @@ export async function withFile<T>(
 const MAX_DIFF_BYTES = 1024 * 1024;
 
 /** Returns the diff of a change for clients. Empty if the file is too large. */
-export function diffOf(path: string, before: Buffer | null, after: Buffer): Diff[] {
-  if (Math.max(before?.length ?? 0, after.length) > MAX_DIFF_BYTES) return [];
-  return [{ path, oldText: before === null ? null : before.toString(), newText: after.toString() }];
+export function createDiff(path: string, oldContent: Buffer | null, newContent: Buffer): Diff[] {
+  if (Math.max(oldContent?.length ?? 0, newContent.length) > MAX_DIFF_BYTES) return [];
+  return [{ path, oldText: oldContent === null ? null : oldContent.toString(), newText: newContent.toString() }];
 }
 
 /** Prefix of the state keys for seen files. One key per file, so that it is stored with the call that saw the file. */
@@ -192,7 +198,7 @@ export class SeenFiles {
   }
 
   recordSeen(path: string, content: Buffer): void {
-    this.#state.set(SEEN_PREFIX + path, hash(content));
+    this.#state.set(SEEN_PREFIX + path, hashContent(content));
   }
 
   forget(path: string): void {
@@ -201,17 +207,17 @@ export class SeenFiles {
 
   /** Whether the session saw the file with this content. */
   isCurrent(path: string, content: Buffer): boolean {
-    return this.#state.get(SEEN_PREFIX + path) === hash(content);
+    return this.#state.get(SEEN_PREFIX + path) === hashContent(content);
   }
 
   /** Whether the session saw the file with other content. */
   hasChanged(path: string, content: Buffer): boolean {
     const seenHash = this.#state.get(SEEN_PREFIX + path);
-    return seenHash !== undefined && seenHash !== hash(content);
+    return seenHash !== undefined && seenHash !== hashContent(content);
   }
 }
 
-function hash(content: Buffer): string {
+function hashContent(content: Buffer): string {
   return createHash("sha256").update(content).digest("base64");
 }
 
@@ -219,16 +225,16 @@ const locksByPath = new Map<string, Promise<void>>();
 
 /** Runs `work` while no other tool call of this process changes the file. Calls wait in order. */
 export async function withFileLock<T>(path: string, work: () => Promise<T>): Promise<T> {
-  const before = locksByPath.get(path) ?? Promise.resolve();
-  const result = before.then(work);
-  const settled = result.then(
+  const previousWork = locksByPath.get(path) ?? Promise.resolve();
+  const result = previousWork.then(work);
+  const completion = result.then(
     () => undefined,
     () => undefined,
   );
-  locksByPath.set(path, settled);
+  locksByPath.set(path, completion);
   try {
     return await result;
   } finally {
-    if (locksByPath.get(path) === settled) locksByPath.delete(path);
+    if (locksByPath.get(path) === completion) locksByPath.delete(path);
   }
 }

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { MODEL_BYTES } from "../../base/cut-text.js";
+import { MAX_MODEL_TEXT_BYTES } from "../../base/cut-text.js";
 import { ToolError, ToolInputError } from "../../ports/errors.js";
 import { isInside, type PathGuard } from "../../files/path-guard.js";
 import type { Tool, ToolContext } from "../../ports/tool.js";
@@ -9,10 +9,10 @@ import { FirstPaths, SEARCH_TIMEOUT_MS, type SearchScope } from "../../processes
 import { defineArguments, flag, optional, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
 import { regularFiles } from "./search-results.js";
-import { folderName, location, shown, type FileToolOptions } from "./files.js";
+import { folderName, createLocation, formatPath, type FileToolOptions } from "./files.js";
 import { checkSearch, filesByPath, globArguments, openToolSearchScope, withIgnoreFiles } from "./search-folder.js";
 
-const MAX_SHOWN = 1_000;
+const MAX_SHOWN_FILES = 1_000;
 
 const schema = defineArguments(
   {
@@ -41,8 +41,8 @@ export function globTool(options: FileToolOptions): Tool {
     kind: "search",
     parallel: true,
     describe: ({ pattern, path }, projectDir) => ({
-      title: `Find ${pattern}${path === "." || path === "" ? "" : ` in ${shown(path, projectDir)}`}`,
-      locations: [location(path || ".", projectDir)],
+      title: `Find ${pattern}${path === "." || path === "" ? "" : ` in ${formatPath(path, projectDir)}`}`,
+      locations: [createLocation(path || ".", projectDir)],
     }),
     run: async ({ pattern, path, all }, context) => {
       const start = path || ".";
@@ -52,80 +52,81 @@ export function globTool(options: FileToolOptions): Tool {
         isInside(pattern, folder) && pattern.startsWith("/") ? pattern.slice(folder.length + 1) || "**" : pattern;
       checkGlob(relativePattern);
       const text = await withIgnoreFiles(all, (isAll) =>
-        globText(options, { ...{ pattern, start }, glob: relativePattern, all: isAll }, context),
+        createGlobText(options, { ...{ pattern, start }, glob: relativePattern, all: isAll }, context),
       );
       return { text, locations: [] };
     },
   });
 }
 
-async function globText(
+async function createGlobText(
   options: FileToolOptions,
   { pattern, start, glob, all }: { pattern: string; start: string; glob: string; all: boolean },
   context: ToolContext,
 ): Promise<string> {
   const { projectDir, signal } = context;
-  const { guard, place, fileBytes, nameOf } = await openToolSearchScope(options, start, context, all);
+  const { guard, scope, fileBytes, nameOf } = await openToolSearchScope(options, start, context, all);
   try {
-    if (fileBytes !== undefined) throw new ToolError(`${shown(start, projectDir)}: not a folder. Check the path.`);
-    const { first, isIncomplete } = await matchesOf(glob, place, all, signal);
-    const lines = await shownMatches(guard, place, first, nameOf);
-    if (first.count === 0) {
-      const ignored = all ? 0 : await countIgnored(place, signal);
-      const hidden = ignored > 0 ? ` (${ignored} entries are hidden by .gitignore; set all to include them)` : "";
-      lines.push(`No file matches ${pattern} in ${folderName(start, projectDir)}${hidden}.`);
-    } else if (first.count > lines.length)
-      lines.push(`[${lines.length} of ${first.count} files; use a narrower pattern or path]`);
+    if (fileBytes !== undefined) throw new ToolError(`${formatPath(start, projectDir)}: not a folder. Check the path.`);
+    const { firstPaths, isIncomplete } = await findMatches(glob, scope, all, signal);
+    const lines = await formatMatches(guard, scope, firstPaths, nameOf);
+    if (firstPaths.count === 0) {
+      const ignoredCount = all ? 0 : await countIgnored(scope, signal);
+      const hiddenNote =
+        ignoredCount > 0 ? ` (${ignoredCount} entries are hidden by .gitignore; set all to include them)` : "";
+      lines.push(`No file matches ${pattern} in ${folderName(start, projectDir)}${hiddenNote}.`);
+    } else if (firstPaths.count > lines.length)
+      lines.push(`[${lines.length} of ${firstPaths.count} files; use a narrower pattern or path]`);
     if (isIncomplete) lines.push("[the folder is too large to search completely; narrow path]");
     return lines.join("\n");
   } finally {
-    await place.close();
+    await scope.close();
   }
 }
 
-async function matchesOf(
+async function findMatches(
   glob: string,
-  place: SearchScope,
+  scope: SearchScope,
   all: boolean,
   signal: AbortSignal,
-): Promise<{ first: FirstPaths; isIncomplete: boolean }> {
-  const globs = globArguments(glob, place);
-  const first = new FirstPaths(MAX_SHOWN);
+): Promise<{ firstPaths: FirstPaths; isIncomplete: boolean }> {
+  const globs = globArguments(glob, scope);
+  const firstPaths = new FirstPaths(MAX_SHOWN_FILES);
   if (globs.isForPaths && !all) {
-    const { names, isIncomplete } = await filesByPath(place, globs, signal);
-    for (const name of names) first.add(name);
-    return { first, isIncomplete };
+    const { names, isIncomplete } = await filesByPath(scope, globs, signal);
+    for (const name of names) firstPaths.add(name);
+    return { firstPaths, isIncomplete };
   }
-  const end = await listFiles(place, { signal, args: globs.args }, (name) => first.add(name));
-  checkSearch(end, first.count > 0);
-  return { first, isIncomplete: end.why === "timeout" };
+  const end = await listFiles(scope, { signal, args: globs.args }, (name) => firstPaths.add(name));
+  checkSearch(end, firstPaths.count > 0);
+  return { firstPaths, isIncomplete: end.endReason === "timeout" };
 }
 
 /** The result lines. Includes only names that the guard confirms as regular files. */
-async function shownMatches(
+async function formatMatches(
   guard: PathGuard,
-  place: SearchScope,
-  first: FirstPaths,
+  scope: SearchScope,
+  firstPaths: FirstPaths,
   nameOf: (name: string) => string,
 ): Promise<string[]> {
-  const names = first.names();
-  const confirmed = await regularFiles(guard, place.base, names);
+  const names = firstPaths.names();
+  const confirmedNames = await regularFiles(guard, scope.base, names);
   const lines: string[] = [];
   let bytes = 0;
   for (const name of names) {
-    if (!confirmed.has(name)) continue;
+    if (!confirmedNames.has(name)) continue;
     const line = nameOf(name);
     bytes += Buffer.byteLength(line) + 1;
-    if (bytes > MODEL_BYTES) break;
+    if (bytes > MAX_MODEL_TEXT_BYTES) break;
     lines.push(line);
   }
   return lines;
 }
 
-async function countIgnored(place: SearchScope, signal: AbortSignal): Promise<number> {
+async function countIgnored(scope: SearchScope, signal: AbortSignal): Promise<number> {
   let count = 0;
-  const args = ["--files", ...place.flags, "--", place.root];
-  await runRipgrep({ args, cwd: place.cwd, signal, timeoutMs: SEARCH_TIMEOUT_MS, onIgnored: () => void count++ });
+  const args = ["--files", ...scope.flags, "--", scope.root];
+  await runRipgrep({ args, cwd: scope.cwd, signal, timeoutMs: SEARCH_TIMEOUT_MS, onIgnored: () => void count++ });
   return count;
 }
 

@@ -1,10 +1,10 @@
 import { availableParallelism } from "node:os";
-import { MODEL_BYTES } from "../../base/cut-text.js";
+import { MAX_MODEL_TEXT_BYTES } from "../../base/cut-text.js";
 import type { ToolContext } from "../../ports/tool.js";
 import { listFiles } from "../../processes/file-list.js";
 import { runRipgrep } from "../../processes/ripgrep.js";
 import { FirstPaths, NulRecords, pathKey, SEARCH_TIMEOUT_MS, type SearchScope } from "../../processes/search-scope.js";
-import { size } from "./content.js";
+import { formatSize } from "./content.js";
 import { forEachOpenedFile, regularFiles } from "./search-results.js";
 import { folderName, type FileToolOptions } from "./files.js";
 import { CountRecords, FoundLines, readLines, type FoundFile, type LinePosition } from "./matched-lines.js";
@@ -27,8 +27,8 @@ const MAX_DECODED_BYTES = 64 * 1024 * 1024;
 /** A search that finds more lines is repeated in the order of paths, and ends when the limit is reached. */
 const MAX_UNSORTED_LINES = 5_000;
 /** Files that were not searched: the maximum remembered, and the maximum named in the result. */
-const MAX_REMEMBERED = 100;
-const MAX_NAMED = 3;
+const MAX_SKIPPED_FILES = 100;
+const MAX_NAMED_FILES = 3;
 
 export interface GrepOptions extends FileToolOptions {
   /** Time limit of a search, in ms. Default: 60,000. */
@@ -55,15 +55,15 @@ export class GrepSearch {
   readonly #context: ToolContext;
   readonly #start: string;
   readonly #lines: string[] = [];
-  readonly #binary = new Set<string>();
-  readonly #tooLarge = new Set<string>();
+  readonly #binaryFiles = new Set<string>();
+  readonly #tooLargeFiles = new Set<string>();
   #globs: readonly string[] = [];
-  #isWanted = (_name: string): boolean => true;
-  #bytes = 0;
-  #shown = 0;
-  #matches = 0;
-  #files = 0;
-  #unreadable = 0;
+  #isInGlob = (_name: string): boolean => true;
+  #outputBytes = 0;
+  #shownCount = 0;
+  #matchCount = 0;
+  #fileCount = 0;
+  #unreadableCount = 0;
   #isFull = false;
   #isIncomplete = false;
 
@@ -75,107 +75,107 @@ export class GrepSearch {
   }
 
   async run(): Promise<string> {
-    const where = await openToolSearchScope(this.#options, this.#start, this.#context, this.#args.all);
+    const toolScope = await openToolSearchScope(this.#options, this.#start, this.#context, this.#args.all);
     try {
-      await this.#readGlob(where);
-      if ((where.fileBytes ?? 0) > MAX_FILE_BYTES) this.#tooLarge.add(where.place.root);
-      else if (this.#args.output === "lines") await this.#searchLines(where);
-      else await this.#searchFiles(where);
-      return await this.#text(where);
+      await this.#readGlob(toolScope);
+      if ((toolScope.fileBytes ?? 0) > MAX_FILE_BYTES) this.#tooLargeFiles.add(toolScope.scope.root);
+      else if (this.#args.output === "lines") await this.#searchLines(toolScope);
+      else await this.#searchFiles(toolScope);
+      return await this.#formatResult(toolScope);
     } finally {
-      await where.place.close();
+      await toolScope.scope.close();
     }
   }
 
   /** Sets the ripgrep arguments for the glob, and the filter for the files that ripgrep finds. */
-  async #readGlob({ place, fileBytes }: ToolSearchScope): Promise<void> {
+  async #readGlob({ scope, fileBytes }: ToolSearchScope): Promise<void> {
     const { glob, all } = this.#args;
     // A file that the model named is searched regardless of globs and ignore files.
     if (glob === undefined || fileBytes !== undefined) return;
-    const { args, isForPaths } = globArguments(glob, place, { fromBase: true });
+    const { args, isForPaths } = globArguments(glob, scope, { fromBase: true });
     this.#globs = args;
     if (!isForPaths || all) return;
-    const { names, isIncomplete } = await filesByPath(place, { args, isForPaths }, this.#context.signal);
+    const { names, isIncomplete } = await filesByPath(scope, { args, isForPaths }, this.#context.signal);
     if (isIncomplete) this.#isIncomplete = true;
-    this.#isWanted = (name) => names.has(name);
+    this.#isInGlob = (name) => names.has(name);
   }
 
   /**
    * Runs ripgrep. `onOutput` returns false to end the search. The names that it receives are not yet filtered by
-   * `#isWanted`.
+   * `#isInGlob`.
    */
   async #search(
-    { place }: ToolSearchScope,
+    { scope }: ToolSearchScope,
     flags: readonly string[],
     onOutput: (chunk: Buffer) => boolean,
   ): Promise<void> {
     const limits = {
-      cwd: place.cwd,
+      cwd: scope.cwd,
       signal: this.#context.signal,
       timeoutMs: this.#options.searchMs ?? SEARCH_TIMEOUT_MS,
     };
     const pattern = patternArguments(this.#args);
-    const largest = `--max-filesize=${MAX_FILE_BYTES}`;
+    const sizeLimit = `--max-filesize=${MAX_FILE_BYTES}`;
     const onTooLarge = (name: string): void => {
-      if (this.#tooLarge.size < MAX_REMEMBERED && this.#isWanted(name)) this.#tooLarge.add(name);
+      if (this.#tooLargeFiles.size < MAX_SKIPPED_FILES && this.#isInGlob(name)) this.#tooLargeFiles.add(name);
     };
     // With globs, ripgrep would report each excluded file. A list of all files is shorter. It uses half of the
     // processors, so that it does not slow down the search.
     const threads = `--threads=${Math.ceil(availableParallelism() / 2)}`;
-    const list =
+    const sizeListing =
       this.#globs.length > 0 &&
-      runRipgrep({ ...limits, args: ["--files", largest, threads, ...place.flags, "--", place.root], onTooLarge });
+      runRipgrep({ ...limits, args: ["--files", sizeLimit, threads, ...scope.flags, "--", scope.root], onTooLarge });
     let hasOutput = false;
     const [end] = await Promise.all([
       runRipgrep({
         ...limits,
         args: [
-          ...["--null", "--with-filename", largest, "--no-mmap"],
-          ...[...flags, ...pattern, ...this.#globs, ...place.flags, "--", place.root],
+          ...["--null", "--with-filename", sizeLimit, "--no-mmap"],
+          ...[...flags, ...pattern, ...this.#globs, ...scope.flags, "--", scope.root],
         ],
         onOutput: (chunk) => {
           hasOutput = true;
           return onOutput(chunk);
         },
-        ...(list === false && { onTooLarge }),
+        ...(sizeListing === false && { onTooLarge }),
       }),
-      list,
+      sizeListing,
     ]);
     checkSearch(end, hasOutput);
-    this.#unreadable = end.unreadable;
-    if (end.why === "timeout") this.#isIncomplete = true;
-    await this.#dropUnmatchedLarge(place);
+    this.#unreadableCount = end.unreadable;
+    if (end.endReason === "timeout") this.#isIncomplete = true;
+    await this.#dropUnmatchedLarge(scope);
   }
 
   /** Drops files that are too large but not matched by the glob. */
-  async #dropUnmatchedLarge(place: SearchScope): Promise<void> {
-    if (this.#tooLarge.size === 0 || this.#globs.length === 0) return;
-    const matching = new Set<string>();
+  async #dropUnmatchedLarge(scope: SearchScope): Promise<void> {
+    if (this.#tooLargeFiles.size === 0 || this.#globs.length === 0) return;
+    const matchingNames = new Set<string>();
     const { signal } = this.#context;
-    await listFiles(place, { signal, args: this.#globs }, (name) => matching.add(name).size > 0);
-    for (const name of this.#tooLarge) if (!matching.has(name)) this.#tooLarge.delete(name);
+    await listFiles(scope, { signal, args: this.#globs }, (name) => matchingNames.add(name).size > 0);
+    for (const name of this.#tooLargeFiles) if (!matchingNames.has(name)) this.#tooLargeFiles.delete(name);
   }
 
-  async #searchLines(where: ToolSearchScope): Promise<void> {
+  async #searchLines(toolScope: ToolSearchScope): Promise<void> {
     const { limit } = this.#args;
     // A sorted ripgrep run uses one thread. So few matches are found faster unsorted, and many matches faster sorted.
-    const foundFiles = (await this.#foundLines(where, false)) ?? (await this.#foundLines(where, true)) ?? [];
+    const foundFiles = (await this.#findLines(toolScope, false)) ?? (await this.#findLines(toolScope, true)) ?? [];
     const files: FoundFile[] = [];
-    let matches = 0;
+    let matchCount = 0;
     for (const file of foundFiles) {
-      if (matches > limit) break;
+      if (matchCount > limit) break;
       files.push(file);
-      matches += file.lines.filter(({ isMatch }) => isMatch).length;
+      matchCount += file.lines.filter(({ isMatch }) => isMatch).length;
     }
     const texts = new Map<FoundFile, (string | undefined)[]>();
-    const byName = new Map(files.map((file) => [file.name, file] as const));
-    await forEachOpenedFile(where, byName.keys(), async (opened, name) => {
-      const file = byName.get(name);
-      if (file) texts.set(file, await readLines(opened, file.lines, MAX_DECODED_BYTES));
+    const filesByName = new Map(files.map((file) => [file.name, file] as const));
+    await forEachOpenedFile(toolScope, filesByName.keys(), async (openedFile, name) => {
+      const file = filesByName.get(name);
+      if (file) texts.set(file, await readLines(openedFile, file.lines, MAX_DECODED_BYTES));
     });
     for (const file of files) {
       const lines = texts.get(file);
-      if (lines && !this.#isFull) this.#addLines(where.nameOf(file.name), file.lines, lines);
+      if (lines && !this.#isFull) this.#addLines(toolScope.nameOf(file.name), file.lines, lines);
     }
   }
 
@@ -183,90 +183,93 @@ export class GrepSearch {
    * Files with the positions of their matches, in the order of paths. Undefined if an unsorted search finds too many
    * lines.
    */
-  async #foundLines(where: ToolSearchScope, isSorted: boolean): Promise<FoundFile[] | undefined> {
+  async #findLines(toolScope: ToolSearchScope, isSorted: boolean): Promise<FoundFile[] | undefined> {
     const { limit, context } = this.#args;
     const files: FoundFile[] = [];
-    let count = 0;
-    let matches = 0;
-    const hasRoom = (): boolean => (isSorted ? matches <= limit : count <= MAX_UNSORTED_LINES);
+    let lineCount = 0;
+    let matchCount = 0;
+    const hasRoom = (): boolean => (isSorted ? matchCount <= limit : lineCount <= MAX_UNSORTED_LINES);
     const add = (name: string, line: LinePosition): boolean => {
-      if (!this.#isWanted(name)) return true;
-      const last = files.at(-1);
-      if (last?.name === name) last.lines.push(line);
+      if (!this.#isInGlob(name)) return true;
+      const lastFile = files.at(-1);
+      if (lastFile?.name === name) lastFile.lines.push(line);
       else files.push({ name, lines: [line] });
-      count++;
-      if (line.isMatch) matches++;
+      lineCount++;
+      if (line.isMatch) matchCount++;
       return hasRoom();
     };
-    const lineParser = new FoundLines(add, (name) => this.#binary.add(name));
+    const lineParser = new FoundLines(add, (name) => this.#binaryFiles.add(name));
     const flags = ["--line-number", "--column", "--byte-offset", "--no-heading", "--max-columns=1"];
     // One more than the limit shows whether there are more matches.
     flags.push("--no-context-separator", `--context=${context}`, `--max-count=${limit + 1}`);
-    await this.#search(where, isSorted ? [...flags, "--sort=path"] : flags, (chunk) => lineParser.push(chunk));
+    await this.#search(toolScope, isSorted ? [...flags, "--sort=path"] : flags, (chunk) => lineParser.push(chunk));
     lineParser.end();
     if (isSorted) return files;
     if (!hasRoom()) return undefined;
-    const keyed = files.map((file) => ({ file, key: pathKey(file.name) }));
-    return keyed.sort((a, b) => (a.key < b.key ? -1 : 1)).map(({ file }) => file);
+    const keyedFiles = files.map((file) => ({ file, key: pathKey(file.name) }));
+    return keyedFiles.sort((a, b) => (a.key < b.key ? -1 : 1)).map(({ file }) => file);
   }
 
-  #addLines(name: string, places: readonly LinePosition[], texts: readonly (string | undefined)[]): void {
+  #addLines(name: string, positions: readonly LinePosition[], texts: readonly (string | undefined)[]): void {
     const { limit, context } = this.#args;
-    const first = places.findIndex((_place, index) => texts[index] !== undefined);
-    if (first < 0) return;
-    if (this.#shown >= limit) return void (this.#isFull = true);
-    if (!this.#push(name)) return;
-    this.#files++;
-    let last = 0;
-    for (const [index, { line, isMatch }] of places.entries()) {
+    const firstIndex = positions.findIndex((_position, index) => texts[index] !== undefined);
+    if (firstIndex < 0) return;
+    if (this.#shownCount >= limit) return void (this.#isFull = true);
+    if (!this.#pushLine(name)) return;
+    this.#fileCount++;
+    let lastLine = 0;
+    for (const [index, { line, isMatch }] of positions.entries()) {
       const text = texts[index];
       if (text === undefined) continue;
-      if (this.#shown >= limit && (isMatch || line > last + context))
+      if (this.#shownCount >= limit && (isMatch || line > lastLine + context))
         return void (this.#isFull = isMatch || this.#isFull);
-      if (last > 0 && line > last + 1 && context > 0) this.#push("--");
-      if (!this.#push(`${line}${isMatch ? ":" : "-"}${text}`)) return;
-      last = line;
+      if (lastLine > 0 && line > lastLine + 1 && context > 0) this.#pushLine("--");
+      if (!this.#pushLine(`${line}${isMatch ? ":" : "-"}${text}`)) return;
+      lastLine = line;
       if (!isMatch) continue;
-      this.#shown++;
-      this.#matches++;
+      this.#shownCount++;
+      this.#matchCount++;
     }
   }
 
-  async #searchFiles(where: ToolSearchScope): Promise<void> {
+  async #searchFiles(toolScope: ToolSearchScope): Promise<void> {
     const { output, limit } = this.#args;
     const isCount = output === "count";
     const counts = new Map<string, number>();
-    const first = new FirstPaths(isCount ? limit : limit + 1);
+    const firstPaths = new FirstPaths(isCount ? limit : limit + 1);
     const records = isCount ? new CountRecords() : new NulRecords();
-    await this.#search(where, isCount ? ["--count"] : ["--files-with-matches"], (chunk) =>
+    await this.#search(toolScope, isCount ? ["--count"] : ["--files-with-matches"], (chunk) =>
       records.push(chunk, (name, count = 1) => {
-        if (!this.#isWanted(name)) return true;
+        if (!this.#isInGlob(name)) return true;
         if (isCount) counts.set(name, count);
-        return first.add(name);
+        return firstPaths.add(name);
       }),
     );
-    const names = first.names();
+    const names = firstPaths.names();
     // A file may be a hard link to a denied file. Its matches must not be counted.
-    const hasLinks = !isCount || (await where.guard.hasLinkedNames());
-    const checked = isCount && hasLinks ? [...counts.keys()] : names;
-    const allowed = hasLinks ? new Set<string>() : await regularFiles(where.guard, where.place.base, names);
-    if (hasLinks) await forEachOpenedFile(where, checked, (_file, name) => void allowed.add(name));
-    const isRefused = new Set(checked.filter((name) => !allowed.has(name)));
-    this.#files = first.count - isRefused.size;
-    this.#matches = isCount
-      ? [...counts].reduce((sum, [name, count]) => sum + (isRefused.has(name) ? 0 : count), 0)
-      : this.#files;
+    const hasLinks = !isCount || (await toolScope.guard.hasLinkedNames());
+    const checkedNames = isCount && hasLinks ? [...counts.keys()] : names;
+    const allowedNames = hasLinks
+      ? new Set<string>()
+      : await regularFiles(toolScope.guard, toolScope.scope.base, names);
+    if (hasLinks) await forEachOpenedFile(toolScope, checkedNames, (_file, name) => void allowedNames.add(name));
+    const refusedNames = new Set(checkedNames.filter((name) => !allowedNames.has(name)));
+    this.#fileCount = firstPaths.count - refusedNames.size;
+    this.#matchCount = isCount
+      ? [...counts].reduce((sum, [name, count]) => sum + (refusedNames.has(name) ? 0 : count), 0)
+      : this.#fileCount;
     for (const name of names) {
-      if (isRefused.has(name)) continue;
-      const text = where.nameOf(name);
-      if (this.#shown >= limit || !this.#push(isCount ? `${text}: ${counts.get(name)}` : text)) this.#isFull = true;
-      else this.#shown++;
+      if (refusedNames.has(name)) continue;
+      const text = toolScope.nameOf(name);
+      if (this.#shownCount >= limit || !this.#pushLine(isCount ? `${text}: ${counts.get(name)}` : text))
+        this.#isFull = true;
+      else this.#shownCount++;
     }
   }
 
-  #push(line: string): boolean {
-    this.#bytes += Buffer.byteLength(line) + 1;
-    if (this.#bytes > MODEL_BYTES) {
+  #pushLine(line: string): boolean {
+    this.#outputBytes += Buffer.byteLength(line) + 1;
+    if (this.#outputBytes > MAX_MODEL_TEXT_BYTES) {
       this.#isFull = true;
       return false;
     }
@@ -274,34 +277,34 @@ export class GrepSearch {
     return true;
   }
 
-  async #text(where: ToolSearchScope): Promise<string> {
+  async #formatResult(toolScope: ToolSearchScope): Promise<string> {
     const { output, pattern } = this.#args;
     const lines = this.#lines;
     const folder = folderName(this.#start, this.#context.projectDir);
-    if (this.#matches === 0) {
+    if (this.#matchCount === 0) {
       const filter = this.#args.glob === undefined ? "" : ` (${this.#args.glob})`;
       lines.push(`No match for ${pattern} in ${folder}${filter}.`);
-    } else if (output === "count") lines.push(`[${this.#matches} matching lines in ${this.#files} files]`);
+    } else if (output === "count") lines.push(`[${this.#matchCount} matching lines in ${this.#fileCount} files]`);
     else if (this.#isFull)
       lines.push(
-        `[${this.#shown} ${output === "lines" ? "matching lines" : "files"} shown, more exist; narrow path, glob or pattern, or raise limit]`,
+        `[${this.#shownCount} ${output === "lines" ? "matching lines" : "files"} shown, more exist; narrow path, glob or pattern, or raise limit]`,
       );
     if (this.#isIncomplete) lines.push("[too large to search completely; narrow path or glob]");
-    await this.#pushNamed("not searched, too large", this.#tooLarge, where);
-    await this.#pushNamed("not searched completely, binary", this.#binary, where);
-    if (this.#unreadable > 0) lines.push(`[${this.#unreadable} entries could not be read]`);
+    await this.#pushFileNote("not searched, too large", this.#tooLargeFiles, toolScope);
+    await this.#pushFileNote("not searched completely, binary", this.#binaryFiles, toolScope);
+    if (this.#unreadableCount > 0) lines.push(`[${this.#unreadableCount} entries could not be read]`);
     return lines.join("\n");
   }
 
   /** Adds a note with file names. Each file is checked by the path guard first. */
-  async #pushNamed(what: string, files: ReadonlySet<string>, where: ToolSearchScope): Promise<void> {
+  async #pushFileNote(reason: string, files: ReadonlySet<string>, toolScope: ToolSearchScope): Promise<void> {
     const names = [...files].sort();
     const sizes = new Map<string, string>();
-    await forEachOpenedFile(where, names.slice(0, MAX_NAMED), ({ stats }, name) => {
-      sizes.set(name, `${where.nameOf(name)} (${size(Number(stats.size))})`);
+    await forEachOpenedFile(toolScope, names.slice(0, MAX_NAMED_FILES), ({ stats }, name) => {
+      sizes.set(name, `${toolScope.nameOf(name)} (${formatSize(Number(stats.size))})`);
     });
     if (sizes.size === 0) return;
-    const named = [...sizes].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, text]) => text);
-    this.#lines.push(`[${what}: ${named.join(", ")}${names.length > MAX_NAMED ? ", …" : ""}]`);
+    const shownNames = [...sizes].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, text]) => text);
+    this.#lines.push(`[${reason}: ${shownNames.join(", ")}${names.length > MAX_NAMED_FILES ? ", …" : ""}]`);
   }
 }

@@ -2,7 +2,7 @@ import { ToolInputError } from "../../ports/errors.js";
 import type { Tool } from "../../ports/tool.js";
 import { defineArguments, flag, integer, optional, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
-import { location, shown } from "./files.js";
+import { createLocation, formatPath } from "./files.js";
 import { checkGlob } from "./glob.js";
 import { GrepSearch, type GrepOptions } from "./grep-search.js";
 import { withIgnoreFiles } from "./search-folder.js";
@@ -48,10 +48,10 @@ export function grepTool(options: GrepOptions): Tool {
     kind: "search",
     parallel: true,
     describe: ({ pattern, path, glob }, projectDir) => {
-      const where = path === "." || path === "" ? "" : ` in ${shown(path, projectDir)}`;
+      const scopeNote = path === "." || path === "" ? "" : ` in ${formatPath(path, projectDir)}`;
       return {
-        title: `Search ${JSON.stringify(pattern)}${where}${glob === undefined ? "" : ` (${glob})`}`,
-        locations: [location(path || ".", projectDir)],
+        title: `Search ${JSON.stringify(pattern)}${scopeNote}${glob === undefined ? "" : ` (${glob})`}`,
+        locations: [createLocation(path || ".", projectDir)],
       };
     },
     run: async (args, context) => ({

@@ -4,15 +4,15 @@ import { defineArguments, flag, integer, optional, text } from "../arguments.js"
 import { defineTool } from "../define-tool.js";
 import type { OpenedFolder, PathGuard } from "../../files/path-guard.js";
 import { newReport, walk, type WalkReport } from "../../files/walk.js";
-import { printable } from "../../base/printable.js";
+import { toPrintable } from "../../base/printable.js";
 import type { ToolContext } from "../../ports/tool.js";
-import { ignoredBelow } from "../../processes/file-list.js";
-import { folderName, guardFor, location, pathFault, shown } from "./files.js";
+import { findIgnoredPaths } from "../../processes/file-list.js";
+import { folderName, guardFor, createLocation, toPathFault, formatPath } from "./files.js";
 import { withIgnoreFiles } from "./search-folder.js";
 import type { FileToolOptions } from "./files.js";
-import { MODEL_BYTES } from "../../base/cut-text.js";
+import { MAX_MODEL_TEXT_BYTES } from "../../base/cut-text.js";
 
-const MAX_SHOWN = 1_000;
+const MAX_SHOWN_ENTRIES = 1_000;
 
 const schema = defineArguments({
   path: optional(
@@ -32,28 +32,30 @@ export function listTool(options: FileToolOptions): Tool {
     kind: "read",
     parallel: true,
     describe: ({ path }, projectDir) => ({
-      title: `List ${shown(path || ".", projectDir)}`,
-      locations: [location(path || ".", projectDir)],
+      title: `List ${formatPath(path || ".", projectDir)}`,
+      locations: [createLocation(path || ".", projectDir)],
     }),
     run: async ({ path, depth, all }, context) => {
       const start = path || ".";
-      const text = await withIgnoreFiles(all, (isAll) => listText(options, { start, depth, all: isAll }, context));
+      const text = await withIgnoreFiles(all, (isAll) =>
+        createListText(options, { start, depth, all: isAll }, context),
+      );
       return { text, locations: [{ path: resolve(context.projectDir, start) }] };
     },
   });
 }
 
-async function listText(
+async function createListText(
   options: FileToolOptions,
   { start, depth, all }: { start: string; depth: number; all: boolean },
   context: ToolContext,
 ): Promise<string> {
   const guard = await guardFor(options, context);
-  const folder = await openListed(options, guard, start, context);
+  const folder = await openListedFolder(options, guard, start, context);
   const report = newReport();
   let page: Page;
   try {
-    page = await pageOf(guard, folder, { depth, all }, context, report);
+    page = await readPage(guard, folder, { depth, all }, context, report);
   } finally {
     await folder.close();
   }
@@ -72,7 +74,7 @@ interface Page {
   isCut: boolean;
 }
 
-async function openListed(
+async function openListedFolder(
   options: FileToolOptions,
   guard: PathGuard,
   path: string,
@@ -81,11 +83,11 @@ async function openListed(
   try {
     return await guard.openFolder(resolve(projectDir, path));
   } catch (error) {
-    throw await pathFault(error, path, projectDir, options);
+    throw await toPathFault(error, path, projectDir, options);
   }
 }
 
-async function pageOf(
+async function readPage(
   guard: PathGuard,
   folder: OpenedFolder,
   { depth, all }: { depth: number; all: boolean },
@@ -95,19 +97,20 @@ async function pageOf(
   const project = (await guard.resolve(projectDir)).path;
   const { paths: ignored, isIncomplete } = all
     ? { paths: new Set<string>(), isIncomplete: false }
-    : await ignoredBelow(guard, folder.path, project, { depth, signal });
+    : await findIgnoredPaths(guard, folder.path, project, { depth, signal });
   const lines: string[] = [];
   let bytes = 0;
   for await (const entry of walk(folder, { guard, depth, ignored, signal }, report)) {
-    const end = entry.kind === "folder" ? "/" : entry.kind === "link" ? ` -> ${await target(guard, entry.path)}` : "";
-    const line = `${printable(entry.relativePath)}${end}`;
+    const suffix =
+      entry.kind === "folder" ? "/" : entry.kind === "link" ? ` -> ${await readTarget(guard, entry.path)}` : "";
+    const line = `${toPrintable(entry.relativePath)}${suffix}`;
     bytes += Buffer.byteLength(line) + 1;
-    if (lines.length >= MAX_SHOWN || bytes > MODEL_BYTES) return { lines, isCut: true };
+    if (lines.length >= MAX_SHOWN_ENTRIES || bytes > MAX_MODEL_TEXT_BYTES) return { lines, isCut: true };
     lines.push(line);
   }
   return { lines, isCut: isIncomplete };
 }
 
-async function target(guard: PathGuard, path: string): Promise<string> {
-  return printable((await guard.readLink(path).catch(() => undefined)) ?? "?");
+async function readTarget(guard: PathGuard, path: string): Promise<string> {
+  return toPrintable((await guard.readLink(path).catch(() => undefined)) ?? "?");
 }

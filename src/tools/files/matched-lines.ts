@@ -1,15 +1,15 @@
 import { PathError } from "../../ports/errors.js";
 import type { OpenedFile } from "../../files/path-guard.js";
-import { sniff } from "./content.js";
+import { detectFileType } from "./content.js";
 import { readWhole } from "./read-file.js";
 
 /** Maximum characters shown of a line, and maximum characters shown before a match. */
 const MAX_LINE_CHARACTERS = 300;
-const CHARACTERS_BEFORE = 100;
+const MAX_CHARACTERS_BEFORE = 100;
 /** Maximum bytes of a character. */
-const CHARACTER_BYTES = 4;
+const MAX_CHARACTER_BYTES = 4;
 /** Bytes that are read of a line. The line is read from its start if the match begins within half of them. */
-const NEAR_BYTES = 8_192;
+const LINE_READ_BYTES = 8_192;
 
 export interface LinePosition {
   /** Line number, from 1. */
@@ -38,37 +38,37 @@ export interface FoundFile {
  * of any length are safe.
  */
 export class FoundLines {
-  readonly #onLine: (name: string, place: LinePosition) => boolean;
+  readonly #onLine: (name: string, position: LinePosition) => boolean;
   readonly #onBinary: (name: string) => void;
-  #open: Buffer = Buffer.alloc(0);
+  #incompleteRecord: Buffer = Buffer.alloc(0);
 
   /**
    * `onLine` returns false to end the search. `onBinary` receives the names of binary files that ripgrep did not search
    * completely.
    */
-  constructor(onLine: (name: string, place: LinePosition) => boolean, onBinary: (name: string) => void) {
+  constructor(onLine: (name: string, position: LinePosition) => boolean, onBinary: (name: string) => void) {
     this.#onLine = onLine;
     this.#onBinary = onBinary;
   }
 
   push(chunk: Buffer): boolean {
-    const bytes = this.#open.length === 0 ? chunk : Buffer.concat([this.#open, chunk]);
+    const bytes = this.#incompleteRecord.length === 0 ? chunk : Buffer.concat([this.#incompleteRecord, chunk]);
     let start = 0;
     for (;;) {
       const nul = bytes.indexOf(0, start);
       const end = nul < 0 ? -1 : bytes.indexOf(10, nul);
       if (end < 0) break;
       const name = this.#withoutNotes(bytes.toString("utf8", start, nul));
-      const place = parsePosition(bytes.toString("latin1", nul + 1, Math.min(end, nul + 100)));
+      const position = parsePosition(bytes.toString("latin1", nul + 1, Math.min(end, nul + 100)));
       start = end + 1;
-      if (place && !this.#onLine(name, place)) return false;
+      if (position && !this.#onLine(name, position)) return false;
     }
-    this.#open = bytes.subarray(start);
+    this.#incompleteRecord = bytes.subarray(start);
     return true;
   }
 
   end(): void {
-    this.#withoutNotes(this.#open.toString());
+    this.#withoutNotes(this.#incompleteRecord.toString());
   }
 
   /** Ripgrep inserts notes between the lines when it stops in a binary file. Removes and reports them. */
@@ -101,69 +101,76 @@ const START_BYTES = 16 * 1024;
  */
 export async function readLines(
   file: OpenedFile,
-  places: readonly LinePosition[],
+  positions: readonly LinePosition[],
   maxBytes: number,
 ): Promise<(string | undefined)[]> {
   const start = Buffer.alloc(START_BYTES);
   const { bytesRead } = await file.handle.read(start, 0, START_BYTES, 0);
-  const content = sniff(start.subarray(0, 3));
+  const content = detectFileType(start.subarray(0, 3));
   if (content.kind === "text" && content.encoding !== "utf-8") {
     if (file.stats.size > BigInt(maxBytes)) throw new PathError("io", "too large");
     const decodedFile = Buffer.from(new TextDecoder(content.encoding).decode(await readWhole(file, maxBytes)));
     return Promise.all(
-      places.map((place) => readLine(async (at, length) => decodedFile.subarray(at, at + length), place)),
+      positions.map((position) => readLine(async (at, length) => decodedFile.subarray(at, at + length), position)),
     );
   }
-  const skipped = start.subarray(0, 3).equals(Buffer.from([0xef, 0xbb, 0xbf])) ? 3 : 0;
+  const markBytes = start.subarray(0, 3).equals(Buffer.from([0xef, 0xbb, 0xbf])) ? 3 : 0;
   const texts: (string | undefined)[] = [];
-  for (const place of places)
+  for (const position of positions)
     texts.push(
       await readLine(async (offset, length) => {
-        const at = offset + skipped;
-        if (bytesRead < START_BYTES || at + length <= bytesRead)
-          return start.subarray(at, Math.min(at + length, bytesRead));
+        const fileOffset = offset + markBytes;
+        if (bytesRead < START_BYTES || fileOffset + length <= bytesRead)
+          return start.subarray(fileOffset, Math.min(fileOffset + length, bytesRead));
         const bytes = Buffer.alloc(length);
-        const read = await file.handle.read(bytes, 0, length, at);
-        return bytes.subarray(0, read.bytesRead);
-      }, place),
+        const readResult = await file.handle.read(bytes, 0, length, fileOffset);
+        return bytes.subarray(0, readResult.bytesRead);
+      }, position),
     );
   return texts;
 }
 
 async function readLine(
-  read: (at: number, length: number) => Promise<Buffer>,
+  readBytes: (at: number, length: number) => Promise<Buffer>,
   { offset, column }: LinePosition,
 ): Promise<string | undefined> {
-  const isFar = column > NEAR_BYTES / 2;
-  const from = isFar ? column - CHARACTERS_BEFORE * CHARACTER_BYTES : 0;
+  const isFar = column > LINE_READ_BYTES / 2;
+  const firstByte = isFar ? column - MAX_CHARACTERS_BEFORE * MAX_CHARACTER_BYTES : 0;
   // Includes the line feed before the line.
-  const at = offset + from;
-  const bytes = await read(Math.max(0, at - 1), NEAR_BYTES + 1);
-  if (bytes.length === 0 || (!isFar && at > 0 && bytes[0] !== 10)) return undefined;
-  let lineBytes = bytes.subarray(at > 0 ? 1 : 0);
+  const fileOffset = offset + firstByte;
+  const bytes = await readBytes(Math.max(0, fileOffset - 1), LINE_READ_BYTES + 1);
+  if (bytes.length === 0 || (!isFar && fileOffset > 0 && bytes[0] !== 10)) return undefined;
+  let lineBytes = bytes.subarray(fileOffset > 0 ? 1 : 0);
   // Drops the end of a character that starts before this range.
   while (isFar && lineBytes.length > 0 && ((lineBytes[0] ?? 0) & 0xc0) === 0x80) lineBytes = lineBytes.subarray(1);
   const end = lineBytes.indexOf(10);
   const line = new TextDecoder().decode(end < 0 ? lineBytes : lineBytes.subarray(0, end)).replace(/\r$/, "");
-  const shift = from + (bytes.length - (at > 0 ? 1 : 0) - lineBytes.length);
-  const matchAt = new TextDecoder().decode(lineBytes.subarray(0, Math.max(0, column - shift))).length;
-  return cut(line, matchAt, { isBegun: isFar, isOpen: end < 0 && bytes.length === NEAR_BYTES + 1 });
+  const droppedBytes = firstByte + (bytes.length - (fileOffset > 0 ? 1 : 0) - lineBytes.length);
+  const matchIndex = new TextDecoder().decode(lineBytes.subarray(0, Math.max(0, column - droppedBytes))).length;
+  return shortenLine(line, matchIndex, {
+    isStartCut: isFar,
+    isEndCut: end < 0 && bytes.length === LINE_READ_BYTES + 1,
+  });
 }
 
 /** The part of a long line around the match. */
-function cut(line: string, matchAt: number, { isBegun, isOpen }: { isBegun: boolean; isOpen: boolean }): string {
-  if (line.length <= MAX_LINE_CHARACTERS && !isBegun && !isOpen) return line;
-  const start = Math.max(0, Math.min(matchAt - CHARACTERS_BEFORE, line.length - MAX_LINE_CHARACTERS));
+function shortenLine(
+  line: string,
+  matchIndex: number,
+  { isStartCut, isEndCut }: { isStartCut: boolean; isEndCut: boolean },
+): string {
+  if (line.length <= MAX_LINE_CHARACTERS && !isStartCut && !isEndCut) return line;
+  const start = Math.max(0, Math.min(matchIndex - MAX_CHARACTERS_BEFORE, line.length - MAX_LINE_CHARACTERS));
   const end = start + MAX_LINE_CHARACTERS;
-  return (start > 0 || isBegun ? "…" : "") + line.slice(start, end) + (end < line.length || isOpen ? "…" : "");
+  return (start > 0 || isStartCut ? "…" : "") + line.slice(start, end) + (end < line.length || isEndCut ? "…" : "");
 }
 
 /** Parses the output of `rg --count --null`: a path, NUL, a number and a line feed. */
 export class CountRecords {
-  #open: Buffer = Buffer.alloc(0);
+  #incompleteRecord: Buffer = Buffer.alloc(0);
 
   push(chunk: Buffer, take: (name: string, count: number) => boolean): boolean {
-    const bytes = this.#open.length === 0 ? chunk : Buffer.concat([this.#open, chunk]);
+    const bytes = this.#incompleteRecord.length === 0 ? chunk : Buffer.concat([this.#incompleteRecord, chunk]);
     let start = 0;
     for (;;) {
       const nul = bytes.indexOf(0, start);
@@ -172,7 +179,7 @@ export class CountRecords {
       if (!take(bytes.toString("utf8", start, nul), Number(bytes.toString("latin1", nul + 1, end)))) return false;
       start = end + 1;
     }
-    this.#open = bytes.subarray(start);
+    this.#incompleteRecord = bytes.subarray(start);
     return true;
   }
 }

@@ -1,9 +1,9 @@
 import type { Tool } from "../../ports/tool.js";
 import { defineArguments, list, object, PATH_ALIASES, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
-import { EDIT_FIELDS, plannedDiff } from "./edit.js";
+import { EDIT_FIELDS, createPlannedDiffs } from "./edit.js";
 import { editFile, previewEdits } from "./edit-file.js";
-import { location, shown, type FileToolOptions } from "./files.js";
+import { createLocation, formatPath, type FileToolOptions } from "./files.js";
 
 const schema = defineArguments({
   path: text("File, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
@@ -24,10 +24,10 @@ export function multieditTool(options: FileToolOptions): Tool {
     schema,
     kind: "edit",
     describe: ({ path, edits }, projectDir) => ({
-      title: `Edit ${shown(path, projectDir)}${edits.length > 1 ? ` in ${edits.length} places` : ""}`,
-      locations: [location(path, projectDir)],
-      diff: plannedDiff(path, edits, projectDir),
-      reads: [location(path, projectDir)],
+      title: `Edit ${formatPath(path, projectDir)}${edits.length > 1 ? ` in ${edits.length} places` : ""}`,
+      locations: [createLocation(path, projectDir)],
+      diff: createPlannedDiffs(path, edits, projectDir),
+      reads: [createLocation(path, projectDir)],
     }),
     preview: ({ path, edits }, context) => previewEdits(options, path, edits, context),
     run: ({ path, edits }, context) => editFile(options, path, edits, context),

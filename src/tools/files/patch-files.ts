@@ -2,13 +2,13 @@ import { basename, dirname, join } from "node:path";
 import { ToolError } from "../../ports/errors.js";
 import type { PathGuard } from "../../files/path-guard.js";
 import type { Diff, ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
-import { sniff } from "./content.js";
-import { remove } from "./delete-path.js";
+import { detectFileType } from "./content.js";
+import { removePath } from "./delete-path.js";
 import {
-  diffOf,
+  createDiff,
   withFileLock,
   guardForChange,
-  pathFault,
+  toPathFault,
   SeenFiles,
   type FileToolOptions,
   type WorkFolders,
@@ -27,11 +27,11 @@ export async function patchFiles(
   context: ToolContext,
 ): Promise<ToolOutput> {
   const guard = await guardForChange(options, context);
-  const seen = new SeenFiles(context);
+  const seenFiles = new SeenFiles(context);
   const rules = toPlanRules(options, guard, context, (file, action) => {
-    if (action === "add" && !seen.isCurrent(file.path, file.before))
+    if (action === "add" && !seenFiles.isCurrent(file.path, file.before))
       return "already exists, and you have not read its current content. Read it first, or use Update File.";
-    return seen.hasChanged(file.path, file.before)
+    return seenFiles.hasChanged(file.path, file.before)
       ? "changed since you read it (by a command, another session or a person). Read it again, then patch."
       : undefined;
   });
@@ -44,10 +44,10 @@ export async function patchFiles(
     context.signal.throwIfAborted();
     if (!files.some(isChanged))
       throw new ToolError("The patch changes nothing. Read the files again: it may already be applied.");
-    await commit(guard, files, rules, context);
+    await applyPlan(guard, files, rules, context);
     for (const { path, after } of files)
-      if (after === null) seen.forget(path);
-      else seen.recordSeen(path, after);
+      if (after === null) seenFiles.forget(path);
+      else seenFiles.recordSeen(path, after);
     return formatResult(files);
   });
 }
@@ -56,28 +56,28 @@ export async function patchFiles(
 export async function previewPatch(
   options: FileToolOptions,
   sections: readonly PatchSection[],
-  reach: WorkFolders & Pick<ToolContext, "signal">,
+  workContext: WorkFolders & Pick<ToolContext, "signal">,
 ): Promise<ToolCallPreview> {
-  const guard = await guardForChange(options, reach);
+  const guard = await guardForChange(options, workContext);
   const files = await planPatch(
     sections,
-    toPlanRules(options, guard, reach, () => undefined),
+    toPlanRules(options, guard, workContext, () => undefined),
   );
   const isShown = ({ before, after }: PlannedFile): boolean =>
     [before, after].every((content) => {
       if (content === null) return true;
-      const contentType = sniff(content.subarray(0, 8_192));
+      const contentType = detectFileType(content.subarray(0, 8_192));
       return contentType.kind === "text" && contentType.encoding === "utf-8" && content.length <= MAX_PREVIEW_BYTES;
     });
-  const hidden = files.filter((file) => !isShown(file)).map(({ name }) => name);
-  const loose = files.flatMap(({ name, deviations }) =>
+  const hiddenNames = files.filter((file) => !isShown(file)).map(({ name }) => name);
+  const inexactFiles = files.flatMap(({ name, deviations }) =>
     deviations.length > 0 ? [`${name} (${deviations.join("; ")})`] : [],
   );
   const notes = [
-    ...(hidden.length > 0 ? [`Not shown (too large, or not text): ${hidden.join(", ")}.`] : []),
-    ...(loose.length > 0 ? [`Inexact matches: ${loose.join(", ")}.`] : []),
+    ...(hiddenNames.length > 0 ? [`Not shown (too large, or not text): ${hiddenNames.join(", ")}.`] : []),
+    ...(inexactFiles.length > 0 ? [`Inexact matches: ${inexactFiles.join(", ")}.`] : []),
   ];
-  return { diff: diffsOf(files.filter(isShown)), ...(notes.length > 0 && { note: notes.join(" ") }) };
+  return { diff: createDiffs(files.filter(isShown)), ...(notes.length > 0 && { note: notes.join(" ") }) };
 }
 
 function toPlanRules(
@@ -86,7 +86,7 @@ function toPlanRules(
   { projectDir, signal }: Pick<ToolContext, "projectDir" | "signal">,
   refusal: PlanRules["refusal"],
 ): PlanRules {
-  return { guard, projectDir, signal, refusal, fault: (error, path) => pathFault(error, path, projectDir, options) };
+  return { guard, projectDir, signal, refusal, fault: (error, path) => toPathFault(error, path, projectDir, options) };
 }
 
 /**
@@ -98,14 +98,14 @@ async function withFileLocks<T>([path, ...otherPaths]: readonly string[], work: 
 }
 
 /** Creates and replaces files before it deletes any. Reverts all changes if one fails. Rejects with `ToolError`. */
-async function commit(
+async function applyPlan(
   guard: PathGuard,
   files: readonly PlannedFile[],
   { fault }: PlanRules,
   context: ToolContext,
 ): Promise<void> {
-  const changed = files.filter(isChanged);
-  for (const { name, isLink, after } of changed)
+  const filesToChange = files.filter(isChanged);
+  for (const { name, isLink, after } of filesToChange)
     if (isLink && after === null)
       throw new ToolError(`${name}: is a symbolic link, which a patch cannot delete or move. Use delete, or bash.`);
   // Final check before the change: another process may have written a file meanwhile.
@@ -114,19 +114,22 @@ async function commit(
     const isSame = content === null || before === null ? content === before : content.equals(before);
     if (!isSame) throw new ToolError(`${name}: changed just now. Nothing was changed. Read it again, then patch.`);
   }
-  const done: PlannedFile[] = [];
-  const ordered = [...changed.filter(({ after }) => after !== null), ...changed.filter(({ after }) => after === null)];
-  for (const file of ordered)
+  const changedFiles: PlannedFile[] = [];
+  const orderedFiles = [
+    ...filesToChange.filter(({ after }) => after !== null),
+    ...filesToChange.filter(({ after }) => after === null),
+  ];
+  for (const file of orderedFiles)
     try {
       await applyContent(guard, file, file.after, context);
-      done.unshift(file);
+      changedFiles.unshift(file);
     } catch (error) {
-      const unrevertedFiles = await revertFiles(guard, done, context);
+      const unrevertedFiles = await revertFiles(guard, changedFiles, context);
       const outcome =
         unrevertedFiles.length > 0 ? `Still changed: ${unrevertedFiles.join(", ")}.` : "Nothing was changed.";
-      const why = await fault(error, file.path);
+      const pathFaultError = await fault(error, file.path);
       throw new ToolError(
-        `${why instanceof ToolError ? why.message : `${file.name}: could not be written.`} ${outcome}`,
+        `${pathFaultError instanceof ToolError ? pathFaultError.message : `${file.name}: could not be written.`} ${outcome}`,
         {
           cause: error,
         },
@@ -142,24 +145,28 @@ async function applyContent(
 ): Promise<void> {
   const as = file.mode === undefined ? undefined : { mode: file.mode };
   if (content !== null) await replaceFile(guard, file.path, content, context, as);
-  else await remove(guard, join(dirname(file.path), basename(file.path)), false, file.name, context);
+  else await removePath(guard, join(dirname(file.path), basename(file.path)), false, file.name, context);
 }
 
 /** Reverts changes. Returns the names of the files that could not be reverted. */
-async function revertFiles(guard: PathGuard, done: readonly PlannedFile[], context: ToolContext): Promise<string[]> {
+async function revertFiles(
+  guard: PathGuard,
+  changedFiles: readonly PlannedFile[],
+  context: ToolContext,
+): Promise<string[]> {
   const unrevertedFiles: string[] = [];
   // A cancelled run must not leave half of a patch, so that the revert ignores the signal.
   const uncancelledContext = { ...context, signal: new AbortController().signal };
-  for (const file of done)
+  for (const file of changedFiles)
     await applyContent(guard, file, file.before, uncancelledContext).catch(() => {
       unrevertedFiles.push(file.name);
     });
   return unrevertedFiles;
 }
 
-function diffsOf(files: readonly PlannedFile[]): Diff[] {
+function createDiffs(files: readonly PlannedFile[]): Diff[] {
   return files.flatMap(({ path, before, after }) => {
-    return isChanged({ before, after }) ? diffOf(path, before, after ?? Buffer.alloc(0)) : [];
+    return isChanged({ before, after }) ? createDiff(path, before, after ?? Buffer.alloc(0)) : [];
   });
 }
 
@@ -171,13 +178,13 @@ function isChanged({ before, after }: Pick<PlannedFile, "before" | "after">): bo
 function formatResult(files: readonly PlannedFile[]): ToolOutput {
   const lines = files.flatMap(({ name, before, after, movedFrom, isMoved, deviations }) => {
     if (after === null) return isMoved ? [] : [`D ${name}`];
-    const what = movedFrom === undefined ? `${before === null ? "A" : "M"} ${name}` : `R ${movedFrom} -> ${name}`;
-    if (!isChanged({ before, after })) return [`${what} (unchanged)`];
-    return [what + (deviations.length > 0 ? ` (inexact match: ${deviations.join("; ")})` : "")];
+    const changeLine = movedFrom === undefined ? `${before === null ? "A" : "M"} ${name}` : `R ${movedFrom} -> ${name}`;
+    if (!isChanged({ before, after })) return [`${changeLine} (unchanged)`];
+    return [changeLine + (deviations.length > 0 ? ` (inexact match: ${deviations.join("; ")})` : "")];
   });
   return {
     text: `Success. Updated the following files:\n${lines.join("\n")}`,
-    diff: diffsOf(files),
+    diff: createDiffs(files),
     locations: files.map(({ path, line }) => ({ path, ...(line === undefined ? {} : { line }) })),
   };
 }

@@ -2,8 +2,8 @@ import { resolve } from "node:path";
 import { PathError, ToolError, WorkLimitError } from "../../ports/errors.js";
 import type { PathGuard } from "../../files/path-guard.js";
 import { withWorker } from "../../untrusted/workers.js";
-import { size, sniff } from "./content.js";
-import { MAX_FILE_BYTES, shown } from "./files.js";
+import { formatSize, detectFileType } from "./content.js";
+import { MAX_FILE_BYTES, formatPath } from "./files.js";
 import type { PatchSection } from "./patch-text.js";
 import { readWhole } from "./read-file.js";
 
@@ -57,8 +57,8 @@ export async function planPatch(sections: readonly PatchSection[], rules: PlanRu
     else if (file.after === null) throw await rules.fault(new PathError("not_found", "not found"), path);
     else if (action === "delete") file.after = null;
     else {
-      if (section.chunks.length > 0) await patch(file, section.chunks, rules.signal);
-      if (section.moveTo !== undefined) move(file, await loadFile(section.moveTo, "update", files, rules));
+      if (section.chunks.length > 0) await applyChunks(file, section.chunks, rules.signal);
+      if (section.moveTo !== undefined) moveFile(file, await loadFile(section.moveTo, "update", files, rules));
     }
   }
   return [...files.values()].filter(({ before, after }) => before !== null || after !== null);
@@ -71,15 +71,15 @@ async function loadFile(
   { guard, projectDir, signal, refusal, fault }: PlanRules,
 ): Promise<PlannedFile> {
   signal.throwIfAborted();
-  const name = shown(path, projectDir);
+  const name = formatPath(path, projectDir);
   try {
     const fullPath = resolve(projectDir, path);
     const { path: target } = await guard.resolveForChange(fullPath);
     const plannedFile = files.get(target);
     if (plannedFile) return plannedFile;
     const { content: before, mode } = await contentOf(guard, target, name);
-    const refused = before && refusal({ path: target, before }, action);
-    if (typeof refused === "string") throw new ToolError(`${name}: ${refused}`);
+    const refusalReason = before && refusal({ path: target, before }, action);
+    if (typeof refusalReason === "string") throw new ToolError(`${name}: ${refusalReason}`);
     const isLink = before !== null && (await guard.readLink(fullPath)) !== undefined;
     const file: PlannedFile = { path: target, name, before, after: before, mode, isLink, deviations: [] };
     files.set(target, file);
@@ -89,12 +89,14 @@ async function loadFile(
   }
 }
 
-function move(file: PlannedFile, to: PlannedFile): void {
-  if (to === file) return;
-  if (to.after !== null)
-    throw new ToolError(`${to.name}: already exists, so ${file.name} was not moved. Delete it, or use another name.`);
+function moveFile(file: PlannedFile, target: PlannedFile): void {
+  if (target === file) return;
+  if (target.after !== null)
+    throw new ToolError(
+      `${target.name}: already exists, so ${file.name} was not moved. Delete it, or use another name.`,
+    );
   const { after, line, deviations, mode } = file;
-  Object.assign(to, { after, line, deviations, mode, movedFrom: file.name });
+  Object.assign(target, { after, line, deviations, mode, movedFrom: file.name });
   Object.assign(file, { after: null, deviations: [], isMoved: true });
 }
 
@@ -108,7 +110,7 @@ export async function contentOf(
     const file = await guard.openFile(path);
     try {
       if (file.stats.size > MAX_FILE_BYTES)
-        throw new ToolError(`${name}: is ${size(Number(file.stats.size))}, too large for a patch. Use bash.`);
+        throw new ToolError(`${name}: is ${formatSize(Number(file.stats.size))}, too large for a patch. Use bash.`);
       return { content: await readWhole(file, MAX_FILE_BYTES), mode: Number(file.stats.mode) & 0o7777 };
     } finally {
       await file.handle.close();
@@ -119,14 +121,14 @@ export async function contentOf(
   }
 }
 
-async function patch(
+async function applyChunks(
   file: PlannedFile,
   chunks: (PatchSection & { action: "update" })["chunks"],
   signal: AbortSignal,
 ): Promise<void> {
   const { name, after } = file;
   if (after === null) return;
-  const contentType = sniff(after.subarray(0, 8_192));
+  const contentType = detectFileType(after.subarray(0, 8_192));
   if (contentType.kind !== "text") throw new ToolError(`${name}: is not a text file. Use bash.`);
   if (contentType.encoding !== "utf-8")
     throw new ToolError(`${name}: is ${contentType.encoding} text, which a patch cannot change. Use bash.`);
@@ -134,11 +136,11 @@ async function patch(
   const content = new Uint8Array(after);
   const job = { content, chunks, name, maxBytes: MAX_FILE_BYTES };
   try {
-    const patched = await withWorker(signal, (thread) =>
+    const result = await withWorker(signal, (thread) =>
       thread.runJob("patch", job, { ms: PATCH_TIMEOUT_MS, transfer: [content] }),
     );
-    if ("refused" in patched) throw new ToolError(patched.refused);
-    const { content: bytes, line, tolerated } = patched;
+    if ("refused" in result) throw new ToolError(result.refused);
+    const { content: bytes, line, tolerated } = result;
     file.after = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     file.line ??= line;
     file.deviations = [...file.deviations, ...tolerated];

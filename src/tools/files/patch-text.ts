@@ -15,10 +15,10 @@ export type PatchSection =
       readonly chunks: readonly PatchChunk[];
     };
 
-const BEGIN = "*** Begin Patch";
-const END = "*** End Patch";
-const SECTION = /^\*\*\* (Add|Update|Delete) File: *(\S.*)$/;
-const MOVE = /^\*\*\* Move to: *(\S.*)$/;
+const BEGIN_LINE = "*** Begin Patch";
+const END_LINE = "*** End Patch";
+const SECTION_HEADER = /^\*\*\* (Add|Update|Delete) File: *(\S.*)$/;
+const MOVE_LINE = /^\*\*\* Move to: *(\S.*)$/;
 const END_OF_FILE = "*** End of File";
 /** Line numbers that other tools write after `@@`. They are ignored. */
 const LINE_NUMBERS = /^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?/;
@@ -28,7 +28,7 @@ const MAX_SECTIONS = 200;
 
 /** Parses a patch. Throws `ToolInputError` that names the invalid line. */
 export function parsePatch(patch: string): PatchSection[] {
-  return new PatchReader(linesOf(unwrapJson(patch))).sections();
+  return new PatchReader(takePatchLines(unwrapJson(patch))).sections();
 }
 
 /** Some models send the patch inside JSON: as the arguments of a call, or as the words of a command. */
@@ -37,7 +37,7 @@ function unwrapJson(patch: string): string {
   try {
     const json = parseJson(patch);
     const values: readonly unknown[] = isRecord(json) ? Object.values(json) : Array.isArray(json) ? json : [];
-    const patches = values.flat().filter((value) => typeof value === "string" && value.includes(BEGIN));
+    const patches = values.flat().filter((value) => typeof value === "string" && value.includes(BEGIN_LINE));
     return patches.length === 1 ? String(patches[0]) : patch;
   } catch {
     return patch;
@@ -45,29 +45,33 @@ function unwrapJson(patch: string): string {
 }
 
 /** Removes text that models add around a patch: a code fence, or the shell command that would apply it. */
-function linesOf(patch: string): string[] {
+function takePatchLines(patch: string): string[] {
   const lines = patch.replaceAll("\r\n", "\n").split("\n");
-  const first = lines.findIndex((line) => line.trim() === BEGIN);
-  const last = lines.findLastIndex((line) => line.trim() === END);
-  const around = [...lines.slice(0, Math.max(0, first)), ...lines.slice(last + 1)].map((line) => line.trim());
-  if (first < 0) throw new ToolInputError(`input: expected a line "${BEGIN}" at the beginning`);
-  if (last < first) throw new ToolInputError(`input: expected a line "${END}" at the end`);
-  const words = around.map((line) => /^(?:apply_patch *)?<<-? *(['"]?)(\w+)\1$/.exec(line)?.[2]);
-  const odd = around.find(
-    (line, at) => !/^(?:|```\w*|EOF|PATCH)$/.test(line) && words[at] === undefined && !words.includes(line),
+  const beginIndex = lines.findIndex((line) => line.trim() === BEGIN_LINE);
+  const endIndex = lines.findLastIndex((line) => line.trim() === END_LINE);
+  const outerLines = [...lines.slice(0, Math.max(0, beginIndex)), ...lines.slice(endIndex + 1)].map((line) =>
+    line.trim(),
   );
-  if (odd !== undefined)
-    throw new ToolInputError(`input: expected no text outside "${BEGIN}" and "${END}", got ${quoted(odd)}`);
-  return lines.slice(first + 1, last);
+  if (beginIndex < 0) throw new ToolInputError(`input: expected a line "${BEGIN_LINE}" at the beginning`);
+  if (endIndex < beginIndex) throw new ToolInputError(`input: expected a line "${END_LINE}" at the end`);
+  const heredocWords = outerLines.map((line) => /^(?:apply_patch *)?<<-? *(['"]?)(\w+)\1$/.exec(line)?.[2]);
+  const unexpectedLine = outerLines.find(
+    (line, i) => !/^(?:|```\w*|EOF|PATCH)$/.test(line) && heredocWords[i] === undefined && !heredocWords.includes(line),
+  );
+  if (unexpectedLine !== undefined)
+    throw new ToolInputError(
+      `input: expected no text outside "${BEGIN_LINE}" and "${END_LINE}", got ${quoteLine(unexpectedLine)}`,
+    );
+  return lines.slice(beginIndex + 1, endIndex);
 }
 
-function quoted(line: string): string {
+function quoteLine(line: string): string {
   return JSON.stringify(line.length > 80 ? `${line.slice(0, 79)}…` : line);
 }
 
 class PatchReader {
   readonly #lines: readonly string[];
-  #at = 0;
+  #position = 0;
 
   constructor(lines: readonly string[]) {
     this.#lines = lines;
@@ -75,14 +79,14 @@ class PatchReader {
 
   sections(): PatchSection[] {
     const sections: PatchSection[] = [];
-    for (this.#skipBlank(); this.#at < this.#lines.length; this.#skipBlank()) {
-      const [, action, path = ""] = SECTION.exec(this.#line.trim()) ?? [];
+    for (this.#skipBlank(); this.#position < this.#lines.length; this.#skipBlank()) {
+      const [, action, path = ""] = SECTION_HEADER.exec(this.#line.trim()) ?? [];
       if (action === undefined)
-        throw this.#wrong('"*** Add File: PATH", "*** Update File: PATH" or "*** Delete File: PATH"');
-      this.#at++;
-      if (action === "Add") sections.push({ action: "add", path, content: this.#content() });
+        throw this.#createError('"*** Add File: PATH", "*** Update File: PATH" or "*** Delete File: PATH"');
+      this.#position++;
+      if (action === "Add") sections.push({ action: "add", path, content: this.#readContent() });
       else if (action === "Delete") sections.push({ action: "delete", path });
-      else sections.push(this.#update(path));
+      else sections.push(this.#readUpdate(path));
       if (sections.length > MAX_SECTIONS) throw new ToolInputError(`input: expected at most ${MAX_SECTIONS} files`);
     }
     if (sections.length === 0) throw new ToolInputError("input: expected a file to add, update or delete");
@@ -90,75 +94,80 @@ class PatchReader {
   }
 
   get #line(): string {
-    return this.#lines[this.#at] ?? "";
+    return this.#lines[this.#position] ?? "";
   }
 
-  #wrong(expected: string): ToolInputError {
+  #createError(expected: string): ToolInputError {
     return new ToolInputError(
-      `input: line ${this.#at + 2} of the patch: expected ${expected}, got ${quoted(this.#line)}`,
+      `input: line ${this.#position + 2} of the patch: expected ${expected}, got ${quoteLine(this.#line)}`,
     );
   }
 
   #skipBlank(): void {
-    while (this.#at < this.#lines.length && this.#line.trim() === "") this.#at++;
+    while (this.#position < this.#lines.length && this.#line.trim() === "") this.#position++;
   }
 
-  #content(): string {
-    const added: string[] = [];
-    let blank = 0;
-    for (; this.#at < this.#lines.length && !SECTION.test(this.#line.trimEnd()); this.#at++) {
+  #readContent(): string {
+    const addedLines: string[] = [];
+    let blankCount = 0;
+    for (; this.#position < this.#lines.length && !SECTION_HEADER.test(this.#line.trimEnd()); this.#position++) {
       // Models omit the sign of an empty line. It counts as an empty line unless no further line follows.
-      if (this.#line.startsWith("+")) added.push(...Array<string>(blank).fill(""), this.#line.slice(1));
-      else if (this.#line.trim() !== "") throw this.#wrong('a line that begins with "+"');
-      blank = this.#line.startsWith("+") ? 0 : blank + 1;
+      if (this.#line.startsWith("+")) addedLines.push(...Array<string>(blankCount).fill(""), this.#line.slice(1));
+      else if (this.#line.trim() !== "") throw this.#createError('a line that begins with "+"');
+      blankCount = this.#line.startsWith("+") ? 0 : blankCount + 1;
     }
-    return added.map((line) => `${line}\n`).join("");
+    return addedLines.map((line) => `${line}\n`).join("");
   }
 
-  #update(path: string): PatchSection {
-    const [, moveTo] = MOVE.exec(this.#line.trim()) ?? [];
-    if (moveTo !== undefined) this.#at++;
-    this.#skipNames();
+  #readUpdate(path: string): PatchSection {
+    const [, moveTo] = MOVE_LINE.exec(this.#line.trim()) ?? [];
+    if (moveTo !== undefined) this.#position++;
+    this.#skipFileNames();
     const chunks: PatchChunk[] = [];
-    for (this.#skipBlank(); this.#at < this.#lines.length && !SECTION.test(this.#line.trimEnd()); this.#skipBlank())
-      chunks.push(this.#chunk());
-    if (chunks.length === 0 && moveTo === undefined) throw this.#wrong(`changes of ${quoted(path)}`);
+    for (
+      this.#skipBlank();
+      this.#position < this.#lines.length && !SECTION_HEADER.test(this.#line.trimEnd());
+      this.#skipBlank()
+    )
+      chunks.push(this.#readChunk());
+    if (chunks.length === 0 && moveTo === undefined) throw this.#createError(`changes of ${quoteLine(path)}`);
     return { action: "update", path, ...(moveTo === undefined ? {} : { moveTo }), chunks };
   }
 
   /** Skips the `---` and `+++` lines of Git. They are recognized only if a line with numbers follows. */
-  #skipNames(): void {
-    const [old = "", fresh = "", place = ""] = this.#lines.slice(this.#at, this.#at + 3);
-    if (old.startsWith("--- ") && fresh.startsWith("+++ ") && LINE_NUMBERS.test(place)) this.#at += 2;
+  #skipFileNames(): void {
+    const [oldNameLine = "", newNameLine = "", rangeLine = ""] = this.#lines.slice(this.#position, this.#position + 3);
+    if (oldNameLine.startsWith("--- ") && newNameLine.startsWith("+++ ") && LINE_NUMBERS.test(rangeLine))
+      this.#position += 2;
   }
 
-  #chunk(): PatchChunk {
+  #readChunk(): PatchChunk {
     const headers: string[] = [];
-    for (; /^@@/.test(this.#line); this.#at++) {
+    for (; /^@@/.test(this.#line); this.#position++) {
       const header = this.#line.trim().replace(LINE_NUMBERS, "@@ ").slice(2).trim();
       if (header !== "") headers.push(header);
     }
     const lines: PatchLine[] = [];
-    let atEnd = false;
-    for (; this.#at < this.#lines.length && !/^@@/.test(this.#line); this.#at++) {
+    let endsFile = false;
+    for (; this.#position < this.#lines.length && !/^@@/.test(this.#line); this.#position++) {
       const line = this.#line;
       const sign = line.charAt(0);
       if (line.trimEnd() === END_OF_FILE) {
-        atEnd = true;
-        this.#at++;
+        endsFile = true;
+        this.#position++;
         break;
       }
-      if (SECTION.test(line.trimEnd())) break;
+      if (SECTION_HEADER.test(line.trimEnd())) break;
       // Patches of this format do not specify whether the last line ends with a line feed.
       if (NO_NEWLINE_NOTE.test(line)) continue;
       if (sign === " " || sign === "+" || sign === "-") lines.push({ sign, text: line.slice(1) });
       else if (line === "") lines.push({ sign: " ", text: "", isUnsigned: true });
-      else throw this.#wrong('a line that begins with " ", "+" or "-", or "@@"');
+      else throw this.#createError('a line that begins with " ", "+" or "-", or "@@"');
     }
     if (!lines.some(({ sign }) => sign !== " ")) {
-      this.#at = Math.min(this.#at, this.#lines.length - 1);
-      throw this.#wrong('a line that begins with "+" or "-" before it');
+      this.#position = Math.min(this.#position, this.#lines.length - 1);
+      throw this.#createError('a line that begins with "+" or "-" before it');
     }
-    return { headers, lines, isAtEnd: atEnd };
+    return { headers, lines, isAtEnd: endsFile };
   }
 }

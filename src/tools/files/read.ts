@@ -1,7 +1,7 @@
 import type { Tool } from "../../ports/tool.js";
 import { defineArguments, integer, optional, PATH_ALIASES, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
-import { location, shown, withFile, type FileToolOptions } from "./files.js";
+import { createLocation, formatPath, withFile, type FileToolOptions } from "./files.js";
 import { readFile } from "./read-file.js";
 
 const MAX_LINES = 2_000;
@@ -23,12 +23,12 @@ export function readTool(options: FileToolOptions): Tool {
     kind: "read",
     parallel: true,
     describe: ({ path, offset }, projectDir) => ({
-      title: `Read ${shown(path, projectDir)}${offset > 1 ? ` from line ${offset}` : ""}`,
-      locations: [location(path, projectDir, offset)],
+      title: `Read ${formatPath(path, projectDir)}${offset > 1 ? ` from line ${offset}` : ""}`,
+      locations: [createLocation(path, projectDir, offset)],
     }),
     run: ({ path, offset, limit }, context) =>
       withFile(options, path, context, (file) =>
-        readFile(file, shown(path, context.projectDir), offset, limit, context),
+        readFile(file, formatPath(path, context.projectDir), offset, limit, context),
       ),
   });
 }

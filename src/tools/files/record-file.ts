@@ -23,7 +23,7 @@ const NOT_RECORDED: RecordedChange = { isRestorable: false, commit: () => undefi
 /**
  * Records the state of a path before it becomes `after`. Every change of a project file must call this.
  *
- * `folder` is open and contains `name`. `made` is the number of parent folders that were just created. Call `commit` of
+ * `folder` is open and contains `name`. `createdFolderCount` is the number of parent folders that were just created. Call `commit` of
  * the result after the change. Never rejects.
  */
 export async function recordBefore(
@@ -32,12 +32,12 @@ export async function recordBefore(
   name: string,
   after: FileState,
   { history }: HistoryContext,
-  made = 0,
+  createdFolderCount = 0,
 ): Promise<RecordedChange> {
   if (!history) return { isRestorable: true, commit: () => undefined };
   try {
     const before = await stateOf(guard, folder, name);
-    return await history.record([{ path: join(folder.path, name), before, after, createdFolders: made }]);
+    return await history.record([{ path: join(folder.path, name), before, after, createdFolders: createdFolderCount }]);
   } catch {
     return NOT_RECORDED;
   }
@@ -55,29 +55,29 @@ export async function recordTree(
   try {
     const changes: FileChange[] = [];
     let bytes = 0;
-    const walk = async (at: OpenedFolder, entryName: string, depth: number): Promise<void> => {
+    const recordEntry = async (parentFolder: OpenedFolder, entryName: string, depth: number): Promise<void> => {
       signal.throwIfAborted();
-      const before = await stateOf(guard, at, entryName);
+      const before = await stateOf(guard, parentFolder, entryName);
       bytes += before.kind === "file" ? (before.content?.length ?? Infinity) : 0;
-      changes.push({ path: join(at.path, entryName), before, after: { kind: "none" } });
+      changes.push({ path: join(parentFolder.path, entryName), before, after: { kind: "none" } });
       if (changes.length > MAX_TREE_ENTRIES || bytes > MAX_TREE_BYTES || depth > MAX_TREE_DEPTH)
-        throw new TreeTooLarge();
+        throw new TreeTooLargeError();
       if (before.kind !== "folder") return;
-      const inner = await at.folder(entryName);
+      const subfolder = await parentFolder.folder(entryName);
       try {
-        for await (const entry of inner.entries()) await walk(inner, entry.name, depth + 1);
+        for await (const entry of subfolder.entries()) await recordEntry(subfolder, entry.name, depth + 1);
       } finally {
-        await inner.close();
+        await subfolder.close();
       }
     };
-    await walk(folder, name, 0);
+    await recordEntry(folder, name, 0);
     return await history.record(changes);
   } catch {
     return NOT_RECORDED;
   }
 }
 
-class TreeTooLarge extends Error {}
+class TreeTooLargeError extends Error {}
 
 /**
  * Reads the current state of a name in an open folder. Rejects with `PathError` for anything but a file, link or
@@ -104,12 +104,13 @@ export async function stateOf(guard: PathGuard, folder: OpenedFolder, name: stri
 
 /** Counts the missing parent folders of a resolved path. */
 export async function countMissingParents(guard: PathGuard, path: string): Promise<number> {
-  for (let missing = 0, at = dirname(path); ; missing++, at = dirname(at)) {
-    const folder = await guard.openFolder(at).catch((error: unknown) => {
-      if (error instanceof PathError && error.reason === "not_found" && dirname(at) !== at) return undefined;
+  for (let missingCount = 0, folderPath = dirname(path); ; missingCount++, folderPath = dirname(folderPath)) {
+    const folder = await guard.openFolder(folderPath).catch((error: unknown) => {
+      if (error instanceof PathError && error.reason === "not_found" && dirname(folderPath) !== folderPath)
+        return undefined;
       throw error;
     });
     await folder?.close();
-    if (folder) return missing;
+    if (folder) return missingCount;
   }
 }

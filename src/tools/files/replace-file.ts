@@ -15,54 +15,55 @@ export interface NewFile {
  * Replaces the content of a file, or creates it with its parent folders. The change is atomic and survives a power
  * failure.
  *
- * An existing file keeps its mode and owner; `as` applies to a new file. The `history` records the old content first.
+ * An existing file keeps its mode and owner; `newFile` applies to a new file. The `history` records the old content first.
  * Returns the real path. Rejects with `PathError`.
  */
 export async function replaceFile(
   guard: PathGuard,
   path: string,
   content: Buffer,
-  keeper: HistoryContext,
-  as?: NewFile,
+  historyContext: HistoryContext,
+  newFile?: NewFile,
 ): Promise<string> {
   const target = await guard.resolveForChange(path);
-  const made = keeper.history ? await countMissingParents(guard, target.path) : 0;
+  const createdFolderCount = historyContext.history ? await countMissingParents(guard, target.path) : 0;
   const name = basename(target.path);
   const folder = await guard.openFolder(dirname(target.path), { create: true });
   // A name has at most 255 bytes, and a character takes up to three.
-  const temporary = `.${name.slice(0, 70)}.${randomBytes(6).toString("hex")}.tmp`;
+  const temporaryName = `.${name.slice(0, 70)}.${randomBytes(6).toString("hex")}.tmp`;
   try {
     await guard.refuseProtectedIn(folder, name);
-    const old = await folder.stat(name);
-    if (old?.isDirectory()) throw new PathError("folder", "is a folder");
-    if (old?.isSymbolicLink()) throw new PathError("invalid", "is a symbolic link whose target does not exist");
-    if (old && !old.isFile()) throw new PathError("not_regular", "not a regular file");
+    const oldStats = await folder.stat(name);
+    if (oldStats?.isDirectory()) throw new PathError("folder", "is a folder");
+    if (oldStats?.isSymbolicLink()) throw new PathError("invalid", "is a symbolic link whose target does not exist");
+    if (oldStats && !oldStats.isFile()) throw new PathError("not_regular", "not a regular file");
     // A rename would replace a write-protected file.
-    if (old) await folder.writable(name);
-    const handle = await folder.create(temporary, old ? 0o600 : 0o666);
+    if (oldStats) await folder.writable(name);
+    const handle = await folder.create(temporaryName, oldStats ? 0o600 : 0o666);
     try {
       await handle.writeFile(content);
-      if (old) {
+      if (oldStats) {
         const temporaryStats = await handle.stat();
-        if (temporaryStats.uid !== old.uid || temporaryStats.gid !== old.gid)
-          await handle.chown(old.uid, old.gid).catch(() => undefined);
-        await handle.chmod(old.mode & 0o7777);
-      } else if (as) {
-        if (as.uid !== undefined && as.gid !== undefined) await handle.chown(as.uid, as.gid).catch(() => undefined);
-        await handle.chmod(as.mode);
+        if (temporaryStats.uid !== oldStats.uid || temporaryStats.gid !== oldStats.gid)
+          await handle.chown(oldStats.uid, oldStats.gid).catch(() => undefined);
+        await handle.chmod(oldStats.mode & 0o7777);
+      } else if (newFile) {
+        if (newFile.uid !== undefined && newFile.gid !== undefined)
+          await handle.chown(newFile.uid, newFile.gid).catch(() => undefined);
+        await handle.chmod(newFile.mode);
       }
       await handle.sync();
     } finally {
       await handle.close();
     }
-    const after = { kind: "file", content, mode: 0, uid: 0, gid: 0 } as const;
-    const keeping = await recordBefore(guard, folder, name, after, keeper, made);
-    await folder.rename(temporary, name);
-    keeping.commit();
+    const newState = { kind: "file", content, mode: 0, uid: 0, gid: 0 } as const;
+    const record = await recordBefore(guard, folder, name, newState, historyContext, createdFolderCount);
+    await folder.rename(temporaryName, name);
+    record.commit();
     await folder.sync();
     return join(folder.path, name);
   } catch (error) {
-    await folder.discard(temporary);
+    await folder.discard(temporaryName);
     throw asPathError(error);
   } finally {
     await folder.close();

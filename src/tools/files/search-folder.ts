@@ -1,12 +1,12 @@
 import { dirname, resolve, sep } from "node:path";
-import { printable } from "../../base/printable.js";
+import { toPrintable } from "../../base/printable.js";
 import { ToolError, ToolInputError, WorkLimitError } from "../../ports/errors.js";
 import type { PathGuard } from "../../files/path-guard.js";
 import type { ToolContext } from "../../ports/tool.js";
 import { listFiles } from "../../processes/file-list.js";
 import type { RipgrepEnd } from "../../processes/ripgrep.js";
 import { escapeGlob, openSearchScope, type SearchScope } from "../../processes/search-scope.js";
-import { guardForReading, pathFault, relativeTo, type FileToolOptions } from "./files.js";
+import { guardForReading, toPathFault, relativeTo, type FileToolOptions } from "./files.js";
 
 /** Maximum files of a search with a glob for paths. */
 const MAX_FILES = 200_000;
@@ -14,7 +14,7 @@ const MAX_FILES = 200_000;
 /** The folder or file that a tool searches. */
 export interface ToolSearchScope {
   readonly guard: PathGuard;
-  readonly place: SearchScope;
+  readonly scope: SearchScope;
   /** Size of the file in bytes if the path names a file. Undefined for a folder. */
   readonly fileBytes: number | undefined;
   /** Converts a name from ripgrep's output to a path for models, starting with the folder as the model named it. */
@@ -22,7 +22,7 @@ export interface ToolSearchScope {
 }
 
 /**
- * Opens the folder or file that the model named. The caller must close `place`. Rejects with a `ToolError` if it cannot
+ * Opens the folder or file that the model named. The caller must close `scope`. Rejects with a `ToolError` if it cannot
  * be searched.
  */
 export async function openToolSearchScope(
@@ -34,11 +34,11 @@ export async function openToolSearchScope(
   const { projectDir } = context;
   try {
     const guard = await guardForReading(options, context, path);
-    const full = resolve(projectDir, path);
-    const { path: start, isFolder } = await guard.resolve(full);
+    const fullPath = resolve(projectDir, path);
+    const { path: start, isFolder } = await guard.resolve(fullPath);
     let fileBytes: number | undefined;
     if (!isFolder) {
-      const { handle, stats } = await guard.openFile(full);
+      const { handle, stats } = await guard.openFile(fullPath);
       await handle.close();
       fileBytes = Number(stats.size);
     }
@@ -46,17 +46,17 @@ export async function openToolSearchScope(
       (target) => target.path,
       () => dirname(start),
     );
-    const place = await openSearchScope(guard, { path: start, isFolder }, { project, all });
-    const skipped = place.root.length + (place.root.endsWith("/") ? 0 : 1);
-    const named = relativeTo(full, projectDir);
-    const above = named === "." ? "" : named.endsWith("/") ? named : `${named}/`;
+    const scope = await openSearchScope(guard, { path: start, isFolder }, { project, all });
+    const rootLength = scope.root.length + (scope.root.endsWith("/") ? 0 : 1);
+    const shownPath = relativeTo(fullPath, projectDir);
+    const prefix = shownPath === "." ? "" : shownPath.endsWith("/") ? shownPath : `${shownPath}/`;
     const nameOf = (name: string): string => {
-      const relativeName = name.slice(skipped).split(sep).join("/");
-      return printable(relativeName === "" ? named : above + relativeName);
+      const relativeName = name.slice(rootLength).split(sep).join("/");
+      return toPrintable(relativeName === "" ? shownPath : prefix + relativeName);
     };
-    return { guard, fileBytes, nameOf, place };
+    return { guard, fileBytes, nameOf, scope };
   } catch (error) {
-    throw await pathFault(error, path, projectDir, options);
+    throw await toPathFault(error, path, projectDir, options);
   }
 }
 
@@ -93,12 +93,12 @@ export interface GlobArguments {
 }
 
 /**
- * Converts a glob for files below the root of the place. `fromBase`: the glob may also be relative to the base.
+ * Converts a glob for files below the root of the scope. `fromBase`: the glob may also be relative to the base.
  * Default: false.
  */
 export function globArguments(glob: string, { root }: SearchScope, { fromBase = false } = {}): GlobArguments {
-  const tidy = glob.replace(/^(\.\/+)+/, "").replace(/\/{2,}/g, "/");
-  const name = /^(?:\*\*\/)*([^/]+)$/.exec(tidy)?.[1];
+  const normalizedGlob = glob.replace(/^(\.\/+)+/, "").replace(/\/{2,}/g, "/");
+  const name = /^(?:\*\*\/)*([^/]+)$/.exec(normalizedGlob)?.[1];
   if (name === "*" || name === "**") return { args: [], isForPaths: false };
   // A file type is a glob for names that leaves ignore files in effect.
   if (name !== undefined)
@@ -106,7 +106,9 @@ export function globArguments(glob: string, { root }: SearchScope, { fromBase = 
       args: [`--type-add=wanted:${name.replace(/^include:/, "[i]nclude:")}`, "--type=wanted"],
       isForPaths: false,
     };
-  const pathGlob = (tidy.endsWith("/") ? `${tidy}**` : tidy).replace(/^\//, "").replace(/ $/, "\\ ");
+  const pathGlob = (normalizedGlob.endsWith("/") ? `${normalizedGlob}**` : normalizedGlob)
+    .replace(/^\//, "")
+    .replace(/ $/, "\\ ");
   const start = root === "./" ? "" : `${escapeGlob(root.slice(2))}/`;
   const globs = new Set([`/${start}${pathGlob}`, ...(fromBase ? [`/${pathGlob}`] : [])]);
   return { args: [...globs].map((globPattern) => `--glob=${globPattern}`), isForPaths: true };
@@ -117,17 +119,25 @@ export function globArguments(glob: string, { root }: SearchScope, { fromBase = 
  * Combines two lists: one filtered by the glob, one by the ignore files.
  */
 export async function filesByPath(
-  place: SearchScope,
+  scope: SearchScope,
   globs: GlobArguments,
   signal: AbortSignal,
 ): Promise<{ names: ReadonlySet<string>; isIncomplete: boolean }> {
-  const matching = new Set<string>();
-  const first = await listFiles(place, { signal, args: globs.args }, (name) => matching.add(name).size < MAX_FILES);
-  checkSearch(first, matching.size > 0);
+  const matchingNames = new Set<string>();
+  const globListing = await listFiles(
+    scope,
+    { signal, args: globs.args },
+    (name) => matchingNames.add(name).size < MAX_FILES,
+  );
+  checkSearch(globListing, matchingNames.size > 0);
   const names = new Set<string>();
-  if (matching.size === 0) return { names, isIncomplete: first.why === "timeout" };
-  const second = await listFiles(place, { signal }, (name) => !matching.has(name) || names.add(name).size < MAX_FILES);
-  return { names, isIncomplete: first.why !== "exit" || second.why === "timeout" };
+  if (matchingNames.size === 0) return { names, isIncomplete: globListing.endReason === "timeout" };
+  const ignoreListing = await listFiles(
+    scope,
+    { signal },
+    (name) => !matchingNames.has(name) || names.add(name).size < MAX_FILES,
+  );
+  return { names, isIncomplete: globListing.endReason !== "exit" || ignoreListing.endReason === "timeout" };
 }
 
 /**
@@ -148,8 +158,8 @@ export async function withIgnoreFiles(all: boolean, work: (all: boolean) => Prom
 }
 
 /** Throws if ripgrep could not run the search. Its output is then not the answer. */
-export function checkSearch({ why, code, errors }: RipgrepEnd, hasOutput: boolean): void {
-  if (why !== "exit" || code !== 2 || errors === "") return;
+export function checkSearch({ endReason, code, errors }: RipgrepEnd, hasOutput: boolean): void {
+  if (endReason !== "exit" || code !== 2 || errors === "") return;
   const glob = /error parsing glob '[^]*?': (.*)/.exec(errors);
   if (glob) throw new ToolInputError(`invalid glob: ${glob[1]}. Correct it.`);
   const file = /^(?:rg: )?([^\n]*?): PCRE2: error matching/m.exec(errors);

@@ -7,28 +7,28 @@ import { realMatchPath, type SearchScope } from "../../processes/search-scope.js
  * Entries of one folder that are processed concurrently. Below the third level only one, so that few folders are open
  * at once.
  */
-const ENTRIES_AT_ONCE = 4;
+const MAX_OPEN_ENTRIES = 4;
 const WIDE_LEVELS = 3;
 /** Maximum files that are open at once. */
-const FILES_AT_ONCE = 4;
+const MAX_OPEN_FILES = 4;
 
 /** Paths below a folder, as a tree by name. */
-type Names = Map<string, { path: string | undefined; inside: Names }>;
+type NameTree = Map<string, { path: string | undefined; children: NameTree }>;
 
 /**
  * Opens each file that ripgrep named with the path guard and calls `work`. Skips files that are refused or missing,
  * names that now lead through a link, and files for which `work` rejects with `PathError`.
  */
 export async function forEachOpenedFile(
-  { guard, place }: { guard: PathGuard; place: SearchScope },
+  { guard, scope }: { guard: PathGuard; scope: SearchScope },
   names: Iterable<string>,
   work: (file: OpenedFile, name: string) => Promise<void> | void,
 ): Promise<void> {
-  const next = names[Symbol.iterator]();
-  const worker = async (): Promise<void> => {
-    for (let result = next.next(); !result.done; result = next.next())
+  const nameIterator = names[Symbol.iterator]();
+  const runWorker = async (): Promise<void> => {
+    for (let result = nameIterator.next(); !result.done; result = nameIterator.next())
       try {
-        const path = realMatchPath(place, result.value);
+        const path = realMatchPath(scope, result.value);
         const file = await guard.openFile(path);
         try {
           if (file.path === path) await work(file, result.value);
@@ -39,7 +39,7 @@ export async function forEachOpenedFile(
         if (!(error instanceof PathError)) throw error;
       }
   };
-  await Promise.all(Array.from({ length: FILES_AT_ONCE }, worker));
+  await Promise.all(Array.from({ length: MAX_OPEN_FILES }, runWorker));
 }
 
 /**
@@ -53,24 +53,24 @@ async function forEachPath(
   paths: Iterable<string>,
   work: (folder: OpenedFolder, name: string, path: string) => Promise<void>,
 ): Promise<void> {
-  const look = async (folder: OpenedFolder, names: Names, level: number): Promise<void> => {
-    const next = names.entries();
-    const worker = async (): Promise<void> => {
-      for (const [name, { path, inside }] of next)
+  const visitFolder = async (folder: OpenedFolder, names: NameTree, level: number): Promise<void> => {
+    const nameIterator = names.entries();
+    const runWorker = async (): Promise<void> => {
+      for (const [name, { path, children }] of nameIterator)
         try {
           if (path !== undefined) await work(folder, name, path);
-          if (inside.size > 0) await look(await folder.folder(name), inside, level + 1);
+          if (children.size > 0) await visitFolder(await folder.folder(name), children, level + 1);
         } catch (error) {
           if (!(error instanceof PathError)) throw error;
         }
     };
     try {
-      await Promise.all(Array.from({ length: level < WIDE_LEVELS ? ENTRIES_AT_ONCE : 1 }, worker));
+      await Promise.all(Array.from({ length: level < WIDE_LEVELS ? MAX_OPEN_ENTRIES : 1 }, runWorker));
     } finally {
       await folder.close();
     }
   };
-  await look(await guard.openFolder(base), byFirstName(paths), 0);
+  await visitFolder(await guard.openFolder(base), toNameTree(paths), 0);
 }
 
 /**
@@ -79,27 +79,27 @@ async function forEachPath(
  */
 export async function regularFiles(guard: PathGuard, base: string, paths: readonly string[]): Promise<Set<string>> {
   const regularPaths = new Set<string>();
-  const files = new WeakMap<OpenedFolder, Promise<ReadonlySet<string>>>();
+  const filesByFolder = new WeakMap<OpenedFolder, Promise<ReadonlySet<string>>>();
   await forEachPath(guard, base, paths, async (folder, name, path) => {
     if (guard.denies(join(folder.path, name))) return;
-    const inFolder = files.get(folder) ?? folder.files();
-    files.set(folder, inFolder);
-    if ((await inFolder).has(name)) regularPaths.add(path);
+    const folderFiles = filesByFolder.get(folder) ?? folder.files();
+    filesByFolder.set(folder, folderFiles);
+    if ((await folderFiles).has(name)) regularPaths.add(path);
   });
   return regularPaths;
 }
 
-function byFirstName(paths: Iterable<string>): Names {
-  const top: Names = new Map();
+function toNameTree(paths: Iterable<string>): NameTree {
+  const root: NameTree = new Map();
   for (const path of paths) {
-    let names = top;
+    let names = root;
     const parts = path.split("/").slice(1);
-    for (const [at, part] of parts.entries()) {
-      const entry = names.get(part) ?? { path: undefined, inside: new Map() };
+    for (const [i, part] of parts.entries()) {
+      const entry = names.get(part) ?? { path: undefined, children: new Map() };
       names.set(part, entry);
-      if (at === parts.length - 1) entry.path = path;
-      names = entry.inside;
+      if (i === parts.length - 1) entry.path = path;
+      names = entry.children;
     }
   }
-  return top;
+  return root;
 }

@@ -2,17 +2,17 @@ import { resolve } from "node:path";
 import { PathError, ToolError } from "../../ports/errors.js";
 import type { PathGuard } from "../../files/path-guard.js";
 import type { ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
-import { sniff } from "./content.js";
+import { detectFileType } from "./content.js";
 import {
-  diffOf,
+  createDiff,
   withFileLock,
   guardForChange,
-  location,
+  createLocation,
   MAX_FILE_BYTES,
-  pathFault,
+  toPathFault,
   type WorkFolders,
   SeenFiles,
-  shown,
+  formatPath,
 } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { prefersCrlf, toCrlf } from "../../files/line-ends.js";
@@ -34,10 +34,10 @@ export async function writeFile(
     const guard = await guardForChange(options, context);
     const { path: target } = await guard.resolveForChange(resolve(context.projectDir, path));
     return await withFileLock(target, () =>
-      writeContent(guard, target, shown(path, context.projectDir), content, context),
+      writeContent(guard, target, formatPath(path, context.projectDir), content, context),
     );
   } catch (error) {
-    throw await pathFault(error, path, context.projectDir, options);
+    throw await toPathFault(error, path, context.projectDir, options);
   }
 }
 
@@ -47,18 +47,21 @@ export async function writeFile(
 export async function previewWrite(
   options: FileToolOptions,
   { path, content }: WriteArguments,
-  reach: WorkFolders,
+  workFolders: WorkFolders,
 ): Promise<ToolCallPreview> {
-  const { projectDir } = reach;
-  const guard = await guardForChange(options, reach);
+  const { projectDir } = workFolders;
+  const guard = await guardForChange(options, workFolders);
   const { path: target } = await guard.resolveForChange(resolve(projectDir, path));
-  const old = await readExisting(guard, target, MAX_PREVIEW_BYTES + 1);
-  if (!old) return {};
-  const contentType = sniff(old.subarray(0, 8_192));
-  const isShown = contentType.kind === "text" && contentType.encoding === "utf-8" && old.length <= MAX_PREVIEW_BYTES;
+  const oldContent = await readExisting(guard, target, MAX_PREVIEW_BYTES + 1);
+  if (!oldContent) return {};
+  const contentType = detectFileType(oldContent.subarray(0, 8_192));
+  const isShown =
+    contentType.kind === "text" && contentType.encoding === "utf-8" && oldContent.length <= MAX_PREVIEW_BYTES;
   if (!isShown) return { note: "It replaces a file whose content is not shown: it is too large, or not text." };
-  const { path: place } = location(path, projectDir);
-  return { diff: [{ path: place, oldText: old.toString(), newText: preserveFormat(content, old).text }] };
+  const { path: shownPath } = createLocation(path, projectDir);
+  return {
+    diff: [{ path: shownPath, oldText: oldContent.toString(), newText: preserveFormat(content, oldContent).text }],
+  };
 }
 
 async function writeContent(
@@ -68,36 +71,46 @@ async function writeContent(
   content: string,
   context: ToolContext,
 ): Promise<ToolOutput> {
-  const seen = new SeenFiles(context);
-  const old = await readExisting(guard, target);
-  if (old && seen.hasChanged(target, old))
+  const seenFiles = new SeenFiles(context);
+  const oldContent = await readExisting(guard, target);
+  if (oldContent && seenFiles.hasChanged(target, oldContent))
     throw new ToolError(
       `${name}: changed since you read it (by a command, another session or a person). Read it again, then write.`,
     );
-  const { text, preservedFeatures } = preserveFormat(content, old);
+  const { text, preservedFeatures } = preserveFormat(content, oldContent);
   const bytes = Buffer.from(text);
   context.signal.throwIfAborted();
-  const real = await replaceFile(guard, target, bytes, context);
-  seen.recordSeen(real, bytes);
-  const lines = count(content);
-  const what = old ? `Replaced ${name}: ${lines}, previously ${count(old.toString())}` : `Created ${name}: ${lines}`;
+  const realPath = await replaceFile(guard, target, bytes, context);
+  seenFiles.recordSeen(realPath, bytes);
+  const lineCount = formatLineCount(content);
+  const summary = oldContent
+    ? `Replaced ${name}: ${lineCount}, previously ${formatLineCount(oldContent.toString())}`
+    : `Created ${name}: ${lineCount}`;
   return {
-    text: `${what}${preservedFeatures.length > 0 ? ` (kept the ${preservedFeatures.join(" and ")})` : ""}.`,
-    diff: diffOf(real, old ?? null, bytes),
-    locations: [{ path: real }],
+    text: `${summary}${preservedFeatures.length > 0 ? ` (kept the ${preservedFeatures.join(" and ")})` : ""}.`,
+    diff: createDiff(realPath, oldContent ?? null, bytes),
+    locations: [{ path: realPath }],
   };
 }
 
 /** Converts the new content to the line ends and the byte order mark of the existing file. */
-function preserveFormat(content: string, old: Buffer | undefined): { text: string; preservedFeatures: string[] } {
+function preserveFormat(
+  content: string,
+  oldContent: Buffer | undefined,
+): { text: string; preservedFeatures: string[] } {
   let text = content;
   const preservedFeatures: string[] = [];
-  if (old && sniff(old.subarray(0, 8_192)).kind === "text") {
-    if (old.includes("\r\n") && prefersCrlf(old.toString("latin1")) && !text.includes("\r\n") && text.includes("\n")) {
+  if (oldContent && detectFileType(oldContent.subarray(0, 8_192)).kind === "text") {
+    if (
+      oldContent.includes("\r\n") &&
+      prefersCrlf(oldContent.toString("latin1")) &&
+      !text.includes("\r\n") &&
+      text.includes("\n")
+    ) {
       text = toCrlf(text);
       preservedFeatures.push("CRLF line endings");
     }
-    if (old.subarray(0, 3).equals(Buffer.from("\uFEFF")) && !text.startsWith("\uFEFF")) {
+    if (oldContent.subarray(0, 3).equals(Buffer.from("\uFEFF")) && !text.startsWith("\uFEFF")) {
       text = `\uFEFF${text}`;
       preservedFeatures.push("byte order mark");
     }
@@ -120,7 +133,7 @@ async function readExisting(guard: PathGuard, target: string, limit = MAX_FILE_B
   }
 }
 
-function count(text: string): string {
+function formatLineCount(text: string): string {
   if (text === "") return "empty";
   const lines = text.split("\n").length - (text.endsWith("\n") ? 1 : 0);
   return lines === 1 ? "1 line" : `${lines} lines`;

@@ -1,7 +1,7 @@
 import type { Tool } from "../../ports/tool.js";
 import { defineArguments, PATH_ALIASES, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
-import { location, shown, type FileToolOptions } from "./files.js";
+import { createLocation, formatPath, type FileToolOptions } from "./files.js";
 import { previewWrite, writeFile } from "./write-file.js";
 
 const schema = defineArguments({
@@ -22,11 +22,11 @@ export function writeTool(options: FileToolOptions): Tool {
     schema,
     kind: "edit",
     describe: ({ path, content }, projectDir) => {
-      const place = location(path, projectDir);
+      const fileLocation = createLocation(path, projectDir);
       return {
-        title: `Write ${shown(path, projectDir)}`,
-        locations: [place],
-        diff: [{ path: place.path, oldText: null, newText: content }],
+        title: `Write ${formatPath(path, projectDir)}`,
+        locations: [fileLocation],
+        diff: [{ path: fileLocation.path, oldText: null, newText: content }],
       };
     },
     preview: (args, context) => previewWrite(options, args, context),

@@ -36,8 +36,9 @@ export function bashOutputTool(background: Background): Tool {
     kind: "read",
     parallel: true,
     describe: ({ id, wait_for, wait_end }) => {
-      const until = wait_for === undefined ? (wait_end ? " until it ends" : "") : ` until ${JSON.stringify(wait_for)}`;
-      return `Output of ${id}${until}`;
+      const condition =
+        wait_for === undefined ? (wait_end ? " until it ends" : "") : ` until ${JSON.stringify(wait_for)}`;
+      return `Output of ${id}${condition}`;
     },
     run: async ({ id, wait_for, wait_end, timeout }, { sessionId, signal }) => {
       const job = await background.find(sessionId, id);

@@ -1,5 +1,5 @@
-import { deadline, delay } from "../../base/abort.js";
-import { cutMiddle, MODEL_BYTES } from "../../base/cut-text.js";
+import { createDeadline, delay } from "../../base/abort.js";
+import { cutMiddle, MAX_MODEL_TEXT_BYTES } from "../../base/cut-text.js";
 import type { Redactor } from "../../base/redact.js";
 import { withWorker } from "../../untrusted/workers.js";
 import { ToolError, ToolInputError, WorkLimitError } from "../../ports/errors.js";
@@ -39,21 +39,24 @@ export async function startInBackground(
     },
     detached ? { program: () => prepared.program() } : { start: () => prepared.start() },
   );
-  const time = deadline(startMs, signal);
+  const timeout = createDeadline(startMs, signal);
   try {
-    while (!time.signal.aborted && job.state.state === "running") await job.waitForOutput(time.signal);
+    while (!timeout.signal.aborted && job.state.state === "running") await job.waitForOutput(timeout.signal);
   } finally {
-    time.clear();
+    timeout.clear();
   }
   if (signal.aborted) {
     await job.stop();
     throw signal.reason;
   }
-  const ended = job.state.state === "ended";
-  const next = ended
+  const hasEnded = job.state.state === "ended";
+  const nextNote = hasEnded
     ? ""
     : `\n[it continues as ${id}: bash_output shows its output, bash_stop stops it${detached ? "; it continues after gantry ends" : ""}]`;
-  return { text: `${formatOutput(id, job, { isFirst: true })}${next}`, failed: ended && job.state.exitCode !== 0 };
+  return {
+    text: `${formatOutput(id, job, { isFirst: true })}${nextNote}`,
+    failed: hasEnded && job.state.exitCode !== 0,
+  };
 }
 
 /** The conditions that a call of `bash_output` waits for. */
@@ -71,20 +74,26 @@ export interface Wait {
  * with the signal's reason.
  */
 export async function showOutput(id: string, job: BackgroundJob, wait: Wait, signal: AbortSignal): Promise<ToolOutput> {
-  const time = deadline(wait.seconds * 1000, signal);
+  const timeout = createDeadline(wait.seconds * 1000, signal);
   let hasMatch: boolean | undefined;
   try {
-    if (wait.pattern !== undefined) hasMatch = await waitForMatch(job, wait.pattern, time.signal, signal);
-    else while (wait.end && !time.signal.aborted && job.state.state === "running") await job.waitForOutput(time.signal);
+    if (wait.pattern !== undefined) hasMatch = await waitForMatch(job, wait.pattern, timeout.signal, signal);
+    else
+      while (wait.end && !timeout.signal.aborted && job.state.state === "running")
+        await job.waitForOutput(timeout.signal);
   } finally {
-    time.clear();
+    timeout.clear();
   }
   if (signal.aborted) throw signal.reason;
   // If the match was already shown when the command started, it is shown again.
-  const waitedFor = hasMatch === true ? job.unseen : "";
-  const late = wait.end && job.state.state === "running" ? `\n[the command did not end within ${wait.seconds} s]` : "";
-  const none = hasMatch === false ? `\n[${describeMissingMatch(job, wait)}]` : "";
-  return { text: `${formatOutput(id, job, { waitedFor })}${none}${late}`, failed: hasMatch === false };
+  const waitedFor = hasMatch === true ? job.unseenOutput : "";
+  const timeoutNote =
+    wait.end && job.state.state === "running" ? `\n[the command did not end within ${wait.seconds} s]` : "";
+  const missingMatchNote = hasMatch === false ? `\n[${describeMissingMatch(job, wait)}]` : "";
+  return {
+    text: `${formatOutput(id, job, { waitedFor })}${missingMatchNote}${timeoutNote}`,
+    failed: hasMatch === false,
+  };
 }
 
 /** Writes to the standard input of a command. Rejects with `ToolError` if the command has ended or does not read. */
@@ -95,8 +104,8 @@ export async function writeInput(
   close: boolean,
   signal: AbortSignal,
 ): Promise<string> {
-  const time = deadline(INPUT_TIMEOUT_MS, signal);
-  const inputState = await job.writeInput(text, close, time.signal).finally(() => time.clear());
+  const timeout = createDeadline(INPUT_TIMEOUT_MS, signal);
+  const inputState = await job.writeInput(text, close, timeout.signal).finally(() => timeout.clear());
   if (signal.aborted) throw signal.reason;
   if (inputState === "taken") return `${id} received the input${close ? " and the end of file" : ""}.`;
   if (inputState === "waits")
@@ -123,9 +132,9 @@ function describeMissingMatch({ state }: BackgroundJob, { seconds }: Wait): stri
 }
 
 function formatOutput(id: string, job: BackgroundJob, { isFirst = false, waitedFor = "" } = {}): string {
-  const { output, end, notes, file } = job.look(isFirst);
-  const nothing = !isFirst ? "(no new output)" : end === undefined ? "(no output yet)" : "(no output)";
-  const text = cutMiddle(output === "" ? waitedFor : output, MODEL_BYTES).replace(/\n+$/, "") || nothing;
+  const { output, end, notes, file } = job.takeOutput(isFirst);
+  const emptyNote = !isFirst ? "(no new output)" : end === undefined ? "(no output yet)" : "(no output)";
+  const text = cutMiddle(output === "" ? waitedFor : output, MAX_MODEL_TEXT_BYTES).replace(/\n+$/, "") || emptyNote;
   const lines = [text, ...notes];
   if (end === undefined) lines.push(`[${id} is running]`);
   else if (end.signal !== null) lines.push(`[ended by ${end.signal}]`);
@@ -135,24 +144,24 @@ function formatOutput(id: string, job: BackgroundJob, { isFirst = false, waitedF
 }
 
 /**
- * Whether an unseen line matches the pattern before `time` aborts. The pattern comes from a model, so that it is
+ * Whether an unseen line matches the pattern before `timeoutSignal` aborts. The pattern comes from a model, so that it is
  * matched in a worker. The worker is released between two searches.
  */
 async function waitForMatch(
   job: BackgroundJob,
   pattern: string,
-  time: AbortSignal,
+  timeoutSignal: AbortSignal,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const compiled = await withWorker(signal, (thread) =>
+  const expression = await withWorker(signal, (thread) =>
     thread.runJob("expression", { pattern, ignoreCase: false }, { ms: MATCH_TIMEOUT_MS }),
   );
-  if ("refused" in compiled) throw new ToolInputError(`wait_for: ${compiled.refused}.`);
-  const search = { pattern, flags: compiled.flags, context: 0, maxKeptLines: 0 };
+  if ("refused" in expression) throw new ToolInputError(`wait_for: ${expression.refused}.`);
+  const search = { pattern, flags: expression.flags, context: 0, maxKeptLines: 0 };
   for (;;) {
-    const isLast = job.state.state === "ended" || time.aborted;
+    const isLast = job.state.state === "ended" || timeoutSignal.aborted;
     const { version } = job;
-    const files = [new Uint8Array(Buffer.from(job.unseen))];
+    const files = [new Uint8Array(Buffer.from(job.unseenOutput))];
     try {
       const [matches] = await withWorker(signal, (thread) =>
         thread.runJob("search", { ...search, files }, { ms: MATCH_TIMEOUT_MS, transfer: files }),
@@ -160,12 +169,12 @@ async function waitForMatch(
       if (matches !== undefined && matches.count > 0) return true;
     } catch (error) {
       if (!(error instanceof WorkLimitError)) throw error;
-      const why = `wait_for: ${error.message}. Avoid nested repetition such as (a+)+.`;
-      throw new ToolError(why, { cause: error });
+      const message = `wait_for: ${error.message}. Avoid nested repetition such as (a+)+.`;
+      throw new ToolError(message, { cause: error });
     }
     if (isLast) return false;
     // Output that arrives quickly is searched in one step.
-    await job.waitForOutput(time, version);
-    await delay(MATCH_INTERVAL_MS, time).catch(() => undefined);
+    await job.waitForOutput(timeoutSignal, version);
+    await delay(MATCH_INTERVAL_MS, timeoutSignal).catch(() => undefined);
   }
 }

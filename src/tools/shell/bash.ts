@@ -8,19 +8,19 @@ import type { ChildEnd } from "../../processes/child.js";
 import { defineTool } from "../define-tool.js";
 import type { Sandbox } from "./sandbox/sandbox.js";
 import { prepareCommand, type BashToolOptions } from "./shell-command.js";
-import { LiveOutput, tidy, describeOutputFile } from "./shell-output.js";
-import { cutMiddle, HeadTail, MODEL_BYTES } from "../../base/cut-text.js";
+import { LiveOutput, cleanOutput, describeOutputFile } from "./shell-output.js";
+import { cutMiddle, HeadTail, MAX_MODEL_TEXT_BYTES } from "../../base/cut-text.js";
 
 /** Maximum time limit that a model can request, in seconds. The configured default applies if it is longer. */
 const MAX_TIMEOUT_SECONDS = 600;
 /** Bytes of output that are kept before the output is tidied and cut for the model. */
-const MAX_RAW_BYTES = 2 * MODEL_BYTES;
+const MAX_RAW_BYTES = 2 * MAX_MODEL_TEXT_BYTES;
 
 /** Creates the tool `bash`, which runs shell commands in the project folder. */
 export function bashTool(options: BashToolOptions): Tool {
   let sandbox: Sandbox | undefined;
   const redactor = new Redactor(() => options.secrets);
-  const longest = Math.max(MAX_TIMEOUT_SECONDS, options.timeout);
+  const maxSeconds = Math.max(MAX_TIMEOUT_SECONDS, options.timeout);
   const schema = defineArguments({
     command: text("Shell command.", { minLength: 1, aliases: ["cmd", "script"] }),
     workdir: optional(
@@ -30,10 +30,10 @@ export function bashTool(options: BashToolOptions): Tool {
       }),
     ),
     timeout: optional(
-      // No maximum here: `limitOf` handles larger values.
+      // No maximum here: `toTimeLimit` handles larger values.
       field(
         integer("", { min: 1 }),
-        integer(`Time limit in seconds; default ${options.timeout}.`, { min: 1, max: longest }).spec,
+        integer(`Time limit in seconds; default ${options.timeout}.`, { min: 1, max: maxSeconds }).spec,
       ),
       options.timeout,
     ),
@@ -66,16 +66,16 @@ export function bashTool(options: BashToolOptions): Tool {
     },
     run: async ({ command: line, workdir, timeout, timeout_ms: ms, background, detached }, context) => {
       const command = workdir === undefined ? line : scriptInFolder(line, workdir);
-      const limit = ms === undefined ? limitOf(timeout, longest) : { seconds: toSeconds(ms, longest) };
+      const timeLimit = ms === undefined ? toTimeLimit(timeout, maxSeconds) : { seconds: toSeconds(ms, maxSeconds) };
       if (sandbox === undefined) {
         const { Sandbox } = await import("./sandbox/sandbox.js");
         sandbox ??= new Sandbox(options);
       }
-      const how = { ...options, redactor };
-      if (!background && !detached) return execute(how, sandbox, command, limit, context);
+      const commandOptions = { ...options, redactor };
+      if (!background && !detached) return execute(commandOptions, sandbox, command, timeLimit, context);
       const { startInBackground } = await import("./bash-jobs.js");
-      const prepared = await prepareCommand(how, sandbox, command, context, true);
-      return startInBackground(how, withFolder(line, workdir), prepared, detached, context);
+      const prepared = await prepareCommand(commandOptions, sandbox, command, context, true);
+      return startInBackground(commandOptions, withFolder(line, workdir), prepared, detached, context);
     },
   });
   return {
@@ -102,28 +102,28 @@ function scriptInFolder(command: string, workdir: string): string {
 }
 
 /** Time limit of a command. */
-interface Limit {
+interface TimeLimit {
   readonly seconds: number;
   /** Note for the model about how its number was interpreted. Undefined: as seconds. */
   readonly note?: string;
 }
 
-/** Interprets a timeout above `longest` seconds as milliseconds, because models of other agents send milliseconds. */
-function limitOf(timeout: number, longest: number): Limit {
-  if (timeout <= longest) return { seconds: timeout };
-  const note = `timeout is in seconds, at most ${longest}; ${timeout} was interpreted as milliseconds`;
-  return { seconds: toSeconds(timeout, longest), note };
+/** Interprets a timeout above `maxSeconds` seconds as milliseconds, because models of other agents send milliseconds. */
+function toTimeLimit(timeout: number, maxSeconds: number): TimeLimit {
+  if (timeout <= maxSeconds) return { seconds: timeout };
+  const note = `timeout is in seconds, at most ${maxSeconds}; ${timeout} was interpreted as milliseconds`;
+  return { seconds: toSeconds(timeout, maxSeconds), note };
 }
 
-function toSeconds(milliseconds: number, longest: number): number {
-  return Math.min(longest, Math.ceil(milliseconds / 1000));
+function toSeconds(milliseconds: number, maxSeconds: number): number {
+  return Math.min(maxSeconds, Math.ceil(milliseconds / 1000));
 }
 
 async function execute(
   options: BashToolOptions & { redactor: Redactor },
   sandbox: Sandbox,
   command: string,
-  limit: Limit,
+  timeLimit: TimeLimit,
   context: ToolContext,
 ): Promise<ToolOutput> {
   const { signal, sessionId } = context;
@@ -134,40 +134,40 @@ async function execute(
     import("../../processes/outputs.js"),
   ]);
   const path = (): string | undefined => outputsPath && newOutputPath(outputsPath, sessionId);
-  const outputFile = new OutputFile(path, redactor, MODEL_BYTES);
+  const outputFile = new OutputFile(path, redactor, MAX_MODEL_TEXT_BYTES);
   const output = new HeadTail(MAX_RAW_BYTES, {
-    clean: (newText) => redactor.hide(tidy(newText)),
+    clean: (newText) => redactor.hide(cleanOutput(newText)),
     reach: redactor.reach,
   });
-  const live = new LiveOutput(redactor, (newText) => context.progress(newText));
+  const liveOutput = new LiveOutput(redactor, (newText) => context.progress(newText));
   const onOutput = (chunk: Buffer): void => {
     output.push(chunk);
     outputFile.push(chunk);
-    live.push(chunk);
+    liveOutput.push(chunk);
   };
   let end: ChildEnd;
   try {
     const child = await prepared.start();
-    end = await child.run({ timeoutMs: limit.seconds * 1000, signal, onOutput });
+    end = await child.run({ timeoutMs: timeLimit.seconds * 1000, signal, onOutput });
   } finally {
-    live.end();
+    liveOutput.end();
     outputFile.end();
   }
-  const removed = await prepared.tidy();
+  const removedPaths = await prepared.tidy();
   if (end.reason === "abort") throw signal.reason;
   if (end.sandboxFault !== undefined)
     throw new ToolError(`the sandbox could not start: ${end.sandboxFault}. The command did not run. Tell the user.`);
   const outputText = output.text();
-  const notes = [describeEnd(end, limit)];
+  const notes = [describeEnd(end, timeLimit)];
   if (end.hadLeftovers)
     notes.push("[remaining background processes were stopped; set background to keep a command running]");
   if (prepared.isSandboxed && end.code !== 0) notes.push(...sandboxHints(outputText, sandbox));
-  if (removed.length > 0) notes.push(`[removed, because git would run or read it: ${removed.join(", ")}]`);
+  if (removedPaths.length > 0) notes.push(`[removed, because git would run or read it: ${removedPaths.join(", ")}]`);
   if (outputFile.file !== undefined) notes.push(describeOutputFile(outputFile.file));
   const hint = outputFile.file === undefined ? "redirect to a file and read parts of it to see more" : "";
-  const shown = cutMiddle(outputText, MODEL_BYTES, hint);
+  const shownOutput = cutMiddle(outputText, MAX_MODEL_TEXT_BYTES, hint);
   return {
-    text: [shown.replace(/\n+$/, "") || "(no output)", ...notes].join("\n"),
+    text: [shownOutput.replace(/\n+$/, "") || "(no output)", ...notes].join("\n"),
     failed: end.reason !== "exit" || end.code !== 0,
   };
 }
@@ -195,7 +195,10 @@ function sandboxHints(outputText: string, sandbox: Sandbox): string[] {
   return notes;
 }
 
-function describeEnd(end: ChildEnd, { seconds, note = "set a longer timeout, or do less in one call" }: Limit): string {
+function describeEnd(
+  end: ChildEnd,
+  { seconds, note = "set a longer timeout, or do less in one call" }: TimeLimit,
+): string {
   if (end.reason === "timeout") return `[stopped after ${seconds} s, with all processes that it started; ${note}]`;
   return end.signal === null ? `[exit code ${end.code}]` : `[ended by ${end.signal}]`;
 }

@@ -58,44 +58,44 @@ export async function prepareCommand(
     options.shell ??
     ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"].find((path) => existsSync(path)) ??
     "/bin/sh";
-  const held = await sandbox.prepare(projectDir, folders, input);
+  const preparedSandbox = await sandbox.prepare(projectDir, folders, input);
   return {
-    isSandboxed: held !== undefined,
+    isSandboxed: preparedSandbox !== undefined,
     start: async () => {
       try {
         signal.throwIfAborted();
-        if (held) return await held.start(shell, command, input);
-        return await startPlain(shell, command, projectDir, options.env, input);
+        if (preparedSandbox) return await preparedSandbox.start(shell, command, input);
+        return await startUnsandboxed(shell, command, projectDir, options.env, input);
       } catch (error) {
         if (signal.aborted) throw signal.reason;
         throw new ToolError(`the shell ${shell} could not be started: ${(error as Error).message}.`, { cause: error });
       }
     },
     program: async () => {
-      if (held) return held.program(shell, command);
-      const { INPUT_ENV: WITH_INPUT } = await import("./sandbox/sandbox-starter.js");
-      return { ...toProgram(shell, command), cwd: projectDir, env: { ...options.env, ...WITH_INPUT }, startupText: "" };
+      if (preparedSandbox) return preparedSandbox.program(shell, command);
+      const { INPUT_ENV: inputEnv } = await import("./sandbox/sandbox-starter.js");
+      return { ...toProgram(shell, command), cwd: projectDir, env: { ...options.env, ...inputEnv }, startupText: "" };
     },
-    tidy: async () => (await held?.tidy()) ?? [],
+    tidy: async () => (await preparedSandbox?.tidy()) ?? [],
   };
 }
 
 /** Both output streams share one pipe, so that their order is preserved. */
-async function startPlain(
+async function startUnsandboxed(
   shell: string,
   command: string,
   cwd: string,
   env: BashToolOptions["env"],
   input: boolean,
 ): Promise<Child> {
-  const [{ Child }, { INPUT_ENV: WITH_INPUT }] = await Promise.all([
+  const [{ Child }, { INPUT_ENV: inputEnv }] = await Promise.all([
     import("../../processes/child.js"),
     import("./sandbox/sandbox-starter.js"),
   ]);
   return Child.start({
     ...toProgram(shell, command),
     cwd,
-    env: input ? { ...env, ...WITH_INPUT } : env,
+    env: input ? { ...env, ...inputEnv } : env,
     hasInput: input,
   });
 }

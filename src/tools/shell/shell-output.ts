@@ -1,7 +1,7 @@
 import { stripVTControlCharacters } from "node:util";
 import { HiddenStream } from "../../base/hidden-stream.js";
 import type { Redactor } from "../../base/redact.js";
-import type { HeldOutput } from "../../processes/output-file.js";
+import type { StoredOutput } from "../../processes/output-file.js";
 
 /** Minimum interval between two reports of output, in ms. Commands that end sooner are not reported. */
 const REPORT_INTERVAL_MS = 100;
@@ -11,14 +11,14 @@ const MAX_REPORTED_BYTES = 16 * 1024;
 const MAX_CHUNKS = 256;
 /** An escape sequence that may continue in the next chunk, such as a window title. */
 // eslint-disable-next-line no-control-regex
-const OPEN_SEQUENCE = /(?:[\u001b\u009b][[\]()#;?\d:<=>!]{0,64}|\u001b\][^\u0007\u001b\u009c]{0,256}|\r)$/;
+const INCOMPLETE_SEQUENCE = /(?:[\u001b\u009b][[\]()#;?\d:<=>!]{0,64}|\u001b\][^\u0007\u001b\u009c]{0,256}|\r)$/;
 
 /** Removes colours and other escape sequences. A line that a progress bar overwrites keeps its last state. */
-export function tidy(output: string): string {
-  return stripVTControlCharacters(output).split("\n").map(lastWritten).join("\n").replaceAll("\0", "\uFFFD");
+export function cleanOutput(output: string): string {
+  return stripVTControlCharacters(output).split("\n").map(takeLastWritten).join("\n").replaceAll("\0", "\uFFFD");
 }
 
-function lastWritten(line: string): string {
+function takeLastWritten(line: string): string {
   const text = line.endsWith("\r") ? line.slice(0, -1) : line;
   return text.slice(text.lastIndexOf("\r") + 1);
 }
@@ -43,8 +43,8 @@ export class LiveOutput {
   /** Whether the current line already has text. */
   #hasLineText = false;
 
-  constructor(redactor: Redactor, tell: (text: string) => void, pauseMs = REPORT_INTERVAL_MS) {
-    this.#stream = new HiddenStream(redactor, tell);
+  constructor(redactor: Redactor, send: (text: string) => void, pauseMs = REPORT_INTERVAL_MS) {
+    this.#stream = new HiddenStream(redactor, send);
     this.#maxBytes = MAX_REPORTED_BYTES + 4 * redactor.reach;
     this.#pauseMs = pauseMs;
   }
@@ -52,9 +52,13 @@ export class LiveOutput {
   push(chunk: Buffer): void {
     this.#chunks.push(chunk);
     this.#bytes += chunk.length;
-    for (let [first] = this.#chunks; first && this.#bytes - first.length >= this.#maxBytes; [first] = this.#chunks) {
+    for (
+      let [firstChunk] = this.#chunks;
+      firstChunk && this.#bytes - firstChunk.length >= this.#maxBytes;
+      [firstChunk] = this.#chunks
+    ) {
       this.#chunks.shift();
-      this.#bytes -= first.length;
+      this.#bytes -= firstChunk.length;
       this.#hasDropped = true;
     }
     if (this.#chunks.length > MAX_CHUNKS) this.#chunks = [Buffer.concat(this.#chunks)];
@@ -80,22 +84,23 @@ export class LiveOutput {
       this.#hasLineText = false;
     }
     const text = this.#sequence + this.#decoder.decode(bytes, { stream: true });
-    this.#sequence = OPEN_SEQUENCE.exec(text.slice(-400))?.[0] ?? "";
-    const [first = "", ...laterLines] = stripVTControlCharacters(
+    this.#sequence = INCOMPLETE_SEQUENCE.exec(text.slice(-400))?.[0] ?? "";
+    const [unfinishedLine = "", ...laterLines] = stripVTControlCharacters(
       text.slice(0, text.length - this.#sequence.length),
     ).split("\n");
-    const line = lastWritten(first);
+    const line = takeLastWritten(unfinishedLine);
     // Reported text cannot be overwritten, so that the new state starts a new line.
-    const firstLine = this.#hasLineText && line.length < first.replace(/\r$/, "").length ? `\n${line}` : line;
-    const lines = [firstLine, ...laterLines.map(lastWritten)];
+    const firstLine = this.#hasLineText && line.length < unfinishedLine.replace(/\r$/, "").length ? `\n${line}` : line;
+    const lines = [firstLine, ...laterLines.map(takeLastWritten)];
     this.#hasLineText = laterLines.length === 0 ? this.#hasLineText || line !== "" : lines.at(-1) !== "";
     this.#stream.push(lines.join("\n").replaceAll("\0", "\uFFFD"), isCut);
   }
 }
 
 /** Formats a note with the path of the stored output and the part that it contains. */
-export function describeOutputFile({ path, holds }: HeldOutput): string {
-  if (holds === "whole") return `[the whole output is in ${path} (open it with read or grep)]`;
-  const what = holds === "begin" ? "the beginning of the output is" : "the beginning and end of the output are";
-  return `[${what} in ${path} (open it with read or grep); the rest was not stored]`;
+export function describeOutputFile({ path, storedParts }: StoredOutput): string {
+  if (storedParts === "whole") return `[the whole output is in ${path} (open it with read or grep)]`;
+  const subject =
+    storedParts === "begin" ? "the beginning of the output is" : "the beginning and end of the output are";
+  return `[${subject} in ${path} (open it with read or grep); the rest was not stored]`;
 }

@@ -9,9 +9,9 @@ import ipaddr from "ipaddr.js";
 export function isPublicAddress(address: string): boolean {
   try {
     // An IPv6 address that maps an IPv4 address is checked as IPv4.
-    const parsed = ipaddr.process(address.replace(/%.*$/, ""));
-    const range = parsed.range();
-    if (range === "rfc6052") return isPublicAddress(parsed.toByteArray().slice(12).join("."));
+    const parsedAddress = ipaddr.process(address.replace(/%.*$/, ""));
+    const range = parsedAddress.range();
+    if (range === "rfc6052") return isPublicAddress(parsedAddress.toByteArray().slice(12).join("."));
     return range === "unicast";
   } catch {
     return false;
@@ -21,14 +21,14 @@ export function isPublicAddress(address: string): boolean {
 /** DNS lookup that returns only public addresses. Fails with `NotPublicError` if there is none. */
 export const lookupPublic: LookupFunction = (hostname, options, callback) => {
   void import("node:dns").then(({ lookup }) => {
-    const all: LookupOptions & { all: true } = { ...options, all: true };
-    lookup(hostname, all, (error: NodeJS.ErrnoException | null, addresses: LookupAddress[]) => {
+    const lookupOptions: LookupOptions & { all: true } = { ...options, all: true };
+    lookup(hostname, lookupOptions, (error: NodeJS.ErrnoException | null, addresses: LookupAddress[]) => {
       if (error) return callback(error, "");
-      const allowed = addresses.filter((entry) => isPublicAddress(entry.address));
-      const [first] = allowed;
-      if (!first) return callback(new NotPublicError(hostname), "");
-      if (options.all) callback(null, allowed);
-      else callback(null, first.address, first.family);
+      const publicAddresses = addresses.filter((entry) => isPublicAddress(entry.address));
+      const [firstAddress] = publicAddresses;
+      if (!firstAddress) return callback(new NotPublicError(hostname), "");
+      if (options.all) callback(null, publicAddresses);
+      else callback(null, firstAddress.address, firstAddress.family);
     });
   });
 };

@@ -1,12 +1,12 @@
 import { escapeInvisible } from "../../base/printable.js";
 import type { Dispatcher, Response } from "undici";
-import { deadline } from "../../base/abort.js";
+import { createDeadline } from "../../base/abort.js";
 import { ToolError, ToolInputError, WorkLimitError } from "../../ports/errors.js";
 import type { PageText } from "../../untrusted/html/page.js";
 import { withWorker } from "../../untrusted/workers.js";
 import type { ToolOutput } from "../../ports/tool.js";
-import { size, sniff } from "../files/content.js";
-import { MODEL_BYTES } from "../../base/cut-text.js";
+import { formatSize, detectFileType } from "../files/content.js";
+import { MAX_MODEL_TEXT_BYTES } from "../../base/cut-text.js";
 
 export interface WebfetchOptions {
   /** Whether addresses outside the public internet may be fetched. */
@@ -22,7 +22,7 @@ export interface WebfetchArgs {
   raw: boolean;
 }
 
-const MAX_BYTES = 5 * 1024 * 1024;
+const MAX_PAGE_BYTES = 5 * 1024 * 1024;
 const MAX_REDIRECTS = 5;
 /** Time limit for converting a page to text, in ms. */
 const CONVERT_TIMEOUT_MS = 5_000;
@@ -35,18 +35,18 @@ export async function fetchPage(
   signal: AbortSignal,
 ): Promise<ToolOutput> {
   const dispatcher = await createDispatcher(allowPrivate);
-  const time = deadline(timeoutMs, signal);
+  const timeout = createDeadline(timeoutMs, signal);
   try {
-    const loaded = await load(args.url, allowPrivate, dispatcher, time.signal);
+    const page = await loadPage(args.url, allowPrivate, dispatcher, timeout.signal);
     // The conversion has its own time limit.
-    time.clear();
-    return await show(args, loaded, signal);
+    timeout.clear();
+    return await formatPage(args, page, signal);
   } catch (error) {
     if (signal.aborted) throw signal.reason;
-    if (time.expired) throw new ToolError(`${args.url}: the request timed out. Try another address.`);
-    throw await fault(args.url, error);
+    if (timeout.expired) throw new ToolError(`${args.url}: the request timed out. Try another address.`);
+    throw await toToolError(args.url, error);
   } finally {
-    time.clear();
+    timeout.clear();
     await dispatcher.destroy();
   }
 }
@@ -76,12 +76,12 @@ async function createDispatcher(allowPrivate: boolean): Promise<Dispatcher> {
   const { isPublicPeer, lookupPublic, NotPublicError } = await import("./public-address.js");
   const connect = buildConnector({ lookup: lookupPublic });
   return new Agent({
-    connect: (target, done) =>
+    connect: (target, callback) =>
       connect(target, (error, socket) => {
-        if (error || !socket) return done(error ?? new Error("no socket"), null);
-        if (isPublicPeer(socket)) return done(null, socket);
+        if (error || !socket) return callback(error ?? new Error("no socket"), null);
+        if (isPublicPeer(socket)) return callback(null, socket);
         socket.destroy();
-        done(new NotPublicError(target.hostname), null);
+        callback(new NotPublicError(target.hostname), null);
       }),
   });
 }
@@ -92,17 +92,17 @@ interface LoadedPage {
   charset: string | undefined;
   body: Buffer;
   /** Whether the response is longer than the limit. */
-  cut: boolean;
+  isCut: boolean;
 }
 
-async function load(
-  start: string,
+async function loadPage(
+  requestedUrl: string,
   allowPrivate: boolean,
   dispatcher: Dispatcher,
   signal: AbortSignal,
 ): Promise<LoadedPage> {
   const { fetch } = (await import("undici")).default;
-  let url = start;
+  let url = requestedUrl;
   for (let redirects = 0; ; redirects++) {
     if (!allowPrivate) await refusePrivateLiteral(url);
     const response = await fetch(url, {
@@ -111,15 +111,17 @@ async function load(
       redirect: "manual",
       headers: { accept: ACCEPT, "user-agent": "gantry (coding agent)" },
     });
-    const next = response.status >= 300 && response.status < 400 ? response.headers.get("location") : null;
-    if (next === null) return receive(response, url, signal);
+    const nextUrl = response.status >= 300 && response.status < 400 ? response.headers.get("location") : null;
+    if (nextUrl === null) return receivePage(response, url, signal);
     await response.body?.cancel();
     if (redirects === MAX_REDIRECTS)
-      throw new ToolError(`${start}: more than ${MAX_REDIRECTS} redirects. Try another address.`);
+      throw new ToolError(`${requestedUrl}: more than ${MAX_REDIRECTS} redirects. Try another address.`);
     try {
-      url = parseUrl(new URL(next, url).href).href;
+      url = parseUrl(new URL(nextUrl, url).href).href;
     } catch {
-      throw new ToolError(`${start}: redirects to ${next.slice(0, 200)}, which is not an http or https address.`);
+      throw new ToolError(
+        `${requestedUrl}: redirects to ${nextUrl.slice(0, 200)}, which is not an http or https address.`,
+      );
     }
   }
 }
@@ -133,89 +135,90 @@ async function refusePrivateLiteral(url: string): Promise<void> {
   if (!isPublicAddress(host)) throw new NotPublicError(host);
 }
 
-async function receive(response: Response, url: string, signal: AbortSignal): Promise<LoadedPage> {
+async function receivePage(response: Response, url: string, signal: AbortSignal): Promise<LoadedPage> {
   const [type = "", ...parameters] = (response.headers.get("content-type") ?? "").split(";").map((part) => part.trim());
   const charset = parameters
     .find((parameter) => /^charset=/i.test(parameter))
     ?.slice(8)
     .replaceAll('"', "");
-  const limit = response.ok ? MAX_BYTES : 64 * 1024;
+  const maxBytes = response.ok ? MAX_PAGE_BYTES : 64 * 1024;
   // One growing buffer: a server that sends single bytes would otherwise create a million small ones.
   let body = Buffer.allocUnsafe(16 * 1024);
   let bytes = 0;
   if (response.body) {
     for await (const chunk of response.body) {
-      const part = (chunk as Uint8Array).subarray(0, limit - bytes);
+      const part = (chunk as Uint8Array).subarray(0, maxBytes - bytes);
       if (bytes + part.length > body.length)
-        body = Buffer.concat([body], Math.min(limit, Math.max(2 * body.length, bytes + part.length)));
+        body = Buffer.concat([body], Math.min(maxBytes, Math.max(2 * body.length, bytes + part.length)));
       body.set(part, bytes);
       bytes += part.length;
       // Leaving the loop ends the transfer.
-      if (bytes >= limit) break;
+      if (bytes >= maxBytes) break;
     }
   }
-  const loaded = { url, type: type.toLowerCase(), charset, body: body.subarray(0, bytes), cut: bytes >= limit };
+  const page = { url, type: type.toLowerCase(), charset, body: body.subarray(0, bytes), isCut: bytes >= maxBytes };
   if (!response.ok) {
-    const why = await textOf(loaded, { raw: false, offset: 0, bytes: 2_000 }, signal).then(
+    const reason = await convertToText(page, { raw: false, offset: 0, bytes: 2_000 }, signal).then(
       (page) => page?.text.replace(/\s+/g, " ").trim().slice(0, 300),
       () => "",
     );
-    const status = escapeInvisible(`HTTP ${response.status} ${response.statusText}${why ? ` (${why})` : ""}`);
+    const status = escapeInvisible(`HTTP ${response.status} ${response.statusText}${reason ? ` (${reason})` : ""}`);
     throw new ToolError(`${url}: ${status}. Check the address, or try another.`);
   }
-  return loaded;
+  return page;
 }
 
-async function show(
+async function formatPage(
   { offset, raw, url: requestedUrl }: WebfetchArgs,
-  loaded: LoadedPage,
+  loadedPage: LoadedPage,
   signal: AbortSignal,
 ): Promise<ToolOutput> {
-  const content = sniff(loaded.body.subarray(0, 8_192));
-  if (content.kind === "image" && !loaded.cut)
+  const content = detectFileType(loadedPage.body.subarray(0, 8_192));
+  if (content.kind === "image" && !loadedPage.isCut)
     return {
-      text: `${loaded.url}: ${content.mediaType}, ${size(loaded.body.length)}. The image is attached.`,
-      parts: [{ type: "image", mediaType: content.mediaType, data: loaded.body.toString("base64") }],
+      text: `${loadedPage.url}: ${content.mediaType}, ${formatSize(loadedPage.body.length)}. The image is attached.`,
+      parts: [{ type: "image", mediaType: content.mediaType, data: loadedPage.body.toString("base64") }],
     };
-  const page = await textOf(loaded, { raw, offset, bytes: MODEL_BYTES }, signal);
+  const page = await convertToText(loadedPage, { raw, offset, bytes: MAX_MODEL_TEXT_BYTES }, signal);
   if (page === undefined) {
-    const what = content.kind === "binary" ? content.what : loaded.type || "binary data";
-    throw new ToolError(`${loaded.url}: is ${what} and cannot be shown. Use bash with curl to save it.`);
+    const description = content.kind === "binary" ? content.description : loadedPage.type || "binary data";
+    throw new ToolError(`${loadedPage.url}: is ${description} and cannot be shown. Use bash with curl to save it.`);
   }
-  if (page.isBlank) return { text: `${loaded.url} has no text. It may need a browser; set raw to show its source.` };
+  if (page.isBlank)
+    return { text: `${loadedPage.url} has no text. It may need a browser; set raw to show its source.` };
   if (offset >= page.length)
     throw new ToolError(
       `${requestedUrl}: has ${page.length} characters; offset ${offset} is past the end. Use a smaller offset.`,
     );
   const notes: string[] = [];
-  if (loaded.url !== requestedUrl) notes.push(`[redirected to ${loaded.url}]`);
+  if (loadedPage.url !== requestedUrl) notes.push(`[redirected to ${loadedPage.url}]`);
   const end = offset + page.text.length;
   if (end < page.length) notes.push(`[characters ${offset}-${end} of ${page.length}; continue with offset ${end}]`);
-  if (loaded.cut) notes.push("[only the first 5 MiB were fetched]");
+  if (loadedPage.isCut) notes.push("[only the first 5 MiB were fetched]");
   if (page.isTruncated) notes.push("[the page is too long to read completely; set raw to show its source]");
   return { text: [notes.length > 0 ? page.text.replace(/\n$/, "") : page.text, ...notes].join("\n") };
 }
 
 /** Converts a page to text. Undefined if it is not text. */
-async function textOf(
+async function convertToText(
   { url, type, charset, body }: LoadedPage,
   { raw, offset, bytes }: { raw: boolean; offset: number; bytes: number },
   signal: AbortSignal,
 ): Promise<PageText | undefined> {
-  const content = sniff(body.subarray(0, 8_192));
+  const content = detectFileType(body.subarray(0, 8_192));
   if (content.kind !== "text") return undefined;
-  const html =
+  const isHtml =
     type === "text/html" ||
     type === "application/xhtml+xml" ||
     (type === "" && /^\s*<(!doctype html|html)/i.test(body.toString("latin1", 0, 500)));
-  const named =
+  const namedCharset =
     charset ??
-    (html ? /<meta[^>]{0,200}charset=["']?([\w-]+)/i.exec(body.toString("latin1", 0, 2_048))?.[1] : undefined);
+    (isHtml ? /<meta[^>]{0,200}charset=["']?([\w-]+)/i.exec(body.toString("latin1", 0, 2_048))?.[1] : undefined);
   // `body` is a copy, because the memory is transferred to the worker.
   const job = {
     body: new Uint8Array(body),
-    isHtml: html && !raw,
-    charset: named ?? content.encoding,
+    isHtml: isHtml && !raw,
+    charset: namedCharset ?? content.encoding,
     url,
     offset,
     bytes,
@@ -232,18 +235,18 @@ async function textOf(
   }
 }
 
-async function fault(url: string, error: unknown): Promise<ToolError> {
+async function toToolError(url: string, error: unknown): Promise<ToolError> {
   if (error instanceof ToolError) return error;
   const { NotPublicError } = await import("./public-address.js");
   const causes: unknown[] = [];
-  for (let at: unknown = error; at instanceof Error && causes.length < 5; at = at.cause) causes.push(at);
-  const refused = causes.find((cause) => cause instanceof NotPublicError);
-  if (refused instanceof NotPublicError)
+  for (let cause: unknown = error; cause instanceof Error && causes.length < 5; cause = cause.cause) causes.push(cause);
+  const notPublicError = causes.find((cause) => cause instanceof NotPublicError);
+  if (notPublicError instanceof NotPublicError)
     return new ToolError(
-      `${url}: ${refused.message}, so it is not fetched. The user can allow it with tools.webfetch.allow_private.`,
+      `${url}: ${notPublicError.message}, so it is not fetched. The user can allow it with tools.webfetch.allow_private.`,
       { cause: error },
     );
-  const root = (causes.at(-1) ?? error) as NodeJS.ErrnoException;
-  const why = root.code === "ENOTFOUND" ? "host not found" : root.message || (root.code ?? "failed");
-  return new ToolError(`${url}: ${why}. Check the address, or try another.`, { cause: error });
+  const rootCause = (causes.at(-1) ?? error) as NodeJS.ErrnoException;
+  const reason = rootCause.code === "ENOTFOUND" ? "host not found" : rootCause.message || (rootCause.code ?? "failed");
+  return new ToolError(`${url}: ${reason}. Check the address, or try another.`, { cause: error });
 }

@@ -1,11 +1,11 @@
 import { ToolError } from "../../ports/errors.js";
 import { prefersCrlf } from "../../files/line-ends.js";
-import { indentRule, indentsOf, type Reindent } from "./indentation.js";
+import { findIndentRule, pairIndents, type Reindent } from "./indentation.js";
 import { mergeLines } from "./merge-lines.js";
 import { ChunkHeaders, type MatchedHeader } from "./chunk-headers.js";
-import { notFoundMessage } from "./not-found-message.js";
-import { FileLines, TextView, type ViewPlace } from "./text-views.js";
-import { REINDENTED, MATCH_MODES, type MatchMode } from "./match-modes.js";
+import { formatNotFoundMessage } from "./not-found-message.js";
+import { FileLines, TextView, type ViewMatch } from "./text-views.js";
+import { REINDENT_NOTE, MATCH_MODES, type MatchMode } from "./match-modes.js";
 
 /** A line of a patch: context, removed or added. */
 export interface PatchLine {
@@ -52,7 +52,7 @@ export function patchText({ content, chunks, name, maxBytes }: PatchJob): Patche
     const text = file.text();
     if (text.length > maxBytes)
       throw new ToolError(`${name}: the result would be larger than ${maxBytes} bytes. Use bash.`);
-    return { content: Buffer.from(text, "latin1"), line: file.firstLine, tolerated: file.how };
+    return { content: Buffer.from(text, "latin1"), line: file.firstLine, tolerated: file.differences };
   } catch (error) {
     if (error instanceof ToolError) return { refused: error.message };
     throw error;
@@ -67,31 +67,31 @@ interface Change {
 }
 
 class PatchedText {
-  readonly how: string[] = [];
+  readonly differences: string[] = [];
   readonly #name: string;
   readonly #latin: string;
   /** The byte order mark, or `""`. It is not part of `#file` and stays. */
-  readonly #mark: string;
+  readonly #byteOrderMark: string;
   readonly #file: FileLines;
   readonly #lines: readonly string[];
-  readonly #isEnded: boolean;
+  readonly #endsWithLineFeed: boolean;
   readonly #lineEnd: string;
   readonly #views = new Map<MatchMode, TextView>();
   readonly #changes: Change[] = [];
-  readonly #names: ChunkHeaders;
+  readonly #headers: ChunkHeaders;
   /** First line at which the next chunk may match. */
-  #next = 0;
+  #nextLine = 0;
 
   constructor(latin: string, name: string) {
     this.#name = name;
     this.#latin = latin;
-    this.#mark = latin.startsWith("\xef\xbb\xbf") ? latin.slice(0, 3) : "";
-    const text = latin.slice(this.#mark.length);
-    this.#isEnded = text === "" || text.endsWith("\n");
-    this.#file = new FileLines(this.#isEnded ? text.slice(0, -1) : text, text === "" ? [] : undefined);
+    this.#byteOrderMark = latin.startsWith("\xef\xbb\xbf") ? latin.slice(0, 3) : "";
+    const text = latin.slice(this.#byteOrderMark.length);
+    this.#endsWithLineFeed = text === "" || text.endsWith("\n");
+    this.#file = new FileLines(this.#endsWithLineFeed ? text.slice(0, -1) : text, text === "" ? [] : undefined);
     const { lines } = this.#file;
     this.#lines = lines;
-    this.#names = new ChunkHeaders(lines, name);
+    this.#headers = new ChunkHeaders(lines, name);
     this.#lineEnd = prefersCrlf(latin) ? "\r" : "";
   }
 
@@ -100,168 +100,180 @@ class PatchedText {
   }
 
   /** Applies a chunk. Throws `ToolError`. */
-  apply(chunk: PatchChunk, which: string): void {
-    const named = this.#names.find(chunk.headers, `${this.#name}${which}`);
+  apply(chunk: PatchChunk, chunkLabel: string): void {
+    const matchedHeader = this.#headers.find(chunk.headers, `${this.#name}${chunkLabel}`);
     const lines = chunk.lines.map((line) => ({ ...line, text: Buffer.from(line.text).toString("latin1") }));
     const chunkLength = lines.findLastIndex(({ isUnsigned }) => !isUnsigned) + 1;
     // Trailing empty lines may belong to the chunk, or separate it from the next.
     for (const candidateLines of chunkLength < lines.length ? [lines, lines.slice(0, chunkLength)] : [lines]) {
-      const match = this.#find(candidateLines, named, chunk, which);
-      if (match) return this.#change(candidateLines, match.place, match.way, which);
+      const match = this.#findMatch(candidateLines, matchedHeader, chunk, chunkLabel);
+      if (match) return this.#addChanges(candidateLines, match.position, match.mode, chunkLabel);
     }
-    throw this.#missingError(lines.slice(0, chunkLength), named, chunk, which);
+    throw this.#createMissingError(lines.slice(0, chunkLength), matchedHeader, chunk, chunkLabel);
   }
 
   text(): string {
-    const pieces = [this.#mark];
-    let done = 0;
-    const keep = (to: number): void => {
-      for (; done < to; done++) {
-        const isLast = done === this.#lines.length - 1 && !this.#isEnded;
-        pieces.push(this.#lines[done] ?? "", isLast ? "" : "\n");
+    const pieces = [this.#byteOrderMark];
+    let copiedLines = 0;
+    const copyLines = (to: number): void => {
+      for (; copiedLines < to; copiedLines++) {
+        const isLast = copiedLines === this.#lines.length - 1 && !this.#endsWithLineFeed;
+        pieces.push(this.#lines[copiedLines] ?? "", isLast ? "" : "\n");
       }
     };
     for (const { from, to, text } of this.#changes) {
-      keep(from);
-      if (from > 0 && from === this.#lines.length && !this.#isEnded) pieces.push(this.#lineEnd, "\n");
+      copyLines(from);
+      if (from > 0 && from === this.#lines.length && !this.#endsWithLineFeed) pieces.push(this.#lineEnd, "\n");
       pieces.push(text);
-      done = to;
+      copiedLines = to;
     }
-    keep(this.#lines.length);
+    copyLines(this.#lines.length);
     return pieces.join("");
   }
 
-  #find(
+  #findMatch(
     lines: readonly PatchLine[],
-    named: MatchedHeader | undefined,
+    matchedHeader: MatchedHeader | undefined,
     { headers, isAtEnd }: PatchChunk,
-    which: string,
-  ): { place: ViewPlace; way: MatchMode } | undefined {
+    chunkLabel: string,
+  ): { position: ViewMatch; mode: MatchMode } | undefined {
     const oldLines = lines.filter(({ sign }) => sign !== "+").map(({ text }) => text);
-    if (oldLines.length === 0) return { place: this.#insertion(headers, which), way: MATCH_MODES[0]! };
-    for (const way of MATCH_MODES) {
-      const places = this.#view(way)
-        .places(oldLines, true, true)
-        .filter(({ first, last }) => first >= this.#next && (!isAtEnd || last === this.#lines.length - 1))
-        .filter((place) => !named || this.#names.isIn(place, named));
-      const exact = places.filter(({ first }) => oldLines.every((line, i) => this.#raw(first + i) === line));
-      const candidates = exact.length > 0 ? exact : places;
-      const [place] = candidates;
-      if (!place) continue;
-      if (candidates.length === 1) return { place, way };
+    if (oldLines.length === 0) return { position: this.#createInsertion(headers, chunkLabel), mode: MATCH_MODES[0]! };
+    for (const mode of MATCH_MODES) {
+      const positions = this.#getView(mode)
+        .findMatches(oldLines, true, true)
+        .filter(({ first, last }) => first >= this.#nextLine && (!isAtEnd || last === this.#lines.length - 1))
+        .filter((position) => !matchedHeader || this.#headers.isIn(position, matchedHeader));
+      const exactPositions = positions.filter(({ first }) =>
+        oldLines.every((line, i) => this.#textOf(first + i) === line),
+      );
+      const candidates = exactPositions.length > 0 ? exactPositions : positions;
+      const [position] = candidates;
+      if (!position) continue;
+      if (candidates.length === 1) return { position, mode };
       const numbers = candidates.slice(0, 10).map(({ first }) => first + 1);
       throw new ToolError(
-        `${this.#name}${which}: its lines occur ${candidates.length} times (from lines ${numbers.join(", ")}` +
+        `${this.#name}${chunkLabel}: its lines occur ${candidates.length} times (from lines ${numbers.join(", ")}` +
           `${candidates.length > 10 ? ", …" : ""}). Add more lines around the change, or the function or class after @@.`,
       );
     }
     return undefined;
   }
 
-  /** Place for added lines without context: the end of the file. */
-  #insertion(headers: readonly string[], which: string): ViewPlace {
+  /** Position for added lines without context: the end of the file. */
+  #createInsertion(headers: readonly string[], chunkLabel: string): ViewMatch {
     if (headers.length > 0)
-      throw new ToolError(`${this.#name}${which}: adds lines without context. Add the lines around them.`);
+      throw new ToolError(`${this.#name}${chunkLabel}: adds lines without context. Add the lines around them.`);
     const end = this.#lines.length;
     return { first: end, from: 0, last: end - 1, to: 0, isFullLines: true };
   }
 
-  #change(lines: readonly PatchLine[], { first }: ViewPlace, way: MatchMode, which: string): void {
-    const olds = lines.filter(({ sign }) => sign !== "+");
-    const reindent = this.#rule(olds, first, way);
-    let at = first;
+  #addChanges(lines: readonly PatchLine[], { first }: ViewMatch, mode: MatchMode, chunkLabel: string): void {
+    const oldPatchLines = lines.filter(({ sign }) => sign !== "+");
+    const reindent = this.#findRule(oldPatchLines, first, mode);
+    let fileLine = first;
     for (let i = 0; i < lines.length;) {
       if (lines[i]?.sign === " ") {
         i++;
-        at++;
+        fileLine++;
         continue;
       }
       let end = i;
       while (end < lines.length && lines[end]?.sign !== " ") end++;
       const group = lines.slice(i, end);
-      const old = group.flatMap(({ sign, text }) => (sign === "-" ? [text] : []));
-      const fresh = group.flatMap(({ sign, text }) => (sign === "+" ? [text] : []));
-      const fileLines = old.map((_, line) => ({ raw: this.#raw(at + line), end: this.#endOf(at + line) }));
-      const text = reindent && this.#merged(old, fresh, fileLines, way, reindent);
+      const oldLines = group.flatMap(({ sign, text }) => (sign === "-" ? [text] : []));
+      const replacement = group.flatMap(({ sign, text }) => (sign === "+" ? [text] : []));
+      const fileLines = oldLines.map((_, offset) => ({
+        raw: this.#textOf(fileLine + offset),
+        end: this.#lineEndOf(fileLine + offset),
+      }));
+      const text = reindent && this.#merge(oldLines, replacement, fileLines, mode, reindent);
       if (text === undefined)
         throw new ToolError(
-          `${this.#name}${which}: its lines have only an inexact match at line ${first + 1} (${way.how}), and the indentation of the new ` +
+          `${this.#name}${chunkLabel}: its lines have only an inexact match at line ${first + 1} (${mode.differences}), and the indentation of the new ` +
             "lines is unclear. Copy the lines around the change exactly.",
         );
-      this.#changes.push({ from: at, to: at + old.length, text });
-      at += old.length;
+      this.#changes.push({ from: fileLine, to: fileLine + oldLines.length, text });
+      fileLine += oldLines.length;
       i = end;
-      this.#next = at;
+      this.#nextLine = fileLine;
     }
-    const isExact = olds.every(({ text }, line) => this.#raw(first + line) === text);
-    if (!isExact) this.how.push(`line ${first + 1}: ${way.how}${way.indentation ? `; ${REINDENTED}` : ""}`);
+    const isExact = oldPatchLines.every(({ text }, line) => this.#textOf(first + line) === text);
+    if (!isExact)
+      this.differences.push(`line ${first + 1}: ${mode.differences}${mode.indentation ? `; ${REINDENT_NOTE}` : ""}`);
   }
 
-  #merged(
+  #merge(
     old: readonly string[],
-    fresh: readonly string[],
+    replacement: readonly string[],
     fileLines: readonly { raw: string; end: string }[],
     tolerance: MatchMode,
     reindent: Reindent,
   ): string | undefined {
-    const last = { raw: "", end: undefined };
-    const ended = (lines: readonly string[]): string[] => [...lines, ""];
+    const finalLine = { raw: "", end: undefined };
+    const withFinalLine = (lines: readonly string[]): string[] => [...lines, ""];
     return mergeLines({
-      ...{ tolerance, reindent, fileLines: [...fileLines, last], old: ended(old), fresh: ended(fresh) },
+      ...{
+        tolerance,
+        reindent,
+        fileLines: [...fileLines, finalLine],
+        old: withFinalLine(old),
+        replacement: withFinalLine(replacement),
+      },
       lineEnd: this.#lineEnd,
     });
   }
 
-  #rule(olds: readonly PatchLine[], first: number, { indentation }: MatchMode): Reindent | undefined {
+  #findRule(oldPatchLines: readonly PatchLine[], first: number, { indentation }: MatchMode): Reindent | undefined {
     if (!indentation) return (indent) => indent;
-    const texts = olds.map(({ text }) => text);
-    return indentRule(
-      indentsOf(
+    const texts = oldPatchLines.map(({ text }) => text);
+    return findIndentRule(
+      pairIndents(
         texts,
-        texts.map((_, line) => this.#raw(first + line)),
+        texts.map((_, line) => this.#textOf(first + line)),
       ),
     );
   }
 
-  #missingError(
+  #createMissingError(
     lines: readonly PatchLine[],
-    named: MatchedHeader | undefined,
+    matchedHeader: MatchedHeader | undefined,
     { isAtEnd }: PatchChunk,
-    which: string,
+    chunkLabel: string,
   ): ToolError {
     const oldLines = lines.filter(({ sign }) => sign !== "+").map(({ text }) => text);
-    const places = this.#view(MATCH_MODES[0]!).places(oldLines, true, true);
-    const elsewhere = places.find(({ first }) => first >= this.#next);
-    if (named && elsewhere && !isAtEnd) {
-      const lines = named.blocks.map(({ at, end }) => `${at + 1} to ${end}`).slice(0, 10);
+    const positions = this.#getView(MATCH_MODES[0]!).findMatches(oldLines, true, true);
+    const laterPosition = positions.find(({ first }) => first >= this.#nextLine);
+    if (matchedHeader && laterPosition && !isAtEnd) {
+      const lines = matchedHeader.blocks.map(({ at, end }) => `${at + 1} to ${end}`).slice(0, 10);
       return new ToolError(
-        `${this.#name}${which}: its lines are at line ${elsewhere.first + 1}, which is not in ${JSON.stringify(named.header)} (lines ` +
+        `${this.#name}${chunkLabel}: its lines are at line ${laterPosition.first + 1}, which is not in ${JSON.stringify(matchedHeader.header)} (lines ` +
           `${lines.join(", ")}). Put the enclosing function or class after @@, or nothing if the lines are unique. Read the file again.`,
       );
     }
-    const [place] = places;
-    if (place && place.first < this.#next)
+    const [position] = positions;
+    if (position && position.first < this.#nextLine)
       return new ToolError(
-        `${this.#name}${which}: its lines are at line ${place.first + 1}, before or within an earlier chunk of the patch. ` +
+        `${this.#name}${chunkLabel}: its lines are at line ${position.first + 1}, before or within an earlier chunk of the patch. ` +
           "Send the chunks in the order of the file.",
       );
     const text = Buffer.from(oldLines.join("\n"), "latin1").toString();
-    return new ToolError(notFoundMessage(this.#latin, text, `${this.#name}${which}`, "the patch"));
+    return new ToolError(formatNotFoundMessage(this.#latin, text, `${this.#name}${chunkLabel}`, "the patch"));
   }
 
-  #view(way: MatchMode): TextView {
-    let view = this.#views.get(way);
-    if (!view) this.#views.set(way, (view = new TextView(this.#file, way)));
+  #getView(mode: MatchMode): TextView {
+    let view = this.#views.get(mode);
+    if (!view) this.#views.set(mode, (view = new TextView(this.#file, mode)));
     return view;
   }
 
-  #raw(line: number): string {
+  #textOf(line: number): string {
     const raw = this.#lines[line] ?? "";
     return raw.endsWith("\r") ? raw.slice(0, -1) : raw;
   }
 
-  #endOf(line: number): string {
-    if (line === this.#lines.length - 1 && !this.#isEnded) return this.#lineEnd;
+  #lineEndOf(line: number): string {
+    if (line === this.#lines.length - 1 && !this.#endsWithLineFeed) return this.#lineEnd;
     return this.#lines[line]?.endsWith("\r") ? "\r" : "";
   }
 }

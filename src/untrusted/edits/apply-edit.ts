@@ -1,9 +1,9 @@
 import { ToolError } from "../../ports/errors.js";
 import { prefersCrlf } from "../../files/line-ends.js";
 import { findMatchOffsets, replaceMatches } from "./match-offsets.js";
-import { reindentReplacement } from "./reindent-replacement.js";
+import { createReplacer } from "./reindent-replacement.js";
 import { TolerantText } from "./tolerant-edit.js";
-import { notFoundMessage } from "./not-found-message.js";
+import { formatNotFoundMessage } from "./not-found-message.js";
 
 /** Edits of one file. The search for a text can take time proportional to the product of the lengths. */
 export interface EditJob {
@@ -17,8 +17,8 @@ export interface EditJob {
 
 export interface EditedFile {
   content: Uint8Array;
-  /** For each edit: its location, in words. */
-  done: string[];
+  /** Description of the location of each edit. */
+  descriptions: string[];
   /** Line number of the first edit. */
   line: number | undefined;
 }
@@ -30,20 +30,22 @@ export function editText({ content, edits, name, maxBytes }: EditJob): EditedFil
   let line: number | undefined;
   try {
     for (const [index, edit] of edits.entries()) {
-      const which = edits.length > 1 ? `${name} (edit ${index + 1} of ${edits.length}; none was applied)` : name;
-      const applied = applyEdit(latin, edit, which, maxBytes);
-      latin = applied.latin;
-      line ??= applied.line;
-      const how = applied.how === undefined ? "" : ` (inexact match: ${applied.how})`;
+      const label = edits.length > 1 ? `${name} (edit ${index + 1} of ${edits.length}; none was applied)` : name;
+      const appliedEdit = applyEdit(latin, edit, label, maxBytes);
+      latin = appliedEdit.latin;
+      line ??= appliedEdit.line;
+      const differences = appliedEdit.differences === undefined ? "" : ` (inexact match: ${appliedEdit.differences})`;
       done.push(
-        applied.count > 1 ? `${applied.count} occurrences from line ${applied.line}` : `at line ${applied.line}${how}`,
+        appliedEdit.count > 1
+          ? `${appliedEdit.count} occurrences from line ${appliedEdit.line}`
+          : `at line ${appliedEdit.line}${differences}`,
       );
     }
   } catch (error) {
     if (error instanceof ToolError) return { refused: error.message };
     throw error;
   }
-  return { content: Buffer.from(latin, "latin1"), done, line };
+  return { content: Buffer.from(latin, "latin1"), descriptions: done, line };
 }
 
 export interface TextEdit {
@@ -60,7 +62,7 @@ interface AppliedEdit {
   /** Line number of the first replacement, from 1. */
   line: number;
   /** The ignored differences, if the text did not match exactly. */
-  how?: string;
+  differences?: string;
 }
 
 /**
@@ -74,44 +76,46 @@ function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number
     throw new ToolError(`${name}: old_string and new_string are the same. Nothing to do.`);
   const oldBytes = bytesOf(edit.old_string);
   const offsetsByText = findMatchOffsets(latin, oldBytes);
-  const places = [...offsetsByText.values()].flat();
-  if (offsetsByText.size > 1) places.sort((left, right) => left - right);
-  const [first] = places;
-  if (first === undefined) return applyTolerantly(latin, edit, name, maxBytes);
-  if (places.length > 1 && !edit.replace_all) {
-    const lines = lineNumbers(latin, places.slice(0, 10));
+  const offsets = [...offsetsByText.values()].flat();
+  if (offsetsByText.size > 1) offsets.sort((left, right) => left - right);
+  const [firstOffset] = offsets;
+  if (firstOffset === undefined) return applyTolerantly(latin, edit, name, maxBytes);
+  if (offsets.length > 1 && !edit.replace_all) {
+    const lines = lineNumbers(latin, offsets.slice(0, 10));
     throw new ToolError(
-      `${name}: old_string occurs ${places.length} times (lines ${lines.join(", ")}${places.length > 10 ? ", …" : ""}). ` +
+      `${name}: old_string occurs ${offsets.length} times (lines ${lines.join(", ")}${offsets.length > 10 ? ", …" : ""}). ` +
         "Add lines around it until it is unique, or set replace_all.",
     );
   }
-  const freshFor = reindentReplacement(oldBytes, bytesOf(edit.new_string), prefersCrlf(latin));
-  const growths = [...offsetsByText].map(([old, offsets]) => offsets.length * (freshFor(old).length - old.length));
-  if ([...offsetsByText.keys()].every((old) => freshFor(old) === old))
+  const replacementFor = createReplacer(oldBytes, bytesOf(edit.new_string), prefersCrlf(latin));
+  const sizeChanges = [...offsetsByText].map(
+    ([old, offsets]) => offsets.length * (replacementFor(old).length - old.length),
+  );
+  if ([...offsetsByText.keys()].every((old) => replacementFor(old) === old))
     throw new ToolError(`${name}: old_string and new_string differ only in line endings. Nothing to do.`);
   refuseLarge(
-    growths.reduce((sum, growth) => sum + growth, latin.length),
+    sizeChanges.reduce((sum, growth) => sum + growth, latin.length),
     name,
     maxBytes,
   );
   return {
-    latin: replaceMatches(latin, offsetsByText, freshFor),
-    count: places.length,
-    line: lineNumbers(latin, [first])[0] ?? 1,
+    latin: replaceMatches(latin, offsetsByText, replacementFor),
+    count: offsets.length,
+    line: lineNumbers(latin, [firstOffset])[0] ?? 1,
   };
 }
 
 function applyTolerantly(latin: string, edit: TextEdit, name: string, maxBytes: number): AppliedEdit {
   const match = new TolerantText(latin, prefersCrlf(latin) ? "\r" : "").edit(edit.old_string, edit.new_string);
-  if (match === undefined) throw new ToolError(notFoundMessage(latin, edit.old_string, name));
+  if (match === undefined) throw new ToolError(formatNotFoundMessage(latin, edit.old_string, name));
   if (typeof match === "string") throw new ToolError(`${name}: old_string ${match}.`);
-  const { start, end, text, line, how } = match;
+  const { start, end, text, line, differences } = match;
   if (latin.slice(start, end) === text)
     throw new ToolError(
-      `${name}: old_string has only an inexact match at line ${line} (${how}), and new_string would change nothing there.`,
+      `${name}: old_string has only an inexact match at line ${line} (${differences}), and new_string would change nothing there.`,
     );
   refuseLarge(latin.length + text.length - (end - start), name, maxBytes);
-  return { latin: latin.slice(0, start) + text + latin.slice(end), count: 1, line, how };
+  return { latin: latin.slice(0, start) + text + latin.slice(end), count: 1, line, differences };
 }
 
 function refuseLarge(bytes: number, name: string, maxBytes: number): void {
@@ -123,14 +127,14 @@ function bytesOf(text: string): string {
   return Buffer.from(text).toString("latin1");
 }
 
-/** @param places Ascending offsets. */
-function lineNumbers(latin: string, places: readonly number[]): number[] {
+/** @param offsets Ascending offsets. */
+function lineNumbers(latin: string, offsets: readonly number[]): number[] {
   let line = 1;
-  let at = 0;
-  return places.map((place) => {
-    for (let end = latin.indexOf("\n", at); end >= 0 && end < place; end = latin.indexOf("\n", at)) {
+  let lineStart = 0;
+  return offsets.map((offset) => {
+    for (let end = latin.indexOf("\n", lineStart); end >= 0 && end < offset; end = latin.indexOf("\n", lineStart)) {
       line++;
-      at = end + 1;
+      lineStart = end + 1;
     }
     return line;
   });

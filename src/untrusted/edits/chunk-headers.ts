@@ -1,10 +1,10 @@
 import { ToolError } from "../../ports/errors.js";
-import { namedBlock, type NamedBlock } from "./named-block.js";
-import { comparable } from "./text-views.js";
+import { findNamedBlock, type NamedBlock } from "./named-block.js";
+import { toComparable } from "./text-views.js";
 
-const LOOSEST = { typography: true, blanks: true, indentation: true };
-/** Maximum lines that a header may match. A header with more matches does not identify a place. */
-const MAX_NAMED = 100;
+const MOST_TOLERANT = { typography: true, blanks: true, indentation: true };
+/** Maximum lines that a header may match. A header with more matches does not identify a position. */
+const MAX_MATCHED_LINES = 100;
 
 /** Blocks to which a chunk's header limits it. Several if the header matches several lines. */
 export interface MatchedHeader {
@@ -16,7 +16,7 @@ export interface MatchedHeader {
 export class ChunkHeaders {
   readonly #lines: readonly string[];
   readonly #name: string;
-  #compared: readonly string[] | undefined;
+  #comparableLines: readonly string[] | undefined;
 
   /** `name`: the file's name. */
   constructor(lines: readonly string[], name: string) {
@@ -26,26 +26,30 @@ export class ChunkHeaders {
 
   /**
    * Finds the blocks that headers name, each within those of the previous header; undefined for no headers. Throws a
-   * `ToolError` whose message begins with `of`.
+   * `ToolError` whose message begins with `subject`.
    */
-  find(headers: readonly string[], of: string): MatchedHeader | undefined {
-    let named: MatchedHeader | undefined;
+  find(headers: readonly string[], subject: string): MatchedHeader | undefined {
+    let matchedHeader: MatchedHeader | undefined;
     for (const header of headers) {
-      const comparableHeader = comparable(Buffer.from(header).toString("latin1"), LOOSEST);
-      const fullMatches = this.#within(named, (line) => line === comparableHeader);
+      const comparableHeader = toComparable(Buffer.from(header).toString("latin1"), MOST_TOLERANT);
+      const fullMatches = this.#findLines(matchedHeader, (line) => line === comparableHeader);
       // Signatures are often copied incompletely, so a prefix is enough.
-      const places =
-        fullMatches.length > 0 ? fullMatches : this.#within(named, (line) => line.startsWith(comparableHeader));
-      const missingLine = `${of}: the line ${JSON.stringify(header)} after @@ was not found`;
-      if (places.length === 0)
+      const lineIndexes =
+        fullMatches.length > 0
+          ? fullMatches
+          : this.#findLines(matchedHeader, (line) => line.startsWith(comparableHeader));
+      const missingLine = `${subject}: the line ${JSON.stringify(header)} after @@ was not found`;
+      if (lineIndexes.length === 0)
         throw new ToolError(
-          `${missingLine}${named ? ` in ${JSON.stringify(named.header)}` : ""}. Read the file again.`,
+          `${missingLine}${matchedHeader ? ` in ${JSON.stringify(matchedHeader.header)}` : ""}. Read the file again.`,
         );
-      if (places.length > MAX_NAMED)
-        throw new ToolError(`${of}: the line ${JSON.stringify(header)} after @@ occurs ${places.length} times.`);
-      named = { header, blocks: places.map((at) => namedBlock(this.#lines, at, this.#name)) };
+      if (lineIndexes.length > MAX_MATCHED_LINES)
+        throw new ToolError(
+          `${subject}: the line ${JSON.stringify(header)} after @@ occurs ${lineIndexes.length} times.`,
+        );
+      matchedHeader = { header, blocks: lineIndexes.map((at) => findNamedBlock(this.#lines, at, this.#name)) };
     }
-    return named;
+    return matchedHeader;
   }
 
   /**
@@ -59,11 +63,11 @@ export class ChunkHeaders {
     });
   }
 
-  #within(named: MatchedHeader | undefined, fits: (line: string) => boolean): number[] {
-    const compared = (this.#compared ??= this.#lines.map((line) => comparable(line, LOOSEST)));
+  #findLines(matchedHeader: MatchedHeader | undefined, matches: (line: string) => boolean): number[] {
+    const comparableLines = (this.#comparableLines ??= this.#lines.map((line) => toComparable(line, MOST_TOLERANT)));
     const lineNumbers = new Set<number>();
-    for (const { at, end } of named?.blocks ?? [{ at: -1, end: compared.length }])
-      for (let line = at + 1; line < end; line++) if (fits(compared[line] ?? "")) lineNumbers.add(line);
+    for (const { at, end } of matchedHeader?.blocks ?? [{ at: -1, end: comparableLines.length }])
+      for (let line = at + 1; line < end; line++) if (matches(comparableLines[line] ?? "")) lineNumbers.add(line);
     return [...lineNumbers];
   }
 }

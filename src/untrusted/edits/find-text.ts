@@ -7,37 +7,39 @@ const PREFIX_CHARACTERS = 64;
  * Takes linear time (Knuth, Morris and Pratt). The engine's own search can take the product of both lengths and cannot
  * be interrupted, even by ending its thread.
  */
-export function offsetsOf(text: string, part: string, overlapping = false): number[] {
-  const places: number[] = [];
-  if (part === "" || part.length > text.length) return places;
+export function findOffsets(text: string, part: string, overlapping = false): number[] {
+  const offsets: number[] = [];
+  if (part === "" || part.length > text.length) return offsets;
   // The engine's search is fast, and its time is bounded for so few characters.
-  const begin = text.indexOf(part.slice(0, PREFIX_CHARACTERS));
-  if (begin < 0) return places;
-  const back = new Int32Array(part.length);
-  for (let at = 1, matched = 0; at < part.length; at++) {
-    while (matched > 0 && part.charCodeAt(at) !== part.charCodeAt(matched)) matched = back[matched - 1] ?? 0;
-    if (part.charCodeAt(at) === part.charCodeAt(matched)) matched++;
-    back[at] = matched;
+  const firstCandidate = text.indexOf(part.slice(0, PREFIX_CHARACTERS));
+  if (firstCandidate < 0) return offsets;
+  const fallbacks = new Int32Array(part.length);
+  for (let index = 1, matchedLength = 0; index < part.length; index++) {
+    while (matchedLength > 0 && part.charCodeAt(index) !== part.charCodeAt(matchedLength))
+      matchedLength = fallbacks[matchedLength - 1] ?? 0;
+    if (part.charCodeAt(index) === part.charCodeAt(matchedLength)) matchedLength++;
+    fallbacks[index] = matchedLength;
   }
-  for (let at = begin, matched = 0; at < text.length; at++) {
-    const char = text.charCodeAt(at);
-    while (matched > 0 && char !== part.charCodeAt(matched)) matched = back[matched - 1] ?? 0;
-    if (char === part.charCodeAt(matched)) matched++;
-    if (matched < part.length) continue;
-    places.push(at + 1 - part.length);
-    matched = overlapping ? (back[matched - 1] ?? 0) : 0;
+  for (let index = firstCandidate, matchedLength = 0; index < text.length; index++) {
+    const char = text.charCodeAt(index);
+    while (matchedLength > 0 && char !== part.charCodeAt(matchedLength))
+      matchedLength = fallbacks[matchedLength - 1] ?? 0;
+    if (char === part.charCodeAt(matchedLength)) matchedLength++;
+    if (matchedLength < part.length) continue;
+    offsets.push(index + 1 - part.length);
+    matchedLength = overlapping ? (fallbacks[matchedLength - 1] ?? 0) : 0;
   }
-  return places;
+  return offsets;
 }
 
-/** Replaces `length` characters with `fresh` at each of these offsets. */
-export function replaceAt(text: string, places: readonly number[], length: number, fresh: string): string {
+/** Replaces `length` characters with `replacement` at each of these offsets. */
+export function replaceAt(text: string, offsets: readonly number[], length: number, replacement: string): string {
   const pieces: string[] = [];
-  let from = 0;
-  for (const place of places) {
-    pieces.push(text.slice(from, place), fresh);
-    from = place + length;
+  let copiedEnd = 0;
+  for (const offset of offsets) {
+    pieces.push(text.slice(copiedEnd, offset), replacement);
+    copiedEnd = offset + length;
   }
-  pieces.push(text.slice(from));
+  pieces.push(text.slice(copiedEnd));
   return pieces.join("");
 }

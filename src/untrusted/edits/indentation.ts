@@ -9,19 +9,19 @@ export type Reindent = (indent: string) => string | undefined;
  *
  * `pairs`: for each line, the indentation in the text and in the file. Undefined if the lines do not follow one rule.
  */
-export function indentRule(pairs: readonly (readonly [wanted: string, file: string])[] = []): Reindent | undefined {
+export function findIndentRule(pairs: readonly (readonly [wanted: string, file: string])[] = []): Reindent | undefined {
   if (pairs.length === 0) return undefined;
   const fileIndents = new Map<string, string>();
-  const back = new Map<string, string>();
+  const textIndents = new Map<string, string>();
   for (const [textIndent, file] of pairs) {
     // Lines on one level in the text must be on one level in the file.
-    if ((fileIndents.get(textIndent) ?? file) !== file || (back.get(file) ?? textIndent) !== textIndent)
+    if ((fileIndents.get(textIndent) ?? file) !== file || (textIndents.get(file) ?? textIndent) !== textIndent)
       return undefined;
     fileIndents.set(textIndent, file);
-    back.set(file, textIndent);
+    textIndents.set(file, textIndent);
   }
   const rule = [shiftRight, shiftLeft, convertUnits]
-    .map((make) => make(fileIndents))
+    .map((createRule) => createRule(fileIndents))
     .find((candidate) => candidate && [...fileIndents].every(([textIndent, file]) => candidate(textIndent) === file));
   return rule && ((indent) => fileIndents.get(indent) ?? rule(indent));
 }
@@ -30,10 +30,14 @@ export function indentRule(pairs: readonly (readonly [wanted: string, file: stri
  * Indentation of each non-blank line in the text and in the file. Undefined if the file indents with typographic
  * spaces, which no rule could produce.
  */
-export function indentsOf(textLines: readonly string[], raws: readonly string[]): [string, string][] | undefined {
-  if (raws.some((raw) => /^[ \t]*(?:\xc2\xa0|\xe2\x80[\x80-\x8b\xaf]|\xe3\x80\x80)/.test(raw))) return undefined;
-  return textLines.flatMap((line, at): [string, string][] =>
-    line.trim() === "" ? [] : [[indentOf(line), indentOf(raws[at] ?? "")]],
+export function pairIndents(
+  textLines: readonly string[],
+  fileLines: readonly string[],
+): [string, string][] | undefined {
+  if (fileLines.some((fileLine) => /^[ \t]*(?:\xc2\xa0|\xe2\x80[\x80-\x8b\xaf]|\xe3\x80\x80)/.test(fileLine)))
+    return undefined;
+  return textLines.flatMap((line, i): [string, string][] =>
+    line.trim() === "" ? [] : [[indentOf(line), indentOf(fileLines[i] ?? "")]],
   );
 }
 
@@ -43,48 +47,60 @@ type FileIndents = ReadonlyMap<string, string>;
 function shiftRight(fileIndents: FileIndents): Reindent | undefined {
   const [[textIndent, file] = ["", ""]] = fileIndents;
   if (!file.endsWith(textIndent)) return undefined;
-  const added = file.slice(0, file.length - textIndent.length);
-  return (indent) => (added === "" || indent === "" || !mixes(added, indent, fileIndents) ? added + indent : undefined);
+  const addedIndent = file.slice(0, file.length - textIndent.length);
+  return (indent) =>
+    addedIndent === "" || indent === "" || !mixesBlanks(addedIndent, indent, fileIndents)
+      ? addedIndent + indent
+      : undefined;
 }
 
 /** Whether the result would mix tabs and spaces although no line of the file does. */
-function mixes(added: string, indent: string, fileIndents: FileIndents): boolean {
-  const both = (text: string): boolean => text.includes("\t") && text.includes(" ");
-  return both(added + indent) && ![...fileIndents.values()].some(both);
+function mixesBlanks(addedIndent: string, indent: string, fileIndents: FileIndents): boolean {
+  const hasBoth = (text: string): boolean => text.includes("\t") && text.includes(" ");
+  return hasBoth(addedIndent + indent) && ![...fileIndents.values()].some(hasBoth);
 }
 
 /** The file has the same number of blanks fewer before each line. */
 function shiftLeft(fileIndents: FileIndents): Reindent | undefined {
   const [[textIndent, file] = ["", ""]] = fileIndents;
   if (!textIndent.endsWith(file)) return undefined;
-  const removed = textIndent.slice(0, textIndent.length - file.length);
-  return (indent) => (indent.startsWith(removed) ? indent.slice(removed.length) : undefined);
+  const removedIndent = textIndent.slice(0, textIndent.length - file.length);
+  return (indent) => (indent.startsWith(removedIndent) ? indent.slice(removedIndent.length) : undefined);
 }
 
 /** A unit of blanks in the text corresponds to a unit in the file, beyond the level that the lines share. */
 function convertUnits(fileIndents: FileIndents): Reindent | undefined {
   const pairs = [...fileIndents].sort(([left], [right]) => left.length - right.length);
   const [[base, fileBase] = ["", ""]] = pairs;
-  const rests = pairs
+  const deeperPairs = pairs
     .slice(1)
     .map(([textIndent, file]) => [textIndent.slice(base.length), file.slice(fileBase.length)] as const);
   if (!pairs.every(([textIndent, file]) => textIndent.startsWith(base) && file.startsWith(fileBase))) return undefined;
   // A single level is enough to find the unit if one text uses tabs and the other spaces.
-  const measured = rests.length > 0 ? rests : [[base, fileBase] as const];
-  const [[from, to] = ["", ""]] = measured;
-  if (!measured.every(([textIndent, file]) => isRepeated(from.charAt(0), textIndent) && isRepeated(to.charAt(0), file)))
+  const measuredPairs = deeperPairs.length > 0 ? deeperPairs : [[base, fileBase] as const];
+  const [[textPart, filePart] = ["", ""]] = measuredPairs;
+  if (
+    !measuredPairs.every(
+      ([textIndent, file]) => isRepeated(textPart.charAt(0), textIndent) && isRepeated(filePart.charAt(0), file),
+    )
+  )
     return undefined;
-  const [char, fileChar] = [from.charAt(0), to.charAt(0)];
-  if (rests.length === 0 && char === fileChar) return undefined;
-  const common = measured.flatMap(([textIndent, file]) => [textIndent.length, file.length]).reduce(divisor);
-  const [unit, fileUnit] = [from.length / common, to.length / common];
-  if (rests.length === 0 && Math.min(unit, fileUnit) !== 1) return undefined;
+  const [char, fileChar] = [textPart.charAt(0), filePart.charAt(0)];
+  if (deeperPairs.length === 0 && char === fileChar) return undefined;
+  const commonDivisor = measuredPairs
+    .flatMap(([textIndent, file]) => [textIndent.length, file.length])
+    .reduce(greatestDivisor);
+  const [unit, fileUnit] = [textPart.length / commonDivisor, filePart.length / commonDivisor];
+  if (deeperPairs.length === 0 && Math.min(unit, fileUnit) !== 1) return undefined;
   return (indent) => {
     if (indent.length < base.length) {
-      const less = base.slice(indent.length);
-      const gone = fileChar.repeat((less.length / unit) * fileUnit);
-      if (!base.startsWith(indent) || !isRepeated(char, less) || less.length % unit !== 0) return undefined;
-      return fileBase.endsWith(gone) ? fileBase.slice(0, fileBase.length - gone.length) : undefined;
+      const missingIndent = base.slice(indent.length);
+      const removedFileIndent = fileChar.repeat((missingIndent.length / unit) * fileUnit);
+      if (!base.startsWith(indent) || !isRepeated(char, missingIndent) || missingIndent.length % unit !== 0)
+        return undefined;
+      return fileBase.endsWith(removedFileIndent)
+        ? fileBase.slice(0, fileBase.length - removedFileIndent.length)
+        : undefined;
     }
     const extraIndent = indent.slice(base.length);
     if (!indent.startsWith(base) || !(extraIndent === "" || isRepeated(char, extraIndent))) return undefined;
@@ -99,6 +115,6 @@ function isRepeated(char: string, text: string): boolean {
   return text !== "" && char !== "" && text === char.repeat(text.length);
 }
 
-function divisor(left: number, right: number): number {
-  return right === 0 ? left : divisor(right, left % right);
+function greatestDivisor(left: number, right: number): number {
+  return right === 0 ? left : greatestDivisor(right, left % right);
 }

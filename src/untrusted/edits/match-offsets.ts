@@ -1,5 +1,5 @@
 import { toLf } from "../../files/line-ends.js";
-import { offsetsOf, replaceAt } from "./find-text.js";
+import { findOffsets, replaceAt } from "./find-text.js";
 
 /** Ascending offsets in a file by matched text. The matched texts differ only in their line ends. */
 export type MatchOffsets = ReadonlyMap<string, readonly number[]>;
@@ -11,24 +11,26 @@ export type MatchOffsets = ReadonlyMap<string, readonly number[]>;
  * ends, exact matches are tried first. A match never splits a line end.
  */
 export function findMatchOffsets(latin: string, part: string): MatchOffsets {
-  const ends = windowsEnds(latin);
-  if (part.includes("\r") && ends.length > 0) {
-    const exact = offsetsOf(latin, part);
-    const unsplitOffsets = exact.filter((at) => !isWithinEnd(latin, at) && !isWithinEnd(latin, at + part.length));
+  const lineEndOffsets = findWindowsEnds(latin);
+  if (part.includes("\r") && lineEndOffsets.length > 0) {
+    const exactOffsets = findOffsets(latin, part);
+    const unsplitOffsets = exactOffsets.filter(
+      (at) => !isWithinEnd(latin, at) && !isWithinEnd(latin, at + part.length),
+    );
     if (unsplitOffsets.length > 0) return new Map([[part, unsplitOffsets]]);
   }
-  const plain = toLf(part);
-  if (ends.length === 0) return groups(plain, offsetsOf(latin, plain));
+  const plainPart = toLf(part);
+  if (lineEndOffsets.length === 0) return groupOffsets(plainPart, findOffsets(latin, plainPart));
   const offsetsByText = new Map<string, number[]>();
   // Number of Windows line ends before an offset. Offsets must ascend.
-  let passed = 0;
-  const inFile = (at: number): number => {
-    while (passed < ends.length && (ends[passed] ?? 0) < at) passed++;
-    return at + passed;
+  let passedCount = 0;
+  const toFileOffset = (at: number): number => {
+    while (passedCount < lineEndOffsets.length && (lineEndOffsets[passedCount] ?? 0) < at) passedCount++;
+    return at + passedCount;
   };
-  for (const place of offsetsOf(toLf(latin), plain)) {
-    const start = inFile(place);
-    const text = latin.slice(start, inFile(place + plain.length));
+  for (const offset of findOffsets(toLf(latin), plainPart)) {
+    const start = toFileOffset(offset);
+    const text = latin.slice(start, toFileOffset(offset + plainPart.length));
     const sameTextOffsets = offsetsByText.get(text);
     if (sameTextOffsets) sameTextOffsets.push(start);
     else offsetsByText.set(text, [start]);
@@ -36,25 +38,30 @@ export function findMatchOffsets(latin: string, part: string): MatchOffsets {
   return offsetsByText;
 }
 
-/** Returns the text with a replacement at each place. */
-export function replaceMatches(text: string, places: MatchOffsets, freshFor: (old: string) => string): string {
-  const [first, ...otherGroups] = places;
-  if (first && otherGroups.length === 0) return replaceAt(text, first[1], first[0].length, freshFor(first[0]));
-  const all = [...places]
+/** Returns the text with a replacement for each match. */
+export function replaceMatches(
+  text: string,
+  offsetsByText: MatchOffsets,
+  replacementFor: (old: string) => string,
+): string {
+  const [firstGroup, ...otherGroups] = offsetsByText;
+  if (firstGroup && otherGroups.length === 0)
+    return replaceAt(text, firstGroup[1], firstGroup[0].length, replacementFor(firstGroup[0]));
+  const sortedMatches = [...offsetsByText]
     .flatMap(([old, offsets]) => offsets.map((at) => ({ at, old })))
     .sort((left, right) => left.at - right.at);
   const pieces: string[] = [];
-  let from = 0;
-  for (const { at, old } of all) {
-    pieces.push(text.slice(from, at), freshFor(old));
-    from = at + old.length;
+  let copiedEnd = 0;
+  for (const { at, old } of sortedMatches) {
+    pieces.push(text.slice(copiedEnd, at), replacementFor(old));
+    copiedEnd = at + old.length;
   }
-  pieces.push(text.slice(from));
+  pieces.push(text.slice(copiedEnd));
   return pieces.join("");
 }
 
-function groups(text: string, places: readonly number[]): MatchOffsets {
-  return places.length > 0 ? new Map([[text, places]]) : new Map<string, number[]>();
+function groupOffsets(text: string, offsets: readonly number[]): MatchOffsets {
+  return offsets.length > 0 ? new Map([[text, offsets]]) : new Map<string, number[]>();
 }
 
 function isWithinEnd(latin: string, at: number): boolean {
@@ -62,8 +69,9 @@ function isWithinEnd(latin: string, at: number): boolean {
 }
 
 /** Offsets of Windows line ends in the text after each is reduced to one character. */
-function windowsEnds(latin: string): number[] {
-  const ends: number[] = [];
-  for (let at = latin.indexOf("\r\n"); at >= 0; at = latin.indexOf("\r\n", at + 2)) ends.push(at - ends.length);
-  return ends;
+function findWindowsEnds(latin: string): number[] {
+  const offsets: number[] = [];
+  for (let index = latin.indexOf("\r\n"); index >= 0; index = latin.indexOf("\r\n", index + 2))
+    offsets.push(index - offsets.length);
+  return offsets;
 }

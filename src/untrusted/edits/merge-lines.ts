@@ -1,6 +1,6 @@
 import { commonSubsequence } from "./common-lines.js";
 import type { Reindent } from "./indentation.js";
-import { comparable, indentOf, mapLine, TYPOGRAPHIC, type MatchTolerance } from "./text-views.js";
+import { toComparable, indentOf, mapLine, TYPOGRAPHIC, type MatchTolerance } from "./text-views.js";
 
 /** A matched line of the file, or the matched part of it. */
 export interface MatchedLine {
@@ -18,8 +18,8 @@ export interface Merge {
   /** The same lines as the edit contains them. */
   readonly old: readonly string[];
   /** The replacement lines. */
-  readonly fresh: readonly string[];
-  /** Pairs of indexes of unchanged lines in `old` and `fresh`. Computed if undefined. */
+  readonly replacement: readonly string[];
+  /** Pairs of indexes of unchanged lines in `old` and `replacement`. Computed if undefined. */
   readonly unchangedPairs?: readonly (readonly [number, number])[];
   readonly reindent: Reindent;
   /** Characters before the line feed in the file's line ends. */
@@ -34,28 +34,28 @@ export function mergeLines({
   tolerance,
   fileLines,
   old,
-  fresh,
+  replacement,
   lineEnd,
   reindent,
   ...options
 }: Merge): string | undefined {
-  const unchangedPairs = options.unchangedPairs ?? commonSubsequence(old, fresh);
+  const unchangedPairs = options.unchangedPairs ?? commonSubsequence(old, replacement);
   if (!unchangedPairs) return undefined;
-  const from = new Map(unchangedPairs.map(([oldIndex, newIndex]) => [newIndex, oldIndex] as const));
-  const changed = changedPairs(from, old.length, fresh.length);
+  const oldIndexByNew = new Map(unchangedPairs.map(([oldIndex, newIndex]) => [newIndex, oldIndex] as const));
+  const changedIndexes = pairChangedLines(oldIndexByNew, old.length, replacement.length);
   const lines: string[] = [];
-  for (const [at, line] of fresh.entries()) {
-    const same = from.get(at);
-    const before = same ?? changed.get(at);
-    const was = before === undefined ? undefined : fileLines[before];
+  for (const [index, line] of replacement.entries()) {
+    const unchangedIndex = oldIndexByNew.get(index);
+    const matchedIndex = unchangedIndex ?? changedIndexes.get(index);
+    const fileLine = matchedIndex === undefined ? undefined : fileLines[matchedIndex];
     const text =
-      same !== undefined
-        ? was?.raw
-        : was && before !== undefined
-          ? mergeLine(was.raw, old[before] ?? "", line, tolerance, reindent)
+      unchangedIndex !== undefined
+        ? fileLine?.raw
+        : fileLine && matchedIndex !== undefined
+          ? mergeLine(fileLine.raw, old[matchedIndex] ?? "", line, tolerance, reindent)
           : reindentLine(line, tolerance, reindent);
     if (text === undefined) return undefined;
-    lines.push(at === fresh.length - 1 ? text : text + (was?.end ?? lineEnd));
+    lines.push(index === replacement.length - 1 ? text : text + (fileLine?.end ?? lineEnd));
   }
   return lines.join("\n");
 }
@@ -63,15 +63,19 @@ export function mergeLines({
 /**
  * Pairs changed lines between unchanged ones, if their number is the same before and after. Maps new to old indexes.
  */
-function changedPairs(oldIndexes: ReadonlyMap<number, number>, olds: number, freshes: number): Map<number, number> {
+function pairChangedLines(
+  oldIndexes: ReadonlyMap<number, number>,
+  oldCount: number,
+  newCount: number,
+): Map<number, number> {
   const pairs = new Map<number, number>();
-  let old = 0;
-  let fresh = 0;
-  for (const [freshEnd, oldEnd] of [...oldIndexes].concat([[freshes, olds]])) {
-    if (oldEnd - old === freshEnd - fresh)
-      for (let step = 0; fresh + step < freshEnd; step++) pairs.set(fresh + step, old + step);
-    old = oldEnd + 1;
-    fresh = freshEnd + 1;
+  let oldStart = 0;
+  let newStart = 0;
+  for (const [newEnd, oldEnd] of [...oldIndexes].concat([[newCount, oldCount]])) {
+    if (oldEnd - oldStart === newEnd - newStart)
+      for (let step = 0; newStart + step < newEnd; step++) pairs.set(newStart + step, oldStart + step);
+    oldStart = oldEnd + 1;
+    newStart = newEnd + 1;
   }
   return pairs;
 }
@@ -79,28 +83,28 @@ function changedPairs(oldIndexes: ReadonlyMap<number, number>, olds: number, fre
 function reindentLine(line: string, { indentation }: MatchTolerance, reindent: Reindent): string | undefined {
   const indent = indentOf(line);
   if (!indentation || indent.length === line.length) return line;
-  const fitting = reindent(indent);
-  return fitting === undefined ? undefined : fitting + line.slice(indent.length);
+  const fileIndent = reindent(indent);
+  return fileIndent === undefined ? undefined : fileIndent + line.slice(indent.length);
 }
 
 /** Applies the change between the old and the new form of a line to the line of the file. */
 function mergeLine(
   raw: string,
   old: string,
-  fresh: string,
+  replacement: string,
   tolerance: MatchTolerance,
   reindent: Reindent,
 ): string | undefined {
-  const plain = reindentLine(fresh, tolerance, reindent);
-  if (plain === undefined || old.trim() === "" || fresh.trim() === "") return plain;
-  const [file, was, now] = [splitLine(raw), splitLine(old), splitLine(fresh)];
-  const indent = was.indent === now.indent ? file.indent : indentOf(plain);
-  const blanks = was.blanks === now.blanks ? file.blanks : now.blanks;
-  const words = mergeWords(file.words, was.words, now.words, tolerance);
+  const requestedLine = reindentLine(replacement, tolerance, reindent);
+  if (requestedLine === undefined || old.trim() === "" || replacement.trim() === "") return requestedLine;
+  const [fileParts, oldParts, newParts] = [splitLine(raw), splitLine(old), splitLine(replacement)];
+  const indent = oldParts.indent === newParts.indent ? fileParts.indent : indentOf(requestedLine);
+  const blanks = oldParts.blanks === newParts.blanks ? fileParts.blanks : newParts.blanks;
+  const words = mergeWords(fileParts.words, oldParts.words, newParts.words, tolerance);
   if (words === undefined) return undefined;
-  const merged = indent + words + blanks;
+  const mergedLine = indent + words + blanks;
   // Use the merged line only if it is equivalent to the requested one.
-  return comparable(merged, tolerance) === comparable(plain, tolerance) ? merged : plain;
+  return toComparable(mergedLine, tolerance) === toComparable(requestedLine, tolerance) ? mergedLine : requestedLine;
 }
 
 function splitLine(line: string): { indent: string; words: string; blanks: string } {
@@ -110,7 +114,7 @@ function splitLine(line: string): { indent: string; words: string; blanks: strin
 }
 
 /** Words, blanks and single characters. Multi-byte letters stay whole, because all their bytes are in one class. */
-const TOKENS = new RegExp(
+const TOKEN_PATTERN = new RegExp(
   `${TYPOGRAPHIC.source}|(?:(?!${TYPOGRAPHIC.source})[A-Za-z0-9_\\x80-\\xff])+|[ \\t]+|\\.{3}|[^]`,
   "g",
 );
@@ -118,36 +122,41 @@ const TOKENS = new RegExp(
 /** Maximum characters of a line that is merged by words. Longer lines require an exact match. */
 const MAX_MERGED_CHARACTERS = 20_000;
 
-function mergeWords(file: string, old: string, fresh: string, tolerance: MatchTolerance): string | undefined {
-  if (file === old) return fresh;
+function mergeWords(file: string, old: string, replacement: string, tolerance: MatchTolerance): string | undefined {
+  if (file === old) return replacement;
   if (file.length > MAX_MERGED_CHARACTERS) return undefined;
-  const [inFile, inOld] = [mapLine(file, tolerance), mapLine(old, tolerance)];
-  if (inFile.text !== inOld.text) return fresh;
-  const olds = tokenize(old);
-  const freshes = tokenize(fresh);
-  const texts = (tokens: readonly Token[]): string[] => tokens.map(({ text }) => text);
-  const shared = commonSubsequence(texts(olds), texts(freshes));
-  if (!shared) return undefined;
-  const oldIndexes = new Map(shared.map(([oldIndex, newIndex]) => [newIndex, oldIndex] as const));
+  const [mappedFile, mappedOld] = [mapLine(file, tolerance), mapLine(old, tolerance)];
+  if (mappedFile.text !== mappedOld.text) return replacement;
+  const oldTokens = tokenize(old);
+  const newTokens = tokenize(replacement);
+  const textsOf = (tokens: readonly Token[]): string[] => tokens.map(({ text }) => text);
+  const sharedPairs = commonSubsequence(textsOf(oldTokens), textsOf(newTokens));
+  if (!sharedPairs) return undefined;
+  const oldIndexes = new Map(sharedPairs.map(([oldIndex, newIndex]) => [newIndex, oldIndex] as const));
   const pieces: string[] = [];
-  for (let at = 0; at < freshes.length;) {
-    const first = oldIndexes.get(at);
+  for (let index = 0; index < newTokens.length;) {
+    const oldTokenIndex = oldIndexes.get(index);
     let count = 1;
-    if (first !== undefined) while (oldIndexes.get(at + count) === first + count) count++;
-    const fileSpan = first === undefined ? undefined : spanOf(olds[first], olds[first + count - 1]);
+    if (oldTokenIndex !== undefined) while (oldIndexes.get(index + count) === oldTokenIndex + count) count++;
+    const fileSpan =
+      oldTokenIndex === undefined
+        ? undefined
+        : findFileSpan(oldTokens[oldTokenIndex], oldTokens[oldTokenIndex + count - 1]);
     pieces.push(
-      fileSpan === undefined ? texts(freshes.slice(at, at + count)).join("") : file.slice(fileSpan[0], fileSpan[1]),
+      fileSpan === undefined
+        ? textsOf(newTokens.slice(index, index + count)).join("")
+        : file.slice(fileSpan[0], fileSpan[1]),
     );
-    at += count;
+    index += count;
   }
   return pieces.join("");
 
   /** The range of the file that corresponds to a range of the old text. */
-  function spanOf(first: Token | undefined, last: Token | undefined): [number, number] | undefined {
+  function findFileSpan(first: Token | undefined, last: Token | undefined): [number, number] | undefined {
     if (!first || !last) return undefined;
-    const start = inOld.from.findIndex((place) => place >= first.from);
-    const end = inOld.to.findLastIndex((place) => place <= last.to);
-    const [from, to] = [inFile.from[start], inFile.to[end]];
+    const start = mappedOld.from.findIndex((position) => position >= first.from);
+    const end = mappedOld.to.findLastIndex((position) => position <= last.to);
+    const [from, to] = [mappedFile.from[start], mappedFile.to[end]];
     return start < 0 || end < start || from === undefined || to === undefined ? undefined : [from, to];
   }
 }
@@ -159,7 +168,7 @@ interface Token {
 }
 
 function tokenize(text: string): Token[] {
-  return [...text.matchAll(TOKENS)].map(({ 0: token, index }) => ({
+  return [...text.matchAll(TOKEN_PATTERN)].map(({ 0: token, index }) => ({
     text: token,
     from: index,
     to: index + token.length,

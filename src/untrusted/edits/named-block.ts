@@ -8,11 +8,11 @@ export interface NamedBlock {
   readonly end: number;
 }
 
-const OPENS = /(?:[([{]|=>)\s*$/;
+const OPENING_LINE = /(?:[([{]|=>)\s*$/;
 /** Closes a block on the same level. */
-const CLOSES = /^(?:[)\]}]|\/?>\s*$|<\/|(?:end|fi|done|esac)\b(?!\s*(?:[=([:]|\w+\s*=)))/i;
+const CLOSING_LINE = /^(?:[)\]}]|\/?>\s*$|<\/|(?:end|fi|done|esac)\b(?!\s*(?:[=([:]|\w+\s*=)))/i;
 /** Continues a block on the same level. */
-const CONTINUES =
+const CONTINUING_LINE =
   /^(?:(?:else|elif|elsif|elseif|except|finally|catch|then|where)\b|(?:rescue|ensure)\b(?!\s*[(.=])|do\s*$)/;
 const COMMENT = /^(?:\/\/|\/\*|\*\s|\*\/|--\s|#\s)/;
 /** A decorator, an attribute or template parameters: applies to the next line. */
@@ -28,7 +28,7 @@ const PROSE = /\.(?:md|mdx|markdown|mkd)$/i;
  * Uses the indentation and the closing line on the same level, because the language is not known. If the end is
  * ambiguous, the earlier one is used. `name`: the file's name.
  */
-export function namedBlock(lines: readonly string[], at: number, name: string): NamedBlock {
+export function findNamedBlock(lines: readonly string[], at: number, name: string): NamedBlock {
   return { at, end: new Layout(lines, name).end(at) };
 }
 
@@ -44,17 +44,21 @@ class Layout {
   }
 
   end(at: number): number {
-    const [, signs] = this.#isProse ? (HEADING.exec(this.#text(at)) ?? []) : [];
-    if (signs !== undefined) return this.#nextHeading(at, signs.length);
+    const [, hashes] = this.#isProse ? (HEADING.exec(this.#text(at)) ?? []) : [];
+    if (hashes !== undefined) return this.#nextHeading(at, hashes.length);
     const head = this.#declarationOf(at);
-    const next = this.#nextNonBlank(head);
+    const nextLine = this.#nextNonBlank(head);
     const level = this.#width(head);
-    const [headText, nextText] = [this.#text(head), this.#text(next)];
-    if (OPENS.test(headText) || (this.#width(next) === level && nextText === "{")) return this.#bracketEnd(head, level);
+    const [headText, nextText] = [this.#text(head), this.#text(nextLine)];
+    if (OPENING_LINE.test(headText) || (this.#width(nextLine) === level && nextText === "{"))
+      return this.#bracketEnd(head, level);
     // A list may be on the same level as its key.
     const isList =
-      headText.endsWith(":") && !headText.startsWith("- ") && nextText.startsWith("- ") && this.#width(next) === level;
-    return isList || this.#width(next) > level || CLOSES.test(nextText)
+      headText.endsWith(":") &&
+      !headText.startsWith("- ") &&
+      nextText.startsWith("- ") &&
+      this.#width(nextLine) === level;
+    return isList || this.#width(nextLine) > level || CLOSING_LINE.test(nextText)
       ? this.#indentedEnd(head, level, isList)
       : this.#flatEnd(head, level);
   }
@@ -67,10 +71,10 @@ class Layout {
       const isAttribute = ATTRIBUTE.test(text) || (this.#isCSharp && CSHARP_ATTRIBUTE.test(text));
       if (this.#isProse || !(isAttribute || COMMENT.test(text)) || /[{[]$/.test(text)) return head;
       // The arguments of an attribute may span several lines.
-      const last = isAttribute && text.endsWith("(") ? this.#bracketEnd(head, this.#width(head)) - 1 : head;
-      const next = this.#nextNonBlank(last);
-      if (next >= this.#lines.length || this.#width(next) < this.#width(at)) return at;
-      head = next;
+      const lastLine = isAttribute && text.endsWith("(") ? this.#bracketEnd(head, this.#width(head)) - 1 : head;
+      const nextLine = this.#nextNonBlank(lastLine);
+      if (nextLine >= this.#lines.length || this.#width(nextLine) < this.#width(at)) return at;
+      head = nextLine;
     }
   }
 
@@ -78,12 +82,13 @@ class Layout {
   #bracketEnd(head: number, level: number): number {
     for (let at = head + 1; at < this.#lines.length; at++) {
       const text = this.#text(at);
-      if (this.#width(at) > level || !/^[)\]}]/.test(text) || OPENS.test(text)) continue;
+      if (this.#width(at) > level || !/^[)\]}]/.test(text) || OPENING_LINE.test(text)) continue;
       // The parameters are closed here, and the function body follows.
       if (text.endsWith(":")) return this.#indentedEnd(at, level, false);
-      const next = this.#nextNonBlank(at);
-      const goesOn = this.#width(next) === level && (CONTINUES.test(this.#text(next)) || this.#text(next) === "{");
-      if (!goesOn) return at + 1;
+      const nextLine = this.#nextNonBlank(at);
+      const isContinued =
+        this.#width(nextLine) === level && (CONTINUING_LINE.test(this.#text(nextLine)) || this.#text(nextLine) === "{");
+      if (!isContinued) return at + 1;
     }
     return this.#lines.length;
   }
@@ -99,8 +104,9 @@ class Layout {
       if ((text.split('"""').length + text.split("'''").length) % 2 === 1) isQuoted = !isQuoted;
       if (at === head || text === "" || wasQuoted) continue;
       const width = this.#width(at);
-      const goesOn = CLOSES.test(text) || CONTINUES.test(text) || text === "{" || (isList && text.startsWith("- "));
-      if (width > level || (width === level && goesOn)) undecidedAt = undefined;
+      const isContinued =
+        CLOSING_LINE.test(text) || CONTINUING_LINE.test(text) || text === "{" || (isList && text.startsWith("- "));
+      if (width > level || (width === level && isContinued)) undecidedAt = undefined;
       // The next line determines whether a comment or directive belongs to this block or to the next.
       else if (COMMENT.test(text) || DIRECTIVE.test(text)) undecidedAt ??= at;
       else return undecidedAt ?? at;
@@ -115,7 +121,7 @@ class Layout {
   #flatEnd(head: number, level: number): number {
     const headText = this.#text(head);
     const [, tag] = /^<([\w-]+)/.exec(headText) ?? [];
-    const kind = kindOf(headText);
+    const kind = firstTokenOf(headText);
     for (let at = head + 1; at < this.#lines.length; at++) {
       const text = this.#text(at);
       const width = this.#width(at);
@@ -124,8 +130,9 @@ class Layout {
         if (text.startsWith(`</${tag}`)) return at + 1;
         continue;
       }
-      const isOther = width < level || kindOf(text) === kind || OPENS.test(text) || this.#isHeading(text);
-      if (isOther || this.#width(this.#nextNonBlank(at)) > level) return at;
+      const startsNextBlock =
+        width < level || firstTokenOf(text) === kind || OPENING_LINE.test(text) || this.#isHeading(text);
+      if (startsNextBlock || this.#width(this.#nextNonBlank(at)) > level) return at;
     }
     return this.#lines.length;
   }
@@ -139,17 +146,17 @@ class Layout {
     for (let at = from + 1; at < this.#lines.length; at++) {
       const text = this.#text(at);
       if (/^(?:```|~~~)/.test(text)) isCode = !isCode;
-      const [, signs] = isCode ? [] : (HEADING.exec(text) ?? []);
-      if (signs !== undefined && signs.length <= depth) return at;
+      const [, hashes] = isCode ? [] : (HEADING.exec(text) ?? []);
+      if (hashes !== undefined && hashes.length <= depth) return at;
     }
     return this.#lines.length;
   }
 
   /** Index of the next line that is not blank; the number of lines if there is none. */
   #nextNonBlank(at: number): number {
-    let next = at + 1;
-    while (next < this.#lines.length && this.#text(next) === "") next++;
-    return next;
+    let nextLine = at + 1;
+    while (nextLine < this.#lines.length && this.#text(nextLine) === "") nextLine++;
+    return nextLine;
   }
 
   #text(at: number): string {
@@ -164,6 +171,6 @@ class Layout {
   }
 }
 
-function kindOf(text: string): string {
+function firstTokenOf(text: string): string {
   return /^(?:\w+|[^\w\s])/.exec(text)?.[0].toLowerCase() ?? "";
 }

@@ -1,35 +1,35 @@
 import { toLf } from "../../files/line-ends.js";
 
 /**
- * Explains why a text may not have matched, from the most similar place in the file (Latin-1). `what`: the source of
- * the text.
+ * Explains why a text may not have matched, from the most similar lines of the file (Latin-1). `what`: the source
+ * of the text.
  */
-export function notFoundMessage(latin: string, requestedText: string, name: string, what = "old_string"): string {
-  const start = `${name}: ${what} was not found`;
-  const near = closest(linesOf(Buffer.from(latin, "latin1").toString()), linesOf(requestedText));
-  if (!near) return `${start}, and no similar text. Read the file and copy the text exactly.`;
-  const { line, text, requestedLine, equalLinesBefore } = near;
-  const ahead =
+export function formatNotFoundMessage(latin: string, requestedText: string, name: string, what = "old_string"): string {
+  const prefix = `${name}: ${what} was not found`;
+  const nearestLine = findNearestLine(splitLines(Buffer.from(latin, "latin1").toString()), splitLines(requestedText));
+  if (!nearestLine) return `${prefix}, and no similar text. Read the file and copy the text exactly.`;
+  const { line, text, requestedLine, equalLinesBefore } = nearestLine;
+  const equalLinesNote =
     equalLinesBefore > 0
       ? ` The ${equalLinesBefore > 1 ? `${equalLinesBefore} lines` : "line"} before it ${equalLinesBefore > 1 ? "match" : "matches"}.`
       : "";
-  const there =
-    text === undefined ? `The file ends after line ${line - 1}` : `Line ${line} is most similar: ${quoted(text)}`;
-  return `${start}. ${there}, where ${what} has ${quoted(requestedLine)}.${ahead} Copy the text exactly from the file, or read the file again.`;
+  const nearestNote =
+    text === undefined ? `The file ends after line ${line - 1}` : `Line ${line} is most similar: ${quoteLine(text)}`;
+  return `${prefix}. ${nearestNote}, where ${what} has ${quoteLine(requestedLine)}.${equalLinesNote} Copy the text exactly from the file, or read the file again.`;
 }
 
 /** A final line end does not start another line. */
-function linesOf(text: string): string[] {
+function splitLines(text: string): string[] {
   const lines = toLf(text).split("\n");
   if (lines.at(-1) === "") lines.pop();
   return lines;
 }
 
-function quoted(line: string): string {
+function quoteLine(line: string): string {
   return JSON.stringify(line.length > 200 ? `${line.slice(0, 199)}…` : line);
 }
 
-/** The first line that differs at the most similar place. */
+/** The first line that differs in the most similar lines. */
 interface NearestLine {
   /** Line number, from 1. */
   line: number;
@@ -48,55 +48,55 @@ const MAX_LINES = 100_000;
 /** Maximum lines of the file that are checked for similarity, if no line is equal. */
 const MAX_SIMILARITY_LINES = 20_000;
 
-function closest(file: readonly string[], requestedLines: readonly string[]): NearestLine | undefined {
+function findNearestLine(file: readonly string[], requestedLines: readonly string[]): NearestLine | undefined {
   const start = requestedLines.findIndex((line) => line.trim() !== "");
   if (start < 0) return undefined;
   const comparedLines = requestedLines.slice(start);
   const pattern = comparedLines.slice(0, MAX_REQUESTED_LINES).map(squeezeBlanks);
   const lines = file.slice(0, MAX_LINES).map(squeezeBlanks);
-  const near = (at: number, offset: number): NearestLine => ({
+  const createResult = (at: number, offset: number): NearestLine => ({
     line: at + offset + 1,
     text: file[at + offset],
     requestedLine: comparedLines[offset] ?? "",
     equalLinesBefore: offset,
   });
   let best = { score: 0, at: -1 };
-  for (let at = 0; at < lines.length; at++) {
+  for (let row = 0; row < lines.length; row++) {
     // Score: the length of equal lines, ignoring white space, because a long line is more specific than a brace.
     let score = 0;
     // Equal lines at the start count twice, because the first different line is to be found.
-    let begins = true;
+    let isEqualSoFar = true;
     for (const [i, line] of pattern.entries()) {
-      begins &&= lines[at + i] === line;
-      if (line !== "" && lines[at + i] === line) score += line.length * (begins ? 2 : 1);
+      isEqualSoFar &&= lines[row + i] === line;
+      if (line !== "" && lines[row + i] === line) score += line.length * (isEqualSoFar ? 2 : 1);
     }
-    if (score > best.score) best = { score, at };
+    if (score > best.score) best = { score, at: row };
   }
   if (best.at >= 0) {
-    const differs = (same: (left: string, right: string | undefined) => boolean): number =>
-      comparedLines.findIndex((line, i) => !same(line, file[best.at + i]));
-    const offset = differs((left, right) => right !== undefined && squeezeBlanks(left) === squeezeBlanks(right));
+    const findDifference = (isSame: (left: string, right: string | undefined) => boolean): number =>
+      comparedLines.findIndex((line, i) => !isSame(line, file[best.at + i]));
+    const offset = findDifference((left, right) => right !== undefined && squeezeBlanks(left) === squeezeBlanks(right));
     // If only white space differs, the first such line is the result.
-    return near(
+    return createResult(
       best.at,
       offset >= 0
         ? offset
         : Math.max(
             0,
-            differs((left, right) => left === right),
+            findDifference((left, right) => left === right),
           ),
     );
   }
   const pairs = characterPairs(pattern[0] ?? "");
   if (pairs.size === 0) return undefined;
-  for (const [at, line] of lines.slice(0, MAX_SIMILARITY_LINES).entries()) {
+  for (const [row, line] of lines.slice(0, MAX_SIMILARITY_LINES).entries()) {
     const linePairs = characterPairs(line);
-    let common = 0;
-    for (const pair of pairs) if (linePairs.has(pair)) common++;
-    const score = (2 * common) / (pairs.size + linePairs.size);
-    if (score > best.score) best = { score, at };
+    let commonCount = 0;
+    for (const pair of pairs) if (linePairs.has(pair)) commonCount++;
+    const score = (2 * commonCount) / (pairs.size + linePairs.size);
+    if (score > best.score) best = { score, at: row };
   }
-  return best.score >= 0.5 ? near(best.at, 0) : undefined;
+  return best.score >= 0.5 ? createResult(best.at, 0) : undefined;
 }
 
 function squeezeBlanks(line: string): string {

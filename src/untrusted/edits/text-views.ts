@@ -1,4 +1,4 @@
-import { offsetsOf } from "./find-text.js";
+import { findOffsets } from "./find-text.js";
 
 /** Differences that are ignored when a text is compared with a file. Blanks at the ends of lines are always ignored. */
 export interface MatchTolerance {
@@ -23,8 +23,8 @@ const TYPOGRAPHIC_CHARACTERS: readonly (readonly [RegExp, string])[] = [
 /** Matches any typographic character. */
 export const TYPOGRAPHIC = new RegExp(TYPOGRAPHIC_CHARACTERS.map(([sign]) => sign.source).join("|"), "g");
 
-function plainOf(sign: string): string {
-  return TYPOGRAPHIC_CHARACTERS.find(([of]) => of.test(sign))?.[1] ?? sign;
+function toAscii(sign: string): string {
+  return TYPOGRAPHIC_CHARACTERS.find(([pattern]) => pattern.test(sign))?.[1] ?? sign;
 }
 
 /** A line in comparable form, with the position of each character in the original line. */
@@ -36,43 +36,43 @@ export interface MappedLine {
 }
 
 /** Returns the form of a line (one character per byte) that is compared. */
-export function comparable(line: string, { typography, blanks, indentation }: MatchTolerance): string {
-  let text = typography && /[\x80-\xff]/.test(line) ? line.replace(TYPOGRAPHIC, plainOf) : line;
-  text = text.slice(0, wordsEnd(text));
+export function toComparable(line: string, { typography, blanks, indentation }: MatchTolerance): string {
+  let text = typography && /[\x80-\xff]/.test(line) ? line.replace(TYPOGRAPHIC, toAscii) : line;
+  text = text.slice(0, findWordsEnd(text));
   const start = indentOf(text).length;
   const words = blanks ? text.slice(start).replace(/[ \t]+/g, " ") : text.slice(start);
   return indentation ? words : text.slice(0, start) + words;
 }
 
-/** As `comparable`, with the positions in the original line. */
+/** As `toComparable`, with the positions in the original line. */
 export function mapLine(line: string, tolerance: MatchTolerance): MappedLine {
   const chars: { char: string; from: number; to: number }[] = [];
-  const plain = (from: number, to: number): void => {
-    for (let at = from; at < to; at++) chars.push({ char: line.charAt(at), from: at, to: at + 1 });
+  const addUnchanged = (from: number, to: number): void => {
+    for (let i = from; i < to; i++) chars.push({ char: line.charAt(i), from: i, to: i + 1 });
   };
-  let done = 0;
+  let mappedEnd = 0;
   if (tolerance.typography)
     for (const { 0: sign, index } of line.matchAll(TYPOGRAPHIC)) {
-      plain(done, index);
-      done = index + sign.length;
-      for (const char of plainOf(sign)) chars.push({ char, from: index, to: done });
+      addUnchanged(mappedEnd, index);
+      mappedEnd = index + sign.length;
+      for (const char of toAscii(sign)) chars.push({ char, from: index, to: mappedEnd });
     }
-  plain(done, line.length);
+  addUnchanged(mappedEnd, line.length);
   const text = chars.map(({ char }) => char).join("");
-  const visibleChars = chars.slice(0, wordsEnd(text));
+  const visibleChars = chars.slice(0, findWordsEnd(text));
   const start = indentOf(text.slice(0, visibleChars.length)).length;
   const words = visibleChars
     .slice(start)
-    .filter(({ char }, at, all) => !tolerance.blanks || !isBlank(char) || !isBlank(all[at - 1]?.char ?? ""));
+    .filter(({ char }, i, all) => !tolerance.blanks || !isBlank(char) || !isBlank(all[i - 1]?.char ?? ""));
   if (tolerance.blanks)
-    for (const [at, mappedChar] of words.entries())
+    for (const [i, mappedChar] of words.entries())
       if (isBlank(mappedChar.char))
-        words[at] = { char: " ", from: mappedChar.from, to: words[at + 1]?.from ?? mappedChar.to };
-  const all = tolerance.indentation ? words : [...visibleChars.slice(0, start), ...words];
+        words[i] = { char: " ", from: mappedChar.from, to: words[i + 1]?.from ?? mappedChar.to };
+  const mappedChars = tolerance.indentation ? words : [...visibleChars.slice(0, start), ...words];
   return {
-    text: all.map(({ char }) => char).join(""),
-    from: all.map(({ from }) => from),
-    to: all.map(({ to }) => to),
+    text: mappedChars.map(({ char }) => char).join(""),
+    from: mappedChars.map(({ from }) => from),
+    to: mappedChars.map(({ to }) => to),
   };
 }
 
@@ -80,7 +80,7 @@ function isBlank(char: string): boolean {
   return char === " " || char === "\t";
 }
 
-function wordsEnd(text: string): number {
+function findWordsEnd(text: string): number {
   let end = text.length;
   while (end > 0 && (isBlank(text.charAt(end - 1)) || text.charAt(end - 1) === "\r")) end--;
   return end;
@@ -94,7 +94,7 @@ export function indentOf(line: string): string {
 }
 
 /** A match in a view. Lines from 0; columns refer to the comparable form of the lines. */
-export interface ViewPlace {
+export interface ViewMatch {
   readonly first: number;
   readonly from: number;
   readonly last: number;
@@ -106,18 +106,18 @@ export interface ViewPlace {
 const WORD = /[A-Za-z0-9_\x80-\xff]/;
 
 /** Maximum lines with a word. More frequent words do not help to locate a text. */
-const MAX_ROWS = 200;
+const MAX_ROWS_PER_WORD = 200;
 /** Maximum words that are tried. */
 const MAX_WORDS = 20;
 /** Characters of zero width, which may occur within a word. */
-const HIDDEN = /\xe2\x80\x8b|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad/;
+const HIDDEN_CHARACTER = /\xe2\x80\x8b|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad/;
 
 /** The lines of a file (one character per byte), with an index of words. */
 export class FileLines {
   readonly lines: readonly string[];
   readonly #text: string;
   #starts: Int32Array | undefined;
-  #isHidden: boolean | undefined;
+  #hasHiddenCharacters: boolean | undefined;
   readonly #rowsByWord = new Map<string, readonly number[] | undefined>();
 
   constructor(text: string, lines: readonly string[] = text.split("\n")) {
@@ -127,7 +127,7 @@ export class FileLines {
 
   /** Offset of the start of each line. */
   get starts(): Int32Array {
-    return (this.#starts ??= startsOf(this.lines));
+    return (this.#starts ??= findLineStarts(this.lines));
   }
 
   /**
@@ -135,50 +135,50 @@ export class FileLines {
    * unchanged, whatever differences are ignored. Undefined if no word helps.
    */
   candidateRows(textLines: readonly string[], { typography }: MatchTolerance): readonly number[] | undefined {
-    if (typography && (this.#isHidden ??= HIDDEN.test(this.#text))) return undefined;
+    if (typography && (this.#hasHiddenCharacters ??= HIDDEN_CHARACTER.test(this.#text))) return undefined;
     const words = new Map<string, number>();
-    for (const [at, line] of textLines.slice(0, 100).entries())
-      for (const [word] of line.slice(0, 2_000).matchAll(/[A-Za-z0-9_]{3,60}/g)) words.set(word, at);
-    const longest = [...words].sort(([left], [right]) => right.length - left.length).slice(0, MAX_WORDS);
-    for (const [word, offset] of longest) {
-      if (!this.#rowsByWord.has(word)) this.#rowsByWord.set(word, this.#rowsWith(word));
+    for (const [row, line] of textLines.slice(0, 100).entries())
+      for (const [word] of line.slice(0, 2_000).matchAll(/[A-Za-z0-9_]{3,60}/g)) words.set(word, row);
+    const longestWords = [...words].sort(([left], [right]) => right.length - left.length).slice(0, MAX_WORDS);
+    for (const [word, offset] of longestWords) {
+      if (!this.#rowsByWord.has(word)) this.#rowsByWord.set(word, this.#findRows(word));
       const rows = this.#rowsByWord.get(word)?.map((row) => row - offset);
       if (rows) return rows.filter((row) => row >= 0 && row + textLines.length <= this.lines.length);
     }
     return undefined;
   }
 
-  #rowsWith(word: string): readonly number[] | undefined {
+  #findRows(word: string): readonly number[] | undefined {
     const rows: number[] = [];
-    let at = this.#text.indexOf(word);
-    while (at >= 0) {
-      const row = lineAt(this.starts, at);
+    let offset = this.#text.indexOf(word);
+    while (offset >= 0) {
+      const row = findLine(this.starts, offset);
       rows.push(row);
-      if (rows.length > MAX_ROWS) return undefined;
+      if (rows.length > MAX_ROWS_PER_WORD) return undefined;
       // Continue after the end of this line.
-      const next = this.starts[row + 1];
-      at = next === undefined ? -1 : this.#text.indexOf(word, next);
+      const nextStart = this.starts[row + 1];
+      offset = nextStart === undefined ? -1 : this.#text.indexOf(word, nextStart);
     }
     return rows;
   }
 }
 
-function startsOf(lines: readonly string[]): Int32Array {
+function findLineStarts(lines: readonly string[]): Int32Array {
   const starts = new Int32Array(lines.length);
-  let at = 0;
+  let offset = 0;
   for (const [line, { length }] of lines.entries()) {
-    starts[line] = at;
-    at += length + 1;
+    starts[line] = offset;
+    offset += length + 1;
   }
   return starts;
 }
 
-function lineAt(starts: Int32Array, at: number): number {
+function findLine(starts: Int32Array, offset: number): number {
   let low = 0;
   let high = starts.length - 1;
   while (low < high) {
     const middle = (low + high + 1) >> 1;
-    if ((starts[middle] ?? 0) <= at) low = middle;
+    if ((starts[middle] ?? 0) <= offset) low = middle;
     else high = middle - 1;
   }
   return low;
@@ -197,14 +197,16 @@ export class TextView {
   }
 
   /** Finds lines, aligned to whole words. `begins`, `ends`: only at the start, or the end, of a line. */
-  places(textLines: readonly string[], begins = false, ends = false): ViewPlace[] {
-    const lines = textLines.map((line) => comparable(line, this.tolerance));
-    const sought = { lines, last: textLines.at(-1) ?? "", begins, ends };
+  findMatches(textLines: readonly string[], begins = false, ends = false): ViewMatch[] {
+    const lines = textLines.map((line) => toComparable(line, this.tolerance));
+    const query = { lines, last: textLines.at(-1) ?? "", begins, ends };
     const rows = this.#allLines ? undefined : this.#file.candidateRows(lines, this.tolerance);
-    if (!rows) return (this.#allLines ??= new ComparedLines(this.#file.lines, this.tolerance)).places(sought);
+    if (!rows) return (this.#allLines ??= new ComparedLines(this.#file.lines, this.tolerance)).findMatches(query);
     return rows.flatMap((row) => {
       const candidate = new ComparedLines(this.#file.lines.slice(row, row + lines.length), this.tolerance);
-      return candidate.places(sought).map((place) => ({ ...place, first: place.first + row, last: place.last + row }));
+      return candidate
+        .findMatches(query)
+        .map((match) => ({ ...match, first: match.first + row, last: match.last + row }));
     });
   }
 }
@@ -224,45 +226,45 @@ class ComparedLines {
   readonly #starts: Int32Array;
   readonly #tolerance: MatchTolerance;
 
-  constructor(raw: readonly string[], tolerance: MatchTolerance) {
-    const lines = raw.map((line) => comparable(line, tolerance));
+  constructor(fileLines: readonly string[], tolerance: MatchTolerance) {
+    const lines = fileLines.map((line) => toComparable(line, tolerance));
     this.#tolerance = tolerance;
-    this.#starts = startsOf(lines);
+    this.#starts = findLineStarts(lines);
     this.#text = lines.join("\n");
   }
 
-  places({ lines, last, begins, ends }: LineQuery): ViewPlace[] {
+  findMatches({ lines, last, begins, ends }: LineQuery): ViewMatch[] {
     const { indentation } = this.#tolerance;
     const text = lines.join("\n");
     // Trailing blanks of the text that the file lacks must be at the end of a line; otherwise the match is another
-    // place.
-    const wholeEnd = ends || indentation || wordsEnd(last) < last.length;
+    // match.
+    const needsLineEnd = ends || indentation || findWordsEnd(last) < last.length;
     // A text that starts with indentation must match from the start of the line, and an empty text only an empty line.
-    const wholeBegin = begins || indentation || lines[0] === "" || indentOf(lines[0] ?? "") !== "";
-    const matches: ViewPlace[] = [];
+    const needsLineStart = begins || indentation || lines[0] === "" || indentOf(lines[0] ?? "") !== "";
+    const matches: ViewMatch[] = [];
     // Overlapping matches are included, because a text that matches twice is not unique.
-    for (const from of offsetsOf(this.#text, text, true)) {
+    for (const from of findOffsets(this.#text, text, true)) {
       const to = from + text.length;
-      if (!this.#begins(from, wholeBegin)) continue;
-      if ((last !== "" || ends) && !this.#ends(to, wholeEnd)) continue;
-      const first = lineAt(this.#starts, from);
-      const end = first + lines.length - 1;
-      const [firstStart = 0, endStart = 0] = [this.#starts[first], this.#starts[end]];
-      const isFullLines = this.#text.slice(firstStart, from).trim() === "" && (last === "" || this.#ends(to, true));
-      matches.push({ first, from: from - firstStart, last: end, to: to - endStart, isFullLines });
+      if (!this.#isAtStart(from, needsLineStart)) continue;
+      if ((last !== "" || ends) && !this.#isAtEnd(to, needsLineEnd)) continue;
+      const first = findLine(this.#starts, from);
+      const lastLine = first + lines.length - 1;
+      const [firstStart = 0, endStart = 0] = [this.#starts[first], this.#starts[lastLine]];
+      const isFullLines = this.#text.slice(firstStart, from).trim() === "" && (last === "" || this.#isAtEnd(to, true));
+      matches.push({ first, from: from - firstStart, last: lastLine, to: to - endStart, isFullLines });
     }
     return matches;
   }
 
-  #begins(at: number, atLineOnly: boolean): boolean {
-    return at === 0 || this.#text[at - 1] === "\n" || (!atLineOnly && !this.#isInWord(at));
+  #isAtStart(offset: number, isLineRequired: boolean): boolean {
+    return offset === 0 || this.#text[offset - 1] === "\n" || (!isLineRequired && !this.#isInWord(offset));
   }
 
-  #ends(at: number, atLineOnly: boolean): boolean {
-    return at === this.#text.length || this.#text[at] === "\n" || (!atLineOnly && !this.#isInWord(at));
+  #isAtEnd(offset: number, isLineRequired: boolean): boolean {
+    return offset === this.#text.length || this.#text[offset] === "\n" || (!isLineRequired && !this.#isInWord(offset));
   }
 
-  #isInWord(at: number): boolean {
-    return WORD.test(this.#text.charAt(at - 1)) && WORD.test(this.#text.charAt(at));
+  #isInWord(offset: number): boolean {
+    return WORD.test(this.#text.charAt(offset - 1)) && WORD.test(this.#text.charAt(offset));
   }
 }

@@ -1,9 +1,9 @@
 import { toLf } from "../../files/line-ends.js";
-import { indentRule, indentsOf, type Reindent } from "./indentation.js";
+import { findIndentRule, pairIndents, type Reindent } from "./indentation.js";
 import { mergeLines, type MatchedLine } from "./merge-lines.js";
-import { editInterpretations, type EditInterpretation } from "./edit-interpretations.js";
-import { FileLines, indentOf, mapLine, TextView, type MatchTolerance, type ViewPlace } from "./text-views.js";
-import { REINDENTED, MATCH_MODES } from "./match-modes.js";
+import { interpretEdit, type EditInterpretation } from "./edit-interpretations.js";
+import { FileLines, indentOf, mapLine, TextView, type MatchTolerance, type ViewMatch } from "./text-views.js";
+import { REINDENT_NOTE, MATCH_MODES } from "./match-modes.js";
 
 /** A replacement in a file (one character per byte). */
 export interface TolerantEdit {
@@ -13,7 +13,7 @@ export interface TolerantEdit {
   /** Line number, from 1. */
   readonly line: number;
   /** The ignored differences, in words. */
-  readonly how: string;
+  readonly differences: string;
 }
 
 /** Minimum letters and digits of a text for a tolerant match. */
@@ -23,14 +23,14 @@ const MIN_LETTERS = 3;
 export class TolerantText {
   readonly #file: FileLines;
   /** Length of the byte order mark, in bytes. */
-  readonly #begin: number;
+  readonly #markBytes: number;
   readonly #views = new Map<MatchTolerance, TextView>();
   readonly #lineEnd: string;
 
   /** `lineEnd`: characters before the line feeds of new lines. */
   constructor(latin: string, lineEnd: string) {
-    this.#begin = latin.startsWith("\xef\xbb\xbf") ? 3 : 0;
-    this.#file = new FileLines(latin.slice(this.#begin));
+    this.#markBytes = latin.startsWith("\xef\xbb\xbf") ? 3 : 0;
+    this.#file = new FileLines(latin.slice(this.#markBytes));
     this.#lineEnd = lineEnd;
   }
 
@@ -38,115 +38,120 @@ export class TolerantText {
    * Finds the only tolerant match of an edit whose text is not in the file exactly. Undefined if there is none. Returns
    * a message if there are several, or if the result is unclear.
    */
-  edit(old: string, fresh: string): TolerantEdit | string | undefined {
-    for (const reading of editInterpretations(old, fresh)) {
-      const edit = this.#editBy(reading);
+  edit(old: string, replacement: string): TolerantEdit | string | undefined {
+    for (const interpretation of interpretEdit(old, replacement)) {
+      const edit = this.#applyInterpretation(interpretation);
       if (edit !== undefined) return edit;
     }
     return undefined;
   }
 
-  #editBy(reading: EditInterpretation): TolerantEdit | string | undefined {
-    const textLines = latinOf(reading.old).split("\n");
-    if ((reading.old.match(/[\p{L}\p{N}]/gu)?.length ?? 0) < MIN_LETTERS) return undefined;
-    for (const [at, way] of MATCH_MODES.entries()) {
-      let places = this.#places(way, textLines, reading);
-      const [place] = places;
-      if (!place) continue;
+  #applyInterpretation(interpretation: EditInterpretation): TolerantEdit | string | undefined {
+    const textLines = latinOf(interpretation.old).split("\n");
+    if ((interpretation.old.match(/[\p{L}\p{N}]/gu)?.length ?? 0) < MIN_LETTERS) return undefined;
+    for (const [modeIndex, mode] of MATCH_MODES.entries()) {
+      let matches = this.#findMatches(mode, textLines, interpretation);
+      const [match] = matches;
+      if (!match) continue;
       // A match within a line does not take precedence over full lines that match more tolerantly.
-      if (!place.isFullLines)
-        for (const looser of MATCH_MODES.slice(at + 1))
-          places = places.concat(
-            this.#places(looser, textLines, reading).filter(
-              ({ isFullLines, first }) => isFullLines && first !== place.first,
+      if (!match.isFullLines)
+        for (const looserMode of MATCH_MODES.slice(modeIndex + 1))
+          matches = matches.concat(
+            this.#findMatches(looserMode, textLines, interpretation).filter(
+              ({ isFullLines, first }) => isFullLines && first !== match.first,
             ),
           );
-      const how = [...reading.how, ...(reading.how.length > 0 && way === MATCH_MODES[0] ? [] : [way.how])].join(", ");
-      if (places.length > 1) {
-        const lines = [...new Set(places.map(({ first }) => first + 1))].sort((left, right) => left - right);
+      const differences = [
+        ...interpretation.differences,
+        ...(interpretation.differences.length > 0 && mode === MATCH_MODES[0] ? [] : [mode.differences]),
+      ].join(", ");
+      if (matches.length > 1) {
+        const lines = [...new Set(matches.map(({ first }) => first + 1))].sort((left, right) => left - right);
         return (
-          `has no exact match and ${Math.max(2, lines.length)} inexact matches (${how}; lines ` +
+          `has no exact match and ${Math.max(2, lines.length)} inexact matches (${differences}; lines ` +
           `${lines.slice(0, 10).join(", ")}${lines.length > 10 ? ", …" : ""}). Copy the intended lines exactly, with lines around them`
         );
       }
-      const not = `has only an inexact match at line ${place.first + 1} (${how})`;
-      if (reading.fresh === undefined) return `${not}, but ${reading.unclear}. Copy the text exactly from the file`;
-      const edit = this.#replacement(place, textLines, latinOf(reading.fresh).split("\n"), way);
-      if (!edit) return `${not}, and the result of new_string there is unclear. Copy the text exactly from the file`;
-      return { ...edit, how: how + (way.indentation ? `; ${REINDENTED}` : "") };
+      const matchNote = `has only an inexact match at line ${match.first + 1} (${differences})`;
+      if (interpretation.replacement === undefined)
+        return `${matchNote}, but ${interpretation.unclear}. Copy the text exactly from the file`;
+      const edit = this.#createReplacement(match, textLines, latinOf(interpretation.replacement).split("\n"), mode);
+      if (!edit)
+        return `${matchNote}, and the result of new_string there is unclear. Copy the text exactly from the file`;
+      return { ...edit, differences: differences + (mode.indentation ? `; ${REINDENT_NOTE}` : "") };
     }
     return undefined;
   }
 
-  #places(
-    way: MatchTolerance,
+  #findMatches(
+    mode: MatchTolerance,
     textLines: readonly string[],
     { startsAtLine, endsAtLine }: EditInterpretation,
-  ): ViewPlace[] {
-    return this.#view(way).places(textLines, startsAtLine, endsAtLine);
+  ): ViewMatch[] {
+    return this.#getView(mode).findMatches(textLines, startsAtLine, endsAtLine);
   }
 
-  #view(way: MatchTolerance): TextView {
-    let view = this.#views.get(way);
-    if (!view) this.#views.set(way, (view = new TextView(this.#file, way)));
+  #getView(mode: MatchTolerance): TextView {
+    let view = this.#views.get(mode);
+    if (!view) this.#views.set(mode, (view = new TextView(this.#file, mode)));
     return view;
   }
 
-  #replacement(
-    place: ViewPlace,
+  #createReplacement(
+    match: ViewMatch,
     textLines: readonly string[],
-    fresh: readonly string[],
-    way: MatchTolerance,
-  ): Omit<TolerantEdit, "how"> | undefined {
-    const { first, last } = place;
+    replacement: readonly string[],
+    mode: MatchTolerance,
+  ): Omit<TolerantEdit, "differences"> | undefined {
+    const { first, last } = match;
     const fileLines: MatchedLine[] = [];
     let [start, end] = [0, 0];
-    for (let at = first; at <= last; at++) {
-      const line = this.#file.lines[at] ?? "";
+    for (let row = first; row <= last; row++) {
+      const line = this.#file.lines[row] ?? "";
       const lineText = line.endsWith("\r") ? line.slice(0, -1) : line;
-      const { from, to, text } = mapLine(line, way);
-      const begin = at > first || way.indentation ? 0 : (from[place.from] ?? lineText.length);
-      const stop = at < last || place.to === text.length ? lineText.length : (to[place.to - 1] ?? 0);
-      const close = at === last && place.to === 0 ? begin : stop;
-      if (at === first) start = this.#startOf(at) + begin;
-      if (at === last) end = this.#startOf(at) + close;
-      fileLines.push({ raw: line.slice(begin, close), end: at < last ? line.slice(lineText.length) : undefined });
+      const { from, to, text } = mapLine(line, mode);
+      const begin = row > first || mode.indentation ? 0 : (from[match.from] ?? lineText.length);
+      const textEnd = row < last || match.to === text.length ? lineText.length : (to[match.to - 1] ?? 0);
+      const close = row === last && match.to === 0 ? begin : textEnd;
+      if (row === first) start = this.#lineStartOf(row) + begin;
+      if (row === last) end = this.#lineStartOf(row) + close;
+      fileLines.push({ raw: line.slice(begin, close), end: row < last ? line.slice(lineText.length) : undefined });
     }
-    const merged = way.indentation
-      ? this.#mergeReindented(fileLines, textLines, fresh, way)
+    const mergedText = mode.indentation
+      ? this.#mergeReindented(fileLines, textLines, replacement, mode)
       : mergeLines({
-          tolerance: way,
+          tolerance: mode,
           fileLines,
           old: textLines,
-          fresh,
+          replacement,
           reindent: (indent) => indent,
           lineEnd: this.#lineEnd,
         });
-    return merged === undefined ? undefined : { start, end, text: merged, line: first + 1 };
+    return mergedText === undefined ? undefined : { start, end, text: mergedText, line: first + 1 };
   }
 
-  #startOf(line: number): number {
-    return this.#begin + (this.#file.starts[line] ?? 0);
+  #lineStartOf(line: number): number {
+    return this.#markBytes + (this.#file.starts[line] ?? 0);
   }
 
   #mergeReindented(
     fileLines: readonly MatchedLine[],
     textLines: readonly string[],
-    fresh: readonly string[],
+    replacement: readonly string[],
     tolerance: MatchTolerance,
   ): string | undefined {
     const merge = (reindent: Reindent, old: readonly string[], newLines: readonly string[]): string | undefined =>
-      mergeLines({ tolerance, fileLines, old, fresh: newLines, reindent, lineEnd: this.#lineEnd });
-    const raws = fileLines.map(({ raw }) => raw);
-    const rule = indentRule(indentsOf(textLines, raws));
-    if (rule) return merge(rule, textLines, fresh);
+      mergeLines({ tolerance, fileLines, old, replacement: newLines, reindent, lineEnd: this.#lineEnd });
+    const fileTexts = fileLines.map(({ raw }) => raw);
+    const rule = findIndentRule(pairIndents(textLines, fileTexts));
+    if (rule) return merge(rule, textLines, replacement);
     // A copied text often lacks only the blanks before its first word.
-    const bare = (lines: readonly string[]): boolean => indentOf(lines[0] ?? "") === "" && lines[0] !== "";
-    if (!bare(textLines) || !bare(fresh)) return undefined;
+    const isUnindented = (lines: readonly string[]): boolean => indentOf(lines[0] ?? "") === "" && lines[0] !== "";
+    if (!isUnindented(textLines) || !isUnindented(replacement)) return undefined;
     const indent = indentOf(fileLines[0]?.raw ?? "");
     const withIndent = ([line = "", ...lines]: readonly string[]): string[] => [indent + line, ...lines];
-    const indentedRule = indentRule(indentsOf(withIndent(textLines), raws));
-    return indentedRule && merge(indentedRule, withIndent(textLines), withIndent(fresh));
+    const indentedRule = findIndentRule(pairIndents(withIndent(textLines), fileTexts));
+    return indentedRule && merge(indentedRule, withIndent(textLines), withIndent(replacement));
   }
 }
 

@@ -13,8 +13,8 @@ export class FlatParser extends Parser {
   #phase: "opening" | "open" | "closing" = "open";
   /** Whether the current tag is beyond the maximum depth. */
   #isFlat = false;
-  /** Number of such elements whose closing tags are still to come. */
-  #flat = 0;
+  /** Number of open elements beyond the maximum depth. */
+  #flatElementCount = 0;
 
   override onopentagname(start: number, end: number): void {
     this.#phase = "opening";
@@ -32,10 +32,10 @@ export class FlatParser extends Parser {
   /** Called by the base parser before it adds an element to its list or searches for it there. */
   override isVoidElement(name: string): boolean {
     if (super.isVoidElement(name)) return true;
-    if (this.#phase === "closing") return this.#flat > 0 && this.#flat-- > 0;
+    if (this.#phase === "closing") return this.#flatElementCount > 0 && this.#flatElementCount-- > 0;
     if (this.#phase === "opening") {
       this.#isFlat = this.#depth >= MAX_DEPTH;
-      if (this.#isFlat) this.#flat++;
+      if (this.#isFlat) this.#flatElementCount++;
       this.#phase = "open";
     }
     return this.#isFlat;

@@ -1,5 +1,5 @@
 /** Elements whose content is not for readers. */
-const SKIPPED = new Set([
+const SKIPPED_ELEMENTS = new Set([
   "title",
   "script",
   "style",
@@ -14,7 +14,7 @@ const SKIPPED = new Set([
   "nav",
   "dialog",
 ]);
-const BLOCKS = new Set([
+const BLOCK_ELEMENTS = new Set([
   "address",
   "article",
   "aside",
@@ -101,10 +101,10 @@ export async function htmlToText(html: string, base: string): Promise<HtmlPage> 
     },
     { decodeEntities: true, lowerCaseTags: true },
   );
-  const until = performance.now() + PARSE_TIMEOUT_MS;
-  for (let from = 0; from < html.length; from += SLICE_CHARACTERS) {
-    if (writer.isFull || performance.now() > until) return { ...writer.page(), isTruncated: true };
-    parser.write(html.slice(from, from + SLICE_CHARACTERS));
+  const deadlineMs = performance.now() + PARSE_TIMEOUT_MS;
+  for (let start = 0; start < html.length; start += SLICE_CHARACTERS) {
+    if (writer.isFull || performance.now() > deadlineMs) return { ...writer.page(), isTruncated: true };
+    parser.write(html.slice(start, start + SLICE_CHARACTERS));
   }
   parser.end();
   return { ...writer.page(), isTruncated: writer.isFull };
@@ -113,18 +113,18 @@ export async function htmlToText(html: string, base: string): Promise<HtmlPage> 
 /** Builds the text during parsing, without a tree. */
 class MarkdownWriter {
   readonly #base: string;
-  #out: string[] = [];
+  #pieces: string[] = [];
   #title = "";
-  #inTitle = false;
-  #skipped = 0;
-  #pre = 0;
+  #isInTitle = false;
+  #skippedDepth = 0;
+  #preDepth = 0;
   /** Line breaks to write before the next text, and whether to write a space before the next word. */
-  #breaks = 0;
-  #space = false;
-  #atStart = true;
-  readonly #lists: { ordered: boolean; next: number }[] = [];
+  #pendingBreaks = 0;
+  #needsSpace = false;
+  #isAtStart = true;
+  readonly #lists: { isOrdered: boolean; nextNumber: number }[] = [];
   readonly #links: (string | undefined)[] = [];
-  #cell = 0;
+  #cellCount = 0;
   #length = 0;
 
   constructor(base: string) {
@@ -138,68 +138,69 @@ class MarkdownWriter {
 
   open(name: string, attributes: Record<string, string>): void {
     // An SVG drawing has its own `title` elements.
-    if (name === "title") this.#inTitle = this.#title === "" && this.#skipped === 0;
-    if (SKIPPED.has(name)) this.#skipped++;
-    if (this.#skipped > 0) return;
-    if (BLOCKS.has(name))
-      this.#break(SPACED_BLOCKS.has(name) && !(this.#lists.length > 0 && /^[uo]l$/.test(name)) ? 2 : 1);
-    if (name === "br" && this.#pre > 0) this.#put("\n");
-    else if (name === "br") this.#break(this.#breaks + 1);
-    else if (name === "hr") this.#put("---");
-    else if (/^h[1-6]$/.test(name)) this.#put(`${"#".repeat(Number(name[1]))} `);
+    if (name === "title") this.#isInTitle = this.#title === "" && this.#skippedDepth === 0;
+    if (SKIPPED_ELEMENTS.has(name)) this.#skippedDepth++;
+    if (this.#skippedDepth > 0) return;
+    if (BLOCK_ELEMENTS.has(name))
+      this.#addBreaks(SPACED_BLOCKS.has(name) && !(this.#lists.length > 0 && /^[uo]l$/.test(name)) ? 2 : 1);
+    if (name === "br" && this.#preDepth > 0) this.#write("\n");
+    else if (name === "br") this.#addBreaks(this.#pendingBreaks + 1);
+    else if (name === "hr") this.#write("---");
+    else if (/^h[1-6]$/.test(name)) this.#write(`${"#".repeat(Number(name[1]))} `);
     else if (name === "ul" || name === "ol")
-      this.#lists.push({ ordered: name === "ol", next: Number(attributes.start) || 1 });
-    else if (name === "li") this.#item();
-    else if (name === "blockquote") this.#put("> ");
+      this.#lists.push({ isOrdered: name === "ol", nextNumber: Number(attributes.start) || 1 });
+    else if (name === "li") this.#startListItem();
+    else if (name === "blockquote") this.#write("> ");
     else if (name === "pre") {
-      this.#put("```\n");
-      this.#pre++;
-    } else if (name === "code" && this.#pre === 0) this.#put("`");
-    else if (name === "tr") this.#cell = 0;
+      this.#write("```\n");
+      this.#preDepth++;
+    } else if (name === "code" && this.#preDepth === 0) this.#write("`");
+    else if (name === "tr") this.#cellCount = 0;
     else if (name === "td" || name === "th") {
-      if (this.#cell++ > 0) this.#put(" | ");
-    } else if (name === "img") this.#image(attributes);
+      if (this.#cellCount++ > 0) this.#write(" | ");
+    } else if (name === "img") this.#writeImage(attributes);
     else if (name === "a") {
-      const link = this.#link(attributes.href);
+      const link = this.#resolveLink(attributes.href);
       this.#links.push(link);
-      if (link !== undefined) this.#put("[");
+      if (link !== undefined) this.#write("[");
     }
   }
 
   close(name: string): void {
-    if (name === "title") this.#inTitle = false;
-    if (SKIPPED.has(name)) {
-      this.#skipped = Math.max(0, this.#skipped - 1);
+    if (name === "title") this.#isInTitle = false;
+    if (SKIPPED_ELEMENTS.has(name)) {
+      this.#skippedDepth = Math.max(0, this.#skippedDepth - 1);
       return;
     }
-    if (this.#skipped > 0) return;
+    if (this.#skippedDepth > 0) return;
     if (name === "ul" || name === "ol") this.#lists.pop();
     else if (name === "pre") {
-      this.#pre = Math.max(0, this.#pre - 1);
-      const last = this.#out.at(-1) ?? "";
-      this.#put(last.endsWith("\n") ? "```" : "\n```");
-    } else if (name === "code" && this.#pre === 0) this.#put("`", false);
+      this.#preDepth = Math.max(0, this.#preDepth - 1);
+      const lastPiece = this.#pieces.at(-1) ?? "";
+      this.#write(lastPiece.endsWith("\n") ? "```" : "\n```");
+    } else if (name === "code" && this.#preDepth === 0) this.#write("`", false);
     else if (name === "a") {
       const link = this.#links.pop();
       if (link !== undefined) this.#closeLink(link);
     }
-    if (BLOCKS.has(name))
-      this.#break(SPACED_BLOCKS.has(name) && !(this.#lists.length > 0 && /^[uo]l$/.test(name)) ? 2 : 1);
+    if (BLOCK_ELEMENTS.has(name))
+      this.#addBreaks(SPACED_BLOCKS.has(name) && !(this.#lists.length > 0 && /^[uo]l$/.test(name)) ? 2 : 1);
   }
 
   text(text: string): void {
-    if (this.#inTitle && this.#title.length < MAX_TITLE_CHARACTERS) this.#title += text.slice(0, MAX_TITLE_CHARACTERS);
-    if (this.#skipped > 0) return;
-    if (this.#pre > 0) return this.#put(text);
+    if (this.#isInTitle && this.#title.length < MAX_TITLE_CHARACTERS)
+      this.#title += text.slice(0, MAX_TITLE_CHARACTERS);
+    if (this.#skippedDepth > 0) return;
+    if (this.#preDepth > 0) return this.#write(text);
     const words = text.split(/[\s\u200B\uFEFF]+/);
     words.forEach((word, index) => {
-      if (index > 0) this.#space = true;
-      if (word !== "") this.#put(word);
+      if (index > 0) this.#needsSpace = true;
+      if (word !== "") this.#write(word);
     });
   }
 
   page(): Omit<HtmlPage, "isTruncated"> {
-    const text = this.#out
+    const text = this.#pieces
       .join("")
       .replace(/\n{3,}/g, "\n\n")
       .trim()
@@ -207,38 +208,38 @@ class MarkdownWriter {
     return { title: this.#title.replace(/\s+/g, " ").trim(), text };
   }
 
-  #put(text: string, spaced = true): void {
+  #write(text: string, isSpaced = true): void {
     if (this.isFull) return;
     // At most two characters are written before the text.
-    this.#length += text.length + (this.#breaks > 0 ? Math.min(2, this.#breaks) : 1);
-    if (this.#breaks > 0 && !this.#atStart) {
-      this.#out.push("\n".repeat(Math.min(2, this.#breaks)));
-    } else if (this.#space && spaced && !this.#atStart && !/\s/.test(this.#out.at(-1)?.at(-1) ?? ""))
-      this.#out.push(" ");
-    this.#breaks = 0;
+    this.#length += text.length + (this.#pendingBreaks > 0 ? Math.min(2, this.#pendingBreaks) : 1);
+    if (this.#pendingBreaks > 0 && !this.#isAtStart) {
+      this.#pieces.push("\n".repeat(Math.min(2, this.#pendingBreaks)));
+    } else if (this.#needsSpace && isSpaced && !this.#isAtStart && !/\s/.test(this.#pieces.at(-1)?.at(-1) ?? ""))
+      this.#pieces.push(" ");
+    this.#pendingBreaks = 0;
     // A closing mark does not consume the space after it.
-    if (spaced) this.#space = false;
-    this.#atStart = false;
-    this.#out.push(text);
+    if (isSpaced) this.#needsSpace = false;
+    this.#isAtStart = false;
+    this.#pieces.push(text);
   }
 
-  #break(count: number): void {
-    this.#breaks = Math.max(this.#breaks, count);
-    this.#space = false;
+  #addBreaks(count: number): void {
+    this.#pendingBreaks = Math.max(this.#pendingBreaks, count);
+    this.#needsSpace = false;
   }
 
-  #item(): void {
+  #startListItem(): void {
     const list = this.#lists.at(-1);
     const indent = "  ".repeat(Math.min(8, Math.max(0, this.#lists.length - 1)));
-    this.#put(`${indent}${list?.ordered ? `${list.next++}.` : "-"} `);
+    this.#write(`${indent}${list?.isOrdered ? `${list.nextNumber++}.` : "-"} `);
   }
 
-  #image(attributes: Record<string, string>): void {
+  #writeImage(attributes: Record<string, string>): void {
     const alt = attributes.alt?.trim();
-    if (alt) this.#put(`![${alt.replace(/\s+/g, " ")}]`);
+    if (alt) this.#write(`![${alt.replace(/\s+/g, " ")}]`);
   }
 
-  #link(href: string | undefined): string | undefined {
+  #resolveLink(href: string | undefined): string | undefined {
     if (href === undefined || href.startsWith("#") || href.length > MAX_LINK_CHARACTERS) return undefined;
     try {
       const url = new URL(href, this.#base);
@@ -250,7 +251,7 @@ class MarkdownWriter {
 
   /** Links without text, such as icons, are omitted. */
   #closeLink(link: string): void {
-    if (this.#out.at(-1) === "[") this.#out.pop();
-    else this.#put(`](${link})`, false);
+    if (this.#pieces.at(-1) === "[") this.#pieces.pop();
+    else this.#write(`](${link})`, false);
   }
 }

@@ -26,27 +26,32 @@ export interface PageText {
 
 /** Returns part of the text of a page. */
 export async function pageText({ body, isHtml, charset, url, offset, bytes }: PageJob): Promise<PageText> {
-  let text = decoder(charset).decode(body);
-  let cut = false;
+  let text = createDecoder(charset).decode(body);
+  let hasMoreText = false;
   if (isHtml) {
     const page = await htmlToText(text, url);
-    cut = page.isTruncated;
+    hasMoreText = page.isTruncated;
     text = page.title === "" || page.text.startsWith(`# ${page.title}`) ? page.text : `# ${page.title}\n\n${page.text}`;
   }
-  return { text: part(text, offset, bytes), length: text.length, isBlank: !/\S/.test(text), isTruncated: cut };
+  return {
+    text: slicePage(text, offset, bytes),
+    length: text.length,
+    isBlank: !/\S/.test(text),
+    isTruncated: hasMoreText,
+  };
 }
 
 /** The requested part, ending after a line if a line ends in its second half. */
-function part(text: string, offset: number, bytes: number): string {
+function slicePage(text: string, offset: number, bytes: number): string {
   let page = text.slice(offset, offset + bytes);
   while (Buffer.byteLength(page) > bytes)
     page = page.slice(0, Math.floor((page.length * bytes) / Buffer.byteLength(page)));
   if (offset + page.length === text.length) return page;
-  const line = page.lastIndexOf("\n") + 1;
-  return line > page.length / 2 ? page.slice(0, line) : page.replace(/[\uD800-\uDBFF]$/, "");
+  const lineStart = page.lastIndexOf("\n") + 1;
+  return lineStart > page.length / 2 ? page.slice(0, lineStart) : page.replace(/[\uD800-\uDBFF]$/, "");
 }
 
-function decoder(charset: string): InstanceType<typeof TextDecoder> {
+function createDecoder(charset: string): InstanceType<typeof TextDecoder> {
   try {
     return new TextDecoder(charset);
   } catch {

@@ -6,16 +6,16 @@ export interface Expression {
 
 /** Returns the flags with which the expression compiles, or the reason why it does not. */
 export function compileExpression({ pattern, ignoreCase }: Expression): { flags: string } | { refused: string } {
-  let fault = "";
+  let reason = "";
   // `u` supports \p{L} but rejects unnecessary escapes, which models often write.
-  for (const unicode of ["u", ""]) {
-    const flags = unicode + (ignoreCase ? "i" : "");
+  for (const unicodeFlag of ["u", ""]) {
+    const flags = unicodeFlag + (ignoreCase ? "i" : "");
     try {
       new RegExp(pattern, flags);
       return { flags };
     } catch (error) {
-      fault = (error as Error).message;
+      reason = (error as Error).message;
     }
   }
-  return { refused: fault };
+  return { refused: reason };
 }

@@ -9,7 +9,7 @@ type CharTest = (char: string) => boolean;
 type Token = { kind: "star" } | { kind: "any" } | { kind: "char"; char: string } | { kind: "class"; has: CharTest };
 type Segment = "globstar" | readonly Token[];
 
-const CLASSES: Readonly<Record<string, CharTest>> = {
+const CHARACTER_CLASSES: Readonly<Record<string, CharTest>> = {
   alpha: (c) => /^[a-z]$/i.test(c),
   digit: (c) => /^\d$/.test(c),
   alnum: (c) => /^[a-z\d]$/i.test(c),
@@ -30,24 +30,24 @@ function matchWildcards<P, T>(
   isStar: (p: P) => boolean,
   fits: (p: P, t: T) => boolean,
 ): boolean {
-  const starAt = (at: number): boolean => at < pattern.length && isStar(pattern[at] as P);
-  let p = 0;
-  let star = -1;
-  let from = 0;
-  for (let t = 0; t < text.length;) {
-    if (starAt(p)) {
-      star = p++;
-      from = t;
-    } else if (p < pattern.length && fits(pattern[p] as P, text[t] as T)) {
-      p++;
-      t++;
-    } else if (star >= 0) {
-      p = star + 1;
-      t = ++from;
+  const isStarAt = (index: number): boolean => index < pattern.length && isStar(pattern[index] as P);
+  let patternIndex = 0;
+  let starIndex = -1;
+  let retryIndex = 0;
+  for (let textIndex = 0; textIndex < text.length;) {
+    if (isStarAt(patternIndex)) {
+      starIndex = patternIndex++;
+      retryIndex = textIndex;
+    } else if (patternIndex < pattern.length && fits(pattern[patternIndex] as P, text[textIndex] as T)) {
+      patternIndex++;
+      textIndex++;
+    } else if (starIndex >= 0) {
+      patternIndex = starIndex + 1;
+      textIndex = ++retryIndex;
     } else return false;
   }
-  while (starAt(p)) p++;
-  return p === pattern.length;
+  while (isStarAt(patternIndex)) patternIndex++;
+  return patternIndex === pattern.length;
 }
 
 function matchSegment(tokens: readonly Token[], chars: readonly string[]): boolean {
@@ -70,14 +70,14 @@ function parseSegment(segment: string): readonly Token[] | undefined {
       if (tokens.at(-1)?.kind !== "star") tokens.push({ kind: "star" });
     } else if (char === "?") tokens.push({ kind: "any" });
     else if (char === "\\") {
-      const escaped = chars[++i];
-      if (escaped === undefined) return undefined;
-      tokens.push({ kind: "char", char: escaped });
+      const escapedChar = chars[++i];
+      if (escapedChar === undefined) return undefined;
+      tokens.push({ kind: "char", char: escapedChar });
     } else if (char === "[") {
-      const parsed = parseClass(chars, i + 1);
-      if (!parsed) return undefined;
-      tokens.push({ kind: "class", has: parsed.has });
-      i = parsed.end;
+      const charClass = parseClass(chars, i + 1);
+      if (!charClass) return undefined;
+      tokens.push({ kind: "class", has: charClass.has });
+      i = charClass.end;
     } else tokens.push({ kind: "char", char });
   }
   return tokens;
@@ -85,16 +85,16 @@ function parseSegment(segment: string): readonly Token[] | undefined {
 
 function parseClass(chars: readonly string[], start: number): { has: CharTest; end: number } | undefined {
   let i = start;
-  const negated = chars[i] === "!" || chars[i] === "^";
-  if (negated) i++;
+  const isNegated = chars[i] === "!" || chars[i] === "^";
+  if (isNegated) i++;
   const tests: CharTest[] = [];
-  for (let first = true; ; first = false, i++) {
+  for (let isFirst = true; ; isFirst = false, i++) {
     let char = chars[i];
     if (char === undefined) return undefined;
-    if (char === "]" && !first) break;
+    if (char === "]" && !isFirst) break;
     if (char === "[" && chars[i + 1] === ":") {
       const end = chars.indexOf(":", i + 2);
-      const test = end > 0 && chars[end + 1] === "]" ? CLASSES[chars.slice(i + 2, end).join("")] : undefined;
+      const test = end > 0 && chars[end + 1] === "]" ? CHARACTER_CLASSES[chars.slice(i + 2, end).join("")] : undefined;
       if (!test) return undefined;
       tests.push(test);
       i = end + 1;
@@ -110,7 +110,7 @@ function parseClass(chars: readonly string[], start: number): { has: CharTest; e
     }
     tests.push((candidate) => codePoint(candidate) >= low && codePoint(candidate) <= high);
   }
-  return { has: (char) => tests.some((test) => test(char)) !== negated, end: i };
+  return { has: (char) => tests.some((test) => test(char)) !== isNegated, end: i };
 }
 
 function codePoint(char: string | undefined): number {
@@ -148,22 +148,27 @@ export class PathPattern {
       if (segment !== "globstar" || segments.at(-1) !== "globstar") segments.push(segment);
     }
     this.#segments = segments;
-    this.#outline = outlineOf(segments);
+    this.#outline = createOutline(segments);
   }
 
   /** Undefined if the pattern must be matched, or cannot match. */
   get simple(): SimplePattern | undefined {
-    const [first, second, ...otherSegments] = this.#segments ?? [];
+    const [firstSegment, secondSegment, ...otherSegments] = this.#segments ?? [];
     if (this.#segments?.every((segment) => literalText(segment) !== undefined))
       return { kind: "path", path: this.#segments.map(literalText).join("/") };
-    if (first !== "globstar" || second === undefined || second === "globstar" || otherSegments.length > 0)
+    if (
+      firstSegment !== "globstar" ||
+      secondSegment === undefined ||
+      secondSegment === "globstar" ||
+      otherSegments.length > 0
+    )
       return undefined;
-    const name = literalText(second);
+    const name = literalText(secondSegment);
     if (name !== undefined) return { kind: "name", text: name };
-    const head = literalText(second.slice(0, -1));
-    if (head !== undefined && second.at(-1)?.kind === "star") return { kind: "head", text: head };
-    const tail = literalText(second.slice(1));
-    if (tail !== undefined && second[0]?.kind === "star") return { kind: "tail", text: tail };
+    const head = literalText(secondSegment.slice(0, -1));
+    if (head !== undefined && secondSegment.at(-1)?.kind === "star") return { kind: "head", text: head };
+    const tail = literalText(secondSegment.slice(1));
+    if (tail !== undefined && secondSegment[0]?.kind === "star") return { kind: "tail", text: tail };
     return undefined;
   }
 
@@ -205,20 +210,20 @@ function charsOf(tokens: readonly Token[]): string {
   return tokens.map((token) => (token.kind === "char" ? token.char : "")).join("");
 }
 
-function outlineOf(segments: readonly Segment[]): Outline {
-  const named = segments.filter((segment) => segment !== "globstar");
-  const characters = named.reduce((sum, tokens) => sum + tokens.filter(({ kind }) => kind !== "star").length, 0);
-  const [first] = segments;
-  const last = segments.at(-1);
-  const tokens = last === undefined || last === "globstar" ? [] : last;
-  const wildcard = (token: Token): boolean => token.kind !== "char";
-  const open = tokens.findIndex(wildcard);
+function createOutline(segments: readonly Segment[]): Outline {
+  const nameSegments = segments.filter((segment) => segment !== "globstar");
+  const characters = nameSegments.reduce((sum, tokens) => sum + tokens.filter(({ kind }) => kind !== "star").length, 0);
+  const [firstSegment] = segments;
+  const lastSegment = segments.at(-1);
+  const tokens = lastSegment === undefined || lastSegment === "globstar" ? [] : lastSegment;
+  const isWildcard = (token: Token): boolean => token.kind !== "char";
+  const wildcardIndex = tokens.findIndex(isWildcard);
   return {
-    first: first === undefined ? undefined : literalText(first),
-    head: charsOf(open < 0 ? tokens : tokens.slice(0, open)),
-    tail: charsOf(tokens.slice(tokens.findLastIndex(wildcard) + 1)),
-    names: named.length,
+    first: firstSegment === undefined ? undefined : literalText(firstSegment),
+    head: charsOf(wildcardIndex < 0 ? tokens : tokens.slice(0, wildcardIndex)),
+    tail: charsOf(tokens.slice(tokens.findLastIndex(isWildcard) + 1)),
+    names: nameSegments.length,
     // Minimum length, including the slashes between names. Characters outside the basic plane count twice in a path.
-    length: characters + Math.max(0, named.length - 1),
+    length: characters + Math.max(0, nameSegments.length - 1),
   };
 }

@@ -7,9 +7,9 @@ const MAX_CHOICES = 256;
  * Compiles a glob for files below a folder: `*`, `?`, `[a-z]`, `**`, `{a,b}`. Without a slash it matches names at any
  * depth. Throws `RangeError` for too many combinations of braces.
  */
-export function compileGlob(glob: string, allowance: TimeBudget): (path: string) => boolean {
-  const tidy = glob.replace(/^(\.\/+)+/, "").replace(/\/{2,}/g, "/");
-  const patterns = expandBraces(tidy, MAX_CHOICES);
+export function compileGlob(glob: string, timeBudget: TimeBudget): (path: string) => boolean {
+  const normalizedGlob = glob.replace(/^(\.\/+)+/, "").replace(/\/{2,}/g, "/");
+  const patterns = expandBraces(normalizedGlob, MAX_CHOICES);
   if (!patterns) throw new RangeError(`more than ${MAX_CHOICES} combinations of { }`);
   const rules = new PathRules(
     patterns.map((expandedGlob) => {
@@ -19,43 +19,47 @@ export function compileGlob(glob: string, allowance: TimeBudget): (path: string)
         foldersOnly: false,
       };
     }),
-    allowance,
+    timeBudget,
   );
-  return (path) => rules.last(path, false) >= 0;
+  return (path) => rules.findLast(path, false) >= 0;
 }
 
-/** Expands `{a,b}`; undefined if there would be more than `max` patterns. */
-function expandBraces(pattern: string, max: number): string[] | undefined {
-  const done: string[] = [];
-  const open = [pattern];
-  for (let candidate = open.pop(); candidate !== undefined; candidate = open.pop()) {
-    const brace = firstBrace(candidate);
-    if (!brace) done.push(candidate);
+/** Expands `{a,b}`; undefined if there would be more than `maxCount` patterns. */
+function expandBraces(pattern: string, maxCount: number): string[] | undefined {
+  const expandedPatterns: string[] = [];
+  const pendingPatterns = [pattern];
+  for (let candidate = pendingPatterns.pop(); candidate !== undefined; candidate = pendingPatterns.pop()) {
+    const brace = findFirstBrace(candidate);
+    if (!brace) expandedPatterns.push(candidate);
     else
       for (const choice of brace.choices)
-        open.push(candidate.slice(0, brace.start) + choice + candidate.slice(brace.end + 1));
-    if (open.length + done.length > max) return undefined;
+        pendingPatterns.push(candidate.slice(0, brace.start) + choice + candidate.slice(brace.end + 1));
+    if (pendingPatterns.length + expandedPatterns.length > maxCount) return undefined;
   }
-  return done;
+  return expandedPatterns;
 }
 
 /** The outermost, first brace group with a comma at its own depth. */
-function firstBrace(pattern: string): { start: number; end: number; choices: string[] } | undefined {
+function findFirstBrace(pattern: string): { start: number; end: number; choices: string[] } | undefined {
   let firstGroup: { start: number; end: number; commas: number[] } | undefined;
-  const open: { start: number; commas: number[] }[] = [];
+  const openGroups: { start: number; commas: number[] }[] = [];
   for (let i = 0; i < pattern.length; i++) {
     const char = pattern[i];
     if (char === "\\") i++;
-    else if (char === "{") open.push({ start: i, commas: [] });
-    else if (char === ",") open.at(-1)?.commas.push(i);
+    else if (char === "{") openGroups.push({ start: i, commas: [] });
+    else if (char === ",") openGroups.at(-1)?.commas.push(i);
     else if (char === "}") {
-      const group = open.pop();
+      const group = openGroups.pop();
       if (group && group.commas.length > 0 && (!firstGroup || group.start < firstGroup.start))
         firstGroup = { ...group, end: i };
     }
   }
   if (!firstGroup) return undefined;
   const { start, end, commas } = firstGroup;
-  const edges = [start, ...commas, end];
-  return { start, end, choices: edges.slice(1).map((edge, n) => pattern.slice((edges[n] ?? start) + 1, edge)) };
+  const boundaries = [start, ...commas, end];
+  return {
+    start,
+    end,
+    choices: boundaries.slice(1).map((edge, n) => pattern.slice((boundaries[n] ?? start) + 1, edge)),
+  };
 }

@@ -31,42 +31,42 @@ export function searchLines({ pattern, flags, context, maxKeptLines, files }: Se
   return files.map((bytes) => searchFile(expression, context, maxKeptLines, new TextDecoder().decode(bytes)));
 }
 
-function searchFile(expression: RegExp, context: number, keep: number, text: string): FileMatches {
+function searchFile(expression: RegExp, context: number, maxLines: number, text: string): FileMatches {
   const lines: FoundLine[] = [];
   let count = 0;
-  let number = 0;
-  let pending = 0;
-  let before: FoundLine[] = [];
-  for (let from = 0; from < text.length || (number === 0 && from === 0);) {
-    let end = text.indexOf("\n", from);
+  let lineNumber = 0;
+  let pendingContext = 0;
+  let linesBefore: FoundLine[] = [];
+  for (let start = 0; start < text.length || (lineNumber === 0 && start === 0);) {
+    let end = text.indexOf("\n", start);
     if (end < 0) end = text.length;
-    const line = text.slice(from, text.charCodeAt(end - 1) === 13 && end > from ? end - 1 : end);
-    from = end + 1;
-    number++;
-    const hit = expression.exec(line);
-    if (hit) {
+    const line = text.slice(start, text.charCodeAt(end - 1) === 13 && end > start ? end - 1 : end);
+    start = end + 1;
+    lineNumber++;
+    const match = expression.exec(line);
+    if (match) {
       count++;
-      if (count <= keep) {
-        for (const contextLine of before) lines.push(contextLine);
-        lines.push({ line: number, text: show(line, hit.index), isMatch: true });
-        pending = context;
+      if (count <= maxLines) {
+        for (const contextLine of linesBefore) lines.push(contextLine);
+        lines.push({ line: lineNumber, text: shortenLine(line, match.index), isMatch: true });
+        pendingContext = context;
       }
-      before = [];
-    } else if (pending > 0) {
-      lines.push({ line: number, text: show(line, 0), isMatch: false });
-      pending--;
+      linesBefore = [];
+    } else if (pendingContext > 0) {
+      lines.push({ line: lineNumber, text: shortenLine(line, 0), isMatch: false });
+      pendingContext--;
     } else if (context > 0) {
-      before.push({ line: number, text: show(line, 0), isMatch: false });
-      if (before.length > context) before.shift();
+      linesBefore.push({ line: lineNumber, text: shortenLine(line, 0), isMatch: false });
+      if (linesBefore.length > context) linesBefore.shift();
     }
   }
   return { count, lines };
 }
 
 /** Shortens a long line to the part around a match. */
-function show(line: string, at: number): string {
+function shortenLine(line: string, matchIndex: number): string {
   if (line.length <= MAX_LINE_CHARACTERS) return line;
-  const start = Math.max(0, Math.min(at - 100, line.length - MAX_LINE_CHARACTERS));
+  const start = Math.max(0, Math.min(matchIndex - 100, line.length - MAX_LINE_CHARACTERS));
   return (
     (start > 0 ? "…" : "") +
     line.slice(start, start + MAX_LINE_CHARACTERS) +

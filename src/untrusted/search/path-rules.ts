@@ -11,28 +11,29 @@ export class TimeLimitExceeded extends Error {}
 
 /** Time limit for all patterns of one search together. */
 export class TimeBudget {
-  #leftMs: number;
-  #since = Infinity;
-  #ticks = 0;
+  #remainingMs: number;
+  #startedMs = Infinity;
+  #tickCount = 0;
 
   constructor(ms: number) {
-    this.#leftMs = ms;
+    this.#remainingMs = ms;
   }
 
   /** Runs `work`, which must be synchronous, and counts its time. */
   measure<T>(work: () => T): T {
-    this.#since = performance.now();
+    this.#startedMs = performance.now();
     try {
       return work();
     } finally {
-      this.#leftMs -= performance.now() - this.#since;
-      this.#since = Infinity;
+      this.#remainingMs -= performance.now() - this.#startedMs;
+      this.#startedMs = Infinity;
     }
   }
 
   /** Called for each rule that is read and before each match. Throws `TimeLimitExceeded`. */
   tick(): void {
-    if (++this.#ticks % 16 === 0 && performance.now() - this.#since > this.#leftMs) throw new TimeLimitExceeded();
+    if (++this.#tickCount % 16 === 0 && performance.now() - this.#startedMs > this.#remainingMs)
+      throw new TimeLimitExceeded();
   }
 }
 
@@ -45,17 +46,17 @@ interface LastRule {
 const NO_RULE: LastRule = { any: -1, folder: -1 };
 
 /** The last rule for each text, searched by the lengths of the texts. */
-class Index {
+class TextIndex {
   readonly #rules = new Map<string, LastRule>();
   readonly #lengths = new Set<number>();
 
-  add(text: string, place: number, foldersOnly: boolean): void {
+  add(text: string, index: number, foldersOnly: boolean): void {
     const earlierRule = this.#rules.get(text);
-    this.#rules.set(text, { any: foldersOnly ? (earlierRule?.any ?? -1) : place, folder: place });
+    this.#rules.set(text, { any: foldersOnly ? (earlierRule?.any ?? -1) : index, folder: index });
     this.#lengths.add(text.length);
   }
 
-  at(text: string): LastRule {
+  lookUp(text: string): LastRule {
     return this.#rules.get(text) ?? NO_RULE;
   }
 
@@ -64,15 +65,15 @@ class Index {
    * tried.
    */
   last(name: string, isFolder: boolean, cut: (length: number) => string): number {
-    let place = -1;
+    let index = -1;
     for (const length of this.#lengths)
-      if (length <= name.length) place = Math.max(place, ruleIndex(this.at(cut(length)), isFolder));
-    return place;
+      if (length <= name.length) index = Math.max(index, selectIndex(this.lookUp(cut(length)), isFolder));
+    return index;
   }
 }
 
-function ruleIndex(last: LastRule, isFolder: boolean): number {
-  return isFolder ? last.folder : last.any;
+function selectIndex(lastRule: LastRule, isFolder: boolean): number {
+  return isFolder ? lastRule.folder : lastRule.any;
 }
 
 /**
@@ -82,24 +83,24 @@ function ruleIndex(last: LastRule, isFolder: boolean): number {
  * per name is small even with many rules.
  */
 export class PathRules {
-  readonly #paths = new Index();
-  readonly #names = new Index();
-  readonly #heads = new Index();
-  readonly #tails = new Index();
-  readonly #others: { pattern: PathPattern; foldersOnly: boolean; place: number }[] = [];
-  readonly #allowance: TimeBudget;
+  readonly #paths = new TextIndex();
+  readonly #names = new TextIndex();
+  readonly #heads = new TextIndex();
+  readonly #tails = new TextIndex();
+  readonly #complexRules: { pattern: PathPattern; foldersOnly: boolean; index: number }[] = [];
+  readonly #timeBudget: TimeBudget;
 
-  constructor(rules: readonly PathRule[], allowance: TimeBudget) {
-    this.#allowance = allowance;
-    for (const [place, { pattern: text, foldersOnly }] of rules.entries()) {
-      allowance.tick();
+  constructor(rules: readonly PathRule[], timeBudget: TimeBudget) {
+    this.#timeBudget = timeBudget;
+    for (const [index, { pattern: text, foldersOnly }] of rules.entries()) {
+      timeBudget.tick();
       const pattern = new PathPattern(text);
       const { simple } = pattern;
-      if (simple?.kind === "path") this.#paths.add(simple.path, place, foldersOnly);
-      else if (simple?.kind === "name") this.#names.add(simple.text, place, foldersOnly);
-      else if (simple?.kind === "head") this.#heads.add(simple.text, place, foldersOnly);
-      else if (simple?.kind === "tail") this.#tails.add(simple.text, place, foldersOnly);
-      else this.#others.push({ pattern, foldersOnly, place });
+      if (simple?.kind === "path") this.#paths.add(simple.path, index, foldersOnly);
+      else if (simple?.kind === "name") this.#names.add(simple.text, index, foldersOnly);
+      else if (simple?.kind === "head") this.#heads.add(simple.text, index, foldersOnly);
+      else if (simple?.kind === "tail") this.#tails.add(simple.text, index, foldersOnly);
+      else this.#complexRules.push({ pattern, foldersOnly, index });
     }
   }
 
@@ -107,25 +108,25 @@ export class PathRules {
    * Index of the last rule that matches; -1 for none. Throws `TimeLimitExceeded`. @param path Relative path, with `/`
    * as separator.
    */
-  last(path: string, isFolder: boolean): number {
+  findLast(path: string, isFolder: boolean): number {
     const name = path.slice(path.lastIndexOf("/") + 1);
-    let place = Math.max(
-      ruleIndex(this.#paths.at(path), isFolder),
-      ruleIndex(this.#names.at(name), isFolder),
+    let lastIndex = Math.max(
+      selectIndex(this.#paths.lookUp(path), isFolder),
+      selectIndex(this.#names.lookUp(name), isFolder),
       this.#heads.last(name, isFolder, (length) => name.slice(0, length)),
       this.#tails.last(name, isFolder, (length) => name.slice(name.length - length)),
     );
     let names: string[][] | undefined;
-    for (let at = this.#others.length - 1; at >= 0; at--) {
-      const complexRule = this.#others[at];
-      if (!complexRule || complexRule.place < place) break;
-      this.#allowance.tick();
+    for (let i = this.#complexRules.length - 1; i >= 0; i--) {
+      const complexRule = this.#complexRules[i];
+      if (!complexRule || complexRule.index < lastIndex) break;
+      this.#timeBudget.tick();
       if ((complexRule.foldersOnly && !isFolder) || !complexRule.pattern.mayMatch(path, name)) continue;
       names ??= namesOf(path);
       if (!complexRule.pattern.matches(names)) continue;
-      place = complexRule.place;
+      lastIndex = complexRule.index;
       break;
     }
-    return place;
+    return lastIndex;
   }
 }

@@ -13,7 +13,7 @@ interface WordPattern {
   readonly folder: string | undefined;
 }
 /** `"any"`: any number of words. */
-type Item = WordPattern | "any";
+type PatternItem = WordPattern | "any";
 
 /**
  * Globs for the words of one command, for example `git push*`. A separate `*`, or a `*` at the end, matches any number
@@ -21,13 +21,13 @@ type Item = WordPattern | "any";
  */
 export class CommandPattern {
   readonly #words: readonly string[];
-  readonly #allowed: readonly Item[];
-  readonly #forbidden: readonly Item[];
+  readonly #allowed: readonly PatternItem[];
+  readonly #forbidden: readonly PatternItem[];
 
   constructor(text: string) {
     this.#words = text.trim().split(/\s+/);
-    this.#allowed = itemsOf(this.#words, true);
-    this.#forbidden = itemsOf(text.trim().toLowerCase().split(/\s+/), false);
+    this.#allowed = createItems(this.#words, true);
+    this.#forbidden = createItems(text.trim().toLowerCase().split(/\s+/), false);
   }
 
   /** Whether an `allow` with this pattern permits the command. */
@@ -38,8 +38,8 @@ export class CommandPattern {
     const { fixedWords = 0, starts = "nothing" } = starterOf(command) ?? {};
     // A shell or interpreter without arguments runs its input, which may be the output of another command.
     if (starts === "anything" && words.length === 1 && this.#allowed.includes("any")) return false;
-    if (!words.slice(0, fixedWords).every((word, at) => this.#isWritten(word, at))) return false;
-    return fits(this.#allowed, words, { perhaps: false, gaps: false });
+    if (!words.slice(0, fixedWords).every((word, i) => this.#isWritten(word, i))) return false;
+    return matchesItems(this.#allowed, words, { perhaps: false, gaps: false });
   }
 
   /**
@@ -50,8 +50,8 @@ export class CommandPattern {
     const { words } = command;
     const starter = starterOf(command);
     // A program that starts others may start any of its arguments.
-    const starts = starter && starter.starts !== "nothing" ? Math.min(words.length, MAX_STARTS) : 1;
-    const results = new Set(Array.from({ length: starts }, (_, at) => this.#meetsWords(words.slice(at))));
+    const startCount = starter && starter.starts !== "nothing" ? Math.min(words.length, MAX_STARTS) : 1;
+    const results = new Set(Array.from({ length: startCount }, (_, start) => this.#meetsWords(words.slice(start))));
     if (results.has("yes")) return "yes";
     const isUnknown = starter?.starts === "anything" || (starter !== undefined && words.length > MAX_STARTS);
     return isUnknown || results.has("maybe") ? "maybe" : "no";
@@ -60,42 +60,43 @@ export class CommandPattern {
   /** Whether the pattern contains the word literally, without a wildcard. */
   #isWritten({ text, isLiteral }: ShellWord, at: number): boolean {
     const word = this.#words[at] ?? "";
-    const written = at === this.#words.length - 1 ? word.replace(/\*$/, "") : word;
-    return isLiteral && text === written && wildcardIn(written) < 0;
+    const literalText = at === this.#words.length - 1 ? word.replace(/\*$/, "") : word;
+    return isLiteral && text === literalText && findWildcard(literalText) < 0;
   }
 
   #meetsWords(words: readonly ShellWord[]): Fit {
     const [program, ...args] = words;
     if (!program) return "no";
     const name = withoutFolder(program);
-    const ways = [[name, ...args], words];
+    const wordLists = [[name, ...args], words];
     // `git-push` is also a separate program.
     if (/^git-./i.test(name.text))
-      ways.push([...["git", name.text.slice(4)].map((text) => ({ ...name, text })), ...args]);
+      wordLists.push([...["git", name.text.slice(4)].map((text) => ({ ...name, text })), ...args]);
     for (const perhaps of [false, true])
-      for (const way of ways)
-        if (fits(this.#forbidden, way.map(lowerCase), { perhaps, gaps: true })) return perhaps ? "maybe" : "yes";
+      for (const wordList of wordLists)
+        if (matchesItems(this.#forbidden, wordList.map(toLowerCaseWord), { perhaps, gaps: true }))
+          return perhaps ? "maybe" : "yes";
     return "no";
   }
 }
 
 /** `isStrict`: after a last word with a slash, as in `cat src/*`, further words must match that word too. */
-function itemsOf(words: readonly string[], isStrict: boolean): Item[] {
-  const last = words.at(-1) ?? "";
-  const repeats = isStrict && last.includes("/") && last.endsWith("*");
-  const items = words.map((word, at): Item => {
+function createItems(words: readonly string[], isStrict: boolean): PatternItem[] {
+  const lastWord = words.at(-1) ?? "";
+  const lastRepeats = isStrict && lastWord.includes("/") && lastWord.endsWith("*");
+  const items = words.map((word, i): PatternItem => {
     if (/^\*+$/.test(word)) return "any";
-    const isPaths = isStrict && word.includes("/") && wildcardIn(word) >= 0;
+    const isPaths = isStrict && word.includes("/") && findWildcard(word) >= 0;
     return {
       glob: new PathPattern(withoutSlashes(word)),
-      repeats: repeats && at === words.length - 1,
-      folder: isPaths ? word.slice(0, wildcardIn(word)) : undefined,
+      repeats: lastRepeats && i === words.length - 1,
+      folder: isPaths ? word.slice(0, findWildcard(word)) : undefined,
     };
   });
-  return !repeats && items.at(-1) !== "any" && last.endsWith("*") ? [...items, "any"] : items;
+  return !lastRepeats && items.at(-1) !== "any" && lastWord.endsWith("*") ? [...items, "any"] : items;
 }
 
-function wildcardIn(word: string): number {
+function findWildcard(word: string): number {
   return word.search(/[*?[\\]/);
 }
 
@@ -104,7 +105,7 @@ function withoutSlashes(word: string): string {
   return word.replaceAll("/", "\0");
 }
 
-function lowerCase(word: ShellWord): ShellWord {
+function toLowerCaseWord(word: ShellWord): ShellWord {
   return { ...word, text: word.text.toLowerCase() };
 }
 
@@ -122,40 +123,44 @@ function matchesWord({ glob, folder }: WordPattern, { text, isLiteral }: ShellWo
  * `perhaps`: a word that is not literal may become any word. `gaps`: options, with or without a value, may precede each
  * word but the first.
  */
-function fits(items: readonly Item[], words: readonly ShellWord[], how: { perhaps: boolean; gaps: boolean }): boolean {
+function matchesItems(
+  items: readonly PatternItem[],
+  words: readonly ShellWord[],
+  options: { perhaps: boolean; gaps: boolean },
+): boolean {
   /** Positions in `items` after the words so far. */
-  let at = new Set([0]);
+  let positions = new Set([0]);
   /** The same if the next word is the value of an option. */
-  let afterOption = new Set<number>();
+  let positionsAfterOption = new Set<number>();
   const skipAny = (): void => {
-    for (const i of at) if (items[i] === "any") at.add(i + 1);
+    for (const i of positions) if (items[i] === "any") positions.add(i + 1);
   };
   skipAny();
   for (const word of words) {
-    const next = new Set(afterOption);
-    const skipped = new Set<number>();
-    for (const i of at) {
+    const nextPositions = new Set(positionsAfterOption);
+    const optionPositions = new Set<number>();
+    for (const i of positions) {
       const item = items[i];
-      if (item === "any") next.add(i);
-      if (!word.isLiteral && how.perhaps && i <= items.length) {
-        if (item && item !== "any") next.add(i + 1);
+      if (item === "any") nextPositions.add(i);
+      if (!word.isLiteral && options.perhaps && i <= items.length) {
+        if (item && item !== "any") nextPositions.add(i + 1);
         // The word may become no word, or several.
-        if (word.isSplit) for (let to = i; to <= items.length; to++) next.add(to);
+        if (word.isSplit) for (let position = i; position <= items.length; position++) nextPositions.add(position);
       }
       if (!item || item === "any") continue;
       if (matchesWord(item, word)) {
-        next.add(i + 1);
-        if (item.repeats) next.add(i);
+        nextPositions.add(i + 1);
+        if (item.repeats) nextPositions.add(i);
       }
-      if (how.gaps && i > 0 && word.isLiteral && word.text.startsWith("-")) {
-        next.add(i);
-        skipped.add(i);
+      if (options.gaps && i > 0 && word.isLiteral && word.text.startsWith("-")) {
+        nextPositions.add(i);
+        optionPositions.add(i);
       }
     }
-    at = next;
-    afterOption = skipped;
+    positions = nextPositions;
+    positionsAfterOption = optionPositions;
     skipAny();
-    if (at.size === 0 && afterOption.size === 0) return false;
+    if (positions.size === 0 && positionsAfterOption.size === 0) return false;
   }
-  return at.has(items.length);
+  return positions.has(items.length);
 }

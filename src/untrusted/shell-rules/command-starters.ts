@@ -15,10 +15,10 @@ export interface Starter {
   readonly starts: "nothing" | "arguments" | "anything";
 }
 
-const setOf = (names: string): ReadonlySet<string> => new Set(names.split(" "));
+const createSet = (names: string): ReadonlySet<string> => new Set(names.split(" "));
 
 /** Programs that start the command in their arguments. */
-const WRAPPERS = setOf(
+const WRAPPERS = createSet(
   "batch busybox bwrap capsh cgexec choom chroot chrt command builtin cpulimit dbus-launch dbus-run-session doas " +
     "entr env exec expect fakeroot faketime firejail flock gosu i386 i686 ionice linux32 linux64 logsave " +
     "ltrace newgrp nice nohup nsenter numactl parallel perf pkexec prlimit proot runcon runuser " +
@@ -26,26 +26,26 @@ const WRAPPERS = setOf(
     "time timeout toybox uname26 unbuffer unshare valgrind watch x86_64 xargs xvfb-run",
 );
 /** Programs that run a package's program. */
-const RUNNERS = setOf("bunx npx pipx pnpx uvx");
+const RUNNERS = createSet("bunx npx pipx pnpx uvx");
 /** Programs that pass on a command in their arguments. An `allow` rule with a wildcard permits whatever they do. */
 const CARRIERS =
   /^(cross-env|dotenv|hyperfine|nix-shell|ssh|watchexec|(conda|pipenv|poetry|uv) run|(bundle|direnv|mise) exec) /;
 /** Programs that append words to the written command at run time, so the arguments alone do not show what it does. */
-const APPENDING = setOf("entr parallel xargs");
+const APPENDING_PROGRAMS = createSet("entr parallel xargs");
 /** Commands that change what later words of the line mean, or evaluate their arguments. */
-const EVALUATING = setOf(
+const EVALUATING_COMMANDS = createSet(
   ". alias at bind compgen complete compopt declare enable eval export fc gdb getopts hash history let local mapfile " +
     "read readarray readonly run-parts screen shopt source tmux trap typeset unalias unset",
 );
-const SHELLS = setOf("ash bash csh dash fish ksh mksh powershell pwsh rbash sh tcsh zsh");
+const SHELLS = createSet("ash bash csh dash fish ksh mksh powershell pwsh rbash sh tcsh zsh");
 /** Programs that run a file or the code in their arguments. */
 const INTERPRETERS =
   /^(awk|bun|deno|gawk|lua|luajit|mawk|nawk|node|nodejs|osascript|perl|php|pypy|python|ruby|tclsh|tsx)[\d.]*$/;
 /** The first operand of awk is code. It starts a command only if it contains one of these. */
-const AWK = /^[gmn]?awk/;
+const AWK_NAME = /^[gmn]?awk/;
 const AWK_STARTS = /system|@|(?<!\|)\|(?!\|)/;
 /** Options of interpreters and runners whose value is the next word. */
-const HAS_VALUE =
+const OPTION_WITH_VALUE =
   /^(\S*awk\S* -[Fv]|lua\S* -l|node\S* (-C|--conditions|--title)|(perl|ruby)\S* -I|php\S* -d|py\S* -[WX]|\w*sh ([-+]\w*[oO]|--(rc|init-)file)|\S+x (-p|--package|--from|--with))$/;
 const INLINE_CODE = /^(-[a-zA-Z]*[ceEpr].*|--(eval|print|command|execute|require|import|loader)\b.*|-|eval)$/;
 /** Arguments with which other programs start a command. A file with such a name can also result from a pattern. */
@@ -80,7 +80,7 @@ const GIT_STARTS = new RegExp(
     "|\\S+ (--upl|--rece|--ex(ec?)?(=|$)|ext::))",
 );
 /** Options with a value that precede git's subcommand. */
-const GIT_VALUES = setOf("-C --attr-source --git-dir --namespace --super-prefix --work-tree");
+const GIT_VALUES = createSet("-C --attr-source --git-dir --namespace --super-prefix --work-tree");
 /** Options of `set` that do not change later words. */
 const PLAIN_SET = /^(-[euxo]+|[-+]o|pipefail|errexit|nounset|xtrace)$/;
 
@@ -88,57 +88,58 @@ const PLAIN_SET = /^(-[euxo]+|[-+]o|pipefail|errexit|nounset|xtrace)$/;
 export function starterOf({ words }: ShellCommand): Starter | undefined {
   const [program, ...args] = words;
   if (!program) return undefined;
-  const unknown: Starter = { fixedWords: Infinity, starts: "anything" };
-  if (!program.isLiteral) return unknown;
+  const unknownStarter: Starter = { fixedWords: Infinity, starts: "anything" };
+  if (!program.isLiteral) return unknownStarter;
   const name = nameOf(program.text);
-  if (EVALUATING.has(name) || /^ld(-linux.*)?\.so/.test(name)) return unknown;
-  if (name === "set") return args.every(({ text }) => PLAIN_SET.test(text)) ? undefined : unknown;
-  if (name === "git") return gitStarts(args) ? unknown : undefined;
+  if (EVALUATING_COMMANDS.has(name) || /^ld(-linux.*)?\.so/.test(name)) return unknownStarter;
+  if (name === "set") return args.every(({ text }) => PLAIN_SET.test(text)) ? undefined : unknownStarter;
+  if (name === "git") return gitStartsCommand(args) ? unknownStarter : undefined;
   if (name === "command" && /^-[vV]$/.test(args[0]?.text ?? "")) return undefined;
   if (WRAPPERS.has(name) || RUNNERS.has(name))
     return {
-      fixedWords: RUNNERS.has(name) ? headOf(name, args).length + 1 : Infinity,
+      fixedWords: RUNNERS.has(name) ? takeLeadingWords(name, args).length + 1 : Infinity,
       starts: isWritten(name, args) ? "arguments" : "anything",
     };
-  if (SHELLS.has(name) || INTERPRETERS.test(name)) return interpreterOf(name, args);
-  const starting = STARTING_ARGUMENTS[name];
-  const starts = ({ text, isLiteral }: ShellWord): boolean =>
-    starting?.test(text) === true || (starting !== undefined && !isLiteral && mayBeOption(text));
-  if (argumentsOf(name, args).some(starts)) return unknown;
+  if (SHELLS.has(name) || INTERPRETERS.test(name)) return createInterpreterStarter(name, args);
+  const startingArgument = STARTING_ARGUMENTS[name];
+  const startsCommand = ({ text, isLiteral }: ShellWord): boolean =>
+    startingArgument?.test(text) === true || (startingArgument !== undefined && !isLiteral && mayBeOption(text));
+  if (takeOwnArguments(name, args).some(startsCommand)) return unknownStarter;
   const operands = args.filter(({ text }) => !text.startsWith("-")).map(({ text }) => text);
   if (!CARRIERS.test(`${name} ${operands.join(" ")}`)) return undefined;
   return { fixedWords: 0, starts: isWritten(name, args) ? "arguments" : "anything" };
 }
 
-function interpreterOf(name: string, words: readonly ShellWord[]): Starter {
-  const head = headOf(name, words);
+function createInterpreterStarter(name: string, words: readonly ShellWord[]): Starter {
+  const leadingWords = takeLeadingWords(name, words);
   const isFile =
     words.length > 0 &&
     !SHELLS.has(name) &&
-    head.every(({ text, isLiteral }) => isLiteral && !INLINE_CODE.test(text)) &&
-    !(AWK.test(name) && AWK_STARTS.test(head.at(-1)!.text));
-  return { fixedWords: head.length + 1, starts: isFile ? "nothing" : "anything" };
+    leadingWords.every(({ text, isLiteral }) => isLiteral && !INLINE_CODE.test(text)) &&
+    !(AWK_NAME.test(name) && AWK_STARTS.test(leadingWords.at(-1)!.text));
+  return { fixedWords: leadingWords.length + 1, starts: isFile ? "nothing" : "anything" };
 }
 
 /** Whether a program that starts the command in its arguments starts no other command. */
 function isWritten(name: string, words: readonly ShellWord[]): boolean {
-  if (APPENDING.has(name) || !words.every(({ text, isLiteral }) => isLiteral && !/[\s;&|$`]/.test(text))) return false;
+  if (APPENDING_PROGRAMS.has(name) || !words.every(({ text, isLiteral }) => isLiteral && !/[\s;&|$`]/.test(text)))
+    return false;
   // Only these two programs reach a builtin. Elsewhere its name is an ordinary word.
   const isBuiltin = name === "command" || name === "builtin";
-  return words.slice(0, MAX_STARTS).every(({ text }, at) => {
-    const inner = nameOf(text);
-    if (WRAPPERS.has(inner) || RUNNERS.has(inner)) return !APPENDING.has(inner);
-    if (EVALUATING.has(inner)) return !isBuiltin;
-    return starterOf({ words: words.slice(at), hasFiles: false })?.starts !== "anything";
+  return words.slice(0, MAX_STARTS).every(({ text }, i) => {
+    const innerName = nameOf(text);
+    if (WRAPPERS.has(innerName) || RUNNERS.has(innerName)) return !APPENDING_PROGRAMS.has(innerName);
+    if (EVALUATING_COMMANDS.has(innerName)) return !isBuiltin;
+    return starterOf({ words: words.slice(i), hasFiles: false })?.starts !== "anything";
   });
 }
 
 /** Words up to the first that is neither an option nor an option's value. */
-function headOf(name: string, words: readonly ShellWord[]): readonly ShellWord[] {
-  const operand = words.findIndex(
-    ({ text }, at) => !/^[-+]./.test(text) && !HAS_VALUE.test(`${name} ${words[at - 1]?.text}`),
+function takeLeadingWords(name: string, words: readonly ShellWord[]): readonly ShellWord[] {
+  const operandIndex = words.findIndex(
+    ({ text }, i) => !/^[-+]./.test(text) && !OPTION_WITH_VALUE.test(`${name} ${words[i - 1]?.text}`),
   );
-  return operand < 0 ? words : words.slice(0, operand + 1);
+  return operandIndex < 0 ? words : words.slice(0, operandIndex + 1);
 }
 
 function nameOf(program: string): string {
@@ -146,22 +147,22 @@ function nameOf(program: string): string {
 }
 
 /** Arguments without those after `--`, which a package manager passes to the script. */
-function argumentsOf(name: string, words: readonly ShellWord[]): readonly ShellWord[] {
+function takeOwnArguments(name: string, words: readonly ShellWord[]): readonly ShellWord[] {
   const end = /^(npm|pnpm|yarn)$/.test(name) ? words.findIndex(({ text }) => text === "--") : -1;
   return end < 0 ? words : words.slice(0, end);
 }
 
-function gitStarts(words: readonly ShellWord[]): boolean {
-  let at = 0;
-  for (; words[at]?.text.startsWith("-"); at++) {
-    const { text } = words[at]!;
+function gitStartsCommand(words: readonly ShellWord[]): boolean {
+  let index = 0;
+  for (; words[index]?.text.startsWith("-"); index++) {
+    const { text } = words[index]!;
     if (/^(-c|--config-env|--exec-path=)/.test(text)) return true;
-    if (GIT_VALUES.has(text)) at++;
+    if (GIT_VALUES.has(text)) index++;
   }
   // A pattern or a variable can become options.
-  if (words.slice(0, at + 1).some(({ isLiteral }) => !isLiteral)) return true;
-  const subcommand = words[at]?.text ?? "";
-  const subcommandArgs = words.slice(at + 1);
+  if (words.slice(0, index + 1).some(({ isLiteral }) => !isLiteral)) return true;
+  const subcommand = words[index]?.text ?? "";
+  const subcommandArgs = words.slice(index + 1);
   return (
     GIT_STARTS.test(`${subcommand} `) ||
     subcommandArgs.some(

@@ -1,5 +1,5 @@
 import { join, resolve, sep } from "node:path";
-import { folded, isInside } from "../../files/names.js";
+import { foldPath, isInside } from "../../files/names.js";
 import { CommandPattern, type Fit } from "./command-pattern.js";
 import { compileGlob } from "../search/globs.js";
 import { TimeBudget } from "../search/path-rules.js";
@@ -17,13 +17,13 @@ export interface RuleForCall {
   readonly isExact: boolean;
 }
 
-/** A path that a call works on. */
-export interface CallPlace {
-  /** All absolute paths that lead to it: as the call contains it, and one more for each link on the way. */
+/** A path on which a call works. */
+export interface CallLocation {
+  /** All absolute paths to the file: the path in the call, and one more for each link that it contains. */
   readonly paths: readonly string[];
   /** The real path. */
   readonly realPath: string;
-  /** Whether everything below the path is meant as well. */
+  /** Whether the call also works on everything below the path. */
   readonly isRecursive: boolean;
 }
 
@@ -34,7 +34,7 @@ export interface JudgeJob {
   readonly command: string | readonly string[] | undefined;
   /** Whether the tool starts programs. */
   readonly startsPrograms: boolean;
-  readonly places: readonly CallPlace[];
+  readonly locations: readonly CallLocation[];
   /** Whether the tool works on files. */
   readonly isFileTool: boolean;
   readonly projectDir: string;
@@ -56,10 +56,10 @@ export interface Judgement {
 const STRICTEST: readonly Judgement["action"][] = ["deny", "ask", "pass", "allow"];
 const PASS: Judgement = { action: "pass", rule: -1, isUnparsed: false };
 
-interface ReadRule extends RuleForCall {
+interface ParsedRule extends RuleForCall {
   readonly pattern: CommandPattern | undefined;
   /** Whether the call's paths match the rule's path. */
-  readonly place: Fit;
+  readonly pathResult: Fit;
 }
 
 /**
@@ -67,21 +67,21 @@ interface ReadRule extends RuleForCall {
  * applies.
  */
 export async function evaluateCall(job: JudgeJob): Promise<Judgement> {
-  const rules = job.rules.map((rule): ReadRule => ({
+  const rules = job.rules.map((rule): ParsedRule => ({
     ...rule,
     pattern: rule.match === undefined ? undefined : new CommandPattern(rule.match),
-    place: rule.path === undefined ? "yes" : pathFit(rule.path, rule, job),
+    pathResult: rule.path === undefined ? "yes" : matchPath(rule.path, rule, job),
   }));
-  const line = rules.some(({ pattern }) => pattern) ? await lineOf(job) : undefined;
+  const line = rules.some(({ pattern }) => pattern) ? await readLine(job) : undefined;
   if (!line) return evaluateCommand(rules, undefined);
-  const judged = line.commands.map((command) => evaluateCommand(rules, command));
-  if (line.commands.length === 0 && line.isUnderstood) judged.push(evaluateCommand(rules, undefined));
-  if (!line.isUnderstood && !judged.some(({ action }) => action === "deny")) return evaluateUnparsed(rules);
-  return judged.reduce((worst, judgement) => (isStricter(judgement, worst) ? judgement : worst));
+  const judgements = line.commands.map((command) => evaluateCommand(rules, command));
+  if (line.commands.length === 0 && line.isUnderstood) judgements.push(evaluateCommand(rules, undefined));
+  if (!line.isUnderstood && !judgements.some(({ action }) => action === "deny")) return evaluateUnparsed(rules);
+  return judgements.reduce((worst, judgement) => (isStricter(judgement, worst) ? judgement : worst));
 }
 
 /** Undefined for a call without a command, if the tool starts no programs. */
-async function lineOf({ command, startsPrograms }: JudgeJob): Promise<ShellLine | undefined> {
+async function readLine({ command, startsPrograms }: JudgeJob): Promise<ShellLine | undefined> {
   if (command === undefined) return startsPrograms ? { commands: [], isUnderstood: false } : undefined;
   if (typeof command === "string") return readShellLine(command);
   const words = command.map((text) => ({ text, isLiteral: true, isSplit: false, expansion: undefined }));
@@ -92,96 +92,100 @@ function isStricter(left: Judgement, right: Judgement): boolean {
   return STRICTEST.indexOf(left.action) < STRICTEST.indexOf(right.action);
 }
 
-function evaluateCommand(rules: readonly ReadRule[], command: ShellCommand | undefined): Judgement {
-  let least: Judgement | undefined;
+function evaluateCommand(rules: readonly ParsedRule[], command: ShellCommand | undefined): Judgement {
+  let strictestSoFar: Judgement | undefined;
   for (const [i, rule] of rules.entries()) {
-    const fit = both(rule.place, commandFit(rule, command));
+    const fit = combineFits(rule.pathResult, matchCommand(rule, command));
     if (fit === "no") continue;
-    if (fit === "yes") return strictest(least, { action: rule.action, rule: i, isUnparsed: false });
+    if (fit === "yes") return chooseStricter(strictestSoFar, { action: rule.action, rule: i, isUnparsed: false });
     // This rule may be the deciding one. The result is at least `ask`, because later rules cannot weaken it.
-    if (rule.action !== "allow") least ??= { action: "ask", rule: i, isUnparsed: false };
+    if (rule.action !== "allow") strictestSoFar ??= { action: "ask", rule: i, isUnparsed: false };
   }
-  return least ?? PASS;
+  return strictestSoFar ?? PASS;
 }
 
 /** For a command that cannot be parsed, rules with a command pattern may or may not apply. */
-function evaluateUnparsed(rules: readonly ReadRule[]): Judgement {
-  let least: Judgement | undefined;
+function evaluateUnparsed(rules: readonly ParsedRule[]): Judgement {
+  let strictestSoFar: Judgement | undefined;
   for (const [i, rule] of rules.entries()) {
-    if (rule.pattern) least ??= { action: "ask", rule: i, isUnparsed: true };
-    else if (rule.place === "yes") return strictest(least, { action: rule.action, rule: i, isUnparsed: false });
-    else if (rule.place === "maybe" && rule.action !== "allow") least ??= { action: "ask", rule: i, isUnparsed: false };
+    if (rule.pattern) strictestSoFar ??= { action: "ask", rule: i, isUnparsed: true };
+    else if (rule.pathResult === "yes")
+      return chooseStricter(strictestSoFar, { action: rule.action, rule: i, isUnparsed: false });
+    else if (rule.pathResult === "maybe" && rule.action !== "allow")
+      strictestSoFar ??= { action: "ask", rule: i, isUnparsed: false };
   }
-  return least ?? PASS;
+  return strictestSoFar ?? PASS;
 }
 
-function strictest(least: Judgement | undefined, then: Judgement): Judgement {
-  return least && then.action !== "deny" ? least : then;
+function chooseStricter(strictestSoFar: Judgement | undefined, nextJudgement: Judgement): Judgement {
+  return strictestSoFar && nextJudgement.action !== "deny" ? strictestSoFar : nextJudgement;
 }
 
-function both(a: Fit, b: Fit): Fit {
-  return a === "no" || b === "no" ? "no" : a === "yes" && b === "yes" ? "yes" : "maybe";
+function combineFits(left: Fit, right: Fit): Fit {
+  return left === "no" || right === "no" ? "no" : left === "yes" && right === "yes" ? "yes" : "maybe";
 }
 
-function commandFit({ pattern, action }: ReadRule, command: ShellCommand | undefined): Fit {
+function matchCommand({ pattern, action }: ParsedRule, command: ShellCommand | undefined): Fit {
   if (!pattern) return "yes";
   if (!command) return "no";
   return action !== "allow" ? pattern.forbids(command) : pattern.covers(command) ? "yes" : "no";
 }
 
-/** `allow` must match the real path of every place of the call. Other actions must match any path of any place. */
-function pathFit(glob: string, { action, isExact }: RuleForCall, job: JudgeJob): Fit {
-  const { places, isFileTool } = job;
-  if (places.length === 0) return action !== "allow" && (isFileTool || isExact) ? "maybe" : "no";
+/** `allow` must match the real path of every location of the call. Other actions must match any path of any location. */
+function matchPath(glob: string, { action, isExact }: RuleForCall, job: JudgeJob): Fit {
+  const { locations, isFileTool } = job;
+  if (locations.length === 0) return action !== "allow" && (isFileTool || isExact) ? "maybe" : "no";
   const { homeDir } = job;
   // Without a known home folder, it is also unknown which paths are in it.
   if (homeDir === undefined && glob.startsWith("~/")) return action === "allow" ? "no" : "maybe";
-  const inside = glob.replace(/^~(?=\/)/, homeDir ?? "~");
+  const expandedGlob = glob.replace(/^~(?=\/)/, homeDir ?? "~");
   if (action === "allow") {
-    const covers = compileGlob(inside, new TimeBudget(Infinity));
-    return places.every(({ realPath, isRecursive }) => {
-      const path = nameIn(realPath, job.realProjectDir, inside);
-      return path !== undefined && covers(path) && (!isRecursive || inside.endsWith("**"));
+    const covers = compileGlob(expandedGlob, new TimeBudget(Infinity));
+    return locations.every(({ realPath, isRecursive }) => {
+      const path = toGlobPath(realPath, job.realProjectDir, expandedGlob);
+      return path !== undefined && covers(path) && (!isRecursive || expandedGlob.endsWith("**"));
     })
       ? "yes"
       : "no";
   }
   let fit: Fit = "no";
-  for (const { paths, realPath: real, isRecursive } of places)
-    for (const path of [...paths, real])
+  for (const { paths, realPath, isRecursive } of locations)
+    for (const path of [...paths, realPath])
       for (const root of [job.projectDir, job.realProjectDir]) {
-        if (matchesPath(inside, path, root)) return "yes";
-        if (isRecursive && mayLieBelow(inside, path, root)) fit = "maybe";
+        if (matchesPath(expandedGlob, path, root)) return "yes";
+        if (isRecursive && mayLieBelow(expandedGlob, path, root)) fit = "maybe";
       }
   return fit;
 }
 
 /** A path in the form that the glob requires; undefined if the path is outside `root`. */
-function nameIn(path: string, root: string, glob: string): string | undefined {
-  const unix = (nativePath: string) => nativePath.split(sep).join("/");
-  if (glob.startsWith("/")) return unix(path).slice(1);
+function toGlobPath(path: string, root: string, glob: string): string | undefined {
+  const toUnixPath = (nativePath: string) => nativePath.split(sep).join("/");
+  if (glob.startsWith("/")) return toUnixPath(path).slice(1);
   if (!isInside(path, root)) return undefined;
-  return unix(path.slice(root.length)).replace(/^\/+/, "");
+  return toUnixPath(path.slice(root.length)).replace(/^\/+/, "");
 }
 
 /** Whether the glob matches the path or a folder that contains it, in lower case or unchanged. */
 function matchesPath(glob: string, path: string, root: string): boolean {
   // A glob without a slash matches a name in any folder.
-  const name = glob.includes("/") ? nameIn(path, root, glob) : (nameIn(path, root, glob) ?? nameIn(path, root, "/"));
+  const name = glob.includes("/")
+    ? toGlobPath(path, root, glob)
+    : (toGlobPath(path, root, glob) ?? toGlobPath(path, root, "/"));
   if (name === undefined) return false;
-  return [(text: string) => text, folded].some((fold) => {
-    const fits = compileGlob(fold(glob), new TimeBudget(Infinity));
+  return [(text: string) => text, foldPath].some((fold) => {
+    const matches = compileGlob(fold(glob), new TimeBudget(Infinity));
     const names = fold(name).split("/");
-    return names.some((_, i) => fits(names.slice(0, i + 1).join("/")));
+    return names.some((_, i) => matches(names.slice(0, i + 1).join("/")));
   });
 }
 
 /** Whether a path that the glob matches may be below a folder. */
 function mayLieBelow(glob: string, folder: string, root: string): boolean {
   if (!glob.includes("/")) return true;
-  const fixed = glob.split("/").findIndex((name) => /[*?[{\\]/.test(name));
-  const head = fixed < 0 ? glob : glob.split("/").slice(0, fixed).join("/");
-  const at = folded(glob.startsWith("/") ? resolve("/", head) : join(root, head));
-  const plainFolder = folded(folder);
-  return isInside(at, plainFolder) || isInside(plainFolder, at);
+  const wildcardIndex = glob.split("/").findIndex((name) => /[*?[{\\]/.test(name));
+  const fixedPart = wildcardIndex < 0 ? glob : glob.split("/").slice(0, wildcardIndex).join("/");
+  const fixedPath = foldPath(glob.startsWith("/") ? resolve("/", fixedPart) : join(root, fixedPart));
+  const foldedFolder = foldPath(folder);
+  return isInside(fixedPath, foldedFolder) || isInside(foldedFolder, fixedPath);
 }

@@ -36,19 +36,19 @@ export interface ShellLine {
   readonly isUnderstood: boolean;
 }
 
-const MAX_CHARACTERS = 32_768;
+const MAX_LINE_CHARACTERS = 32_768;
 const MAX_COMMANDS = 512;
 /**
  * Time limit of the parser, in ms. A line that is understood takes milliseconds; one with thousands of errors takes 12
  * s.
  */
-const PARSE_MS = 1_000;
-const RESERVED = new Set(
+const PARSE_TIMEOUT_MS = 1_000;
+const RESERVED_WORDS = new Set(
   "if then elif else fi for while until do done case esac in select function coproc { } ! [[ ]]".split(" "),
 );
 const SAFE_FILES = new Set(["/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"]);
 /** Nodes whose children are commands. */
-const GROUPS = new Set(["program", "list", "pipeline"]);
+const GROUP_TYPES = new Set(["program", "list", "pipeline"]);
 const SEPARATORS = new Set([";", "&", "&&", "||", "|"]);
 const UNQUOTED = /^(?:[\w@%+=:,./^!~{}*?[\]#-]|\\[\x20-\x7e])+$/;
 const DOUBLE_QUOTED = /^"(?:[^"\\`$]|\\[^\n]|\$(?=[ |)/"])|\$[A-Za-z_]\w*)*"$/;
@@ -59,13 +59,14 @@ const VARIABLE = /\$[A-Za-z_]/;
  */
 const BLANKS = /^(?:[ \t]|(?<=[ \t])\\\n)*$/;
 /** Text between two commands of a list. */
-const LINES = /^[ \t]*(?:\n[ \t\n]*)?$/;
+const LINE_BREAKS = /^[ \t]*(?:\n[ \t\n]*)?$/;
 
 /** Parses a shell line. Rejects if the grammar cannot be loaded. */
 export async function readShellLine(text: string): Promise<ShellLine> {
   // eslint-disable-next-line no-control-regex -- control characters are what it refuses
-  if (text.length > MAX_CHARACTERS || /[\0-\x08\x0b-\x1f\x7f]/.test(text)) return { commands: [], isUnderstood: false };
-  const tree = await parseText("bash", text, PARSE_MS);
+  if (text.length > MAX_LINE_CHARACTERS || /[\0-\x08\x0b-\x1f\x7f]/.test(text))
+    return { commands: [], isUnderstood: false };
+  const tree = await parseText("bash", text, PARSE_TIMEOUT_MS);
   if (!tree) return { commands: [], isUnderstood: false };
   try {
     const commands: ShellCommand[] = [];
@@ -82,9 +83,9 @@ export async function readShellLine(text: string): Promise<ShellLine> {
 function readGroup(root: Node, text: string, commands: ShellCommand[]): boolean {
   /** Leaves of the structure in the order of the text: commands, separators and comments. */
   const parts: Node[] = [];
-  const open = [root];
-  for (let node = open.pop(); node; node = open.pop()) {
-    if (GROUPS.has(node.type)) open.push(...childrenOf(node).toReversed());
+  const pendingNodes = [root];
+  for (let node = pendingNodes.pop(); node; node = pendingNodes.pop()) {
+    if (GROUP_TYPES.has(node.type)) pendingNodes.push(...childrenOf(node).toReversed());
     else parts.push(node);
   }
   let end = 0;
@@ -93,7 +94,7 @@ function readGroup(root: Node, text: string, commands: ShellCommand[]): boolean 
   for (const part of parts) {
     const gap = text.slice(end, part.startIndex);
     if (isComplete && gap.includes("\n")) isComplete = false;
-    if (!(BLANKS.test(gap) || LINES.test(gap))) return false;
+    if (!(BLANKS.test(gap) || LINE_BREAKS.test(gap))) return false;
     end = part.endIndex;
     if (part.type === "comment") {
       // Within a word, the shell treats `#` as an ordinary character.
@@ -107,7 +108,7 @@ function readGroup(root: Node, text: string, commands: ShellCommand[]): boolean 
       isComplete = true;
     }
   }
-  return LINES.test(text.slice(end)) || BLANKS.test(text.slice(end));
+  return LINE_BREAKS.test(text.slice(end)) || BLANKS.test(text.slice(end));
 }
 
 /** Undefined if the node is anything but words and, after them, redirections. */
@@ -124,7 +125,7 @@ function readCommand(node: Node, text: string): ShellCommand | undefined {
         // The shell may treat the first word as a keyword or an assignment.
         if (
           words.length === 0 &&
-          (child.type !== "command_name" || RESERVED.has(child.text) || child.text.includes("="))
+          (child.type !== "command_name" || RESERVED_WORDS.has(child.text) || child.text.includes("="))
         )
           return undefined;
         if (words.length > 0 && end === child.startIndex) return undefined;
@@ -156,7 +157,7 @@ function readRedirection(node: Node, text: string): boolean | undefined {
 
 /** Undefined if the word is not understood. */
 function readWord(node: Node, text: string): ShellWord | undefined {
-  const pieces = piecesOf(node);
+  const pieces = splitPieces(node);
   let value = "";
   let [isLiteral, isSplit] = [true, false];
   let expansion: ShellWord["expansion"];
@@ -177,8 +178,8 @@ function readWord(node: Node, text: string): ShellWord | undefined {
       [isLiteral, isSplit, expansion] = [false, true, "variable"];
     } else if (piece.type === "word" || piece.type === "number") {
       if (!UNQUOTED.test(source) || (value === "" && source.startsWith("#"))) return undefined;
-      const bare = source.replaceAll(/\\./g, "");
-      if (/[*?[{]/.test(bare)) [isLiteral, isSplit] = [false, true];
+      const unescapedText = source.replaceAll(/\\./g, "");
+      if (/[*?[{]/.test(unescapedText)) [isLiteral, isSplit] = [false, true];
       if (/(^|[=:])~/.test(source)) [isLiteral, expansion] = [false, "tilde"];
       value += source.replaceAll(/\\(.)/g, "$1");
     } else return undefined;
@@ -187,14 +188,14 @@ function readWord(node: Node, text: string): ShellWord | undefined {
   return { text: isLiteral ? value : text.slice(node.startIndex, node.endIndex), isLiteral, isSplit, expansion };
 }
 
-function piecesOf(node: Node): readonly Node[] {
-  if (node.type === "command_name") return childrenOf(node).flatMap(piecesOf);
-  return node.type === "concatenation" ? childrenOf(node).flatMap(piecesOf) : [node];
+function splitPieces(node: Node): readonly Node[] {
+  if (node.type === "command_name") return childrenOf(node).flatMap(splitPieces);
+  return node.type === "concatenation" ? childrenOf(node).flatMap(splitPieces) : [node];
 }
 
 /** A command of a line that is not understood, for rules that deny or ask. Assignments and redirections are omitted. */
 function readTolerantly(node: Node): ShellCommand {
-  const unknown = (child: Node): ShellWord => ({
+  const toUnknownWord = (child: Node): ShellWord => ({
     text: child.text,
     isLiteral: false,
     isSplit: true,
@@ -202,6 +203,6 @@ function readTolerantly(node: Node): ShellCommand {
   });
   const words = childrenOf(node)
     .filter(({ type }) => type !== "variable_assignment" && !type.endsWith("redirect"))
-    .map((child) => readWord(child, node.tree.rootNode.text) ?? unknown(child));
+    .map((child) => readWord(child, node.tree.rootNode.text) ?? toUnknownWord(child));
   return { words, hasFiles: true };
 }

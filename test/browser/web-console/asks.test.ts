@@ -3,33 +3,39 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
-import { noBrowser, openWindow, sessionUrl, sharedBrowser, startConsole } from "../../helpers/console.js";
-import { call, say } from "../../helpers/fake-model-server.js";
-import { fetchJson, SERVER_GONE, LATE, until, untilAsked } from "../../helpers/console-runs.js";
+import { NO_BROWSER, openWindow, sessionUrl, shareBrowser, startConsole } from "../../helpers/console.js";
+import { callStep, textStep } from "../../helpers/fake-model-server.js";
+import {
+  fetchJson,
+  STOPPED_SERVER_ERROR,
+  LATE_INSTRUCTION_ERROR,
+  waitForPage,
+  waitForQuestion,
+} from "../../helpers/console-runs.js";
 import { seedSessions } from "../../helpers/seeded-sessions.js";
-import { makeTempDir } from "../../helpers/temp.js";
+import { makeTempDir } from "../../helpers/temp-dir.js";
 
-const browser = sharedBrowser({ after });
+const browser = shareBrowser({ after });
 
-describe("permission requests and questions in the console", { skip: noBrowser }, () => {
+describe("permission requests and questions in the console", { skip: NO_BROWSER }, () => {
   it("render right-to-left letters in the order of their characters", async (t) => {
     const console = await startConsole(t, { config: { permissions: { mode: "ask" } } });
     console.models.enqueue(
-      call("bash", { command: 'cp "\u05d0\u05d1" "\u05d3\u05d4" && echo \u05d0 > \u05d1' }),
-      say("So."),
+      callStep("bash", { command: 'cp "\u05d0\u05d1" "\u05d3\u05d4" && echo \u05d0 > \u05d1' }),
+      textStep("So."),
     );
-    const { page } = await openWindow(t, await browser(), console.url, { expected: SERVER_GONE });
+    const { page } = await openWindow(t, await browser(), console.url, { expectedFaults: STOPPED_SERVER_ERROR });
     await page.getByRole("textbox", { name: "Message" }).fill("Copy");
     await page.keyboard.press("Enter");
-    for (const place of [".ask .ask-code", ".ask .ask-title"]) {
-      await page.locator(`${place} .rtl`).first().waitFor();
-      const letters = await page.locator(`${place} .rtl`).all();
-      const lefts = await Promise.all(letters.map(async (letter) => (await letter.boundingBox())?.x ?? NaN));
-      assert.equal(lefts.length, 4);
+    for (const selector of [".ask .ask-code", ".ask .ask-title"]) {
+      await page.locator(`${selector} .rtl`).first().waitFor();
+      const letters = await page.locator(`${selector} .rtl`).all();
+      const leftEdges = await Promise.all(letters.map(async (letter) => (await letter.boundingBox())?.x ?? NaN));
+      assert.equal(leftEdges.length, 4);
       assert.deepEqual(
-        lefts,
-        [...lefts].sort((a, b) => a - b),
-        place,
+        leftEdges,
+        [...leftEdges].sort((a, b) => a - b),
+        selector,
       );
     }
     await page.locator(".ask").getByRole("button", { name: "Reject" }).click();
@@ -41,28 +47,30 @@ describe("permission requests and questions in the console", { skip: noBrowser }
     const { models, server } = console;
     const content = "one\ntwo is a longer line\nthree\nfour\n";
     models.enqueue(
-      call("read", { filePath: "a.txt" }),
-      call("edit", {
+      callStep("read", { filePath: "a.txt" }),
+      callStep("edit", {
         filePath: "a.txt",
         oldString: "two is a line\nthree\n",
         newString: "two is a longer line\nthree\nfour\n",
       }),
-      say("Edited."),
-      call("write", { filePath: "b.txt", content: "b\n" }),
-      say("As you like."),
+      textStep("Edited."),
+      callStep("write", { filePath: "b.txt", content: "b\n" }),
+      textStep("As you like."),
     );
-    const expected = new RegExp(`${SERVER_GONE.source}|${LATE.source}`);
-    const { page } = await openWindow(t, await browser(), console.url, { expected });
+    const expectedFaults = new RegExp(`${STOPPED_SERVER_ERROR.source}|${LATE_INSTRUCTION_ERROR.source}`);
+    const { page } = await openWindow(t, await browser(), console.url, { expectedFaults });
     await page.getByRole("combobox", { name: "Mode" }).selectOption("ask");
     await page.getByRole("textbox", { name: "Message" }).fill("Change a.txt");
     await page.keyboard.press("Enter");
     const ask = page.getByRole("article", { name: "Edit a.txt" });
     await ask.waitFor();
     const id = /#\/s\/(.+)$/.exec(page.url())?.[1] ?? "";
-    const second = await openWindow(t, await browser(), sessionUrl(console, id), { expected: SERVER_GONE });
-    const same = second.page.getByRole("article", { name: "Edit a.txt" });
-    await same.waitFor();
-    for (const askCard of [ask, same]) {
+    const secondWindow = await openWindow(t, await browser(), sessionUrl(console, id), {
+      expectedFaults: STOPPED_SERVER_ERROR,
+    });
+    const secondAsk = secondWindow.page.getByRole("article", { name: "Edit a.txt" });
+    await secondAsk.waitFor();
+    for (const askCard of [ask, secondAsk]) {
       assert.deepEqual(await askCard.locator(".diff-row.removed .diff-text").allTextContents(), ["two is a line"]);
       assert.deepEqual(await askCard.locator(".diff-row.added .diff-text").allTextContents(), [
         "two is a longer line",
@@ -70,17 +78,17 @@ describe("permission requests and questions in the console", { skip: noBrowser }
       ]);
       assert.deepEqual(await askCard.locator(".diff-row.added mark").allTextContents(), ["longer "]);
     }
-    await same.getByRole("button", { name: "Allow", exact: true }).click();
+    await secondAsk.getByRole("button", { name: "Allow", exact: true }).click();
     await ask.waitFor({ state: "detached" });
     await page.getByText("Edited.").waitFor();
     assert.equal(await readFile(join(server.projectDir, "a.txt"), "utf8"), content);
 
     await page.getByRole("textbox", { name: "Message" }).fill("Make b.txt");
     await page.keyboard.press("Enter");
-    await second.page.getByRole("article", { name: "Write b.txt" }).waitFor();
+    await secondWindow.page.getByRole("article", { name: "Write b.txt" }).waitFor();
     await page.getByRole("article", { name: "Write b.txt" }).getByRole("button", { name: "Reject" }).click();
-    await second.page.getByText("As you like.").waitFor();
-    assert.equal(await second.page.locator(".ask").count(), 0);
+    await secondWindow.page.getByText("As you like.").waitFor();
+    assert.equal(await secondWindow.page.locator(".ask").count(), 0);
     assert.equal(existsSync(join(server.projectDir, "b.txt")), false);
   });
 
@@ -88,12 +96,12 @@ describe("permission requests and questions in the console", { skip: noBrowser }
     const console = await startConsole(t);
     const { models, server } = console;
     models.enqueue(
-      call("bash", { command: "echo made > made.txt", description: "Makes a file" }),
-      call("ask_user", { question: "Which colour?", choices: ["Red", "Blue"] }),
-      call("ask_user", { question: "Which name?", choices: [], free_text: true }),
-      say("Thanks."),
+      callStep("bash", { command: "echo made > made.txt", description: "Makes a file" }),
+      callStep("ask_user", { question: "Which colour?", choices: ["Red", "Blue"] }),
+      callStep("ask_user", { question: "Which name?", choices: [], free_text: true }),
+      textStep("Thanks."),
     );
-    const { page } = await openWindow(t, await browser(), console.url, { expected: SERVER_GONE });
+    const { page } = await openWindow(t, await browser(), console.url, { expectedFaults: STOPPED_SERVER_ERROR });
     await page.getByRole("combobox", { name: "Mode" }).selectOption("ask");
     await page.getByRole("textbox", { name: "Message" }).fill("Go");
     await page.keyboard.press("Enter");
@@ -101,7 +109,7 @@ describe("permission requests and questions in the console", { skip: noBrowser }
     await command.waitFor();
     assert.equal(await command.getByRole("group", { name: "Command" }).textContent(), "echo made > made.txt");
     // Nothing was typed, so the question has the focus.
-    await untilAsked(page);
+    await waitForQuestion(page);
     await page.keyboard.press("1");
     await page.getByRole("article", { name: "Which colour?" }).waitFor();
     assert.ok(existsSync(join(server.projectDir, "made.txt")));
@@ -110,7 +118,7 @@ describe("permission requests and questions in the console", { skip: noBrowser }
     await page.keyboard.type("21");
     await page.keyboard.press("Escape");
     await page.keyboard.press("a");
-    await untilAsked(page);
+    await waitForQuestion(page);
     await page.keyboard.press("2");
     const answerField = page.getByRole("textbox", { name: "Your own answer" });
     await answerField.fill("Ada 1");
@@ -131,36 +139,39 @@ describe("permission requests and questions in the console", { skip: noBrowser }
   it("ignore a held key, and a key or click that arrives when they appear", async (t) => {
     const console = await startConsole(t);
     const { models, server } = console;
-    models.enqueue(call("bash", { command: "echo 1 >> made.txt" }), call("bash", { command: "echo 2 >> made.txt" }));
-    const { page } = await openWindow(t, await browser(), console.url, { expected: SERVER_GONE });
+    models.enqueue(
+      callStep("bash", { command: "echo 1 >> made.txt" }),
+      callStep("bash", { command: "echo 2 >> made.txt" }),
+    );
+    const { page } = await openWindow(t, await browser(), console.url, { expectedFaults: STOPPED_SERVER_ERROR });
     await page.getByRole("combobox", { name: "Mode" }).selectOption("ask");
     await page.getByRole("textbox", { name: "Message" }).fill("Go");
     // Simulates a user who types and clicks at the moment when the question appears.
     await page.evaluate(`(() => {
-      window.met = [];
+      window.keyResults = [];
       document.addEventListener("focusin", ({ target }) => {
-        if (!target.matches(".ask") || target.met) return;
-        target.met = true;
+        if (!target.matches(".ask") || target.isHandled) return;
+        target.isHandled = true;
         const press = (key, repeat) => target.dispatchEvent(new KeyboardEvent("keydown", { key, repeat, bubbles: true, cancelable: true }));
         press("1", true);
         target.querySelector(".ask-choices button").click();
-        const typed = press("1", false);
-        window.met.push([typed, document.activeElement.id]);
+        const isTyped = press("1", false);
+        window.keyResults.push([isTyped, document.activeElement.id]);
       });
     })()`);
     await page.keyboard.press("Enter");
-    const first = page.locator(".ask").filter({ hasText: "echo 1" });
-    await first.locator("xpath=self::*[@aria-busy='false']").waitFor();
+    const firstAsk = page.locator(".ask").filter({ hasText: "echo 1" });
+    await firstAsk.locator("xpath=self::*[@aria-busy='false']").waitFor();
     // The key was typed into the prompt.
-    assert.deepEqual(await page.evaluate("window.met"), [[true, "prompt"]]);
+    assert.deepEqual(await page.evaluate("window.keyResults"), [[true, "prompt"]]);
     await page.evaluate(
       `document.querySelector(".ask").dispatchEvent(new KeyboardEvent("keydown", { key: "1", repeat: true, bubbles: true }))`,
     );
-    await first.getByRole("button", { name: "Reject" }).click();
+    await firstAsk.getByRole("button", { name: "Reject" }).click();
     // The next question appears in the same place, under the same pointer and key.
-    const second = page.locator(".ask").filter({ hasText: "echo 2" });
-    await second.locator("xpath=self::*[@aria-busy='false']").waitFor();
-    await second.getByRole("button", { name: "Reject" }).click();
+    const secondAsk = page.locator(".ask").filter({ hasText: "echo 2" });
+    await secondAsk.locator("xpath=self::*[@aria-busy='false']").waitFor();
+    await secondAsk.getByRole("button", { name: "Reject" }).click();
     await page.locator(".answer", { hasText: "OK." }).waitFor();
     const { asks } = await fetchJson<{ asks: { reply: { choice: string } }[] }>(server, "/api/asks?state=all");
     assert.deepEqual(
@@ -173,42 +184,42 @@ describe("permission requests and questions in the console", { skip: noBrowser }
   it("are linked from the list of runs, and can be answered after a reload", async (t) => {
     const console = await startConsole(t);
     const { models } = console;
-    const question = (gate: string) => ({
+    const createQuestion = (gate: string) => ({
       say: [
         { text: "Working." },
         { gate },
         { call: { name: "bash", arguments: { command: `echo ${gate} >> made.txt` } } },
       ],
     });
-    models.enqueue(question("list"), say("First."), question("reload"), say("Second."));
-    const { page } = await openWindow(t, await browser(), console.url, { expected: SERVER_GONE });
+    models.enqueue(createQuestion("list"), textStep("First."), createQuestion("reload"), textStep("Second."));
+    const { page } = await openWindow(t, await browser(), console.url, { expectedFaults: STOPPED_SERVER_ERROR });
     await page.getByRole("combobox", { name: "Mode" }).selectOption("ask");
     await page.getByRole("textbox", { name: "Message" }).fill("Go");
     await page.keyboard.press("Enter");
     await page.getByText("Working.").waitFor();
-    const address = page.url();
+    const sessionAddress = page.url();
     await page.getByRole("link", { name: "Runs" }).click();
     await page.getByRole("heading", { name: "Runs" }).first().waitFor();
-    models.open("list");
-    const waiting = page.getByRole("link", { name: "1 pending question" });
-    await waiting.waitFor();
-    await until(page, `document.title === "? Runs"`);
+    models.openGate("list");
+    const pendingLink = page.getByRole("link", { name: "1 pending question" });
+    await pendingLink.waitFor();
+    await waitForPage(page, `document.title === "? Runs"`);
     // After a reload the page shows the question at once.
     await page.reload();
-    await waiting.click();
-    assert.equal(page.url(), address);
+    await pendingLink.click();
+    assert.equal(page.url(), sessionAddress);
     await page.locator(".ask").getByRole("button", { name: "Allow", exact: true }).click();
     await page.getByText("First.").waitFor();
-    await waiting.waitFor({ state: "detached" });
+    await pendingLink.waitFor({ state: "detached" });
 
     await page.getByRole("textbox", { name: "Message" }).fill("Again");
     await page.keyboard.press("Enter");
     await page.getByText("Working.").nth(1).waitFor();
-    models.open("reload");
+    models.openGate("reload");
     await page.locator(".ask").waitFor();
-    // Leaves the server, as a slowly loading page does.
+    // Opens an empty page in between, so that the session page loads anew.
     await page.goto("about:blank");
-    await page.goto(address);
+    await page.goto(sessionAddress);
     await page.locator(".ask").getByRole("button", { name: "Allow", exact: true }).click();
     await page.getByText("Second.").waitFor();
     assert.equal(await readFile(join(console.server.projectDir, "made.txt"), "utf8"), "list\nreload\n");
@@ -217,25 +228,28 @@ describe("permission requests and questions in the console", { skip: noBrowser }
   it("appear below their call, and show a command after 399 empty lines and the end of a long line", async (t) => {
     const home = await makeTempDir();
     t.after(() => home.remove());
-    const text = (content: string) => [{ type: "text" as const, text: content }];
+    const createText = (content: string) => [{ type: "text" as const, text: content }];
     const [id = ""] = await seedSessions(home.path, [
       {
         mode: "ask",
-        messages: [{ parts: text("Question.") }, { role: "assistant", parts: text("Answer.\n\n".repeat(12)) }],
+        messages: [
+          { parts: createText("Question.") },
+          { role: "assistant", parts: createText("Answer.\n\n".repeat(12)) },
+        ],
       },
     ]);
     const console = await startConsole(t, { home: home.path, files: { "a.txt": "a\n" } });
-    const hidden = `echo hello${"\n".repeat(400)}rm -rf ./precious`;
-    const late = `x = 1;${" ".repeat(3000)}evil();`;
+    const hiddenCommand = `echo hello${"\n".repeat(400)}rm -rf ./precious`;
+    const longLine = `x = 1;${" ".repeat(3000)}evil();`;
     console.models.enqueue(
-      call("bash", { command: hidden }),
-      call("read", { filePath: "a.txt" }),
-      call("edit", { filePath: "a.txt", oldString: "a\n", newString: `${late}\n` }),
+      callStep("bash", { command: hiddenCommand }),
+      callStep("read", { filePath: "a.txt" }),
+      callStep("edit", { filePath: "a.txt", oldString: "a\n", newString: `${longLine}\n` }),
     );
     const { page } = await openWindow(t, await browser(), sessionUrl(console, id), {
       width: 900,
       height: 700,
-      expected: SERVER_GONE,
+      expectedFaults: STOPPED_SERVER_ERROR,
     });
     await page.locator(".answer").first().waitFor();
     await page.locator("#prompt").fill("Go on");
@@ -251,21 +265,21 @@ describe("permission requests and questions in the console", { skip: noBrowser }
       [false, false],
     );
     // The content of the question and the call before it are visible.
-    await until(page, AT_END);
+    await waitForPage(page, IS_AT_END);
     for (const element of [page.locator(".call-waiting"), page.locator(".user-text", { hasText: "Go on" })]) {
-      const place = await element.boundingBox();
-      const foot = await page.locator(".foot").boundingBox();
+      const elementBox = await element.boundingBox();
+      const footBox = await page.locator(".foot").boundingBox();
       assert.ok(
-        place && foot && place.y >= 48 && place.y + place.height <= foot.y,
-        `${JSON.stringify(place)} ${JSON.stringify(foot)}`,
+        elementBox && footBox && elementBox.y >= 48 && elementBox.y + elementBox.height <= footBox.y,
+        `${JSON.stringify(elementBox)} ${JSON.stringify(footBox)}`,
       );
     }
     assert.equal(await page.getByRole("button", { name: "To the end" }).count(), 0);
     await page.getByRole("button", { name: "Reject" }).click();
-    const line = page.locator(".ask .diff-row.added .diff-text");
-    await line.waitFor();
-    await line.getByRole("button", { name: "… 1,013 more characters" }).click();
-    assert.equal(await line.textContent(), late);
+    const addedLine = page.locator(".ask .diff-row.added .diff-text");
+    await addedLine.waitFor();
+    await addedLine.getByRole("button", { name: "… 1,013 more characters" }).click();
+    assert.equal(await addedLine.textContent(), longLine);
     const isWide = `(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth)(document.querySelector(".ask .diff-lines"))`;
     assert.equal(await page.evaluate(isWide), false);
     await page.getByRole("button", { name: "Reject" }).click();
@@ -273,8 +287,8 @@ describe("permission requests and questions in the console", { skip: noBrowser }
   });
 });
 
-/** Expression: whether the timeline is scrolled to its end. */
-const AT_END = `(() => {
+/** Script that returns whether the timeline is scrolled to its end. */
+const IS_AT_END = `(() => {
   const box = document.getElementById("timeline");
   return box.scrollHeight - box.clientHeight - box.scrollTop < 2;
 })()`;

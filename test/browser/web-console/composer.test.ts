@@ -4,24 +4,33 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { Page } from "playwright-core";
 import {
-  noBrowser,
+  NO_BROWSER,
   openWindow,
   sessionUrl,
-  sharedBrowser,
+  shareBrowser,
   startConsole,
   type ConsoleServer,
 } from "../../helpers/console.js";
-import { fetchJson, fileHooks, SERVER_GONE, settled, until } from "../../helpers/console-runs.js";
-import { call, say } from "../../helpers/fake-model-server.js";
-import { processes, uniqueSeconds } from "../../helpers/lab.js";
+import {
+  fetchJson,
+  createFileHooks,
+  STOPPED_SERVER_ERROR,
+  waitForCondition,
+  waitForPage,
+} from "../../helpers/console-runs.js";
+import { callStep, textStep } from "../../helpers/fake-model-server.js";
+import { countProcesses, pickUniqueSeconds } from "../../helpers/server-runs.js";
 
-const hooks = fileHooks(after);
-const browser = sharedBrowser(hooks);
+const hooks = createFileHooks(after);
+const browser = shareBrowser(hooks);
 /** A PNG file of one pixel, in base64. */
 const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/** Script that pastes or drops a file as a browser does. */
-const pasteOrDropScript = (event: "paste" | "drop", file: { name: string; type: string; base64: string }) => `(() => {
+/** Returns a script that pastes or drops a file like a browser. */
+const createFileEventScript = (
+  event: "paste" | "drop",
+  file: { name: string; type: string; base64: string },
+) => `(() => {
   const bytes = Uint8Array.from(atob(${JSON.stringify(file.base64)}), (character) => character.charCodeAt(0));
   const data = new DataTransfer();
   data.items.add(new File([bytes], ${JSON.stringify(file.name)}, { type: ${JSON.stringify(file.type)} }));
@@ -32,30 +41,30 @@ const pasteOrDropScript = (event: "paste" | "drop", file: { name: string; type: 
   document.getElementById("prompt").dispatchEvent(event);
 })()`;
 
-const prompt = (page: Page) => page.getByRole("textbox", { name: "Message" });
+const getPromptField = (page: Page) => page.getByRole("textbox", { name: "Message" });
 
-describe("the prompt field", { skip: noBrowser }, () => {
-  let server: ConsoleServer;
+describe("the prompt field", { skip: NO_BROWSER }, () => {
+  let consoleServer: ConsoleServer;
   before(async () => {
-    server = await startConsole(hooks, { described: [{ id: "m1", input: ["text", "image"] }] });
+    consoleServer = await startConsole(hooks, { modelEntries: [{ id: "m1", input: ["text", "image"] }] });
   });
-  const open = async (t: { after(run: () => Promise<void>): void }, url = server.url) =>
-    (await openWindow(t, await browser(), url, { expected: SERVER_GONE })).page;
+  const openPage = async (t: { after(cleanup: () => Promise<void>): void }, url = consoleServer.url) =>
+    (await openWindow(t, await browser(), url, { expectedFaults: STOPPED_SERVER_ERROR })).page;
   /** Starts a session with a run that waits for its gate. Resolves with the session's id. */
-  async function running(page: Page, gate: string): Promise<string> {
-    server.models.enqueue({ say: [{ text: "Working. " }, { gate }, { text: "Worked." }] });
-    await prompt(page).fill("Work");
+  async function startRun(page: Page, gate: string): Promise<string> {
+    consoleServer.models.enqueue({ say: [{ text: "Working. " }, { gate }, { text: "Worked." }] });
+    await getPromptField(page).fill("Work");
     await page.keyboard.press("Enter");
     await page.getByText("Working.").waitFor();
     return /#\/s\/(.+)$/.exec(page.url())?.[1] ?? "";
   }
 
   it("sends pasted, dropped and selected files to the model, but no removed file", async (t) => {
-    const page = await open(t);
-    await prompt(page).waitFor();
-    await page.evaluate(pasteOrDropScript("paste", { name: "image.png", type: "image/png", base64: PIXEL }));
+    const page = await openPage(t);
+    await getPromptField(page).waitFor();
+    await page.evaluate(createFileEventScript("paste", { name: "image.png", type: "image/png", base64: PIXEL }));
     const text = Buffer.from("Größe 42\n").toString("base64");
-    await page.evaluate(pasteOrDropScript("drop", { name: "notes.md", type: "text/markdown", base64: text }));
+    await page.evaluate(createFileEventScript("drop", { name: "notes.md", type: "text/markdown", base64: text }));
     await page.locator('input[type="file"]').setInputFiles([
       { name: "data.csv", mimeType: "text/csv", buffer: Buffer.from("a,b\n1,2\n") },
       { name: "wrong.txt", mimeType: "text/plain", buffer: Buffer.from("xyzzy") },
@@ -63,23 +72,26 @@ describe("the prompt field", { skip: noBrowser }, () => {
     await page.getByRole("button", { name: "Remove wrong.txt" }).click();
     const files = page.getByRole("list", { name: "Attached files" });
     assert.deepEqual(await files.locator("bdi").allTextContents(), ["image.png", "notes.md", "data.csv"]);
-    await prompt(page).fill("What is this?");
+    await getPromptField(page).fill("What is this?");
     await page.keyboard.press("Enter");
     await page.getByText("OK.", { exact: true }).waitFor();
     assert.equal(await files.count(), 0);
-    const lastRequest = server.models.requests.filter(({ tools }) => tools.length > 0).at(-1);
-    const sent = JSON.stringify(lastRequest);
-    assert.ok(sent.includes(PIXEL), "the picture");
-    assert.ok(sent.includes("Größe 42") && sent.includes("notes.md"), "the text and its name");
-    assert.ok(sent.includes("1,2") && !sent.includes("xyzzy"));
+    const lastRequest = consoleServer.models.requests.filter(({ tools }) => tools.length > 0).at(-1);
+    const requestJson = JSON.stringify(lastRequest);
+    assert.ok(requestJson.includes(PIXEL), "the request contains the image");
+    assert.ok(
+      requestJson.includes("Größe 42") && requestJson.includes("notes.md"),
+      "the request contains the text file and its name",
+    );
+    assert.ok(requestJson.includes("1,2") && !requestJson.includes("xyzzy"));
   });
 
   it("completes a slash command, shows it as typed, and sends its template to the model", async (t) => {
-    const { projectDir } = server.server;
+    const { projectDir } = consoleServer.server;
     await mkdir(join(projectDir, ".agents/commands"), { recursive: true });
     await writeFile(join(projectDir, ".agents/commands/review.md"), "---\ndescription: Look\n---\nReview $1 now.");
-    const page = await open(t);
-    await prompt(page).fill("/re");
+    const page = await openPage(t);
+    await getPromptField(page).fill("/re");
     const option = page.getByRole("option", { name: "/review Look" });
     await option.waitFor();
     await page.keyboard.press("Tab");
@@ -88,45 +100,45 @@ describe("the prompt field", { skip: noBrowser }, () => {
     await page.keyboard.press("Enter");
     await page.getByText("OK.", { exact: true }).waitFor();
     await page.getByText("/review a.ts", { exact: true }).first().waitFor();
-    const lastRequest = server.models.requests.filter(({ tools }) => tools.length > 0).at(-1);
+    const lastRequest = consoleServer.models.requests.filter(({ tools }) => tools.length > 0).at(-1);
     assert.ok(JSON.stringify(lastRequest).includes("Review a.ts now."));
   });
 
   it("stops a run during a command, and the process of the command ends", async (t) => {
-    const page = await open(t);
-    const command = `sleep ${uniqueSeconds()}`;
-    server.models.enqueue(call("bash", { command: `${command}; echo over` }));
-    await prompt(page).fill("Sleep");
+    const page = await openPage(t);
+    const command = `sleep ${pickUniqueSeconds()}`;
+    consoleServer.models.enqueue(callStep("bash", { command: `${command}; echo over` }));
+    await getPromptField(page).fill("Sleep");
     await page.keyboard.press("Enter");
-    await settled(async () => (await processes(command)) > 0);
+    await waitForCondition(async () => (await countProcesses(command)) > 0);
     await page.getByRole("button", { name: "Stop" }).click();
     await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
-    await settled(async () => (await processes(command)) === 0);
-    const { runs } = await fetchJson<{ runs: { state: string }[] }>(server.server, "/api/runs?size=1");
+    await waitForCondition(async () => (await countProcesses(command)) === 0);
+    const { runs } = await fetchJson<{ runs: { state: string }[] }>(consoleServer.server, "/api/runs?size=1");
     assert.equal(runs[0]?.state, "cancelled");
   });
 
   it("steers an active run, adds prompts to the queue, and removes the last queued prompt", async (t) => {
-    const page = await open(t);
-    const id = await running(page, "steer");
-    server.models.enqueue(say("Heard."));
-    await prompt(page).fill("Only in lib");
+    const page = await openPage(t);
+    const id = await startRun(page, "steer");
+    consoleServer.models.enqueue(textStep("Heard."));
+    await getPromptField(page).fill("Only in lib");
     await page.keyboard.press("Enter");
-    await until(page, `document.getElementById("prompt").value === ""`);
+    await waitForPage(page, `document.getElementById("prompt").value === ""`);
     const runMode = page.getByRole("combobox", { name: "During the run" });
     await runMode.selectOption("queue");
     for (const text of ["Then this", "And that"]) {
-      await prompt(page).fill(text);
+      await getPromptField(page).fill(text);
       await page.getByRole("button", { name: "Add to queue" }).click();
       await page.getByText(text === "Then this" ? "1 prompt queued" : "2 prompts queued").waitFor();
     }
     await page.getByRole("button", { name: "Remove the last one" }).click();
     await page.getByText("1 prompt queued").waitFor();
-    server.models.enqueue(say("Done then."));
-    server.models.open("steer");
+    consoleServer.models.enqueue(textStep("Done then."));
+    consoleServer.models.openGate("steer");
     await page.getByText("Done then.").waitFor();
     const { messages } = await fetchJson<{ messages: { role: string; content: string }[] }>(
-      server.server,
+      consoleServer.server,
       `/api/sessions/${id}/messages`,
     );
     assert.deepEqual(
@@ -136,85 +148,85 @@ describe("the prompt field", { skip: noBrowser }, () => {
   });
 
   it("shows an unread steer message, also after a reload, and gets it back when the run is stopped", async (t) => {
-    const page = await open(t);
-    for (const isReloaded of [false, true]) {
-      await page.goto(server.url);
+    const page = await openPage(t);
+    for (const needsReload of [false, true]) {
+      await page.goto(consoleServer.url);
       await page.getByRole("heading", { name: "New session" }).waitFor();
-      const id = await running(page, `given back ${isReloaded}`);
-      await prompt(page).fill("Only in lib");
+      const id = await startRun(page, `given back ${needsReload}`);
+      await getPromptField(page).fill("Only in lib");
       await page.keyboard.press("Enter");
       const pending = page.getByText("Not read yet: Only in lib");
       await pending.waitFor();
-      if (isReloaded) {
+      if (needsReload) {
         await page.reload();
         await pending.waitFor();
       }
-      await prompt(page).fill("And then");
+      await getPromptField(page).fill("And then");
       await page.getByRole("button", { name: "Stop" }).click();
-      await until(page, `document.getElementById("prompt").value === "Only in lib\\nAnd then"`);
+      await waitForPage(page, `document.getElementById("prompt").value === "Only in lib\\nAnd then"`);
       await pending.waitFor({ state: "detached" });
       const { messages } = await fetchJson<{ messages: { role: string; content: string }[] }>(
-        server.server,
+        consoleServer.server,
         `/api/sessions/${id}/messages`,
       );
       assert.deepEqual(
         messages.filter(({ role }) => role === "user").map(({ content }) => content),
         ["Work"],
       );
-      server.models.open(`given back ${isReloaded}`);
+      consoleServer.models.openGate(`given back ${needsReload}`);
     }
   });
 
   it("keeps the draft of each session over a reload, and a prompt whose response was lost", async (t) => {
-    const page = await open(t);
-    const id = await running(page, "draft");
-    await prompt(page).fill("half a thou");
+    const page = await openPage(t);
+    const id = await startRun(page, "draft");
+    await getPromptField(page).fill("half a thou");
     await page.evaluate(`location.hash = "#/"`);
     await page.getByRole("heading", { name: "New session" }).waitFor();
-    assert.equal(await prompt(page).inputValue(), "");
-    await page.goto(sessionUrl(server, id));
+    assert.equal(await getPromptField(page).inputValue(), "");
+    await page.goto(sessionUrl(consoleServer, id));
     await page.reload();
-    await prompt(page).waitFor();
-    assert.equal(await prompt(page).inputValue(), "half a thou");
-    server.models.open("draft");
+    await getPromptField(page).waitFor();
+    assert.equal(await getPromptField(page).inputValue(), "half a thou");
+    consoleServer.models.openGate("draft");
     await page.getByText("Worked.").waitFor();
 
     await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
     // The server receives the request, but its response is lost.
-    server.models.enqueue(say("Once."));
+    consoleServer.models.enqueue(textStep("Once."));
     await page.route("**/api/run", async (route) => {
       await route.fetch();
       await route.abort();
     });
-    await prompt(page).fill("precious");
+    await getPromptField(page).fill("precious");
     await page.keyboard.press("Enter");
     await page.getByRole("alert").filter({ hasText: "Not sent" }).waitFor();
-    assert.equal(await prompt(page).inputValue(), "precious");
+    assert.equal(await getPromptField(page).inputValue(), "precious");
     await page.getByText("Once.").waitFor();
     await page.unroute("**/api/run");
     await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
     await page.keyboard.press("Enter");
-    await settled(async () => (await prompt(page).inputValue()) === "");
+    await waitForCondition(async () => (await getPromptField(page).inputValue()) === "");
     const { messages } = await fetchJson<{ messages: { content: unknown }[] }>(
-      server.server,
+      consoleServer.server,
       `/api/sessions/${id}/messages`,
     );
     assert.equal(messages.filter(({ content }) => content === "precious").length, 1);
   });
 
   it("grows with its lines, sends on Enter, and breaks the line on Shift+Enter", async (t) => {
-    const page = await open(t);
-    const height = async () => (await prompt(page).boundingBox())?.height ?? 0;
-    const before = await height();
-    await prompt(page).pressSequentially("one");
+    const page = await openPage(t);
+    const readHeight = async () => (await getPromptField(page).boundingBox())?.height ?? 0;
+    const initialHeight = await readHeight();
+    await getPromptField(page).pressSequentially("one");
     for (let line = 0; line < 5; line++) await page.keyboard.press("Shift+Enter");
-    await prompt(page).pressSequentially("two");
-    assert.ok((await height()) > before + 60);
-    server.models.enqueue(say("Both lines."));
+    await getPromptField(page).pressSequentially("two");
+    assert.ok((await readHeight()) > initialHeight + 60);
+    consoleServer.models.enqueue(textStep("Both lines."));
     await page.keyboard.press("Enter");
     await page.getByText("Both lines.").waitFor();
-    assert.equal(await height(), before);
-    const lastRequest = server.models.requests.filter(({ tools }) => tools.length > 0).at(-1);
+    assert.equal(await readHeight(), initialHeight);
+    const lastRequest = consoleServer.models.requests.filter(({ tools }) => tools.length > 0).at(-1);
     assert.ok(JSON.stringify(lastRequest).includes("one\\n\\n\\n\\n\\ntwo"));
   });
 });

@@ -1,55 +1,62 @@
 import assert from "node:assert/strict";
 import test, { after } from "node:test";
 import type { Page } from "playwright-core";
-import { pageUntil, noBrowser, openWindow, sessionUrl, sharedBrowser, startConsole } from "../../helpers/console.js";
-import { LATE } from "../../helpers/console-runs.js";
-import { say } from "../../helpers/fake-model-server.js";
-import { ask, stored } from "../../helpers/lab.js";
+import {
+  waitForPageState,
+  NO_BROWSER,
+  openWindow,
+  sessionUrl,
+  shareBrowser,
+  startConsole,
+} from "../../helpers/console.js";
+import { LATE_INSTRUCTION_ERROR } from "../../helpers/console-runs.js";
+import { textStep } from "../../helpers/fake-model-server.js";
+import { runPrompt, fetchMessages } from "../../helpers/server-runs.js";
 import { seedSessions } from "../../helpers/seeded-sessions.js";
 import { startServer } from "../../helpers/server.js";
-import { makeTempDir } from "../../helpers/temp.js";
+import { makeTempDir } from "../../helpers/temp-dir.js";
 
-const browser = sharedBrowser({ after });
-const skip = noBrowser;
+const browser = shareBrowser({ after });
+const skip = NO_BROWSER;
 
-/** Texts of the shown messages, without labels and controls. */
-function shown(page: Page): Promise<string[]> {
+/** Returns the texts of the shown messages, without labels and controls. */
+function readShownTexts(page: Page): Promise<string[]> {
   return page.locator(".user-text, .answer .markdown").allInnerTexts();
 }
 
-async function prompt(page: Page, text: string): Promise<void> {
+async function sendPrompt(page: Page, text: string): Promise<void> {
   await page.locator("#prompt").fill(text);
   await page.locator("#prompt").press("Enter");
 }
 
 /** Fields of a scrollable element; tests have no DOM types. */
-interface Scrolled {
+interface ScrollableElement {
   scrollTop: number;
   scrollHeight: number;
 }
 
 /** Counts the event streams that a page has open. */
-function streamsOf(page: Page): { open: () => number } {
-  let open = 0;
+function countStreams(page: Page): { open: () => number } {
+  let openCount = 0;
   const isStream = (url: string) => /\/api\/sessions\/[^/]+\/events/.test(url);
-  page.on("request", (request) => (open += isStream(request.url()) ? 1 : 0));
-  page.on("requestfinished", (request) => (open -= isStream(request.url()) ? 1 : 0));
-  page.on("requestfailed", (request) => (open -= isStream(request.url()) ? 1 : 0));
-  return { open: () => open };
+  page.on("request", (request) => (openCount += isStream(request.url()) ? 1 : 0));
+  page.on("requestfinished", (request) => (openCount -= isStream(request.url()) ? 1 : 0));
+  page.on("requestfailed", (request) => (openCount -= isStream(request.url()) ? 1 : 0));
+  return { open: () => openCount };
 }
 
 test("a prompt creates a session whose answer is shown while it streams", { skip }, async (t) => {
   const console = await startConsole(t);
   console.models.enqueue({ say: [{ text: ["**One**"] }, { gate: "rest" }, { text: [" two", " three"] }] });
   const { page } = await openWindow(t, await browser(), console.url);
-  await prompt(page, "Count <b>to</b> three");
+  await sendPrompt(page, "Count <b>to</b> three");
   await page.locator(".answer strong", { hasText: "One" }).waitFor();
   assert.match(page.url(), /#\/s\/[\w-]+$/);
   // The stop button is available during the run.
   await page.getByRole("button", { name: /stop/i }).first().waitFor();
-  console.models.open("rest");
+  console.models.openGate("rest");
   await page.locator(".answer", { hasText: "One two three" }).waitFor();
-  assert.deepEqual(await shown(page), ["Count <b>to</b> three", "One two three"]);
+  assert.deepEqual(await readShownTexts(page), ["Count <b>to</b> three", "One two three"]);
   await page.locator(".run-end", { hasText: "tokens" }).waitFor();
   await page.locator(".head-name", { hasText: "A title" }).waitFor();
   await page.locator(".side-session.current", { hasText: "A title" }).waitFor();
@@ -58,13 +65,15 @@ test("a prompt creates a session whose answer is shown while it streams", { skip
 
 test("a reference link at the start of an answer resolves by a definition at its end", { skip }, async (t) => {
   const console = await startConsole(t);
-  const end = "\n\n[1]: https://a.example/there\n";
-  const words = Array.from({ length: 20 }, (_, n) => `Paragraph ${n}.\n\n`);
-  console.models.enqueue({ say: [{ text: ["See [it][1].\n\n", ...words] }, { gate: "rest" }, { text: [end] }] });
+  const definition = "\n\n[1]: https://a.example/there\n";
+  const paragraphs = Array.from({ length: 20 }, (_, n) => `Paragraph ${n}.\n\n`);
+  console.models.enqueue({
+    say: [{ text: ["See [it][1].\n\n", ...paragraphs] }, { gate: "rest" }, { text: [definition] }],
+  });
   const { page } = await openWindow(t, await browser(), console.url);
-  await prompt(page, "Where?");
+  await sendPrompt(page, "Where?");
   await page.locator(".answer", { hasText: "Paragraph 19" }).waitFor();
-  console.models.open("rest");
+  console.models.openGate("rest");
   await page.locator('.answer a[href="https://a.example/there"]', { hasText: "it" }).waitFor();
 });
 
@@ -72,41 +81,43 @@ test("a page that is reloaded during a run shows the text so far and the rest of
   const console = await startConsole(t);
   console.models.enqueue({ say: [{ text: ["The first half"] }, { gate: "rest" }, { text: [", the second half."] }] });
   const { page } = await openWindow(t, await browser(), console.url);
-  await prompt(page, "Tell me");
+  await sendPrompt(page, "Tell me");
   await page.locator(".answer", { hasText: "The first half" }).waitFor();
   await page.reload();
   await page.locator(".answer", { hasText: "The first half" }).waitFor();
   await page.locator(".caret").waitFor();
-  console.models.open("rest");
+  console.models.openGate("rest");
   await page.locator(".answer", { hasText: "The first half, the second half." }).waitFor();
-  assert.deepEqual(await shown(page), ["Tell me", "The first half, the second half."]);
+  assert.deepEqual(await readShownTexts(page), ["Tell me", "The first half, the second half."]);
 });
 
 test("two windows of one session show the same messages", { skip }, async (t) => {
   const console = await startConsole(t);
-  const { sessionId } = await ask(console.server, { message: "Begin" });
+  const { sessionId } = await runPrompt(console.server, { message: "Begin" });
   const windows = [];
   for (let i = 0; i < 2; i += 1)
-    windows.push(await openWindow(t, await browser(), sessionUrl(console, sessionId), { expected: LATE }));
+    windows.push(
+      await openWindow(t, await browser(), sessionUrl(console, sessionId), { expectedFaults: LATE_INSTRUCTION_ERROR }),
+    );
   const [firstPage, secondPage] = windows.map(({ page }) => page);
   for (const page of [firstPage!, secondPage!]) await page.locator(".answer").waitFor();
-  console.models.enqueue(say("To both."), say("And back."));
-  await prompt(firstPage!, "From the first");
+  console.models.enqueue(textStep("To both."), textStep("And back."));
+  await sendPrompt(firstPage!, "From the first");
   for (const page of [firstPage!, secondPage!]) await page.locator(".answer", { hasText: "To both." }).waitFor();
-  await prompt(secondPage!, "From the second");
+  await sendPrompt(secondPage!, "From the second");
   for (const page of [firstPage!, secondPage!]) await page.locator(".answer", { hasText: "And back." }).waitFor();
-  const expected = ["Begin", "OK.", "From the first", "To both.", "From the second", "And back."];
-  assert.deepEqual(await shown(firstPage!), expected);
-  assert.deepEqual(await shown(secondPage!), expected);
+  const expectedTexts = ["Begin", "OK.", "From the first", "To both.", "From the second", "And back."];
+  assert.deepEqual(await readShownTexts(firstPage!), expectedTexts);
+  assert.deepEqual(await readShownTexts(secondPage!), expectedTexts);
 });
 
 test("a page reconnects to a killed and restarted server and shows each message once", { skip }, async (t) => {
   const home = await makeTempDir();
   t.after(() => home.remove());
   const console = await startConsole(t, { home: home.path });
-  const { sessionId } = await ask(console.server, { message: "Before" });
+  const { sessionId } = await runPrompt(console.server, { message: "Before" });
   const { page } = await openWindow(t, await browser(), sessionUrl(console, sessionId), {
-    expected: /ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET/,
+    expectedFaults: /ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET/,
   });
   await page.locator(".answer").waitFor();
   const { port } = new URL(console.server.url);
@@ -115,10 +126,10 @@ test("a page reconnects to a killed and restarted server and shows each message 
   const { projectDir } = console.server;
   const server = await startServer(t, { home: home.path, projectDir, args: ["serve", "--port", port] });
   await page.locator(".lost").waitFor({ state: "detached" });
-  console.models.enqueue(say("After."));
-  await ask(server, { message: "Again", session_id: sessionId });
+  console.models.enqueue(textStep("After."));
+  await runPrompt(server, { message: "Again", session_id: sessionId });
   await page.locator(".answer", { hasText: "After." }).waitFor();
-  assert.deepEqual(await shown(page), ["Before", "OK.", "Again", "After."]);
+  assert.deepEqual(await readShownTexts(page), ["Before", "OK.", "Again", "After."]);
 });
 
 test("a page that opened nine sessions has one event stream, and none on the runs view", { skip }, async (t) => {
@@ -129,14 +140,14 @@ test("a page that opened nine sessions has one event stream, and none on the run
   await seedSessions(home.path, seeds);
   const console = await startConsole(t, { home: home.path });
   const { page } = await openWindow(t, await browser(), console.url);
-  const streams = streamsOf(page);
+  const streams = countStreams(page);
   for (let i = 0; i < 9; i += 1) {
     await page.locator(".side-session a", { hasText: `Number ${i}` }).click();
     await page.locator(".head-name", { hasText: `Number ${i}` }).waitFor();
   }
-  await pageUntil(page, () => streams.open() === 1);
+  await waitForPageState(page, () => streams.open() === 1);
   await page.locator(".side-link", { hasText: "Runs" }).click();
-  await pageUntil(page, () => streams.open() === 0);
+  await waitForPageState(page, () => streams.open() === 0);
 });
 
 test("the session list loads all sessions on scroll, searches, renames and deletes", { skip }, async (t) => {
@@ -148,24 +159,24 @@ test("the session list loads all sessions on scroll, searches, renames and delet
   const { page, requests } = await openWindow(t, await browser(), console.url);
   const entries = page.locator(".side-session");
   await page.locator(".side-session", { hasText: "Hay 129" }).waitFor();
-  const atFirst = await entries.count();
-  assert.ok(atFirst < 130, `${atFirst} at first`);
+  const initialCount = await entries.count();
+  assert.ok(initialCount < 130, `${initialCount} sessions at first`);
   // Scrolls to the end until all pages are loaded.
-  await pageUntil(page, async () => {
-    await page.locator(".side-list").evaluate((list: Scrolled) => (list.scrollTop = list.scrollHeight));
+  await waitForPageState(page, async () => {
+    await page.locator(".side-list").evaluate((list: ScrollableElement) => (list.scrollTop = list.scrollHeight));
     return (await entries.count()) === 130;
   });
   assert.equal(new Set(await page.locator(".side-title").allTextContents()).size, 130);
 
   await page.locator("#session-search").fill("needle");
-  await pageUntil(page, async () => (await entries.count()) === 10);
+  await waitForPageState(page, async () => (await entries.count()) === 10);
   assert.ok(requests.some((request) => request.includes("search=needle")));
   await page.locator("#session-search").fill("nothing like it");
   await page.locator(".side-end", { hasText: "No matching session." }).waitFor();
   await page.locator("#session-search").fill("Needle 13");
 
   const entry = page.locator(".side-session", { hasText: "Needle 13" });
-  await pageUntil(page, async () => (await entries.count()) === 1);
+  await waitForPageState(page, async () => (await entries.count()) === 1);
   await entry.hover();
   await entry.getByRole("button", { name: "Rename" }).click();
   await page.locator(".side-session input").fill("Needle 13 <i>anew</i>");
@@ -178,19 +189,19 @@ test("the session list loads all sessions on scroll, searches, renames and delet
   await entry.hover();
   await entry.getByRole("button", { name: "Delete" }).click();
   await page.locator(".side-delete").getByRole("button", { name: "Delete" }).click();
-  await pageUntil(page, async () => (await entries.count()) === 0);
+  await waitForPageState(page, async () => (await entries.count()) === 0);
   const { total } = (await (await console.server.fetch("/api/sessions")).json()) as { total: number };
   assert.equal(total, 129);
 });
 
 test("a session that was deleted elsewhere or never existed is shown as not found", { skip }, async (t) => {
   const console = await startConsole(t);
-  const { sessionId } = await ask(console.server, { message: "Begin" });
-  const { page } = await openWindow(t, await browser(), sessionUrl(console, sessionId), { expected: /404/ });
+  const { sessionId } = await runPrompt(console.server, { message: "Begin" });
+  const { page } = await openWindow(t, await browser(), sessionUrl(console, sessionId), { expectedFaults: /404/ });
   await page.locator(".answer").waitFor();
   await console.server.fetch(`/api/sessions/${sessionId}`, { method: "DELETE" });
   await page.locator(".empty", { hasText: "not found" }).waitFor();
-  // The live region reports it too, and not the message of before.
+  // The live region also announces it, instead of the previous message.
   await page.locator("#announcer", { hasText: "Session not found." }).waitFor({ state: "attached" });
   assert.equal(await page.title(), "gantry");
   assert.equal(await page.locator(".side-session").count(), 0);
@@ -206,9 +217,9 @@ test("each tool call is one row that unfolds to its arguments, output and change
   console.models.enqueue(
     { say: [{ reasoning: ["I should look."] }, { call: { name: "read", arguments: { path: "a.txt" } } }] },
     { say: [{ call: { name: "edit", arguments: edit } }, { call: { name: "read", arguments: { path: "b.txt" } } }] },
-    say("Done."),
+    textStep("Done."),
   );
-  const { sessionId } = await ask(console.server, { message: "Change it" });
+  const { sessionId } = await runPrompt(console.server, { message: "Change it" });
   const { page } = await openWindow(t, await browser(), sessionUrl(console, sessionId));
   await page.locator(".answer", { hasText: "Done." }).waitFor();
   assert.deepEqual(await page.locator(".call > .fold b").allInnerTexts(), ["Read", "Edit", "Read"]);
@@ -219,12 +230,12 @@ test("each tool call is one row that unfolds to its arguments, output and change
   assert.equal(await page.locator(".call-counts").innerText(), "+1\n−1");
   assert.equal(await page.locator(".call-failed").count(), 1);
   await page.locator(".call > .fold").first().click();
-  const first = page.locator(".call").first();
-  assert.match(await first.locator(".output pre").innerText(), /1\s+one/);
-  assert.equal(await first.locator(".call-arguments dd").innerText(), "a.txt");
-  await first.getByRole("button", { name: "Copy the output" }).click();
+  const firstCall = page.locator(".call").first();
+  assert.match(await firstCall.locator(".output pre").innerText(), /1\s+one/);
+  assert.equal(await firstCall.locator(".call-arguments dd").innerText(), "a.txt");
+  await firstCall.getByRole("button", { name: "Copy the output" }).click();
   assert.match(await page.evaluate<string>("navigator.clipboard.readText()"), /one/);
   await page.locator(".call-failed > .fold").click();
   assert.match(await page.locator(".call-failed .output").innerText(), /b\.txt/);
-  assert.equal((await stored(console.server, sessionId)).length, 7);
+  assert.equal((await fetchMessages(console.server, sessionId)).length, 7);
 });

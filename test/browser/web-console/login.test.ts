@@ -1,49 +1,54 @@
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
-import { noBrowser, openWindow, sharedBrowser, startConsole, type ConsoleServer } from "../../helpers/console.js";
+import { NO_BROWSER, openWindow, shareBrowser, startConsole, type ConsoleServer } from "../../helpers/console.js";
 import { runGantry } from "../../helpers/server.js";
-import type { Hooks } from "../../helpers/temp.js";
+import type { Hooks } from "../../helpers/temp-dir.js";
 
 const SECRET = "s3cret-of-the-test";
-const LOCKED = { server: { port: 0, required_headers: { "X-Key": SECRET } } };
-/** The browser's console message for a refused request. */
-const REFUSED = /status of (401|429|503)/;
+const LOCKED_CONFIG = { server: { port: 0, required_headers: { "X-Key": SECRET } } };
+/** Matches the browser's console message for a rejected request. */
+const REJECTION_MESSAGE = /status of (401|429|503)/;
 
-async function linkOf(hooks: Hooks, { server }: ConsoleServer): Promise<string> {
+async function createLoginLink(hooks: Hooks, { server }: ConsoleServer): Promise<string> {
   const { stdout, stderr } = await runGantry(hooks, ["console", "--url", server.url], { home: server.home });
   assert.match(stdout, /#code=/, stderr);
   return stdout.trim();
 }
 
-describe("the console of a server with required headers", { skip: noBrowser }, () => {
-  const browser = sharedBrowser({ after });
+describe("the console of a server with required headers", { skip: NO_BROWSER }, () => {
+  const browser = shareBrowser({ after });
 
-  it("logs in with the link of `gantry console` once, and sends and keeps no code in an address", async (t) => {
-    const console = await startConsole(t, { config: LOCKED });
+  it("logs in with the link of `gantry console` once, and neither sends nor keeps the code in an address", async (t) => {
+    const console = await startConsole(t, { config: LOCKED_CONFIG });
     const { url } = console;
-    const link = await linkOf(t, console);
+    const link = await createLoginLink(t, console);
 
     const { page, requests } = await openWindow(t, await browser(), link);
-    await page.waitForResponse((answer) => answer.url().includes("/api/") && answer.ok());
+    await page.waitForResponse((response) => response.url().includes("/api/") && response.ok());
     assert.equal(await page.evaluate("location.href.includes('code=')"), false);
     assert.ok(requests.every((path) => !path.includes("code=")));
-    await Promise.all([page.waitForResponse((answer) => answer.url().includes("/api/") && answer.ok()), page.reload()]);
+    await Promise.all([
+      page.waitForResponse((response) => response.url().includes("/api/") && response.ok()),
+      page.reload(),
+    ]);
 
-    const expected = /401|link|unauthorized/i;
-    const second = await openWindow(t, await browser(), link, { expected });
-    await second.page.getByText("gantry console").first().waitFor();
-    const without = await openWindow(t, await browser(), url, { expected });
-    await without.page.getByText("gantry console").first().waitFor();
-    assert.ok(!(await without.page.content()).includes(SECRET));
+    const expectedFaults = /401|link|unauthorized/i;
+    const secondWindow = await openWindow(t, await browser(), link, { expectedFaults });
+    await secondWindow.page.getByText("gantry console").first().waitFor();
+    const windowWithoutLink = await openWindow(t, await browser(), url, { expectedFaults });
+    await windowWithoutLink.page.getByText("gantry console").first().waitFor();
+    assert.ok(!(await windowWithoutLink.page.content()).includes(SECRET));
   });
 
   it("logs in by a link that is opened in its locked page, and keeps the view of that page", async (t) => {
-    const console = await startConsole(t, { config: LOCKED });
-    const { page } = await openWindow(t, await browser(), `${console.url}#/runs`, { expected: REFUSED });
+    const console = await startConsole(t, { config: LOCKED_CONFIG });
+    const { page } = await openWindow(t, await browser(), `${console.url}#/runs`, {
+      expectedFaults: REJECTION_MESSAGE,
+    });
     await page.getByText("gantry console").first().waitFor();
-    const usedLink = await linkOf(t, console);
-    for (const link of [usedLink, await linkOf(t, console)]) {
-      // Once in the locked page, and once in the page that is logged in.
+    const usedLink = await createLoginLink(t, console);
+    for (const link of [usedLink, await createLoginLink(t, console)]) {
+      // The first link opens in the locked page, the second in the page that is logged in.
       await page.evaluate(`location.href = ${JSON.stringify(link)}`);
       await page.waitForEvent("load");
       await page.getByRole("heading", { name: "Runs" }).first().waitFor();
@@ -59,9 +64,11 @@ describe("the console of a server with required headers", { skip: noBrowser }, (
   });
 
   it("does not report a link as used after a 503 of the login, and can try again", async (t) => {
-    const console = await startConsole(t, { config: LOCKED });
-    const link = await linkOf(t, console);
-    const { page } = await openWindow(t, await browser(), `${console.url}#/runs`, { expected: REFUSED });
+    const console = await startConsole(t, { config: LOCKED_CONFIG });
+    const link = await createLoginLink(t, console);
+    const { page } = await openWindow(t, await browser(), `${console.url}#/runs`, {
+      expectedFaults: REJECTION_MESSAGE,
+    });
     await page.getByText("gantry console").first().waitFor();
     await page.route("**/console/login", (route) => route.fulfill({ status: 503, json: { error: "not now" } }));
     await page.evaluate(`location.href = ${JSON.stringify(link)}`);
@@ -74,12 +81,12 @@ describe("the console of a server with required headers", { skip: noBrowser }, (
   });
 });
 
-describe("the console of a server without required headers", { skip: noBrowser }, () => {
-  const browser = sharedBrowser({ after });
+describe("the console of a server without required headers", { skip: NO_BROWSER }, () => {
+  const browser = shareBrowser({ after });
 
   it("opens without a link, and despite an invalid code", async (t) => {
     const { url } = await startConsole(t);
-    const { page } = await openWindow(t, await browser(), `${url}#code=x`, { expected: REFUSED });
+    const { page } = await openWindow(t, await browser(), `${url}#code=x`, { expectedFaults: REJECTION_MESSAGE });
     await page.getByText("What should the agent do?").waitFor();
     assert.ok(!page.url().includes("code="));
   });
@@ -88,7 +95,7 @@ describe("the console of a server without required headers", { skip: noBrowser }
     const { url } = await startConsole(t);
     for (const name of ["..", "%2e%2e", ".", "%2E", "%", "..%2fmodels"]) {
       const { page, requests } = await openWindow(t, await browser(), `${url}#/s/${name}`, {
-        expected: /status of 404/,
+        expectedFaults: /status of 404/,
       });
       await page.getByRole("heading", { name: /What should the agent do|Session not found/ }).waitFor();
       const unexpectedRequests = requests.filter(

@@ -13,16 +13,16 @@ import {
 } from "../../../adapters/web-console/app/content/blocks.js";
 import { BoundedLexer } from "../../../adapters/web-console/app/content/bounded-lexer.js";
 import { splitSections } from "../../../adapters/web-console/app/content/sections.js";
-import { noBrowser, openWindow, sessionUrl, sharedBrowser, startConsole } from "../../helpers/console.js";
-import { HOSTILE_MARKDOWN } from "../../helpers/hostile-markdown.js";
-import { SOURCE_FLAGS, source } from "../../helpers/node.js";
+import { NO_BROWSER, openWindow, sessionUrl, shareBrowser, startConsole } from "../../helpers/console.js";
+import { HOSTILE_MARKDOWN } from "../../helpers/expensive-markdown.js";
+import { SOURCE_FLAGS, sourcePath } from "../../helpers/source-paths.js";
 import { seedSessions } from "../../helpers/seeded-sessions.js";
-import { makeTempDir } from "../../helpers/temp.js";
+import { makeTempDir } from "../../helpers/temp-dir.js";
 
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
-const READER = source("test/helpers/markdown-reader.ts");
+const READER_PATH = sourcePath("test/helpers/markdown-reader.ts");
 
-function html(text: string): string {
+function renderText(text: string): string {
   return parseSingleBlock(text)
     .map((block) => (block.type === "plain" ? block.raw : renderHtml(block)))
     .join("");
@@ -30,8 +30,8 @@ function html(text: string): string {
 
 describe("the Markdown renderer", () => {
   it("renders each hostile text with 1 GiB of memory, to fewer than 1,500,000 characters", async () => {
-    // Without limits they take many minutes and all memory, and block the thread.
-    const args = ["--max-old-space-size=1024", ...SOURCE_FLAGS, READER];
+    // Without limits, these texts take many minutes and all memory, and block the thread.
+    const args = ["--max-old-space-size=1024", ...SOURCE_FLAGS, READER_PATH];
     const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 600_000, cwd: ROOT });
     const lengths = JSON.parse(stdout) as Record<string, number>;
     assert.deepEqual(Object.keys(lengths), Object.keys(HOSTILE_MARKDOWN));
@@ -42,24 +42,24 @@ describe("the Markdown renderer", () => {
   it("tokenizes the documentation of this project as marked does", async () => {
     const documents = (await readdir(`${ROOT}docs`)).filter((name) => name.endsWith(".md"));
     const texts = documents.map((name) => readFile(`${ROOT}docs/${name}`, "utf8"));
-    const all = (await Promise.all(texts)).join("\n\n");
-    assert.ok(all.length > 200_000, "the documents have many sections");
+    const documentation = (await Promise.all(texts)).join("\n\n");
+    assert.ok(documentation.length > 200_000, "the documents have many sections");
     const { defaults } = new Marked();
-    assert.deepEqual([...new BoundedLexer(defaults).lex(all)], [...new Lexer(defaults).lex(all)]);
+    assert.deepEqual([...new BoundedLexer(defaults).lex(documentation)], [...new Lexer(defaults).lex(documentation)]);
   });
 
   it("tokenizes a block that is longer than a section as marked does", () => {
-    const words = "This is a sentence of some words that goes on for a while.\n\n";
+    const paragraph = "This is a sentence of some words that goes on for a while.\n\n";
     const rows = Array.from({ length: 600 }, (_, i) => `| row ${i} | with some words of its own ${i} |\n`).join("");
-    const items = (count: number, item: string) => Array.from({ length: count }, () => item).join("");
+    const repeatItem = (count: number, item: string) => Array.from({ length: count }, () => item).join("");
     const { defaults } = new Marked();
     for (const text of [
-      `- step:\n\n- \`\`\`js\n  code\n  \`\`\`\n\n${words.repeat(300)}`,
-      `${words}| a | b |\n| --- | --- |\n${rows}\n${words.repeat(100)}`,
-      items(260, "1. Item with words\n\n    more of it\n\n    ```js\n    code();\n\n    more();\n    ```\n\n"),
-      items(330, "- file in the folder\n    - nested one\n        - nested two\n"),
-      items(900, "> Quoted words of somebody.\n> > And of another.\n"),
-      `<details>\n${"<p>words of it</p>\n".repeat(900)}</details>\n\n${words}`,
+      `- step:\n\n- \`\`\`js\n  code\n  \`\`\`\n\n${paragraph.repeat(300)}`,
+      `${paragraph}| a | b |\n| --- | --- |\n${rows}\n${paragraph.repeat(100)}`,
+      repeatItem(260, "1. Item with words\n\n    more of it\n\n    ```js\n    code();\n\n    more();\n    ```\n\n"),
+      repeatItem(330, "- file in the folder\n    - nested one\n        - nested two\n"),
+      repeatItem(900, "> Quoted words of somebody.\n> > And of another.\n"),
+      `<details>\n${"<p>words of it</p>\n".repeat(900)}</details>\n\n${paragraph}`,
     ]) {
       assert.ok(text.length > 16_000);
       assert.deepEqual([...new BoundedLexer(defaults).lex(text)], [...new Lexer(defaults).lex(text)]);
@@ -69,20 +69,20 @@ describe("the Markdown renderer", () => {
   it("keeps the code and links of a long paragraph, and its emphasis except at cuts", () => {
     const sentence = "Some **bold words** and `code` and a link: https://a.example/x_y_z . ";
     for (const count of [30, 100, 1_000]) {
-      const shown = html(sentence.repeat(count));
-      const countOf = (part: string) => shown.split(part).length - 1;
+      const renderedHtml = renderText(sentence.repeat(count));
+      const countParts = (part: string) => renderedHtml.split(part).length - 1;
       // At the cut between two pieces, emphasis stays as plain text.
-      const cuts = Math.floor((count * sentence.length) / 800);
-      assert.ok(countOf("<strong>bold words</strong>") >= count - cuts);
-      assert.equal(countOf("<code>code</code>"), count);
-      assert.equal(countOf('<a href="https://a.example/x_y_z">'), count);
+      const cutCount = Math.floor((count * sentence.length) / 800);
+      assert.ok(countParts("<strong>bold words</strong>") >= count - cutCount);
+      assert.equal(countParts("<code>code</code>"), count);
+      assert.equal(countParts('<a href="https://a.example/x_y_z">'), count);
     }
-    assert.equal(html(`${"😀".repeat(3_000)}`), `<p>${"😀".repeat(3_000)}</p>\n`);
+    assert.equal(renderText(`${"😀".repeat(3_000)}`), `<p>${"😀".repeat(3_000)}</p>\n`);
   });
 
   it("keeps a data URL picture of 100,000 characters", () => {
     const picture = `data:image/png;base64,${"iVBORw0K+/".repeat(10_000)}`;
-    assert.ok(html(`See:\n\n![a plot](${picture})\n\nand so on`).includes(`<img src="${picture}" alt="a plot">`));
+    assert.ok(renderText(`See:\n\n![a plot](${picture})\n\nand so on`).includes(`<img src="${picture}" alt="a plot">`));
   });
 
   it("keeps a code block of 4,000 lines whole, and resolves a link by a later definition", () => {
@@ -109,7 +109,7 @@ describe("the Markdown renderer", () => {
   });
 
   it("keeps tags that open and close in one paragraph, and shows all others as text", () => {
-    for (const [text, shown] of [
+    for (const [text, expectedHtml] of [
       ["<b>a</b> <kbd>K</kbd><br>b", "<p><b>a</b> <kbd>K</kbd><br>b</p>\n"],
       ["<b>a\n\nb</b>", "<p>&lt;b&gt;a</p>\n<p>b&lt;/b&gt;</p>\n"],
       ["*a <u>b* c</u>", "<p><em>a &lt;u&gt;b</em> c&lt;/u&gt;</p>\n"],
@@ -121,23 +121,23 @@ describe("the Markdown renderer", () => {
       ["<details><b>\n\nWords", "<details>&lt;b&gt;<p>Words</p>\n"],
       ["a <script>x</script>", "<p>a &lt;script&gt;x&lt;/script&gt;</p>\n"],
     ] as const)
-      assert.equal(html(text), shown);
+      assert.equal(renderText(text), expectedHtml);
   });
 
   it("renders text that grows in pieces as it renders the complete text", () => {
     const text =
       "# Title\n\nSome *words*.\n\n- one\n- two\n\n  more of two\n\n```js\ncode\n\ncode\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nEnd.";
     let blocks = parseBlocks("");
-    for (let at = 0, before = ""; at < text.length; before = text.slice(0, at)) {
-      at = Math.min(text.length, at + 7);
-      blocks = [...parseGrownText(before, blocks, text.slice(0, at))];
+    for (let endOffset = 0, previousText = ""; endOffset < text.length; previousText = text.slice(0, endOffset)) {
+      endOffset = Math.min(text.length, endOffset + 7);
+      blocks = [...parseGrownText(previousText, blocks, text.slice(0, endOffset))];
     }
-    assert.equal(blocks.map(renderHtml).join(""), html(text));
+    assert.equal(blocks.map(renderHtml).join(""), renderText(text));
   });
 });
 
-describe("a window with hostile Markdown", { skip: noBrowser }, () => {
-  const browser = sharedBrowser({ after });
+describe("a window with hostile Markdown", { skip: NO_BROWSER }, () => {
+  const browser = shareBrowser({ after });
 
   it("renders it and can still navigate", async (t) => {
     const home = await makeTempDir();

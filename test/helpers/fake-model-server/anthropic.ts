@@ -1,37 +1,37 @@
 import {
-  argumentPieces,
-  argumentsText,
+  splitArguments,
+  getArgumentsText,
   hasCall,
-  textOf,
+  toChunks,
   type FakeCall,
   type FakeStep,
   type FakeUsage,
 } from "./steps.js";
 import {
-  common,
-  estimate,
-  event,
+  toCommonFrame,
+  estimateUsage,
+  formatEvent,
   isBase64,
   isObject,
-  mint,
-  minted,
+  createSignature,
+  findSignatureFault,
   TOOL_NAME,
-  unknownKey,
+  findUnknownKey,
   type FakeWire,
   type Frame,
   type Json,
   type WireRequest,
 } from "./wire.js";
 
-const BODY =
+const BODY_FIELDS =
   "model messages system max_tokens stream temperature top_p top_k tools tool_choice thinking output_config metadata stop_sequences service_tier".split(
     " ",
   );
-const CALL_ID = /^[a-zA-Z0-9_-]+$/;
+const CALL_ID_PATTERN = /^[a-zA-Z0-9_-]+$/;
 
-function blockViolation(block: Json, kinds: readonly string[]): string | undefined {
-  if (!isObject(block) || !kinds.includes(block.type))
-    return `Input tag '${String(block?.type)}' does not match any of: ${kinds.join(", ")}`;
+function findBlockViolation(block: Json, allowedTypes: readonly string[]): string | undefined {
+  if (!isObject(block) || !allowedTypes.includes(block.type))
+    return `Input tag '${String(block?.type)}' does not match any of: ${allowedTypes.join(", ")}`;
   if (block.type === "text" && (typeof block.text !== "string" || block.text.trim() === ""))
     return "text content blocks must contain non-whitespace text";
   if (
@@ -51,74 +51,77 @@ function blockViolation(block: Json, kinds: readonly string[]): string | undefin
   return undefined;
 }
 
-function messagesViolation(messages: Json[], model: string, thinking: boolean): string | undefined {
+function findMessagesViolation(messages: Json[], model: string, isThinking: boolean): string | undefined {
   const ids = new Set<string>();
-  let waiting: string[] = [];
-  let lastUserText = -1;
+  let pendingCallIds: string[] = [];
+  let lastUserIndex = -1;
   for (const [index, message] of messages.entries()) {
-    const at = `messages.${index}`;
+    const location = `messages.${index}`;
     const content: Json[] =
       typeof message.content === "string" ? [{ type: "text", text: message.content }] : message.content;
-    if (!Array.isArray(content) || content.length === 0) return `${at}: all messages must have non-empty content`;
+    if (!Array.isArray(content) || content.length === 0) return `${location}: all messages must have non-empty content`;
     if (message.role === "user") {
       let hasOtherBlocks = false;
-      for (const [part, block] of content.entries()) {
-        const wrong = blockViolation(block, ["text", "image", "document", "tool_result"]);
-        if (wrong) return `${at}.content.${part}: ${wrong}`;
+      for (const [blockIndex, block] of content.entries()) {
+        const blockViolation = findBlockViolation(block, ["text", "image", "document", "tool_result"]);
+        if (blockViolation) return `${location}.content.${blockIndex}: ${blockViolation}`;
         if (block.type !== "tool_result") {
           hasOtherBlocks = true;
           continue;
         }
-        if (hasOtherBlocks) return `${at}: tool_result blocks must come first`;
-        if (!waiting.includes(block.tool_use_id))
-          return `${at}.content.${part}: unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${String(block.tool_use_id)}. Each \`tool_result\` block must have a corresponding \`tool_use\` block in the previous message.`;
-        waiting = waiting.filter((id) => id !== block.tool_use_id);
-        const inner = typeof block.content === "string" ? [] : (block.content ?? []);
-        for (const entry of inner) {
-          const bad = blockViolation(entry, ["text", "image", "document"]);
-          if (bad) return `${at}.content.${part}: ${bad}`;
+        if (hasOtherBlocks) return `${location}: tool_result blocks must come first`;
+        if (!pendingCallIds.includes(block.tool_use_id))
+          return `${location}.content.${blockIndex}: unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${String(block.tool_use_id)}. Each \`tool_result\` block must have a corresponding \`tool_use\` block in the previous message.`;
+        pendingCallIds = pendingCallIds.filter((id) => id !== block.tool_use_id);
+        const resultBlocks = typeof block.content === "string" ? [] : (block.content ?? []);
+        for (const entry of resultBlocks) {
+          const entryViolation = findBlockViolation(entry, ["text", "image", "document"]);
+          if (entryViolation) return `${location}.content.${blockIndex}: ${entryViolation}`;
         }
       }
-      if (waiting.length > 0)
-        return `${at}: \`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${waiting.join(", ")}`;
-      if (hasOtherBlocks) lastUserText = index;
+      if (pendingCallIds.length > 0)
+        return `${location}: \`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${pendingCallIds.join(", ")}`;
+      if (hasOtherBlocks) lastUserIndex = index;
     } else if (message.role === "assistant") {
       if (index === 0) return "messages: first message must use the user role";
-      if (waiting.length > 0)
-        return `${at}: \`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${waiting.join(", ")}`;
-      for (const [part, block] of content.entries()) {
+      if (pendingCallIds.length > 0)
+        return `${location}: \`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${pendingCallIds.join(", ")}`;
+      for (const [blockIndex, block] of content.entries()) {
         if (block.type === "thinking") {
-          if (typeof block.thinking !== "string") return `${at}: thinking: Field required`;
-          const wrong = minted("anthropic", model, block.signature);
-          if (wrong) return `${at}.content.${part}: Invalid \`signature\` in \`thinking\` block: ${wrong}`;
+          if (typeof block.thinking !== "string") return `${location}: thinking: Field required`;
+          const signatureFault = findSignatureFault("anthropic", model, block.signature);
+          if (signatureFault)
+            return `${location}.content.${blockIndex}: Invalid \`signature\` in \`thinking\` block: ${signatureFault}`;
         } else if (block.type === "redacted_thinking") {
-          const wrong = minted("anthropic", model, block.data);
-          if (wrong) return `${at}.content.${part}: Invalid \`data\` in \`redacted_thinking\` block: ${wrong}`;
+          const signatureFault = findSignatureFault("anthropic", model, block.data);
+          if (signatureFault)
+            return `${location}.content.${blockIndex}: Invalid \`data\` in \`redacted_thinking\` block: ${signatureFault}`;
         } else if (block.type === "tool_use") {
-          if (!CALL_ID.test(String(block.id)))
-            return `${at}.content.${part}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'`;
-          if (ids.has(block.id)) return `${at}: \`tool_use\` ids must be unique`;
-          if (!isObject(block.input)) return `${at}.content.${part}.tool_use.input: Input should be a valid dictionary`;
-          if (!TOOL_NAME.test(String(block.name))) return `${at}: invalid tool name`;
+          if (!CALL_ID_PATTERN.test(String(block.id)))
+            return `${location}.content.${blockIndex}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'`;
+          if (ids.has(block.id)) return `${location}: \`tool_use\` ids must be unique`;
+          if (!isObject(block.input))
+            return `${location}.content.${blockIndex}.tool_use.input: Input should be a valid dictionary`;
+          if (!TOOL_NAME.test(String(block.name))) return `${location}: invalid tool name`;
           ids.add(block.id);
-          waiting.push(block.id);
+          pendingCallIds.push(block.id);
         } else {
-          const wrong = blockViolation(block, ["text", "thinking", "redacted_thinking", "tool_use"]);
-          if (wrong) return `${at}.content.${part}: ${wrong}`;
+          const blockViolation = findBlockViolation(block, ["text", "thinking", "redacted_thinking", "tool_use"]);
+          if (blockViolation) return `${location}.content.${blockIndex}: ${blockViolation}`;
         }
       }
       if (/thinking$/.test(content.at(-1).type))
-        return `${at}: The final block in an assistant message cannot be \`thinking\`.`;
-    } else return `${at}: role must be user or assistant`;
+        return `${location}: The final block in an assistant message cannot be \`thinking\`.`;
+    } else return `${location}: role must be user or assistant`;
   }
-  if (waiting.length > 0)
-    return `\`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${waiting.join(", ")}`;
+  if (pendingCallIds.length > 0)
+    return `\`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${pendingCallIds.join(", ")}`;
   if (messages.at(-1).role !== "user")
     return "This model does not support assistant message prefill. The conversation must end with a user message.";
-  if (thinking) {
+  if (isThinking) {
     // Within a turn with tool calls, thinking blocks must be preserved, unless the model itself decides whether it
     // thinks.
-    for (const message of messages.slice(lastUserText + 1)) {
+    for (const message of messages.slice(lastUserIndex + 1)) {
       if (
         message.role === "assistant" &&
         message.content.some((block: Json) => block.type === "tool_use") &&
@@ -130,16 +133,16 @@ function messagesViolation(messages: Json[], model: string, thinking: boolean): 
   return undefined;
 }
 
-function countMarks(value: Json): number {
-  if (Array.isArray(value)) return value.reduce((sum: number, entry) => sum + countMarks(entry), 0);
+function countCacheMarks(value: Json): number {
+  if (Array.isArray(value)) return value.reduce((sum: number, entry) => sum + countCacheMarks(entry), 0);
   if (!isObject(value)) return 0;
   return (
     (value.cache_control === undefined ? 0 : 1) +
-    Object.values(value).reduce((sum: number, entry) => sum + countMarks(entry), 0)
+    Object.values(value).reduce((sum: number, entry) => sum + countCacheMarks(entry), 0)
   );
 }
 
-function stopReason(step: FakeStep): string {
+function toStopReason(step: FakeStep): string {
   switch (step.finish) {
     case "length":
       return "max_tokens";
@@ -155,13 +158,13 @@ function stopReason(step: FakeStep): string {
   }
 }
 
-function usageOf(usage: FakeUsage): Json {
-  const read = usage.cacheRead ?? 0;
-  const write = usage.cacheWrite ?? 0;
+function toWireUsage(usage: FakeUsage): Json {
+  const cacheReadTokens = usage.cacheRead ?? 0;
+  const cacheWriteTokens = usage.cacheWrite ?? 0;
   return {
-    input_tokens: usage.input - read - write,
-    cache_read_input_tokens: read,
-    cache_creation_input_tokens: write,
+    input_tokens: usage.input - cacheReadTokens - cacheWriteTokens,
+    cache_read_input_tokens: cacheReadTokens,
+    cache_creation_input_tokens: cacheWriteTokens,
     output_tokens: 1,
   };
 }
@@ -171,21 +174,21 @@ export const anthropic: FakeWire = {
   name: "anthropic",
   matches: (path) => path.endsWith("/messages"),
 
-  violation({ body, headers }, dialect) {
+  findViolation({ body, headers }, dialect) {
     if (headers["anthropic-version"] === undefined) return "anthropic-version: header is required";
     if (!isObject(body)) return "the body must be an object";
-    const extra = unknownKey(body, [...BODY, ...(dialect.body ?? [])]);
-    if (extra !== undefined) return `${extra}: Extra inputs are not permitted`;
+    const unknownField = findUnknownKey(body, [...BODY_FIELDS, ...(dialect.body ?? [])]);
+    if (unknownField !== undefined) return `${unknownField}: Extra inputs are not permitted`;
     if (!Number.isInteger(body.max_tokens) || body.max_tokens < 1) return "max_tokens: Field required";
     if (!Array.isArray(body.messages) || body.messages.length === 0)
       return "messages: at least one message is required";
     if (body.system !== undefined && typeof body.system !== "string") {
       for (const block of body.system) {
-        const wrong = blockViolation(block, ["text"]);
-        if (wrong) return `system: ${wrong}`;
+        const blockViolation = findBlockViolation(block, ["text"]);
+        if (blockViolation) return `system: ${blockViolation}`;
       }
     }
-    if (countMarks(body) > 4) return "A maximum of 4 blocks with cache_control may be provided.";
+    if (countCacheMarks(body) > 4) return "A maximum of 4 blocks with cache_control may be provided.";
     const { thinking } = body;
     const model = String(body.model);
     if (thinking?.type === "enabled" && /claude-(opus-4-[78]|[a-z]+-5)/.test(model))
@@ -208,25 +211,25 @@ export const anthropic: FakeWire = {
       if (names.has(tool.name)) return "tools: Tool names must be unique.";
       names.add(tool.name);
     }
-    return messagesViolation(body.messages, body.model, thinking?.type === "enabled");
+    return findMessagesViolation(body.messages, body.model, thinking?.type === "enabled");
   },
 
-  facts: ({ body }) => ({
+  readFacts: ({ body }) => ({
     model: String(body?.model),
     stream: body?.stream === true,
     tools: (Array.isArray(body?.tools) ? body.tools : []).map((tool: Json) => String(tool?.name)),
   }),
 
-  *frames(step, request, ids): Generator<Frame> {
+  *createFrames(step, request, ids): Generator<Frame> {
     const { model } = request.body;
-    const usage = step.usage === null ? undefined : (step.usage ?? estimate(request, step));
-    const send = (type: string, fields: Json): string => event({ type, ...fields }, type);
-    let opened = false;
+    const usage = step.usage === null ? undefined : (step.usage ?? estimateUsage(request, step));
+    const createEvent = (type: string, fields: Json): string => formatEvent({ type, ...fields }, type);
+    let isOpened = false;
     let index = 0;
-    let textOpen = false;
-    const open = function* (): Generator<Frame> {
-      if (opened) return;
-      opened = true;
+    let isTextOpen = false;
+    const createOpening = function* (): Generator<Frame> {
+      if (isOpened) return;
+      isOpened = true;
       const message = {
         id: `msg_${ids()}`,
         type: "message",
@@ -236,107 +239,116 @@ export const anthropic: FakeWire = {
         stop_reason: null,
         stop_sequence: null,
       };
-      yield send("message_start", {
-        message: { ...message, usage: usage === undefined ? { input_tokens: 0, output_tokens: 0 } : usageOf(usage) },
+      yield createEvent("message_start", {
+        message: {
+          ...message,
+          usage: usage === undefined ? { input_tokens: 0, output_tokens: 0 } : toWireUsage(usage),
+        },
       });
-      yield send("ping", {});
+      yield createEvent("ping", {});
     };
     const closeText = function* (): Generator<Frame> {
-      if (!textOpen) return;
-      textOpen = false;
-      yield send("content_block_stop", { index: index++ });
+      if (!isTextOpen) return;
+      isTextOpen = false;
+      yield createEvent("content_block_stop", { index: index++ });
     };
-    const call = function* (entry: FakeCall): Generator<Frame> {
+    const createCall = function* (entry: FakeCall): Generator<Frame> {
       yield* closeText();
       const block = { type: "tool_use", id: entry.id ?? `toolu_${ids()}`, name: entry.name, input: {} };
-      yield send("content_block_start", { index, content_block: block });
-      for (const text of argumentPieces(entry))
-        yield send("content_block_delta", { index, delta: { type: "input_json_delta", partial_json: text } });
-      yield send("content_block_stop", { index: index++ });
+      yield createEvent("content_block_start", { index, content_block: block });
+      for (const text of splitArguments(entry))
+        yield createEvent("content_block_delta", { index, delta: { type: "input_json_delta", partial_json: text } });
+      yield createEvent("content_block_stop", { index: index++ });
     };
-    const text = function* (chunk: string): Generator<Frame> {
-      if (!textOpen) {
-        textOpen = true;
-        yield send("content_block_start", { index, content_block: { type: "text", text: "" } });
+    const createText = function* (chunk: string): Generator<Frame> {
+      if (!isTextOpen) {
+        isTextOpen = true;
+        yield createEvent("content_block_start", { index, content_block: { type: "text", text: "" } });
       }
-      yield send("content_block_delta", { index, delta: { type: "text_delta", text: chunk } });
+      yield createEvent("content_block_delta", { index, delta: { type: "text_delta", text: chunk } });
     };
 
     for (const piece of step.say ?? []) {
-      const frame = common(piece);
+      const frame = toCommonFrame(piece);
       if (frame !== undefined) {
         yield frame;
         continue;
       }
       if ("error" in piece) {
-        yield event(anthropic.error(500, piece.error), "error");
+        yield formatEvent(anthropic.createError(500, piece.error), "error");
         continue;
       }
-      yield* open();
-      if ("text" in piece) for (const chunk of textOf(piece.text)) yield* text(chunk);
-      else if ("refusal" in piece) yield* text(piece.refusal);
+      yield* createOpening();
+      if ("text" in piece) for (const chunk of toChunks(piece.text)) yield* createText(chunk);
+      else if ("refusal" in piece) yield* createText(piece.refusal);
       else if ("reasoning" in piece) {
         yield* closeText();
-        const signature = piece.signature ?? mint("anthropic", model, ids());
+        const signature = piece.signature ?? createSignature("anthropic", model, ids());
         if (piece.redacted === true) {
-          yield send("content_block_start", { index, content_block: { type: "redacted_thinking", data: signature } });
+          yield createEvent("content_block_start", {
+            index,
+            content_block: { type: "redacted_thinking", data: signature },
+          });
         } else {
-          yield send("content_block_start", {
+          yield createEvent("content_block_start", {
             index,
             content_block: { type: "thinking", thinking: "", signature: "" },
           });
-          for (const thinking of textOf(piece.reasoning))
-            yield send("content_block_delta", { index, delta: { type: "thinking_delta", thinking } });
-          yield send("content_block_delta", { index, delta: { type: "signature_delta", signature } });
+          for (const thinking of toChunks(piece.reasoning))
+            yield createEvent("content_block_delta", { index, delta: { type: "thinking_delta", thinking } });
+          yield createEvent("content_block_delta", { index, delta: { type: "signature_delta", signature } });
         }
-        yield send("content_block_stop", { index: index++ });
-      } else if ("call" in piece) yield* call(piece.call);
+        yield createEvent("content_block_stop", { index: index++ });
+      } else if ("call" in piece) yield* createCall(piece.call);
       // On this wire, blocks are sent one after the other.
-      else if ("calls" in piece) for (const entry of piece.calls) yield* call(entry);
+      else if ("calls" in piece) for (const entry of piece.calls) yield* createCall(entry);
     }
-    yield* open();
+    yield* createOpening();
     yield* closeText();
     if (step.finish === "none") return;
-    const output =
+    const outputUsage =
       usage === undefined
         ? { output_tokens: 0 }
         : {
             output_tokens: usage.output,
             ...(usage.reasoning === undefined ? {} : { output_tokens_details: { thinking_tokens: usage.reasoning } }),
           };
-    yield send("message_delta", { delta: { stop_reason: stopReason(step), stop_sequence: null }, usage: output });
-    yield send("message_stop", {});
+    yield createEvent("message_delta", {
+      delta: { stop_reason: toStopReason(step), stop_sequence: null },
+      usage: outputUsage,
+    });
+    yield createEvent("message_stop", {});
   },
 
-  completeAnswer(step, request, ids) {
+  createCompleteAnswer(step, request, ids) {
     const content: Json[] = [];
-    const add = (entry: FakeCall): void => {
+    const addCall = (entry: FakeCall): void => {
       content.push({
         type: "tool_use",
         id: entry.id ?? `toolu_${ids()}`,
         name: entry.name,
-        input: JSON.parse(argumentsText(entry)) as Json,
+        input: JSON.parse(getArgumentsText(entry)) as Json,
       });
     };
     for (const piece of step.say ?? []) {
-      if ("text" in piece) content.push({ type: "text", text: textOf(piece.text).join("") });
-      else if ("call" in piece) add(piece.call);
-      else if ("calls" in piece) piece.calls.forEach(add);
+      if ("text" in piece) content.push({ type: "text", text: toChunks(piece.text).join("") });
+      else if ("call" in piece) addCall(piece.call);
+      else if ("calls" in piece) piece.calls.forEach(addCall);
     }
-    const usage = step.usage ?? estimate(request, step);
+    const usage = step.usage ?? estimateUsage(request, step);
     return {
       id: `msg_${ids()}`,
       type: "message",
       role: "assistant",
       model: request.body.model,
       content,
-      stop_reason: stopReason(step),
+      stop_reason: toStopReason(step),
       stop_sequence: null,
-      usage: { ...usageOf(usage), output_tokens: usage.output },
+      usage: { ...toWireUsage(usage), output_tokens: usage.output },
     };
   },
 
-  error: (status, fault) => ({
+  createError: (status, fault) => ({
     type: "error",
     error: {
       type: fault.type ?? ERROR_TYPES[status] ?? (status >= 500 ? "api_error" : "invalid_request_error"),
@@ -344,7 +356,7 @@ export const anthropic: FakeWire = {
     },
   }),
 
-  key: ({ headers }: Pick<WireRequest, "headers">) =>
+  readApiKey: ({ headers }: Pick<WireRequest, "headers">) =>
     typeof headers["x-api-key"] === "string" ? headers["x-api-key"] : undefined,
 };
 

@@ -3,7 +3,7 @@ import type { ServerResponse } from "node:http";
 import { createGzip } from "node:zlib";
 import type { FakeFlood } from "./steps.js";
 
-const BLOCK = 64 * 1024;
+const BLOCK_CHARACTERS = 64 * 1024;
 
 /** Sends a very large body as fast as the client reads it. Ends with the flood, or when the client disconnects. */
 export async function sendFlood(
@@ -24,22 +24,22 @@ export async function sendFlood(
     response.once("close", () => gzip.destroy());
   }
   const sink = gzip ?? response;
-  const gone = once(response, "close");
-  for (const block of blocks(flood)) {
+  const closed = once(response, "close");
+  for (const block of createBlocks(flood)) {
     if (response.destroyed) return;
-    if (!sink.write(block)) await Promise.race([once(sink, "drain"), gone]);
+    if (!sink.write(block)) await Promise.race([once(sink, "drain"), closed]);
   }
   if (!response.destroyed) sink.end();
 }
 
-function* blocks({ head = "", piece, times = Infinity, tail = "" }: FakeFlood): Generator<string> {
+function* createBlocks({ head = "", piece, times = Infinity, tail = "" }: FakeFlood): Generator<string> {
   if (head !== "") yield head;
-  const counts = piece.includes("%d");
-  const batch = Math.max(1, Math.ceil(BLOCK / piece.length));
-  const block = counts ? "" : piece.repeat(batch);
+  const hasNumbers = piece.includes("%d");
+  const batch = Math.max(1, Math.ceil(BLOCK_CHARACTERS / piece.length));
+  const block = hasNumbers ? "" : piece.repeat(batch);
   for (let n = 0; n < times; n += batch) {
     const batchCount = Math.min(batch, times - n);
-    if (counts) yield Array.from({ length: batchCount }, (_, i) => piece.replaceAll("%d", String(n + i))).join("");
+    if (hasNumbers) yield Array.from({ length: batchCount }, (_, i) => piece.replaceAll("%d", String(n + i))).join("");
     else yield batchCount === batch ? block : piece.repeat(batchCount);
   }
   if (tail !== "") yield tail;

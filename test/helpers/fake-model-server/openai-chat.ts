@@ -1,22 +1,22 @@
 import {
-  argumentPieces,
-  argumentsText,
+  splitArguments,
+  getArgumentsText,
   hasCall,
-  textOf,
+  toChunks,
   type FakeCall,
   type FakeStep,
   type FakeUsage,
 } from "./steps.js";
 import {
-  bearer,
-  common,
-  estimate,
-  event,
+  readBearerToken,
+  toCommonFrame,
+  estimateUsage,
+  formatEvent,
   isBase64,
   isJsonObject,
   isObject,
   TOOL_NAME,
-  unknownKey,
+  findUnknownKey,
   type Dialect,
   type FakeWire,
   type Frame,
@@ -24,13 +24,13 @@ import {
   type WireRequest,
 } from "./wire.js";
 
-const BODY = (
+const BODY_FIELDS = (
   "model messages stream stream_options temperature top_p max_tokens max_completion_tokens tools tool_choice " +
   "parallel_tool_calls reasoning_effort stop seed user response_format prompt_cache_key store n presence_penalty " +
   "frequency_penalty verbosity service_tier metadata"
 ).split(" ");
 
-function userPart(part: Json): string | undefined {
+function findPartViolation(part: Json): string | undefined {
   if (!isObject(part)) return "a content part must be an object";
   if (part.type === "text") return typeof part.text === "string" && part.text !== "" ? undefined : "empty text part";
   if (part.type === "image_url") {
@@ -51,13 +51,13 @@ function hasText(content: Json): boolean {
   );
 }
 
-function messageViolation(messages: Json[], dialect: Dialect): string | undefined {
+function findMessageViolation(messages: Json[], dialect: Dialect): string | undefined {
   const ids = new Set<string>();
-  let waiting: string[] = [];
+  let pendingCallIds: string[] = [];
   for (const [index, message] of messages.entries()) {
-    const at = `messages[${index}]`;
-    if (!isObject(message)) return `${at} must be an object`;
-    const extra = unknownKey(message, [
+    const location = `messages[${index}]`;
+    if (!isObject(message)) return `${location} must be an object`;
+    const unknownField = findUnknownKey(message, [
       "role",
       "content",
       "name",
@@ -65,64 +65,68 @@ function messageViolation(messages: Json[], dialect: Dialect): string | undefine
       "tool_call_id",
       ...(dialect.message ?? []),
     ]);
-    if (extra !== undefined) return `${at}: property '${extra}' is unsupported`;
-    if (waiting.length > 0 && message.role !== "tool")
-      return `${at}: an assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id': ${waiting.join(", ")}`;
+    if (unknownField !== undefined) return `${location}: property '${unknownField}' is unsupported`;
+    if (pendingCallIds.length > 0 && message.role !== "tool")
+      return `${location}: an assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id': ${pendingCallIds.join(", ")}`;
     switch (message.role) {
       case "system":
       case "developer":
-        if (index !== 0) return `${at}: a ${message.role} message must be the first`;
+        if (index !== 0) return `${location}: a ${message.role} message must be the first`;
         // Text, or text parts with cache marks, which routers accept.
-        if (!hasText(message.content)) return `${at}: empty system message`;
+        if (!hasText(message.content)) return `${location}: empty system message`;
         break;
       case "user": {
         if (Array.isArray(message.content)) {
-          if (message.content.length === 0) return `${at}: empty content`;
+          if (message.content.length === 0) return `${location}: empty content`;
           for (const part of message.content) {
-            const wrong = userPart(part);
-            if (wrong !== undefined) return `${at}: ${wrong}`;
+            const partViolation = findPartViolation(part);
+            if (partViolation !== undefined) return `${location}: ${partViolation}`;
           }
-        } else if (typeof message.content !== "string" || message.content === "") return `${at}: empty content`;
+        } else if (typeof message.content !== "string" || message.content === "") return `${location}: empty content`;
         break;
       }
       case "assistant": {
         const calls = message.tool_calls;
         if (calls !== undefined && (!Array.isArray(calls) || calls.length === 0))
-          return `${at}: tool_calls must not be empty`;
+          return `${location}: tool_calls must not be empty`;
         if (message.content !== null && message.content !== undefined && typeof message.content !== "string")
-          return `${at}: content must be a string or null`;
-        if (calls === undefined && !message.content) return `${at}: an assistant message needs content or tool_calls`;
+          return `${location}: content must be a string or null`;
+        if (calls === undefined && !message.content)
+          return `${location}: an assistant message needs content or tool_calls`;
         for (const call of calls ?? []) {
-          if (typeof call.id !== "string" || call.id === "") return `${at}: a tool call without id`;
-          if (call.id.length > 40) return `${at}: tool call id too long (at most 40 characters)`;
-          if (ids.has(call.id)) return `${at}: duplicate tool call id '${call.id}'`;
+          if (typeof call.id !== "string" || call.id === "") return `${location}: a tool call without id`;
+          if (call.id.length > 40) return `${location}: tool call id too long (at most 40 characters)`;
+          if (ids.has(call.id)) return `${location}: duplicate tool call id '${call.id}'`;
           ids.add(call.id);
-          if (call.type !== "function") return `${at}: tool call type must be 'function'`;
-          if (!TOOL_NAME.test(String(call.function?.name))) return `${at}: invalid function name`;
-          if (!isJsonObject(call.function.arguments)) return `${at}: function.arguments must be a JSON object`;
-          waiting.push(call.id);
+          if (call.type !== "function") return `${location}: tool call type must be 'function'`;
+          if (!TOOL_NAME.test(String(call.function?.name))) return `${location}: invalid function name`;
+          if (!isJsonObject(call.function.arguments)) return `${location}: function.arguments must be a JSON object`;
+          pendingCallIds.push(call.id);
         }
         break;
       }
       case "tool": {
-        if (typeof message.content !== "string" && !hasText(message.content)) return `${at}: tool content must be text`;
-        if (!waiting.includes(message.tool_call_id))
+        if (typeof message.content !== "string" && !hasText(message.content))
+          return `${location}: tool content must be text`;
+        if (!pendingCallIds.includes(message.tool_call_id))
           return ids.has(message.tool_call_id)
-            ? `${at}: second result for tool call '${message.tool_call_id}'`
-            : `${at}: messages with role 'tool' must be a response to a preceding message with 'tool_calls'`;
-        waiting = waiting.filter((id) => id !== message.tool_call_id);
+            ? `${location}: second result for tool call '${message.tool_call_id}'`
+            : `${location}: messages with role 'tool' must be a response to a preceding message with 'tool_calls'`;
+        pendingCallIds = pendingCallIds.filter((id) => id !== message.tool_call_id);
         break;
       }
       default:
-        return `${at}: unknown role '${String(message.role)}'`;
+        return `${location}: unknown role '${String(message.role)}'`;
     }
   }
-  if (waiting.length > 0) return `tool calls without a result: ${waiting.join(", ")}`;
-  const last = messages.at(-1).role;
-  return last === "user" || last === "tool" ? undefined : `the last message must be of user or tool, not ${last}`;
+  if (pendingCallIds.length > 0) return `tool calls without a result: ${pendingCallIds.join(", ")}`;
+  const lastRole = messages.at(-1).role;
+  return lastRole === "user" || lastRole === "tool"
+    ? undefined
+    : `the last message must be of user or tool, not ${lastRole}`;
 }
 
-function toolsViolation(body: Json): string | undefined {
+function findToolsViolation(body: Json): string | undefined {
   if (body.tools === undefined) return body.tool_choice === undefined ? undefined : "tool_choice without tools";
   if (!Array.isArray(body.tools) || body.tools.length === 0) return "tools must not be empty";
   const names = new Set<string>();
@@ -136,7 +140,7 @@ function toolsViolation(body: Json): string | undefined {
   return undefined;
 }
 
-function usageOf(usage: FakeUsage): Json {
+function toWireUsage(usage: FakeUsage): Json {
   return {
     prompt_tokens: usage.input,
     completion_tokens: usage.output,
@@ -147,7 +151,7 @@ function usageOf(usage: FakeUsage): Json {
   };
 }
 
-function finishOf(step: FakeStep): string {
+function toFinishReason(step: FakeStep): string {
   if (step.finish === "refusal") return "stop";
   return step.finish ?? (hasCall(step) ? "tool_calls" : "stop");
 }
@@ -157,10 +161,10 @@ export const openaiChat: FakeWire = {
   name: "openai",
   matches: (path) => path.endsWith("/chat/completions"),
 
-  violation({ body }, dialect) {
+  findViolation({ body }, dialect) {
     if (!isObject(body)) return "the body must be an object";
-    const extra = unknownKey(body, [...BODY, ...(dialect.body ?? [])]);
-    if (extra !== undefined) return `Unrecognized request argument supplied: ${extra}`;
+    const unknownField = findUnknownKey(body, [...BODY_FIELDS, ...(dialect.body ?? [])]);
+    if (unknownField !== undefined) return `Unrecognized request argument supplied: ${unknownField}`;
     if (typeof body.model !== "string" || body.model === "") return "you must provide a model parameter";
     if (!Array.isArray(body.messages) || body.messages.length === 0) return "messages must not be empty";
     if (body.stream_options !== undefined && body.stream !== true) return "stream_options needs stream: true";
@@ -168,33 +172,33 @@ export const openaiChat: FakeWire = {
       if (body[key] !== undefined && !(Number.isInteger(body[key]) && body[key] > 0))
         return `${key} must be a positive integer`;
     }
-    return messageViolation(body.messages, dialect) ?? toolsViolation(body);
+    return findMessageViolation(body.messages, dialect) ?? findToolsViolation(body);
   },
 
-  facts: ({ body }) => ({
+  readFacts: ({ body }) => ({
     model: String(body?.model),
     stream: body?.stream === true,
     tools: (Array.isArray(body?.tools) ? body.tools : []).map((tool: Json) => String(tool?.function?.name)),
   }),
 
-  *frames(step, request, ids, dialect): Generator<Frame> {
-    const base = {
+  *createFrames(step, request, ids, dialect): Generator<Frame> {
+    const chunkFields = {
       id: `chatcmpl-${ids()}`,
       object: "chat.completion.chunk",
       created: 1_700_000_000,
       model: request.body.model,
     };
-    const delta = (value: Json, finish: string | null = null): string =>
-      event({ ...base, choices: [{ index: 0, delta: value, finish_reason: finish }] });
-    let opened = false;
-    let calls = 0;
-    const open = function* (): Generator<Frame> {
-      if (opened) return;
-      opened = true;
-      yield delta({ role: "assistant", content: "" });
+    const createDelta = (value: Json, finish: string | null = null): string =>
+      formatEvent({ ...chunkFields, choices: [{ index: 0, delta: value, finish_reason: finish }] });
+    let isOpened = false;
+    let callCount = 0;
+    const createOpening = function* (): Generator<Frame> {
+      if (isOpened) return;
+      isOpened = true;
+      yield createDelta({ role: "assistant", content: "" });
     };
     const startCall = (call: FakeCall, index: number): string =>
-      delta({
+      createDelta({
         tool_calls: [
           {
             index,
@@ -207,64 +211,68 @@ export const openaiChat: FakeWire = {
           },
         ],
       });
-    const growCall = (text: string, index: number): string =>
-      delta({ tool_calls: [{ index, function: { arguments: text } }] });
+    const extendCall = (text: string, index: number): string =>
+      createDelta({ tool_calls: [{ index, function: { arguments: text } }] });
 
     for (const piece of step.say ?? []) {
-      const frame = common(piece);
+      const frame = toCommonFrame(piece);
       if (frame !== undefined) {
         yield frame;
         continue;
       }
-      yield* open();
-      if ("text" in piece) for (const text of textOf(piece.text)) yield delta({ content: text });
+      yield* createOpening();
+      if ("text" in piece) for (const text of toChunks(piece.text)) yield createDelta({ content: text });
       else if ("reasoning" in piece)
-        for (const text of textOf(piece.reasoning)) yield delta({ reasoning_content: text });
-      else if ("refusal" in piece) yield delta({ content: piece.refusal, refusal: piece.refusal });
+        for (const text of toChunks(piece.reasoning)) yield createDelta({ reasoning_content: text });
+      else if ("refusal" in piece) yield createDelta({ content: piece.refusal, refusal: piece.refusal });
       else if ("call" in piece && dialect.wholeCalls === true) {
         const { id = `call_${ids()}`, name } = piece.call;
-        yield delta({
+        yield createDelta({
           tool_calls: [
-            { index: calls++, id, type: "function", function: { name, arguments: argumentsText(piece.call) } },
+            { index: callCount++, id, type: "function", function: { name, arguments: getArgumentsText(piece.call) } },
           ],
         });
       } else if ("call" in piece) {
-        const index = calls++;
+        const index = callCount++;
         yield startCall(piece.call, index);
-        for (const text of argumentPieces(piece.call)) yield growCall(text, index);
+        for (const text of splitArguments(piece.call)) yield extendCall(text, index);
       } else if ("calls" in piece) {
-        const first = calls;
-        calls += piece.calls.length;
-        for (const [offset, call] of piece.calls.entries()) yield startCall(call, first + offset);
-        const pieces = piece.calls.map(argumentPieces);
-        for (let turn = 0; pieces.some((list) => turn < list.length); turn++) {
-          for (const [offset, list] of pieces.entries()) {
-            if (turn < list.length) yield growCall(list[turn]!, first + offset);
+        const firstIndex = callCount;
+        callCount += piece.calls.length;
+        for (const [offset, call] of piece.calls.entries()) yield startCall(call, firstIndex + offset);
+        const deltasByCall = piece.calls.map(splitArguments);
+        for (let deltaIndex = 0; deltasByCall.some((deltas) => deltaIndex < deltas.length); deltaIndex++) {
+          for (const [offset, deltas] of deltasByCall.entries()) {
+            if (deltaIndex < deltas.length) yield extendCall(deltas[deltaIndex]!, firstIndex + offset);
           }
         }
-      } else if ("error" in piece) yield event(openaiChat.error(500, piece.error));
+      } else if ("error" in piece) yield formatEvent(openaiChat.createError(500, piece.error));
     }
-    yield* open();
-    if (step.finish !== "none") yield delta({}, finishOf(step));
+    yield* createOpening();
+    if (step.finish !== "none") yield createDelta({}, toFinishReason(step));
     if (step.usage !== null && (dialect.usageAlways === true || request.body.stream_options?.include_usage === true))
-      yield event({ ...base, choices: [], usage: usageOf(step.usage ?? estimate(request, step)) });
+      yield formatEvent({
+        ...chunkFields,
+        choices: [],
+        usage: toWireUsage(step.usage ?? estimateUsage(request, step)),
+      });
     yield "data: [DONE]\n\n";
   },
 
-  completeAnswer(step, request, ids) {
+  createCompleteAnswer(step, request, ids) {
     let content = "";
     let reasoning = "";
     const calls: Json[] = [];
-    const add = (call: FakeCall): void => {
-      const args = argumentsText(call);
+    const addCall = (call: FakeCall): void => {
+      const args = getArgumentsText(call);
       calls.push({ id: call.id ?? `call_${ids()}`, type: "function", function: { name: call.name, arguments: args } });
     };
     for (const piece of step.say ?? []) {
-      if ("text" in piece) content += textOf(piece.text).join("");
-      else if ("reasoning" in piece) reasoning += textOf(piece.reasoning).join("");
+      if ("text" in piece) content += toChunks(piece.text).join("");
+      else if ("reasoning" in piece) reasoning += toChunks(piece.reasoning).join("");
       else if ("refusal" in piece) content += piece.refusal;
-      else if ("call" in piece) add(piece.call);
-      else if ("calls" in piece) piece.calls.forEach(add);
+      else if ("call" in piece) addCall(piece.call);
+      else if ("calls" in piece) piece.calls.forEach(addCall);
     }
     return {
       id: `chatcmpl-${ids()}`,
@@ -280,14 +288,14 @@ export const openaiChat: FakeWire = {
             ...(reasoning === "" ? {} : { reasoning_content: reasoning }),
             ...(calls.length === 0 ? {} : { tool_calls: calls }),
           },
-          finish_reason: finishOf(step),
+          finish_reason: toFinishReason(step),
         },
       ],
-      ...(step.usage === null ? {} : { usage: usageOf(step.usage ?? estimate(request, step)) }),
+      ...(step.usage === null ? {} : { usage: toWireUsage(step.usage ?? estimateUsage(request, step)) }),
     };
   },
 
-  error: (status, fault) => ({
+  createError: (status, fault) => ({
     error: {
       message: fault.message,
       type:
@@ -297,5 +305,5 @@ export const openaiChat: FakeWire = {
     },
   }),
 
-  key: (request: Pick<WireRequest, "headers">) => bearer(request),
+  readApiKey: (request: Pick<WireRequest, "headers">) => readBearerToken(request),
 };

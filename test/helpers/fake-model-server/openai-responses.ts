@@ -1,41 +1,41 @@
 import {
-  argumentPieces,
-  argumentsText,
+  splitArguments,
+  getArgumentsText,
   hasCall,
-  textOf,
+  toChunks,
   type FakeCall,
   type FakeStep,
   type FakeUsage,
 } from "./steps.js";
 import {
-  bearer,
-  common,
-  estimate,
-  event,
+  readBearerToken,
+  toCommonFrame,
+  estimateUsage,
+  formatEvent,
   isBase64,
   isJsonObject,
   isObject,
-  mint,
-  minted,
+  createSignature,
+  findSignatureFault,
   TOOL_NAME,
-  unknownKey,
+  findUnknownKey,
   type FakeWire,
   type Frame,
   type Json,
   type WireRequest,
 } from "./wire.js";
 
-const BODY = (
+const BODY_FIELDS = (
   "model input stream temperature top_p max_output_tokens tools tool_choice parallel_tool_calls store include instructions " +
   "prompt_cache_key reasoning text truncation metadata service_tier user"
 ).split(" ");
 
-function contentViolation(content: Json, kinds: readonly string[]): string | undefined {
+function findContentViolation(content: Json, allowedTypes: readonly string[]): string | undefined {
   if (typeof content === "string") return content === "" ? "empty content" : undefined;
   if (!Array.isArray(content) || content.length === 0) return "empty content";
   for (const part of content) {
-    if (!kinds.includes(part?.type))
-      return `Invalid value: '${String(part?.type)}'. Supported values are: ${kinds.join(", ")}`;
+    if (!allowedTypes.includes(part?.type))
+      return `Invalid value: '${String(part?.type)}'. Supported values are: ${allowedTypes.join(", ")}`;
     if (/text$/.test(part.type) && (typeof part.text !== "string" || part.text === "")) return "empty text";
     if (part.type === "input_image") {
       const match = /^data:image\/(png|jpeg|gif|webp);base64,(.*)$/s.exec(String(part.image_url));
@@ -50,83 +50,85 @@ function contentViolation(content: Json, kinds: readonly string[]): string | und
   return undefined;
 }
 
-function inputViolation(input: Json[], model: string): string | undefined {
-  const called = new Set<string>();
-  let waiting: string[] = [];
-  let reasoning: string | undefined;
+function findInputViolation(input: Json[], model: string): string | undefined {
+  const callIds = new Set<string>();
+  let pendingCallIds: string[] = [];
+  let openReasoningId: string | undefined;
   for (const [index, item] of input.entries()) {
-    const at = `input[${index}]`;
-    if (!isObject(item)) return `${at} must be an object`;
+    const location = `input[${index}]`;
+    if (!isObject(item)) return `${location} must be an object`;
     const type = item.type ?? "message";
     const role = type === "message" ? item.role : undefined;
     // A reasoning item must be followed by an item of the same answer.
-    if (reasoning !== undefined && type !== "reasoning" && type !== "function_call" && role !== "assistant")
-      return `${at}: Item '${reasoning}' of type 'reasoning' was provided without its required following item.`;
-    if (waiting.length > 0 && (role === "user" || role === "assistant" || type === "reasoning"))
-      return `${at}: No tool output found for function call ${waiting[0]}.`;
-    if (type !== "reasoning") reasoning = undefined;
+    if (openReasoningId !== undefined && type !== "reasoning" && type !== "function_call" && role !== "assistant")
+      return `${location}: Item '${openReasoningId}' of type 'reasoning' was provided without its required following item.`;
+    if (pendingCallIds.length > 0 && (role === "user" || role === "assistant" || type === "reasoning"))
+      return `${location}: No tool output found for function call ${pendingCallIds[0]}.`;
+    if (type !== "reasoning") openReasoningId = undefined;
     switch (type) {
       case "message": {
         if (role === "system" || role === "developer") {
-          if (index !== 0) return `${at}: ${role} must be first`;
-          const wrong = contentViolation(item.content, ["input_text"]);
-          if (wrong) return `${at}: ${wrong}`;
+          if (index !== 0) return `${location}: ${role} must be first`;
+          const contentViolation = findContentViolation(item.content, ["input_text"]);
+          if (contentViolation) return `${location}: ${contentViolation}`;
         } else if (role === "user") {
-          const wrong = contentViolation(item.content, ["input_text", "input_image", "input_file"]);
-          if (wrong) return `${at}: ${wrong}`;
+          const contentViolation = findContentViolation(item.content, ["input_text", "input_image", "input_file"]);
+          if (contentViolation) return `${location}: ${contentViolation}`;
         } else if (role === "assistant") {
-          const wrong = contentViolation(item.content, ["output_text", "refusal"]);
-          if (wrong) return `${at}: ${wrong}`;
+          const contentViolation = findContentViolation(item.content, ["output_text", "refusal"]);
+          if (contentViolation) return `${location}: ${contentViolation}`;
           if (item.id !== undefined && !String(item.id).startsWith("msg_"))
-            return `${at}: Invalid 'id': Expected an ID that begins with 'msg'.`;
-        } else return `${at}: unknown role '${String(role)}'`;
+            return `${location}: Invalid 'id': Expected an ID that begins with 'msg'.`;
+        } else return `${location}: unknown role '${String(role)}'`;
         break;
       }
       case "function_call":
         if (typeof item.call_id !== "string" || item.call_id === "" || item.call_id.length > 64)
-          return `${at}: invalid call_id`;
-        if (called.has(item.call_id)) return `${at}: duplicate call_id '${item.call_id}'`;
+          return `${location}: invalid call_id`;
+        if (callIds.has(item.call_id)) return `${location}: duplicate call_id '${item.call_id}'`;
         if (item.id !== undefined && !String(item.id).startsWith("fc_"))
-          return `${at}: Invalid 'id': Expected an ID that begins with 'fc'.`;
-        if (!TOOL_NAME.test(String(item.name))) return `${at}: invalid name`;
-        if (!isJsonObject(item.arguments)) return `${at}: arguments must be a JSON object`;
-        called.add(item.call_id);
-        waiting.push(item.call_id);
+          return `${location}: Invalid 'id': Expected an ID that begins with 'fc'.`;
+        if (!TOOL_NAME.test(String(item.name))) return `${location}: invalid name`;
+        if (!isJsonObject(item.arguments)) return `${location}: arguments must be a JSON object`;
+        callIds.add(item.call_id);
+        pendingCallIds.push(item.call_id);
         break;
       case "function_call_output": {
-        if (!waiting.includes(item.call_id))
-          return `${at}: No tool call found for function call output with call_id ${String(item.call_id)}.`;
-        waiting = waiting.filter((id) => id !== item.call_id);
+        if (!pendingCallIds.includes(item.call_id))
+          return `${location}: No tool call found for function call output with call_id ${String(item.call_id)}.`;
+        pendingCallIds = pendingCallIds.filter((id) => id !== item.call_id);
         if (typeof item.output !== "string") {
-          const wrong = contentViolation(item.output, ["input_text", "input_image", "input_file"]);
-          if (wrong) return `${at}: ${wrong}`;
+          const contentViolation = findContentViolation(item.output, ["input_text", "input_image", "input_file"]);
+          if (contentViolation) return `${location}: ${contentViolation}`;
         }
         break;
       }
       case "reasoning": {
-        if (!Array.isArray(item.summary)) return `${at}: summary is required`;
-        const wrong =
-          item.encrypted_content === undefined ? "missing" : minted("openai-responses", model, item.encrypted_content);
-        if (wrong) return `${at}: The encrypted content could not be verified: ${wrong}`;
+        if (!Array.isArray(item.summary)) return `${location}: summary is required`;
+        const signatureFault =
+          item.encrypted_content === undefined
+            ? "missing"
+            : findSignatureFault("openai-responses", model, item.encrypted_content);
+        if (signatureFault) return `${location}: The encrypted content could not be verified: ${signatureFault}`;
         if (item.id !== undefined && !String(item.id).startsWith("rs_"))
-          return `${at}: Invalid 'id': Expected an ID that begins with 'rs'.`;
-        reasoning = String(item.id ?? index);
+          return `${location}: Invalid 'id': Expected an ID that begins with 'rs'.`;
+        openReasoningId = String(item.id ?? index);
         break;
       }
       default:
-        return `${at}: Invalid value: '${String(type)}'`;
+        return `${location}: Invalid value: '${String(type)}'`;
     }
   }
-  if (reasoning !== undefined)
-    return `Item '${reasoning}' of type 'reasoning' was provided without its required following item.`;
-  if (waiting.length > 0) return `No tool output found for function call ${waiting[0]}.`;
-  const last = input.at(-1);
-  return last.type === "function_call_output" || last.role === "user"
+  if (openReasoningId !== undefined)
+    return `Item '${openReasoningId}' of type 'reasoning' was provided without its required following item.`;
+  if (pendingCallIds.length > 0) return `No tool output found for function call ${pendingCallIds[0]}.`;
+  const lastItem = input.at(-1);
+  return lastItem.type === "function_call_output" || lastItem.role === "user"
     ? undefined
     : "the last item must be of a user or a tool's output";
 }
 
-function usageOf(usage: FakeUsage): Json {
+function toWireUsage(usage: FakeUsage): Json {
   return {
     input_tokens: usage.input,
     input_tokens_details: { cached_tokens: usage.cacheRead ?? 0 },
@@ -136,7 +138,7 @@ function usageOf(usage: FakeUsage): Json {
   };
 }
 
-function incomplete(step: FakeStep): string | undefined {
+function toIncompleteReason(step: FakeStep): string | undefined {
   return step.finish === "length"
     ? "max_output_tokens"
     : step.finish === "content_filter"
@@ -149,10 +151,10 @@ export const openaiResponses: FakeWire = {
   name: "openai-responses",
   matches: (path) => path.endsWith("/responses"),
 
-  violation({ body }, dialect) {
+  findViolation({ body }, dialect) {
     if (!isObject(body)) return "the body must be an object";
-    const extra = unknownKey(body, [...BODY, ...(dialect.body ?? [])]);
-    if (extra !== undefined) return `Unknown parameter: '${extra}'.`;
+    const unknownField = findUnknownKey(body, [...BODY_FIELDS, ...(dialect.body ?? [])]);
+    if (unknownField !== undefined) return `Unknown parameter: '${unknownField}'.`;
     if (typeof body.model !== "string" || body.model === "") return "Missing required parameter: 'model'.";
     if (!Array.isArray(body.input) || body.input.length === 0) return "input must not be empty";
     if (body.store !== false) return "this organization keeps nothing: store must be false";
@@ -176,27 +178,28 @@ export const openaiResponses: FakeWire = {
         names.add(tool.name);
       }
     }
-    return inputViolation(body.input, body.model);
+    return findInputViolation(body.input, body.model);
   },
 
-  facts: ({ body }) => ({
+  readFacts: ({ body }) => ({
     model: String(body?.model),
     stream: body?.stream === true,
     tools: (Array.isArray(body?.tools) ? body.tools : []).map((tool: Json) => String(tool?.name)),
   }),
 
-  *frames(step, request, ids): Generator<Frame> {
+  *createFrames(step, request, ids): Generator<Frame> {
     const { model } = request.body;
     let sequence = 0;
-    const send = (type: string, fields: Json): string => event({ type, sequence_number: sequence++, ...fields }, type);
+    const createEvent = (type: string, fields: Json): string =>
+      formatEvent({ type, sequence_number: sequence++, ...fields }, type);
     const response = { id: `resp_${ids()}`, object: "response", created_at: 1_700_000_000, model, output: [] };
-    let opened = false;
-    let output = 0;
+    let isOpened = false;
+    let outputCount = 0;
     let message: { id: string; index: number; text: string } | undefined;
-    const open = function* (): Generator<Frame> {
-      if (opened) return;
-      opened = true;
-      yield send("response.created", { response: { ...response, status: "in_progress" } });
+    const createOpening = function* (): Generator<Frame> {
+      if (isOpened) return;
+      isOpened = true;
+      yield createEvent("response.created", { response: { ...response, status: "in_progress" } });
     };
     const closeMessage = function* (): Generator<Frame> {
       if (message === undefined) return;
@@ -209,12 +212,12 @@ export const openaiResponses: FakeWire = {
         status: "completed",
         content: [{ type: "output_text", text, annotations: [] }],
       };
-      yield send("response.output_item.done", { output_index: index, item });
+      yield createEvent("response.output_item.done", { output_index: index, item });
     };
     const openMessage = function* (): Generator<Frame> {
       if (message !== undefined) return;
-      message = { id: `msg_${ids()}`, index: output++, text: "" };
-      yield send("response.output_item.added", {
+      message = { id: `msg_${ids()}`, index: outputCount++, text: "" };
+      yield createEvent("response.output_item.added", {
         output_index: message.index,
         item: { type: "message", id: message.id, role: "assistant", content: [] },
       });
@@ -227,39 +230,39 @@ export const openaiResponses: FakeWire = {
         name: call.name,
         arguments: "",
       };
-      return { item, frame: send("response.output_item.added", { output_index: index, item }) };
+      return { item, frame: createEvent("response.output_item.added", { output_index: index, item }) };
     };
-    const calls = function* (list: readonly FakeCall[]): Generator<Frame> {
-      const open = list
-        .map((call) => ({ call, index: output++ }))
-        .map((entry) => ({ ...entry, ...startCall(entry.call, entry.index), pieces: argumentPieces(entry.call) }));
-      for (const { frame } of open) yield frame;
-      for (let turn = 0; open.some(({ pieces }) => turn < pieces.length); turn++) {
-        for (const { item, index, pieces } of open) {
-          if (turn < pieces.length)
-            yield send("response.function_call_arguments.delta", {
+    const createCalls = function* (list: readonly FakeCall[]): Generator<Frame> {
+      const openCalls = list
+        .map((call) => ({ call, index: outputCount++ }))
+        .map((entry) => ({ ...entry, ...startCall(entry.call, entry.index), pieces: splitArguments(entry.call) }));
+      for (const { frame } of openCalls) yield frame;
+      for (let deltaIndex = 0; openCalls.some(({ pieces }) => deltaIndex < pieces.length); deltaIndex++) {
+        for (const { item, index, pieces } of openCalls) {
+          if (deltaIndex < pieces.length)
+            yield createEvent("response.function_call_arguments.delta", {
               item_id: item.id,
               output_index: index,
-              delta: pieces[turn],
+              delta: pieces[deltaIndex],
             });
         }
       }
-      for (const { item, index, call } of open) {
-        yield send("response.output_item.done", {
+      for (const { item, index, call } of openCalls) {
+        yield createEvent("response.output_item.done", {
           output_index: index,
-          item: { ...item, arguments: argumentsText(call), status: "completed" },
+          item: { ...item, arguments: getArgumentsText(call), status: "completed" },
         });
       }
     };
 
     for (const piece of step.say ?? []) {
-      const frame = common(piece);
+      const frame = toCommonFrame(piece);
       if (frame !== undefined) {
         yield frame;
         continue;
       }
       if ("error" in piece) {
-        yield send("error", {
+        yield createEvent("error", {
           error: {
             type: piece.error.type ?? "server_error",
             code: piece.error.code ?? null,
@@ -268,12 +271,12 @@ export const openaiResponses: FakeWire = {
         });
         continue;
       }
-      yield* open();
+      yield* createOpening();
       if ("text" in piece) {
-        for (const text of textOf(piece.text)) {
+        for (const text of toChunks(piece.text)) {
           yield* openMessage();
           message!.text += text;
-          yield send("response.output_text.delta", {
+          yield createEvent("response.output_text.delta", {
             item_id: message!.id,
             output_index: message!.index,
             content_index: 0,
@@ -282,13 +285,13 @@ export const openaiResponses: FakeWire = {
         }
       } else if ("refusal" in piece) {
         yield* openMessage();
-        yield send("response.refusal.delta", {
+        yield createEvent("response.refusal.delta", {
           item_id: message!.id,
           output_index: message!.index,
           content_index: 0,
           delta: piece.refusal,
         });
-        yield send("response.refusal.done", {
+        yield createEvent("response.refusal.done", {
           item_id: message!.id,
           output_index: message!.index,
           content_index: 0,
@@ -296,44 +299,52 @@ export const openaiResponses: FakeWire = {
         });
       } else if ("reasoning" in piece) {
         yield* closeMessage();
-        const index = output++;
+        const index = outputCount++;
         const id = `rs_${ids()}`;
-        const texts = textOf(piece.reasoning);
-        yield send("response.output_item.added", {
+        const texts = toChunks(piece.reasoning);
+        yield createEvent("response.output_item.added", {
           output_index: index,
           item: { type: "reasoning", id, summary: [], encrypted_content: null },
         });
         if (texts.some((text) => text !== "")) {
-          yield send("response.reasoning_summary_part.added", { item_id: id, output_index: index, summary_index: 0 });
+          yield createEvent("response.reasoning_summary_part.added", {
+            item_id: id,
+            output_index: index,
+            summary_index: 0,
+          });
           for (const text of texts)
-            yield send("response.reasoning_summary_text.delta", {
+            yield createEvent("response.reasoning_summary_text.delta", {
               item_id: id,
               output_index: index,
               summary_index: 0,
               delta: text,
             });
-          yield send("response.reasoning_summary_part.done", { item_id: id, output_index: index, summary_index: 0 });
+          yield createEvent("response.reasoning_summary_part.done", {
+            item_id: id,
+            output_index: index,
+            summary_index: 0,
+          });
         }
-        const encrypted = piece.signature ?? mint("openai-responses", model, ids());
+        const encrypted = piece.signature ?? createSignature("openai-responses", model, ids());
         const summary = [{ type: "summary_text", text: texts.join("") }];
-        yield send("response.output_item.done", {
+        yield createEvent("response.output_item.done", {
           output_index: index,
           item: { type: "reasoning", id, summary, encrypted_content: encrypted },
         });
       } else if ("call" in piece) {
         yield* closeMessage();
-        yield* calls([piece.call]);
+        yield* createCalls([piece.call]);
       } else if ("calls" in piece) {
         yield* closeMessage();
-        yield* calls(piece.calls);
+        yield* createCalls(piece.calls);
       }
     }
-    yield* open();
+    yield* createOpening();
     yield* closeMessage();
     if (step.finish === "none") return;
-    const reason = incomplete(step);
-    const usage = step.usage === null ? {} : { usage: usageOf(step.usage ?? estimate(request, step)) };
-    yield send(reason === undefined ? "response.completed" : "response.incomplete", {
+    const reason = toIncompleteReason(step);
+    const usage = step.usage === null ? {} : { usage: toWireUsage(step.usage ?? estimateUsage(request, step)) };
+    yield createEvent(reason === undefined ? "response.completed" : "response.incomplete", {
       response: {
         ...response,
         status: reason === undefined ? "completed" : "incomplete",
@@ -343,7 +354,7 @@ export const openaiResponses: FakeWire = {
     });
   },
 
-  completeAnswer: (step, request, ids) => ({
+  createCompleteAnswer: (step, request, ids) => ({
     id: `resp_${ids()}`,
     object: "response",
     created_at: 1_700_000_000,
@@ -356,13 +367,13 @@ export const openaiResponses: FakeWire = {
             type: "message",
             id: `msg_${ids()}`,
             role: "assistant",
-            content: [{ type: "output_text", text: allText(step), annotations: [] }],
+            content: [{ type: "output_text", text: joinText(step), annotations: [] }],
           },
         ],
-    usage: usageOf(step.usage ?? estimate(request, step)),
+    usage: toWireUsage(step.usage ?? estimateUsage(request, step)),
   }),
 
-  error: (status, fault) => ({
+  createError: (status, fault) => ({
     error: {
       message: fault.message,
       type:
@@ -372,9 +383,9 @@ export const openaiResponses: FakeWire = {
     },
   }),
 
-  key: (request: Pick<WireRequest, "headers">) => bearer(request),
+  readApiKey: (request: Pick<WireRequest, "headers">) => readBearerToken(request),
 };
 
-function allText(step: FakeStep): string {
-  return (step.say ?? []).flatMap((piece) => ("text" in piece ? textOf(piece.text) : [])).join("");
+function joinText(step: FakeStep): string {
+  return (step.say ?? []).flatMap((piece) => ("text" in piece ? toChunks(piece.text) : [])).join("");
 }

@@ -102,27 +102,33 @@ export interface FakeFlood {
   gzip?: boolean;
 }
 
-/** Short forms of common steps. */
-export function say(text: string | string[], stepFields: Omit<FakeStep, "say"> = {}): FakeStep {
+/** Creates a step that answers with a text. */
+export function textStep(text: string | string[], stepFields: Omit<FakeStep, "say"> = {}): FakeStep {
   return { say: [{ text }], ...stepFields };
 }
 
-export function call(name: string, args: unknown, stepFields: Omit<FakeStep, "say"> & { id?: string } = {}): FakeStep {
+/** Creates a step that calls one tool. */
+export function callStep(
+  name: string,
+  args: unknown,
+  stepFields: Omit<FakeStep, "say"> & { id?: string } = {},
+): FakeStep {
   const { id, ...step } = stepFields;
   return { say: [{ call: { name, arguments: args, ...(id === undefined ? {} : { id }) } }], ...step };
 }
 
-export function fail(status: number, error: string | FakeFault, headers: Record<string, string> = {}): FakeStep {
+/** Creates a step that answers with an HTTP error. */
+export function errorStep(status: number, error: string | FakeFault, headers: Record<string, string> = {}): FakeStep {
   return { status, error, headers };
 }
 
-export function argumentsText(call: FakeCall): string {
+export function getArgumentsText(call: FakeCall): string {
   return typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.arguments);
 }
 
 /** Splits the arguments into the deltas of the stream. */
-export function argumentPieces(call: FakeCall): string[] {
-  const text = argumentsText(call);
+export function splitArguments(call: FakeCall): string[] {
+  const text = getArgumentsText(call);
   if (text === "") return [];
   const count = Math.max(1, Math.min(call.pieces ?? 3, text.length));
   const pieces: string[] = [];
@@ -136,6 +142,6 @@ export function hasCall(step: FakeStep): boolean {
   return (step.say ?? []).some((piece) => "call" in piece || "calls" in piece);
 }
 
-export function textOf(chunks: string | string[]): string[] {
+export function toChunks(chunks: string | string[]): string[] {
   return typeof chunks === "string" ? [chunks] : chunks;
 }

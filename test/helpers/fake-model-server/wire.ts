@@ -3,13 +3,13 @@ import type { FakeFault, FakePiece, FakeStep, FakeUsage } from "./steps.js";
 export type FakeWireName = "openai" | "openai-responses" | "anthropic" | "google";
 
 /** Pieces that the server itself executes. */
-export type Control = Extract<
+export type ControlFrame = Extract<
   FakePiece,
   { wait: number } | { gate: string } | { reset: true } | { cut: true } | { stall: true }
 >;
 
 /** A string is bytes to send, an object is an action. */
-export type Frame = string | Control;
+export type Frame = string | ControlFrame;
 
 // Bodies are JSON of any shape until they are checked.
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
@@ -38,23 +38,23 @@ export interface FakeWire {
   readonly name: FakeWireName;
   matches(path: string): boolean;
   /** The first rule of the provider that the request violates, as a message. */
-  violation(request: WireRequest, dialect: Dialect): string | undefined;
-  facts(request: WireRequest): { model: string; stream: boolean; tools: string[] };
+  findViolation(request: WireRequest, dialect: Dialect): string | undefined;
+  readFacts(request: WireRequest): { model: string; stream: boolean; tools: string[] };
   /** The answer as a stream. */
-  frames(step: FakeStep, request: WireRequest, ids: () => string, dialect: Dialect): Generator<Frame>;
+  createFrames(step: FakeStep, request: WireRequest, ids: () => string, dialect: Dialect): Generator<Frame>;
   /** The answer without streaming. */
-  completeAnswer(step: FakeStep, request: WireRequest, ids: () => string): Json;
-  error(status: number, fault: FakeFault): Json;
+  createCompleteAnswer(step: FakeStep, request: WireRequest, ids: () => string): Json;
+  createError(status: number, fault: FakeFault): Json;
   /** The API key in a request of this wire. */
-  key(request: Pick<WireRequest, "headers">): string | undefined;
+  readApiKey(request: Pick<WireRequest, "headers">): string | undefined;
 }
 
-export function event(data: Json, name?: string): string {
+export function formatEvent(data: Json, name?: string): string {
   return `${name === undefined ? "" : `event: ${name}\n`}data: ${JSON.stringify(data)}\n\n`;
 }
 
 /** Usage to report if the script has none. */
-export function estimate(request: WireRequest, step: FakeStep): FakeUsage {
+export function estimateUsage(request: WireRequest, step: FakeStep): FakeUsage {
   const answerCharacters = JSON.stringify(step.say ?? []).length;
   return {
     input: Math.ceil(JSON.stringify(request.body).length / 4),
@@ -63,7 +63,7 @@ export function estimate(request: WireRequest, step: FakeStep): FakeUsage {
 }
 
 /** Frames that are the same on every wire; undefined for wire-specific pieces. */
-export function common(piece: FakePiece): Frame | undefined {
+export function toCommonFrame(piece: FakePiece): Frame | undefined {
   if ("wait" in piece || "gate" in piece || "reset" in piece || "cut" in piece || "stall" in piece) return piece;
   if ("comment" in piece) return `: ${piece.comment}\n\n`;
   if ("raw" in piece) return piece.raw;
@@ -76,7 +76,7 @@ export function isObject(value: unknown): value is Record<string, Json> {
 }
 
 /** The first key of `value` that is not a known key. */
-export function unknownKey(value: Record<string, unknown>, knownKeys: readonly string[]): string | undefined {
+export function findUnknownKey(value: Record<string, unknown>, knownKeys: readonly string[]): string | undefined {
   return Object.keys(value).find((key) => !knownKeys.includes(key));
 }
 
@@ -94,20 +94,20 @@ export function isBase64(text: unknown): text is string {
 }
 
 /** Function names that Gemini accepts; their first character differs from other wires. */
-export const FUNCTION_NAME = /^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}$/;
+export const GEMINI_FUNCTION_NAME = /^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}$/;
 export const TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
 
-export function bearer({ headers }: Pick<WireRequest, "headers">): string | undefined {
+export function readBearerToken({ headers }: Pick<WireRequest, "headers">): string | undefined {
   return /^Bearer (.+)$/.exec(String(headers.authorization ?? ""))?.[1];
 }
 
 /** A reasoning signature that is valid only for this wire and model. */
-export function mint(wire: FakeWireName, model: string, id: string): string {
+export function createSignature(wire: FakeWireName, model: string, id: string): string {
   return Buffer.from(`signed:${wire}:${model}:${id}`).toString("base64");
 }
 
 /** Why a signature is not valid for this wire and model; undefined if it is. */
-export function minted(wire: FakeWireName, model: string, signature: unknown): string | undefined {
+export function findSignatureFault(wire: FakeWireName, model: string, signature: unknown): string | undefined {
   if (typeof signature !== "string" || signature === "") return "no signature";
   const text = Buffer.from(signature, "base64").toString();
   return text.startsWith(`signed:${wire}:${model}:`) ? undefined : `made for ${text.slice(0, 60)}`;

@@ -16,15 +16,15 @@ import { WebSocket } from "ws";
 import type { Profile } from "../../../adapters/acp-shared/index.js";
 import type { Json } from "../../helpers/acp-peer.js";
 import { assertValidMessage } from "../../helpers/acp-schema.js";
-import { call, say, startFakeModelServer } from "../../helpers/fake-model-server.js";
-import { until } from "../../helpers/lab.js";
+import { callStep, textStep, startFakeModelServer } from "../../helpers/fake-model-server.js";
+import { waitUntil } from "../../helpers/server-runs.js";
 import { spawnGantry, startServer } from "../../helpers/server.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 const { agent } = methods;
 
-/** The stream of an unmodified client. Every message of the agent is validated. */
-function checked(stream: Stream, profile: Profile, faults: unknown[]): Stream {
+/** Wraps the stream of an unmodified client. Validates every message of the agent. */
+function validateStream(stream: Stream, profile: Profile, faults: unknown[]): Stream {
   const methodsById = new Map<string, string>();
   const readable = stream.readable.pipeThrough(
     new TransformStream({
@@ -45,8 +45,8 @@ function checked(stream: Stream, profile: Profile, faults: unknown[]): Stream {
       controller.enqueue(message);
     },
   });
-  const { readable: outgoing, writable } = recorder;
-  outgoing.pipeTo(stream.writable).catch(() => undefined);
+  const { readable: outgoingMessages, writable } = recorder;
+  outgoingMessages.pipeTo(stream.writable).catch(() => undefined);
   return { readable, writable };
 }
 
@@ -57,7 +57,11 @@ interface ConnectedClient {
 }
 
 /** Runs `work` with the official client on a stream. */
-async function use(stream: Stream, profile: Profile, work: (client: ConnectedClient) => Promise<void>): Promise<void> {
+async function runClient(
+  stream: Stream,
+  profile: Profile,
+  work: (client: ConnectedClient) => Promise<void>,
+): Promise<void> {
   const faults: unknown[] = [];
   const updates: SessionNotification[] = [];
   const app = client({ name: "test" }).onNotification(
@@ -69,10 +73,10 @@ async function use(stream: Stream, profile: Profile, work: (client: ConnectedCli
       .filter((notification) => notification.sessionId === sessionId && notification.update.sessionUpdate === kind)
       .map(({ update }) => ("content" in update ? (update.content as Json).text : ""))
       .join("");
-  await app.connectWith(checked(stream, profile, faults), async (context) => {
+  await app.connectWith(validateStream(stream, profile, faults), async (context) => {
     const { protocolVersion } = await context.request(agent.initialize, {
       protocolVersion: 1,
-      // Nothing is configured: only the client's name decides the profile.
+      // The profile is not configured, so it depends only on the client's name.
       clientInfo: { name: profile === "official" ? "acpx" : "test", version: "1" },
       clientCapabilities: {},
     });
@@ -82,22 +86,27 @@ async function use(stream: Stream, profile: Profile, work: (client: ConnectedCli
   if (faults.length > 0) throw faults[0];
 }
 
-const prompt = (text: string) => [{ type: "text" as const, text }];
+const createPrompt = (text: string) => [{ type: "text" as const, text }];
 
-function ask(context: ClientContext, sessionId: string, text: string, signal?: AbortSignal): Promise<PromptResponse> {
+function sendPrompt(
+  context: ClientContext,
+  sessionId: string,
+  text: string,
+  signal?: AbortSignal,
+): Promise<PromptResponse> {
   const options = signal ? { cancellationSignal: signal } : {};
-  return context.request<PromptResponse>(agent.session.prompt, { sessionId, prompt: prompt(text) }, options);
+  return context.request<PromptResponse>(agent.session.prompt, { sessionId, prompt: createPrompt(text) }, options);
 }
 
 /**
  * Runs a new session, a prompt with a tool, a cancel, a list and a close. Returns the session id that the client
  * received.
  */
-async function converse({ context, updates, text }: ConnectedClient, cwd: string, profile: Profile): Promise<string> {
+async function runSteps({ context, updates, text }: ConnectedClient, cwd: string, profile: Profile): Promise<string> {
   const { sessionId, configOptions } = await context.request(agent.session.new, { cwd, mcpServers: [] });
   assert.equal(configOptions?.[0]?.id, "model");
-  const first = await ask(context, sessionId, "read it");
-  assert.equal(first.stopReason, "end_turn");
+  const firstResult = await sendPrompt(context, sessionId, "read it");
+  assert.equal(firstResult.stopReason, "end_turn");
   assert.equal(text(sessionId), "It says: hello");
   const statuses = updates
     .filter((notification) => notification.sessionId === sessionId)
@@ -106,19 +115,19 @@ async function converse({ context, updates, text }: ConnectedClient, cwd: string
     statuses,
     profile === "official" ? ["pending", "in_progress", "completed"] : ["pending", "completed"],
   );
-  const chunk = (from: number) =>
-    until(() => updates.slice(from).some(({ update }) => update.sessionUpdate === "agent_message_chunk"));
-  let from = updates.length;
-  const second = ask(context, sessionId, "wait");
-  await chunk(from);
+  const waitForChunk = (start: number) =>
+    waitUntil(() => updates.slice(start).some(({ update }) => update.sessionUpdate === "agent_message_chunk"));
+  let updateCount = updates.length;
+  const cancelledPrompt = sendPrompt(context, sessionId, "wait");
+  await waitForChunk(updateCount);
   await context.notify(agent.session.cancel, { sessionId });
-  assert.equal((await second).stopReason, "cancelled");
-  from = updates.length;
+  assert.equal((await cancelledPrompt).stopReason, "cancelled");
+  updateCount = updates.length;
   const abort = new AbortController();
-  const third = ask(context, sessionId, "wait", abort.signal);
-  await chunk(from);
+  const abortedPrompt = sendPrompt(context, sessionId, "wait", abort.signal);
+  await waitForChunk(updateCount);
   abort.abort();
-  assert.equal((await third).stopReason, "cancelled");
+  assert.equal((await abortedPrompt).stopReason, "cancelled");
   const { sessions } = await context.request(agent.session.list, { cwd });
   assert.ok(sessions.length > 0);
   await context.request(agent.session.close, { sessionId });
@@ -127,57 +136,57 @@ async function converse({ context, updates, text }: ConnectedClient, cwd: string
 
 async function runConversation(t: TestContext, profile: Profile): Promise<void> {
   const model = await startFakeModelServer({
-    aside: say("A title"),
+    toolFreeAnswer: textStep("A title"),
     fallback: (request) => {
       const sentMessages = JSON.stringify(request.body.messages);
-      const last = request.body.messages.at(-1);
-      if (last.role === "tool") return say(["It says: ", "hello"]);
-      // Checked first, because a prompt that was cancelled before its answer is sent together with the next prompt.
-      if (JSON.stringify(last).includes("remember"))
-        return say(sentMessages.includes("read it") ? "I know." : "I know nothing.");
-      if (JSON.stringify(last).includes("wait")) return { say: [{ text: "Waiting" }, { stall: true }] };
-      return call("read", { path: "note.txt" });
+      const lastMessage = request.body.messages.at(-1);
+      if (lastMessage.role === "tool") return textStep(["It says: ", "hello"]);
+      // This check is first, because a cancelled prompt without an answer is sent together with the next prompt.
+      if (JSON.stringify(lastMessage).includes("remember"))
+        return textStep(sentMessages.includes("read it") ? "I know." : "I know nothing.");
+      if (JSON.stringify(lastMessage).includes("wait")) return { say: [{ text: "Waiting" }, { stall: true }] };
+      return callStep("read", { path: "note.txt" });
     },
   });
   t.after(() => model.close());
   const home = await tempDir(t);
   const project = await tempDir(t, { "note.txt": "hello" });
   const cwd = project.path;
-  const entry = { id: "m1", name: "M 1", context_window: 128_000, max_output: 4000 };
+  const modelEntry = { id: "m1", name: "M 1", context_window: 128_000, max_output: 4000 };
   const options = {
     home: home.path,
     projectDir: cwd,
     config: {
       server: { port: 0 },
-      providers: [{ name: "lab", driver: "openai", base_url: model.baseUrl, api_key: "x", models: [entry] }],
+      providers: [{ name: "lab", driver: "openai", base_url: model.baseUrl, api_key: "x", models: [modelEntry] }],
     },
   };
   const server = await startServer(t, { ...options, args: ["serve", "--acp"] });
   const url = `${server.url}/acp`;
   const sessionIds: string[] = [];
-  const socket = () =>
+  const createSocketStream = () =>
     createWebSocketStream(url.replace("http", "ws"), { WebSocket: WebSocket as unknown as WebSocketConstructor });
-  for (const stream of [createHttpStream(url), socket()]) {
-    await use(
+  for (const stream of [createHttpStream(url), createSocketStream()]) {
+    await runClient(
       stream,
       profile,
-      async (connectedClient) => void sessionIds.push(await converse(connectedClient, cwd, profile)),
+      async (connectedClient) => void sessionIds.push(await runSteps(connectedClient, cwd, profile)),
     );
   }
   const gantry = await spawnGantry(t, { ...options, args: ["serve", "--acp", "--stdio"] });
-  // The stdout helper decodes text, which is converted back to bytes for the client.
-  const bytes = Readable.toWeb(Readable.from(texts(gantry.child.stdout))) as ReadableStream<Uint8Array>;
-  const stdio = ndJsonStream(Writable.toWeb(gantry.child.stdin) as WritableStream<Uint8Array>, bytes);
-  await use(stdio, profile, async (connectedClient) => {
+  // The test helper decodes stdout to text, which the client needs as bytes.
+  const bytes = Readable.toWeb(Readable.from(encodeTexts(gantry.child.stdout))) as ReadableStream<Uint8Array>;
+  const stdioStream = ndJsonStream(Writable.toWeb(gantry.child.stdin) as WritableStream<Uint8Array>, bytes);
+  await runClient(stdioStream, profile, async (connectedClient) => {
     const { context, text } = connectedClient;
     for (const sessionId of sessionIds) {
       await context.request(agent.session.load, { sessionId, cwd, mcpServers: [] });
       assert.match(text(sessionId, "user_message_chunk"), /^read it/);
-      const { stopReason } = await ask(context, sessionId, "remember?");
+      const { stopReason } = await sendPrompt(context, sessionId, "remember?");
       assert.equal(stopReason, "end_turn");
       assert.match(text(sessionId), /I know\.$/);
     }
-    sessionIds.push(await converse(connectedClient, cwd, profile));
+    sessionIds.push(await runSteps(connectedClient, cwd, profile));
     await assert.rejects(
       context.request(agent.session.load, { sessionId: "missing", cwd, mcpServers: [] }),
       /session not found/,
@@ -186,11 +195,11 @@ async function runConversation(t: TestContext, profile: Profile): Promise<void> 
   });
   gantry.child.stdin.end();
   assert.equal((await gantry.exited).code, 0);
-  for (const stream of [createHttpStream(url), socket()]) {
-    await use(stream, profile, async ({ context, text }) => {
+  for (const stream of [createHttpStream(url), createSocketStream()]) {
+    await runClient(stream, profile, async ({ context, text }) => {
       const sessionId = sessionIds[2]!;
       await context.request(agent.session.resume, { sessionId, cwd, mcpServers: [] });
-      await ask(context, sessionId, "remember?");
+      await sendPrompt(context, sessionId, "remember?");
       assert.equal(text(sessionId), "I know.");
       await assert.rejects(context.request(agent.session.load, { sessionId: sessionIds[0]!, cwd, mcpServers: [] }));
     });
@@ -198,7 +207,7 @@ async function runConversation(t: TestContext, profile: Profile): Promise<void> 
   assert.deepEqual(model.violations, []);
 }
 
-async function* texts(stream: AsyncIterable<string>): AsyncGenerator<Buffer> {
+async function* encodeTexts(stream: AsyncIterable<string>): AsyncGenerator<Buffer> {
   for await (const text of stream) yield Buffer.from(text);
 }
 

@@ -4,13 +4,13 @@ import { describe, it } from "node:test";
 import { refuseFirstRequest } from "../../../adapters/acp-stdio/refuse-first.js";
 import type { Json } from "../../helpers/acp-peer.js";
 import { runGantry } from "../../helpers/server.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-const ACP = ["serve", "--acp", "--stdio"];
+const ACP_ARGS = ["serve", "--acp", "--stdio"];
 const INITIALIZE = { jsonrpc: "2.0", id: "first", method: "initialize", params: { protocolVersion: 1 } };
 
 describe("gantry serve --acp --stdio that fails to start", () => {
-  const cases: [string, (folder: string) => Json, RegExp][] = [
+  const cases: [name: string, config: (folder: string) => Json, expectedError: RegExp][] = [
     ["a config typo", () => ({ acp: { profil: "auto" } }), /config\.json: acp\.profil: /],
     [
       "an invalid config value",
@@ -21,11 +21,11 @@ describe("gantry serve --acp --stdio that fails to start", () => {
     ["a store that cannot be opened", (folder) => ({ session: { path: `${folder}/a.db` } }), /a\.db/],
   ];
   for (const [name, config, expectedError] of cases) {
-    it(`answers the first request with the error line of stderr and exits with 1: ${name}`, async (t) => {
-      // A folder in place of the store's file.
+    it(`responds to the first request with the error line of stderr and exits with 1 after ${name}`, async (t) => {
+      // A folder in place of the store file prevents the open.
       const folder = await tempDir(t, { "a.db/in-the-way": "" });
       const input = `${JSON.stringify({ ...INITIALIZE, id: undefined })}\n\n${JSON.stringify(INITIALIZE)}\n{"jsonrpc":"2.0","id":2,"method":"session/new"}\n`;
-      const { code, stdout, stderr } = await runGantry(t, ACP, { config: config(folder.path), input });
+      const { code, stdout, stderr } = await runGantry(t, ACP_ARGS, { config: config(folder.path), input });
       assert.equal(code, 1);
       const lines = stderr.split("\n").filter((line) => line.startsWith("gantry: "));
       assert.equal(lines.length, 1, stderr);
@@ -34,22 +34,22 @@ describe("gantry serve --acp --stdio that fails to start", () => {
     });
   }
 
-  it("answers after an invalid flag too; without --stdio or without a request stdout stays empty", async (t) => {
+  it("responds after an invalid flag; without --stdio or without a request stdout stays empty", async (t) => {
     const input = `${JSON.stringify(INITIALIZE)}\n`;
-    const flag = await runGantry(t, [...ACP, "--acp-profile", "none"], { input });
-    assert.equal(flag.code, 1);
+    const invalidFlagResult = await runGantry(t, [...ACP_ARGS, "--acp-profile", "none"], { input });
+    assert.equal(invalidFlagResult.code, 1);
     assert.match(
-      (JSON.parse(flag.stdout) as Json).error.message,
+      (JSON.parse(invalidFlagResult.stdout) as Json).error.message,
       /--acp-profile: expected one of "auto", "spec", "official", got "none"/,
     );
-    const unknown = await runGantry(t, [...ACP, "--acp-profil", "auto"], { input });
-    assert.equal((JSON.parse(unknown.stdout) as Json).error.message, unknown.stderr.trim());
-    assert.match(unknown.stderr, /^gantry: unknown flag --acp-profil; did you mean --acp-profile\? /);
+    const unknownFlagResult = await runGantry(t, [...ACP_ARGS, "--acp-profil", "auto"], { input });
+    assert.equal((JSON.parse(unknownFlagResult.stdout) as Json).error.message, unknownFlagResult.stderr.trim());
+    assert.match(unknownFlagResult.stderr, /^gantry: unknown flag --acp-profil; did you mean --acp-profile\? /);
     const config = { acp: { profil: "auto" } };
     for (const [args, stdin] of [
       [["serve", "--acp"], input],
-      [ACP, ""],
-      [ACP, '{"jsonrpc":"2.0","method":"initialized"}\nnonsense\n'],
+      [ACP_ARGS, ""],
+      [ACP_ARGS, '{"jsonrpc":"2.0","method":"initialized"}\nnonsense\n'],
     ] as const) {
       const { code, stdout, stderr } = await runGantry(t, args, { config, input: stdin });
       assert.equal(code, 1);
@@ -60,10 +60,10 @@ describe("gantry serve --acp --stdio that fails to start", () => {
 
   it("refuseFirstRequest reads a request in pieces and does not wait for a terminal or an ended stream", async () => {
     const [input, output] = [new PassThrough(), new PassThrough()];
-    const refusal = refuseFirstRequest("why", input, output);
+    const pendingRefusal = refuseFirstRequest("why", input, output);
     const text = `${JSON.stringify(INITIALIZE)}\n`;
     for (const character of text) input.write(character);
-    await refusal;
+    await pendingRefusal;
     assert.deepEqual(JSON.parse(String(output.read())), {
       jsonrpc: "2.0",
       id: "first",

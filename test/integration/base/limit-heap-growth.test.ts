@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { pathToFileURL } from "node:url";
 import { execFileSync } from "node:child_process";
 import { describe, it } from "node:test";
-import { SOURCE_FLAGS, source } from "../../helpers/node.js";
+import { SOURCE_FLAGS, sourcePath } from "../../helpers/source-paths.js";
 
 /** Allocates 400 MB, most of it short-lived, and prints the size of the young generation. */
-const WORK = `
+const ALLOCATION_CODE = `
   import { getHeapSpaceStatistics } from "node:v8";
   let alive = [];
   for (let n = 0; n < 400_000; n++) {
@@ -16,16 +16,16 @@ const WORK = `
   process.stdout.write(String(space_size / 1024 / 1024));
 `;
 
-function megabytes(before: string): number {
-  const node = [...SOURCE_FLAGS, "--input-type=module", "--eval", before + WORK];
-  return Number(execFileSync(process.execPath, node, { encoding: "utf8" }));
+function measureMegabytes(setupCode: string): number {
+  const nodeArgs = [...SOURCE_FLAGS, "--input-type=module", "--eval", setupCode + ALLOCATION_CODE];
+  return Number(execFileSync(process.execPath, nodeArgs, { encoding: "utf8" }));
 }
 
 describe("limitHeapGrowth", () => {
   it("limits the young generation to 8 MB, below its default size", () => {
-    const file = JSON.stringify(pathToFileURL(source("src/base/limit-heap-growth.ts")).href);
-    const small = megabytes(`const { limitHeapGrowth } = await import(${file}); limitHeapGrowth();`);
-    assert.ok(small <= 8, `${small} MB`);
-    assert.ok(megabytes("") > small);
+    const file = JSON.stringify(pathToFileURL(sourcePath("src/base/limit-heap-growth.ts")).href);
+    const limitedMegabytes = measureMegabytes(`const { limitHeapGrowth } = await import(${file}); limitHeapGrowth();`);
+    assert.ok(limitedMegabytes <= 8, `${limitedMegabytes} MB`);
+    assert.ok(measureMegabytes("") > limitedMegabytes);
   });
 });

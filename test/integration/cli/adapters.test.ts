@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { runGantry } from "../../helpers/server.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 interface Entry {
   kind: string;
@@ -35,29 +35,30 @@ describe("gantry adapters", () => {
   });
 
   it("prints JSON with third-party modules and their load errors; flags override the config", async (t) => {
-    const good = "export default { gantry: 1, kind: 'transport', name: 'good', parse: (raw) => raw, use: class {} };";
-    const home = await tempDir(t, { "good.mjs": good, "bad.mjs": "throw new Error('at import');" });
+    const validModule =
+      "export default { gantry: 1, kind: 'transport', name: 'good', parse: (raw) => raw, useClass: class {} };";
+    const home = await tempDir(t, { "good.mjs": validModule, "bad.mjs": "throw new Error('at import');" });
     const run = await runGantry(t, ["adapters", "--json", "--session-driver", "json"], {
       home: home.path,
       config: { server: { transports: ["./good.mjs", "./bad.mjs"] }, agent: { tools: ["read"] } },
     });
-    assert.equal(run.code, 1, "something that is selected cannot be used");
+    assert.equal(run.code, 1, "a selected adapter cannot be loaded");
     const entries = JSON.parse(run.stdout) as Entry[];
-    const find = (name: string) => entries.find((entry) => entry.name === name);
-    assert.deepEqual(find("./good.mjs"), {
+    const findEntry = (name: string) => entries.find((entry) => entry.name === name);
+    assert.deepEqual(findEntry("./good.mjs"), {
       kind: "transport",
       name: "./good.mjs",
       builtIn: false,
       selectedBy: ["server.transports[0]"],
     });
     assert.match(
-      find("./bad.mjs")?.error ?? "",
+      findEntry("./bad.mjs")?.error ?? "",
       /server\.transports\[1\]: \.\/bad\.mjs could not be loaded: at import/,
     );
-    assert.deepEqual(find("json")?.selectedBy, ["session.driver"]);
-    assert.deepEqual(find("sqlite")?.selectedBy, []);
-    assert.deepEqual(find("read")?.selectedBy, ["agent.tools"]);
-    assert.deepEqual(find("write")?.selectedBy, []);
+    assert.deepEqual(findEntry("json")?.selectedBy, ["session.driver"]);
+    assert.deepEqual(findEntry("sqlite")?.selectedBy, []);
+    assert.deepEqual(findEntry("read")?.selectedBy, ["agent.tools"]);
+    assert.deepEqual(findEntry("write")?.selectedBy, []);
   });
 
   it("rejects an invalid config with exit code 1", async (t) => {

@@ -3,7 +3,7 @@ import { readdirSync } from "node:fs";
 import { describe, it } from "node:test";
 import type { AdapterReport } from "../../../src/cli/check-report.js";
 import { runGantry } from "../../helpers/server.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 describe("gantry check in its own process", () => {
   it("reports an unhandled rejection as a failed check, and exits although the adapter holds an open server", async (t) => {
@@ -12,7 +12,11 @@ describe("gantry check in its own process", () => {
         createServer().listen(0);
         console.log("not JSON");
         export default { gantry: 1, kind: "hooks", name: "stray", create: () => ({
-          beforeModelCall: () => void Promise.reject(new Error("no luck")),
+          beforeModelCall: () => {
+            void Promise.reject(new Error("no luck"));
+            // After the failure of the check.
+            setImmediate(() => Promise.reject(new Error("again no luck")));
+          },
         }) };`,
       "tmp/.keep": "",
     });
@@ -22,8 +26,9 @@ describe("gantry check in its own process", () => {
     });
     assert.equal(code, 1, stderr);
     const { adapters } = JSON.parse(stdout) as { adapters: AdapterReport[] };
-    const run = adapters[0]?.checks.find(({ group }) => group === "run");
-    assert.deepEqual([run?.status, run?.message], ["failed", "no luck"]);
+    const runCheck = adapters[0]?.checks.find(({ group }) => group === "run");
+    assert.deepEqual([runCheck?.status, runCheck?.message], ["failed", "no luck"]);
+    assert.equal(adapters[0]?.checks.at(-1)?.message, "again no luck");
     assert.match(stderr, /^not JSON$/m);
     assert.deepEqual(
       readdirSync(folder.at("tmp")).filter((name) => name.startsWith("gantry-check")),
@@ -46,7 +51,7 @@ describe("gantry check in its own process", () => {
 describe("gantry new", () => {
   it("exits with 2 for a folder that is not empty, an invalid package name or invalid arguments", async (t) => {
     const folder = await tempDir(t, { "full/a.txt": "text", file: "text", "empty/a/b": "" });
-    for (const [args, line] of [
+    for (const [args, errorPattern] of [
       [["tool", "full"], /full: expected an empty folder, got one with a\.txt; --dir names another/],
       [["tool", "file"], /file: expected an empty folder \(ENOTDIR\)/],
       [["tool", "Big"], /expected the name of an npm package, .*, got "Big"/],
@@ -59,7 +64,7 @@ describe("gantry new", () => {
     ] as const) {
       const { code, stderr, stdout } = await runGantry(t, ["new", ...args], { projectDir: folder.path });
       assert.deepEqual([code, stdout], [2, ""], stderr);
-      assert.match(stderr, line);
+      assert.match(stderr, errorPattern);
     }
     assert.deepEqual(readdirSync(folder.path).sort(), ["empty", "file", "full"]);
   });

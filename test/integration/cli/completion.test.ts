@@ -4,9 +4,9 @@ import { before, describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
 import { COMMAND_DESCRIPTIONS } from "../../../src/cli/descriptions/all.js";
 import { runGantry } from "../../helpers/server.js";
-import { makeTempDir } from "../../helpers/temp.js";
+import { makeTempDir } from "../../helpers/temp-dir.js";
 
-const run = promisify(execFile);
+const execFileAsync = promisify(execFile);
 const SHELLS = ["bash", "zsh", "fish"] as const;
 type Shell = (typeof SHELLS)[number];
 
@@ -19,12 +19,12 @@ function isInstalled(shell: Shell): boolean {
   }
 }
 
-/** The completions of each shell for a line whose last word is incomplete. */
-const OFFERED: Readonly<Record<Shell, (script: string, line: string, folder: string) => Promise<string[]>>> = {
+/** For each shell, a function that returns its completions for a line whose last word is incomplete. */
+const COMPLETERS: Readonly<Record<Shell, (script: string, line: string, folder: string) => Promise<string[]>>> = {
   bash: async (script, line, folder) => {
     // The arguments that bash passes. Bash also splits words at `=`.
     const words = line.split(/ |(?<==)|(?==)/).map((word) => `'${word}'`);
-    const { stdout } = await run(
+    const { stdout } = await execFileAsync(
       "bash",
       [
         "--norc",
@@ -37,19 +37,24 @@ const OFFERED: Readonly<Record<Shell, (script: string, line: string, folder: str
   },
   // Uses a real line editor on a pseudo-terminal: presses Tab and runs the resulting command.
   zsh: async (script, line, folder) => {
-    const inner = `autoload -U compinit; compinit -u -D; setopt no_beep no_list_beep; gantry() { print -r -- "MADE""<$*>" }; source ${script}`;
-    const outer = `zmodload zsh/zpty; zpty z zsh -f -i
+    const innerScript = `autoload -U compinit; compinit -u -D; setopt no_beep no_list_beep; gantry() { print -r -- "MADE""<$*>" }; source ${script}`;
+    const outerScript = `zmodload zsh/zpty; zpty z zsh -f -i
 zpty -w z ${JSON.stringify("PS1=")}
-zpty -w z '${inner}; print READ""Y'
+zpty -w z '${innerScript}; print READ""Y'
 zpty -r z out '*READY*'
 zpty -w z '${line}'$'\\t'
 zpty -r z out '*MADE<*>*'; print -r -- $out; zpty -d z`;
-    const { stdout } = await run("zsh", ["-f", "-c", outer], { cwd: folder, env: { ...process.env, HOME: folder } });
-    return [...stdout.matchAll(/MADE<(.*?)>/g)].map(([, made = ""]) => made.trim().split(/ |=/).at(-1) ?? "");
+    const { stdout } = await execFileAsync("zsh", ["-f", "-c", outerScript], {
+      cwd: folder,
+      env: { ...process.env, HOME: folder },
+    });
+    return [...stdout.matchAll(/MADE<(.*?)>/g)].map(
+      ([, commandLine = ""]) => commandLine.trim().split(/ |=/).at(-1) ?? "",
+    );
   },
   fish: async (script, line, folder) => {
     const env = { ...process.env, HOME: folder, XDG_CONFIG_HOME: folder, XDG_DATA_HOME: folder };
-    const { stdout } = await run("fish", ["--no-config", "-c", `source ${script}; complete -C '${line}'`], {
+    const { stdout } = await execFileAsync("fish", ["--no-config", "-c", `source ${script}; complete -C '${line}'`], {
       cwd: folder,
       env,
     });
@@ -66,15 +71,15 @@ describe("gantry completion", () => {
     const skip = !isInstalled(shell) && `${shell} is not installed (apt-get install ${shell})`;
     describe(shell, { skip }, () => {
       let script: string;
-      before(async () => void (script = await scriptOf(shell)));
+      before(async () => void (script = await createScript(shell)));
 
-      const offers = async (t: TestContext, line: string, expected: string): Promise<void> => {
+      const assertCompletes = async (t: TestContext, line: string, expected: string): Promise<void> => {
         await using folder = await makeTempDir();
         await folder.write({ "completion.sh": script, "some-file.json": "{}", "a-folder/x": "" });
-        const offered = await OFFERED[shell](folder.at("completion.sh"), line, folder.path);
+        const completions = await COMPLETERS[shell](folder.at("completion.sh"), line, folder.path);
         assert.ok(
-          offered.some((word) => word.replace(/\/$/, "") === expected),
-          `${line}: ${offered.join(" ")}`,
+          completions.some((word) => word.replace(/\/$/, "") === expected),
+          `${line}: ${completions.join(" ")}`,
         );
         t.diagnostic(`${line} -> ${expected}`);
       };
@@ -90,7 +95,7 @@ describe("gantry completion", () => {
         ["gantry sessions list --folder a-fo", "a-folder"],
         ["gantry run --json --quiet --eff", "--effort"],
       ] as const)
-        it(`completes "${line}" with ${expected}`, (t) => offers(t, line, expected));
+        it(`completes "${line}" with ${expected}`, (t) => assertCompletes(t, line, expected));
 
       if (shell === "bash")
         it("completes a file name with spaces or special characters as one word", async () => {
@@ -98,26 +103,26 @@ describe("gantry completion", () => {
           const names = ["two words.txt", "two *", "two;x"];
           await folder.write({ "completion.sh": script, ...Object.fromEntries(names.map((name) => [name, ""])) });
           await folder.write({ "a folder/x": "" });
-          const offered = (line: string) => OFFERED[shell](folder.at("completion.sh"), line, folder.path);
-          assert.deepEqual((await offered("gantry run --file tw")).sort(), names.sort());
-          assert.deepEqual(await offered("gantry run --file=two"), await offered("gantry run --file two"));
-          assert.deepEqual(await offered("gantry sessions list --folder a"), ["a folder"]);
+          const complete = (line: string) => COMPLETERS[shell](folder.at("completion.sh"), line, folder.path);
+          assert.deepEqual((await complete("gantry run --file tw")).sort(), names.sort());
+          assert.deepEqual(await complete("gantry run --file=two"), await complete("gantry run --file two"));
+          assert.deepEqual(await complete("gantry sessions list --folder a"), ["a folder"]);
         });
     });
   }
 
   it("rejects an unknown shell, and each script contains all commands", async (t) => {
-    const wrong = await runGantry(t, ["completion", "tcsh"]);
-    assert.deepEqual([wrong.code, wrong.stdout], [1, ""]);
-    assert.equal(wrong.stderr, "gantry: completion: expected one of bash, zsh, fish\n");
+    const unknownShellRun = await runGantry(t, ["completion", "tcsh"]);
+    assert.deepEqual([unknownShellRun.code, unknownShellRun.stdout], [1, ""]);
+    assert.equal(unknownShellRun.stderr, "gantry: completion: expected one of bash, zsh, fish\n");
     for (const shell of SHELLS) {
-      const script = await scriptOf(shell);
+      const script = await createScript(shell);
       for (const { name } of COMMAND_DESCRIPTIONS) assert.match(script, new RegExp(`\\b${name}\\b`));
     }
   });
 });
 
-async function scriptOf(shell: Shell): Promise<string> {
+async function createScript(shell: Shell): Promise<string> {
   const { run } = await import("../../../src/cli/completion.js");
   let text = "";
   const output = { write: (part: string) => Promise.resolve(void (text += part)) };

@@ -7,52 +7,52 @@ import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { findNewest } from "../../../src/testing/session-driver/rule.js";
 import { runGantry } from "../../helpers/server.js";
-import { makeTempDir, tempDir, type TempDir } from "../../helpers/temp.js";
+import { makeTempDir, tempDir, type TempDir } from "../../helpers/temp-dir.js";
 
-const sqlite = (home: TempDir) => new SqliteDriver({ path: home.at("sessions.db") });
-const json = (home: TempDir) => new LowdbJsonDriver({ path: home.at("sessions") });
+const createSqliteDriver = (home: TempDir) => new SqliteDriver({ path: home.at("sessions.db") });
+const createJsonDriver = (home: TempDir) => new LowdbJsonDriver({ path: home.at("sessions") });
 
-async function dumps(driver: SessionDriver): Promise<(ChainData | undefined)[]> {
+async function dumpChains(driver: SessionDriver): Promise<(ChainData | undefined)[]> {
   await driver.open();
   const { sessions } = await driver.list({ limit: 100 });
-  const all = await Promise.all(sessions.map(({ id }) => driver.dump(id)));
+  const chains = await Promise.all(sessions.map(({ id }) => driver.dump(id)));
   await driver.close();
-  return all;
+  return chains;
 }
 
 /** Creates sessions like real work: tools, a compacted chain, a revert, a fork, an alias. */
-async function work(driver: SessionDriver, projectDir: string): Promise<string[]> {
+async function createSessions(driver: SessionDriver, projectDir: string): Promise<string[]> {
   const provider = new ScriptedProvider([callTools(["none", { a: "\u2028 Ü" }]), "It is done."]);
   const agent = new Agent({ providers: [provider], driver, projectDir, compaction: { contextWindow: 4_000 } });
-  const say = async (message: string, sessionId?: string) => {
+  const sendMessage = async (message: string, sessionId?: string) => {
     const run = await agent.run({ message, ...(sessionId === undefined ? {} : { sessionId }) });
     await run.result;
     return run.sessionId;
   };
-  const chain = await say("First 👩‍💻");
-  for (let n = 0; n < 6; n++) await say("long ".repeat(800) + n, chain);
-  assert.ok((await findNewest(driver, chain))?.chain.index, "it was compacted");
-  const messages = await agent.sessions.messages(chain);
-  await agent.sessions.fork(chain, messages[3]!.id);
-  await agent.sessions.revert(chain, messages.at(-3)!.id);
+  const chainId = await sendMessage("First 👩‍💻");
+  for (let n = 0; n < 6; n++) await sendMessage("long ".repeat(800) + n, chainId);
+  assert.ok((await findNewest(driver, chainId))?.chain.index, "the chain was compacted");
+  const messages = await agent.sessions.messages(chainId);
+  await agent.sessions.fork(chainId, messages[3]!.id);
+  await agent.sessions.revert(chainId, messages.at(-3)!.id);
   const otherSession = await agent.sessions.create({ alias: "other-name" });
-  await say("Second", otherSession.id);
+  await sendMessage("Second", otherSession.id);
   await agent.close();
-  return [chain, otherSession.id];
+  return [chainId, otherSession.id];
 }
 
-function linesOf(text: string): Record<string, unknown>[] {
+function parseLines(text: string): Record<string, unknown>[] {
   const lines = text.trimEnd().split("\n");
   return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
 }
 
 describe("gantry sessions export and import", () => {
   it("copy equal sessions from SQLite to JSON and back", async (t) => {
-    const [source, target, restored] = [await tempDir(t), await tempDir(t), await tempDir(t)];
+    const [source, target, restoredHome] = [await tempDir(t), await tempDir(t), await tempDir(t)];
     const project = await tempDir(t);
-    await work(sqlite(source), project.path);
-    const before = await dumps(sqlite(source));
-    assert.equal(before.length, 3);
+    await createSessions(createSqliteDriver(source), project.path);
+    const originalChains = await dumpChains(createSqliteDriver(source));
+    assert.equal(originalChains.length, 3);
     const exportRun = await runGantry(t, ["sessions", "export"], { home: source.path });
     assert.equal(exportRun.code, 0, exportRun.stderr);
     assert.equal(exportRun.stderr, "");
@@ -63,19 +63,19 @@ describe("gantry sessions export and import", () => {
     });
     assert.equal(importRun.code, 0, importRun.stderr);
     assert.equal(importRun.stderr, "3 sessions imported\n");
-    assert.deepEqual(await dumps(json(target)), before);
+    assert.deepEqual(await dumpChains(createJsonDriver(target)), originalChains);
 
     const secondExport = await runGantry(t, ["sessions", "export", "--session-driver", "json"], { home: target.path });
-    assert.deepEqual(linesOf(secondExport.stdout), linesOf(exportRun.stdout));
-    await runGantry(t, ["sessions", "import"], { home: restored.path, input: secondExport.stdout });
-    assert.deepEqual(await dumps(sqlite(restored)), before);
+    assert.deepEqual(parseLines(secondExport.stdout), parseLines(exportRun.stdout));
+    await runGantry(t, ["sessions", "import"], { home: restoredHome.path, input: secondExport.stdout });
+    assert.deepEqual(await dumpChains(createSqliteDriver(restoredHome)), originalChains);
   });
 
   it("export one session by its alias, and skip stored sessions on import", async (t) => {
     const home = await tempDir(t);
-    const [, otherId] = await work(sqlite(home), home.path);
+    const [, otherId] = await createSessions(createSqliteDriver(home), home.path);
     const exportRun = await runGantry(t, ["sessions", "export", "other-name"], { home: home.path });
-    const lines = linesOf(exportRun.stdout);
+    const lines = parseLines(exportRun.stdout);
     assert.deepEqual(lines[0], { gantry: "sessions", version: 1 });
     assert.equal(lines[1]?.["root"], otherId);
     assert.deepEqual(
@@ -85,13 +85,13 @@ describe("gantry sessions export and import", () => {
     const secondImport = await runGantry(t, ["sessions", "import"], { home: home.path, input: exportRun.stdout });
     assert.equal(secondImport.code, 0);
     assert.equal(secondImport.stderr, "0 sessions imported, 1 session skipped (already stored)\n");
-    const unknown = await runGantry(t, ["sessions", "export", "nothing"], { home: home.path });
-    assert.deepEqual([unknown.code, unknown.stderr], [1, "gantry: session not found: nothing\n"]);
+    const unknownSessionRun = await runGantry(t, ["sessions", "export", "nothing"], { home: home.path });
+    assert.deepEqual([unknownSessionRun.code, unknownSessionRun.stderr], [1, "gantry: session not found: nothing\n"]);
   });
 
   it("import no permission grants, and no mode with more permissions than the config", async (t) => {
     const source = await tempDir(t);
-    const agent = new Agent({ driver: sqlite(source), providers: [new ScriptedProvider([])] });
+    const agent = new Agent({ driver: createSqliteDriver(source), providers: [new ScriptedProvider([])] });
     const ids: string[] = [];
     for (const mode of ["auto", "plan"] as const) {
       const { id } = await agent.sessions.create({ projectDir: source.path });
@@ -99,14 +99,14 @@ describe("gantry sessions export and import", () => {
       ids.push(id);
     }
     await agent.close();
-    const driver = sqlite(source);
+    const driver = createSqliteDriver(source);
     await driver.open();
     const grant = { tool: "bash", scope: "x", title: "x", grantedBy: "x", grantedAt: new Date().toISOString() };
     await driver.write(ids[0]!, { fence: null, sync: true, set: { permissionGrants: [grant] } });
     await driver.close();
     const exportRun = await runGantry(t, ["sessions", "export"], { home: source.path });
     assert.match(exportRun.stdout, /"tool":"bash"/);
-    for (const [config, modes] of [
+    for (const [config, expectedModes] of [
       [{}, ["auto", "plan"]],
       [{ permissions: { mode: "ask" } }, ["ask", "plan"]],
     ] as const) {
@@ -117,51 +117,55 @@ describe("gantry sessions export and import", () => {
         input: exportRun.stdout,
       });
       assert.equal(code, 0, stderr);
-      const store = sqlite(home);
+      const store = createSqliteDriver(home);
       await store.open();
       const sessions = await Promise.all(ids.map((id) => store.get(id)));
       await store.close();
       assert.deepEqual(
         sessions.map((session) => [session?.mode, session?.permissionGrants]),
-        modes.map((mode) => [mode, []]),
+        expectedModes.map((mode) => [mode, []]),
       );
     }
   });
 
   it("reject an invalid export with its line number, and store no incomplete session", async (t) => {
     await using source = await makeTempDir();
-    await work(sqlite(source), source.path);
+    await createSessions(createSqliteDriver(source), source.path);
     const exportedLines = (await runGantry(t, ["sessions", "export"], { home: source.path })).stdout.split("\n");
-    const refused = async (lines: string[], message: RegExp, stored: number) => {
+    const assertRejected = async (lines: string[], message: RegExp, storedCount: number) => {
       const home = await tempDir(t);
       const run = await runGantry(t, ["sessions", "import"], { home: home.path, input: lines.join("\n") });
       assert.equal(run.code, 1, run.stderr);
       assert.match(run.stderr, message);
-      assert.equal((await dumps(sqlite(home))).length, stored);
+      assert.equal((await dumpChains(createSqliteDriver(home))).length, storedCount);
     };
-    const firstEnd = exportedLines.findIndex((line) => line.startsWith('{"type":"end"'));
-    await refused([""], /line 1: expected \{"gantry":"sessions","version":1\}/, 0);
-    await refused(["hello"], /line 1: expected JSON/, 0);
-    await refused(['{"a":1}'], /line 1: .*no export of sessions/, 0);
-    await refused(['{"gantry":"sessions","version":2}'], /line 1: expected \{"gantry"/, 0);
+    const firstEndIndex = exportedLines.findIndex((line) => line.startsWith('{"type":"end"'));
+    await assertRejected([""], /line 1: expected \{"gantry":"sessions","version":1\}/, 0);
+    await assertRejected(["hello"], /line 1: expected JSON/, 0);
+    await assertRejected(['{"a":1}'], /line 1: .*no export of sessions/, 0);
+    await assertRejected(['{"gantry":"sessions","version":2}'], /line 1: expected \{"gantry"/, 0);
     for (const folder of ["/", "/x/..", "relative", "C:\\"]) {
       const lines = exportedLines.map((line) =>
         line.replace(/"projectDir":"[^"]*"/, `"projectDir":${JSON.stringify(folder)}`),
       );
-      await refused(
+      await assertRejected(
         lines,
         /line 3: expected session\.projectDir to be the absolute path of a folder below the root/,
         0,
       );
     }
-    await refused(exportedLines.slice(0, firstEnd), /expected more of session .*: the export was cut off/, 0);
-    await refused(exportedLines.slice(0, firstEnd + 3), /the export was cut off/, 1);
-    await refused(
+    await assertRejected(
+      exportedLines.slice(0, firstEndIndex),
+      /expected more of session .*: the export was cut off/,
+      0,
+    );
+    await assertRejected(exportedLines.slice(0, firstEndIndex + 3), /the export was cut off/, 1);
+    await assertRejected(
       [...exportedLines.slice(0, 3), '{"type":"message","hiddenBy":"","message":{"id":5}}'],
       /line 4: expected .*id/,
       0,
     );
-    await refused(
+    await assertRejected(
       exportedLines.filter((_line, i) => i !== 3),
       /line \d+: expected \d+ messages of session/,
       0,
@@ -169,9 +173,12 @@ describe("gantry sessions export and import", () => {
   });
 
   it("reject a file argument of import and unknown subcommands", async (t) => {
-    const withFile = await runGantry(t, ["sessions", "import", "backup.jsonl"]);
-    assert.equal(withFile.code, 1);
-    assert.match(withFile.stderr, /^gantry: sessions import: reads standard input, got backup\.jsonl: .* < FILE\n$/);
+    const fileArgumentRun = await runGantry(t, ["sessions", "import", "backup.jsonl"]);
+    assert.equal(fileArgumentRun.code, 1);
+    assert.match(
+      fileArgumentRun.stderr,
+      /^gantry: sessions import: reads standard input, got backup\.jsonl: .* < FILE\n$/,
+    );
     for (const args of [["sessions"], ["sessions", "sell"]]) {
       const run = await runGantry(t, args);
       assert.deepEqual([run.code, run.stdout], [1, ""]);

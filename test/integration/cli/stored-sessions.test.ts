@@ -4,31 +4,31 @@ import { existsSync } from "node:fs";
 import { mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
-import { call, say } from "../../helpers/fake-model-server.js";
-import { lab, labConfig } from "../../helpers/lab.js";
+import { callStep, textStep } from "../../helpers/fake-model-server.js";
+import { startModelServer, createServerConfig } from "../../helpers/server-runs.js";
 import { runGantry, spawnGantry, startServer } from "../../helpers/server.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 /** A title with control characters that clear a terminal, reverse its text direction and begin a new line. */
-const EVIL = "evil \u001b[2J\u202e\u0007 title\nnext";
+const UNSAFE_TITLE = "evil \u001b[2J\u202e\u0007 title\nnext";
 
-async function startLab(t: TestContext) {
+async function setUp(t: TestContext) {
   // The model never returns a title, so the title is taken from the prompt.
-  const fake = await lab(t, { aside: { say: [{ stall: true }] } });
+  const modelServer = await startModelServer(t, { toolFreeAnswer: { say: [{ stall: true }] } });
   const home = await tempDir(t);
   const project = await tempDir(t);
-  const options = { home: home.path, projectDir: project.path, config: labConfig(fake) };
+  const options = { home: home.path, projectDir: project.path, config: createServerConfig(modelServer) };
   const gantry = (...args: string[]) => runGantry(t, args, options);
   const list = async (...args: string[]) =>
     JSON.parse((await gantry("sessions", "list", "--json", ...args)).stdout) as { id: string; title: string }[];
-  return { fake, options, gantry, list };
+  return { modelServer, options, gantry, list };
 }
 
 describe("gantry sessions list", () => {
   it("prints a table or JSON, last used first, filtered by --search, --folder and --limit", async (t) => {
-    const { gantry, list, options } = await startLab(t);
-    const none = await gantry("sessions", "list");
-    assert.deepEqual([none.code, none.stdout, none.stderr], [0, "", "no sessions\n"]);
+    const { gantry, list, options } = await setUp(t);
+    const emptyListRun = await gantry("sessions", "list");
+    assert.deepEqual([emptyListRun.code, emptyListRun.stdout, emptyListRun.stderr], [0, "", "no sessions\n"]);
     assert.deepEqual(await list(), []);
     for (const prompt of ["first thing", "second thing", "third"]) await gantry("run", "--quiet", prompt);
     const sessions = await list();
@@ -38,8 +38,8 @@ describe("gantry sessions list", () => {
     );
     assert.ok(sessions.every((session) => !("leave" in session)));
     const table = await gantry("sessions", "list");
-    const [head, ...rows] = table.stdout.trimEnd().split("\n");
-    assert.match(head ?? "", /^ID +LAST USED +TOKENS +COST +MODEL +TITLE$/);
+    const [headerRow, ...rows] = table.stdout.trimEnd().split("\n");
+    assert.match(headerRow ?? "", /^ID +LAST USED +TOKENS +COST +MODEL +TITLE$/);
     assert.deepEqual(
       rows.map((row) => row.split(/ {2,}/)[0]),
       sessions.map(({ id }) => id),
@@ -56,7 +56,7 @@ describe("gantry sessions list", () => {
   });
 
   it("lists 206 sessions, more than one page", async (t) => {
-    const { list, options, gantry } = await startLab(t);
+    const { list, options, gantry } = await setUp(t);
     await gantry("run", "--quiet", "x");
     const { stdout } = await gantry("sessions", "export");
     const copies = Array.from({ length: 205 }, (_, i) => {
@@ -68,79 +68,82 @@ describe("gantry sessions list", () => {
       );
     });
     const header = stdout.split("\n")[0] ?? "";
-    const imported = await runGantry(t, ["sessions", "import"], {
+    const importRun = await runGantry(t, ["sessions", "import"], {
       ...options,
       input: [header, ...copies, ""].join("\n"),
     });
-    assert.equal(imported.code, 0, imported.stderr);
-    const all = await list("--limit", "0");
-    assert.equal(new Set(all.map(({ id }) => id)).size, 206);
+    assert.equal(importRun.code, 0, importRun.stderr);
+    const allSessions = await list("--limit", "0");
+    assert.equal(new Set(allSessions.map(({ id }) => id)).size, 206);
     assert.equal((await list("--limit", "203")).length, 203);
   });
 });
 
 describe("gantry sessions show", () => {
   it("prints the messages with control characters escaped, as JSON with --json, the last ones with --last", async (t) => {
-    const { fake, gantry, list } = await startLab(t);
-    fake.enqueue(call("list", {}), say("It is \u001b[31mempty."));
-    await gantry("run", "--quiet", EVIL);
+    const { modelServer, gantry, list } = await setUp(t);
+    modelServer.enqueue(callStep("list", {}), textStep("It is \u001b[31mempty."));
+    await gantry("run", "--quiet", UNSAFE_TITLE);
     const [session] = await list();
     assert.ok(session);
     assert.equal(session.title, "evil \u001b[2J\u202e\u0007 title next");
     const { stdout: table } = await gantry("sessions", "list");
-    const shown = await gantry("sessions", "show", session.id);
-    assert.equal(shown.code, 0);
-    for (const text of [table, shown.stdout]) {
+    const showRun = await gantry("sessions", "show", session.id);
+    assert.equal(showRun.code, 0);
+    for (const text of [table, showRun.stdout]) {
       assert.ok(![..."\u001b\u0007\u202e"].some((character) => text.includes(character)), JSON.stringify(text));
       assert.ok(text.includes("evil \\u001b[2J\\u202e\\u0007 title next"), text);
     }
-    assert.match(shown.stdout, /^Session +\S+\nTitle .*\nFolder .*\nModel +lab\/m1\nMode +auto\nUsage /);
-    assert.match(shown.stdout, /--- User, .*\nevil .*\nnext\n\n--- Assistant, .*\n> list \{\}\n\n--- Tool list, /);
-    assert.match(shown.stdout, /--- Assistant, .*\nIt is \\u001b\[31mempty\.\n$/);
-    const json = JSON.parse((await gantry("sessions", "show", session.id, "--json")).stdout) as {
+    assert.match(showRun.stdout, /^Session +\S+\nTitle .*\nFolder .*\nModel +lab\/m1\nMode +auto\nUsage /);
+    assert.match(showRun.stdout, /--- User, .*\nevil .*\nnext\n\n--- Assistant, .*\n> list \{\}\n\n--- Tool list, /);
+    assert.match(showRun.stdout, /--- Assistant, .*\nIt is \\u001b\[31mempty\.\n$/);
+    const jsonOutput = JSON.parse((await gantry("sessions", "show", session.id, "--json")).stdout) as {
       session: { id: string };
       messages: { role: string; seq: number }[];
     };
-    assert.equal(json.session.id, session.id);
+    assert.equal(jsonOutput.session.id, session.id);
     assert.deepEqual(
-      json.messages.map(({ role }) => role),
+      jsonOutput.messages.map(({ role }) => role),
       ["user", "assistant", "tool", "assistant"],
     );
-    const last = await gantry("sessions", "show", session.id, "--last", "1");
-    assert.equal(last.stdout.match(/^---/gm)?.length, 1);
-    const none = await gantry("sessions", "show", "nowhere");
-    assert.deepEqual([none.code, none.stdout, none.stderr], [1, "", "gantry: session not found: nowhere\n"]);
+    const lastMessageRun = await gantry("sessions", "show", session.id, "--last", "1");
+    assert.equal(lastMessageRun.stdout.match(/^---/gm)?.length, 1);
+    const missingSessionRun = await gantry("sessions", "show", "nowhere");
+    assert.deepEqual(
+      [missingSessionRun.code, missingSessionRun.stdout, missingSessionRun.stderr],
+      [1, "", "gantry: session not found: nowhere\n"],
+    );
     assert.match((await gantry("sessions", "show")).stderr, /expected the id of one session/);
   });
 });
 
 describe("gantry sessions undo", () => {
   it("reverts files and messages of the last run, reports conflicts, and restores them with --redo", async (t) => {
-    const { fake, gantry, list, options } = await startLab(t);
+    const { modelServer, gantry, list, options } = await setUp(t);
     const file = path.join(options.projectDir, "a.txt");
     await writeFile(file, "one\n");
-    fake.enqueue(
-      call("write", { path: "a.txt", content: "two\n" }),
-      call("write", { path: "new/b.txt", content: "b\n" }),
+    modelServer.enqueue(
+      callStep("write", { path: "a.txt", content: "two\n" }),
+      callStep("write", { path: "new/b.txt", content: "b\n" }),
     );
-    fake.enqueue(say("Done."));
+    modelServer.enqueue(textStep("Done."));
     await gantry("run", "--quiet", "change it");
     assert.equal(await readFile(file, "utf8"), "two\n");
     const id = (await list())[0]?.id ?? "";
-    const dry = await gantry("sessions", "undo", id, "--dry-run");
+    const dryRun = await gantry("sessions", "undo", id, "--dry-run");
     assert.deepEqual(
-      [dry.code, dry.stdout, dry.stderr],
+      [dryRun.code, dryRun.stdout, dryRun.stderr],
       [0, "restored   a.txt\nremoved    new/b.txt\n", "would be undone: 2 paths\n"],
     );
     await writeFile(file, "mine\n");
-    const refused = await gantry("sessions", "undo", id);
-    assert.equal(refused.code, 1);
-    assert.match(refused.stdout, /^conflict {3}a\.txt: another program changed it since\n/);
-    assert.match(refused.stderr, /nothing was undone; --force overwrites\n$/);
+    const conflictRun = await gantry("sessions", "undo", id);
+    assert.equal(conflictRun.code, 1);
+    assert.match(conflictRun.stdout, /^conflict {3}a\.txt: another program changed it since\n/);
+    assert.match(conflictRun.stderr, /nothing was undone; --force overwrites\n$/);
     assert.equal(await readFile(file, "utf8"), "mine\n");
-    const forced = await gantry("sessions", "undo", id, "--force", "--json");
-    assert.equal(forced.code, 0, forced.stderr);
-    const undoResult = JSON.parse(forced.stdout) as { done: boolean; files: { outcome: string }[] };
+    const forcedRun = await gantry("sessions", "undo", id, "--force", "--json");
+    assert.equal(forcedRun.code, 0, forcedRun.stderr);
+    const undoResult = JSON.parse(forcedRun.stdout) as { done: boolean; files: { outcome: string }[] };
     assert.deepEqual(
       [undoResult.done, undoResult.files.map(({ outcome }) => outcome)],
       [true, ["restored", "removed"]],
@@ -148,10 +151,10 @@ describe("gantry sessions undo", () => {
     assert.equal(await readFile(file, "utf8"), "one\n");
     assert.equal(existsSync(path.join(options.projectDir, "new")), false);
     assert.doesNotMatch((await gantry("sessions", "show", id)).stdout, /--- User/);
-    const again = await gantry("sessions", "undo", id);
-    assert.deepEqual([again.code, again.stderr], [1, "there is no run to undo\n"]);
-    const redone = await gantry("sessions", "undo", id, "--redo");
-    assert.equal(redone.code, 0, redone.stderr);
+    const secondUndoRun = await gantry("sessions", "undo", id);
+    assert.deepEqual([secondUndoRun.code, secondUndoRun.stderr], [1, "there is no run to undo\n"]);
+    const redoRun = await gantry("sessions", "undo", id, "--redo");
+    assert.equal(redoRun.code, 0, redoRun.stderr);
     assert.equal(await readFile(file, "utf8"), "mine\n");
     assert.match((await gantry("sessions", "show", id)).stdout, /--- User/);
     assert.equal((await gantry("sessions", "undo", "nowhere")).code, 1);
@@ -164,36 +167,38 @@ describe("gantry sessions undo", () => {
 
 describe("gantry sessions undo --force", () => {
   it("reports paths that it could not change separately from those that it changed", async (t) => {
-    const { fake, gantry, list, options } = await startLab(t);
+    const { modelServer, gantry, list, options } = await setUp(t);
     await mkdir(path.join(options.projectDir, "d"));
     for (const name of ["d/a.txt", "d/b.txt"]) await writeFile(path.join(options.projectDir, name), "old\n");
-    fake.enqueue(...["d/a.txt", "d/b.txt", "c.txt"].map((name) => call("write", { path: name, content: "new\n" })));
-    fake.enqueue(say("Done."));
+    modelServer.enqueue(
+      ...["d/a.txt", "d/b.txt", "c.txt"].map((name) => callStep("write", { path: name, content: "new\n" })),
+    );
+    modelServer.enqueue(textStep("Done."));
     await gantry("run", "--quiet", "change it");
     const id = (await list())[0]?.id ?? "";
-    const elsewhere = await tempDir(t, { "a.txt": "not of the project", "b.txt": "nor this" });
+    const otherFolder = await tempDir(t, { "a.txt": "not of the project", "b.txt": "nor this" });
     await rm(path.join(options.projectDir, "d"), { recursive: true });
-    await symlink(elsewhere.path, path.join(options.projectDir, "d"));
-    const forced = await gantry("sessions", "undo", id, "--force");
-    assert.deepEqual([forced.code, forced.stderr], [1, "undone: 1 path; 2 paths could not be changed\n"]);
-    assert.match(forced.stdout, /^removed +c\.txt\nfailed +d\/a\.txt: .*\nfailed +d\/b\.txt: .*\n$/);
+    await symlink(otherFolder.path, path.join(options.projectDir, "d"));
+    const partialRun = await gantry("sessions", "undo", id, "--force");
+    assert.deepEqual([partialRun.code, partialRun.stderr], [1, "undone: 1 path; 2 paths could not be changed\n"]);
+    assert.match(partialRun.stdout, /^removed +c\.txt\nfailed +d\/a\.txt: .*\nfailed +d\/b\.txt: .*\n$/);
   });
 });
 
 describe("gantry sessions delete", () => {
   it("requires --yes without a terminal, and deletes no session if one id is unknown", async (t) => {
-    const { gantry, list } = await startLab(t);
+    const { gantry, list } = await setUp(t);
     for (const prompt of ["one", "two"]) await gantry("run", "--quiet", prompt);
     const ids = (await list()).map(({ id }) => id);
-    const deletion = await gantry("sessions", "delete", ...ids);
-    assert.deepEqual([deletion.code, deletion.stdout], [1, ""]);
-    assert.match(deletion.stderr, /no terminal for the confirmation; use --yes to delete without it/);
-    const unknown = await gantry("sessions", "delete", "--yes", ...ids, "nowhere");
-    assert.deepEqual([unknown.code, unknown.stderr], [1, "gantry: session not found: nowhere\n"]);
+    const unconfirmedRun = await gantry("sessions", "delete", ...ids);
+    assert.deepEqual([unconfirmedRun.code, unconfirmedRun.stdout], [1, ""]);
+    assert.match(unconfirmedRun.stderr, /no terminal for the confirmation; use --yes to delete without it/);
+    const unknownIdRun = await gantry("sessions", "delete", "--yes", ...ids, "nowhere");
+    assert.deepEqual([unknownIdRun.code, unknownIdRun.stderr], [1, "gantry: session not found: nowhere\n"]);
     assert.equal((await list()).length, 2);
-    const gone = await gantry("sessions", "delete", "--yes", ...ids);
-    assert.equal(gone.code, 0, gone.stderr);
-    assert.match(gone.stderr, /^\S+ {2}two\n\S+ {2}one\n2 sessions deleted\n$/);
+    const deleteRun = await gantry("sessions", "delete", "--yes", ...ids);
+    assert.equal(deleteRun.code, 0, deleteRun.stderr);
+    assert.match(deleteRun.stderr, /^\S+ {2}two\n\S+ {2}one\n2 sessions deleted\n$/);
     assert.deepEqual(await list(), []);
     assert.match((await gantry("sessions", "delete", "--yes")).stderr, /expected the ids of sessions/);
   });
@@ -202,7 +207,7 @@ describe("gantry sessions delete", () => {
     "asks for confirmation on a terminal",
     { skip: !hasTerminals() && "there is no script of util-linux" },
     async (t) => {
-      const { gantry, list, options } = await startLab(t);
+      const { gantry, list, options } = await setUp(t);
       await gantry("run", "--quiet", "keep or not");
       const [session] = await list();
       for (const [answer, code, remainingCount] of [
@@ -211,26 +216,26 @@ describe("gantry sessions delete", () => {
         ["\u0003", 130, 1],
         ["y\n", 0, 0],
       ] as const) {
-        const child = await spawnGantry(t, {
+        const deleteProcess = await spawnGantry(t, {
           ...options,
           args: ["sessions", "delete", session?.id ?? ""],
-          through: ["sh", "-c", 'exec script -qec "$(printf "\'%s\' " "$@")" /dev/null', "script"],
+          commandPrefix: ["sh", "-c", 'exec script -qec "$(printf "\'%s\' " "$@")" /dev/null', "script"],
         });
-        await child.output(/keep or not\r\nDelete this session for good\? \[y\/N\] $/);
-        child.child.stdin.write(answer);
-        assert.equal((await child.exited).code, code, child.stdout);
+        await deleteProcess.waitForOutput(/keep or not\r\nDelete this session for good\? \[y\/N\] $/);
+        deleteProcess.child.stdin.write(answer);
+        assert.equal((await deleteProcess.exited).code, code, deleteProcess.stdout);
         assert.equal((await list()).length, remainingCount);
       }
     },
   );
 
   it("deletes a session whose run is in progress in a server", async (t) => {
-    const { fake, options, gantry, list } = await startLab(t);
+    const { modelServer, options, gantry, list } = await setUp(t);
     const server = await startServer(t, options);
-    fake.enqueue({ say: [{ text: "On and on" }, { stall: true }] });
-    const begun = await server.fetch("/api/run", { method: "POST", body: '{"message":"x","background":true}' });
-    assert.equal(begun.status, 202);
-    await fake.request(1);
+    modelServer.enqueue({ say: [{ text: "On and on" }, { stall: true }] });
+    const startResponse = await server.fetch("/api/run", { method: "POST", body: '{"message":"x","background":true}' });
+    assert.equal(startResponse.status, 202);
+    await modelServer.waitForRequest(1);
     const [session] = await list();
     assert.equal((await gantry("sessions", "delete", "--yes", session?.id ?? "")).code, 0);
     assert.deepEqual(await list(), []);
@@ -240,8 +245,8 @@ describe("gantry sessions delete", () => {
 
 describe("gantry models", () => {
   it("lists the models of all providers with limits and prices, and warns about an unreachable provider", async (t) => {
-    const fake = await lab(t, { models: ["m1", "maker/m2", "evil\u001b[2J"] });
-    const [providerConfig] = labConfig(fake)["providers"] as [Record<string, unknown>];
+    const modelServer = await startModelServer(t, { models: ["m1", "maker/m2", "evil\u001b[2J"] });
+    const [providerConfig] = createServerConfig(modelServer)["providers"] as [Record<string, unknown>];
     const models = [{ id: "m1", context_window: 200_000, max_output: 8_000, cost: { input: 1.5, output: 2 } }];
     const config = {
       providers: [
@@ -250,13 +255,13 @@ describe("gantry models", () => {
       ],
     };
     const gantry = (...args: string[]) => runGantry(t, ["models", ...args], { config });
-    const all = await gantry();
-    assert.equal(all.code, 0, all.stderr);
-    assert.match(all.stdout, /^MODEL +WINDOW +OUTPUT +\$ IN +\$ OUT +CAN\n/);
-    assert.match(all.stdout, /^lab\/m1 +200,000 +8,000 +1\.5 +2$/m);
-    assert.match(all.stdout, /^lab\/maker\/m2/m);
-    assert.ok(!all.stdout.includes("\u001b"), all.stdout);
-    assert.match(all.stderr, /warn .*away/, "an unreachable provider is reported");
+    const listRun = await gantry();
+    assert.equal(listRun.code, 0, listRun.stderr);
+    assert.match(listRun.stdout, /^MODEL +WINDOW +OUTPUT +\$ IN +\$ OUT +CAN\n/);
+    assert.match(listRun.stdout, /^lab\/m1 +200,000 +8,000 +1\.5 +2$/m);
+    assert.match(listRun.stdout, /^lab\/maker\/m2/m);
+    assert.ok(!listRun.stdout.includes("\u001b"), listRun.stdout);
+    assert.match(listRun.stderr, /warn .*away/, "an unreachable provider is reported");
     const searchRun = await gantry("MAKER", "--json");
     assert.deepEqual(
       (JSON.parse(searchRun.stdout) as { provider: string; model: { id: string } }[]).map(({ provider, model }) => [
@@ -265,9 +270,9 @@ describe("gantry models", () => {
       ]),
       [["lab", "maker/m2"]],
     );
-    const none = await gantry("nothing");
-    assert.deepEqual([none.code, none.stdout], [1, ""]);
-    assert.match(none.stderr, /^none of 2 models has "nothing" in its name$/m);
+    const noMatchRun = await gantry("nothing");
+    assert.deepEqual([noMatchRun.code, noMatchRun.stdout], [1, ""]);
+    assert.match(noMatchRun.stderr, /^none of 2 models has "nothing" in its name$/m);
   });
 });
 

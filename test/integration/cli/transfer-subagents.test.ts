@@ -6,30 +6,30 @@ import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { adoptOrphans } from "../../../src/cli/transfer/adopt-orphans.js";
 import { runGantry } from "../../helpers/server.js";
-import { tempDir, type TempDir } from "../../helpers/temp.js";
+import { tempDir, type TempDir } from "../../helpers/temp-dir.js";
 
-const driver = (home: TempDir) => new SqliteDriver({ path: home.at("sessions.db"), durability: "normal" });
+const createDriver = (home: TempDir) => new SqliteDriver({ path: home.at("sessions.db"), durability: "normal" });
 
 /** Creates a session with one subagent session. Returns both ids. */
 async function createSubagentSession(home: TempDir): Promise<{ parentId: string; subagentId: string }> {
   const call = callTools(["task", { description: "Look", prompt: "Look there." }, "c1"]);
   const provider = new ScriptedProvider([call, "helped", "done"]);
   const tools = builtinTools().filter(({ name }) => name === "task");
-  await using agent = new Agent({ providers: [provider], driver: driver(home), projectDir: home.path, tools });
+  await using agent = new Agent({ providers: [provider], driver: createDriver(home), projectDir: home.path, tools });
   const run = await agent.run({ message: "go" });
   await run.result;
   const [subagent] = (await agent.sessions.list({ spawnedBy: run.sessionId })).sessions;
   return { parentId: run.sessionId, subagentId: subagent!.id };
 }
 
-async function within<T>(home: TempDir, work: (agent: Agent) => Promise<T>): Promise<T> {
+async function withAgent<T>(home: TempDir, action: (agent: Agent) => Promise<T>): Promise<T> {
   const provider = new ScriptedProvider([], { fallback: "on" });
-  await using agent = new Agent({ providers: [provider], driver: driver(home), projectDir: home.path });
-  return await work(agent);
+  await using agent = new Agent({ providers: [provider], driver: createDriver(home), projectDir: home.path });
+  return await action(agent);
 }
 
-const listed = (home: TempDir, spawnedBy?: string): Promise<Session[]> =>
-  within(home, async ({ sessions }) => (await sessions.list(spawnedBy === undefined ? {} : { spawnedBy })).sessions);
+const listSessions = (home: TempDir, spawnedBy?: string): Promise<Session[]> =>
+  withAgent(home, async ({ sessions }) => (await sessions.list(spawnedBy === undefined ? {} : { spawnedBy })).sessions);
 
 it("export and import of a session include its subagent sessions, which keep their parent", async (t) => {
   const [home, target] = [await tempDir(t), await tempDir(t)];
@@ -38,11 +38,11 @@ it("export and import of a session include its subagent sessions, which keep the
   const { stderr } = await runGantry(t, ["sessions", "import"], { home: target.path, input: stdout });
   assert.equal(stderr, "2 sessions imported\n");
   assert.deepEqual(
-    (await listed(target)).map(({ id }) => id),
+    (await listSessions(target)).map(({ id }) => id),
     [parentId],
   );
   assert.deepEqual(
-    (await listed(target, parentId)).map(({ id }) => id),
+    (await listSessions(target, parentId)).map(({ id }) => id),
     [subagentId],
   );
 });
@@ -53,18 +53,18 @@ it("a subagent session imported without its parent is listed as an ordinary sess
   const subagentExport = (await runGantry(t, ["sessions", "export", subagentId], { home: home.path })).stdout;
   const { stderr } = await runGantry(t, ["sessions", "import"], { home: target.path, input: subagentExport });
   assert.equal(stderr, "1 session imported\n1 session of subagents without their parent are now ordinary sessions\n");
-  const [session] = await listed(target);
+  const [session] = await listSessions(target);
   assert.deepEqual([session?.id, session?.spawnedBy, session?.title], [subagentId, null, "Look"]);
-  await within(target, async (agent) => {
+  await withAgent(target, async (agent) => {
     assert.equal((await (await agent.run({ message: "on", sessionId: subagentId })).result).output, "on");
     assert.equal((await agent.sessions.messages(subagentId)).length, 4);
   });
   // If the parent session exists, the imported session belongs to it again.
-  await within(home, ({ sessions }) => sessions.delete(subagentId));
+  await withAgent(home, ({ sessions }) => sessions.delete(subagentId));
   const secondImport = await runGantry(t, ["sessions", "import"], { home: home.path, input: subagentExport });
   assert.equal(secondImport.stderr, "1 session imported\n");
   assert.deepEqual(
-    (await listed(home, parentId)).map(({ id }) => id),
+    (await listSessions(home, parentId)).map(({ id }) => id),
     [subagentId],
   );
 });
@@ -72,20 +72,20 @@ it("a subagent session imported without its parent is listed as an ordinary sess
 it("adoptOrphans lists one of two sessions that name each other as parent", async (t) => {
   const home = await tempDir(t);
   const { parentId, subagentId } = await createSubagentSession(home);
-  const from = driver(home);
-  await from.open();
+  const source = createDriver(home);
+  await source.open();
   const store = new MemoryDriver();
   await store.open();
   for (const [id, sessionId] of [
     [subagentId, parentId],
     [parentId, subagentId],
   ] as const) {
-    const chain = (await from.dump(id))!;
+    const chain = (await source.dump(id))!;
     const spawnedBy = { sessionId, runId: "r", callId: "c" };
     const sessions = chain.sessions.map((data) => ({ ...data, session: { ...data.session, spawnedBy } }));
     await store.load({ ...chain, sessions });
   }
-  await from.close();
+  await source.close();
   assert.equal(await adoptOrphans(store, [subagentId, parentId]), 1);
   assert.deepEqual(
     (await store.list({ limit: 9 })).sessions.map(({ id }) => id),

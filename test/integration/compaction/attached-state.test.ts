@@ -1,66 +1,72 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { spawnAcp } from "../../helpers/acp-process.js";
+import { spawnAcpServer } from "../../helpers/acp-process.js";
 import {
-  call,
-  fail,
-  say,
+  callStep,
+  errorStep,
+  textStep,
   startFakeModelServer,
   type FakeModelServer,
   type FakeRequest,
   type FakeStep,
 } from "../../helpers/fake-model-server.js";
-import { sseEvents } from "../../helpers/http.js";
+import { parseSseEvents } from "../../helpers/raw-http.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 /** Number of tool calls of one prompt. `TURNS=300` is the long form. */
-const TURNS = Number(process.env["TURNS"] ?? 24);
+const TURN_COUNT = Number(process.env["TURNS"] ?? 24);
 const SUBAGENT_PROMPT = "Write the file of the subagent.";
 const TODOS = ["draw the plans", "pour the concrete", "paint the handrail"].map((content, i) => ({
   content,
   status: i === 0 ? "in_progress" : "pending",
 }));
 
-/** A model that works until its calls are used up and checks each prompt that it receives. */
+/** A model that makes a set number of calls and checks each prompt that it receives. */
 class Worker {
   /** Text that each prompt must contain: todo items, and paths of the files changed so far. */
-  readonly expected = new Set<string>();
-  readonly missing: string[] = [];
-  #calls = 0;
-  #left = 0;
+  readonly expectedTexts = new Set<string>();
+  readonly missingTexts: string[] = [];
+  #callCount = 0;
+  #remainingCalls = 0;
 
-  begin(calls: number): void {
-    this.#left = calls;
+  begin(callCount: number): void {
+    this.#remainingCalls = callCount;
   }
 
   answer({ body }: FakeRequest): FakeStep {
     const prompt = JSON.stringify(body);
     if (prompt.includes(SUBAGENT_PROMPT) && !prompt.includes("BUILD THE BRIDGE"))
-      return prompt.includes("Created sub/agent.ts") ? say("sub/agent.ts is written.") : this.#write("sub/agent.ts");
-    for (const text of this.expected) if (!prompt.includes(text)) this.missing.push(`prompt ${this.#calls}: ${text}`);
-    if (this.#left-- <= 0) return say("Done.");
-    const n = (this.#calls += 1);
+      return prompt.includes("Created sub/agent.ts")
+        ? textStep("sub/agent.ts is written.")
+        : this.#write("sub/agent.ts");
+    for (const text of this.expectedTexts)
+      if (!prompt.includes(text)) this.missingTexts.push(`prompt ${this.#callCount}: ${text}`);
+    if (this.#remainingCalls-- <= 0) return textStep("Done.");
+    const n = (this.#callCount += 1);
     if (n === 1) {
-      for (const { content } of TODOS) this.expected.add(content);
-      return call("todowrite", { todos: TODOS });
+      for (const { content } of TODOS) this.expectedTexts.add(content);
+      return callStep("todowrite", { todos: TODOS });
     }
     if (n === 2) {
-      this.expected.add("sub/agent.ts");
-      return call("task", { description: "write one file", prompt: SUBAGENT_PROMPT });
+      this.expectedTexts.add("sub/agent.ts");
+      return callStep("task", { description: "write one file", prompt: SUBAGENT_PROMPT });
     }
-    if (n === 3) return call("bash", { command: "echo unseen > by-command.txt" });
+    if (n === 3) return callStep("bash", { command: "echo unseen > by-command.txt" });
     if (n === 4) {
-      this.expected.add("old.txt");
-      return call("delete", { path: "old.txt" });
+      this.expectedTexts.add("old.txt");
+      return callStep("delete", { path: "old.txt" });
     }
     const path = `src/part-${n % 60}.ts`;
-    this.expected.add(path);
+    this.expectedTexts.add(path);
     return this.#write(path);
   }
 
   #write(path: string): FakeStep {
-    return call("write", { path, content: `// ${path} ${this.#calls}\n${"const concrete = 1;\n".repeat(300)}` });
+    return callStep("write", {
+      path,
+      content: `// ${path} ${this.#callCount}\n${"const concrete = 1;\n".repeat(300)}`,
+    });
   }
 }
 
@@ -71,12 +77,12 @@ async function runPrompt(server: GantryServer, message: string, sessionId?: stri
     body: JSON.stringify({ message, session_id: sessionId, stream: true }),
   });
   assert.equal(response.status, 200);
-  const events = sseEvents(await response.text()).map(({ data }) => data as { type?: string; strategy?: string });
+  const events = parseSseEvents(await response.text()).map(({ data }) => data as { type?: string; strategy?: string });
   const strategies = events.filter(({ type }) => type === "compaction").map(({ strategy }) => strategy);
   return { sessionId: response.headers.get("x-session-id") ?? "", strategies };
 }
 
-function configOf({ baseUrl }: FakeModelServer) {
+function createConfig({ baseUrl }: FakeModelServer) {
   const models = [{ id: "m1", context_window: 16_000, max_output: 4_000 }];
   return {
     providers: [{ name: "lab", driver: "openai", base_url: baseUrl, api_key: "x", models }],
@@ -89,41 +95,41 @@ it("each prompt has todo list and changed files through compactions, restart, re
   const project = await tempDir(t, { "old.txt": "old" });
   const worker = new Worker();
   const models = await startFakeModelServer({
-    aside: say("Notes that mention neither."),
+    toolFreeAnswer: textStep("Notes that mention neither."),
     fallback: (request) => worker.answer(request),
   });
   t.after(() => models.close());
   const options = { home: home.path, projectDir: project.path };
-  const config = configOf(models);
+  const config = createConfig(models);
 
-  const first = await startServer(t, { ...options, config });
-  worker.begin(TURNS);
-  const { sessionId, strategies } = await runPrompt(first, "BUILD THE BRIDGE");
-  assert.deepEqual(worker.missing, []);
+  const firstServer = await startServer(t, { ...options, config });
+  worker.begin(TURN_COUNT);
+  const { sessionId, strategies } = await runPrompt(firstServer, "BUILD THE BRIDGE");
+  assert.deepEqual(worker.missingTexts, []);
   assert.ok(strategies.length >= 3, `${strategies.length} compactions`);
   assert.deepEqual([...new Set(strategies)], ["summary"]);
-  await first.stop();
+  await firstServer.stop();
 
-  const second = await startServer(t, options);
-  models.aside = fail(400, "no summaries today");
-  worker.begin(TURNS);
-  const restarted = await runPrompt(second, "GO ON", sessionId);
-  assert.deepEqual(worker.missing, []);
-  assert.ok(restarted.strategies.length >= 3, `${restarted.strategies.length} compactions`);
-  assert.deepEqual([...new Set(restarted.strategies)], ["sliding-window"]);
-  await second.stop();
+  const secondServer = await startServer(t, options);
+  models.toolFreeAnswer = errorStep(400, "no summaries today");
+  worker.begin(TURN_COUNT);
+  const restartedRun = await runPrompt(secondServer, "GO ON", sessionId);
+  assert.deepEqual(worker.missingTexts, []);
+  assert.ok(restartedRun.strategies.length >= 3, `${restartedRun.strategies.length} compactions`);
+  assert.deepEqual([...new Set(restartedRun.strategies)], ["sliding-window"]);
+  await secondServer.stop();
 
-  models.aside = say("Notes that mention neither.");
-  const { gantry, peer } = await spawnAcp(t, options);
+  models.toolFreeAnswer = textStep("Notes that mention neither.");
+  const { gantry, peer } = await spawnAcpServer(t, options);
   await peer.initialize();
   await peer.request("session/resume", { sessionId, cwd: project.path, mcpServers: [] });
-  worker.begin(TURNS);
+  worker.begin(TURN_COUNT);
   await peer.prompt(sessionId, "AND ON");
-  assert.deepEqual(worker.missing, []);
-  assert.match(JSON.stringify(peer.updates(sessionId)), /Context compacted \(summary\)/);
-  const last = JSON.stringify(models.lastOfRun?.body);
-  assert.match(last, /\[>\] draw the plans/);
-  assert.match(last, /commands may have changed others/);
+  assert.deepEqual(worker.missingTexts, []);
+  assert.match(JSON.stringify(peer.getUpdates(sessionId)), /Context compacted \(summary\)/);
+  const lastRequest = JSON.stringify(models.lastRunRequest?.body);
+  assert.match(lastRequest, /\[>\] draw the plans/);
+  assert.match(lastRequest, /commands may have changed others/);
   assert.deepEqual(models.violations, []);
   gantry.child.stdin.end();
   await gantry.exited;

@@ -1,20 +1,20 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { call, say, startFakeModelServer } from "../../helpers/fake-model-server.js";
+import { callStep, textStep, startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { spawnGantry, startServer } from "../../helpers/server.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 /** Number of turns per window. `TURNS=300` is the long form. */
-const TURNS = Number(process.env["TURNS"] ?? 24);
+const TURN_COUNT = Number(process.env["TURNS"] ?? 24);
 const GOAL = "The goal is to keep the word HELIOTROPE in mind.";
 
 describe("a conversation longer than the model's context window, over HTTP and ACP", () => {
-  for (const window of [4_000, 8_000, 128_000]) {
-    it(`sends requests within ${window} tokens, keeps all answers, and resumes over ACP in another process`, async (t) => {
+  for (const windowTokens of [4_000, 8_000, 128_000]) {
+    it(`sends requests within ${windowTokens} tokens, keeps all answers, and resumes over ACP in another process`, async (t) => {
       const home = await tempDir(t);
       // A file whose content alone is larger than the smaller windows.
       const project = await tempDir(t, { "big.txt": "all work and no play\n".repeat(4_000) });
-      const models = await startFakeModelServer({ aside: say("A title") });
+      const models = await startFakeModelServer({ toolFreeAnswer: textStep("A title") });
       t.after(() => models.close());
       const config = {
         providers: [
@@ -23,16 +23,16 @@ describe("a conversation longer than the model's context window, over HTTP and A
             driver: "openai",
             base_url: models.baseUrl,
             api_key: "x",
-            models: [{ id: "m1", context_window: window, max_output: 500 }],
+            models: [{ id: "m1", context_window: windowTokens, max_output: 500 }],
           },
         ],
       };
       const server = await startServer(t, { config, home: home.path, projectDir: project.path });
       let id: string | undefined;
-      for (let turn = 1; turn <= TURNS; turn += 1) {
-        const big = turn % 6 === 0;
-        if (big) models.enqueue(call("read", { path: "big.txt" }));
-        models.enqueue(say(`Answer ${turn}. ${"Noted and weighed. ".repeat(20)}`));
+      for (let turn = 1; turn <= TURN_COUNT; turn += 1) {
+        const readsLargeFile = turn % 6 === 0;
+        if (readsLargeFile) models.enqueue(callStep("read", { path: "big.txt" }));
+        models.enqueue(textStep(`Answer ${turn}. ${"Noted and weighed. ".repeat(20)}`));
         const response = await server.fetch("/api/run", {
           method: "POST",
           body: JSON.stringify({
@@ -47,7 +47,7 @@ describe("a conversation longer than the model's context window, over HTTP and A
       for (const { body, tools } of models.requests) {
         if (tools.length === 0) continue;
         const text = JSON.stringify(body);
-        assert.ok(Buffer.byteLength(text) / 4 <= window, `a request of ${Buffer.byteLength(text)} bytes`);
+        assert.ok(Buffer.byteLength(text) / 4 <= windowTokens, `a request of ${Buffer.byteLength(text)} bytes`);
         assert.match(text, /HELIOTROPE/);
       }
       const { sessions, total } = (await (await server.fetch("/api/sessions")).json()) as {
@@ -59,17 +59,17 @@ describe("a conversation longer than the model's context window, over HTTP and A
         messages: { role: string; content: string; seq: number; session_id: string }[];
       };
       const answers = messages.filter(({ role }) => role === "assistant").map(({ content }) => content);
-      for (let turn = 1; turn <= TURNS; turn += 1)
+      for (let turn = 1; turn <= TURN_COUNT; turn += 1)
         assert.ok(
           answers.some((content) => content.startsWith(`Answer ${turn}.`)),
-          `answer ${turn}`,
+          `answer ${turn} is stored`,
         );
       assert.ok(
         messages.every(({ seq }, i) => i === 0 || seq > (messages[i - 1]?.seq ?? 0)),
-        "in order, without duplicates",
+        "the messages are in order, without duplicates",
       );
-      const parts = new Set(messages.map(({ session_id }) => session_id)).size;
-      if (window < 10_000) assert.ok(parts > 1, "it was compacted");
+      const partCount = new Set(messages.map(({ session_id }) => session_id)).size;
+      if (windowTokens < 10_000) assert.ok(partCount > 1, "the session was compacted");
       await server.stop();
 
       const editor = await spawnGantry(t, {
@@ -77,14 +77,14 @@ describe("a conversation longer than the model's context window, over HTTP and A
         projectDir: project.path,
         args: ["serve", "--acp", "--stdio"],
       });
-      const request = (number: number, method: string, params: object) =>
+      const sendRequest = (number: number, method: string, params: object) =>
         editor.child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id: number, method, params })}\n`);
-      request(1, "initialize", { protocolVersion: 1 });
-      request(2, "session/resume", { sessionId: id, cwd: project.path, mcpServers: [] });
-      await editor.output(/"id":2/);
-      models.enqueue(say("HELIOTROPE it is."));
-      request(3, "session/prompt", { sessionId: id, prompt: [{ type: "text", text: "Which word?" }] });
-      await editor.output(/"id":3/);
+      sendRequest(1, "initialize", { protocolVersion: 1 });
+      sendRequest(2, "session/resume", { sessionId: id, cwd: project.path, mcpServers: [] });
+      await editor.waitForOutput(/"id":2/);
+      models.enqueue(textStep("HELIOTROPE it is."));
+      sendRequest(3, "session/prompt", { sessionId: id, prompt: [{ type: "text", text: "Which word?" }] });
+      await editor.waitForOutput(/"id":3/);
       assert.match(editor.stdout, /HELIOTROPE it is\./);
       assert.match(editor.stdout, /"stopReason":"end_turn"/);
       assert.match(

@@ -6,18 +6,18 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { builtinTools } from "gantry";
 import { Child } from "../../helpers/child.js";
-import { fillProject, pictureOf, SECRET } from "../../helpers/swapped-folder.js";
-import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
+import { fillProject, describeFolder, OUTSIDE_TEXT } from "../../helpers/swapped-folder.js";
+import { callTool, createTemporaryFolder, createToolContext } from "../../helpers/tool-context.js";
 
 /**
  * Number of calls per tool. The long form sets more calls and tests all tools. swapped-parent.test.ts tests each step
  * of each tool.
  */
-const CALLS = Number(process.env.CALLS ?? 30);
+const CALL_COUNT = Number(process.env.CALLS ?? 30);
 const SHORT_FORM_TOOLS = ["read", "apply_patch", "delete of the parent folder"];
 
 /** Opens the real folder. The descriptor stays valid under either name. */
-function openReal(project: string): number {
+function openRealFolder(project: string): number {
   for (;;) {
     try {
       return openSync(join(project, "sub.real"), constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
@@ -28,7 +28,7 @@ function openReal(project: string): number {
 }
 
 const path = "sub/deep/file.txt";
-const calls: Record<string, (i: number) => Record<string, unknown>> = {
+const inputsByTest: Record<string, (i: number) => Record<string, unknown>> = {
   read: () => ({ path }),
   write: (i) =>
     i % 2 ? { path, content: `${i} needle\ncount: 1\n` } : { path: `sub/deep/n${i % 9}/${i}`, content: "" },
@@ -53,60 +53,60 @@ const calls: Record<string, (i: number) => Record<string, unknown>> = {
 };
 
 describe("a parent folder that another process replaces by a link to an outside folder", () => {
-  const names = process.env.CALLS === undefined ? SHORT_FORM_TOOLS : Object.keys(calls);
-  for (const [name, inputOf] of Object.entries(calls).filter(([callName]) => names.includes(callName)))
+  const testedNames = process.env.CALLS === undefined ? SHORT_FORM_TOOLS : Object.keys(inputsByTest);
+  for (const [name, createInput] of Object.entries(inputsByTest).filter(([callName]) => testedNames.includes(callName)))
     it(`${name} reads and changes nothing outside the project`, async (t) => {
-      await using folder = await temporaryFolder();
+      await using folder = await createTemporaryFolder();
       const project = join(folder.path, "project");
       const outside = join(folder.path, "outside");
       await mkdir(join(project, "sub.real"), { recursive: true });
       await mkdir(outside);
       fillProject(join(project, "sub.real"), "inside");
-      fillProject(outside, SECRET);
-      const before = pictureOf(outside);
-      let inside = openReal(project);
-      const isAround = name === "delete of the parent folder";
-      const flips = isAround ? join(project, "top", "sub") : join(project, "sub");
-      const swapper = new Child("./link-swapper.ts", [flips, join(project, "sub"), outside]);
-      const counts = { done: 0, refused: 0, outside: 0 };
+      fillProject(outside, OUTSIDE_TEXT);
+      const originalOutside = describeFolder(outside);
+      let folderDescriptor = openRealFolder(project);
+      const deletesParent = name === "delete of the parent folder";
+      const switchedPath = deletesParent ? join(project, "top", "sub") : join(project, "sub");
+      const linkSwapper = new Child("./link-swapper.ts", [switchedPath, join(project, "sub"), outside]);
+      const counts = { succeeded: 0, rejected: 0, outside: 0 };
       const reasons = new Map<string, number>();
       try {
-        await swapper.message();
+        await linkSwapper.message();
         const tool = builtinTools().find((candidate) => candidate.name === name.split(" ")[0])!;
-        // All of a few calls can be rejected, so the loop continues until the first success.
-        for (let i = 0; i < CALLS || counts.done === 0; i++) {
-          if (isAround) {
+        // With few calls, all can be rejected. The loop therefore continues until the first success.
+        for (let i = 0; i < CALL_COUNT || counts.succeeded === 0; i++) {
+          if (deletesParent) {
             mkdirSync(join(project, "top"), { recursive: true });
             fillProject(join(project, "top"), "inside");
           } else if (i % 100 === 0 || name === "delete") {
             // A tool can create a folder under a name that is free for a moment. The other process then removes one of
             // the two.
-            if (fstatSync(inside).nlink === 0) {
-              closeSync(inside);
-              inside = openReal(project);
+            if (fstatSync(folderDescriptor).nlink === 0) {
+              closeSync(folderDescriptor);
+              folderDescriptor = openRealFolder(project);
             }
-            fillProject(`/proc/self/fd/${inside}`, "inside");
+            fillProject(`/proc/self/fd/${folderDescriptor}`, "inside");
           }
           let output = "";
           try {
-            output = (await callTool(tool, inputOf(i), toolContext(project))).text;
-            counts.done++;
+            output = (await callTool(tool, createInput(i), createToolContext(project))).text;
+            counts.succeeded++;
           } catch (error) {
-            counts.refused++;
+            counts.rejected++;
             const reason = (error as Error).message.replace(/.*?: /, "").slice(0, 60);
             reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
           }
-          if (!output.includes(SECRET) && pictureOf(outside) === before) continue;
+          if (!output.includes(OUTSIDE_TEXT) && describeFolder(outside) === originalOutside) continue;
           counts.outside++;
           rmSync(outside, { recursive: true });
           mkdirSync(outside);
-          fillProject(outside, SECRET);
+          fillProject(outside, OUTSIDE_TEXT);
         }
-        swapper.send("stop");
-        await swapper.ended();
+        linkSwapper.send("stop");
+        await linkSwapper.ended();
       } finally {
-        closeSync(inside);
-        await swapper.kill();
+        closeSync(folderDescriptor);
+        await linkSwapper.kill();
       }
       t.diagnostic(`${name}: ${JSON.stringify(counts)} ${JSON.stringify(Object.fromEntries(reasons))}`);
       assert.equal(counts.outside, 0);

@@ -4,52 +4,52 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { builtinTools } from "gantry";
 import { PathGuard } from "../../../src/files/path-guard.js";
-import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
+import { callTool, createTemporaryFolder, createToolContext } from "../../helpers/tool-context.js";
 
 describe("paths that are replaced by symbolic links during file access", () => {
   it("PathGuard.openFile never reads a file outside the project", async () => {
-    await using folder = await temporaryFolder();
+    await using folder = await createTemporaryFolder();
     const project = join(folder.path, "project");
     await mkdir(project);
     const secret = join(folder.path, "secret");
     await writeFile(secret, "SECRET");
     await writeFile(join(project, "good"), "good");
     const guard = await PathGuard.create({ roots: [project], denied: [] });
-    let swapping = true;
-    const swaps = (async () => {
-      for (let i = 0; swapping; i++) {
+    let isSwapping = true;
+    const swapLoop = (async () => {
+      for (let i = 0; isSwapping; i++) {
         await symlink(i % 2 ? secret : join(project, "good"), join(project, "next"));
         await rename(join(project, "next"), join(project, "file"));
       }
     })();
-    const outcomes = { good: 0, refused: 0 };
+    const outcomes = { succeeded: 0, rejected: 0 };
     for (let i = 0; i < 200; i++) {
       try {
         const file = await guard.openFile(join(project, "file"));
         assert.equal(await file.handle.readFile("utf8"), "good");
         await file.handle.close();
-        outcomes.good++;
+        outcomes.succeeded++;
       } catch (error) {
         if ((error as { code?: string }).code !== "path") throw error;
-        outcomes.refused++;
+        outcomes.rejected++;
       }
     }
-    swapping = false;
-    await swaps;
-    assert.equal(outcomes.good + outcomes.refused, 200);
+    isSwapping = false;
+    await swapLoop;
+    assert.equal(outcomes.succeeded + outcomes.rejected, 200);
   });
 
   it("the write tool creates no file outside the project", async () => {
-    await using folder = await temporaryFolder();
+    await using folder = await createTemporaryFolder();
     const project = join(folder.path, "project");
     const outside = join(folder.path, "outside");
     await mkdir(join(project, "real"), { recursive: true });
     await mkdir(outside);
     await symlink(outside, join(project, "evil"));
-    const write = builtinTools().find((tool) => tool.name === "write")!;
-    let swapping = true;
-    const swaps = (async () => {
-      while (swapping) {
+    const writeTool = builtinTools().find((tool) => tool.name === "write")!;
+    let isRenaming = true;
+    const renameLoop = (async () => {
+      while (isRenaming) {
         await rename(join(project, "real"), join(project, "sub")).catch(() => undefined);
         await rename(join(project, "sub"), join(project, "real")).catch(() => undefined);
         await rename(join(project, "evil"), join(project, "sub")).catch(() => undefined);
@@ -57,9 +57,11 @@ describe("paths that are replaced by symbolic links during file access", () => {
       }
     })();
     for (let i = 0; i < 60; i++)
-      await callTool(write, { path: `sub/${i}.txt`, content: "x" }, toolContext(project)).catch(() => undefined);
-    swapping = false;
-    await swaps;
+      await callTool(writeTool, { path: `sub/${i}.txt`, content: "x" }, createToolContext(project)).catch(
+        () => undefined,
+      );
+    isRenaming = false;
+    await renameLoop;
     assert.deepEqual(await readdir(outside), []);
   });
 });

@@ -10,14 +10,14 @@ import { builtinTools } from "gantry";
 import { PathGuard } from "../../../src/files/path-guard.js";
 import { newReport, walk } from "../../../src/files/walk.js";
 import { PathError } from "../../../src/ports/errors.js";
-import { fillProject, pictureOf, SECRET } from "../../helpers/swapped-folder.js";
-import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
+import { fillProject, describeFolder, OUTSIDE_TEXT } from "../../helpers/swapped-folder.js";
+import { callTool, createTemporaryFolder, createToolContext } from "../../helpers/tool-context.js";
 
 /**
  * Called before each file system call of this thread that receives a path. Calls on descriptors do not depend on names.
  */
 let onCall: (() => void) | undefined;
-const restore: (() => void)[] = [];
+const restoreMethods: (() => void)[] = [];
 
 function watchCalls(module: object): void {
   const methods = module as Record<string, unknown>;
@@ -25,13 +25,13 @@ function watchCalls(module: object): void {
     // Skips classes, which begin with a capital letter. `realpathSync.native` is not wrapped: it is only called for
     // gantry's own folders.
     if (typeof method !== "function" || !/^[a-z]/.test(name)) continue;
-    const wrapped = function (this: unknown, ...args: unknown[]): unknown {
+    const wrappedMethod = function (this: unknown, ...args: unknown[]): unknown {
       const hook = typeof args[0] === "string" ? onCall : undefined;
       hook?.();
       return (method as (...args: unknown[]) => unknown).apply(this, args);
     };
-    methods[name] = Object.assign(wrapped, method);
-    restore.push(() => (methods[name] = method));
+    methods[name] = Object.assign(wrappedMethod, method);
+    restoreMethods.push(() => (methods[name] = method));
   }
 }
 
@@ -40,28 +40,28 @@ before(() => {
   syncBuiltinESMExports();
 });
 after(() => {
-  for (const restoreMethod of restore) restoreMethod();
+  for (const restoreMethod of restoreMethods) restoreMethod();
   syncBuiltinESMExports();
 });
 
-/** `way` alternates between a folder and a link to the outside. The inactive one is stored under another name. */
-class Flipping {
+/** `switchedPath` alternates between a folder and a link to the outside. The inactive entry has another name. */
+class FolderSwitch {
   #isLink = false;
-  readonly #way: string;
-  readonly #parked: string;
+  readonly #path: string;
+  readonly #inactivePath: string;
 
-  constructor(way: string, parked: string) {
-    this.#way = way;
-    this.#parked = parked;
+  constructor(switchedPath: string, inactivePath: string) {
+    this.#path = switchedPath;
+    this.#inactivePath = inactivePath;
   }
 
-  flip(): void {
-    const [now, next] = this.#isLink ? ["link", "real"] : ["real", "link"];
+  toggle(): void {
+    const [currentKind, nextKind] = this.#isLink ? ["link", "real"] : ["real", "link"];
     this.#isLink = !this.#isLink;
     // The tool may have deleted the first entry, or the folder around both.
     for (const [from, to] of [
-      [this.#way, `${this.#parked}.${now}`],
-      [`${this.#parked}.${next}`, this.#way],
+      [this.#path, `${this.#inactivePath}.${currentKind}`],
+      [`${this.#inactivePath}.${nextKind}`, this.#path],
     ] as const) {
       if (fs.lstatSync(from, { throwIfNoEntry: false }) && fs.existsSync(join(to, ".."))) fs.renameSync(from, to);
     }
@@ -69,14 +69,17 @@ class Flipping {
 }
 
 const path = "sub/deep/file.txt";
-const patch = (section: string) => ({ input: `*** Begin Patch\n${section}\n*** End Patch` });
+const createPatchInput = (section: string) => ({ input: `*** Begin Patch\n${section}\n*** End Patch` });
 
 /** Tool and arguments by test name. `top` contains the folder that switches. */
-const CALLS: Record<string, readonly [tool: string, input: Record<string, unknown>]> = {
+const CALL_INPUTS: Record<string, readonly [tool: string, input: Record<string, unknown>]> = {
   read: ["read", { path }],
   "write into new folders": ["write", { path: "sub/deep/new/one/a.txt", content: "new\n" }],
   edit: ["edit", { path, old_string: "count:", new_string: "count: " }],
-  "apply_patch with a move": ["apply_patch", patch(`*** Update File: ${path}\n*** Move to: sub/moved/a.txt`)],
+  "apply_patch with a move": [
+    "apply_patch",
+    createPatchInput(`*** Update File: ${path}\n*** Move to: sub/moved/a.txt`),
+  ],
   "delete of a file": ["delete", { path: "sub/deep/gone.txt" }],
   "delete of a tree": ["delete", { path: "sub/deep/tree", recursive: true }],
   "delete of the parent folder": ["delete", { path: "top", recursive: true }],
@@ -104,7 +107,7 @@ async function walkNames(start: string): Promise<string> {
 }
 
 /** Whether the folder is a link at first, and the number of calls that the first switch lasts. */
-const WINDOWS = [
+const SWITCHES = [
   [false, Infinity],
   [false, 1],
   [true, 1],
@@ -113,20 +116,20 @@ const WINDOWS = [
 /** The result of a call during which the folder switched. */
 interface Outcome {
   /** Number of observed file system calls. */
-  calls: number;
+  callCount: number;
   error: unknown;
 }
 
 const tools = builtinTools();
-const WORK: Record<string, (project: string) => Promise<string>> = Object.fromEntries([
-  ...Object.entries(CALLS).map(([name, [tool, input]]) => [
+const ACTIONS: Record<string, (project: string) => Promise<string>> = Object.fromEntries([
+  ...Object.entries(CALL_INPUTS).map(([name, [tool, input]]) => [
     name,
     async (project: string) =>
       (
         await callTool(
           tools.find((candidate) => candidate.name === tool)!,
           input,
-          toolContext(project),
+          createToolContext(project),
         )
       ).text,
   ]),
@@ -138,51 +141,51 @@ describe(
   "a parent folder that becomes a link to an outside folder before each file system call",
   { skip: process.platform === "linux" ? false : "other systems reach nothing by a handle" },
   () => {
-    for (const [name, work] of Object.entries(WORK))
+    for (const [name, action] of Object.entries(ACTIONS))
       it(`${name} reads and changes nothing outside the project`, async (t) => {
-        await using folder = await temporaryFolder();
+        await using folder = await createTemporaryFolder();
         const project = join(folder.path, "project");
         const outside = join(folder.path, "outside");
         fs.mkdirSync(outside);
-        fillProject(outside, SECRET);
-        const picture = pictureOf(outside);
+        fillProject(outside, OUTSIDE_TEXT);
+        const originalOutside = describeFolder(outside);
 
-        /** One call of the tool. The folder switches before the file system calls with these numbers. */
-        const call = async (isLinkFirst: boolean, flips: readonly number[]): Promise<Outcome> => {
+        /** Calls the tool once. The folder switches before the file system calls with the numbers in `switchCalls`. */
+        const runCase = async (isLinkFirst: boolean, switchCalls: readonly number[]): Promise<Outcome> => {
           fs.rmSync(project, { recursive: true, force: true });
-          const isAround = name === "delete of the parent folder";
-          const way = isAround ? join(project, "top", "sub") : join(project, "sub");
-          fs.mkdirSync(way, { recursive: true });
-          fillProject(way, "inside");
+          const deletesParent = name === "delete of the parent folder";
+          const folderPath = deletesParent ? join(project, "top", "sub") : join(project, "sub");
+          fs.mkdirSync(folderPath, { recursive: true });
+          fillProject(folderPath, "inside");
           fs.symlinkSync(outside, join(project, "sub.link"));
-          const flipping = new Flipping(way, join(project, "sub"));
-          if (isLinkFirst) flipping.flip();
-          let calls = 0;
+          const folderSwitch = new FolderSwitch(folderPath, join(project, "sub"));
+          if (isLinkFirst) folderSwitch.toggle();
+          let callCount = 0;
           const hook = (): void => {
             onCall = undefined;
-            if (flips.includes(++calls)) flipping.flip();
+            if (switchCalls.includes(++callCount)) folderSwitch.toggle();
             onCall = hook;
           };
           onCall = hook;
-          const { output, error } = await work(project).then(
+          const { output, error } = await action(project).then(
             (text) => ({ output: text, error: undefined }),
             (reason: unknown) => ({ output: "", error: reason }),
           );
           onCall = undefined;
-          const situation = `${isLinkFirst ? "a link" : "a folder"} at first, flipped before ${flips.join(" and ")}`;
-          assert.doesNotMatch(output, new RegExp(SECRET), situation);
-          assert.equal(pictureOf(outside), picture, situation);
-          return { calls, error };
+          const situation = `${isLinkFirst ? "a link" : "a folder"} at first, switched before ${switchCalls.join(" and ")}`;
+          assert.doesNotMatch(output, new RegExp(OUTSIDE_TEXT), situation);
+          assert.equal(describeFolder(outside), originalOutside, situation);
+          return { callCount, error };
         };
 
-        const { error } = await call(false, []);
+        const { error } = await runCase(false, []);
         assert.equal(error, undefined, "the call succeeds without a switch");
-        let cases = 0;
-        for (const [isLinkFirst, duration] of WINDOWS)
-          for (let first = 1, calls = Infinity; first <= calls; first++, cases++)
-            ({ calls } = await call(isLinkFirst, [first, first + duration]));
-        t.diagnostic(`${cases} cases`);
-        assert.ok(cases > 3 * WINDOWS.length, `${cases} cases`);
+        let caseCount = 0;
+        for (const [isLinkFirst, duration] of SWITCHES)
+          for (let firstCall = 1, callCount = Infinity; firstCall <= callCount; firstCall++, caseCount++)
+            ({ callCount } = await runCase(isLinkFirst, [firstCall, firstCall + duration]));
+        t.diagnostic(`${caseCount} cases`);
+        assert.ok(caseCount > 3 * SWITCHES.length, `${caseCount} cases`);
       });
   },
 );

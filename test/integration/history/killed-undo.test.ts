@@ -6,13 +6,13 @@ import { Agent, builtinTools, folderHistory, hasCode } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { Child } from "../../helpers/child.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-const FILES = 120;
+const FILE_COUNT = 120;
 
 describe("an undo or redo whose process is killed", () => {
   it("is completed by the same operation and reverted by the opposite one", async (t) => {
-    const names = Array.from({ length: FILES }, (_, i) => `d${i % 7}/f${String(i).padStart(3, "0")}.txt`).sort();
+    const names = Array.from({ length: FILE_COUNT }, (_, i) => `d${i % 7}/f${String(i).padStart(3, "0")}.txt`).sort();
     const oldFiles = Object.fromEntries(
       names.filter((_, i) => i % 3 !== 0).map((name) => [`project/${name}`, "one\n"]),
     );
@@ -33,26 +33,29 @@ describe("an undo or redo whose process is killed", () => {
     await run.result;
     const id = run.sessionId;
     const messageCount = (await agent.sessions.messages(id)).length;
-    const textAt = (name: string): string =>
+    const readProjectFile = (name: string): string =>
       existsSync(folder.at("project", name)) ? readFileSync(folder.at("project", name), "utf8") : "";
-    const assertState = async (isUndone: boolean, when: string): Promise<void> => {
+    const assertState = async (isUndone: boolean, situation: string): Promise<void> => {
       for (const [i, name] of names.entries())
-        assert.equal(textAt(name), isUndone ? (i % 3 === 0 ? "" : "one\n") : "two\n", `${when}: ${name}`);
-      assert.equal((await agent.sessions.messages(id)).length, isUndone ? 0 : messageCount, when);
+        assert.equal(readProjectFile(name), isUndone ? (i % 3 === 0 ? "" : "one\n") : "two\n", `${situation}: ${name}`);
+      assert.equal((await agent.sessions.messages(id)).length, isUndone ? 0 : messageCount, situation);
       const temporaryFiles = (await readdir(folder.at("project"), { recursive: true })).filter((name) =>
         name.endsWith(".tmp"),
       );
-      assert.deepEqual(temporaryFiles, [], when);
+      assert.deepEqual(temporaryFiles, [], situation);
     };
     /**
-     * Kills the process when this path has been undone or redone. Undefined: when the plan is recorded, before the
+     * Kills the process when `changedPath` has been undone or redone. Undefined: when the plan is recorded, before the
      * first path.
      */
-    const killDuring = async (verb: "undo" | "redo", at: string | undefined): Promise<void> => {
+    const killDuring = async (verb: "undo" | "redo", changedPath: string | undefined): Promise<void> => {
       const child = new Child("undo-process.ts", [folder.path, id, verb]);
       const journal = folder.at("files", id, "journal.jsonl");
-      const before = at === undefined ? readFileSync(journal, "utf8").length : textAt(at);
-      const hasChanged = () => (at === undefined ? readFileSync(journal, "utf8").length : textAt(at)) !== before;
+      const initialState =
+        changedPath === undefined ? readFileSync(journal, "utf8").length : readProjectFile(changedPath);
+      const hasChanged = () =>
+        (changedPath === undefined ? readFileSync(journal, "utf8").length : readProjectFile(changedPath)) !==
+        initialState;
       await new Promise<void>((resolve) => {
         const poll = () => {
           if (!hasChanged() && child.process.exitCode === null) return void setImmediate(poll);
@@ -62,10 +65,10 @@ describe("an undo or redo whose process is killed", () => {
       });
       await child.kill();
     };
-    /** If the work had ended before the kill, nothing remains to be done. */
+    /** Repeats the operation. It has nothing to do if the killed process had completed it. */
     const resume = async (verb: "undo" | "redo"): Promise<void> => {
-      const work = verb === "undo" ? agent.sessions.undo(id) : agent.sessions.redo(id);
-      await work.catch((error: unknown) => {
+      const operation = verb === "undo" ? agent.sessions.undo(id) : agent.sessions.redo(id);
+      await operation.catch((error: unknown) => {
         if (!hasCode(error, "nothing_to_undo")) throw error;
       });
     };
@@ -75,10 +78,10 @@ describe("an undo or redo whose process is killed", () => {
     await killDuring("undo", names[4]);
     await resume("undo");
     await assertState(true, "undo after a killed undo");
-    await killDuring("redo", names[FILES / 2]);
+    await killDuring("redo", names[FILE_COUNT / 2]);
     await resume("undo");
     await assertState(true, "undo after a killed redo");
-    await killDuring("redo", names[FILES - 40]);
+    await killDuring("redo", names[FILE_COUNT - 40]);
     await resume("redo");
     await assertState(false, "redo after a killed redo");
   });

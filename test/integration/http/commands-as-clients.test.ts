@@ -8,15 +8,15 @@ import { GantryClient } from "gantry/client";
 import { findProcessOrigin } from "../../../src/http/socket-process.js";
 import { findBubblewrap } from "../../../src/tools/shell/sandbox/bubblewrap.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 import { waitFor } from "../../helpers/wait.js";
 
-const ACTOR = fileURLToPath(new URL("../../helpers/actor.mjs", import.meta.url));
-const works = findBubblewrap({ env: { PATH: process.env["PATH"] ?? "" }, network: true });
-const linux = { skip: process.platform === "linux" ? false : "only Linux has /proc" };
+const ACTOR_FILE = fileURLToPath(new URL("../../helpers/user-actions.mjs", import.meta.url));
+const bubblewrap = findBubblewrap({ env: { PATH: process.env["PATH"] ?? "" }, network: true });
+const LINUX_ONLY = { skip: process.platform === "linux" ? false : "only Linux has /proc" };
 
-/** A model that makes the call in its prompt, `name {"arguments"}`. */
-const CALLER = `
+/** Module of a model that calls the tool in its prompt, `name {"arguments"}`. */
+const CALLER_MODULE = `
 const usage = { inputTokens: 1, outputTokens: 1, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 };
 export default {
   gantry: 1, kind: "model-provider", name: "caller", parse: (raw) => raw,
@@ -38,135 +38,147 @@ export default {
   }),
 };`;
 
-type Answer = [action: string, status: number, code: string];
+type ActorResponse = [action: string, status: number, code: string];
 
-interface Scene {
+interface WaitingRun {
   server: GantryServer;
   client: GantryClient;
-  session: string;
-  run: string;
-  ask: string;
-  /** File for the answers of the actor script. */
-  file: string;
+  sessionId: string;
+  runId: string;
+  askId: string;
+  /** File to which the actor script writes the responses to its requests. */
+  responseFile: string;
   /** Arguments of the actor script. */
   args: string[];
 }
 
-/** A server with a session in mode ask, whose run waits for an answer. */
-async function scene(t: Hooks, sandbox: "required" | "off"): Promise<Scene> {
-  const home = await tempDir(t, { "caller.mjs": CALLER });
+/** Starts a server with a session in mode ask, whose run waits for an answer. */
+async function startWaitingRun(t: Hooks, sandbox: "required" | "off"): Promise<WaitingRun> {
+  const home = await tempDir(t, { "caller.mjs": CALLER_MODULE });
   const server = await startServer(t, {
     home: home.path,
-    files: { "actor.mjs": readFileSync(ACTOR, "utf8") },
+    files: { "user-actions.mjs": readFileSync(ACTOR_FILE, "utf8") },
     config: {
       providers: [{ driver: "./caller.mjs" }],
       server: { transports: ["koa-http-api", "acp-http-sse-ws", "web-console"] },
       permissions: { unattended: "wait" },
       tools: { bash: { sandbox, network: true } },
-      mcp_servers: { actor: { command: process.execPath, args: [ACTOR, "mcp"] } },
+      mcp_servers: { actor: { command: process.execPath, args: [ACTOR_FILE, "mcp"] } },
     },
   });
   const personHeaders = () => server.personHeaders;
   const client = new GantryClient({ url: server.url, personHeaders });
-  const { session_id: session, run_id: run } = await client.start({
+  const { session_id: sessionId, run_id: runId } = await client.start({
     message: 'bash {"command":"touch asked"}',
     mode: "ask",
   });
-  const [ask] = await waitFor("a question", async () => {
-    const asks = await client.asks.list({ sessionId: session });
+  const [pendingAsk] = await waitFor("a permission request", async () => {
+    const asks = await client.asks.list({ sessionId });
     return asks.length > 0 ? asks : undefined;
   });
-  const file = `${server.projectDir}/answers.json`;
-  const args = [server.url, session, run, ask?.id ?? "", file];
-  return { server, client, session, run, ask: ask?.id ?? "", file, args };
+  const responseFile = `${server.projectDir}/answers.json`;
+  const args = [server.url, sessionId, runId, pendingAsk?.id ?? "", responseFile];
+  return { server, client, sessionId, runId, askId: pendingAsk?.id ?? "", responseFile, args };
 }
 
-const answersIn = (file: string): Promise<Answer[]> =>
-  waitFor("the answers of the actor", () =>
-    Promise.resolve(existsSync(file) ? (JSON.parse(readFileSync(file, "utf8")) as Answer[]) : undefined),
+const readResponses = (responseFile: string): Promise<ActorResponse[]> =>
+  waitFor("the responses in the actor's file", () =>
+    Promise.resolve(
+      existsSync(responseFile) ? (JSON.parse(readFileSync(responseFile, "utf8")) as ActorResponse[]) : undefined,
+    ),
   );
 
-const call = (name: string, args: object) => `${name} ${JSON.stringify(args)}`;
-const quoted = (args: readonly string[]) => args.map((arg) => `'${arg}'`).join(" ");
-const node = `'${process.execPath}'`;
+const createCallPrompt = (name: string, args: object) => `${name} ${JSON.stringify(args)}`;
+const quoteArguments = (args: readonly string[]) => args.map((arg) => `'${arg}'`).join(" ");
+const NODE_COMMAND = `'${process.execPath}'`;
 
-/** The ways in which a model can start a program. */
-const WAYS: Readonly<
-  Record<string, { sandbox: "required" | "off"; message: (args: string[], file: string) => string }>
+/** The processes that a model can start. `message` is the prompt that starts the actor script. */
+const CALLERS: Readonly<
+  Record<string, { sandbox: "required" | "off"; message: (args: string[], responseFile: string) => string }>
 > = {
   "a sandboxed command": {
     sandbox: "required",
-    message: (args) => call("bash", { command: `${node} actor.mjs ${quoted(args)}` }),
+    message: (args) =>
+      createCallPrompt("bash", { command: `${NODE_COMMAND} user-actions.mjs ${quoteArguments(args)}` }),
   },
   "a sandboxed child that forked twice and cleared its environment": {
     sandbox: "required",
-    message: (args, file) =>
-      call("bash", {
-        command: `(env -i setsid ${node} actor.mjs ${quoted(args)} &) ; until [ -e '${file}' ]; do sleep 0.1; done`,
+    message: (args, responseFile) =>
+      createCallPrompt("bash", {
+        command: `(env -i setsid ${NODE_COMMAND} user-actions.mjs ${quoteArguments(args)} &) ; until [ -e '${responseFile}' ]; do sleep 0.1; done`,
       }),
   },
   "a command without sandbox": {
     sandbox: "off",
-    message: (args) => call("bash", { command: `${node} actor.mjs ${quoted(args)}` }),
+    message: (args) =>
+      createCallPrompt("bash", { command: `${NODE_COMMAND} user-actions.mjs ${quoteArguments(args)}` }),
   },
   "a command without sandbox that cleared its environment": {
     sandbox: "off",
-    message: (args) => call("bash", { command: `exec env -i ${node} actor.mjs ${quoted(args)}` }),
+    message: (args) =>
+      createCallPrompt("bash", { command: `exec env -i ${NODE_COMMAND} user-actions.mjs ${quoteArguments(args)}` }),
   },
   "a background command": {
     sandbox: "required",
-    message: (args) => call("bash", { command: `${node} actor.mjs ${quoted(args)}`, background: true }),
+    message: (args) =>
+      createCallPrompt("bash", {
+        command: `${NODE_COMMAND} user-actions.mjs ${quoteArguments(args)}`,
+        background: true,
+      }),
   },
-  "an MCP server": { sandbox: "off", message: (args) => call("actor__act", { args }) },
+  "an MCP server": { sandbox: "off", message: (args) => createCallPrompt("actor__act", { args }) },
   "a child without sandbox that forked twice": {
     sandbox: "off",
-    message: (args, file) =>
-      call("bash", {
-        command: `(setsid ${node} actor.mjs ${quoted(args)} &) ; until [ -e '${file}' ]; do sleep 0.1; done`,
+    message: (args, responseFile) =>
+      createCallPrompt("bash", {
+        command: `(setsid ${NODE_COMMAND} user-actions.mjs ${quoteArguments(args)} &) ; until [ -e '${responseFile}' ]; do sleep 0.1; done`,
       }),
   },
 };
 
 describe("a command of the agent as an API client", { concurrency: true }, () => {
-  for (const [way, { sandbox, message }] of Object.entries(WAYS))
-    it(`gets 403 command_refused for every request: ${way}`, linux, async (t) => {
-      if (sandbox === "required" && !(await works)) return t.skip("no working bubblewrap");
-      const { server, client, session, ask, file, args } = await scene(t, sandbox);
-      await client.run({ message: message(args, file) });
-      const answers = await answersIn(file);
-      assert.equal(answers.length, 21);
+  for (const [callerName, { sandbox, message }] of Object.entries(CALLERS))
+    it(`receives 403 command_refused for every request: ${callerName}`, LINUX_ONLY, async (t) => {
+      if (sandbox === "required" && !(await bubblewrap)) return t.skip("no working bubblewrap");
+      const { server, client, sessionId, askId, responseFile, args } = await startWaitingRun(t, sandbox);
+      await client.run({ message: message(args, responseFile) });
+      const responses = await readResponses(responseFile);
+      assert.equal(responses.length, 21);
       assert.deepEqual(
-        answers.filter(([, status, code]) => status !== 403 || code !== "command_refused"),
+        responses.filter(([, status, code]) => status !== 403 || code !== "command_refused"),
         [],
       );
       // None of the requests had an effect.
-      assert.equal((await client.sessions.get(session)).mode, "ask");
-      assert.equal((await client.asks.get(ask)).state, "open");
+      assert.equal((await client.sessions.get(sessionId)).mode, "ask");
+      assert.equal((await client.asks.get(askId)).state, "open");
       assert.equal(existsSync(`${server.projectDir}/asked`), false);
       assert.match(server.stderr, /refused a request of a command/);
     });
 
   it(
-    "gets 403 person_required for decisions after a double fork without sandbox, environment and token",
-    linux,
+    "receives 403 person_required for decisions after a double fork without sandbox, environment and token",
+    LINUX_ONLY,
     async (t) => {
-      const { client, session, file, args } = await scene(t, "off");
-      const command = `(env -i setsid ${node} actor.mjs ${quoted(args)} &) ; until [ -e '${file}' ]; do sleep 0.1; done`;
-      const { output } = await client.run({ message: call("bash", { command }) });
+      const { client, sessionId, responseFile, args } = await startWaitingRun(t, "off");
+      const command = `(env -i setsid ${NODE_COMMAND} user-actions.mjs ${quoteArguments(args)} &) ; until [ -e '${responseFile}' ]; do sleep 0.1; done`;
+      const { output } = await client.run({ message: createCallPrompt("bash", { command }) });
       assert.equal(output, "done");
-      const answers = new Map((await answersIn(file)).map(([action, ...answer]) => [action, answer]));
+      const responsesByAction = new Map(
+        (await readResponses(responseFile)).map(([action, ...statusAndCode]) => [action, statusAndCode]),
+      );
       for (const action of ["answer a question", "grant a permission", "change the mode"])
-        assert.deepEqual(answers.get(action), [403, "person_required"], action);
-      // The specification allows everything else to every process of the user.
-      await assert.rejects(client.sessions.get(session), { code: "session_not_found" });
+        assert.deepEqual(responsesByAction.get(action), [403, "person_required"], action);
+      // Every process of the user may send all other requests.
+      await assert.rejects(client.sessions.get(sessionId), { code: "session_not_found" });
     },
   );
 });
 
 /**
- * Sends requests through sockets that no process holds during the check: they are in transit in another socket pair.
+ * Script that sends requests through sockets that no process holds during the check. The sockets are in transit in another
+ * socket pair.
  */
-const IN_FLIGHT = `
+const IN_TRANSIT_SCRIPT = `
 import json, re, socket, sys, urllib.error, urllib.request
 _, url, file = sys.argv
 here, there = socket.socketpair()
@@ -191,62 +203,67 @@ json.dump(answers, open(file, "w"))
 `;
 
 describe("a client whose process cannot be identified", () => {
-  it("gets 403 without the token if its socket is in transit between processes", linux, async (t) => {
-    if (!(await works)) return t.skip("no working bubblewrap");
+  it("receives 403 without the token if its socket is in transit between processes", LINUX_ONLY, async (t) => {
+    if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     if (spawnSync("python3", ["-c", "import socket; socket.send_fds"]).status !== 0) return t.skip("no python3");
-    const { server, client, file } = await scene(t, "required");
-    writeFileSync(`${server.projectDir}/flight.py`, IN_FLIGHT);
-    await client.run({ message: call("bash", { command: `python3 flight.py ${server.url} '${file}'` }) });
-    const answers = await answersIn(file);
-    assert.equal(answers.length, 20);
-    // A socket that was not hidden in time was identified as a command's socket.
-    for (const [i, status, code] of answers)
+    const { server, client, responseFile } = await startWaitingRun(t, "required");
+    writeFileSync(`${server.projectDir}/flight.py`, IN_TRANSIT_SCRIPT);
+    await client.run({
+      message: createCallPrompt("bash", { command: `python3 flight.py ${server.url} '${responseFile}'` }),
+    });
+    const responses = await readResponses(responseFile);
+    assert.equal(responses.length, 20);
+    // A socket that is not yet in transit during the check is identified as a command's socket.
+    for (const [i, status, code] of responses)
       assert.ok(status === 403 && /^(command|unseen)_refused$/.test(code), `${i}: ${status} ${code}`);
   });
 
-  it("has the origin unseen, for example for the inode 0", linux, async () => {
+  it("has the origin unseen, for example for the inode 0", LINUX_ONLY, async () => {
     assert.equal(await findProcessOrigin("0"), "unseen");
   });
 });
 
 describe("a user as an API client", { concurrency: true }, () => {
-  it("runs, reads and restricts without the token, but needs it to answer questions and to loosen the mode", async (t) => {
-    const { server, client, session, ask } = await scene(t, "off");
-    const post = (path: string, body: object, headers: Record<string, string> = {}, method = "POST") =>
+  it("runs, reads and restricts without the token, but needs it to answer asks and to allow more", async (t) => {
+    const { server, client, sessionId, askId } = await startWaitingRun(t, "off");
+    const sendJson = (path: string, body: object, headers: Record<string, string> = {}, method = "POST") =>
       server.fetch(path, {
         method,
         headers: { "content-type": "application/json", ...headers },
         body: JSON.stringify(body),
       });
-    assert.equal((await post("/api/run", { message: "hello" })).status, 200);
-    assert.equal((await server.fetch(`/api/sessions/${session}`)).status, 200);
-    assert.equal((await post(`/api/sessions/${session}`, { title: "mine" }, {}, "PATCH")).status, 200);
+    assert.equal((await sendJson("/api/run", { message: "hello" })).status, 200);
+    assert.equal((await server.fetch(`/api/sessions/${sessionId}`)).status, 200);
+    assert.equal((await sendJson(`/api/sessions/${sessionId}`, { title: "mine" }, {}, "PATCH")).status, 200);
     // A stricter mode needs no user token.
-    assert.equal((await post(`/api/sessions/${session}`, { mode: "plan" }, {}, "PATCH")).status, 200);
-    for (const wrong of [{}, { authorization: "Bearer x" }, { authorization: "Basic x" }] as Record<string, string>[]) {
-      const answers = [
-        await post(`/api/asks/${ask}`, { choice: "allow" }, wrong),
-        await post(`/api/sessions/${session}`, { mode: "ask" }, wrong, "PATCH"),
-        await post("/api/run", { message: "hello", session_id: session, mode: "auto" }, wrong),
+    assert.equal((await sendJson(`/api/sessions/${sessionId}`, { mode: "plan" }, {}, "PATCH")).status, 200);
+    for (const invalidHeaders of [{}, { authorization: "Bearer x" }, { authorization: "Basic x" }] as Record<
+      string,
+      string
+    >[]) {
+      const responses = [
+        await sendJson(`/api/asks/${askId}`, { choice: "allow" }, invalidHeaders),
+        await sendJson(`/api/sessions/${sessionId}`, { mode: "ask" }, invalidHeaders, "PATCH"),
+        await sendJson("/api/run", { message: "hello", session_id: sessionId, mode: "auto" }, invalidHeaders),
       ];
-      for (const answer of answers) {
-        assert.equal(answer.status, 403);
-        const { code, error } = (await answer.json()) as { code: string; error: string };
+      for (const response of responses) {
+        assert.equal(response.status, 403);
+        const { code, error } = (await response.json()) as { code: string; error: string };
         assert.equal(code, "person_required");
         assert.match(error, /in the file token of gantry's home folder/);
       }
     }
-    assert.equal((await client.asks.get(ask)).state, "open");
-    // The typed client finds the token and sends it only to servers on this machine.
+    assert.equal((await client.asks.get(askId)).state, "open");
+    // The typed client reads the token and sends it only to servers on this machine.
     process.env["GANTRY_HOME"] = server.home;
     t.after(() => delete process.env["GANTRY_HOME"]);
-    const typed = new GantryClient({ url: server.url });
-    assert.equal((await typed.sessions.update(session, { mode: "auto" })).mode, "auto");
-    await typed.asks.answer(ask, { choice: "allow" });
+    const typedClient = new GantryClient({ url: server.url });
+    assert.equal((await typedClient.sessions.update(sessionId, { mode: "auto" })).mode, "auto");
+    await typedClient.asks.answer(askId, { choice: "allow" });
     await waitFor("the command", () => Promise.resolve(existsSync(`${server.projectDir}/asked`) || undefined));
   });
 
-  it("has one token in a file of mode 0600 for all servers of a home folder, also concurrent and later ones", async (t) => {
+  it("has one token in a file of mode 0600 for all concurrent and later servers of a home folder", async (t) => {
     const home = await tempDir(t);
     const servers = await Promise.all([1, 2, 3].map(() => startServer(t, { home: home.path })));
     assert.equal(statSync(home.at("token")).mode & 0o777, 0o600);
@@ -266,41 +283,43 @@ describe("a user as an API client", { concurrency: true }, () => {
   });
 
   it("has a token that the output of bash redacts", async (t) => {
-    const { server, client } = await scene(t, "off");
-    const file = `${server.home}/token`;
-    const { sessionId } = await client.run({ message: call("bash", { command: `cat '${file}'` }) });
+    const { server, client } = await startWaitingRun(t, "off");
+    const tokenFile = `${server.home}/token`;
+    const { sessionId } = await client.run({ message: createCallPrompt("bash", { command: `cat '${tokenFile}'` }) });
     const messages = await client.sessions.messages(sessionId);
-    const shown = messages.find(({ role }) => role === "tool")?.content;
-    assert.match(String(shown), /^\[redacted\]/);
+    const toolOutput = messages.find(({ role }) => role === "tool")?.content;
+    assert.match(String(toolOutput), /^\[redacted\]/);
   });
 
-  it("needs no token if headers are required, and no token file is written", async (t) => {
+  it("needs no token and has no token file if headers are required", async (t) => {
     const home = await tempDir(t);
-    const key = { "X-Key": "secret-of-the-test-1" };
-    const server = await startServer(t, { home: home.path, config: { server: { required_headers: key } } });
+    const keyHeaders = { "X-Key": "secret-of-the-test-1" };
+    const server = await startServer(t, { home: home.path, config: { server: { required_headers: keyHeaders } } });
     assert.equal(existsSync(home.at("token")), false);
-    const client = new GantryClient({ url: server.url, headers: key });
+    const client = new GantryClient({ url: server.url, headers: keyHeaders });
     const { sessionId } = await client.run({ message: "hello", mode: "plan" });
     assert.equal((await client.sessions.update(sessionId, { mode: "auto" })).mode, "auto");
   });
 
-  it("gets 403 namespace_refused from another PID namespace without the token", linux, async (t) => {
-    const { server } = await scene(t, "off");
+  it("receives 403 namespace_refused from another PID namespace without the token", LINUX_ONLY, async (t) => {
+    const { server } = await startWaitingRun(t, "off");
     const script = `fetch(process.argv[1] + "/api/sessions", { headers: JSON.parse(process.argv[2]) })
       .then(async (response) => console.log(response.status, (await response.json()).code))`;
-    const run = promisify(execFile);
-    const through = ["-Urpf", "--", process.execPath, "-e", script, server.url];
-    const unshared = await run("unshare", [...through.slice(0, 2), "true"]).catch((error: unknown) => error);
-    if (unshared instanceof Error) return t.skip("this machine makes no PID namespaces");
-    assert.equal((await run("unshare", [...through, "{}"])).stdout.trim(), "403 namespace_refused");
+    const execFileAsync = promisify(execFile);
+    const unshareArgs = ["-Urpf", "--", process.execPath, "-e", script, server.url];
+    const testRun = await execFileAsync("unshare", [...unshareArgs.slice(0, 2), "true"]).catch(
+      (error: unknown) => error,
+    );
+    if (testRun instanceof Error) return t.skip("this machine cannot create PID namespaces");
+    assert.equal((await execFileAsync("unshare", [...unshareArgs, "{}"])).stdout.trim(), "403 namespace_refused");
     assert.equal(
-      (await run("unshare", [...through, JSON.stringify(server.personHeaders)])).stdout.trim(),
+      (await execFileAsync("unshare", [...unshareArgs, JSON.stringify(server.personHeaders)])).stdout.trim(),
       "200 undefined",
     );
   });
 
-  it("gets the token by a console login from the server's origin, but not from other origins", async (t) => {
-    const { server, client, ask } = await scene(t, "off");
+  it("receives the token from a console login with the server's origin, but not with other origins", async (t) => {
+    const { server, client, askId } = await startWaitingRun(t, "off");
     const login = async (headers: Record<string, string> = {}) => {
       const response = await server.fetch("/console/login", {
         method: "POST",
@@ -309,13 +328,13 @@ describe("a user as an API client", { concurrency: true }, () => {
       });
       return response.ok ? ((await response.json()) as { headers: Record<string, string> }).headers : {};
     };
-    // A page of a development server that a command has started. The browser belongs to the user.
+    // A command can start a development server whose page runs in the user's browser.
     for (const origin of ["http://localhost:3000", "https://evil.example"])
       assert.deepEqual(await login({ origin, "sec-fetch-site": "same-site" }), {});
     const headers = await login({ origin: server.url, "sec-fetch-site": "same-origin" });
     assert.deepEqual(headers, server.personHeaders);
-    const page = new GantryClient({ url: server.url, personHeaders: () => headers });
-    await page.asks.answer(ask, { choice: "reject" });
-    assert.equal((await client.asks.get(ask)).state, "answered");
+    const pageClient = new GantryClient({ url: server.url, personHeaders: () => headers });
+    await pageClient.asks.answer(askId, { choice: "reject" });
+    assert.equal((await client.asks.get(askId)).state, "answered");
   });
 });

@@ -3,141 +3,153 @@ import { mkdir, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { defineTool } from "gantry";
 import { callTools, type ScriptedStep } from "gantry/testing";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 import { startServer } from "../../helpers/server.js";
 import { startApi } from "../../helpers/http-api.js";
 
-const WRONG = { error: "invalid field: project_dir", code: "invalid_field" };
-const where = defineTool({
+const PROJECT_DIR_ERROR = { error: "invalid field: project_dir", code: "invalid_field" };
+const projectDirTool = defineTool({
   name: "where",
   description: "Returns its project folder.",
   needsPermission: false,
   run: (_, { projectDir }) => projectDir,
 });
 
-/** A served folder, a project root beside it, and a folder outside both. */
-async function folders(t: Hooks) {
-  const served = await tempDir(t, { "sub/a.txt": "of the served folder", "file.txt": "x" });
-  const root = await tempDir(t, { "repo/b.txt": "of the repo", "repo/sub/x": "", "home/config.json": "{}" });
-  const outside = await tempDir(t, { "secret.txt": "secret", "repo/x": "" });
-  await symlink(outside.path, root.at("away"));
-  await symlink(root.at("repo"), served.at("linked"));
+/** Starts an API with a served folder, a separate project root, and a folder outside both. */
+async function startProjectApi(t: Hooks) {
+  const servedFolder = await tempDir(t, { "sub/a.txt": "of the served folder", "file.txt": "x" });
+  const rootFolder = await tempDir(t, { "repo/b.txt": "of the repo", "repo/sub/x": "", "home/config.json": "{}" });
+  const outsideFolder = await tempDir(t, { "secret.txt": "secret", "repo/x": "" });
+  await symlink(outsideFolder.path, rootFolder.at("away"));
+  await symlink(rootFolder.at("repo"), servedFolder.at("linked"));
   const steps = Array.from({ length: 20 }, (): ScriptedStep[] => [callTools(["where", {}]), "done"]).flat();
-  const http = { projectRoots: [root.path], deniedPaths: [root.at("home")] };
-  const api = await startApi(t, { steps, agent: { projectDir: served.path, tools: [where] }, http });
-  /** The folder in which the tools ran, and the session id. */
-  const ranIn = async (body: object) => {
-    const { status, headers, text } = await api.run({ message: "hi", ...body });
+  const http = { projectRoots: [rootFolder.path], deniedPaths: [rootFolder.at("home")] };
+  const api = await startApi(t, { steps, agent: { projectDir: servedFolder.path, tools: [projectDirTool] }, http });
+  /** Runs a prompt. Returns the folder in which its tools ran, and the session id. */
+  const runInFolder = async (body: object) => {
+    const { status, headers, text } = await api.postRun({ message: "hi", ...body });
     assert.equal(status, 200, text);
     const id = String(headers["x-session-id"]);
     const messages = await api.agent.sessions.messages(id);
     const [part] = messages.findLast(({ role }) => role === "tool")!.parts;
     return { id, folder: part && "text" in part ? part.text : "" };
   };
-  return { served, root, outside, api, ranIn };
+  return { servedFolder, rootFolder, outsideFolder, api, runInFolder };
 }
 
 describe("project_dir", () => {
-  it("accepts folders in the served folder and in project roots, by their real path", async (t) => {
-    const { served, root, api, ranIn } = await folders(t);
-    const repo = await realpath(root.at("repo"));
+  it("accepts folders whose real path is in the served folder or in a project root", async (t) => {
+    const { servedFolder, rootFolder, api, runInFolder } = await startProjectApi(t);
+    const repoPath = await realpath(rootFolder.at("repo"));
     for (const [requestedFolder, folder] of [
-      [root.at("repo"), repo],
-      [`${root.at("repo")}/sub/../`, repo],
-      [root.path, await realpath(root.path)],
-      ["sub", await realpath(served.at("sub"))],
-      [".", await realpath(served.path)],
-      // A link from the served folder into a project root.
-      ["linked", repo],
+      [rootFolder.at("repo"), repoPath],
+      [`${rootFolder.at("repo")}/sub/../`, repoPath],
+      [rootFolder.path, await realpath(rootFolder.path)],
+      ["sub", await realpath(servedFolder.at("sub"))],
+      [".", await realpath(servedFolder.path)],
+      // A symbolic link from the served folder into a project root.
+      ["linked", repoPath],
     ] as const) {
-      const ran = await ranIn({ project_dir: requestedFolder });
-      assert.equal(ran.folder, folder, requestedFolder);
-      assert.equal((await api.agent.sessions.get(ran.id))?.projectDir, folder);
+      const runResult = await runInFolder({ project_dir: requestedFolder });
+      assert.equal(runResult.folder, folder, requestedFolder);
+      assert.equal((await api.agent.sessions.get(runResult.id))?.projectDir, folder);
     }
-    assert.equal((await ranIn({ project_dir: "" })).folder, served.path);
+    assert.equal((await runInFolder({ project_dir: "" })).folder, servedFolder.path);
   });
 
-  it("changes the folder of one run, not the folder of its session", async (t) => {
-    const { root, served, api, ranIn } = await folders(t);
-    const { id } = await ranIn({ project_dir: "sub" });
+  it("sets the folder of one run and does not change the folder of its session", async (t) => {
+    const { rootFolder, servedFolder, api, runInFolder } = await startProjectApi(t);
+    const { id } = await runInFolder({ project_dir: "sub" });
     assert.equal(
-      (await ranIn({ session_id: id, project_dir: root.at("repo") })).folder,
-      await realpath(root.at("repo")),
+      (await runInFolder({ session_id: id, project_dir: rootFolder.at("repo") })).folder,
+      await realpath(rootFolder.at("repo")),
     );
-    assert.equal((await ranIn({ session_id: id })).folder, await realpath(served.at("sub")));
+    assert.equal((await runInFolder({ session_id: id })).folder, await realpath(servedFolder.at("sub")));
     const session = (await api.send(`/api/sessions/${id}`)).json() as { project_dir: string };
-    assert.equal(session.project_dir, await realpath(served.at("sub")));
+    assert.equal(session.project_dir, await realpath(servedFolder.at("sub")));
   });
 
   it("rejects all other paths with the same error and creates no session", async (t) => {
-    const { served, root, outside, api } = await folders(t);
-    const gone = await tempDir(t);
-    await rm(gone.path, { recursive: true });
+    const { servedFolder, rootFolder, outsideFolder, api } = await startProjectApi(t);
+    const removedFolder = await tempDir(t);
+    await rm(removedFolder.path, { recursive: true });
     for (const invalidDir of [
-      outside.path,
-      outside.at("repo"),
-      outside.at("secret.txt"),
-      outside.at("none"),
-      gone.path,
+      outsideFolder.path,
+      outsideFolder.at("repo"),
+      outsideFolder.at("secret.txt"),
+      outsideFolder.at("none"),
+      removedFolder.path,
       "..",
       "../..",
       "/",
-      root.at("away"),
-      root.at("away/repo"),
+      rootFolder.at("away"),
+      rootFolder.at("away/repo"),
       // A path with a project root as its prefix.
-      `${root.path}-more`,
-      served.at("file.txt"),
+      `${rootFolder.path}-more`,
+      servedFolder.at("file.txt"),
       "none",
-      root.at("home"),
+      rootFolder.at("home"),
       `sub\0`,
       "x".repeat(10_000),
       5,
       null,
       ["sub"],
     ]) {
-      const { status, json } = await api.run({ message: "hi", project_dir: invalidDir });
-      assert.deepEqual([status, json()], [400, WRONG], JSON.stringify(invalidDir).slice(0, 80));
+      const { status, json } = await api.postRun({ message: "hi", project_dir: invalidDir });
+      assert.deepEqual([status, json()], [400, PROJECT_DIR_ERROR], JSON.stringify(invalidDir).slice(0, 80));
     }
     assert.equal((await api.agent.sessions.list()).total, 0);
   });
 
-  it("is the folder of attached files, and allows no files outside the roots on a public address", async (t) => {
-    const { served, root, outside, api } = await folders(t);
-    const { status, headers } = await api.run({ message: "hi", project_dir: root.at("repo"), files: ["b.txt"] });
+  it("is the folder of attached files, and rejects files outside the roots on a public address", async (t) => {
+    const { servedFolder, rootFolder, outsideFolder, api } = await startProjectApi(t);
+    const { status, headers } = await api.postRun({
+      message: "hi",
+      project_dir: rootFolder.at("repo"),
+      files: ["b.txt"],
+    });
     assert.equal(status, 200);
-    const [first] = await api.agent.sessions.messages(String(headers["x-session-id"]));
-    assert.equal(first?.parts[1]?.type, "file");
+    const [userMessage] = await api.agent.sessions.messages(String(headers["x-session-id"]));
+    assert.equal(userMessage?.parts[1]?.type, "file");
     const publicApi = await startApi(t, {
-      agent: { projectDir: served.at("sub") },
+      agent: { projectDir: servedFolder.at("sub") },
       host: { host: "0.0.0.0", insecure: true },
-      // This test's folders are in the temporary folder, which may be read too.
-      http: { projectRoots: [root.path] },
+      // Without the root, files of this test would still be readable, because they are in the temporary folder.
+      http: { projectRoots: [rootFolder.path] },
     });
     for (const [body, expectedStatus] of [
-      [{ project_dir: root.at("repo"), files: ["b.txt"] }, 200],
-      [{ project_dir: root.at("repo"), files: ["/etc/hostname"] }, 400],
-      [{ project_dir: outside.path, files: ["secret.txt"] }, 400],
+      [{ project_dir: rootFolder.at("repo"), files: ["b.txt"] }, 200],
+      [{ project_dir: rootFolder.at("repo"), files: ["/etc/hostname"] }, 400],
+      [{ project_dir: outsideFolder.path, files: ["secret.txt"] }, 400],
     ] as const)
-      assert.equal((await publicApi.run({ message: "hi", ...body })).status, expectedStatus, JSON.stringify(body));
+      assert.equal((await publicApi.postRun({ message: "hi", ...body })).status, expectedStatus, JSON.stringify(body));
   });
 
   it("accepts server.project_roots relative to the config file, but never gantry's home folder", async (t) => {
     const home = await tempDir(t, { "repos/one/x": "" });
     const config = { server: { project_roots: ["repos"] } };
     const server = await startServer(t, { home: home.path, config });
-    const ask = (project_dir: string) =>
+    const postRun = (project_dir: string) =>
       server.fetch("/api/run", { method: "POST", body: JSON.stringify({ message: "hi", project_dir }) });
-    // gantry's own home is never a project folder, whatever the config allows.
-    assert.equal((await ask(home.at("repos/one"))).status, 400);
-    assert.equal((await ask(".")).status, 200);
-    const outer = await tempDir(t, { "repos/one/x": "" });
-    await mkdir(outer.at("conf"));
-    await writeFile(outer.at("conf/config.json"), JSON.stringify({ server: { project_roots: ["../repos"] } }));
-    const second = await startServer(t, { args: ["serve", "--port", "0", "--config", outer.at("conf/config.json")] });
-    const body = (project_dir: string) => JSON.stringify({ message: "hi", project_dir });
-    const answers = [outer.at("repos/one"), outer.at("repos"), outer.at("conf"), outer.path].map(
-      async (dir) => (await second.fetch("/api/run", { method: "POST", body: body(dir) })).status,
+    // gantry's home folder is never a project folder, even if the config allows it.
+    assert.equal((await postRun(home.at("repos/one"))).status, 400);
+    assert.equal((await postRun(".")).status, 200);
+    const outerFolder = await tempDir(t, { "repos/one/x": "" });
+    await mkdir(outerFolder.at("conf"));
+    await writeFile(outerFolder.at("conf/config.json"), JSON.stringify({ server: { project_roots: ["../repos"] } }));
+    const secondServer = await startServer(t, {
+      args: ["serve", "--port", "0", "--config", outerFolder.at("conf/config.json")],
+    });
+    const createBody = (project_dir: string) => JSON.stringify({ message: "hi", project_dir });
+    const statuses = [
+      outerFolder.at("repos/one"),
+      outerFolder.at("repos"),
+      outerFolder.at("conf"),
+      outerFolder.path,
+    ].map(
+      async (folderPath) =>
+        (await secondServer.fetch("/api/run", { method: "POST", body: createBody(folderPath) })).status,
     );
-    assert.deepEqual(await Promise.all(answers), [200, 200, 400, 400]);
+    assert.deepEqual(await Promise.all(statuses), [200, 200, 400, 400]);
   });
 });

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { createServer } from "node:net";
 import { once } from "node:events";
 import { it } from "node:test";
-import { say, startFakeModelServer } from "../../helpers/fake-model-server.js";
-import { ask, lab, labConfig, until } from "../../helpers/lab.js";
+import { textStep, startFakeModelServer } from "../../helpers/fake-model-server.js";
+import { runPrompt, startModelServer, createServerConfig, waitUntil } from "../../helpers/server-runs.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 
 interface ListedModel {
@@ -20,83 +20,89 @@ async function listModels(server: GantryServer): Promise<string[]> {
  * A port on which nothing listens yet. It is below the range of automatically assigned ports, so that no other test
  * takes it.
  */
-async function freePort(): Promise<number> {
+async function findFreePort(): Promise<number> {
   const port = 10_000 + Math.floor(Math.random() * 20_000);
-  const holder = createServer().listen(port, "127.0.0.1");
-  const isFree = await once(holder, "listening").then(
+  const probe = createServer().listen(port, "127.0.0.1");
+  const isFree = await once(probe, "listening").then(
     () => true,
     () => false,
   );
-  if (!isFree) return freePort();
-  holder.close();
-  await once(holder, "close");
+  if (!isFree) return findFreePort();
+  probe.close();
+  await once(probe, "close");
   return port;
 }
 
 it("a server uses a provider that starts later, a slow model list, and a model that is added later", async (t) => {
-  const port = await freePort();
-  const good = await lab(t, { fallback: say("from the lab") });
-  const slow = await lab(t, { fallback: say("from the slow one") });
+  const port = await findFreePort();
+  const labModels = await startModelServer(t, { fallback: textStep("from the lab") });
+  const slowModels = await startModelServer(t, { fallback: textStep("from the slow one") });
   // Time: the list takes longer than the 5 s that gantry once waited.
-  slow.listing = { delay: 5_500, body: { data: [{ id: "patience" }] }, status: 200 };
-  const config = labConfig(good);
-  const common = { driver: "openai", api_key: "key-of-others", max_retries: 0 };
+  slowModels.listing = { delay: 5_500, body: { data: [{ id: "patience" }] }, status: 200 };
+  const config = createServerConfig(labModels);
+  const commonFields = { driver: "openai", api_key: "key-of-others", max_retries: 0 };
   (config["providers"] as object[]).push(
-    { ...common, name: "late", base_url: `http://127.0.0.1:${port}/v1` },
-    { ...common, name: "slow", base_url: slow.baseUrl },
+    { ...commonFields, name: "late", base_url: `http://127.0.0.1:${port}/v1` },
+    { ...commonFields, name: "slow", base_url: slowModels.baseUrl },
   );
   const server = await startServer(t, { config });
-  const waiting = ask(server, { message: "hi", provider: "slow", model: "patience" });
+  const slowRun = runPrompt(server, { message: "hi", provider: "slow", model: "patience" });
   const cause = `late: network: no connection to 127.0.0.1:${port} (ECONNREFUSED); is the server running?`;
-  const refused = `model selection failed: late has no model (its list could not be fetched: ${cause})`;
+  const expectedError = `model selection failed: late has no model (its list could not be fetched: ${cause})`;
 
-  // No other provider answers in its place, and the request does not wait.
-  const down = await ask(server, { message: "hi", provider: "late" });
-  assert.deepEqual([down.status, down.error], [400, refused]);
-  assert.equal((await ask(server, { message: "hi" })).output, "from the lab");
+  // No other provider answers instead, and the request does not wait.
+  const unreachableRun = await runPrompt(server, { message: "hi", provider: "late" });
+  assert.deepEqual([unreachableRun.status, unreachableRun.error], [400, expectedError]);
+  assert.equal((await runPrompt(server, { message: "hi" })).output, "from the lab");
 
-  const late = await startFakeModelServer({ port, models: ["early"], fallback: say("from the late one") });
-  t.after(() => late.close());
-  assert.equal((await ask(server, { message: "hi", provider: "late", model: "early" })).output, "from the late one");
-  assert.equal((await ask(server, { message: "hi", provider: "late" })).output, "from the late one");
-  // A model that was added to the server a moment ago.
-  const unknown = await ask(server, { message: "hi", provider: "late", model: "pulled" });
-  assert.deepEqual([unknown.status, unknown.error], [400, "model selection failed: late has no model pulled"]);
-  late.models = ["early", "pulled"];
-  assert.equal((await ask(server, { message: "hi", provider: "late", model: "pulled" })).status, 200);
+  const lateModels = await startFakeModelServer({ port, models: ["early"], fallback: textStep("from the late one") });
+  t.after(() => lateModels.close());
+  assert.equal(
+    (await runPrompt(server, { message: "hi", provider: "late", model: "early" })).output,
+    "from the late one",
+  );
+  assert.equal((await runPrompt(server, { message: "hi", provider: "late" })).output, "from the late one");
+  // The server gets the model `pulled` after this request.
+  const unknownModelRun = await runPrompt(server, { message: "hi", provider: "late", model: "pulled" });
+  assert.deepEqual(
+    [unknownModelRun.status, unknownModelRun.error],
+    [400, "model selection failed: late has no model pulled"],
+  );
+  lateModels.models = ["early", "pulled"];
+  assert.equal((await runPrompt(server, { message: "hi", provider: "late", model: "pulled" })).status, 200);
 
-  assert.equal((await waiting).output, "from the slow one");
+  assert.equal((await slowRun).output, "from the slow one");
   assert.deepEqual(await listModels(server), ["lab/m1", "late/early", "late/pulled", "slow/patience"]);
 });
 
 it("a server without a reachable provider returns 400 with the causes, and uses a provider that comes back", async (t) => {
-  const port = await freePort();
+  const port = await findFreePort();
   const providers = [
     { name: "late", driver: "openai", base_url: `http://127.0.0.1:${port}/v1`, api_key: "key-of-the-late" },
     { name: "lost", driver: "openai", base_url: "http://models.invalid/v1", api_key: "key-of-the-lost" },
   ];
   const server = await startServer(t, { config: { providers } });
-  const { status, error } = await ask(server, { message: "hi" });
+  const { status, error } = await runPrompt(server, { message: "hi" });
   assert.equal(status, 400);
   assert.match(
     error,
     /^model selection failed: no model available \(late: network: no connection to 127\.0\.0\.1:\d+ \(ECONNREFUSED\); is the server running\?; lost: network: no connection to models\.invalid \((ENOTFOUND|EAI_AGAIN)\)/,
   );
-  const late = await startFakeModelServer({ port, fallback: say("back") });
-  t.after(() => late.close());
-  await until(async () => (await listModels(server)).length > 0);
+  const returnedModels = await startFakeModelServer({ port, fallback: textStep("back") });
+  t.after(() => returnedModels.close());
+  await waitUntil(async () => (await listModels(server)).length > 0);
   assert.deepEqual(await listModels(server), ["late/m1"]);
-  assert.equal((await ask(server, { message: "hi" })).output, "back");
+  assert.equal((await runPrompt(server, { message: "hi" })).output, "back");
 });
 
 it("a server uses the configured model if the provider forbids listing models", async (t) => {
-  const models = await lab(t, { fallback: say("used") });
+  const models = await startModelServer(t, { fallback: textStep("used") });
   models.listing = { status: 403, error: "this key may not list models" };
   const provider = { name: "gate", driver: "openai", base_url: models.baseUrl, api_key: "key-of-the-gate" };
   const config = { providers: [provider], model: { provider: "gate", model: "mine" } };
   const server = await startServer(t, { config });
-  assert.equal((await ask(server, { message: "hi" })).output, "used");
-  assert.equal((await ask(server, { message: "hi", provider: "gate", model: "mine" })).output, "used");
+  assert.equal((await runPrompt(server, { message: "hi" })).output, "used");
+  assert.equal((await runPrompt(server, { message: "hi", provider: "gate", model: "mine" })).output, "used");
   assert.equal(models.requests.at(-1)!.model, "mine");
   assert.deepEqual(await listModels(server), ["gate/mine"]);
 });

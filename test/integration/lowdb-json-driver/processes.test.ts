@@ -5,35 +5,36 @@ import { it } from "node:test";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { aMessage, change } from "../../../src/testing/session-driver/rule.js";
 import { Child } from "../../helpers/child.js";
-import { messagesInFile } from "../../helpers/json-store.js";
-import { ask, lab, labConfig } from "../../helpers/lab.js";
-import { randomOf, seedOf } from "../../helpers/random.js";
+import { readFileMessages } from "../../helpers/json-store.js";
+import { runPrompt, startModelServer, createServerConfig } from "../../helpers/server-runs.js";
+import { createRandom, readSeed } from "../../helpers/random.js";
 import { runGantry, startServer } from "../../helpers/server.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-const TRIALS = Number(process.env["TRIALS"] ?? 2);
-const SEED = seedOf();
+const TRIAL_COUNT = Number(process.env["TRIALS"] ?? 2);
+const SEED = readSeed();
 /** Maximum number of acknowledged writes between the first write and the kill. */
 const MAX_WRITES = 200;
 
-const start = (path: string, ...args: string[]): Child => new Child("./session-process.ts", ["json", path, ...args]);
+const startChild = (path: string, ...args: string[]): Child =>
+  new Child("./session-process.ts", ["json", path, ...args]);
 
-async function opened(path: string): Promise<LowdbJsonDriver> {
+async function openDriver(path: string): Promise<LowdbJsonDriver> {
   const driver = new LowdbJsonDriver({ path });
   await driver.open();
   return driver;
 }
 
 /** Several processes open the store at once. One succeeds. The others report which process holds it and what to do. */
-async function openByOneOfMany(path: string): Promise<Child> {
-  const children = Array.from({ length: 6 }, () => start(path, "hold"));
+async function openConcurrently(path: string): Promise<Child> {
+  const children = Array.from({ length: 6 }, () => startChild(path, "hold"));
   await Promise.all(children.map((child) => child.message()));
   const answers = children.map((child) => child.message());
   for (const child of children) child.send("go");
   const texts = (await Promise.all(answers)) as string[];
-  const winners = children.filter((_, n) => texts[n] === "open");
-  assert.equal(winners.length, 1, texts.join("\n"));
-  const [winner] = winners as [Child];
+  const openChildren = children.filter((_, n) => texts[n] === "open");
+  assert.equal(openChildren.length, 1, texts.join("\n"));
+  const [winner] = openChildren as [Child];
   for (const [n, child] of children.entries()) {
     if (child === winner) continue;
     assert.ok(texts[n]?.startsWith(`session store ${path}: the process ${winner.process.pid} on `), texts[n]);
@@ -45,46 +46,53 @@ async function openByOneOfMany(path: string): Promise<Child> {
 
 it("one of six processes that open a store at the same time gets it, also after its owner was killed", async (t) => {
   const path = (await tempDir(t)).at("sessions");
-  await (await openByOneOfMany(path)).kill();
-  const winner = await openByOneOfMany(path);
+  await (await openConcurrently(path)).kill();
+  const winner = await openConcurrently(path);
   winner.send("close");
   await winner.ended();
   assert.deepEqual(await readdir(join(`${path}.d`, "lock")), ["free"]);
 });
 
 it(`SIGKILL at random moments loses no acknowledged write (SEED=${SEED})`, async (t) => {
-  const random = randomOf(SEED);
+  const random = createRandom(SEED);
   const path = (await tempDir(t)).at("sessions");
-  for (let trial = 0; trial < TRIALS; trial++) {
+  for (let trial = 0; trial < TRIAL_COUNT; trial++) {
     const id = `s${trial}`;
-    const child = start(path, "append", id);
+    const child = startChild(path, "append", id);
     await child.lines(1 + Math.floor(random() * MAX_WRITES));
     await child.kill();
-    const acknowledged = child.stdout.split("\n").length - 1;
-    const driver = await opened(path);
+    const acknowledgedCount = child.stdout.split("\n").length - 1;
+    const driver = await openDriver(path);
     const messages = await driver.messages(id);
-    const text = messages.flatMap((message) => message.parts.map((part) => ("text" in part ? part.text : "")));
-    const numbers = text.join("").split(";").slice(0, -1);
+    const messageTexts = messages.flatMap((message) => message.parts.map((part) => ("text" in part ? part.text : "")));
+    const numbers = messageTexts.join("").split(";").slice(0, -1);
     assert.deepEqual(
       numbers,
       numbers.map((_, n) => `${n}`),
-      `trial ${trial}: in order, each once`,
+      `trial ${trial}: the writes are stored in order, each once`,
     );
-    assert.ok(numbers.length >= acknowledged, `trial ${trial}: ${acknowledged} acknowledged, ${numbers.length} found`);
-    assert.ok(numbers.length <= acknowledged + 1, `trial ${trial}: nothing that was never written`);
-    assert.equal((await driver.get(id))?.lastSeq, messages.at(-1)?.seq, "the index agrees");
+    assert.ok(
+      numbers.length >= acknowledgedCount,
+      `trial ${trial}: ${acknowledgedCount} acknowledged, ${numbers.length} found`,
+    );
+    assert.ok(numbers.length <= acknowledgedCount + 1, `trial ${trial}: only sent writes are stored`);
+    assert.equal((await driver.get(id))?.lastSeq, messages.at(-1)?.seq, "the index has the last message");
     await driver.write(id, change({ add: [aMessage(id, 1000)] }));
     await driver.close();
-    assert.equal((await messagesInFile(join(path, `${id}.json`))).length, messages.length + 1, "all is in the file");
+    assert.equal(
+      (await readFileMessages(join(path, `${id}.json`))).length,
+      messages.length + 1,
+      "the file has all messages",
+    );
   }
 });
 
 it("run and sessions list fail with a hint to sqlite while a server has the store open; the list works later", async (t) => {
-  const models = await lab(t);
+  const models = await startModelServer(t);
   const home = await tempDir(t);
-  const config = labConfig(models, { session: { driver: "json" } });
+  const config = createServerConfig(models, { session: { driver: "json" } });
   const server = await startServer(t, { config, home: home.path });
-  const { sessionId, status } = await ask(server, { message: "first" });
+  const { sessionId, status } = await runPrompt(server, { message: "first" });
   assert.equal(status, 200);
   for (const args of [
     ["run", "second"],

@@ -10,13 +10,13 @@ import {
   type JSONRPCMessage,
   type Progress,
 } from "@modelcontextprotocol/sdk/types.js";
-import { call, say } from "../../helpers/fake-model-server.js";
-import { lab, labConfig, until } from "../../helpers/lab.js";
+import { callStep, textStep } from "../../helpers/fake-model-server.js";
+import { startModelServer, createServerConfig, waitUntil } from "../../helpers/server-runs.js";
 import { spawnGantry, type GantryServer } from "../../helpers/server.js";
-import type { Hooks } from "../../helpers/temp.js";
+import type { Hooks } from "../../helpers/temp-dir.js";
 
-/** Connects the SDK's client to a gantry process. */
-class Pipes implements Transport {
+/** Connects the SDK's client to the stdio of a gantry process. */
+class ProcessTransport implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;
   onmessage?: (message: JSONRPCMessage) => void;
@@ -50,33 +50,33 @@ class Pipes implements Transport {
   }
 }
 
-async function connected(t: Hooks, config: Record<string, unknown> = {}, capabilities: ClientCapabilities = {}) {
-  const models = await lab(t);
-  const gantry = await spawnGantry(t, { args: ["mcp", "serve"], config: labConfig(models, config) });
+async function connectClient(t: Hooks, config: Record<string, unknown> = {}, capabilities: ClientCapabilities = {}) {
+  const models = await startModelServer(t);
+  const gantry = await spawnGantry(t, { args: ["mcp", "serve"], config: createServerConfig(models, config) });
   const client = new Client({ name: "a test", version: "1" }, { capabilities });
-  await client.connect(new Pipes(gantry));
+  await client.connect(new ProcessTransport(gantry));
   return { models, gantry, client };
 }
 
-type Answer = { content: { text: string }[]; isError?: boolean; structuredContent?: Record<string, unknown> };
+type ToolResult = { content: { text: string }[]; isError?: boolean; structuredContent?: Record<string, unknown> };
 
 describe("gantry mcp serve", () => {
   it("runs prompts in one session, reports progress, and serves the session as a resource and by its tools", async (t) => {
-    const { models, gantry, client } = await connected(t);
+    const { models, gantry, client } = await connectClient(t);
     assert.equal(client.getServerVersion()?.name, "gantry");
     assert.deepEqual(
       (await client.listTools()).tools.map(({ name }) => name),
       ["run", "sessions", "session"],
     );
-    models.enqueue(call("bash", { command: "echo from the shell" }), say("All done."), say("Again."));
+    models.enqueue(callStep("bash", { command: "echo from the shell" }), textStep("All done."), textStep("Again."));
     const progressReports: Progress[] = [];
     const onprogress = (progress: Progress) => void progressReports.push(progress);
-    const first = (await client.callTool({ name: "run", arguments: { prompt: "Do it" } }, undefined, {
+    const firstResult = (await client.callTool({ name: "run", arguments: { prompt: "Do it" } }, undefined, {
       onprogress,
-    })) as Answer;
-    const { session, output, ended_by: endedBy } = first.structuredContent ?? {};
+    })) as ToolResult;
+    const { session, output, ended_by: endedBy } = firstResult.structuredContent ?? {};
     assert.deepEqual([output, endedBy], ["All done.", "model"]);
-    assert.match(first.content[0]?.text ?? "", /^All done\.\n\n\[session /);
+    assert.match(firstResult.content[0]?.text ?? "", /^All done\.\n\n\[session /);
     assert.deepEqual(
       progressReports.map(({ message }) => message),
       [`session ${String(session)}`, "echo from the shell"],
@@ -85,8 +85,11 @@ describe("gantry mcp serve", () => {
       progressReports.map(({ progress }) => progress),
       [1, 2],
     );
-    const second = (await client.callTool({ name: "run", arguments: { prompt: "More", session } })) as Answer;
-    assert.deepEqual([second.structuredContent?.session, second.structuredContent?.output], [session, "Again."]);
+    const secondResult = (await client.callTool({ name: "run", arguments: { prompt: "More", session } })) as ToolResult;
+    assert.deepEqual(
+      [secondResult.structuredContent?.session, secondResult.structuredContent?.output],
+      [session, "Again."],
+    );
 
     const { resources } = await client.listResources();
     assert.equal(resources[0]?.uri, `gantry://sessions/${String(session)}`);
@@ -94,20 +97,23 @@ describe("gantry mcp serve", () => {
     const text = String((contents[0] as { text?: string }).text);
     for (const part of ["Do it", "> bash", "from the shell", "All done.", "More", "Again."])
       assert.ok(text.includes(part), part);
-    const list = (await client.callTool({ name: "sessions", arguments: {} })) as Answer;
-    assert.equal(list.structuredContent?.total, 1);
-    const laterMessages = (await client.callTool({ name: "session", arguments: { session, after: 4 } })) as Answer;
+    const sessionList = (await client.callTool({ name: "sessions", arguments: {} })) as ToolResult;
+    assert.equal(sessionList.structuredContent?.total, 1);
+    const laterMessages = (await client.callTool({ name: "session", arguments: { session, after: 4 } })) as ToolResult;
     assert.ok(laterMessages.content[0]?.text.includes("Again.") && !laterMessages.content[0].text.includes("Do it"));
     await client.close();
     assert.equal((await gantry.exited).code, 0);
   });
 
   it("returns errors as tool results or JSON-RPC errors, and keeps serving", async (t) => {
-    const { models, client } = await connected(t);
+    const { models, client } = await connectClient(t);
     const callTool = async (name: string, args: Record<string, unknown>) =>
-      (await client.callTool({ name, arguments: args })) as Answer;
-    const none = await callTool("run", { prompt: "x", session: "none" });
-    assert.deepEqual([none.isError, none.content[0]?.text], [true, "session not found"]);
+      (await client.callTool({ name, arguments: args })) as ToolResult;
+    const unknownSessionResult = await callTool("run", { prompt: "x", session: "none" });
+    assert.deepEqual(
+      [unknownSessionResult.isError, unknownSessionResult.content[0]?.text],
+      [true, "session not found"],
+    );
     assert.equal((await callTool("session", { session: "none" })).isError, true);
     await assert.rejects(callTool("run", {}), {
       message: "MCP error -32602: prompt: expected a string that is not empty",
@@ -123,17 +129,17 @@ describe("gantry mcp serve", () => {
     for (const uri of ["gantry://sessions/none", "file:///etc/passwd", "gantry://sessions/../x"])
       await assert.rejects(client.readResource({ uri }), /resource not found/);
     await assert.rejects(client.listResources({ cursor: "x" }), /unknown cursor/);
-    models.enqueue(say("Fine."));
+    models.enqueue(textStep("Fine."));
     assert.equal((await callTool("run", { prompt: "x" })).structuredContent?.output, "Fine.");
   });
 
   it("reads a request of 300,000 characters, and exits with 0 after a message larger than 16 MB", async (t) => {
-    const { models, client, gantry } = await connected(t);
-    models.enqueue(say("Fine."));
+    const { models, client, gantry } = await connectClient(t);
+    models.enqueue(textStep("Fine."));
     const { structuredContent } = (await client.callTool({
       name: "run",
       arguments: { prompt: `Sum up. ${"x".repeat(300_000)}` },
-    })) as Answer;
+    })) as ToolResult;
     assert.equal(structuredContent?.output, "Fine.");
     gantry.child.stdin.on("error", () => undefined);
     gantry.child.stdin.write("x".repeat(17 * 1024 * 1024));
@@ -141,61 +147,67 @@ describe("gantry mcp serve", () => {
     assert.match(gantry.stderr, /a client message is larger than 16 MB/);
   });
 
-  it("asks for permission by elicitation; accept allows the call, decline denies it", async (t) => {
-    const { models, client } = await connected(t, { permissions: { mode: "ask" } }, { elicitation: {} });
-    const questions: string[] = [];
-    const answers: ({ action: "accept"; content: { answer: string } } | { action: "decline" })[] = [
+  it("requests permission by elicitation; accept allows the call, and decline denies the call", async (t) => {
+    const { models, client } = await connectClient(t, { permissions: { mode: "ask" } }, { elicitation: {} });
+    const messages: string[] = [];
+    const elicitResults: ({ action: "accept"; content: { answer: string } } | { action: "decline" })[] = [
       { action: "accept", content: { answer: "allow" } },
       { action: "decline" },
     ];
     client.setRequestHandler(ElicitRequestSchema, ({ params }) => {
-      questions.push(params.message);
-      return answers.shift() ?? { action: "cancel" as const };
+      messages.push(params.message);
+      return elicitResults.shift() ?? { action: "cancel" as const };
     });
     models.enqueue(
-      call("write", { filePath: "yes.txt", content: "one\n" }),
-      call("write", { filePath: "no.txt", content: "two\n" }),
-      say("Ended."),
+      callStep("write", { filePath: "yes.txt", content: "one\n" }),
+      callStep("write", { filePath: "no.txt", content: "two\n" }),
+      textStep("Ended."),
     );
-    const { structuredContent } = (await client.callTool({ name: "run", arguments: { prompt: "Write" } })) as Answer;
+    const { structuredContent } = (await client.callTool({
+      name: "run",
+      arguments: { prompt: "Write" },
+    })) as ToolResult;
     assert.equal(structuredContent?.output, "Ended.");
-    assert.equal(questions.length, 2);
-    assert.match(questions[0] ?? "", /gantry asks: .*yes\.txt[^]*one/);
+    assert.equal(messages.length, 2);
+    assert.match(messages[0] ?? "", /gantry asks: .*yes\.txt[^]*one/);
     const transcript = (await client.callTool({
       name: "session",
       arguments: { session: structuredContent.session },
-    })) as Answer;
+    })) as ToolResult;
     assert.match(transcript.content[0]?.text ?? "", /tool write\n[^]*tool write \(failed\)/);
   });
 
   it("denies a call that needs permission if the client does not support elicitation", async (t) => {
-    const { models, client } = await connected(t, { permissions: { mode: "ask" } });
-    models.enqueue(call("write", { filePath: "no.txt", content: "two\n" }), say("Ended."));
-    const { structuredContent } = (await client.callTool({ name: "run", arguments: { prompt: "Write" } })) as Answer;
+    const { models, client } = await connectClient(t, { permissions: { mode: "ask" } });
+    models.enqueue(callStep("write", { filePath: "no.txt", content: "two\n" }), textStep("Ended."));
+    const { structuredContent } = (await client.callTool({
+      name: "run",
+      arguments: { prompt: "Write" },
+    })) as ToolResult;
     const transcript = (await client.callTool({
       name: "session",
       arguments: { session: structuredContent?.session },
-    })) as Answer;
+    })) as ToolResult;
     assert.match(transcript.content[0]?.text ?? "", /tool write \(failed\)/);
   });
 
-  for (const how of ["is cancelled", "loses its client"])
-    it(`ends the command of a run that ${how}`, async (t) => {
-      const { models, gantry, client } = await connected(t, { tools: { bash: { sandbox: "off" } } });
-      models.enqueue(call("bash", { command: "echo $$ > pid; exec sleep 600" }), say("Never."));
+  for (const condition of ["is cancelled", "loses its client"])
+    it(`ends the command of a run that ${condition}`, async (t) => {
+      const { models, gantry, client } = await connectClient(t, { tools: { bash: { sandbox: "off" } } });
+      models.enqueue(callStep("bash", { command: "echo $$ > pid; exec sleep 600" }), textStep("Never."));
       const abort = new AbortController();
       const run = client.callTool({ name: "run", arguments: { prompt: "Sleep" } }, undefined, { signal: abort.signal });
       run.catch(() => undefined);
       const file = join(gantry.projectDir, "pid");
       let pid = 0;
-      await until(async () => (pid = Number(await readFile(file, "utf8").catch(() => "0"))) > 0);
-      if (how === "is cancelled") abort.abort();
+      await waitUntil(async () => (pid = Number(await readFile(file, "utf8").catch(() => "0"))) > 0);
+      if (condition === "is cancelled") abort.abort();
       else gantry.child.stdin.end();
       await assert.rejects(run);
-      await until(() => !isAlive(pid));
-      if (how !== "is cancelled") return assert.equal((await gantry.exited).code, 0);
-      const list = (await client.callTool({ name: "sessions", arguments: {} })) as Answer;
-      assert.equal(list.structuredContent?.total, 1, "it keeps serving");
+      await waitUntil(() => !isAlive(pid));
+      if (condition !== "is cancelled") return assert.equal((await gantry.exited).code, 0);
+      const sessionList = (await client.callTool({ name: "sessions", arguments: {} })) as ToolResult;
+      assert.equal(sessionList.structuredContent?.total, 1, "the server answers later calls");
     });
 });
 

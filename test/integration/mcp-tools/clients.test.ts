@@ -3,21 +3,21 @@ import { it } from "node:test";
 import { builtinTools } from "gantry";
 import { McpServers } from "gantry/adapters/mcp-tools";
 import { callTools } from "gantry/testing";
-import { MemoryAcp, scriptedAgent } from "../../helpers/acp-agent.js";
-import { hostileAddress, hostileProgram, isLiving, PLAIN } from "../../helpers/mcp.js";
-import { tempDir } from "../../helpers/temp.js";
+import { InProcessAcp, createScriptedAgent } from "../../helpers/acp-agent.js";
+import { startHostileHttpServer, hostileStdioServer, isAlive, PATH_ENV } from "../../helpers/mcp-servers.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 it("the agent calls tools of MCP servers from an ACP client, and the server process ends with the agent", async (t) => {
   const { path: cwd } = await tempDir(t);
-  const { provider, agent } = scriptedAgent(
+  const { provider, agent } = createScriptedAgent(
     t,
     [callTools(["files__pid", {}], ["web__echo", { text: "over HTTP" }]), "done", "again"],
-    { tools: builtinTools({ env: PLAIN }), mcpServerFactory: new McpServers({ env: PLAIN }) },
+    { tools: builtinTools({ env: PATH_ENV }), mcpServerFactory: new McpServers({ env: PATH_ENV }) },
   );
-  const peer = new MemoryAcp(t, agent).connect();
+  const peer = new InProcessAcp(t, agent).connect();
   await peer.initialize();
-  const { command, args } = hostileProgram("kind");
-  const { url } = (await hostileAddress(t, "kind")).server;
+  const { command, args } = hostileStdioServer("kind");
+  const { url } = (await startHostileHttpServer(t, "kind")).server;
   const { sessionId } = await peer.request("session/new", {
     cwd,
     mcpServers: [
@@ -33,7 +33,7 @@ it("the agent calls tools of MCP servers from an ACP client, and the server proc
   assert.equal(texts[1], "over HTTP");
   const { tools } = provider.requests.find((request) => request.tools.length > 0)!;
   assert.ok(["files__echo", "web__echo", "bash"].every((name) => tools.some((tool) => tool.name === name)));
-  assert.ok(process.platform !== "linux" || isLiving(Number(pid)));
+  assert.ok(process.platform !== "linux" || isAlive(Number(pid)));
   await agent.close();
-  assert.equal(isLiving(Number(pid)), false);
+  assert.equal(isAlive(Number(pid)), false);
 });

@@ -5,10 +5,10 @@ import { delimiter } from "node:path";
 import { it } from "node:test";
 import { McpServers } from "gantry/adapters/mcp-tools";
 import { pathOutsideProject } from "../../../adapters/mcp-tools/local-path.js";
-import { opened } from "../../helpers/mcp.js";
-import { tempDir } from "../../helpers/temp.js";
+import { openToolSource } from "../../helpers/mcp-servers.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-it("an MCP server whose command is found in the project folder is rejected, whatever PATH contains", async (t) => {
+it("an MCP server whose command is in the project folder is rejected for every form of the folder in PATH", async (t) => {
   const folder = await tempDir(t);
   const project = folder.at("project");
   await mkdir(`${project}/bin`, { recursive: true });
@@ -16,11 +16,11 @@ it("an MCP server whose command is found in the project folder is rejected, what
   await writeFile(`${project}/bin/cloned-server`, `#!/bin/sh\n: > "${folder.at("ran")}"\n`);
   await chmod(`${project}/bin/cloned-server`, 0o755);
   const server = { name: "cloned", command: "cloned-server", args: [], env: {} };
-  const plain = process.env["PATH"] ?? "/usr/bin:/bin";
+  const defaultPath = process.env["PATH"] ?? "/usr/bin:/bin";
   for (const pathEntry of ["bin", "./bin", ".", "", `${project}/bin`, folder.at("link")]) {
-    const servers = new McpServers({ env: { PATH: [pathEntry, plain].join(delimiter) } });
+    const servers = new McpServers({ env: { PATH: [pathEntry, defaultPath].join(delimiter) } });
     const cwd = pathEntry === "." || pathEntry === "" ? { cwd: `${project}/bin` } : {};
-    await assert.rejects(opened(t, servers.source({ ...server, ...cwd }), project), {
+    await assert.rejects(openToolSource(t, servers.source({ ...server, ...cwd }), project), {
       message: /^command cloned-server or the working directory/,
     });
   }
@@ -28,10 +28,10 @@ it("an MCP server whose command is found in the project folder is rejected, what
 });
 
 it("pathOutsideProject keeps absolute entries if the project folder contains the home folder", () => {
-  const bin = `${homedir()}/bin`;
+  const homeBin = `${homedir()}/bin`;
   assert.equal(
-    pathOutsideProject(["bin", bin, "/usr/bin"].join(delimiter), homedir()),
-    [bin, "/usr/bin"].join(delimiter),
+    pathOutsideProject(["bin", homeBin, "/usr/bin"].join(delimiter), homedir()),
+    [homeBin, "/usr/bin"].join(delimiter),
   );
   assert.equal(pathOutsideProject(["", "/usr/bin"].join(delimiter), "/"), "/usr/bin");
   assert.equal(pathOutsideProject(undefined, "/"), undefined);

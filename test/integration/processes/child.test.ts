@@ -11,16 +11,16 @@ import { findBubblewrap } from "../../../src/tools/shell/sandbox/bubblewrap.js";
 import { Child } from "../../../src/processes/child.js";
 import { ProcessGroup } from "../../../src/processes/process-group.js";
 import { OperationRecorder } from "../../helpers/operation-recorder.js";
-import { until } from "../../helpers/lab.js";
-import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
+import { waitUntil } from "../../helpers/server-runs.js";
+import { callTool, createTemporaryFolder, createToolContext } from "../../helpers/tool-context.js";
 
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
-const works = findBubblewrap({ env, network: true });
-const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
+const bubblewrapSearch = findBubblewrap({ env, network: true });
+const linuxOnly = { skip: process.platform === "linux" ? false : "needs /proc" };
 
-function sandboxed(command: string, projectDir: string) {
+function runInSandbox(command: string, projectDir: string) {
   const bash = builtinTools({ env, bash: { sandbox: "required", network: true } }).find(({ name }) => name === "bash")!;
-  return callTool(bash, { command }, toolContext(projectDir));
+  return callTool(bash, { command }, createToolContext(projectDir));
 }
 
 function isLiving(pid: number, name = ""): boolean {
@@ -35,9 +35,9 @@ function isLiving(pid: number, name = ""): boolean {
 describe("the end of a sandbox", () => {
   it(
     "is awaited and leftovers are reported, even if bubblewrap exits before the namespace's first process",
-    linux,
+    linuxOnly,
     async () => {
-      await using folder = await temporaryFolder();
+      await using folder = await createTemporaryFolder();
       // Prints bubblewrap's information and leaves the first process of its namespace running.
       const file = join(folder.path, "bwrap");
       await writeFile(
@@ -50,21 +50,21 @@ describe("the end of a sandbox", () => {
       let output = "";
       const child = await Child.start({ file, args: [], cwd: folder.path, env, isSandbox: true });
       child.configureSandbox([]);
-      const end = await child.run({
+      const result = await child.run({
         timeoutMs: 30_000,
         signal: new AbortController().signal,
         onOutput: (chunk) => (output += chunk.toString()),
       });
       assert.ok(!isLiving(Number(output)), output);
-      assert.deepEqual(end, { code: 0, signal: null, reason: "exit", hadLeftovers: true, sandboxFault: undefined });
+      assert.deepEqual(result, { code: 0, signal: null, reason: "exit", hadLeftovers: true, sandboxFault: undefined });
     },
   );
 
   it("is awaited until all 300 remaining processes of the command are dead", async (t) => {
-    if (!(await works)) return t.skip("no working bubblewrap");
-    await using folder = await temporaryFolder();
+    if (!(await bubblewrapSearch)) return t.skip("no working bubblewrap");
+    await using folder = await createTemporaryFolder();
     const name = `left-${process.pid}`;
-    const { text } = await sandboxed(
+    const { text } = await runInSandbox(
       `cp "$(command -v sleep)" ${name}; for i in $(seq 300); do setsid env -i "$PWD/${name}" 600 >/dev/null 2>&1 & done; ` +
         `while [ "$(cat /proc/[0-9]*/comm 2>/dev/null | grep -c ${name})" -lt 300 ]; do sleep 0.05; done; echo all`,
       folder.path,
@@ -75,10 +75,10 @@ describe("the end of a sandbox", () => {
   });
 
   it("is detected with reads of at most three processes and no listing of /proc", async (t) => {
-    if (!(await works)) return t.skip("no working bubblewrap");
-    await using folder = await temporaryFolder();
+    if (!(await bubblewrapSearch)) return t.skip("no working bubblewrap");
+    await using folder = await createTemporaryFolder();
     const recorder = new OperationRecorder();
-    const { files } = await recorder.of(() => sandboxed("true", folder.path));
+    const { files } = await recorder.recordOperations(() => runInSandbox("true", folder.path));
     assert.ok(files.length > 0);
     assert.deepEqual(
       files.filter((call) => call === "readdirSync /proc"),
@@ -90,27 +90,27 @@ describe("the end of a sandbox", () => {
     assert.ok(new Set(statPids.filter((pid) => pid !== undefined)).size <= 3);
   });
 
-  it("is the end of the process named by child-pid, even if its id arrives in two chunks", linux, async () => {
+  it("is the end of the process named by child-pid, even if its id arrives in two chunks", linuxOnly, async () => {
     const bubblewrap = spawn("sleep", ["4722"], { stdio: "ignore" });
-    const first = spawn("sleep", ["4722"], { stdio: "ignore" });
+    const firstProcess = spawn("sleep", ["4722"], { stdio: "ignore" });
     const group = new ProcessGroup(bubblewrap.pid!, "mark");
     try {
       assert.equal(group.namespaceEnded(), undefined);
-      const bubblewrapInfo = `{\n    "child-pid": ${first.pid},\n    "mnt-namespace": 1\n}\n`;
-      const cut = bubblewrapInfo.indexOf(String(first.pid)) + 1;
-      group.readNamespaceInfo(bubblewrapInfo.slice(0, cut));
+      const bubblewrapInfo = `{\n    "child-pid": ${firstProcess.pid},\n    "mnt-namespace": 1\n}\n`;
+      const splitIndex = bubblewrapInfo.indexOf(String(firstProcess.pid)) + 1;
+      group.readNamespaceInfo(bubblewrapInfo.slice(0, splitIndex));
       assert.equal(group.namespaceEnded(), undefined);
-      group.readNamespaceInfo(bubblewrapInfo.slice(cut));
+      group.readNamespaceInfo(bubblewrapInfo.slice(splitIndex));
       assert.equal(group.namespaceEnded(), false);
-      first.kill("SIGKILL");
-      await once(first, "exit");
+      firstProcess.kill("SIGKILL");
+      await once(firstProcess, "exit");
       assert.equal(group.namespaceEnded(), true);
     } finally {
-      for (const child of [bubblewrap, first]) child.kill("SIGKILL");
+      for (const child of [bubblewrap, firstProcess]) child.kill("SIGKILL");
     }
   });
 
-  it("is detected when the first process is dead but its parent has not waited for it", linux, async () => {
+  it("is detected when the first process is dead but its parent has not waited for it", linuxOnly, async () => {
     // The shell becomes `sleep`, which never waits for its child.
     const parent = spawn("/bin/sh", ["-c", "cat <&3 & echo $!; exec sleep 4723"], {
       stdio: ["ignore", "pipe", "ignore", "pipe"],
@@ -121,9 +121,9 @@ describe("the end of a sandbox", () => {
       const group = new ProcessGroup(parent.pid!, "mark");
       group.readNamespaceInfo(`{ "child-pid": ${pid} }`);
       // The shell itself would wait for its child.
-      await until(() => isLiving(parent.pid!, "(sleep)"));
+      await waitUntil(() => isLiving(parent.pid!, "(sleep)"));
       (parent.stdio[3] as Writable).end();
-      await until(() => !isLiving(pid));
+      await waitUntil(() => !isLiving(pid));
       assert.equal(group.namespaceEnded(), true);
     } finally {
       parent.kill("SIGKILL");

@@ -7,9 +7,9 @@ import { builtinTools, type BuiltinToolsOptions } from "gantry";
 import { findBubblewrap } from "../../../src/tools/shell/sandbox/bubblewrap.js";
 import { Child } from "../../helpers/child.js";
 import { killDetached } from "../../helpers/kill-detached.js";
-import { until } from "../../helpers/lab.js";
-import { makeTempDir, tempDir } from "../../helpers/temp.js";
-import { callTool, toolContext } from "../../helpers/tool-context.js";
+import { waitUntil } from "../../helpers/server-runs.js";
+import { makeTempDir, tempDir } from "../../helpers/temp-dir.js";
+import { callTool, createToolContext } from "../../helpers/tool-context.js";
 
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 const bubblewrap = findBubblewrap({ env, network: true });
@@ -34,15 +34,15 @@ async function createInstances(t: TestContext, options: BuiltinToolsOptions = {}
   const folder = await tempDir(t);
   const start = (startMs = 10) => {
     const tools = builtinTools({ env, ...options, bash: { sandbox: "off", keptPath, startMs, ...options.bash } });
-    const toolNamed = (name: string) => tools.find((tool) => tool.name === name)!;
+    const findTool = (name: string) => tools.find((tool) => tool.name === name)!;
     const call = (name: string, input: object, sessionId = "one") =>
-      callTool(toolNamed(name), input, toolContext(folder.path, { sessionId }));
+      callTool(findTool(name), input, createToolContext(folder.path, { sessionId }));
     const close = () => Promise.all(tools.map(async (tool) => tool.close?.()));
     return {
       call,
       close,
-      list: (id = "one") => toolNamed("bash").background!.list(id),
-      end: (id: string) => toolNamed("bash").background!.end(id),
+      list: (id = "one") => findTool("bash").background!.list(id),
+      end: (id: string) => findTool("bash").background!.end(id),
     };
   };
   return { folder, keptPath, start };
@@ -52,132 +52,140 @@ async function createInstances(t: TestContext, options: BuiltinToolsOptions = {}
 async function startDetached(t: TestContext, input: object, expectedOutput: RegExp, options: BuiltinToolsOptions = {}) {
   for (const startMs of [300, 3_000, 30_000]) {
     const instances = await createInstances(t, options);
-    const first = instances.start(startMs);
-    const { text } = await first.call("bash", { ...input, detached: true });
-    if (expectedOutput.test(text)) return { ...instances, first, text, id: idIn(text) };
-    await first.close();
+    const firstInstance = instances.start(startMs);
+    const { text } = await firstInstance.call("bash", { ...input, detached: true });
+    if (expectedOutput.test(text)) return { ...instances, firstInstance, text, id: readCommandId(text) };
+    await firstInstance.close();
   }
-  return assert.fail(`it does not print ${expectedOutput}`);
+  return assert.fail(`the command does not print ${expectedOutput}`);
 }
 
-const idIn = (text: string): string => /bg-[0-9a-f]{6}/.exec(text)?.[0] ?? assert.fail(text);
+const readCommandId = (text: string): string => /bg-[0-9a-f]{6}/.exec(text)?.[0] ?? assert.fail(text);
 
-const SERVICE =
+const SERVICE_COMMAND =
   'trap "" TERM; echo $$ > pid; sleep 300 & echo $! > child; echo up; while read -r line; do echo "got $line"; done; exit 6';
 
 describe("a detached command", { skip: process.platform === "linux" ? false : "needs /proc" }, () => {
   it("survives the close of the tools; later instances list, read, write to and stop it, in its session only", async (t) => {
-    const { folder, start, first, text, id } = await startDetached(t, { command: SERVICE, background: true }, /^up\n/);
+    const { folder, start, firstInstance, text, id } = await startDetached(
+      t,
+      { command: SERVICE_COMMAND, background: true },
+      /^up\n/,
+    );
     assert.match(text, /^up\n\[bg-\w+ is running\]\n\[it continues as .*; it continues after gantry ends\]$/);
     const pids = [Number(await folder.read("pid")), Number(await folder.read("child"))];
-    await first.close();
+    await firstInstance.close();
     assert.ok(pids.every(isLiving));
 
-    const second = start();
-    const [{ startedAt: since, ...listed }] = (await second.list()) as [Awaited<ReturnType<typeof second.list>>[0]];
-    assert.ok(since <= new Date().toISOString());
-    assert.deepEqual(listed, { id, command: SERVICE, state: "running", exitCode: null, detached: true });
+    const secondInstance = start();
+    const [{ startedAt, ...listedFields }] = (await secondInstance.list()) as [
+      Awaited<ReturnType<typeof secondInstance.list>>[0],
+    ];
+    assert.ok(startedAt <= new Date().toISOString());
+    assert.deepEqual(listedFields, { id, command: SERVICE_COMMAND, state: "running", exitCode: null, detached: true });
     // Another session does not see the command.
-    assert.deepEqual(await second.list("two"), []);
-    await assert.rejects(second.call("bash_stop", { id }, "two"), /existing commands: none/);
-    assert.match((await second.call("bash_output", { id })).text, /^\(no new output\)/);
-    await second.call("bash_input", { id, text: "hello" });
-    assert.match((await second.call("bash_output", { id, wait_for: "got hello" })).text, /^got hello\n/);
-    await second.close();
+    assert.deepEqual(await secondInstance.list("two"), []);
+    await assert.rejects(secondInstance.call("bash_stop", { id }, "two"), /existing commands: none/);
+    assert.match((await secondInstance.call("bash_output", { id })).text, /^\(no new output\)/);
+    await secondInstance.call("bash_input", { id, text: "hello" });
+    assert.match((await secondInstance.call("bash_output", { id, wait_for: "got hello" })).text, /^got hello\n/);
+    await secondInstance.close();
 
-    const third = start();
-    assert.match((await third.call("bash_output", { id })).text, /^\(no new output\)/);
-    const stopped = await third.call("bash_stop", { id });
-    assert.match(stopped.text, /was stopped/);
+    const thirdInstance = start();
+    assert.match((await thirdInstance.call("bash_output", { id })).text, /^\(no new output\)/);
+    const stopResult = await thirdInstance.call("bash_stop", { id });
+    assert.match(stopResult.text, /was stopped/);
     assert.ok(!pids.some(isLiving));
-    assert.equal((await third.list())[0]?.state, "ended");
-    await third.close();
+    assert.equal((await thirdInstance.list())[0]?.state, "ended");
+    await thirdInstance.close();
   });
 
   it("reports exit code 6 to the next instance and leaves no child process running", async (t) => {
     const { folder, start } = await createInstances(t);
-    const first = start();
-    const id = idIn((await first.call("bash", { command: SERVICE, detached: true })).text);
-    await first.close();
-    const second = start();
-    await second.call("bash_input", { id, text: "", close: true });
-    const { text } = await second.call("bash_output", { id, wait_end: true });
+    const firstInstance = start();
+    const id = readCommandId((await firstInstance.call("bash", { command: SERVICE_COMMAND, detached: true })).text);
+    await firstInstance.close();
+    const secondInstance = start();
+    await secondInstance.call("bash_input", { id, text: "", close: true });
+    const { text } = await secondInstance.call("bash_output", { id, wait_end: true });
     assert.match(text, /\[exit code 6\]$/);
-    assert.equal((await second.list())[0]?.exitCode, 6);
-    const child = Number(await folder.read("child"));
-    await until(() => !isLiving(child));
-    await assert.rejects(second.call("bash_input", { id, text: "late" }), /has ended/);
-    await second.close();
+    assert.equal((await secondInstance.list())[0]?.exitCode, 6);
+    const childPid = Number(await folder.read("child"));
+    await waitUntil(() => !isLiving(childPid));
+    await assert.rejects(secondInstance.call("bash_input", { id, text: "late" }), /has ended/);
+    await secondInstance.close();
   });
 
   it("is listed as running and can be stopped after only its keeper was killed", async (t) => {
     const { folder, keptPath, start } = await createInstances(t);
-    const first = start();
-    const id = idIn((await first.call("bash", { command: "echo $$ > pid; exec sleep 300", detached: true })).text);
-    const pid = Number(await folder.written("pid"));
-    const { pid: keeper } = JSON.parse(await readFile(path.join(keptPath, "one", `${id}.json`), "utf8")) as {
+    const firstInstance = start();
+    const id = readCommandId(
+      (await firstInstance.call("bash", { command: "echo $$ > pid; exec sleep 300", detached: true })).text,
+    );
+    const pid = Number(await folder.readWhenWritten("pid"));
+    const { pid: keeperPid } = JSON.parse(await readFile(path.join(keptPath, "one", `${id}.json`), "utf8")) as {
       pid: number;
     };
     // The command runs a moment before its keeper has recorded its process.
     const childRecordPath = path.join(keptPath, "one", `${id}.child`);
-    await until(async () => (await readFile(childRecordPath, "utf8").catch(() => "")).endsWith("}"));
-    process.kill(keeper, "SIGKILL");
-    await until(() => !isLiving(keeper));
-    await first.close();
-    const second = start();
-    assert.equal((await second.list())[0]?.state, "running");
-    assert.match((await second.call("bash_stop", { id })).text, /\[ended by SIGKILL\]\n\[bg-\w+ was stopped/);
+    await waitUntil(async () => (await readFile(childRecordPath, "utf8").catch(() => "")).endsWith("}"));
+    process.kill(keeperPid, "SIGKILL");
+    await waitUntil(() => !isLiving(keeperPid));
+    await firstInstance.close();
+    const secondInstance = start();
+    assert.equal((await secondInstance.list())[0]?.state, "running");
+    assert.match((await secondInstance.call("bash_stop", { id })).text, /\[ended by SIGKILL\]\n\[bg-\w+ was stopped/);
     assert.ok(!isLiving(pid));
-    await second.close();
+    await secondInstance.close();
   });
 
   it("keeps running while its output cannot be written, and records the number of lost bytes", async (t) => {
     const { folder, keptPath, start } = await createInstances(t);
-    const gantry = start();
+    const instance = start();
     const command =
       "read -r line; head -c 20000000 /dev/zero; echo > printed; while read -r line; do echo got $line; done";
-    const id = idIn((await gantry.call("bash", { command, detached: true })).text);
+    const id = readCommandId((await instance.call("bash", { command, detached: true })).text);
     // The path of the next part of the output.
-    const next = path.join(keptPath, "one", `${id}.1`);
-    await mkdir(next);
-    await gantry.call("bash_input", { id, text: "" });
-    await until(() => existsSync(folder.at("printed")));
-    await gantry.call("bash_input", { id, text: "one" });
-    await rmdir(next);
-    await gantry.call("bash_input", { id, text: "two" });
-    const { text } = await gantry.call("bash_output", { id, wait_for: "got two" });
+    const nextPartPath = path.join(keptPath, "one", `${id}.1`);
+    await mkdir(nextPartPath);
+    await instance.call("bash_input", { id, text: "" });
+    await waitUntil(() => existsSync(folder.at("printed")));
+    await instance.call("bash_input", { id, text: "one" });
+    await rmdir(nextPartPath);
+    await instance.call("bash_input", { id, text: "two" });
+    const { text } = await instance.call("bash_output", { id, wait_for: "got two" });
     assert.match(text, /got two\n\[bg-\w+ is running\]$/);
     // The keeper may read the last zeros from the pipe before or after the folder is removed.
-    const lastPart = await readFile(next, "latin1");
+    const lastPart = await readFile(nextPartPath, "latin1");
     assert.match(lastPart, /^\n\[\.\.\. \d+ bytes could not be written \.\.\.\]\n\0*(got one\n)?got two\n$/);
-    await gantry.call("bash_stop", { id });
-    await gantry.close();
+    await instance.call("bash_stop", { id });
+    await instance.close();
   });
 
   it("rejects further input while it has not read 1 MiB of earlier input", async (t) => {
     const { start } = await createInstances(t);
-    const gantry = start();
-    const id = idIn((await gantry.call("bash", { command: "exec sleep 300", detached: true })).text);
+    const onlyInstance = start();
+    const id = readCommandId((await onlyInstance.call("bash", { command: "exec sleep 300", detached: true })).text);
     const text = "x".repeat(1024 * 1024);
-    await gantry.call("bash_input", { id, text });
-    await assert.rejects(gantry.call("bash_input", { id, text }), /has not read its earlier input; nothing was/);
-    await gantry.call("bash_stop", { id });
-    await gantry.close();
+    await onlyInstance.call("bash_input", { id, text });
+    await assert.rejects(onlyInstance.call("bash_input", { id, text }), /has not read its earlier input; nothing was/);
+    await onlyInstance.call("bash_stop", { id });
+    await onlyInstance.close();
   });
 
   it("survives a SIGKILL of gantry and the deletion of its session", async (t) => {
     const { folder, keptPath, start } = await createInstances(t);
-    const holder = new Child("process-holder.ts", ["kept", SERVICE, folder.path, keptPath]);
-    await folder.written("child");
+    const holder = new Child("process-starter.ts", ["kept", SERVICE_COMMAND, folder.path, keptPath]);
+    await folder.readWhenWritten("child");
     await holder.kill();
     const pid = Number(await folder.read("pid"));
-    const next = start();
-    const [listed] = await next.list();
-    await next.end("one");
+    const nextInstance = start();
+    const [listedCommand] = await nextInstance.list();
+    await nextInstance.end("one");
     assert.ok(isLiving(pid));
-    await next.call("bash_stop", { id: listed!.id });
+    await nextInstance.call("bash_stop", { id: listedCommand!.id });
     assert.ok(!isLiving(pid));
-    await next.close();
+    await nextInstance.close();
   });
 
   it("is listed as ended if its pid is another process or the machine restarted; invalid records are ignored", async (t) => {
@@ -187,57 +195,61 @@ describe("a detached command", { skip: process.platform === "linux" ? false : "n
     const processStat = readFileSync("/proc/self/stat", "latin1");
     const started = Number(processStat.slice(processStat.lastIndexOf(")") + 2).split(" ")[19]);
     const record = { command: "x", since: "2026-01-01T00:00:00.000Z", mark: "m", pid: process.pid };
-    const write = (id: string, fields: object) =>
+    const writeRecord = (id: string, fields: object) =>
       writeFile(path.join(keptPath, "one", `${id}.json`), JSON.stringify({ ...record, id, ...fields }));
-    await write("bg-000001", { started: started + 1, boot });
-    await write("bg-000002", { started, boot: "another" });
-    await write("bg-000003", { pid: 1, started, boot });
-    await write("bg-000004", { pid: "x", started, boot });
+    await writeRecord("bg-000001", { started: started + 1, boot });
+    await writeRecord("bg-000002", { started, boot: "another" });
+    await writeRecord("bg-000003", { pid: 1, started, boot });
+    await writeRecord("bg-000004", { pid: "x", started, boot });
     await writeFile(path.join(keptPath, "one", "bg-000005.json"), "{");
-    const next = start();
+    const laterInstance = start();
     assert.deepEqual(
-      (await next.list()).map(({ id, state }) => `${id} ${state}`),
+      (await laterInstance.list()).map(({ id, state }) => `${id} ${state}`),
       ["bg-000001 ended", "bg-000002 ended"],
     );
     // No other process is stopped in its place.
-    assert.match((await next.call("bash_stop", { id: "bg-000001" })).text, /\[exit status unknown\]/);
-    await next.close();
+    assert.match((await laterInstance.call("bash_stop", { id: "bg-000001" })).text, /\[exit status unknown\]/);
+    await laterInstance.close();
   });
 
   it("runs in the sandbox and accepts input and a stop from the next instance", async (t) => {
     if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     const command = "touch /outside || echo held; while read -r line; do echo got $line > said; echo told; done";
-    const shown = /Read-only file system\nheld\n/;
-    const { start, folder, first, id } = await startDetached(t, { command }, shown, { bash: { sandbox: "required" } });
-    await first.close();
-    const second = start();
-    await second.call("bash_input", { id, text: "you" });
-    assert.match((await second.call("bash_output", { id, wait_for: "told" })).text, /^told/);
+    const sandboxOutput = /Read-only file system\nheld\n/;
+    const { start, folder, firstInstance, id } = await startDetached(t, { command }, sandboxOutput, {
+      bash: { sandbox: "required" },
+    });
+    await firstInstance.close();
+    const secondInstance = start();
+    await secondInstance.call("bash_input", { id, text: "you" });
+    assert.match((await secondInstance.call("bash_output", { id, wait_for: "told" })).text, /^told/);
     assert.equal(await folder.read("said"), "got you\n");
-    assert.match((await second.call("bash_stop", { id })).text, /was stopped/);
-    await second.close();
+    assert.match((await secondInstance.call("bash_stop", { id })).text, /was stopped/);
+    await secondInstance.close();
   });
 
   it("redacts secrets; its files are private to the user, and a later start deletes the expired ones", async (t) => {
     const secret = "Hq7vTz31LmWx90RsKd";
     const { start, keptPath } = await createInstances(t, { secrets: [secret] });
-    const first = start();
-    const id = idIn((await first.call("bash", { command: `read -r line; echo ${secret}`, detached: true })).text);
-    await first.call("bash_input", { id, text: "" });
-    const { text } = await first.call("bash_output", { id, wait_end: true });
+    const firstInstance = start();
+    const id = readCommandId(
+      (await firstInstance.call("bash", { command: `read -r line; echo ${secret}`, detached: true })).text,
+    );
+    await firstInstance.call("bash_input", { id, text: "" });
+    const { text } = await firstInstance.call("bash_output", { id, wait_end: true });
     assert.equal(text, "[redacted]\n[exit code 0]");
-    assert.match((await first.list())[0]!.command, /echo \[redacted\]/);
+    assert.match((await firstInstance.list())[0]!.command, /echo \[redacted\]/);
     const folder = path.join(keptPath, "one");
     const names = await readdir(folder);
     for (const name of names) assert.equal((await stat(path.join(folder, name))).mode & 0o077, 0, name);
-    await first.close();
+    await firstInstance.close();
     const { pid } = JSON.parse(await readFile(path.join(folder, `${id}.json`), "utf8")) as { pid: number };
-    await until(() => !isLiving(pid));
+    await waitUntil(() => !isLiving(pid));
     await utimes(path.join(folder, `${id}.end`), new Date(0), new Date(0));
-    const second = start();
-    await second.call("bash", { command: "true", detached: true }, "two");
+    const secondInstance = start();
+    await secondInstance.call("bash", { command: "true", detached: true }, "two");
     assert.equal(existsSync(folder), false);
-    await second.close();
+    await secondInstance.close();
   });
 });
 
@@ -245,6 +257,6 @@ it("bash rejects a detached command if no folder for detached commands is config
   const folder = await tempDir(t);
   const bash = builtinTools({ env, bash: { sandbox: "off" } }).find(({ name }) => name === "bash")!;
   t.after(() => bash.close?.());
-  const start = callTool(bash, { command: "true", detached: true }, toolContext(folder.path));
-  await assert.rejects(start, /commands cannot outlive gantry here/);
+  const rejectedCall = callTool(bash, { command: "true", detached: true }, createToolContext(folder.path));
+  await assert.rejects(rejectedCall, /commands cannot outlive gantry here/);
 });

@@ -6,11 +6,11 @@ import { text } from "node:stream/consumers";
 import { describe, it } from "node:test";
 import { startProcess } from "gantry/plugin";
 import { Child } from "../../helpers/child.js";
-import { pause, until } from "../../helpers/lab.js";
-import { tempDir, type TempDir } from "../../helpers/temp.js";
+import { pause, waitUntil } from "../../helpers/server-runs.js";
+import { tempDir, type TempDir } from "../../helpers/temp-dir.js";
 
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
-const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
+const linuxOnly = { skip: process.platform === "linux" ? false : "needs /proc" };
 
 /** Three processes that ignore TERM: one in the group, one outside it, and one outside it without the environment. */
 const THREE_CHILDREN =
@@ -18,7 +18,7 @@ const THREE_CHILDREN =
   `sh -c "$hold" - one & setsid sh -c "$hold" - two & setsid env -i PATH="$PATH" sh -c "$hold" - three & ` +
   `while ! [ -s one ] || ! [ -s two ] || ! [ -s three ]; do sleep 0.02; done; echo ready; `;
 
-const start = (command: string, cwd: string) => startProcess({ file: "/bin/sh", args: ["-c", command], cwd, env });
+const startShell = (command: string, cwd: string) => startProcess({ file: "/bin/sh", args: ["-c", command], cwd, env });
 
 function isLiving(pid: number): boolean {
   try {
@@ -28,13 +28,13 @@ function isLiving(pid: number): boolean {
   }
 }
 
-async function waitUntilGone(folder: TempDir): Promise<void> {
+async function waitUntilDead(folder: TempDir): Promise<void> {
   const pids = await Promise.all(["one", "two", "three"].map(async (name) => Number(await folder.read(name))));
   assert.ok(pids.every((pid) => pid > 1));
-  await until(() => !pids.some(isLiving));
+  await waitUntil(() => !pids.some(isLiving));
 }
 
-const commandLineOf = (pid: number): string => {
+const readCommandLine = (pid: number): string => {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, "latin1");
   } catch {
@@ -42,21 +42,21 @@ const commandLineOf = (pid: number): string => {
   }
 };
 
-const guardianOf = (pid: number): number | undefined =>
+const findGuardian = (pid: number): number | undefined =>
   readdirSync("/proc")
     .map(Number)
     .find(
       (processId) =>
         processId > 0 &&
         existsSync(`/proc/${processId}/stat`) &&
-        commandLineOf(processId).includes("gantry-guardian") &&
+        readCommandLine(processId).includes("gantry-guardian") &&
         new RegExp(`^\\d+ \\(.*\\) \\S ${pid} `).test(readFileSync(`/proc/${processId}/stat`, "latin1")),
     );
 
 describe("startProcess", () => {
   it("connects standard input, output and error, and reports the exit code", async (t) => {
     const folder = await tempDir(t);
-    const child = await start('read -r line; echo "$line, $PWD"; echo no >&2; exit 3', folder.path);
+    const child = await startShell('read -r line; echo "$line, $PWD"; echo no >&2; exit 3', folder.path);
     child.stdin.write("hello\n");
     const outputs = await Promise.all([text(child.stdout), text(child.stderr)]);
     assert.deepEqual(outputs, [`hello, ${folder.path}\n`, "no\n"]);
@@ -67,24 +67,26 @@ describe("startProcess", () => {
 
   it("keeps 60,000 bytes of output readable after the process has ended", async (t) => {
     const folder = await tempDir(t);
-    const child = await start("head -c 60000 /dev/zero", folder.path);
+    const child = await startShell("head -c 60000 /dev/zero", folder.path);
     await child.ended;
     assert.equal((await text(child.stdout)).length, 60_000);
   });
 
   it(
     "gives the process only its environment and the call mark, and the guardian only PATH and shell variables",
-    linux,
+    linuxOnly,
     async (t) => {
       const folder = await tempDir(t);
-      const child = await start("env", folder.path);
-      const names = (await text(child.stdout)).split("\n").map((line) => line.split("=")[0]);
+      const child = await startShell("env", folder.path);
+      const variableNames = (await text(child.stdout)).split("\n").map((line) => line.split("=")[0]);
       assert.deepEqual(
-        names.filter((name) => !["PATH", "GANTRY_CALL", "PWD", "OLDPWD", "SHLVL", "_", ""].includes(name ?? "")),
+        variableNames.filter(
+          (name) => !["PATH", "GANTRY_CALL", "PWD", "OLDPWD", "SHLVL", "_", ""].includes(name ?? ""),
+        ),
         [],
       );
       // The guardian process does not have the environment either.
-      const guardian = guardianOf(process.pid);
+      const guardian = findGuardian(process.pid);
       const environment = await readFile(`/proc/${guardian}/environ`, "latin1");
       assert.deepEqual(
         environment.split("\0").filter((variable) => variable !== "" && !/^(PATH|PWD|OLDPWD|SHLVL|_)=/.test(variable)),
@@ -95,26 +97,26 @@ describe("startProcess", () => {
 
   it(
     "stop() kills all child processes, including ones that ignore TERM or left the process group",
-    linux,
+    linuxOnly,
     async (t) => {
       const folder = await tempDir(t);
-      const child = await start(`trap "" TERM; ${THREE_CHILDREN} wait`, folder.path);
+      const child = await startShell(`trap "" TERM; ${THREE_CHILDREN} wait`, folder.path);
       await once(child.stdout, "data");
       await Promise.all([child.stop(50), child.stop()]);
       assert.deepEqual(await child.ended, { code: null, signal: "SIGKILL" });
-      await waitUntilGone(folder);
+      await waitUntilDead(folder);
     },
   );
 
   it(
     "kills the remaining child processes, also outside the process group, when the program exits",
-    linux,
+    linuxOnly,
     async (t) => {
       const folder = await tempDir(t);
       // A process without the mark is found only through its parent, which has ended in this test.
-      const child = await start(`${THREE_CHILDREN} kill -9 $(cat three); exit 0`, folder.path);
+      const child = await startShell(`${THREE_CHILDREN} kill -9 $(cat three); exit 0`, folder.path);
       assert.deepEqual(await child.ended, { code: 0, signal: null });
-      await waitUntilGone(folder);
+      await waitUntilDead(folder);
     },
   );
 
@@ -125,54 +127,54 @@ describe("startProcess", () => {
   });
 });
 
-describe("processes whose parent has ended", linux, () => {
-  for (const how of ["program", "bash"])
-    it(`are killed after SIGKILL of the parent (started with "${how}")`, async (t) => {
+describe("processes whose parent has ended", linuxOnly, () => {
+  for (const launcher of ["program", "bash"])
+    it(`are killed after SIGKILL of the parent (started with "${launcher}")`, async (t) => {
       const folder = await tempDir(t);
-      const holder = new Child("process-holder.ts", [
-        how,
+      const holder = new Child("process-starter.ts", [
+        launcher,
         `trap "" TERM; ${THREE_CHILDREN} echo > all; wait`,
         folder.path,
       ]);
-      // Until this file exists, the shell writes to the holder and would die with it. Its child without the mark could
+      // Until this file exists, the shell writes to the holder and would die with it. The child without the mark could
       // then not be found.
-      await folder.written("all");
+      await folder.readWhenWritten("all");
       await holder.kill();
-      await waitUntilGone(folder);
+      await waitUntilDead(folder);
     });
 
   it("are killed after the parent exits normally", async (t) => {
     const folder = await tempDir(t);
-    const holder = new Child("process-holder.ts", ["exit", `trap "" TERM; ${THREE_CHILDREN} wait`, folder.path]);
+    const holder = new Child("process-starter.ts", ["exit", `trap "" TERM; ${THREE_CHILDREN} wait`, folder.path]);
     await holder.ended();
-    await waitUntilGone(folder);
+    await waitUntilDead(folder);
   });
 
   it("are killed after SIGKILL of the parent, even if its first guardian was killed before", async (t) => {
     const folder = await tempDir(t);
-    const holder = new Child("process-holder.ts", ["program", `trap "" TERM; ${THREE_CHILDREN} wait`, folder.path]);
+    const holder = new Child("process-starter.ts", ["program", `trap "" TERM; ${THREE_CHILDREN} wait`, folder.path]);
     await holder.lines(1);
     const { pid = 0 } = holder.process;
     // Time: a guardian that lived for less than a second is not restarted.
     await pause(1_100);
-    const first = guardianOf(pid);
-    assert.ok(first !== undefined);
-    process.kill(first, "SIGKILL");
-    await until(() => ![undefined, first].includes(guardianOf(pid)));
-    // The guardian exists a moment before it receives its target. When the holder answers, it has received it.
+    const firstGuardian = findGuardian(pid);
+    assert.ok(firstGuardian !== undefined);
+    process.kill(firstGuardian, "SIGKILL");
+    await waitUntil(() => ![undefined, firstGuardian].includes(findGuardian(pid)));
+    // The guardian exists a moment before it receives its target. It has received the target when the holder answers.
     holder.send("told?");
     await holder.message();
     await holder.kill();
-    await waitUntilGone(folder);
+    await waitUntilDead(folder);
   });
 
   it("have no guardian left after SIGKILL of the parent", async (t) => {
     const folder = await tempDir(t);
-    const holder = new Child("process-holder.ts", ["program", "echo ready; read -r line", folder.path]);
+    const holder = new Child("process-starter.ts", ["program", "echo ready; read -r line", folder.path]);
     await holder.lines(1);
-    const guardian = guardianOf(holder.process.pid ?? 0);
+    const guardian = findGuardian(holder.process.pid ?? 0);
     assert.ok(guardian !== undefined);
     await holder.kill();
-    await until(() => !isLiving(guardian));
+    await waitUntil(() => !isLiving(guardian));
   });
 });

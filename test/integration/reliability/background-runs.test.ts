@@ -1,14 +1,20 @@
-// Runs whose client or server has gone. KEYS extends the race for a key.
+// Background runs after the end of their client or server. The variable KEYS sets the number of idempotency keys.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { say, type FakeModelServer } from "../../helpers/fake-model-server.js";
-import { eventsOf } from "../../helpers/event-page.js";
-import { ask, lab, labConfig, stored, until } from "../../helpers/lab.js";
+import { textStep, type FakeModelServer } from "../../helpers/fake-model-server.js";
+import { readSessionEvents } from "../../helpers/event-page.js";
+import {
+  runPrompt,
+  startModelServer,
+  createServerConfig,
+  fetchMessages,
+  waitUntil,
+} from "../../helpers/server-runs.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
-import { SERVER_STORES, sessionOn } from "../../helpers/server-stores.js";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { SERVER_STORES, createSessionConfig } from "../../helpers/server-stores.js";
+import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
-const KEYS = Number(process.env["KEYS"] ?? 5);
+const KEY_COUNT = Number(process.env["KEYS"] ?? 5);
 /** SQLite by default, because the driver checks prove that the drivers behave alike. `STORES` adds the others. */
 const STORES = process.env["STORES"] ? SERVER_STORES : ["sqlite"];
 const STALLED_ANSWER = { say: [{ text: "Hm" }, { stall: true as const }] };
@@ -20,11 +26,11 @@ interface Setup {
 }
 
 async function setUp(hooks: Hooks, driver: string): Promise<Setup> {
-  const models = await lab(hooks, { fallback: say("Yes.") });
+  const models = await startModelServer(hooks, { fallback: textStep("Yes.") });
   const home = await tempDir(hooks);
   const project = await tempDir(hooks);
   const options = {
-    config: labConfig(models, { session: await sessionOn(driver) }),
+    config: createServerConfig(models, { session: await createSessionConfig(driver) }),
     home: home.path,
     projectDir: project.path,
   };
@@ -38,39 +44,44 @@ const post = (server: GantryServer, path: string, body: object, headers: Record<
 async function startStalledRun(
   server: GantryServer,
   models: FakeModelServer,
-): Promise<{ run: string; session: string }> {
+): Promise<{ runId: string; sessionId: string }> {
   models.enqueue(STALLED_ANSWER);
-  const answer = await post(server, "/api/run", { message: "think", background: true });
-  assert.equal(answer.status, 202);
-  const { run_id: run, session_id: session } = (await answer.json()) as { run_id: string; session_id: string };
-  await until(async () => (await stored(server, session)).length > 1);
-  return { run, session };
+  const startResponse = await post(server, "/api/run", { message: "think", background: true });
+  assert.equal(startResponse.status, 202);
+  const { run_id: runId, session_id: sessionId } = (await startResponse.json()) as {
+    run_id: string;
+    session_id: string;
+  };
+  await waitUntil(async () => (await fetchMessages(server, sessionId)).length > 1);
+  return { runId, sessionId };
 }
 
-async function runOf(server: GantryServer, id: string): Promise<{ state: string; session_id: string }> {
-  const answer = await server.fetch(`/api/runs/${id}`);
-  assert.equal(answer.status, 200);
-  return (await answer.json()) as { state: string; session_id: string };
+async function readRun(server: GantryServer, id: string): Promise<{ state: string; session_id: string }> {
+  const runResponse = await server.fetch(`/api/runs/${id}`);
+  assert.equal(runResponse.status, 200);
+  return (await runResponse.json()) as { state: string; session_id: string };
 }
 
 describe("a background run", { concurrency: true }, () => {
   for (const driver of STORES)
     it(`${driver}: is interrupted after a SIGKILL and restart of its server, and its session accepts a new prompt`, async (t) => {
       const { models, serve } = await setUp(t, driver);
-      const first = await serve();
-      const { run, session } = await startStalledRun(first, models);
-      assert.equal((await runOf(first, run)).state, "running");
-      await first.stop("SIGKILL");
-      const second = await serve();
-      assert.equal((await runOf(second, run)).state, "interrupted");
-      const { runs } = (await (await second.fetch("/api/runs?state=interrupted")).json()) as { runs: { id: string }[] };
+      const firstServer = await serve();
+      const { runId, sessionId } = await startStalledRun(firstServer, models);
+      assert.equal((await readRun(firstServer, runId)).state, "running");
+      await firstServer.stop("SIGKILL");
+      const secondServer = await serve();
+      assert.equal((await readRun(secondServer, runId)).state, "interrupted");
+      const { runs } = (await (await secondServer.fetch("/api/runs?state=interrupted")).json()) as {
+        runs: { id: string }[];
+      };
       assert.deepEqual(
         runs.map(({ id }) => id),
-        [run],
+        [runId],
       );
-      const next = await ask(second, { message: "go on", session_id: session });
-      assert.deepEqual([next.status, next.output], [200, "Yes."], next.error);
-      assert.equal((await runOf(second, run)).state, "interrupted");
+      const nextAnswer = await runPrompt(secondServer, { message: "go on", session_id: sessionId });
+      assert.deepEqual([nextAnswer.status, nextAnswer.output], [200, "Yes."], nextAnswer.error);
+      assert.equal((await readRun(secondServer, runId)).state, "interrupted");
       assert.deepEqual(models.violations, []);
     });
 
@@ -78,12 +89,12 @@ describe("a background run", { concurrency: true }, () => {
     it(`${driver}: is reported as interrupted to a watcher in another process when its server is killed`, async (t) => {
       const { models, serve } = await setUp(t, driver);
       const [holder, otherServer] = await Promise.all([serve(), serve()]);
-      const { run, session } = await startStalledRun(holder, models);
+      const { runId, sessionId } = await startStalledRun(holder, models);
       const states: string[] = [];
-      for await (const { type, data } of eventsOf(`${otherServer.url}/api/sessions/${session}/events`)) {
+      for await (const { type, data } of readSessionEvents(`${otherServer.url}/api/sessions/${sessionId}/events`)) {
         if (type !== "state") continue;
         const { id, state } = (data as { run: { id: string; state: string } }).run;
-        assert.equal(id, run);
+        assert.equal(id, runId);
         states.push(state);
         if (states.length === 1) await holder.stop("SIGKILL");
         if (state === "interrupted") break;
@@ -95,19 +106,25 @@ describe("a background run", { concurrency: true }, () => {
     it(`${driver}: is cancelled via another server once its own resumes, or interrupted if its own is dead`, async (t) => {
       const { models, serve } = await setUp(t, driver);
       const [holder, otherServer] = await Promise.all([serve(), serve()]);
-      const { run } = await startStalledRun(holder, models);
+      const { runId } = await startStalledRun(holder, models);
       holder.child.kill("SIGSTOP");
-      const answer = await post(otherServer, `/api/runs/${run}/cancel`, {});
-      assert.deepEqual([answer.status, ((await answer.json()) as { state: string }).state], [200, "running"]);
+      const cancelResponse = await post(otherServer, `/api/runs/${runId}/cancel`, {});
+      assert.deepEqual(
+        [cancelResponse.status, ((await cancelResponse.json()) as { state: string }).state],
+        [200, "running"],
+      );
       holder.child.kill("SIGCONT");
-      await until(async () => (await runOf(otherServer, run)).state === "cancelled");
+      await waitUntil(async () => (await readRun(otherServer, runId)).state === "cancelled");
 
       const secondRun = await startStalledRun(holder, models);
       await holder.stop("SIGKILL");
-      const late = await post(otherServer, `/api/runs/${secondRun.run}/cancel`, {});
-      assert.deepEqual([late.status, ((await late.json()) as { state: string }).state], [200, "interrupted"]);
-      const sessionCancel = await post(otherServer, `/api/sessions/${secondRun.session}/cancel`, {});
-      assert.deepEqual([sessionCancel.status, await sessionCancel.json()], [200, { run: null }]);
+      const lateResponse = await post(otherServer, `/api/runs/${secondRun.runId}/cancel`, {});
+      assert.deepEqual(
+        [lateResponse.status, ((await lateResponse.json()) as { state: string }).state],
+        [200, "interrupted"],
+      );
+      const sessionCancelResponse = await post(otherServer, `/api/sessions/${secondRun.sessionId}/cancel`, {});
+      assert.deepEqual([sessionCancelResponse.status, await sessionCancelResponse.json()], [200, { run: null }]);
     });
 });
 
@@ -115,31 +132,31 @@ describe("an idempotency key", { concurrency: true }, () => {
   for (const driver of STORES)
     it(`${driver}: creates one run when two servers receive it at the same time`, async (t) => {
       const { models, serve } = await setUp(t, driver);
-      let answers = 0;
-      models.fallback = () => say(`Answer ${(answers += 1)}.`);
+      let answerCount = 0;
+      models.fallback = () => textStep(`Answer ${(answerCount += 1)}.`);
       const servers = await Promise.all([serve(), serve()]);
-      const seen = new Set<string>();
-      for (let n = 0; n < KEYS; n += 1) {
-        const answers = await Promise.all(
+      const distinctResponses = new Set<string>();
+      for (let n = 0; n < KEY_COUNT; n += 1) {
+        const responses = await Promise.all(
           servers.map(async (server) => {
-            const answer = await post(server, "/api/run", { message: `ask ${n}` }, { "idempotency-key": `key-${n}` });
-            const [run, session] = ["x-run-id", "x-session-id"].map((name) => answer.headers.get(name));
-            return { status: answer.status, run, session, body: await answer.text() };
+            const response = await post(server, "/api/run", { message: `ask ${n}` }, { "idempotency-key": `key-${n}` });
+            const [run, session] = ["x-run-id", "x-session-id"].map((name) => response.headers.get(name));
+            return { status: response.status, run, session, body: await response.text() };
           }),
         );
-        assert.deepEqual(answers[0], answers[1]);
-        assert.equal(answers[0]?.status, 200, answers[0]?.body);
-        seen.add(
-          `${answers[0].run} ${answers[0].session} ${(JSON.parse(answers[0].body) as { output: string }).output}`,
+        assert.deepEqual(responses[0], responses[1]);
+        assert.equal(responses[0]?.status, 200, responses[0]?.body);
+        distinctResponses.add(
+          `${responses[0].run} ${responses[0].session} ${(JSON.parse(responses[0].body) as { output: string }).output}`,
         );
       }
-      assert.equal(seen.size, KEYS);
-      assert.equal(answers, KEYS);
+      assert.equal(distinctResponses.size, KEY_COUNT);
+      assert.equal(answerCount, KEY_COUNT);
       const { runs } = (await (await servers[0].fetch("/api/runs?size=1000")).json()) as { runs: unknown[] };
-      assert.equal(runs.length, Math.min(KEYS, 100));
+      assert.equal(runs.length, Math.min(KEY_COUNT, 100));
       const { total } = (await (await servers[1].fetch("/api/sessions?size=1")).json()) as { total: number };
-      assert.equal(total, KEYS);
-      t.diagnostic(`${KEYS} keys, ${seen.size} runs, ${answers} answers of the model`);
+      assert.equal(total, KEY_COUNT);
+      t.diagnostic(`${KEY_COUNT} keys, ${distinctResponses.size} runs, ${answerCount} answers of the model`);
     });
 
   for (const driver of STORES)
@@ -150,25 +167,25 @@ describe("an idempotency key", { concurrency: true }, () => {
       const headers = { "idempotency-key": "heal" };
       const body = { message: "think" };
       const brokenRequest = assert.rejects(post(holder, "/api/run", body, headers).then((answer) => answer.text()));
-      let first: { id: string; session_id: string } | undefined;
-      await until(async () => {
-        const { runs } = (await (await otherServer.fetch("/api/runs")).json()) as { runs: (typeof first)[] };
-        [first] = runs;
-        return first !== undefined && (await stored(otherServer, first.session_id)).length > 1;
+      let firstRun: { id: string; session_id: string } | undefined;
+      await waitUntil(async () => {
+        const { runs } = (await (await otherServer.fetch("/api/runs")).json()) as { runs: (typeof firstRun)[] };
+        [firstRun] = runs;
+        return firstRun !== undefined && (await fetchMessages(otherServer, firstRun.session_id)).length > 1;
       });
       await holder.stop("SIGKILL");
       await brokenRequest;
-      const again = await post(otherServer, "/api/run", body, headers);
-      assert.equal(again.status, 200);
-      assert.equal(again.headers.get("x-session-id"), first?.session_id);
-      assert.notEqual(again.headers.get("x-run-id"), first?.id);
-      const text = await again.text();
-      assert.equal((JSON.parse(text) as { output: string }).output, "Yes.");
-      const third = await post(await serve(), "/api/run", body, headers);
+      const retryResponse = await post(otherServer, "/api/run", body, headers);
+      assert.equal(retryResponse.status, 200);
+      assert.equal(retryResponse.headers.get("x-session-id"), firstRun?.session_id);
+      assert.notEqual(retryResponse.headers.get("x-run-id"), firstRun?.id);
+      const retryText = await retryResponse.text();
+      assert.equal((JSON.parse(retryText) as { output: string }).output, "Yes.");
+      const thirdResponse = await post(await serve(), "/api/run", body, headers);
       assert.deepEqual(
-        [third.headers.get("x-run-id"), await third.text()],
-        [again.headers.get("x-run-id"), text],
-        "the answer of before",
+        [thirdResponse.headers.get("x-run-id"), await thirdResponse.text()],
+        [retryResponse.headers.get("x-run-id"), retryText],
+        "a third request repeats the answer of the second",
       );
       assert.deepEqual(models.violations, []);
     });

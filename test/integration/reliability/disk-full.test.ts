@@ -6,14 +6,20 @@ import { mkdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { say } from "../../helpers/fake-model-server.js";
-import { sseEvents } from "../../helpers/http.js";
-import { ask, lab, labConfig, stored, stream } from "../../helpers/lab.js";
+import { textStep } from "../../helpers/fake-model-server.js";
+import { parseSseEvents } from "../../helpers/raw-http.js";
+import {
+  runPrompt,
+  startModelServer,
+  createServerConfig,
+  fetchMessages,
+  startStreamedRun,
+} from "../../helpers/server-runs.js";
 import { startServer } from "../../helpers/server.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 /** A command prefix that mounts a small disk at `path`, visible to this process only. */
-const onSmallDisk = (path: string): string[] => [
+const createSmallDiskPrefix = (path: string): string[] => [
   "unshare",
   "--user",
   "--map-root-user",
@@ -24,11 +30,11 @@ const onSmallDisk = (path: string): string[] => [
   path,
 ];
 
-function smallDisksWork(): boolean {
+function canMountSmallDisk(): boolean {
   if (process.platform !== "linux") return false;
   const folder = mkdtempSync(join(tmpdir(), "gantry-"));
   try {
-    const [file = "", ...args] = onSmallDisk(folder);
+    const [file = "", ...args] = createSmallDiskPrefix(folder);
     execFileSync(file, [...args, "true"], { stdio: "ignore" });
     return true;
   } catch {
@@ -38,8 +44,8 @@ function smallDisksWork(): boolean {
   }
 }
 
-const STORE_FULL = "session store: no room left";
-const skip = !smallDisksWork() && "needs user namespaces";
+const STORE_FULL_ERROR = "session store: no space left";
+const skip = !canMountSmallDisk() && "needs user namespaces";
 
 describe("a session store on a full disk", { concurrency: true }, () => {
   for (const driver of ["sqlite", "json"]) {
@@ -47,76 +53,86 @@ describe("a session store on a full disk", { concurrency: true }, () => {
       `${driver}: reports store_full, keeps all answered runs, and works again once space is free`,
       { skip },
       async (t) => {
-        const models = await lab(t, { fallback: say("Noted.") });
+        const models = await startModelServer(t, { fallback: textStep("Noted.") });
         const home = await tempDir(t);
         const disk = home.at("disk");
         await mkdir(disk);
         const server = await startServer(t, {
-          config: labConfig(models, { session: { driver, path: join(disk, "sessions") }, log: { level: "debug" } }),
+          config: createServerConfig(models, {
+            session: { driver, path: join(disk, "sessions") },
+            log: { level: "debug" },
+          }),
           home: home.path,
-          through: onSmallDisk(disk),
+          commandPrefix: createSmallDiskPrefix(disk),
           sendsToken: true,
         });
-        const first = await ask(server, { message: "first" });
-        assert.equal(first.status, 200, first.error);
+        const firstRun = await runPrompt(server, { message: "first" });
+        assert.equal(firstRun.status, 200, firstRun.error);
 
-        const storedSessions: string[] = [];
+        const storedSessionIds: string[] = [];
         let storeError = "";
         while (storeError === "") {
-          const answer = await ask(server, { message: `${storedSessions.length}: ${"x".repeat(60_000)}` });
-          if (answer.status === 200) storedSessions.push(answer.sessionId);
+          const fillingRun = await runPrompt(server, { message: `${storedSessionIds.length}: ${"x".repeat(60_000)}` });
+          if (fillingRun.status === 200) storedSessionIds.push(fillingRun.sessionId);
           else {
-            assert.equal(answer.status, 500);
-            storeError = answer.error;
+            assert.equal(fillingRun.status, 500);
+            storeError = fillingRun.error;
           }
-          assert.ok(storedSessions.length < 50, "the disk never fills");
+          assert.ok(storedSessionIds.length < 50, "the disk fills within 50 runs");
         }
-        assert.equal(storeError, STORE_FULL);
-        assert.ok(storedSessions.length > 1);
-        assert.match(server.stderr, /no space left; free some space/, "the log says which store");
+        assert.equal(storeError, STORE_FULL_ERROR);
+        assert.ok(storedSessionIds.length > 1);
+        assert.match(server.stderr, /no space left; free some space/, "the log reports the full disk");
 
-        // Streams report it too: as a plain response before they start, otherwise as their last event.
-        const big = { message: "y".repeat(100_000), stream: true };
-        const begin = () => server.fetch("/api/run", { method: "POST", body: JSON.stringify(big) });
-        let response = await begin();
+        // Streams report the full disk too: as a plain response before they start, otherwise as their last event.
+        const largeBody = { message: "y".repeat(100_000), stream: true };
+        const startRun = () => server.fetch("/api/run", { method: "POST", body: JSON.stringify(largeBody) });
+        let response = await startRun();
         // The JSON driver may have compacted its log, which frees space for a few more runs.
         for (let extraRuns = 0; response.status === 200; extraRuns += 1) {
-          assert.ok(extraRuns < 50, "the disk never fills");
-          const last = sseEvents(await response.text()).at(-1);
-          if (last?.event !== "done")
-            assert.deepEqual(last, { event: "error", data: { error: STORE_FULL, code: "store_full" } });
-          response = await begin();
+          assert.ok(extraRuns < 50, "the disk fills within 50 runs");
+          const lastEvent = parseSseEvents(await response.text()).at(-1);
+          if (lastEvent?.event !== "done")
+            assert.deepEqual(lastEvent, { event: "error", data: { error: STORE_FULL_ERROR, code: "store_full" } });
+          response = await startRun();
         }
-        assert.deepEqual([response.status, await response.json()], [500, { error: STORE_FULL, code: "store_full" }]);
-        models.fallback = { say: [{ text: Array.from({ length: 400 }, () => "z".repeat(2_000)) }] };
-        const streamOrError = await stream(server, { message: "small", session_id: first.sessionId }).catch(
-          (error: Error) => error,
+        assert.deepEqual(
+          [response.status, await response.json()],
+          [500, { error: STORE_FULL_ERROR, code: "store_full" }],
         );
-        if (streamOrError instanceof Error) assert.match(streamOrError.message, new RegExp(STORE_FULL));
+        models.fallback = { say: [{ text: Array.from({ length: 400 }, () => "z".repeat(2_000)) }] };
+        const streamOrError = await startStreamedRun(server, {
+          message: "small",
+          session_id: firstRun.sessionId,
+        }).catch((error: Error) => error);
+        if (streamOrError instanceof Error) assert.match(streamOrError.message, new RegExp(STORE_FULL_ERROR));
         else {
           await streamOrError.ended;
-          assert.deepEqual(streamOrError.last, { event: "error", data: { error: STORE_FULL, code: "store_full" } });
+          assert.deepEqual(streamOrError.latestEvent, {
+            event: "error",
+            data: { error: STORE_FULL_ERROR, code: "store_full" },
+          });
         }
 
-        models.fallback = say("Noted.");
+        models.fallback = textStep("Noted.");
 
         // All answered runs are stored, and the server is healthy.
         assert.equal((await server.fetch("/api/health")).status, 200);
-        for (const [n, id] of storedSessions.entries()) {
-          const messages = await stored(server, id);
+        for (const [n, id] of storedSessionIds.entries()) {
+          const messages = await fetchMessages(server, id);
           assert.deepEqual([messages.length, messages[1]?.content], [2, "Noted."]);
           assert.ok(messages[0]?.content.startsWith(`${n}: x`));
         }
 
         // The store needs no restart: it continues when space is free again.
         await rm(join(`/proc/${server.pid}/root`, disk, "ballast"));
-        const deleted = await server.fetch(`/api/sessions/${storedSessions.at(-1)}`, { method: "DELETE" });
-        assert.equal(deleted.status, 200, await deleted.text());
-        const again = await ask(server, { message: `again: ${"x".repeat(60_000)}` });
-        assert.deepEqual([again.status, again.output], [200, "Noted."], again.error);
-        const resumed = await ask(server, { message: "still there?", session_id: first.sessionId });
-        assert.deepEqual([resumed.status, resumed.output], [200, "Noted."], resumed.error);
-        assert.equal((await stored(server, storedSessions[0] ?? ""))[1]?.content, "Noted.");
+        const deleteResponse = await server.fetch(`/api/sessions/${storedSessionIds.at(-1)}`, { method: "DELETE" });
+        assert.equal(deleteResponse.status, 200, await deleteResponse.text());
+        const nextRun = await runPrompt(server, { message: `again: ${"x".repeat(60_000)}` });
+        assert.deepEqual([nextRun.status, nextRun.output], [200, "Noted."], nextRun.error);
+        const resumedRun = await runPrompt(server, { message: "still there?", session_id: firstRun.sessionId });
+        assert.deepEqual([resumedRun.status, resumedRun.output], [200, "Noted."], resumedRun.error);
+        assert.equal((await fetchMessages(server, storedSessionIds[0] ?? ""))[1]?.content, "Noted.");
         assert.deepEqual(models.violations, []);
         assert.deepEqual(await server.stop(), { code: 0, signal: null });
       },

@@ -1,16 +1,22 @@
 import assert from "node:assert/strict";
 import { readFile, stat } from "node:fs/promises";
 import { it } from "node:test";
-import { say, type FakeModelServer, type FakeRequest } from "../../helpers/fake-model-server.js";
-import { HOSTILE_ANSWERS, HOSTILE_LISTINGS } from "../../helpers/hostile-answers.js";
-import { ask, lab, labConfig, stored, stream } from "../../helpers/lab.js";
+import { textStep, type FakeModelServer, type FakeRequest } from "../../helpers/fake-model-server.js";
+import { HOSTILE_ANSWERS, HOSTILE_LISTINGS } from "../../helpers/untrusted-answers.js";
+import {
+  runPrompt,
+  startModelServer,
+  createServerConfig,
+  fetchMessages,
+  startStreamedRun,
+} from "../../helpers/server-runs.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 
 /** Maximum memory, in KiB, beyond the server's usual use. Without limits each of these answers would use all memory. */
 const MAX_EXTRA_KIB = 400 * 1024;
 const MAX_STORED_BYTES = 96 * 1024 * 1024;
 
-const REASONS: Record<keyof typeof HOSTILE_ANSWERS, RegExp> = {
+const ERROR_PATTERNS: Record<keyof typeof HOSTILE_ANSWERS, RegExp> = {
   "endless JSON": /^bad: too_large: an event, or a body without events, of more than 8 MB$/,
   "endless JSON in gzip": /^bad: too_large: an event, or a body without events, of more than 8 MB$/,
   "an event without a line feed": /^bad: too_large: an event, .* of more than 8 MB$/,
@@ -27,69 +33,75 @@ const REASONS: Record<keyof typeof HOSTILE_ANSWERS, RegExp> = {
 };
 
 it("a provider that sends unlimited data fails its own runs with a reason; the server and another run continue", async (t) => {
-  const bad = await lab(t, {
+  const badModels = await startModelServer(t, {
     fallback: (request) => {
-      const answerName = Object.keys(HOSTILE_ANSWERS).find((name) => last(request).includes(`<${name}>`));
+      const answerName = Object.keys(HOSTILE_ANSWERS).find((name) => readLastContent(request).includes(`<${name}>`));
       return HOSTILE_ANSWERS[answerName as keyof typeof HOSTILE_ANSWERS];
     },
   });
   const listings: [name: string, models: FakeModelServer][] = [];
   for (const [name, listing] of Object.entries(HOSTILE_LISTINGS)) {
-    const models = await lab(t);
+    const models = await startModelServer(t);
     models.listing = listing;
     listings.push([name.replaceAll(/\W/g, "-"), models]);
   }
-  const good = await lab(t, { fallback: { say: [{ text: "begun " }, { gate: "rest" }, { text: "done" }] } });
-  good.enqueue(say("warm"));
-  const config = labConfig(good);
+  const goodModels = await startModelServer(t, {
+    fallback: { say: [{ text: "begun " }, { gate: "rest" }, { text: "done" }] },
+  });
+  goodModels.enqueue(textStep("warm"));
+  const config = createServerConfig(goodModels);
   const providers = config["providers"] as object[];
-  const common = { driver: "openai", api_key: "key-of-the-bad", max_retries: 0 };
-  providers.push({ ...common, name: "bad", base_url: bad.baseUrl, models: ["m1"] });
-  for (const [name, models] of listings) providers.push({ ...common, name, base_url: models.baseUrl });
+  const commonFields = { driver: "openai", api_key: "key-of-the-bad", max_retries: 0 };
+  providers.push({ ...commonFields, name: "bad", base_url: badModels.baseUrl, models: ["m1"] });
+  for (const [name, models] of listings) providers.push({ ...commonFields, name, base_url: models.baseUrl });
   const server = await startServer(t, { config });
 
-  await ask(server, { message: "warm up", provider: "lab", model: "m1" });
-  const before = await peak(server);
-  const openStream = await stream(server, { message: "go on", provider: "lab", model: "m1" });
-  await openStream.text("begun ".length);
+  await runPrompt(server, { message: "warm up", provider: "lab", model: "m1" });
+  const initialKib = await readPeakKib(server);
+  const openStream = await startStreamedRun(server, { message: "go on", provider: "lab", model: "m1" });
+  await openStream.waitForCharacters("begun ".length);
 
-  for (const [name, reason] of Object.entries(REASONS)) {
-    const { status, error, sessionId } = await ask(server, { message: `<${name}>`, provider: "bad", model: "m1" });
+  for (const [name, reason] of Object.entries(ERROR_PATTERNS)) {
+    const { status, error, sessionId } = await runPrompt(server, {
+      message: `<${name}>`,
+      provider: "bad",
+      model: "m1",
+    });
     assert.equal(status, 500, name);
     assert.match(error, reason, name);
-    // None of the five thousand calls ran, and none is stored.
-    const messages = await stored(server, sessionId);
+    // No tool call ran, and none is stored.
+    const messages = await fetchMessages(server, sessionId);
     assert.ok(!messages.some(({ role }) => role === "tool"), name);
   }
 
   const response = await server.fetch("/api/models");
   const { models } = (await response.json()) as { models: { provider: string; model: { id: string } }[] };
-  const many = models.filter(({ provider }) => provider === "200-000-models");
-  assert.deepEqual([many.length, many.some(({ model }) => model.id === "first")], [10_000, true]);
+  const manyModels = models.filter(({ provider }) => provider === "200-000-models");
+  assert.deepEqual([manyModels.length, manyModels.some(({ model }) => model.id === "first")], [10_000, true]);
   assert.deepEqual([...new Set(models.map(({ provider }) => provider))].sort(), ["200-000-models", "bad", "lab"]);
   assert.match(server.stderr, /a list of models of more than 16 MB/);
   assert.match(server.stderr, /a list of models of more than 1,000,000 values/);
 
-  good.open("rest");
+  goodModels.openGate("rest");
   await openStream.ended;
   assert.equal(openStream.pieces.map(({ text }) => text).join(""), "begun done");
-  assert.equal(openStream.last?.event, "done");
+  assert.equal(openStream.latestEvent?.event, "done");
 
-  const extraKib = (await peak(server)) - before;
-  t.diagnostic(`${Math.round(before / 1024)} MiB before, at most ${Math.round(extraKib / 1024)} MiB more`);
+  const extraKib = (await readPeakKib(server)) - initialKib;
+  t.diagnostic(`${Math.round(initialKib / 1024)} MiB before, at most ${Math.round(extraKib / 1024)} MiB more`);
   assert.ok(extraKib < MAX_EXTRA_KIB, `${extraKib} KiB more`);
   const { size } = await stat(`${server.home}/sessions.db`).catch(() => ({ size: 0 }));
   assert.ok(size < MAX_STORED_BYTES, `${size} bytes stored`);
   assert.equal((await server.stop()).code, 0);
 });
 
-function last({ body }: FakeRequest): string {
+function readLastContent({ body }: FakeRequest): string {
   const { messages = [] } = body as { messages?: { content?: unknown }[] };
   return JSON.stringify(messages.at(-1)?.content ?? "");
 }
 
 /** The peak memory of the process, in KiB. 0 if the system does not report it. */
-async function peak(server: GantryServer): Promise<number> {
+async function readPeakKib(server: GantryServer): Promise<number> {
   const status = await readFile(`/proc/${server.pid}/status`, "utf8").catch(() => "");
   return Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0);
 }

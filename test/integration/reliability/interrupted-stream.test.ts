@@ -1,19 +1,25 @@
 // The view of clients when the connection to the model breaks.
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { fail } from "../../helpers/fake-model-server.js";
-import { ask, lab, labConfig, stored, stream } from "../../helpers/lab.js";
+import { errorStep } from "../../helpers/fake-model-server.js";
+import {
+  runPrompt,
+  startModelServer,
+  createServerConfig,
+  fetchMessages,
+  startStreamedRun,
+} from "../../helpers/server-runs.js";
 import { startServer } from "../../helpers/server.js";
 
 it("a stream continues after a connection reset, the log records it, and the partial message is unfinished", async (t) => {
-  const models = await lab(t);
-  const server = await startServer(t, { config: labConfig(models) });
+  const models = await startModelServer(t);
+  const server = await startServer(t, { config: createServerConfig(models) });
   models.enqueue({ say: [{ text: ["Half ", "an "] }, { reset: true }] }, { say: [{ text: "answer." }] });
-  const streamed = await stream(server, { message: "x" });
-  await streamed.ended;
-  assert.equal(streamed.pieces.map(({ text }) => text).join(""), "Half an answer.");
-  assert.equal(streamed.last?.event, "done");
-  const messages = await stored(server, streamed.sessionId);
+  const runStream = await startStreamedRun(server, { message: "x" });
+  await runStream.ended;
+  assert.equal(runStream.pieces.map(({ text }) => text).join(""), "Half an answer.");
+  assert.equal(runStream.latestEvent?.event, "done");
+  const messages = await fetchMessages(server, runStream.sessionId);
   assert.deepEqual(
     messages.map(({ role, content, finished }) => [role, content, finished]),
     [
@@ -27,22 +33,22 @@ it("a stream continues after a connection reset, the log records it, and the par
 });
 
 it("a run that fails permanently returns 500 with the reason", async (t) => {
-  const models = await lab(t);
-  const server = await startServer(t, { config: labConfig(models) });
+  const models = await startModelServer(t);
+  const server = await startServer(t, { config: createServerConfig(models) });
   models.fallback = { say: [] };
-  const empty = await ask(server, { message: "x" });
-  assert.equal(empty.status, 500);
-  assert.match(empty.error, /^lab: malformed_answer: .*empty/);
-  models.fallback = fail(429, "Slow down.", { "retry-after": "3600" });
-  const long = await ask(server, { message: "x" });
+  const emptyAnswerRun = await runPrompt(server, { message: "x" });
+  assert.equal(emptyAnswerRun.status, 500);
+  assert.match(emptyAnswerRun.error, /^lab: malformed_answer: .*empty/);
+  models.fallback = errorStep(429, "Slow down.", { "retry-after": "3600" });
+  const longWaitRun = await runPrompt(server, { message: "x" });
   assert.deepEqual(
-    [long.status, long.error],
+    [longWaitRun.status, longWaitRun.error],
     [500, "lab: 429: requested wait of 3600 s exceeds max_wait (60 s): Slow down."],
   );
   models.fallback = { say: [{ call: { name: "glob", arguments: { pattern: "*" } } }] };
-  const stuck = await ask(server, { message: "x" });
+  const stuckRun = await runPrompt(server, { message: "x" });
   assert.deepEqual(
-    [stuck.status, stuck.error],
+    [stuckRun.status, stuckRun.error],
     [500, "the model called glob 16 times without getting anything new; the run was ended"],
   );
 });

@@ -7,43 +7,51 @@ import { retain, readPragma } from "../../../adapters/sqlite-driver/retained-obj
 import type { SessionDriver } from "gantry/plugin";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import type { FakeModelServer } from "../../helpers/fake-model-server.js";
-import { ask, lab, labConfig, stored, stream, until, type Streamed } from "../../helpers/lab.js";
-import { randomOf, seedOf } from "../../helpers/random.js";
+import {
+  runPrompt,
+  startModelServer,
+  createServerConfig,
+  fetchMessages,
+  startStreamedRun,
+  waitUntil,
+  type StreamedRun,
+} from "../../helpers/server-runs.js";
+import { createRandom, readSeed } from "../../helpers/random.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
-import { SERVER_STORES, sessionOn } from "../../helpers/server-stores.js";
-import { tempDir } from "../../helpers/temp.js";
+import { SERVER_STORES, createSessionConfig } from "../../helpers/server-stores.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-const TRIALS = Number(process.env["TRIALS"] ?? 1);
-const STREAMS = 3;
-/** Maximum numbers that a client reads between the first stored number (or the first that it reads) and the kill. */
+const TRIAL_COUNT = Number(process.env["TRIALS"] ?? 1);
+const STREAM_COUNT = 3;
+/** Maximum count of numbers that a client reads from the first stored (or first received) number to the kill. */
 const MAX_NUMBERS = 250;
 
 /** One number per piece, so that a lost or repeated piece is visible. */
-const NUMBERS = Array.from({ length: 2_000 }, (_, n) => `${n};`);
+const NUMBER_PIECES = Array.from({ length: 2_000 }, (_, n) => `${n};`);
 
 /** Opens the store of a server in this process. */
 async function openStore(driver: string, session: Readonly<Record<string, unknown>>, home: string) {
   const { url, schema } = session as { url: string; schema: string };
-  const open: Record<string, () => Promise<SessionDriver>> = {
+  const storeOpeners: Record<string, () => Promise<SessionDriver>> = {
     sqlite: () => Promise.resolve(new SqliteDriver({ path: join(home, "sessions.db") })),
     postgres: async () => {
       const { PostgresDriver } = await import("gantry/adapters/postgres-driver");
       return new PostgresDriver({ url, schema, durability: "full" });
     },
   };
-  const store = await open[driver]!();
+  const store = await storeOpeners[driver]!();
   await store.open();
   return store;
 }
 
 /** Count of numbers in the stored answer of a session. */
-async function storedNumbers(store: SessionDriver, sessionId: string): Promise<number> {
+async function countStoredNumbers(store: SessionDriver, sessionId: string): Promise<number> {
   const [, answer] = await store.messages(sessionId);
   const text = answer?.parts.map((part) => (part.type === "text" ? part.text : "")).join("") ?? "";
-  return numbersIn(text);
+  return countNumbers(text);
 }
 
-const CHECKS: Record<string, (home: string) => Promise<void>> = {
+const STORE_CHECKS: Record<string, (home: string) => Promise<void>> = {
   sqlite: (home) => {
     const db = retain(new Sqlite(join(home, "sessions.db")));
     try {
@@ -56,89 +64,97 @@ const CHECKS: Record<string, (home: string) => Promise<void>> = {
 };
 
 interface Trial {
-  streams: Streamed[];
-  answered: { sessionId: string; output: string }[];
+  streams: StreamedRun[];
+  answeredRuns: { sessionId: string; output: string }[];
   /** Count of numbers of each stream that were stored before the kill. */
-  stored: number[];
+  storedCounts: number[];
 }
 
 /** Text of a stream that the client has received. */
-const textOf = ({ pieces }: Streamed): string => pieces.map(({ text }) => text).join("");
-const numbersIn = (text: string): number => text.split(";").length - 1;
+const readText = ({ pieces }: StreamedRun): string => pieces.map(({ text }) => text).join("");
+const countNumbers = (text: string): number => text.split(";").length - 1;
 
 /**
- * Runs streams, and short runs beside them, until the server is killed after `numbers` further numbers. `early`: the
- * kill can happen before any answer is stored.
+ * Runs streams, and short runs beside them, until the server is killed after `furtherCount` more numbers. `isEarly`:
+ * the kill can happen before any answer is stored.
  */
 async function runAndKill(
   server: GantryServer,
   models: FakeModelServer,
   store: SessionDriver,
-  { numbers, early }: { numbers: number; early: boolean },
+  { furtherCount, isEarly }: { furtherCount: number; isEarly: boolean },
 ): Promise<Trial> {
   models.fallback = ({ body }) =>
     JSON.stringify(body).includes("numbers-from-0")
       ? // Time: the pace causes several batches between the first piece and the kill.
-        { say: [{ text: NUMBERS }, { stall: true }], pace: 8 }
+        { say: [{ text: NUMBER_PIECES }, { stall: true }], pace: 8 }
       : { say: [{ text: "Short." }] };
-  const answered: Trial["answered"] = [];
+  const answeredRuns: Trial["answeredRuns"] = [];
   const streams = await Promise.all(
-    Array.from({ length: STREAMS }, (_, n) => stream(server, { message: `numbers-from-0, ${n}` })),
+    Array.from({ length: STREAM_COUNT }, (_, n) => startStreamedRun(server, { message: `numbers-from-0, ${n}` })),
   );
-  const short = async (): Promise<void> => {
+  const sendShortRuns = async (): Promise<void> => {
     for (let n = 0; ; n++) {
-      const answer = await ask(server, { message: `short ${n}` });
+      const answer = await runPrompt(server, { message: `short ${n}` });
       assert.equal(answer.status, 200, answer.error);
-      answered.push(answer);
+      answeredRuns.push(answer);
     }
   };
-  const shortRuns = short().catch((error: unknown) => {
+  const shortRuns = sendShortRuns().catch((error: unknown) => {
     if (error instanceof assert.AssertionError) throw error;
   });
-  await until(() => answered.length > 0);
-  const count = () => Promise.all(streams.map(({ sessionId }) => storedNumbers(store, sessionId)));
-  // Text is stored in batches during the stream. The answers of these streams never end.
-  await Promise.all(streams.map((streamed) => streamed.text(1)));
-  if (!early) await until(async () => (await count()).every((stored) => stored > 0));
-  const read = () => numbersIn(textOf(streams[0]!));
-  const last = Math.min(NUMBERS.length, read() + numbers);
-  await until(() => read() >= last);
-  const stored = await count();
+  await waitUntil(() => answeredRuns.length > 0);
+  const countStored = () => Promise.all(streams.map(({ sessionId }) => countStoredNumbers(store, sessionId)));
+  // Text is stored in batches during the stream. The answers of these streams do not end before the kill.
+  await Promise.all(streams.map((openStream) => openStream.waitForCharacters(1)));
+  if (!isEarly) await waitUntil(async () => (await countStored()).every((storedCount) => storedCount > 0));
+  const countReceived = () => countNumbers(readText(streams[0]!));
+  const lastCount = Math.min(NUMBER_PIECES.length, countReceived() + furtherCount);
+  await waitUntil(() => countReceived() >= lastCount);
+  const storedCounts = await countStored();
   await server.stop("SIGKILL");
   await Promise.all([shortRuns, ...streams.map(({ ended }) => ended)]);
-  return { streams, answered, stored };
+  return { streams, answeredRuns, storedCounts };
 }
 
-/** Checks what the next process finds. Returns the number of lost pieces per stream. */
-async function checkAfter(server: GantryServer, models: FakeModelServer, trial: Trial): Promise<number[]> {
-  for (const { sessionId, output } of trial.answered) {
-    const messages = await stored(server, sessionId);
-    assert.deepEqual(messages.at(-1), { ...messages.at(-1), role: "assistant", content: output }, "what was answered");
+/** Checks the stored state after the restart. Returns the number of lost pieces per stream. */
+async function checkStoredState(server: GantryServer, models: FakeModelServer, trial: Trial): Promise<number[]> {
+  for (const { sessionId, output } of trial.answeredRuns) {
+    const messages = await fetchMessages(server, sessionId);
+    assert.deepEqual(
+      messages.at(-1),
+      { ...messages.at(-1), role: "assistant", content: output },
+      "each received answer is stored",
+    );
   }
-  const lost: number[] = [];
+  const lostCounts: number[] = [];
   models.fallback = { say: [{ text: "On." }] };
-  for (const [n, streamed] of trial.streams.entries()) {
-    const messages = await stored(server, streamed.sessionId);
-    const receivedCount = numbersIn(textOf(streamed));
+  for (const [n, trialStream] of trial.streams.entries()) {
+    const messages = await fetchMessages(server, trialStream.sessionId);
+    const receivedCount = countNumbers(readText(trialStream));
     const storedPieces = (messages[1]?.content ?? "").split(";").slice(0, -1);
     assert.deepEqual(
       storedPieces,
-      NUMBERS.slice(0, storedPieces.length).map((piece) => piece.slice(0, -1)),
-      "in order, each once",
+      NUMBER_PIECES.slice(0, storedPieces.length).map((piece) => piece.slice(0, -1)),
+      "the pieces are stored in order, each once",
     );
-    const storedBeforeKill = trial.stored[n]!;
+    const storedBeforeKill = trial.storedCounts[n]!;
     assert.ok(
       storedPieces.length >= storedBeforeKill,
       `${storedPieces.length} of ${storedBeforeKill} that were stored before the kill`,
     );
-    lost.push(Math.max(0, receivedCount - storedPieces.length));
-    assert.equal(messages[1]?.finished, messages[1] && false, "half an answer does not look like a whole one");
-    const next = await ask(server, { message: "go on", session_id: streamed.sessionId });
-    assert.deepEqual([next.status, next.output], [200, "On."], next.error);
-    const after = await stored(server, streamed.sessionId);
-    const unfinishedIds = after.filter(({ finished }) => finished === false).map(({ id }) => id);
-    assert.deepEqual(unfinishedIds, messages[1] ? [messages[1].id] : [], "later neither");
-    const roles = after.map(({ role }) => role);
+    lostCounts.push(Math.max(0, receivedCount - storedPieces.length));
+    assert.equal(messages[1]?.finished, messages[1] && false, "a partial answer is stored as unfinished");
+    const nextAnswer = await runPrompt(server, { message: "go on", session_id: trialStream.sessionId });
+    assert.deepEqual([nextAnswer.status, nextAnswer.output], [200, "On."], nextAnswer.error);
+    const laterMessages = await fetchMessages(server, trialStream.sessionId);
+    const unfinishedIds = laterMessages.filter(({ finished }) => finished === false).map(({ id }) => id);
+    assert.deepEqual(
+      unfinishedIds,
+      messages[1] ? [messages[1].id] : [],
+      "the partial answer stays unfinished after the next run",
+    );
+    const roles = laterMessages.map(({ role }) => role);
     const expected =
       storedPieces.length > 0 || messages.length > 1
         ? ["user", "assistant", "user", "assistant"]
@@ -146,35 +162,35 @@ async function checkAfter(server: GantryServer, models: FakeModelServer, trial: 
     assert.deepEqual(roles, expected);
   }
   assert.deepEqual(models.violations, []);
-  return lost;
+  return lostCounts;
 }
 
 describe("a server killed with SIGKILL during its streams", { concurrency: true }, () => {
   for (const driver of SERVER_STORES) {
     it(`${driver}: keeps answered runs and the stored stream text, and each session accepts a new prompt`, async (t) => {
-      const seed = seedOf();
-      t.diagnostic(`SEED=${seed} TRIALS=${TRIALS}`);
-      const random = randomOf(seed);
-      const models = await lab(t);
+      const seed = readSeed();
+      t.diagnostic(`SEED=${seed} TRIALS=${TRIAL_COUNT}`);
+      const random = createRandom(seed);
+      const models = await startModelServer(t);
       const home = await tempDir(t);
-      const session = await sessionOn(driver);
-      const options = { config: labConfig(models, { session }), home: home.path };
-      const lost: number[] = [];
+      const session = await createSessionConfig(driver);
+      const options = { config: createServerConfig(models, { session }), home: home.path };
+      const allLostCounts: number[] = [];
       let server = await startServer(t, options);
-      for (let trial = 0; trial < TRIALS; trial++) {
+      for (let trial = 0; trial < TRIAL_COUNT; trial++) {
         const store = await openStore(driver, session, home.path);
-        const early = trial % 2 === 1;
-        const numbers = Math.floor(random() * (early ? MAX_NUMBERS / 5 : MAX_NUMBERS));
-        const outcome = await runAndKill(server, models, store, { numbers, early });
+        const isEarly = trial % 2 === 1;
+        const furtherCount = Math.floor(random() * (isEarly ? MAX_NUMBERS / 5 : MAX_NUMBERS));
+        const outcome = await runAndKill(server, models, store, { furtherCount, isEarly });
         await store.close();
-        await CHECKS[driver]?.(home.path);
+        await STORE_CHECKS[driver]?.(home.path);
         server = await startServer(t, options);
-        lost.push(...(await checkAfter(server, models, outcome)));
+        allLostCounts.push(...(await checkStoredState(server, models, outcome)));
       }
       assert.doesNotMatch(server.stderr, / error /);
       assert.deepEqual(await server.stop(), { code: 0, signal: null });
-      await CHECKS[driver]?.(home.path);
-      t.diagnostic(`pieces of text lost by each stream: ${lost.join(" ")}`);
+      await STORE_CHECKS[driver]?.(home.path);
+      t.diagnostic(`pieces of text lost by each stream: ${allLostCounts.join(" ")}`);
     });
   }
 });

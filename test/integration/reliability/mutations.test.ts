@@ -3,14 +3,14 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { it } from "node:test";
 import { HttpPeer, SocketPeer } from "../../helpers/acp-http.js";
-import { say } from "../../helpers/fake-model-server.js";
-import { wire } from "../../helpers/http.js";
-import { ask, lab, labConfig, until } from "../../helpers/lab.js";
-import { randomOf, seedOf } from "../../helpers/random.js";
+import { textStep } from "../../helpers/fake-model-server.js";
+import { openConnection } from "../../helpers/raw-http.js";
+import { runPrompt, startModelServer, createServerConfig, waitUntil } from "../../helpers/server-runs.js";
+import { createRandom, readSeed } from "../../helpers/random.js";
 import { spawnGantry, startServer, type GantryProcess } from "../../helpers/server.js";
 
 /** Number of frames per wire. */
-const FRAMES = Number(process.env["FRAMES"] ?? 250);
+const FRAME_COUNT = Number(process.env["FRAMES"] ?? 250);
 /**
  * Maximum memory in bytes, far more than a server needs. In the longer form, a leak of rejected requests would exceed
  * it.
@@ -42,7 +42,7 @@ const FRAGMENTS = [
   "9".repeat(40),
 ];
 
-const VALUES: readonly unknown[] = [
+const REPLACEMENT_VALUES: readonly unknown[] = [
   null,
   true,
   0,
@@ -60,37 +60,40 @@ const VALUES: readonly unknown[] = [
   [[[[{}]]]],
 ];
 
-/** Replaces a value at a random place, or removes a member. */
-function misshape(random: () => number, value: unknown): unknown {
+/** Replaces a value at a random position, or removes a member. */
+function replaceRandomValue(random: () => number, value: unknown): unknown {
   if (typeof value !== "object" || value === null || random() < 0.15)
-    return VALUES[Math.floor(random() * VALUES.length)];
+    return REPLACEMENT_VALUES[Math.floor(random() * REPLACEMENT_VALUES.length)];
   const keys = Object.keys(value);
   const key = keys[Math.floor(random() * keys.length)];
-  if (key === undefined) return VALUES[Math.floor(random() * VALUES.length)];
+  if (key === undefined) return REPLACEMENT_VALUES[Math.floor(random() * REPLACEMENT_VALUES.length)];
   const copy = structuredClone(value) as Record<string, unknown>;
   if (random() < 0.1) delete copy[key];
-  else copy[key] = misshape(random, copy[key]);
+  else copy[key] = replaceRandomValue(random, copy[key]);
   return copy;
 }
 
 /** Half of the results are JSON of a wrong shape, most of the others are not JSON. */
 function mutate(random: () => number, text: string): Buffer {
-  const below = (limit: number) => Math.floor(random() * limit);
-  if (random() < 0.5) return Buffer.from(JSON.stringify(misshape(random, JSON.parse(text))));
+  const randomBelow = (limit: number) => Math.floor(random() * limit);
+  if (random() < 0.5) return Buffer.from(JSON.stringify(replaceRandomValue(random, JSON.parse(text))));
   let result = text;
-  for (let n = below(4) + 1; n > 0; n--) {
-    const at = below(result.length);
-    const piece = random() < 0.2 ? result.slice(below(at + 1), at) : (FRAGMENTS[below(FRAGMENTS.length)] ?? "");
-    result = random() < 0.05 ? result.slice(0, at) : result.slice(0, at) + piece + result.slice(at + below(6));
+  for (let n = randomBelow(4) + 1; n > 0; n--) {
+    const start = randomBelow(result.length);
+    const piece =
+      random() < 0.2 ? result.slice(randomBelow(start + 1), start) : (FRAGMENTS[randomBelow(FRAGMENTS.length)] ?? "");
+    result =
+      random() < 0.05 ? result.slice(0, start) : result.slice(0, start) + piece + result.slice(start + randomBelow(6));
   }
   const bytes = Buffer.from(result.replaceAll("\n", " "), "utf8");
-  if (random() < 0.1 && bytes.length > 0) bytes[below(bytes.length)] = [0x80, 0xff, 0xc0, 0x00][below(4)] ?? 0;
+  if (random() < 0.1 && bytes.length > 0)
+    bytes[randomBelow(bytes.length)] = [0x80, 0xff, 0xc0, 0x00][randomBelow(4)] ?? 0;
   // A byte 0x0a would end a stdio line. None of the bytes above is 0x0a.
   return bytes;
 }
 
 /** One client message for each method. `session` is a session of this client. */
-function messages(session: string, cwd: string): string[] {
+function createMessages(session: string, cwd: string): string[] {
   const prompt = [
     { type: "text", text: "hi" },
     { type: "image", data: "AAAA", mimeType: "image/png" },
@@ -112,124 +115,137 @@ function messages(session: string, cwd: string): string[] {
   ].map((message) => JSON.stringify({ jsonrpc: "2.0", ...message }));
 }
 
-async function memoryOf({ pid }: GantryProcess): Promise<number> {
+async function readMemoryBytes({ pid }: GantryProcess): Promise<number> {
   const text = await readFile(`/proc/${pid}/status`, "utf8").catch(() => "");
   return Number(/VmRSS:\s+(\d+)/.exec(text)?.[1] ?? 0) * 1024;
 }
 
 async function assertHealthy(process: GantryProcess): Promise<void> {
-  assert.ok(!process.ended, process.stderr);
+  assert.ok(!process.hasEnded, process.stderr);
   assert.doesNotMatch(process.stderr, / error /);
-  assert.ok((await memoryOf(process)) < MAX_MEMORY_BYTES, "memory");
+  assert.ok((await readMemoryBytes(process)) < MAX_MEMORY_BYTES, "memory stays below the limit");
 }
 
 const config = { limits: { connections: 4096 }, log: { level: "info" } };
 
 it("a server that receives mutated HTTP and WebSocket messages stays healthy and answers later requests", async (t) => {
-  const seed = seedOf();
-  t.diagnostic(`SEED=${seed} FRAMES=${FRAMES}`);
-  const random = randomOf(seed);
-  const models = await lab(t, { fallback: say("Yes.") });
+  const seed = readSeed();
+  t.diagnostic(`SEED=${seed} FRAMES=${FRAME_COUNT}`);
+  const random = createRandom(seed);
+  const models = await startModelServer(t, { fallback: textStep("Yes.") });
   const server = await startServer(t, {
-    config: labConfig(models, { ...config, server: { transports: ["koa-http-api", "acp-http-sse-ws"] } }),
+    config: createServerConfig(models, { ...config, server: { transports: ["koa-http-api", "acp-http-sse-ws"] } }),
   });
   const url = `${server.url}/acp`;
 
   let socket = new SocketPeer(url);
-  let seeds: string[] = [];
+  let seedMessages: string[] = [];
   const connect = async (): Promise<void> => {
     socket = new SocketPeer(url);
-    await socket.opened();
+    await socket.waitUntilOpen();
     await socket.initialize();
-    seeds = messages(await socket.newSession(server.projectDir), server.projectDir);
+    seedMessages = createMessages(await socket.newSession(server.projectDir), server.projectDir);
   };
   await connect();
-  let closed = 0;
-  for (let n = 0; n < FRAMES; n++) {
+  let closedCount = 0;
+  for (let n = 0; n < FRAME_COUNT; n++) {
     // Invalid UTF-8 closes the connection, as the WebSocket protocol requires.
     if (socket.socket.readyState !== socket.socket.OPEN) {
-      closed++;
+      closedCount++;
       await connect();
     }
-    const frame = mutate(random, seeds[n % seeds.length] ?? "");
+    const frame = mutate(random, seedMessages[n % seedMessages.length] ?? "");
     socket.socket.send(frame, { binary: random() < 0.05 });
     // The pong proves that the server has read all frames. Otherwise one of them closes the connection.
     if (n % 50 === 49) {
-      const { socket: webSocket, closed: gone } = socket;
+      const { socket: webSocket, closed } = socket;
       webSocket.ping();
-      await Promise.race([new Promise((resolve) => webSocket.once("pong", resolve)), gone]);
+      await Promise.race([new Promise((resolve) => webSocket.once("pong", resolve)), closed]);
     }
   }
   // The close of the connection can still be in transit.
-  for (let sessions = 0; sessions === 0;) {
+  for (let sessionCount = 0; sessionCount === 0;) {
     if (socket.socket.readyState !== socket.socket.OPEN) await connect();
-    const gone = new Promise<undefined>((resolve) => socket.socket.once("close", () => resolve(undefined)));
-    const listing = socket.request("session/list", {});
-    listing.catch(() => undefined);
-    const listed = await Promise.race([listing, gone]);
-    if (listed) assert.ok((sessions = listed.sessions.length) > 0);
+    const closeEvent = new Promise<undefined>((resolve) => socket.socket.once("close", () => resolve(undefined)));
+    const listingRequest = socket.request("session/list", {});
+    listingRequest.catch(() => undefined);
+    const listingResult = await Promise.race([listingRequest, closeEvent]);
+    if (listingResult) assert.ok((sessionCount = listingResult.sessions.length) > 0);
   }
-  socket.assertClean();
-  t.diagnostic(`${closed} WebSockets were closed`);
+  socket.assertNoValidationErrors();
+  t.diagnostic(`${closedCount} WebSockets were closed`);
 
   const peer = new HttpPeer(url);
   await peer.open();
-  await peer.stream();
-  seeds = messages(await peer.newSession(server.projectDir), server.projectDir);
+  await peer.openStream();
+  seedMessages = createMessages(await peer.newSession(server.projectDir), server.projectDir);
   const statuses = new Map<string, number>();
   const post = async (path: string, body: Buffer, headers: string): Promise<void> => {
-    const connection = await wire(server.url);
+    const connection = await openConnection(server.url);
     connection.write(
       `POST ${path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n${headers}Content-Length: ${body.length}\r\n\r\n`,
     );
     connection.write(body);
     await connection.closed;
-    const [, status = ""] = /^HTTP\/1\.1 (\d{3}) /.exec(connection.received) ?? [];
+    const [, status = ""] = /^HTTP\/1\.1 (\d{3}) /.exec(connection.receivedText) ?? [];
     statuses.set(status, (statuses.get(status) ?? 0) + 1);
     assert.match(status, /^[1-4]/, JSON.stringify(body.toString("latin1")));
   };
-  const head = `Content-Type: application/json\r\nAcp-Connection-Id: ${peer.id}\r\n`;
-  const run = JSON.stringify({ message: "hi", provider: "lab", model: "m1", session_id: "", files: [], stream: false });
-  for (let n = 0; n < FRAMES; n += 10) {
+  const acpHeaders = `Content-Type: application/json\r\nAcp-Connection-Id: ${peer.connectionId}\r\n`;
+  const runBody = JSON.stringify({
+    message: "hi",
+    provider: "lab",
+    model: "m1",
+    session_id: "",
+    files: [],
+    stream: false,
+  });
+  for (let n = 0; n < FRAME_COUNT; n += 10) {
     await Promise.all(
       Array.from({ length: 10 }, (_, i) =>
         i % 5 === 0
-          ? post("/api/run", mutate(random, run), "")
-          : post("/acp", mutate(random, seeds[(n + i) % seeds.length] ?? ""), head),
+          ? post("/api/run", mutate(random, runBody), "")
+          : post("/acp", mutate(random, seedMessages[(n + i) % seedMessages.length] ?? ""), acpHeaders),
       ),
     );
   }
   t.diagnostic(JSON.stringify(Object.fromEntries(statuses)));
   assert.ok((await peer.request("session/list", {})).sessions.length > 0);
-  peer.assertClean();
-  assert.equal((await ask(server, { message: "still there?" })).output, "Yes.");
+  peer.assertNoValidationErrors();
+  assert.equal((await runPrompt(server, { message: "still there?" })).output, "Yes.");
   await assertHealthy(server);
   assert.deepEqual(await server.stop(), { code: 0, signal: null });
 });
 
 it("gantry serve --acp --stdio prints only JSON-RPC lines for mutated input and answers the last request", async (t) => {
-  const seed = seedOf();
-  t.diagnostic(`SEED=${seed} FRAMES=${FRAMES}`);
-  const random = randomOf(seed);
-  const models = await lab(t, { fallback: say("Yes.") });
-  const agent = await spawnGantry(t, { config: labConfig(models, config), args: ["serve", "--acp", "--stdio"] });
-  const lines = () => agent.stdout.split("\n").slice(0, -1);
+  const seed = readSeed();
+  t.diagnostic(`SEED=${seed} FRAMES=${FRAME_COUNT}`);
+  const random = createRandom(seed);
+  const models = await startModelServer(t, { fallback: textStep("Yes.") });
+  const gantry = await spawnGantry(t, {
+    config: createServerConfig(models, config),
+    args: ["serve", "--acp", "--stdio"],
+  });
+  const readLines = () => gantry.stdout.split("\n").slice(0, -1);
   // Only the last lines are read, because mutated ids can be equal.
   const request = async (id: string, method: string, params: object): Promise<{ result: { sessionId: string } }> => {
-    agent.child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
-    const responseLine = () => lines().findLast((line) => line.includes(`"id":"${id}"`) && !line.includes('"method"'));
-    await until(() => agent.ended || responseLine() !== undefined);
-    return JSON.parse(responseLine() ?? "null") as { result: { sessionId: string } };
+    gantry.child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
+    const findResponseLine = () =>
+      readLines().findLast((line) => line.includes(`"id":"${id}"`) && !line.includes('"method"'));
+    await waitUntil(() => gantry.hasEnded || findResponseLine() !== undefined);
+    return JSON.parse(findResponseLine() ?? "null") as { result: { sessionId: string } };
   };
   await request("first", "initialize", { protocolVersion: 1 });
-  const { result } = await request("second", "session/new", { cwd: agent.projectDir, mcpServers: [] });
-  const seeds = messages(result.sessionId, agent.projectDir);
-  for (let n = 0; n < FRAMES; n++) {
-    agent.child.stdin.write(Buffer.concat([mutate(random, seeds[n % seeds.length] ?? ""), Buffer.from("\n")]));
+  const { result } = await request("second", "session/new", { cwd: gantry.projectDir, mcpServers: [] });
+  const stdioMessages = createMessages(result.sessionId, gantry.projectDir);
+  for (let n = 0; n < FRAME_COUNT; n++) {
+    gantry.child.stdin.write(
+      Buffer.concat([mutate(random, stdioMessages[n % stdioMessages.length] ?? ""), Buffer.from("\n")]),
+    );
   }
   assert.ok("result" in (await request("last", "session/list", {})));
-  for (const line of lines()) assert.equal((JSON.parse(line) as { jsonrpc?: unknown }).jsonrpc, "2.0", line);
-  await assertHealthy(agent);
-  agent.child.stdin.end();
-  assert.deepEqual(await agent.exited, { code: 0, signal: null });
+  for (const line of readLines()) assert.equal((JSON.parse(line) as { jsonrpc?: unknown }).jsonrpc, "2.0", line);
+  await assertHealthy(gantry);
+  gantry.child.stdin.end();
+  assert.deepEqual(await gantry.exited, { code: 0, signal: null });
 });

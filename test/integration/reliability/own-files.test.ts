@@ -4,13 +4,13 @@ import { existsSync } from "node:fs";
 import { link, mkdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { call, say, type FakeStep } from "../../helpers/fake-model-server.js";
-import { ask, lab, labConfig } from "../../helpers/lab.js";
+import { callStep, textStep, type FakeStep } from "../../helpers/fake-model-server.js";
+import { runPrompt, startModelServer, createServerConfig } from "../../helpers/server-runs.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 const KEY = "key-of-the-lab";
-const PLUGIN = `export default { gantry: 1, kind: "tool", name: "own", parse: () => ({}), use: class {
+const PLUGIN = `export default { gantry: 1, kind: "tool", name: "own", parse: () => ({}), useClass: class {
   name = "own"; description = "-"; inputSchema = { type: "object" }; kind = "other"; parallel = false; needsPermission = false;
   parse() { return {}; } describe() { return { title: "own", locations: [] }; } async run() { return { text: "" }; } } };`;
 
@@ -22,9 +22,9 @@ interface WireMessage {
 }
 
 /** The outputs of these calls, all made in one answer. */
-async function outputs(server: GantryServer, models: Awaited<ReturnType<typeof lab>>, calls: FakeStep[]) {
-  models.enqueue({ say: calls.flatMap((step) => step.say ?? []) }, say("Done."));
-  const { sessionId, status } = await ask(server, { message: "go" });
+async function runCalls(server: GantryServer, models: Awaited<ReturnType<typeof startModelServer>>, calls: FakeStep[]) {
+  models.enqueue({ say: calls.flatMap((step) => step.say ?? []) }, textStep("Done."));
+  const { sessionId, status } = await runPrompt(server, { message: "go" });
   assert.equal(status, 200);
   const response = await server.fetch(`/api/sessions/${sessionId}/messages`);
   const { messages } = (await response.json()) as { messages: WireMessage[] };
@@ -39,9 +39,9 @@ describe("gantry's own files in the project folder", () => {
     ["json", "chats", ["chats", "chats.d"]],
   ] as const)
     it(`config and store cannot be read, listed, changed or deleted, a plugin can only be read (${driver})`, async (t) => {
-      const models = await lab(t);
+      const models = await startModelServer(t);
       const project = await tempDir(t, { "own-tool.mjs": PLUGIN, "deep/x": "x" });
-      const config = labConfig(models, {
+      const config = createServerConfig(models, {
         session: { driver, path: store },
         agent: { tools: ["*", "./own-tool.mjs"] },
         tools: { bash: { enabled: false } },
@@ -52,66 +52,66 @@ describe("gantry's own files in the project folder", () => {
       // The given config path is a link. It must not be replaced either.
       const args = ["serve", "--port", "0", "--config", project.at("alias.json")];
       const server = await startServer(t, { args, projectDir: project.path });
-      const before = await readFile(project.at("gantry.json"), "utf8");
-      const secret = ["gantry.json", "alias.json", "second-name.json", "GANTRY.JSON"];
-      const texts = await outputs(server, models, [
-        ...secret.map((path) => call("read", { path })),
-        call("grep", { pattern: "base_url" }),
+      const originalConfig = await readFile(project.at("gantry.json"), "utf8");
+      const secretPaths = ["gantry.json", "alias.json", "second-name.json", "GANTRY.JSON"];
+      const texts = await runCalls(server, models, [
+        ...secretPaths.map((path) => callStep("read", { path })),
+        callStep("grep", { pattern: "base_url" }),
         ...["gantry.json", "alias.json"].flatMap((path) => [
-          call("write", { path, content: "{}" }),
-          call("edit", { path, old_string: "own-tool", new_string: "evil" }),
-          call("delete", { path }),
+          callStep("write", { path, content: "{}" }),
+          callStep("edit", { path, old_string: "own-tool", new_string: "evil" }),
+          callStep("delete", { path }),
         ]),
         ...storeFiles.flatMap((path) => [
-          call(path === "chats" || path === "chats.d" ? "list" : "read", { path }),
-          call("delete", { path, recursive: true }),
+          callStep(path === "chats" || path === "chats.d" ? "list" : "read", { path }),
+          callStep("delete", { path, recursive: true }),
         ]),
-        call("write", { path: `${store}-journal`, content: "x" }),
-        call("write", { path: "own-tool.mjs", content: "evil" }),
-        call("delete", { path: "own-tool.mjs" }),
-        call("read", { path: "own-tool.mjs" }),
-        call("list", { all: true, depth: 3 }),
+        callStep("write", { path: `${store}-journal`, content: "x" }),
+        callStep("write", { path: "own-tool.mjs", content: "evil" }),
+        callStep("delete", { path: "own-tool.mjs" }),
+        callStep("read", { path: "own-tool.mjs" }),
+        callStep("list", { all: true, depth: 3 }),
       ]);
       for (const text of texts) assert.ok(!text.includes(KEY), text);
-      const listed = texts.pop() ?? "";
-      assert.match(texts.pop() ?? "", /kind: "tool"/, "a plugin's source may be read");
+      const listing = texts.pop() ?? "";
+      assert.match(texts.pop() ?? "", /kind: "tool"/, "the source of a plugin can be read");
       for (const name of ["gantry.json", "alias.json", ...storeFiles])
-        assert.ok(!listed.split("\n").includes(name), listed);
-      const denied = /access is denied|is protected|No match|not found/;
-      for (const [i, text] of texts.entries()) assert.match(text, denied, `${i}: ${text}`);
-      assert.equal(await readFile(project.at("gantry.json"), "utf8"), before);
+        assert.ok(!listing.split("\n").includes(name), listing);
+      const denialPattern = /access is denied|is protected|No match|not found/;
+      for (const [i, text] of texts.entries()) assert.match(text, denialPattern, `${i}: ${text}`);
+      assert.equal(await readFile(project.at("gantry.json"), "utf8"), originalConfig);
       assert.equal(await readFile(project.at("own-tool.mjs"), "utf8"), PLUGIN);
       for (const name of storeFiles.slice(0, 1)) assert.ok(existsSync(project.at(name)), name);
     });
 
   it("a config that AGENTS.md links to is not sent to the model, and cannot be attached to a prompt", async (t) => {
-    const models = await lab(t);
+    const models = await startModelServer(t);
     const project = await tempDir(t, { "home/x": "" });
     // The project contains gantry's home, and its AGENTS.md is a link to a file in that home.
     const home = project.at("home");
     await symlink("home/config.json", project.at("AGENTS.md"));
-    const server = await startServer(t, { config: labConfig(models), home, projectDir: project.path });
-    models.enqueue(say("Hello."));
-    assert.equal((await ask(server, { message: "go" })).status, 200);
+    const server = await startServer(t, { config: createServerConfig(models), home, projectDir: project.path });
+    models.enqueue(textStep("Hello."));
+    assert.equal((await runPrompt(server, { message: "go" })).status, 200);
     assert.ok(models.requests.length > 0);
     for (const { body } of models.requests) assert.ok(!JSON.stringify(body).includes(KEY));
     for (const path of ["home/config.json", "AGENTS.md", join(home, "sessions.db")])
-      assert.match((await ask(server, { message: "go", files: [path] })).error, /access is denied/);
+      assert.match((await runPrompt(server, { message: "go", files: [path] })).error, /access is denied/);
   });
 });
 
 describe("files of a repository", () => {
   it("AGENTS.md is part of the prompt unless agent.project_instructions is false", async (t) => {
-    const models = await lab(t);
+    const models = await startModelServer(t);
     const project = await tempDir(t, { "AGENTS.md": "Use tabs, always." });
     for (const readsInstructions of [true, false]) {
-      const config = labConfig(models, { agent: { project_instructions: readsInstructions } });
+      const config = createServerConfig(models, { agent: { project_instructions: readsInstructions } });
       const server = await startServer(t, { config, projectDir: project.path });
-      const earlierRequests = models.requests.length;
-      models.enqueue(say("Hello."));
-      await ask(server, { message: "go" });
+      const earlierRequestCount = models.requests.length;
+      models.enqueue(textStep("Hello."));
+      await runPrompt(server, { message: "go" });
       assert.equal(
-        JSON.stringify(models.requests.slice(earlierRequests)).includes("Use tabs, always."),
+        JSON.stringify(models.requests.slice(earlierRequestCount)).includes("Use tabs, always."),
         readsInstructions,
       );
       await server.stop();
@@ -119,19 +119,19 @@ describe("files of a repository", () => {
   });
 
   it("names with control characters are quoted and escaped in the results of list, glob, grep and read", async (t) => {
-    const models = await lab(t);
-    const oddName = "a\nb\u001b[2Jc\u202etxt";
-    const project = await tempDir(t, { [`d/${oddName}`]: "needle", "d/plain ü.txt": "needle" });
-    await symlink(oddName, project.at("d/link"));
-    const server = await startServer(t, { config: labConfig(models), projectDir: project.path });
+    const models = await startModelServer(t);
+    const specialName = "a\nb\u001b[2Jc\u202etxt";
+    const project = await tempDir(t, { [`d/${specialName}`]: "needle", "d/plain ü.txt": "needle" });
+    await symlink(specialName, project.at("d/link"));
+    const server = await startServer(t, { config: createServerConfig(models), projectDir: project.path });
     const calls = [
-      call("list", { path: "d" }),
-      call("glob", { pattern: "d/**" }),
-      call("grep", { pattern: "needle" }),
-      call("read", { path: `d/${oddName}x` }),
-      call("read", { path: `d/${oddName}` }),
+      callStep("list", { path: "d" }),
+      callStep("glob", { pattern: "d/**" }),
+      callStep("grep", { pattern: "needle" }),
+      callStep("read", { path: `d/${specialName}x` }),
+      callStep("read", { path: `d/${specialName}` }),
     ];
-    const texts = await outputs(server, models, calls);
+    const texts = await runCalls(server, models, calls);
     for (const text of texts.slice(0, 4)) {
       // eslint-disable-next-line no-control-regex -- the test searches for control characters
       assert.doesNotMatch(text, /[\u001b\u202e]/);
@@ -143,10 +143,10 @@ describe("files of a repository", () => {
 });
 
 it("POST /api/run returns 400 for a lone surrogate in model, provider or session_id, and stores no session", async (t) => {
-  const models = await lab(t);
-  const server = await startServer(t, { config: labConfig(models) });
+  const models = await startModelServer(t);
+  const server = await startServer(t, { config: createServerConfig(models) });
   for (const field of ["model", "provider", "session_id"]) {
-    const { status, error } = await ask(server, { message: "go", [field]: "x\ud800" });
+    const { status, error } = await runPrompt(server, { message: "go", [field]: "x\ud800" });
     assert.equal(status, 400, `${field}: ${error}`);
   }
   assert.deepEqual((await (await server.fetch("/api/sessions")).json()) as unknown, {
@@ -158,15 +158,15 @@ it("POST /api/run returns 400 for a lone surrogate in model, provider or session
 });
 
 it("relative tools.allow_paths resolve against the config's folder", async (t) => {
-  const models = await lab(t);
+  const models = await startModelServer(t);
   const root = await tempDir(t, { "shared/a.txt": "shared text", "project/x": "", "etc/x": "" });
   await mkdir(root.at("etc/inner"), { recursive: true });
-  const config = labConfig(models, {
+  const config = createServerConfig(models, {
     tools: { allow_paths: ["../../shared"], bash: { enabled: false } },
   });
   await writeFile(root.at("etc/inner/gantry.json"), JSON.stringify(config));
   const args = ["serve", "--port", "0", "--config", root.at("etc/inner/gantry.json")];
   const server = await startServer(t, { args, projectDir: root.at("project") });
-  const [read] = await outputs(server, models, [call("read", { path: root.at("shared/a.txt") })]);
-  assert.equal(read, "1\tshared text");
+  const [output] = await runCalls(server, models, [callStep("read", { path: root.at("shared/a.txt") })]);
+  assert.equal(output, "1\tshared text");
 });

@@ -11,14 +11,14 @@ import { Agent, builtinTools } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import type { FakeCall, FakeStep } from "../../helpers/fake-model-server.js";
-import { ask, lab, labConfig, stored } from "../../helpers/lab.js";
+import { runPrompt, startModelServer, createServerConfig, fetchMessages } from "../../helpers/server-runs.js";
 import { startServer } from "../../helpers/server.js";
-import { makeTempDir, type Hooks, type TempDir } from "../../helpers/temp.js";
+import { makeTempDir, type Hooks, type TempDir } from "../../helpers/temp-dir.js";
 
 /** Everything below a folder that a change would affect, except access times. */
-async function treeOf(folder: string): Promise<string[]> {
+async function readTree(folder: string): Promise<string[]> {
   const entries: string[] = [];
-  const look = async (path: string): Promise<void> => {
+  const addEntry = async (path: string): Promise<void> => {
     const stats = await lstat(path, { bigint: true });
     const { mode, size, ino, nlink, uid, mtimeNs, ctimeNs } = stats;
     const content = stats.isSymbolicLink()
@@ -29,22 +29,22 @@ async function treeOf(folder: string): Promise<string[]> {
             .digest("hex")
         : "";
     entries.push([path, mode, size, ino, nlink, uid, mtimeNs, ctimeNs, content].join(" "));
-    if (stats.isDirectory()) for (const name of (await readdir(path)).sort()) await look(join(path, name));
+    if (stats.isDirectory()) for (const name of (await readdir(path)).sort()) await addEntry(join(path, name));
   };
-  await look(folder);
+  await addEntry(folder);
   return entries;
 }
 
 /** A third-party tool that makes changes, unless its kind is read-only. */
-const TOOL = `
+const TOOL_CODE = `
 import { appendFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-export const toolOf = ({ name, kind, parallel = false, needsPermission = false, ran }) => ({
+export const toolOf = ({ name, kind, parallel = false, needsPermission = false, logFile }) => ({
   name, kind, parallel, needsPermission, description: name, inputSchema: { type: "object" },
   parse: (input) => input ?? {},
   describe: () => ({ title: name, locations: [] }),
   run: async (_, { projectDir }) => {
-    appendFileSync(ran, name + "\\n");
+    appendFileSync(logFile, name + "\\n");
     if (["read", "search", "think", "fetch"].includes(kind)) return { text: "looked" };
     writeFileSync(join(projectDir, "by-" + name), "x");
     rmSync(join(projectDir, "a.txt"), { force: true });
@@ -52,16 +52,16 @@ export const toolOf = ({ name, kind, parallel = false, needsPermission = false, 
   },
 });
 `;
-const PLUGIN = `${TOOL}
+const PLUGIN_CODE = `${TOOL_CODE}
 export default { gantry: 1, kind: "tool", name: "plug", parse: (raw) => raw, create: (options) => toolOf(options) };`;
-const SOURCE = `${TOOL}
+const TOOL_SOURCE_CODE = `${TOOL_CODE}
 export default { gantry: 1, kind: "tool-source", name: "server", parse: (raw) => raw, create: ({ tools }) => ({
   name: "server",
   open: async () => ({ tools: tools.map(toolOf), close: async () => {} }),
 }) };`;
 
 const READ_ONLY_KINDS = ["read", "search", "think", "fetch"];
-/** Valid kinds, and words that are not valid kinds. */
+/** Valid and invalid kinds of tools. */
 const KINDS = [
   "edit",
   "delete",
@@ -95,20 +95,20 @@ async function createWorkspace(t: Hooks): Promise<TempDir> {
   return base;
 }
 
-/** The commands of the sandbox test and some more. None of them may run. */
-async function commandAttempts(base: TempDir): Promise<string[]> {
+/** Commands of the sandbox test and further commands. None of them may run. */
+async function createCommands(base: TempDir): Promise<string[]> {
   const source = await readFile(new URL("../../helpers/sandbox-attacks.ts", import.meta.url), "utf8");
-  const listed = [...source.matchAll(/await attack\(\s*("[^"]*"|`[^`]*`),\s*("[^"\n]*"|'[^'\n]*'|`[^`]*`),/g)]
+  const sandboxAttacks = [...source.matchAll(/await attack\(\s*("[^"]*"|`[^`]*`),\s*("[^"\n]*"|'[^'\n]*'|`[^`]*`),/g)]
     .map(([, , text = ""]) => text.slice(1, -1).replace(/\$\{[^}]*\}/g, base.at("outside")))
-    // If these ran by mistake, they would damage more than this folder.
+    // These would damage more than this folder if they ran by mistake.
     .filter((text) => !/\/proc|mount|mknod|nsenter|unshare|\/tmp|kill/.test(text));
-  assert.ok(listed.length >= 8, `${listed.length} commands were found`);
-  const out = base.at("outside");
+  assert.ok(sandboxAttacks.length >= 8, `${sandboxAttacks.length} commands were found`);
+  const outsidePath = base.at("outside");
   return [
-    ...listed,
+    ...sandboxAttacks,
     "echo x > new.txt",
     "rm -rf a.txt src",
-    `rm -rf ${out}`,
+    `rm -rf ${outsidePath}`,
     "true",
     ": > a.txt",
     "touch -t 200001010000 a.txt",
@@ -137,20 +137,23 @@ async function commandAttempts(base: TempDir): Promise<string[]> {
 }
 
 /** The calls of built-in tools that a model attempts. */
-function attempts(base: TempDir, url: string): { changing: [string, unknown][]; looking: [string, unknown][] } {
-  const out = base.at("outside");
+function createCalls(
+  base: TempDir,
+  url: string,
+): { changingCalls: [string, unknown][]; readingCalls: [string, unknown][] } {
+  const outsideFolder = base.at("outside");
   const paths = [
     "new.txt",
     "a.txt",
     "src/new/x.txt",
     "link/x.txt",
     "c.txt",
-    `${out}/x.txt`,
+    `${outsideFolder}/x.txt`,
     "../outside/x",
     ".git/config",
   ];
   return {
-    changing: [
+    changingCalls: [
       ...paths.map((path): [string, unknown] => ["write", { path, content: "evil" }]),
       ...paths.map((path): [string, unknown] => ["edit", { path, old_string: "a", new_string: "evil" }]),
       ["edit", JSON.stringify({ path: "a.txt", old_string: "a", new_string: "evil" })],
@@ -160,7 +163,7 @@ function attempts(base: TempDir, url: string): { changing: [string, unknown][]; 
       ["bash", { cmd: "rm a.txt" }],
       ["bash", '{"command": "rm a.txt"}'],
     ],
-    looking: [
+    readingCalls: [
       ["read", { path: "a.txt" }],
       ["read", { path: "pipe" }],
       ["read", { path: "/dev/zero" }],
@@ -178,11 +181,13 @@ function attempts(base: TempDir, url: string): { changing: [string, unknown][]; 
   };
 }
 
-function answers(calls: readonly [string, unknown][]): FakeStep[] {
+function createAnswers(calls: readonly [string, unknown][]): FakeStep[] {
   const steps: FakeStep[] = [];
   for (let i = 0; i < calls.length; i += 8)
     steps.push({
-      say: calls.slice(i, i + 8).map(([name, args], k) => ({ call: { id: `c${i + k}`, name, arguments: args } })),
+      say: calls
+        .slice(i, i + 8)
+        .map(([name, args], offset) => ({ call: { id: `c${i + offset}`, name, arguments: args } })),
     });
   return steps;
 }
@@ -195,23 +200,23 @@ describe("plan mode", () => {
       const base = await createWorkspace(t);
       const home = await makeTempDir();
       t.after(() => home.remove());
-      const page = createServer((_, response) => response.end("a page")).listen(0, "127.0.0.1");
-      await once(page, "listening");
-      t.after(() => void page.close());
-      const url = `http://127.0.0.1:${(page.address() as AddressInfo).port}/`;
-      const models = await lab(t);
-      const ran = home.at("ran.txt");
-      await writeFile(ran, "");
-      await home.write({ "plug.mjs": PLUGIN, "source.mjs": SOURCE });
+      const pageServer = createServer((_, response) => response.end("a page")).listen(0, "127.0.0.1");
+      await once(pageServer, "listening");
+      t.after(() => void pageServer.close());
+      const url = `http://127.0.0.1:${(pageServer.address() as AddressInfo).port}/`;
+      const models = await startModelServer(t);
+      const logFile = home.at("ran.txt");
+      await writeFile(logFile, "");
+      await home.write({ "plug.mjs": PLUGIN_CODE, "source.mjs": TOOL_SOURCE_CODE });
       const pluginTools = KINDS.flatMap((kind, i) =>
-        [true, false].map((parallel) => ({ name: `plug-${i}-${parallel}`, kind, parallel, ran })),
+        [true, false].map((parallel) => ({ name: `plug-${i}-${parallel}`, kind, parallel, logFile })),
       );
-      const sourceTools = KINDS.map((kind, i) => ({ name: `source-${i}`, kind, parallel: i % 2 === 0, ran }));
-      const config = labConfig(models, {
+      const sourceTools = KINDS.map((kind, i) => ({ name: `source-${i}`, kind, parallel: i % 2 === 0, logFile }));
+      const config = createServerConfig(models, {
         agent: {
           tools: [
             "*",
-            ...pluginTools.map((pluggedTool) => ({ tool: "./plug.mjs", ...pluggedTool })),
+            ...pluginTools.map((pluginTool) => ({ tool: "./plug.mjs", ...pluginTool })),
             { tool: "./source.mjs", tools: sourceTools },
           ],
         },
@@ -224,15 +229,15 @@ describe("plan mode", () => {
         // Everything else is as permissive as possible.
         permissions: { mode: "plan", rules: [{ tool: "*", action: "allow" }], unattended: "allow" },
       });
-      const before = await treeOf(base.path);
+      const treeBefore = await readTree(base.path);
       const projectDir = base.at("project");
       const server = await startServer(t, { config, home: home.path, projectDir, env: { HOME: base.at("user") } });
-      const { changing, looking } = attempts(base, url);
-      const bash = (await commandAttempts(base)).map((command): [string, unknown] => ["bash", { command }]);
+      const { changingCalls, readingCalls } = createCalls(base, url);
+      const bashCalls = (await createCommands(base)).map((command): [string, unknown] => ["bash", { command }]);
       const thirdPartyTools = [...pluginTools, ...sourceTools];
-      const refused: [string, unknown][] = [
-        ...changing,
-        ...bash,
+      const deniedCalls: [string, unknown][] = [
+        ...changingCalls,
+        ...bashCalls,
         ...thirdPartyTools
           .filter(({ kind }) => !READ_ONLY_KINDS.includes(kind))
           .map(({ name }): [string, unknown] => [name, {}]),
@@ -241,30 +246,36 @@ describe("plan mode", () => {
         .filter(({ kind }) => READ_ONLY_KINDS.includes(kind))
         .map(({ name }) => name);
       models.enqueue(
-        ...answers([...refused, ...looking, ...readOnlyTools.map((name): [string, unknown] => [name, {}])]),
+        ...createAnswers([
+          ...deniedCalls,
+          ...readingCalls,
+          ...readOnlyTools.map((name): [string, unknown] => [name, {}]),
+        ]),
         {
           say: [{ text: "I would change a lot." }],
         },
       );
-      const { sessionId, output, error } = await ask(server, { message: "change what you can" });
+      const { sessionId, output, error } = await runPrompt(server, { message: "change what you can" });
       assert.equal(output || error, "I would change a lot.");
-      const number = (message: object) => Number((message as { tool_call_id: string }).tool_call_id.slice(1));
-      const results = (await stored(server, sessionId))
+      const readCallNumber = (message: object) => Number((message as { tool_call_id: string }).tool_call_id.slice(1));
+      const results = (await fetchMessages(server, sessionId))
         .filter(({ role }) => role === "tool")
-        .sort((a, b) => number(a) - number(b));
-      assert.equal(results.length, refused.length + looking.length + readOnlyTools.length);
-      for (const [i, call] of refused.entries())
+        .sort((a, b) => readCallNumber(a) - readCallNumber(b));
+      assert.equal(results.length, deniedCalls.length + readingCalls.length + readOnlyTools.length);
+      for (const [i, call] of deniedCalls.entries())
         assert.match(results[i]!.content, /^The session is in plan mode/, JSON.stringify(call));
       // Read-only tools work.
-      const read = results.slice(refused.length, refused.length + looking.length).map(({ content }) => content);
-      assert.match(read[0]!, /a/);
-      for (const text of read.slice(1, 5)) assert.match(text, /not a regular file|access is denied|outside/);
-      assert.match(read[11]!, /a page/);
-      assert.deepEqual((await readFile(ran, "utf8")).split("\n").filter(Boolean).sort(), [...readOnlyTools].sort());
-      assert.deepEqual(await treeOf(base.path), before);
+      const readResults = results
+        .slice(deniedCalls.length, deniedCalls.length + readingCalls.length)
+        .map(({ content }) => content);
+      assert.match(readResults[0]!, /a/);
+      for (const text of readResults.slice(1, 5)) assert.match(text, /not a regular file|access is denied|outside/);
+      assert.match(readResults[11]!, /a page/);
+      assert.deepEqual((await readFile(logFile, "utf8")).split("\n").filter(Boolean).sort(), [...readOnlyTools].sort());
+      assert.deepEqual(await readTree(base.path), treeBefore);
       // Over ACP and HTTP the mode belongs to the session: setting it for one run changes the session.
-      models.enqueue(...answers([["write", { path: "new.txt", content: "x" }]]), { say: [{ text: "done" }] });
-      await ask(server, { message: "now", session_id: sessionId, mode: "auto" }, server.personHeaders);
+      models.enqueue(...createAnswers([["write", { path: "new.txt", content: "x" }]]), { say: [{ text: "done" }] });
+      await runPrompt(server, { message: "now", session_id: sessionId, mode: "auto" }, server.personHeaders);
       assert.equal(await readFile(base.at("project", "new.txt"), "utf8"), "x");
     },
   );
@@ -273,12 +284,12 @@ describe("plan mode", () => {
     const base = await createWorkspace(t);
     const home = await makeTempDir();
     t.after(() => home.remove());
-    const models = await lab(t);
-    const config = labConfig(models, { tools: { bash: { sandbox: "off" } } });
+    const models = await startModelServer(t);
+    const config = createServerConfig(models, { tools: { bash: { sandbox: "off" } } });
     const server = await startServer(t, { config, home: home.path, projectDir: base.at("project") });
-    let before: string[] = [];
-    const write = (path: string): [string, unknown] => ["write", { path, content: "x" }];
-    models.enqueue(...answers([write("first.txt")]), async () => {
+    let treeAfterModeChange: string[] = [];
+    const createWriteCall = (path: string): [string, unknown] => ["write", { path, content: "x" }];
+    models.enqueue(...createAnswers([createWriteCall("first.txt")]), async () => {
       assert.equal(await readFile(base.at("project", "first.txt"), "utf8"), "x");
       const agent = new Agent({
         driver: new SqliteDriver({ path: home.at("sessions.db"), durability: "full" }),
@@ -287,13 +298,20 @@ describe("plan mode", () => {
       const [{ id } = { id: "" }] = (await agent.sessions.list()).sessions;
       await agent.sessions.update(id, { mode: "plan" });
       await agent.close();
-      before = await treeOf(base.path);
-      return answers([write("a.txt"), ["bash", { command: "touch b.txt" }], write("c2.txt"), write("d.txt")])[0]!;
+      treeAfterModeChange = await readTree(base.path);
+      return createAnswers([
+        createWriteCall("a.txt"),
+        ["bash", { command: "touch b.txt" }],
+        createWriteCall("c2.txt"),
+        createWriteCall("d.txt"),
+      ])[0]!;
     });
-    models.enqueue(...answers([write("e.txt"), ["bash", { command: "rm a.txt" }]]), { say: [{ text: "done" }] });
-    const { sessionId } = await ask(server, { message: "go" });
-    assert.deepEqual(await treeOf(base.path), before);
-    const results = (await stored(server, sessionId))
+    models.enqueue(...createAnswers([createWriteCall("e.txt"), ["bash", { command: "rm a.txt" }]]), {
+      say: [{ text: "done" }],
+    });
+    const { sessionId } = await runPrompt(server, { message: "go" });
+    assert.deepEqual(await readTree(base.path), treeAfterModeChange);
+    const results = (await fetchMessages(server, sessionId))
       .filter(({ role }) => role === "tool")
       .map(({ content }) => content);
     assert.equal(results.filter((text) => text.startsWith("The session is in plan mode")).length, 6);
@@ -301,13 +319,13 @@ describe("plan mode", () => {
 
   it("denies changing calls of built-in tools in an SDK agent whose policy and ask callback allow everything", async (t) => {
     const base = await createWorkspace(t);
-    const before = await treeOf(base.path);
-    const { changing } = attempts(base, "http://127.0.0.1:1/");
-    const all = [
-      ...changing,
-      ...(await commandAttempts(base)).map((command): [string, unknown] => ["bash", { command }]),
+    const originalTree = await readTree(base.path);
+    const { changingCalls } = createCalls(base, "http://127.0.0.1:1/");
+    const attemptedCalls = [
+      ...changingCalls,
+      ...(await createCommands(base)).map((command): [string, unknown] => ["bash", { command }]),
     ];
-    const steps = answers(all).map(({ say = [] }) =>
+    const steps = createAnswers(attemptedCalls).map(({ say = [] }) =>
       callTools(
         ...say.map((piece) => {
           const { name, arguments: args } = (piece as { call: FakeCall }).call;
@@ -323,10 +341,10 @@ describe("plan mode", () => {
       mode: "plan",
     });
     t.after(() => agent.close());
-    let refused = 0;
+    let deniedCount = 0;
     for await (const event of await agent.run({ message: "x", ask: () => Promise.resolve("allow_always") }))
-      if (event.type === "tool_result" && event.output.startsWith("The session is in plan mode")) refused += 1;
-    assert.equal(refused, all.length);
-    assert.deepEqual(await treeOf(base.path), before);
+      if (event.type === "tool_result" && event.output.startsWith("The session is in plan mode")) deniedCount += 1;
+    assert.equal(deniedCount, attemptedCalls.length);
+    assert.deepEqual(await readTree(base.path), originalTree);
   });
 });

@@ -2,16 +2,16 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { AcpPeer, type Json } from "../../helpers/acp-peer.js";
 import { HttpPeer, SocketPeer } from "../../helpers/acp-http.js";
-import { say, startFakeModelServer, type FakeStep } from "../../helpers/fake-model-server.js";
-import { stream } from "../../helpers/lab.js";
+import { textStep, startFakeModelServer, type FakeStep } from "../../helpers/fake-model-server.js";
+import { startStreamedRun } from "../../helpers/server-runs.js";
 import { spawnGantry, startServer } from "../../helpers/server.js";
-import type { Hooks } from "../../helpers/temp.js";
+import type { Hooks } from "../../helpers/temp-dir.js";
 
 const TEXT_PIECES = Array.from({ length: 5_000 }, (_, n) => `piece ${n}; `);
 const TEXT = TEXT_PIECES.join("");
 
 /** Sends the whole answer at once, like a gateway that buffers. */
-function burst(): FakeStep {
+function createBurst(): FakeStep {
   const chunk = (delta: object, finish: string | null = null): string =>
     `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m1", choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
   const body = [
@@ -23,8 +23,8 @@ function burst(): FakeStep {
   return { headers: { "content-type": "text/event-stream" }, body };
 }
 
-async function start(t: Hooks) {
-  const model = await startFakeModelServer({ aside: say("A title"), fallback: burst() });
+async function createConfig(t: Hooks) {
+  const model = await startFakeModelServer({ toolFreeAnswer: textStep("A title"), fallback: createBurst() });
   t.after(() => model.close());
   const models = [{ id: "m1", name: "M 1", context_window: 1_000_000 }];
   const config = {
@@ -37,49 +37,49 @@ async function start(t: Hooks) {
 }
 
 it("5,000 text deltas in one burst arrive complete over HTTP, ACP over HTTP and ACP over WebSocket", async (t) => {
-  const server = await startServer(t, { config: await start(t) });
-  const acp = `${server.url}/acp`;
-  const [apiText, http, socket] = await Promise.all([
+  const server = await startServer(t, { config: await createConfig(t) });
+  const acpUrl = `${server.url}/acp`;
+  const [apiText, httpText, socketText] = await Promise.all([
     (async () => {
-      const apiStream = await stream(server, { message: "go" });
+      const apiStream = await startStreamedRun(server, { message: "go" });
       await apiStream.ended;
       return apiStream.pieces.map(({ text }) => text).join("");
     })(),
     (async () => {
-      const peer = new HttpPeer(acp);
+      const peer = new HttpPeer(acpUrl);
       await peer.open();
-      const all = await peer.stream();
+      const connectionStream = await peer.openStream();
       const session = await peer.newSession(server.projectDir);
       await peer.prompt(session, "go");
-      all.close();
-      return peer.text(session);
+      connectionStream.close();
+      return peer.getText(session);
     })(),
     (async () => {
-      const peer = new SocketPeer(acp);
-      await peer.opened();
+      const peer = new SocketPeer(acpUrl);
+      await peer.waitUntilOpen();
       await peer.initialize();
       const session = await peer.newSession(server.projectDir);
       await peer.prompt(session, "go");
       peer.socket.close();
-      return peer.text(session);
+      return peer.getText(session);
     })(),
   ]);
-  assert.equal(apiText, TEXT, "HTTP");
-  assert.equal(http, TEXT, "ACP over HTTP");
-  assert.equal(socket, TEXT, "ACP over a WebSocket");
+  assert.equal(apiText, TEXT, "text over HTTP");
+  assert.equal(httpText, TEXT, "text over ACP over HTTP");
+  assert.equal(socketText, TEXT, "text over ACP over a WebSocket");
 });
 
 it("5,000 text deltas in one burst arrive complete over ACP on standard input and output", async (t) => {
-  const gantry = await spawnGantry(t, { config: await start(t), args: ["serve", "--acp", "--stdio"] });
+  const gantry = await spawnGantry(t, { config: await createConfig(t), args: ["serve", "--acp", "--stdio"] });
   const peer = new AcpPeer((text) => void gantry.child.stdin.write(`${text}\n`));
   let incompleteLine = "";
   gantry.child.stdout.on("data", (text: string) => {
     const lines = (incompleteLine + text).split("\n");
     incompleteLine = lines.pop() ?? "";
-    for (const line of lines) peer.take(JSON.parse(line) as Json);
+    for (const line of lines) peer.receiveMessage(JSON.parse(line) as Json);
   });
   await peer.initialize();
   const session = await peer.newSession(gantry.projectDir);
   await peer.prompt(session, "go");
-  assert.equal(peer.text(session), TEXT);
+  assert.equal(peer.getText(session), TEXT);
 });

@@ -5,43 +5,43 @@ import { Agent } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { ScriptedProvider } from "gantry/testing";
 import { findRun } from "../../../src/testing/session-driver/rule.js";
-import { lab, labConfig, stream } from "../../helpers/lab.js";
+import { startModelServer, createServerConfig, startStreamedRun } from "../../helpers/server-runs.js";
 import { startServer } from "../../helpers/server.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 describe("a run whose process was killed", { concurrency: true }, () => {
   it("is reported as interrupted at once and stored as interrupted with the next prompt", async (t) => {
-    const models = await lab(t);
+    const models = await startModelServer(t);
     models.enqueue({ say: [{ text: "Half an answer" }, { stall: true }] });
     const home = await tempDir(t);
-    const options = { config: labConfig(models), home: home.path };
+    const options = { config: createServerConfig(models), home: home.path };
     const server = await startServer(t, options);
-    const streamed = await stream(server, { message: "x" });
-    await streamed.text(1);
-    const { sessionId } = streamed;
+    const runStream = await startStreamedRun(server, { message: "x" });
+    await runStream.waitForCharacters(1);
+    const { sessionId } = runStream;
 
     const store = new SqliteDriver({ path: home.at("sessions.db") });
     await using agent = new Agent({ providers: [new ScriptedProvider()], driver: store });
-    const [running] = await agent.runs.list({ sessionId });
-    assert.equal(running?.state, "running");
+    const [runningRecord] = await agent.runs.list({ sessionId });
+    assert.equal(runningRecord?.state, "running");
     assert.deepEqual(await agent.runs.list({ states: ["interrupted"] }), []);
 
     await server.stop("SIGKILL");
-    await streamed.ended;
-    const interrupted = { ...running, state: "interrupted" };
-    assert.deepEqual(await agent.runs.get(running.id), interrupted);
-    assert.deepEqual(await agent.runs.list({ states: ["interrupted"] }), [interrupted]);
+    await runStream.ended;
+    const interruptedRecord = { ...runningRecord, state: "interrupted" };
+    assert.deepEqual(await agent.runs.get(runningRecord.id), interruptedRecord);
+    assert.deepEqual(await agent.runs.list({ states: ["interrupted"] }), [interruptedRecord]);
     assert.deepEqual(await agent.runs.list({ states: ["running"] }), []);
-    assert.equal((await findRun(store, running.id))?.run.state, "running");
+    assert.equal((await findRun(store, runningRecord.id))?.run.state, "running");
 
-    const next = await agent.run({ message: "go on", sessionId });
-    assert.equal((await findRun(store, running.id))?.run.state, "interrupted");
-    await next.result;
+    const nextRun = await agent.run({ message: "go on", sessionId });
+    assert.equal((await findRun(store, runningRecord.id))?.run.state, "interrupted");
+    await nextRun.result;
     assert.deepEqual(
       (await agent.runs.list({ sessionId })).map(({ id, state }) => [id, state]),
       [
-        [next.id, "finished"],
-        [running.id, "interrupted"],
+        [nextRun.id, "finished"],
+        [runningRecord.id, "interrupted"],
       ],
     );
   });

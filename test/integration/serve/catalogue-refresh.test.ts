@@ -3,12 +3,12 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, it } from "node:test";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
-import { until } from "../../helpers/lab.js";
+import { waitUntil } from "../../helpers/server-runs.js";
 import { startServer } from "../../helpers/server.js";
-import type { Hooks } from "../../helpers/temp.js";
+import type { Hooks } from "../../helpers/temp-dir.js";
 
 /** A proxy that rejects every connection and records the requested targets. */
-async function closedProxy(t: Hooks) {
+async function startClosedProxy(t: Hooks) {
   const requestedHosts: string[] = [];
   const server = createServer((_, response) => void response.writeHead(403).end());
   server.on("connect", ({ url }, socket) => {
@@ -24,20 +24,20 @@ async function closedProxy(t: Hooks) {
 async function startAnsweredServer(t: Hooks, catalogue: Record<string, unknown>) {
   const models = await startFakeModelServer({ fallback: { say: [{ text: "OK." }] } });
   t.after(() => models.close());
-  const proxy = await closedProxy(t);
-  const id = "openai/gpt-oss-120b";
-  const providers = [{ provider: "groq", base_url: models.baseUrl, api_key: "k", models: [id] }];
-  const config = { providers, model: { provider: "groq", model: id }, log: { level: "debug" }, ...catalogue };
+  const proxy = await startClosedProxy(t);
+  const modelId = "openai/gpt-oss-120b";
+  const providers = [{ provider: "groq", base_url: models.baseUrl, api_key: "k", models: [modelId] }];
+  const config = { providers, model: { provider: "groq", model: modelId }, log: { level: "debug" }, ...catalogue };
   const server = await startServer(t, { config, env: { HTTPS_PROXY: proxy.url } });
   const ask = async (): Promise<void> => {
     const body = JSON.stringify({ message: "hi" });
-    const answer = await fetch(`${server.url}/api/run`, {
+    const runResponse = await fetch(`${server.url}/api/run`, {
       method: "POST",
       headers: { "content-type": "application/json" },
       body,
     });
-    assert.equal(answer.status, 200);
-    assert.equal(((await answer.json()) as { output: string }).output, "OK.");
+    assert.equal(runResponse.status, 200);
+    assert.equal(((await runResponse.json()) as { output: string }).output, "OK.");
   };
   await ask();
   return { server, proxy, ask };
@@ -46,15 +46,15 @@ async function startAnsweredServer(t: Hooks, catalogue: Record<string, unknown>)
 describe("the price update of a server", () => {
   it("runs once after the first answer, and its failure is logged at level debug", async (t) => {
     const { proxy, server, ask } = await startAnsweredServer(t, {});
-    await until(() => proxy.requestedHosts.length > 0);
+    await waitUntil(() => proxy.requestedHosts.length > 0);
     assert.deepEqual([...new Set(proxy.requestedHosts)], ["raw.githubusercontent.com:443"]);
-    await until(() => server.stderr.includes("price update failed; using the known prices"));
-    const line = server.stderr.split("\n").find((line) => line.includes("price update failed"));
-    assert.match(String(line), /debug/i);
+    await waitUntil(() => server.stderr.includes("price update failed; using the known prices"));
+    const logLine = server.stderr.split("\n").find((line) => line.includes("price update failed"));
+    assert.match(String(logLine), /debug/i);
     const { length } = proxy.requestedHosts;
     await ask();
     assert.equal((await server.stop()).code, 0);
-    assert.equal(proxy.requestedHosts.length, length, "not with every answer");
+    assert.equal(proxy.requestedHosts.length, length, "a second answer causes no further update");
   });
 
   it("does not run with `catalogue.refresh: false`", async (t) => {

@@ -6,15 +6,15 @@ import { loadConfigWithFlags } from "../../../src/cli/command.js";
 import { matchesTool, isToolGlob } from "../../../src/run/permissions/rule-schema.js";
 import { compose } from "../../../src/serve/compose.js";
 import { ConfigMcpServerFactory, configuredServers, programFiles } from "../../../src/serve/mcp-servers.js";
-import { until } from "../../helpers/lab.js";
-import { hostileProgram, isLiving } from "../../helpers/mcp.js";
+import { waitUntil } from "../../helpers/server-runs.js";
+import { hostileStdioServer, isAlive } from "../../helpers/mcp-servers.js";
 import { runGantry, startServer } from "../../helpers/server.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
+const linuxOnly = { skip: process.platform === "linux" ? false : "needs /proc" };
 
 /** A model that makes the call in its prompt, `name {"arguments"}`, and sends its result as text. */
-const provider = `
+const providerModule = `
 const usage = { inputTokens: 1, outputTokens: 1, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 };
 export default {
   gantry: 1, kind: "model-provider", name: "caller", parse: (raw) => raw,
@@ -36,7 +36,7 @@ export default {
   }),
 };`;
 
-const { command, args } = hostileProgram("kind");
+const { command, args } = hostileStdioServer("kind");
 
 async function ask(server: { fetch(path: string, init?: RequestInit): Promise<Response> }, message: string) {
   const response = await server.fetch("/api/run", {
@@ -49,38 +49,42 @@ async function ask(server: { fetch(path: string, init?: RequestInit): Promise<Re
 }
 
 describe("MCP servers in the config", () => {
-  it("provide tools under rules and without secrets, and end with gantry on SIGTERM and SIGKILL", linux, async (t) => {
-    const home = await tempDir(t, { "caller.mjs": provider });
-    const key = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
-    for (const signal of ["SIGTERM", "SIGKILL"] as const) {
-      const server = await startServer(t, {
-        home: home.path,
-        env: { LAB_KEY: key },
-        config: {
-          providers: [{ driver: "./caller.mjs" }],
-          mcp_servers: {
-            lab: { command, args: [...args], env: { LAB_TOKEN: "${LAB_KEY}" } },
-            gone: { command: "no-such-program" },
-            off: { command: "no-such-program", enabled: false },
+  it(
+    "provide tools under rules and without secrets, and end with gantry on SIGTERM and SIGKILL",
+    linuxOnly,
+    async (t) => {
+      const home = await tempDir(t, { "caller.mjs": providerModule });
+      const key = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
+      for (const signal of ["SIGTERM", "SIGKILL"] as const) {
+        const server = await startServer(t, {
+          home: home.path,
+          env: { LAB_KEY: key },
+          config: {
+            providers: [{ driver: "./caller.mjs" }],
+            mcp_servers: {
+              lab: { command, args: [...args], env: { LAB_TOKEN: "${LAB_KEY}" } },
+              gone: { command: "no-such-program" },
+              off: { command: "no-such-program", enabled: false },
+            },
+            permissions: { rules: [{ tool: "mcp:lab/e*o", action: "deny", reason: "no echo." }] },
           },
-          permissions: { rules: [{ tool: "mcp:lab/e*o", action: "deny", reason: "no echo." }] },
-        },
-      });
-      assert.equal(await ask(server, 'lab__echo {"text":"x"}'), "This call is not allowed: no echo.");
-      const environment = await ask(server, "lab__env");
-      assert.match(environment, /"LAB_TOKEN":"\[redacted\]"/);
-      assert.doesNotMatch(environment, /LAB_KEY|k3y-/);
-      const pid = Number(await ask(server, "lab__pid"));
-      assert.ok(isLiving(pid));
-      await server.stop(signal);
-      await until(() => !isLiving(pid));
-      assert.match(
-        server.stderr,
-        /tools of a source unavailable; the run continues without them.*"mcp:gone".*command no-such-program or the/,
-      );
-      assert.doesNotMatch(server.stderr, /mcp:off|k3y-/);
-    }
-  });
+        });
+        assert.equal(await ask(server, 'lab__echo {"text":"x"}'), "This call is not allowed: no echo.");
+        const environment = await ask(server, "lab__env");
+        assert.match(environment, /"LAB_TOKEN":"\[redacted\]"/);
+        assert.doesNotMatch(environment, /LAB_KEY|k3y-/);
+        const pid = Number(await ask(server, "lab__pid"));
+        assert.ok(isAlive(pid));
+        await server.stop(signal);
+        await waitUntil(() => !isAlive(pid));
+        assert.match(
+          server.stderr,
+          /tools of a source unavailable; the run continues without them.*"mcp:gone".*command no-such-program or the/,
+        );
+        assert.doesNotMatch(server.stderr, /mcp:off|k3y-/);
+      }
+    },
+  );
 
   it("are listed by gantry mcp list with state, tools, rules and errors", async (t) => {
     const config = {
@@ -90,33 +94,33 @@ describe("MCP servers in the config", () => {
         off: { command: "x", enabled: false },
       },
     };
-    const listed = await runGantry(t, ["mcp", "list"], { config });
-    assert.equal(listed.code, 1);
+    const listRun = await runGantry(t, ["mcp", "list"], { config });
+    assert.equal(listRun.code, 1);
     assert.deepEqual(
-      listed.stdout.split("\n").map((line) => line.split(/ +/).join(" ")),
+      listRun.stdout.split("\n").map((line) => line.split(/ +/).join(" ")),
       ["SERVER STATE TOOLS PROMPTS NAMES", "gone failed", "lab ready 2 2 lab__echo lab__pid", "off off", ""],
     );
-    assert.match(listed.stderr, /^gone: command no-such-program or the working directory of gone was not found/m);
-    const { gone: _gone, ...good } = config.mcp_servers;
-    const listing = await runGantry(t, ["mcp", "list", "--json"], { config: { mcp_servers: good } });
-    assert.equal(listing.code, 0);
-    const [lab, off] = JSON.parse(listing.stdout) as Record<string, unknown>[];
+    assert.match(listRun.stderr, /^gone: command no-such-program or the working directory of gone was not found/m);
+    const { gone: _gone, ...validServers } = config.mcp_servers;
+    const jsonListRun = await runGantry(t, ["mcp", "list", "--json"], { config: { mcp_servers: validServers } });
+    assert.equal(jsonListRun.code, 0);
+    const [lab, off] = JSON.parse(jsonListRun.stdout) as Record<string, unknown>[];
     assert.deepEqual(lab?.["tools"], [
       { name: "lab__echo", rule: "mcp:lab/echo", description: "Is echo." },
       { name: "lab__pid", rule: "mcp:lab/pid", description: "Is pid." },
     ]);
     assert.deepEqual(off, { name: "off", state: "off", tools: [], prompts: [] });
-    const none = await runGantry(t, ["mcp", "list"], { config: {} });
-    assert.deepEqual([none.code, none.stdout], [0, ""]);
-    assert.match(none.stderr, /no mcp_servers configured/);
+    const emptyListRun = await runGantry(t, ["mcp", "list"], { config: {} });
+    assert.deepEqual([emptyListRun.code, emptyListRun.stdout], [0, ""]);
+    assert.match(emptyListRun.stderr, /no mcp_servers configured/);
   });
 
   it("are listed without control characters, each tool with a rule that matches it", async (t) => {
-    const name = "a\u001b[31m\u009b2J\u202eb\nc";
+    const toolName = "a\u001b[31m\u009b2J\u202eb\nc";
     const folder = await tempDir(t, {
       "server.mjs": `
         import { createInterface } from "node:readline";
-        const tools = [{ name: ${JSON.stringify(name)}, description: "\u009b2J", inputSchema: { type: "object" } }];
+        const tools = [{ name: ${JSON.stringify(toolName)}, description: "\u009b2J", inputSchema: { type: "object" } }];
         const RESULTS = {
           initialize: { protocolVersion: "2025-06-18", capabilities: { tools: {} }, serverInfo: { name: "e", version: "1" } },
           "tools/list": { tools },
@@ -129,10 +133,10 @@ describe("MCP servers in the config", () => {
     const config = { mcp_servers: { e: { command: process.execPath, args: [folder.at("server.mjs")] } } };
     const { stdout } = await runGantry(t, ["mcp", "list", "--json"], { config });
     assert.doesNotMatch(stdout, /[^\P{C}\n]/u);
-    const [e] = JSON.parse(stdout) as { tools: { rule: string }[] }[];
-    const [{ rule } = { rule: "" }] = e?.tools ?? [];
+    const [listedServer] = JSON.parse(stdout) as { tools: { rule: string }[] }[];
+    const [{ rule } = { rule: "" }] = listedServer?.tools ?? [];
     assert.equal(rule, "mcp:e/a?[31m?2J?b?c");
-    assert.ok(isToolGlob(rule) && matchesTool({ tool: rule }, { name: "x", origin: `mcp:e/${name}` }));
+    assert.ok(isToolGlob(rule) && matchesTool({ tool: rule }, { name: "x", origin: `mcp:e/${toolName}` }));
   });
 
   it("resolve paths against the config's folder, and programFiles returns the existing files that they run", async (t) => {
@@ -181,14 +185,14 @@ describe("MCP servers in the config", () => {
   it("servers from clients are validated, compared by value, and limited to URLs if programs are rejected", async (t) => {
     const folder = await tempDir(t, { "config.json": "{}" });
     const { loaded } = await loadConfigWithFlags({ config: folder.at("config.json") });
-    const of = (refusesPrograms: string | undefined) =>
-      new ConfigMcpServerFactory([], { loaded, logger: silentLogger, env: {}, programRejection: refusesPrograms });
-    const servers = of(undefined);
+    const createFactory = (programRejection: string | undefined) =>
+      new ConfigMcpServerFactory([], { loaded, logger: silentLogger, env: {}, programRejection });
+    const factory = createFactory(undefined);
     const program = { name: "a", command: "x", args: [], env: {} };
-    assert.equal(servers.source(program), servers.source({ ...program }));
-    assert.notEqual(servers.source(program), servers.source({ ...program, args: ["y"] }));
-    assert.equal(servers.source(program).name, "mcp:a");
-    const wrong: [unknown, string][] = [
+    assert.equal(factory.source(program), factory.source({ ...program }));
+    assert.notEqual(factory.source(program), factory.source({ ...program, args: ["y"] }));
+    assert.equal(factory.source(program).name, "mcp:a");
+    const invalidServers: [unknown, string][] = [
       [5, "server: expected an object with name and command, or name and url"],
       [{ ...program, name: "" }, "name: expected a name in a line"],
       [{ ...program, name: "a\nb" }, "name: expected a name in a line"],
@@ -201,16 +205,16 @@ describe("MCP servers in the config", () => {
       [{ name: "a", url: "https://a", headers: [] }, "headers: expected an object of header names and values"],
       [{ name: "a", url: "https://a", headers: {}, type: "ws" }, 'type: expected one of "http", "sse"'],
     ];
-    for (const [server, message] of wrong)
+    for (const [server, message] of invalidServers)
       assert.throws(
-        () => servers.source(server as never),
+        () => factory.source(server as never),
         (error) => hasCode(error, "invalid_input") && error.message === message,
         message,
       );
-    assert.throws(() => of("there are none").source(program), {
+    assert.throws(() => createFactory("there are none").source(program), {
       message: "command: expected a server with a url, because there are none",
     });
-    assert.equal(of("there are none").source({ name: "a", url: "https://a", headers: {} }).name, "mcp:a");
+    assert.equal(createFactory("there are none").source({ name: "a", url: "https://a", headers: {} }).name, "mcp:a");
   });
 
   for (const [setting, config, isRejected] of [
@@ -245,12 +249,21 @@ describe("MCP servers in the config", () => {
     it(`a program from a client is ${isRejected ? "rejected" : "accepted"} with ${setting}`, async (t) => {
       const home = await tempDir(t, { "config.json": JSON.stringify(config) });
       const { loaded } = await loadConfigWithFlags({ config: home.at("config.json") });
-      const composed = { loaded, home: home.path, projectDir: home.path, logger: silentLogger, isProcessLocal: true };
-      const { agent, stop } = await compose(composed);
+      const composeOptions = {
+        loaded,
+        home: home.path,
+        projectDir: home.path,
+        logger: silentLogger,
+        isProcessLocal: true,
+      };
+      const { agent, stop } = await compose(composeOptions);
       t.after(stop);
-      const take = () => agent.mcpServerFactory?.source({ name: "a", command: "x", args: [], env: {} });
+      const createSource = () => agent.mcpServerFactory?.source({ name: "a", command: "x", args: [], env: {} });
       if (isRejected)
-        assert.throws(take, /^InputError: command: expected a server with a url, because (a rule denies )?commands\b/);
-      else assert.equal(take()?.name, "mcp:a");
+        assert.throws(
+          createSource,
+          /^InputError: command: expected a server with a url, because (a rule denies )?commands\b/,
+        );
+      else assert.equal(createSource()?.name, "mcp:a");
     });
 });

@@ -5,39 +5,52 @@ import { Agent, type Ask } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { ScriptedProvider } from "gantry/testing";
 import type { FakeStep } from "../../helpers/fake-model-server.js";
-import { ask, lab, labConfig, stored, until } from "../../helpers/lab.js";
+import {
+  runPrompt,
+  startModelServer,
+  createServerConfig,
+  fetchMessages,
+  waitUntil,
+} from "../../helpers/server-runs.js";
 import { runGantry, spawnGantry, startServer, type GantryServer } from "../../helpers/server.js";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
-const calls = (...toolCalls: [name: string, args: unknown][]): FakeStep[] =>
+const createCalls = (...toolCalls: [name: string, args: unknown][]): FakeStep[] =>
   toolCalls.map(([name, args]) => ({ say: [{ call: { name, arguments: args } }] }));
 
-/** The results of the calls of one run on a server with these permissions. */
-async function outcome(t: Hooks, permissions: object, made: [string, unknown][], files: Record<string, string> = {}) {
-  const models = await lab(t);
+/** Runs the calls in one run on a server with these permissions and returns their results. */
+async function runCalls(
+  t: Hooks,
+  permissions: object,
+  attemptedCalls: [string, unknown][],
+  files: Record<string, string> = {},
+) {
+  const models = await startModelServer(t);
   const home = await tempDir(t, files);
   const project = await tempDir(t, { "a.txt": "a", "infra/b.tf": "b" });
-  const config = labConfig(models, { permissions, tools: { bash: { sandbox: "off" } } });
+  const config = createServerConfig(models, { permissions, tools: { bash: { sandbox: "off" } } });
   const server = await startServer(t, { config, home: home.path, projectDir: project.path });
-  models.enqueue(...calls(...made), { say: [{ text: "done" }] });
-  const { sessionId } = await ask(server, { message: "x" });
-  const results = (await stored(server, sessionId)).filter(({ role }) => role === "tool").map(({ content }) => content);
+  models.enqueue(...createCalls(...attemptedCalls), { say: [{ text: "done" }] });
+  const { sessionId } = await runPrompt(server, { message: "x" });
+  const results = (await fetchMessages(server, sessionId))
+    .filter(({ role }) => role === "tool")
+    .map(({ content }) => content);
   return { results, server, project, home };
 }
 
-/** The first open ask. */
-async function firstOpenAsk(server: GantryServer): Promise<Ask> {
-  let first: Ask | undefined;
-  await until(async () => {
+/** Waits for an open ask and returns the first one. */
+async function waitForOpenAsk(server: GantryServer): Promise<Ask> {
+  let openAsk: Ask | undefined;
+  await waitUntil(async () => {
     const body = (await (await server.fetch("/api/asks?state=open")).json()) as { asks: Ask[] };
-    return (first = body.asks[0]);
+    return (openAsk = body.asks[0]);
   });
-  return first!;
+  return openAsk!;
 }
 
 describe("permissions in the config", () => {
   it("apply allow, ask and deny rules; config files that the model writes do not change them", async (t) => {
-    const { results, server, project } = await outcome(
+    const { results, server, project } = await runCalls(
       t,
       {
         rules: [
@@ -66,14 +79,14 @@ describe("permissions in the config", () => {
     assert.equal(await project.read("c.txt"), "x");
     await assert.rejects(project.read("b.txt"));
     // No tool can access the home folder, which contains the config.
-    const { results: homeResults } = await outcome(t, {}, [
+    const { results: homeResults } = await runCalls(t, {}, [
       ["write", { path: `${server.home}/config.json`, content: "{}" }],
     ]);
     assert.match(homeResults[0]!, /outside|denied/);
   });
 
   it("are logged if a rule has an unknown tool, or a match or path that its tool does not use", async (t) => {
-    const { server } = await outcome(
+    const { server } = await runCalls(
       t,
       {
         rules: [
@@ -117,8 +130,8 @@ describe("permissions in the config", () => {
       ],
       [{ action: "deny" }, /permissions\.rules\[2\]\.tool: expected/],
     ] as const) {
-      const fine = { tool: "bash", action: "allow" };
-      const config = { permissions: { rules: [fine, fine, rule] } };
+      const validRule = { tool: "bash", action: "allow" };
+      const config = { permissions: { rules: [validRule, validRule, rule] } };
       const { code, stderr } = await runGantry(t, ["serve", "--port", "0"], { config });
       assert.equal(code, 1);
       assert.match(stderr, expected);
@@ -138,7 +151,7 @@ describe("permissions in the config", () => {
       }),
     };`;
     const project = await tempDir(t, { "policy.mjs": policy });
-    const { results, home } = await outcome(
+    const { results, home } = await runCalls(
       t,
       {
         policies: [{ policy: project.at("policy.mjs"), tool: "bash" }],
@@ -158,13 +171,17 @@ describe("permissions in the config", () => {
       "This call is not allowed: a rule denies it. Continue without it.",
     ]);
     assert.match(results[2]!, /a/);
-    const models = await lab(t);
-    const config = labConfig(models, { permissions: { policies: [{ policy: "./policy.mjs", tool: "bash" }] } });
-    const server = await startServer(t, { config, home: (await tempDir(t)).path, projectDir: project.path }).catch(
-      (error: Error) => error.message,
-    );
+    const models = await startModelServer(t);
+    const config = createServerConfig(models, {
+      permissions: { policies: [{ policy: "./policy.mjs", tool: "bash" }] },
+    });
+    const serverOrError = await startServer(t, {
+      config,
+      home: (await tempDir(t)).path,
+      projectDir: project.path,
+    }).catch((error: Error) => error.message);
     // The path starts at the config's folder, which has no such file.
-    assert.match(String(server), /permissions\.policies\[0\]: file not found/);
+    assert.match(String(serverOrError), /permissions\.policies\[0\]: file not found/);
     const file = project.at("config.json");
     await writeFile(file, JSON.stringify(config));
     const startedServer = await spawnGantry(t, {
@@ -172,10 +189,10 @@ describe("permissions in the config", () => {
       home: home.path,
       projectDir: project.path,
     });
-    await startedServer.output(/listening on/);
-    models.enqueue(...calls(["write", { path: "policy.mjs", content: "x" }]), { say: [{ text: "done" }] });
-    const { sessionId } = await ask(startedServer, { message: "x" });
-    const [result] = (await stored(startedServer, sessionId)).filter(({ role }) => role === "tool");
+    await startedServer.waitForOutput(/listening on/);
+    models.enqueue(...createCalls(["write", { path: "policy.mjs", content: "x" }]), { say: [{ text: "done" }] });
+    const { sessionId } = await runPrompt(startedServer, { message: "x" });
+    const [result] = (await fetchMessages(startedServer, sessionId)).filter(({ role }) => role === "tool");
     assert.match(result!.content, /gantry loads it at its next start/);
     for (const [policyEntry, expected] of [
       [{ policy: "./policy.mjs" }, /permissions\.policies\[0\]\.tool: expected a string/],
@@ -191,9 +208,9 @@ describe("permissions in the config", () => {
   });
 
   it("load the example policy of docs/permissions.md", async (t) => {
-    const page = await readFile(new URL("../../../docs/permissions.md", import.meta.url), "utf8");
-    const [, code = ""] = /```js\n(.*?)```/s.exec(page) ?? [];
-    const { results } = await outcome(
+    const docsPage = await readFile(new URL("../../../docs/permissions.md", import.meta.url), "utf8");
+    const [, code = ""] = /```js\n(.*?)```/s.exec(docsPage) ?? [];
+    const { results } = await runCalls(
       t,
       { policies: [{ policy: "./office-hours.mjs", until: 0 }] },
       [
@@ -208,22 +225,24 @@ describe("permissions in the config", () => {
 
   it("run a call if unattended is allow; wait for an answer over HTTP, or until the timeout, if it is wait", async (t) => {
     const rules = [{ tool: "read", action: "ask", reason: "who reads?" }];
-    const read: [string, unknown][] = [["read", { path: "a.txt" }]];
-    assert.match((await outcome(t, { rules, unattended: "allow" }, read)).results[0]!, /a/);
-    const [lateResult] = (await outcome(t, { rules, unattended: "wait", timeout: 0.2 }, read)).results;
+    const readCalls: [string, unknown][] = [["read", { path: "a.txt" }]];
+    assert.match((await runCalls(t, { rules, unattended: "allow" }, readCalls)).results[0]!, /a/);
+    const [lateResult] = (await runCalls(t, { rules, unattended: "wait", timeout: 0.2 }, readCalls)).results;
     assert.match(
       lateResult!,
       /^This call needs permission and no client answered within 0\.2 s, so it did not run\. It was not rejected/,
     );
-    const models = await lab(t);
-    const server = await startServer(t, { config: labConfig(models, { permissions: { rules, unattended: "wait" } }) });
+    const models = await startModelServer(t);
+    const server = await startServer(t, {
+      config: createServerConfig(models, { permissions: { rules, unattended: "wait" } }),
+    });
     for (const [choice, expected] of [
       ["allow", /not found/],
       ["reject", /^The user rejected this call\. Ask what to do instead\./],
     ] as const) {
-      models.enqueue(...calls(...read), { say: [{ text: "done" }] });
-      const run = ask(server, { message: "x" });
-      const { id, reason } = await firstOpenAsk(server);
+      models.enqueue(...createCalls(...readCalls), { say: [{ text: "done" }] });
+      const run = runPrompt(server, { message: "x" });
+      const { id, reason } = await waitForOpenAsk(server);
       assert.equal(reason, "who reads?");
       const body = JSON.stringify({ choice });
       assert.equal(
@@ -231,31 +250,31 @@ describe("permissions in the config", () => {
         200,
       );
       const { sessionId } = await run;
-      const [result] = (await stored(server, sessionId)).filter(({ role }) => role === "tool");
+      const [result] = (await fetchMessages(server, sessionId)).filter(({ role }) => role === "tool");
       assert.match(result!.content, expected);
     }
   });
 
   it("an open ask is withdrawn and its run interrupted when the waiting server is killed", async (t) => {
-    const models = await lab(t);
+    const models = await startModelServer(t);
     const home = await tempDir(t);
     const permissions = { mode: "ask", unattended: "wait" };
-    const server = await startServer(t, { config: labConfig(models, { permissions }), home: home.path });
-    models.enqueue(...calls(["write", { path: "a.txt", content: "x" }]));
-    const run = ask(server, { message: "x" }).catch(() => undefined);
-    const { id } = await firstOpenAsk(server);
+    const server = await startServer(t, { config: createServerConfig(models, { permissions }), home: home.path });
+    models.enqueue(...createCalls(["write", { path: "a.txt", content: "x" }]));
+    const run = runPrompt(server, { message: "x" }).catch(() => undefined);
+    const { id } = await waitForOpenAsk(server);
     const driver = new SqliteDriver({ path: home.at("sessions.db"), durability: "full" });
     const directAgent = new Agent({ driver, providers: [new ScriptedProvider([])] });
     t.after(() => directAgent.close());
-    const before = await directAgent.asks.get(id);
-    assert.equal(before?.state, "open");
-    assert.equal((await directAgent.runs.get(before.runId))?.state, "waiting");
+    const storedAsk = await directAgent.asks.get(id);
+    assert.equal(storedAsk?.state, "open");
+    assert.equal((await directAgent.runs.get(storedAsk.runId))?.state, "waiting");
     await server.stop("SIGKILL");
     await run;
-    await until(async () => (await directAgent.asks.get(id))?.state !== "open");
+    await waitUntil(async () => (await directAgent.asks.get(id))?.state !== "open");
     assert.equal((await directAgent.asks.get(id))?.state, "withdrawn");
     assert.deepEqual(await directAgent.asks.list({ open: true }), []);
-    assert.equal((await directAgent.runs.get(before.runId))?.state, "interrupted");
+    assert.equal((await directAgent.runs.get(storedAsk.runId))?.state, "interrupted");
     await assert.rejects(directAgent.asks.answer(id, { choice: "allow" }), { code: "ask_closed" });
   });
 });

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { pathToFileURL } from "node:url";
-import { source } from "../../helpers/node.js";
+import { sourcePath } from "../../helpers/source-paths.js";
 import { runGantry, spawnGantry, startServer } from "../../helpers/server.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 /**
  * A plugin refers to gantry by its package name, which resolves only inside the repository. Here it uses the global
@@ -12,7 +12,7 @@ import { tempDir } from "../../helpers/temp.js";
 const TOKENS = `const [OPTIONS, LOGGER, HTTP_HOST] = ["options", "logger", "http-host"].map((name) => Symbol.for("gantry." + name));`;
 
 /** A third-party HTTP transport that mounts on the shared port. */
-const mounted = `${TOKENS}
+const mountedModule = `${TOKENS}
 class Mounted {
   name = "mounted";
   constructor(options, host, logger) { Object.assign(this, { options, host, logger }); }
@@ -35,10 +35,10 @@ export default {
     if (typeof raw.prefix !== "string") throw new Error(where + ".prefix: expected a string");
     return raw;
   },
-  use: Mounted, needs: [OPTIONS, HTTP_HOST, LOGGER],
+  useClass: Mounted, inject: [OPTIONS, HTTP_HOST, LOGGER],
 };`;
 
-const transport = (start: string, stop = "end()") => `
+const createTransportModule = (start: string, stop = "end()") => `
 class Odd {
   name = "odd";
   async start() {
@@ -48,9 +48,9 @@ class Odd {
     return { address: "odd://here", ended, stop: async (signal) => { ${stop} } };
   }
 }
-export default { gantry: 1, kind: "transport", name: "odd", parse: (raw) => raw, use: Odd };`;
+export default { gantry: 1, kind: "transport", name: "odd", parse: (raw) => raw, useClass: Odd };`;
 
-const provider = `${TOKENS}
+const providerModule = `${TOKENS}
 class Parrot {
   idleTimeoutMs = 1000; maxRetries = 0; maxWaitMs = 60000;
   constructor(options) { this.name = options.name; this.configuredModels = [{ id: "p1", name: "P 1", ownedBy: "stranger" }]; }
@@ -62,9 +62,9 @@ class Parrot {
   }
   async close() {}
 }
-export default { gantry: 1, kind: "model-provider", name: "parrot", parse: ({ name = "parrot" }) => ({ name }), use: Parrot, needs: [OPTIONS] };`;
+export default { gantry: 1, kind: "model-provider", name: "parrot", parse: ({ name = "parrot" }) => ({ name }), useClass: Parrot, inject: [OPTIONS] };`;
 
-const tool = `${TOKENS}
+const toolModule = `${TOKENS}
 class Dice {
   name = "dice"; description = "Roll dice."; inputSchema = { type: "object", properties: {} };
   kind = "other"; parallel = true; needsPermission = false;
@@ -76,17 +76,17 @@ class Dice {
 export default { gantry: 1, kind: "tool", name: "dice", parse: ({ sides = 6 }, { where }) => {
   if (typeof sides !== "number") throw new Error(where + ".sides: expected a number");
   return { sides };
-}, use: Dice, needs: [OPTIONS] };`;
+}, useClass: Dice, inject: [OPTIONS] };`;
 
 /** A driver that extends our memory driver. The config names it by path. */
-const driver = (memory: string) => `
-import { MemoryDriver } from ${JSON.stringify(memory)};
+const createDriverModule = (gantryUrl: string) => `
+import { MemoryDriver } from ${JSON.stringify(gantryUrl)};
 class Mine extends MemoryDriver { name = "mine"; async open() { await super.open(); console.error("mine is open"); } }
-export default { gantry: 1, kind: "session-driver", name: "mine", parse: (raw) => raw, use: Mine };`;
+export default { gantry: 1, kind: "session-driver", name: "mine", parse: (raw) => raw, useClass: Mine };`;
 
 describe("plugins in the config", () => {
   it("two third-party HTTP transports share the port of the HTTP API and stop in reverse order", async (t) => {
-    const home = await tempDir(t, { "mounted.mjs": mounted });
+    const home = await tempDir(t, { "mounted.mjs": mountedModule });
     const server = await startServer(t, {
       home: home.path,
       config: {
@@ -99,7 +99,7 @@ describe("plugins in the config", () => {
         },
       },
     });
-    await server.output(/\/two$/m);
+    await server.waitForOutput(/\/two$/m);
     assert.equal((await server.fetch("/api/health")).status, 200);
     assert.equal(await (await server.fetch("/one/x")).text(), "first");
     assert.equal(await (await server.fetch("/two")).text(), "second");
@@ -111,9 +111,9 @@ describe("plugins in the config", () => {
 
   it("a provider by path and a tool by package name are used in a run", async (t) => {
     const home = await tempDir(t, {
-      "parrot.mjs": provider,
+      "parrot.mjs": providerModule,
       "node_modules/gantry-dice/package.json": '{"name":"gantry-dice","type":"module","exports":"./index.js"}',
-      "node_modules/gantry-dice/index.js": tool,
+      "node_modules/gantry-dice/index.js": toolModule,
     });
     const server = await startServer(t, {
       home: home.path,
@@ -128,8 +128,8 @@ describe("plugins in the config", () => {
   });
 
   it("a session driver by path stores the sessions", async (t) => {
-    const memory = pathToFileURL(source("src/index.ts")).href;
-    const home = await tempDir(t, { "mine.mjs": driver(memory), "parrot.mjs": provider });
+    const memoryUrl = pathToFileURL(sourcePath("src/index.ts")).href;
+    const home = await tempDir(t, { "mine.mjs": createDriverModule(memoryUrl), "parrot.mjs": providerModule });
     const server = await startServer(t, {
       home: home.path,
       from: "source",
@@ -143,7 +143,7 @@ describe("plugins in the config", () => {
 
   it("a transport that fails to start is named in the log, and the other transports continue", async (t) => {
     for (const start of ['throw new Error("no luck")', "await Promise.reject(new Error('no luck'));"]) {
-      const home = await tempDir(t, { "odd.mjs": transport(start) });
+      const home = await tempDir(t, { "odd.mjs": createTransportModule(start) });
       const server = await startServer(t, {
         home: home.path,
         config: { server: { transports: ["koa-http-api", "./odd.mjs"] } },
@@ -158,7 +158,7 @@ describe("plugins in the config", () => {
   });
 
   it("a transport that fails to start and is the only one ends gantry with exit code 1 and one line", async (t) => {
-    const home = await tempDir(t, { "odd.mjs": transport('throw new Error("no luck")') });
+    const home = await tempDir(t, { "odd.mjs": createTransportModule('throw new Error("no luck")') });
     const run = await runGantry(t, ["serve", "--transport", "./odd.mjs"], { home: home.path });
     assert.equal(run.code, 1);
     assert.match(
@@ -168,31 +168,31 @@ describe("plugins in the config", () => {
   });
 
   it("a transport that does not stop in time is logged and abandoned, and gantry exits with 0", async (t) => {
-    const home = await tempDir(t, { "odd.mjs": transport("", "await new Promise(() => {})") });
+    const home = await tempDir(t, { "odd.mjs": createTransportModule("", "await new Promise(() => {})") });
     const server = await spawnGantry(t, {
       home: home.path,
       args: ["serve", "--port", "0"],
       config: { server: { transports: ["koa-http-api", "./odd.mjs"] } },
     });
-    await server.output(/odd server listening on odd:\/\/here/);
+    await server.waitForOutput(/odd server listening on odd:\/\/here/);
     assert.deepEqual(await server.stop(), { code: 0, signal: null });
     assert.match(server.stderr, /the transport \.\/odd\.mjs did not stop in time; abandoned/);
   });
 
   it("a transport that throws when it stops is logged, and gantry exits with 0", async (t) => {
-    const home = await tempDir(t, { "odd.mjs": transport("", "throw new Error('cannot stop')") });
+    const home = await tempDir(t, { "odd.mjs": createTransportModule("", "throw new Error('cannot stop')") });
     const server = await startServer(t, {
       home: home.path,
       config: { server: { transports: ["koa-http-api", "./odd.mjs"] } },
     });
-    await server.output(/odd:\/\/here/);
+    await server.waitForOutput(/odd:\/\/here/);
     assert.deepEqual(await server.stop(), { code: 0, signal: null });
     assert.match(server.stderr, /the transport \.\/odd\.mjs failed to stop/);
   });
 });
 
 describe("an unusable plugin", () => {
-  const refused = async (
+  const assertRejected = async (
     t: Parameters<typeof runGantry>[0],
     files: Record<string, string>,
     config: Record<string, unknown>,
@@ -204,22 +204,22 @@ describe("an unusable plugin", () => {
     assert.match(run.stderr, message);
     assert.equal(run.stderr.trim().split("\n").length, 1, run.stderr);
   };
-  const only = (entry: unknown) => ({ server: { transports: [entry] } });
+  const withTransport = (entry: unknown) => ({ server: { transports: [entry] } });
 
   it("ends the start with one line that names the plugin and the key of an invalid option", async (t) => {
-    await refused(
+    await assertRejected(
       t,
-      { "mounted.mjs": mounted },
-      only({ transport: "./mounted.mjs" }),
+      { "mounted.mjs": mountedModule },
+      withTransport({ transport: "./mounted.mjs" }),
       /config\.json: server\.transports\[0\]\.prefix: expected a string \(an option of \.\/mounted\.mjs\)/,
     );
-    await refused(
+    await assertRejected(
       t,
-      { "dice.mjs": tool },
+      { "dice.mjs": toolModule },
       { agent: { tools: [{ tool: "./dice.mjs", sides: "six" }] } },
       /config\.json: agent\.tools\[0\]\.sides: expected a number \(an option of \.\/dice\.mjs\)/,
     );
-    await refused(
+    await assertRejected(
       t,
       {},
       { agent: { tools: [{ tool: "read", deep: 1 }] } },
@@ -228,37 +228,37 @@ describe("an unusable plugin", () => {
   });
 
   it("ends the start with one line if a constructor parameter has no token", async (t) => {
-    const odd = transport("").replace(
+    const moduleWithoutToken = createTransportModule("").replace(
       'name = "odd";',
       'name = "odd"; constructor(options) { this.options = options; }',
     );
-    await refused(
+    await assertRejected(
       t,
-      { "odd.mjs": odd },
-      only("./odd.mjs"),
-      /server\.transports\[0\]: \.\/odd\.mjs could not be built: every parameter of the constructor of Odd needs @inject\(TOKEN\), or a token in `needs`/,
+      { "odd.mjs": moduleWithoutToken },
+      withTransport("./odd.mjs"),
+      /server\.transports\[0\]: \.\/odd\.mjs could not be built: every parameter of the constructor of Odd needs @inject\(TOKEN\), or a token in `inject`/,
     );
   });
 
   it("ends the start with one line that names the missing members of its port", async (t) => {
-    await refused(
+    await assertRejected(
       t,
-      { "odd.mjs": transport("").replace("async start()", "async begin()") },
-      only("./odd.mjs"),
+      { "odd.mjs": createTransportModule("").replace("async start()", "async begin()") },
+      withTransport("./odd.mjs"),
       /server\.transports\[0\]: \.\/odd\.mjs is not a valid transport: start is missing/,
     );
-    await refused(
+    await assertRejected(
       t,
-      { "odd.mjs": transport("").replace('kind: "transport"', 'kind: "session-driver"') },
+      { "odd.mjs": createTransportModule("").replace('kind: "transport"', 'kind: "session-driver"') },
       { session: { driver: "./odd.mjs" } },
       /session\.driver: \.\/odd\.mjs is not a valid session-driver: open, close, create, get, .*instructions, .*load is missing/,
     );
   });
 
   it("ends the start with one line if its kind does not fit the config key", async (t) => {
-    await refused(
+    await assertRejected(
       t,
-      { "odd.mjs": transport("") },
+      { "odd.mjs": createTransportModule("") },
       { session: { driver: "./odd.mjs" } },
       /session\.driver: \.\/odd\.mjs is a transport, expected a session-driver/,
     );
@@ -277,17 +277,17 @@ describe("a single-file plugin without an installed package gantry", () => {
           describe() { return { title: "Hello", locations: [] }; }
           async run() { return { text: typeof say }; }
         }
-        export default defineAdapter({ kind: "tool", name: "hello", parse: (raw) => raw, use: Hello });`,
+        export default defineAdapter({ kind: "tool", name: "hello", parse: (raw) => raw, useClass: Hello });`,
     });
-    const listed = await runGantry(t, ["adapters", "--json"], {
+    const listRun = await runGantry(t, ["adapters", "--json"], {
       config: { agent: { tools: ["*", folder.at("hello.mjs")] } },
     });
-    assert.equal(listed.code, 0, listed.stdout + listed.stderr);
-    const foreign = await tempDir(t, { "other.mjs": 'import "gantry-of-somebody-else"; export default 1;' });
-    const refused = await runGantry(t, ["adapters", "--json"], {
-      config: { agent: { tools: [foreign.at("other.mjs")] } },
+    assert.equal(listRun.code, 0, listRun.stdout + listRun.stderr);
+    const otherFolder = await tempDir(t, { "other.mjs": 'import "gantry-of-somebody-else"; export default 1;' });
+    const rejectedRun = await runGantry(t, ["adapters", "--json"], {
+      config: { agent: { tools: [otherFolder.at("other.mjs")] } },
     });
-    assert.match(refused.stdout, /Cannot find package 'gantry-of-somebody-else'/);
+    assert.match(rejectedRun.stdout, /Cannot find package 'gantry-of-somebody-else'/);
   });
 });
 
@@ -317,7 +317,7 @@ describe("a plugin with a create function", () => {
     const home = await tempDir(t, { "hooks.mjs": hooksPlugin });
     const config = { server: { transports: ["koa-http-api", { transport: "./hooks.mjs", at_path: "/mine" }] } };
     const server = await startServer(t, { home: home.path, config });
-    await server.output(/^hooks server listening on .*\/mine$/m);
+    await server.waitForOutput(/^hooks server listening on .*\/mine$/m);
     assert.equal(await (await server.fetch("/mine")).text(), "hooked");
     const logLine = server.stderr.split("\n").find((line) => line.includes("deniedPaths")) ?? "";
     for (const path of [home.path, home.at("config.json"), server.projectDir])
@@ -330,7 +330,7 @@ describe("a plugin with a create function", () => {
       "hooks.mjs": hooksPlugin,
       "none.mjs": hooksPlugin.replace("create: async", "create: () => { throw new Error('no luck'); }, other: async"),
     });
-    const say = async (entry: object) => {
+    const readTransportError = async (entry: object) => {
       const run = await runGantry(t, ["serve", "--port", "0"], {
         home: home.path,
         config: { server: { transports: [entry] } },
@@ -339,42 +339,44 @@ describe("a plugin with a create function", () => {
       return run.stderr;
     };
     assert.match(
-      await say({ transport: "./hooks.mjs", token: "s3cret" }),
+      await readTransportError({ transport: "./hooks.mjs", token: "s3cret" }),
       /config\.json: server\.transports\[0\]\.token: expected nine characters, got string \(an option of \.\/hooks\.mjs\)\n$/,
     );
     assert.match(
-      await say({ transport: "./hooks.mjs", path: "/x" }),
+      await readTransportError({ transport: "./hooks.mjs", path: "/x" }),
       /\.path: unknown key; expected one of transport, at_path, token /,
     );
     assert.match(
-      await say({ transport: "./none.mjs" }),
+      await readTransportError({ transport: "./none.mjs" }),
       /server\.transports\[0\]: \.\/none\.mjs could not be built: no luck\n$/,
     );
   });
 });
 
 describe("the selection of plugins in the config", () => {
-  const refused = async (t: Parameters<typeof runGantry>[0], config: Record<string, unknown>) => {
+  const readStartError = async (t: Parameters<typeof runGantry>[0], config: Record<string, unknown>) => {
     const run = await runGantry(t, ["serve", "--port", "0"], { config });
     assert.deepEqual([run.code, run.stdout], [1, ""], run.stderr);
     return run.stderr;
   };
   it("rejects a transport that is listed twice", async (t) => {
     assert.match(
-      await refused(t, { server: { transports: ["koa-http-api", "acp-http-sse-ws", { transport: "koa-http-api" }] } }),
+      await readStartError(t, {
+        server: { transports: ["koa-http-api", "acp-http-sse-ws", { transport: "koa-http-api" }] },
+      }),
       /config\.json: server\.transports\[2\]: expected each transport once, koa-http-api is server\.transports\[0\] too/,
     );
   });
   it("rejects an unknown tool and lists the known tools", async (t) => {
     assert.match(
-      await refused(t, { agent: { tools: ["reed"] } }),
+      await readStartError(t, { agent: { tools: ["reed"] } }),
       /agent\.tools\[0\]: unknown tool reed: expected \*, .*bash.*read.*, a package installed in the config file's folder, or a path/,
     );
   });
 });
 
 describe("hooks in the config", () => {
-  const hooks = (text: string) =>
+  const createHooksModule = (text: string) =>
     `console.error(${JSON.stringify(text)});
      export default { gantry: 1, kind: "hooks", name: "loud", create: () => ({
        beforeModelCall: ({ purpose }) => console.error("model asked for " + purpose),
@@ -383,7 +385,7 @@ describe("hooks in the config", () => {
      }) };`;
 
   it("are called during a run of gantry serve and closed when it stops", async (t) => {
-    const home = await tempDir(t, { "loud.mjs": hooks("loaded") });
+    const home = await tempDir(t, { "loud.mjs": createHooksModule("loaded") });
     const server = await startServer(t, { config: { hooks: ["./loud.mjs"] }, home: home.path });
     const run = await server.fetch("/api/run", { method: "POST", body: '{"message":"Hi"}' });
     assert.equal(run.status, 200);
@@ -397,9 +399,9 @@ describe("hooks in the config", () => {
     const config = '{ "hooks": ["./loud.mjs"] }';
     const project = await tempDir(t, {
       "config.json": config,
-      "loud.mjs": hooks("loaded"),
+      "loud.mjs": createHooksModule("loaded"),
       ".gantry/config.json": config,
-      ".gantry/loud.mjs": hooks("loaded"),
+      ".gantry/loud.mjs": createHooksModule("loaded"),
     });
     const server = await startServer(t, { projectDir: project.path });
     assert.equal((await server.stop()).code, 0);

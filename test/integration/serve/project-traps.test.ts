@@ -4,7 +4,7 @@ import { chmod, mkdir, readdir, symlink } from "node:fs/promises";
 import { statSync } from "node:fs";
 import { describe, it, type TestContext } from "node:test";
 import { runGantry } from "../../helpers/server.js";
-import { tempDir, type TempDir } from "../../helpers/temp.js";
+import { tempDir, type TempDir } from "../../helpers/temp-dir.js";
 
 /** An MCP server with one tool, whose description is the working directory. */
 const SERVER = `
@@ -39,16 +39,16 @@ function isInstalled(program: string): boolean {
 }
 
 /**
- * A repository with a program at each place where another program searches, and a server that is installed elsewhere.
+ * A repository with a trap in each file that a launcher searches for programs. The real server is installed elsewhere.
  */
-async function setUp(t: TestContext): Promise<TempDir> {
+async function createRepository(t: TestContext): Promise<TempDir> {
   const folder = await tempDir(t, {
     "installed/lib/server.cjs": `#!/usr/bin/env node\n${SERVER}`,
     "installed/lib/launcher.cjs": LAUNCHER,
   });
-  const trap = (name: string): string =>
+  const createTrapModule = (name: string): string =>
     `require("node:fs").writeFileSync(${JSON.stringify(folder.at(`ran/${name}`))}, "");`;
-  const shell = (name: string): string => `#!/bin/sh\n: > '${folder.at(`ran/${name}`)}'\nexec /bin/sh "$@"\n`;
+  const createTrapShell = (name: string): string => `#!/bin/sh\n: > '${folder.at(`ran/${name}`)}'\nexec /bin/sh "$@"\n`;
   await folder.write({
     "installed/lib/lab_server.py": `import os; os.execv(${JSON.stringify(process.execPath)}, ["node", ${JSON.stringify(folder.at("installed/lib/server.cjs"))}])`,
     "project/package.json": JSON.stringify({
@@ -56,18 +56,18 @@ async function setUp(t: TestContext): Promise<TempDir> {
       bin: { "lab-server": "own.cjs" },
       dependencies: { "lab-server": "*" },
     }),
-    "project/own.cjs": trap("bin-of-the-project"),
+    "project/own.cjs": createTrapModule("bin-of-the-project"),
     "project/.npmrc": `script-shell=${folder.at("project/shell.sh")}\nnode-options=--require=${folder.at("project/options.cjs")}\n`,
-    "project/shell.sh": shell("script-shell"),
-    "project/options.cjs": trap("node-options"),
-    "project/node_modules/.bin/lab-server": `#!/usr/bin/env node\n${trap("bin")}`,
+    "project/shell.sh": createTrapShell("script-shell"),
+    "project/options.cjs": createTrapModule("node-options"),
+    "project/node_modules/.bin/lab-server": `#!/usr/bin/env node\n${createTrapModule("bin")}`,
     "project/node_modules/lab-server/package.json": JSON.stringify({
       name: "lab-server",
       version: "1.0.0",
       main: "main.cjs",
       bin: "main.cjs",
     }),
-    "project/node_modules/lab-server/main.cjs": `#!/usr/bin/env node\n${trap("package")}`,
+    "project/node_modules/lab-server/main.cjs": `#!/usr/bin/env node\n${createTrapModule("package")}`,
     "project/lab_server.py": `open(${JSON.stringify(folder.at("ran/python"))}, "w")`,
   });
   await mkdir(folder.at("ran"));
@@ -84,8 +84,12 @@ async function setUp(t: TestContext): Promise<TempDir> {
   return folder;
 }
 
-/** The working directory of the server that was started for the project. Undefined: it did not start. */
-async function folderOf(t: TestContext, folder: TempDir, server: Record<string, unknown>): Promise<string | undefined> {
+/** Starts the server for the project and returns its working directory. Undefined: the server did not start. */
+async function readServerFolder(
+  t: TestContext,
+  folder: TempDir,
+  server: Record<string, unknown>,
+): Promise<string | undefined> {
   const { stdout } = await runGantry(t, ["mcp", "list", "--json"], {
     home: folder.at("home"),
     projectDir: folder.at("project"),
@@ -96,7 +100,7 @@ async function folderOf(t: TestContext, folder: TempDir, server: Record<string, 
 }
 
 describe("a repository with traps for configured MCP servers", () => {
-  const starts = (folder: TempDir) => {
+  const createServerConfigs = (folder: TempDir) => {
     const env = {
       npm_config_prefix: folder.at("installed"),
       npm_config_cache: folder.at("cache"),
@@ -113,24 +117,24 @@ describe("a repository with traps for configured MCP servers", () => {
     };
   };
 
-  for (const start of ["an npx-like launcher", "npx --no-install", "npx -y", "python -m"] as const)
-    it(`runs none of its own programs when a server starts by ${start}, except with "cwd": "<project>"`, async (t) => {
-      const folder = await setUp(t);
-      const server = starts(folder)[start];
+  for (const launcher of ["an npx-like launcher", "npx --no-install", "npx -y", "python -m"] as const)
+    it(`runs none of its own programs when a server starts by ${launcher}, except with "cwd": "<project>"`, async (t) => {
+      const folder = await createRepository(t);
+      const server = createServerConfigs(folder)[launcher];
       if (!isInstalled(server.command)) return t.skip(`needs ${server.command}`);
-      assert.equal(await folderOf(t, folder, server), folder.at("home/mcp"));
+      assert.equal(await readServerFolder(t, folder, server), folder.at("home/mcp"));
       assert.deepEqual(await readdir(folder.at("ran")), []);
       assert.equal(statSync(folder.at("home/mcp")).mode & 0o777, 0o700);
       // Proves that the traps work.
-      await folderOf(t, folder, { ...server, cwd: "<project>" });
+      await readServerFolder(t, folder, { ...server, cwd: "<project>" });
       assert.notDeepEqual(await readdir(folder.at("ran")), []);
     });
 
   it('is the server\'s working directory with "cwd": "<project>"; another path is relative to the config\'s folder', async (t) => {
-    const folder = await setUp(t);
+    const folder = await createRepository(t);
     const server = { command: process.execPath, args: [folder.at("installed/lib/server.cjs")] };
-    assert.equal(await folderOf(t, folder, { ...server, cwd: "<project>" }), folder.at("project"));
-    assert.equal(await folderOf(t, folder, { ...server, cwd: "../installed" }), folder.at("installed"));
+    assert.equal(await readServerFolder(t, folder, { ...server, cwd: "<project>" }), folder.at("project"));
+    assert.equal(await readServerFolder(t, folder, { ...server, cwd: "../installed" }), folder.at("installed"));
   });
 
   it("gantry run and gantry mcp list exit with 1 if a file blocks the folder of MCP servers", async (t) => {

@@ -2,17 +2,17 @@ import assert from "node:assert/strict";
 import { chown, mkdir, writeFile } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { findBubblewrap } from "../../../src/tools/shell/sandbox/bubblewrap.js";
-import { call, say, startFakeModelServer } from "../../helpers/fake-model-server.js";
+import { callStep, textStep, startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { runGantry, startServer } from "../../helpers/server.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-const works = findBubblewrap({ env: { PATH: "/usr/bin:/bin" }, network: false });
+const bubblewrap = findBubblewrap({ env: { PATH: "/usr/bin:/bin" }, network: false });
 const KEY = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
 
 describe("gantry serve", () => {
   it("logs the sandbox of commands; neither commands nor file tools can read the config or the store", async (t) => {
-    if (!(await works)) return t.skip("no working bubblewrap");
-    const models = await startFakeModelServer({ aside: say("A title") });
+    if (!(await bubblewrap)) return t.skip("no working bubblewrap");
+    const models = await startFakeModelServer({ toolFreeAnswer: textStep("A title") });
     t.after(() => models.close());
     const project = await tempDir(t);
     await mkdir(project.at("conf"));
@@ -26,10 +26,10 @@ describe("gantry serve", () => {
       projectDir: project.path,
       args: ["serve", "--port", "0", "--config", project.at("conf/gantry.json")],
     });
-    await server.output(/info commands run in bubblewrap, without network access/, "stderr");
+    await server.waitForOutput(/info commands run in bubblewrap, without network access/, "stderr");
     const command =
       "cat conf/*; mv conf c; echo evil > conf/gantry.json; rm -rf conf; cp -r conf d; cat d/*; ls /proc | grep -c '^[0-9]'; echo done";
-    models.enqueue(call("bash", { command }), call("read", { path: "conf/gantry.json" }), say("Done."));
+    models.enqueue(callStep("bash", { command }), callStep("read", { path: "conf/gantry.json" }), textStep("Done."));
     const response = await server.fetch("/api/run", { method: "POST", body: JSON.stringify({ message: "Look" }) });
     assert.equal(response.status, 200);
     const sentBodies = JSON.stringify(models.requests.map(({ body }) => body));

@@ -4,27 +4,27 @@ import { describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import {
-  call,
-  say,
+  callStep,
+  textStep,
   startFakeModelServer,
   type FakeModelServer,
   type FakeStep,
 } from "../../helpers/fake-model-server.js";
-import { processes, uniqueSeconds, until } from "../../helpers/lab.js";
+import { countProcesses, pickUniqueSeconds, waitUntil } from "../../helpers/server-runs.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-const run = promisify(execFile);
+const execFileAsync = promisify(execFile);
 
-const TITLE: FakeStep = say("A title");
+const TITLE: FakeStep = textStep("A title");
 
-async function fake(t: TestContext): Promise<FakeModelServer> {
-  const server = await startFakeModelServer({ aside: TITLE });
+async function startModels(t: TestContext): Promise<FakeModelServer> {
+  const server = await startFakeModelServer({ toolFreeAnswer: TITLE });
   t.after(() => server.close());
   return server;
 }
 
-const config = (server: FakeModelServer) => ({
+const createConfig = (server: FakeModelServer) => ({
   providers: [
     {
       name: "lab",
@@ -52,7 +52,7 @@ async function post(
 }
 
 /** Events of an SSE stream, with name and data. */
-function eventsOf(text: string): { event: string; data: Record<string, unknown> }[] {
+function parseEvents(text: string): { event: string; data: Record<string, unknown> }[] {
   return text
     .split("\n\n")
     .filter((block) => block.startsWith("event:"))
@@ -64,7 +64,7 @@ function eventsOf(text: string): { event: string; data: Record<string, unknown> 
 
 describe("a run with several tools on a scratch repository", () => {
   /** The script of the model: finds the bug, fixes it, runs the test. */
-  const script = (): FakeStep[] => [
+  const createScript = (): FakeStep[] => [
     {
       say: [
         { text: "Looking." },
@@ -76,9 +76,9 @@ describe("a run with several tools on a scratch repository", () => {
         },
       ],
     },
-    call("edit", { path: "add.mjs", old_string: "a - b", new_string: "a + b" }),
-    call("bash", { command: "node --test --test-reporter=tap 2>&1 | grep -E '^# (pass|fail)'" }),
-    say("Mended: add() added wrongly."),
+    callStep("edit", { path: "add.mjs", old_string: "a - b", new_string: "a + b" }),
+    callStep("bash", { command: "node --test --test-reporter=tap 2>&1 | grep -E '^# (pass|fail)'" }),
+    textStep("Mended: add() added wrongly."),
   ];
 
   for (const stream of [false, true]) {
@@ -88,14 +88,14 @@ describe("a run with several tools on a scratch repository", () => {
         "add.test.mjs":
           "import test from 'node:test'; import assert from 'node:assert'; import { add } from './add.mjs'; test('adds', () => assert.equal(add(1, 2), 3));\n",
       });
-      await run("git", ["init", "-q"], { cwd: project.path });
-      const models = await fake(t);
-      models.enqueue(...script());
-      const server = await startServer(t, { config: config(models), projectDir: project.path });
+      await execFileAsync("git", ["init", "-q"], { cwd: project.path });
+      const models = await startModels(t);
+      models.enqueue(...createScript());
+      const server = await startServer(t, { config: createConfig(models), projectDir: project.path });
       const request = { message: "The test fails. Mend it.", stream };
       if (stream) {
         const response = await server.fetch("/api/run", { method: "POST", body: JSON.stringify(request) });
-        const events = eventsOf(await response.text());
+        const events = parseEvents(await response.text());
         const types = events.map(({ event, data }) => `${event}:${String(data["type"])}`);
         assert.deepEqual(types.slice(-2), ["agent:done", "done:done"]);
         assert.equal(types.filter((type) => type === "agent:tool_call").length, 4);
@@ -125,32 +125,32 @@ describe("a restart after SIGKILL", () => {
   it("continues the session at once and sends its whole history with the partial answer to the model", async (t) => {
     const home = await tempDir(t);
     const project = await tempDir(t, { "a.txt": "alpha\n" });
-    const models = await fake(t);
-    models.enqueue(call("read", { path: "a.txt" }), {
+    const models = await startModels(t);
+    models.enqueue(callStep("read", { path: "a.txt" }), {
       say: [{ text: ["It ", "says ", "alpha", ", and"] }, { stall: true }],
     });
-    const options = { config: config(models), home: home.path, projectDir: project.path };
-    const first = await startServer(t, options);
-    const response = await first.fetch("/api/run", {
+    const options = { config: createConfig(models), home: home.path, projectDir: project.path };
+    const firstServer = await startServer(t, options);
+    const response = await firstServer.fetch("/api/run", {
       method: "POST",
       body: JSON.stringify({ message: "Read a.txt", stream: true }),
     });
     const id = response.headers.get("x-session-id") ?? "";
-    const reading = assert.rejects(response.text(), "the connection breaks off");
+    const brokenResponse = assert.rejects(response.text(), "the connection breaks off");
     // The server stores streamed text in batches, long before the answer ends.
     const store = new SqliteDriver({ path: home.at("sessions.db") });
     await store.open();
-    await until(async () => JSON.stringify(await store.messages(id)).includes("It says alpha, and"));
+    await waitUntil(async () => JSON.stringify(await store.messages(id)).includes("It says alpha, and"));
     await store.close();
-    await first.stop("SIGKILL");
-    await reading;
-    const second = await startServer(t, options);
-    models.enqueue(say("Beta comes next."));
-    const { status, body } = await post(second, { message: "And next?", session_id: id });
+    await firstServer.stop("SIGKILL");
+    await brokenResponse;
+    const secondServer = await startServer(t, options);
+    models.enqueue(textStep("Beta comes next."));
+    const { status, body } = await post(secondServer, { message: "And next?", session_id: id });
     assert.equal(status, 200, JSON.stringify(body));
     assert.equal(body.output, "Beta comes next.");
     assert.deepEqual(models.violations, []);
-    const messages = (models.lastOfRun?.body as { messages: { role: string; content: unknown }[] }).messages;
+    const messages = (models.lastRunRequest?.body as { messages: { role: string; content: unknown }[] }).messages;
     assert.deepEqual(
       messages.map(({ role }) => role),
       ["system", "user", "assistant", "tool", "assistant", "user"],
@@ -161,79 +161,79 @@ describe("a restart after SIGKILL", () => {
   it("does not rerun the interrupted tool call and reports its outcome as unknown", async (t) => {
     const home = await tempDir(t);
     const project = await tempDir(t);
-    const models = await fake(t);
-    const seconds = uniqueSeconds();
-    models.enqueue(call("bash", { command: `echo once >> log; sleep ${seconds}` }));
-    const options = { config: config(models), home: home.path, projectDir: project.path };
-    const first = await startServer(t, options);
-    const response = await first.fetch("/api/run", {
+    const models = await startModels(t);
+    const seconds = pickUniqueSeconds();
+    models.enqueue(callStep("bash", { command: `echo once >> log; sleep ${seconds}` }));
+    const options = { config: createConfig(models), home: home.path, projectDir: project.path };
+    const killedServer = await startServer(t, options);
+    const response = await killedServer.fetch("/api/run", {
       method: "POST",
       body: JSON.stringify({ message: "Sleep", stream: true }),
     });
     const id = response.headers.get("x-session-id") ?? "";
-    const reading = response.text().catch(() => "");
-    await until(async () => (await project.read("log").catch(() => "")) !== "");
-    await first.stop("SIGKILL");
-    await reading;
-    const second = await startServer(t, options);
-    models.enqueue(say("Awake."));
-    assert.equal((await post(second, { message: "Wake up", session_id: id })).body.output, "Awake.");
+    const responseText = response.text().catch(() => "");
+    await waitUntil(async () => (await project.read("log").catch(() => "")) !== "");
+    await killedServer.stop("SIGKILL");
+    await responseText;
+    const restartedServer = await startServer(t, options);
+    models.enqueue(textStep("Awake."));
+    assert.equal((await post(restartedServer, { message: "Wake up", session_id: id })).body.output, "Awake.");
     assert.deepEqual(models.violations, []);
-    assert.match(JSON.stringify(models.lastOfRun?.body), /\[interrupted: outcome unknown\]/);
+    assert.match(JSON.stringify(models.lastRunRequest?.body), /\[interrupted: outcome unknown\]/);
     assert.equal(await project.read("log"), "once\n");
-    // No process remains that could end it. Only with bubblewrap does the command end with its server.
-    await run("pkill", ["-KILL", "-f", `sleep ${seconds}`]).catch(() => undefined);
+    // No process remains that could end the command. A command ends with its server only if it runs in bubblewrap.
+    await execFileAsync("pkill", ["-KILL", "-f", `sleep ${seconds}`]).catch(() => undefined);
   });
 });
 
 describe("SIGTERM", () => {
   it("ends open streams with shutting_down, exits with 0, and kills a tool that ignores TERM", async (t) => {
     const project = await tempDir(t);
-    const models = await fake(t);
-    const seconds = uniqueSeconds();
+    const models = await startModels(t);
+    const seconds = pickUniqueSeconds();
     models.fallback = { say: [{ text: "Hm" }, { stall: true }] };
     models.enqueue(
-      call("bash", {
+      callStep("bash", {
         command: `trap '' TERM; echo on > running; while true; do sleep 0.1; done; sleep ${seconds}`,
         timeout: 600,
       }),
     );
-    const server = await startServer(t, { config: config(models), projectDir: project.path });
-    const stream = (message: string) =>
+    const server = await startServer(t, { config: createConfig(models), projectDir: project.path });
+    const readStream = (message: string) =>
       server
         .fetch("/api/run", { method: "POST", body: JSON.stringify({ message, stream: true }) })
         .then((response) => response.text());
-    const tool = stream("Run it");
-    await until(async () => (await project.read("running").catch(() => "")) !== "");
-    const streams = Array.from({ length: 5 }, () => stream("Talk"));
-    await models.request(6);
+    const toolStream = readStream("Run it");
+    await waitUntil(async () => (await project.read("running").catch(() => "")) !== "");
+    const streams = Array.from({ length: 5 }, () => readStream("Talk"));
+    await models.waitForRequest(6);
     assert.deepEqual(await server.stop("SIGTERM"), { code: 0, signal: null });
-    for (const text of await Promise.all([tool, ...streams])) {
-      assert.deepEqual(eventsOf(text).at(-1), {
+    for (const text of await Promise.all([toolStream, ...streams])) {
+      assert.deepEqual(parseEvents(text).at(-1), {
         event: "error",
         data: { error: "server shutting down", code: "shutting_down" },
       });
     }
-    assert.equal(await processes(`sleep ${seconds}`), 0);
+    assert.equal(await countProcesses(`sleep ${seconds}`), 0);
   });
 });
 
 describe("a client that disconnects", () => {
   it("ends its run's processes, and the server stays healthy", async (t) => {
-    const models = await fake(t);
-    const seconds = uniqueSeconds();
-    models.enqueue(call("bash", { command: `sh -c 'sleep ${seconds}' & wait`, timeout: 600 }));
-    const server = await startServer(t, { config: config(models) });
-    const leave = new AbortController();
-    const gone = server.fetch("/api/run", {
+    const models = await startModels(t);
+    const seconds = pickUniqueSeconds();
+    models.enqueue(callStep("bash", { command: `sh -c 'sleep ${seconds}' & wait`, timeout: 600 }));
+    const server = await startServer(t, { config: createConfig(models) });
+    const disconnection = new AbortController();
+    const abortedRequest = server.fetch("/api/run", {
       method: "POST",
       body: JSON.stringify({ message: "x" }),
-      signal: leave.signal,
+      signal: disconnection.signal,
     });
-    await until(async () => (await processes(`sleep ${seconds}`)) > 0);
-    leave.abort();
-    await assert.rejects(gone);
-    await until(async () => (await processes(`sleep ${seconds}`)) === 0);
+    await waitUntil(async () => (await countProcesses(`sleep ${seconds}`)) > 0);
+    disconnection.abort();
+    await assert.rejects(abortedRequest);
+    await waitUntil(async () => (await countProcesses(`sleep ${seconds}`)) === 0);
     assert.equal((await server.fetch("/api/health")).status, 200);
   });
 });
@@ -241,27 +241,31 @@ describe("a client that disconnects", () => {
 describe("a secret in the config or the environment", () => {
   it("is in no error, session, message or log, even if a command prints its environment", async (t) => {
     const project = await tempDir(t);
-    const models = await fake(t);
+    const models = await startModels(t);
     models.enqueue(
-      call("bash", { command: "env; cat /proc/$PPID/environ 2>/dev/null | tr '\\0' '\\n' | grep -c CANARY || true" }),
-      say("done"),
+      callStep("bash", {
+        command: "env; cat /proc/$PPID/environ 2>/dev/null | tr '\\0' '\\n' | grep -c CANARY || true",
+      }),
+      textStep("done"),
       { status: 401, error: "Incorrect API key provided: canary-key-1" },
     );
     const server = await startServer(t, {
-      config: { ...config(models), log: { level: "debug" } },
+      config: { ...createConfig(models), log: { level: "debug" } },
       projectDir: project.path,
       env: { CANARY: "canary-env-1" },
     });
-    const first = await post(server, { message: "env" });
-    const second = await post(server, { message: "again", session_id: first.headers.get("x-session-id") });
-    assert.equal(second.status, 500);
-    assert.match(second.body.error ?? "", /^lab: 401: /);
+    const firstRun = await post(server, { message: "env" });
+    const secondRun = await post(server, { message: "again", session_id: firstRun.headers.get("x-session-id") });
+    assert.equal(secondRun.status, 500);
+    assert.match(secondRun.body.error ?? "", /^lab: 401: /);
     const sessions = await (await server.fetch("/api/sessions")).text();
-    const messages = await (await server.fetch(`/api/sessions/${first.headers.get("x-session-id")}/messages`)).text();
+    const messages = await (
+      await server.fetch(`/api/sessions/${firstRun.headers.get("x-session-id")}/messages`)
+    ).text();
     await server.stop();
-    const all = [JSON.stringify(second.body), sessions, messages, server.stdout, server.stderr].join("\n");
-    assert.ok(!all.includes("canary-key-1"), "the key");
-    assert.ok(!all.includes("canary-env-1"), "the environment");
+    const allText = [JSON.stringify(secondRun.body), sessions, messages, server.stdout, server.stderr].join("\n");
+    assert.ok(!allText.includes("canary-key-1"), "the output does not contain the API key");
+    assert.ok(!allText.includes("canary-env-1"), "the output does not contain the secret of the environment");
   });
 });
 

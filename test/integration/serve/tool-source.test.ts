@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { runGantry, startServer } from "../../helpers/server.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 /** A model that calls the tool `where` once and sends its result as text. */
-const provider = `
+const providerModule = `
 const usage = { inputTokens: 1, outputTokens: 1, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 };
 export default {
   gantry: 1, kind: "model-provider", name: "caller", parse: (raw) => raw,
@@ -25,7 +25,7 @@ export default {
   }),
 };`;
 
-const source = `
+const sourceModule = `
 export default {
   gantry: 1, kind: "tool-source", name: "places", parse: (raw) => raw,
   create: ({ name = "places", word }, { logger }) => ({
@@ -45,7 +45,7 @@ const config = {
   providers: [{ driver: "./caller.mjs" }],
   agent: { tools: ["read", { tool: "./places.mjs", word: "at" }] },
 };
-const files = { "caller.mjs": provider, "places.mjs": source };
+const files = { "caller.mjs": providerModule, "places.mjs": sourceModule };
 
 it("a tool source in agent.tools provides its tool, has secrets redacted, and is closed with the server", async (t) => {
   const home = await tempDir(t, files);
@@ -72,11 +72,11 @@ it("two tool sources of one name are rejected at the start; gantry adapters list
     "config.json": JSON.stringify({ ...config, agent: { tools: ["./places.mjs", { tool: "./places.mjs" }] } }),
   });
   const options = { projectDir: home.path, from: "source" } as const;
-  const refused = await runGantry(t, ["serve", "--config", home.at("config.json")], options);
-  assert.equal(refused.code, 1);
-  assert.match(refused.stderr, /config\.json: agent\.tools: expected sources of distinct names, got places twice/);
-  const listed = await runGantry(t, ["adapters", "--json", "--config", home.at("config.json")], options);
-  const entries = JSON.parse(listed.stdout) as { kind: string; name: string; selectedBy: string[] }[];
+  const rejectedRun = await runGantry(t, ["serve", "--config", home.at("config.json")], options);
+  assert.equal(rejectedRun.code, 1);
+  assert.match(rejectedRun.stderr, /config\.json: agent\.tools: expected sources of distinct names, got places twice/);
+  const listRun = await runGantry(t, ["adapters", "--json", "--config", home.at("config.json")], options);
+  const entries = JSON.parse(listRun.stdout) as { kind: string; name: string; selectedBy: string[] }[];
   assert.deepEqual(
     entries.filter(({ kind }) => kind === "tool-source").map(({ name, selectedBy }) => [name, selectedBy]),
     [["./places.mjs", ["agent.tools[0]", "agent.tools[1]"]]],

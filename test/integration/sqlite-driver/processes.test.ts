@@ -8,11 +8,11 @@ import { retain, readPragma } from "../../../adapters/sqlite-driver/retained-obj
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { aMessage, aSession, change } from "../../../src/testing/session-driver/rule.js";
 import { Child, allAtOnce } from "../../helpers/child.js";
-import { until } from "../../helpers/lab.js";
-import { randomOf, seedOf } from "../../helpers/random.js";
+import { waitUntil } from "../../helpers/server-runs.js";
+import { createRandom, readSeed } from "../../helpers/random.js";
 
-const TRIALS = Number(process.env["TRIALS"] ?? 2);
-const SEED = seedOf();
+const TRIAL_COUNT = Number(process.env["TRIALS"] ?? 2);
+const SEED = readSeed();
 /** Maximum number of acknowledged writes between the first write and the kill. */
 const MAX_WRITES = 200;
 
@@ -22,14 +22,14 @@ describe("SqliteDriver in several processes", () => {
     folder = await mkdtemp(join(tmpdir(), "gantry-sqlite-"));
   });
   after(() => rm(folder, { recursive: true, force: true }));
-  const start = (path: string, ...args: string[]): Child =>
+  const startChild = (path: string, ...args: string[]): Child =>
     new Child("./session-process.ts", ["sqlite", path, ...args]);
   const openDriver = async (path: string): Promise<SqliteDriver> => {
     const driver = new SqliteDriver({ path });
     await driver.open();
     return driver;
   };
-  const integrity = (path: string): unknown => {
+  const checkIntegrity = (path: string): unknown => {
     const db = retain(new Sqlite(path));
     try {
       return readPragma(db, "integrity_check");
@@ -40,49 +40,49 @@ describe("SqliteDriver in several processes", () => {
 
   it("opens and migrates one new file in four processes at the same time", async () => {
     const path = join(folder, "fresh", "sessions.db");
-    await allAtOnce(Array.from({ length: 4 }, () => start(path, "open")));
-    assert.equal(integrity(path), "ok");
+    await allAtOnce(Array.from({ length: 4 }, () => startChild(path, "open")));
+    assert.equal(checkIntegrity(path), "ok");
   });
 
   it("loses none of fifty writes from each of four processes", async () => {
     const path = join(folder, "four.db");
     const driver = await openDriver(path);
     await driver.create({ session: aSession("shared") });
-    await allAtOnce(Array.from({ length: 4 }, (_, n) => start(path, "write", `own${n}`, "50", "shared")));
+    await allAtOnce(Array.from({ length: 4 }, (_, n) => startChild(path, "write", `own${n}`, "50", "shared")));
     for (let n = 0; n < 4; n++) assert.equal((await driver.messages(`own${n}`)).length, 50);
     assert.equal((await driver.get("shared"))?.usage.promptTokens, 200);
     assert.equal((await driver.list({ limit: 1 })).total, 5);
     await driver.close();
-    assert.equal(integrity(path), "ok");
+    assert.equal(checkIntegrity(path), "ok");
   });
 
   it(`loses no acknowledged write after SIGKILL at random moments (SEED=${SEED})`, async () => {
-    const random = randomOf(SEED);
+    const random = createRandom(SEED);
     const path = join(folder, "kill.db");
-    for (let trial = 0; trial < TRIALS; trial++) {
+    for (let trial = 0; trial < TRIAL_COUNT; trial++) {
       const id = `s${trial}`;
-      const child = start(path, "append", id);
+      const child = startChild(path, "append", id);
       await child.lines(1 + Math.floor(random() * MAX_WRITES));
       await child.kill();
-      const acknowledged = child.stdout.split("\n").length - 1;
+      const acknowledgedCount = child.stdout.split("\n").length - 1;
       const driver = await openDriver(path);
-      const text = (await driver.messages(id)).map((message) =>
+      const messageTexts = (await driver.messages(id)).map((message) =>
         message.parts.map((part) => "text" in part && part.text),
       );
       await driver.close();
-      const storedText = text.flat().join("");
+      const storedText = messageTexts.flat().join("");
       const numbers = storedText.split(";").slice(0, -1);
       assert.deepEqual(
         numbers,
         numbers.map((_, n) => `${n}`),
-        `trial ${trial}: in order, each once`,
+        `trial ${trial}: the writes are stored in order, each once`,
       );
       assert.ok(
-        numbers.length >= acknowledged,
-        `trial ${trial}: ${acknowledged} acknowledged, ${numbers.length} found`,
+        numbers.length >= acknowledgedCount,
+        `trial ${trial}: ${acknowledgedCount} acknowledged, ${numbers.length} found`,
       );
-      assert.ok(numbers.length <= acknowledged + 1, `trial ${trial}: nothing that was never written`);
-      assert.equal(integrity(path), "ok");
+      assert.ok(numbers.length <= acknowledgedCount + 1, `trial ${trial}: only sent writes are stored`);
+      assert.equal(checkIntegrity(path), "ok");
     }
   });
 
@@ -93,19 +93,19 @@ describe("SqliteDriver in several processes", () => {
     const child = new Child("./sqlite-lock.ts", [path]);
     t.after(() => child.kill());
     assert.equal(await child.message(), "held");
-    const order: string[] = [];
+    const completedWrites: string[] = [];
     // The driver draws a random delay after each attempt that SQLite rejects.
     const attempts = t.mock.method(Math, "random");
     const writes = [1, 2, 3].map(async (seq) => {
       await driver.write("a", change({ add: [aMessage("a", seq)], set: { title: `${seq}` }, sync: true }));
-      order.push(`written ${seq}`);
+      completedWrites.push(`written ${seq}`);
     });
-    await until(() => attempts.mock.callCount() >= 5);
+    await waitUntil(() => attempts.mock.callCount() >= 5);
     assert.equal((await driver.get("a"))?.lastSeq, 0, "a read does not wait");
-    assert.deepEqual(order, [], "no write while another one holds the lock");
+    assert.deepEqual(completedWrites, [], "no write succeeds while another process holds the lock");
     child.send("let go");
     await Promise.all(writes);
-    assert.deepEqual(order, ["written 1", "written 2", "written 3"]);
+    assert.deepEqual(completedWrites, ["written 1", "written 2", "written 3"]);
     assert.equal((await driver.get("a"))?.title, "3");
     await child.ended();
     await driver.close();

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { it } from "node:test";
-import { spawnAcp } from "../../helpers/acp-process.js";
-import { call, say, startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
-import { sseEvents } from "../../helpers/http.js";
+import { spawnAcpServer } from "../../helpers/acp-process.js";
+import { callStep, textStep, startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
+import { parseSseEvents } from "../../helpers/raw-http.js";
 import { startServer } from "../../helpers/server.js";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
 interface ToolEvent {
   type: string;
@@ -15,29 +15,29 @@ interface ToolEvent {
 const COMMAND = "rm -rf build && ls";
 const FILES = { "build/root.txt": "root", "packages/x/build/x.txt": "x" };
 
-async function modelServer(t: Hooks): Promise<{ models: FakeModelServer; config: Record<string, unknown> }> {
-  const models = await startFakeModelServer({ aside: say("A title") });
+async function startModels(t: Hooks): Promise<{ models: FakeModelServer; config: Record<string, unknown> }> {
+  const models = await startFakeModelServer({ toolFreeAnswer: textStep("A title") });
   t.after(() => models.close());
   const provider = { name: "lab", driver: "openai", base_url: models.baseUrl, api_key: "x", models: [{ id: "m1" }] };
   return { models, config: { providers: [provider] } };
 }
 
 it("bash runs in workdir and rejects an unknown argument; read ignores an unknown argument and reports it", async (t) => {
-  const { models, config } = await modelServer(t);
+  const { models, config } = await startModels(t);
   const project = await tempDir(t, FILES);
   const server = await startServer(t, { config, projectDir: project.path });
   models.enqueue(
-    call("bash", { command: COMMAND, folder: "packages/x" }),
-    call("bash", { command: COMMAND, workdir: "packages/x", description: "Remove the build" }),
-    call("read", { path: "build/root.txt", encoding: "utf-8" }),
-    say("Done."),
+    callStep("bash", { command: COMMAND, folder: "packages/x" }),
+    callStep("bash", { command: COMMAND, workdir: "packages/x", description: "Remove the build" }),
+    callStep("read", { path: "build/root.txt", encoding: "utf-8" }),
+    textStep("Done."),
   );
   const response = await server.fetch("/api/run", {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ message: "Remove the build of x.", stream: true }),
   });
-  const events = sseEvents(await response.text()).map(({ data }) => data as ToolEvent);
+  const events = parseSseEvents(await response.text()).map(({ data }) => data as ToolEvent);
   const outputs = events.filter(({ type }) => type === "tool_result").map(({ tool_output }) => tool_output ?? "");
   assert.match(
     outputs[0] ?? "",
@@ -46,14 +46,17 @@ it("bash runs in workdir and rejects an unknown argument; read ignores an unknow
   assert.match(outputs[1] ?? "", /\[exit code 0\]/);
   assert.match(outputs[2] ?? "", /root\n[^]*\[unknown argument encoding was ignored\./);
   assert.deepEqual([existsSync(project.at("build")), existsSync(project.at("packages/x/build"))], [true, false]);
-  assert.match(JSON.stringify(models.lastOfRun?.body), /unknown argument folder\. The call did not run/);
+  assert.match(JSON.stringify(models.lastRunRequest?.body), /unknown argument folder\. The call did not run/);
   assert.deepEqual(models.violations, []);
 });
 
 it("an ACP client sees the workdir in the title of a command and in its permission request", async (t) => {
-  const { models, config } = await modelServer(t);
+  const { models, config } = await startModels(t);
   const project = await tempDir(t, FILES);
-  const { peer } = await spawnAcp(t, { config: { ...config, permissions: { mode: "ask" } }, projectDir: project.path });
+  const { peer } = await spawnAcpServer(t, {
+    config: { ...config, permissions: { mode: "ask" } },
+    projectDir: project.path,
+  });
   await peer.initialize();
   const sessionId = await peer.newSession(project.path);
   const titles: unknown[] = [];
@@ -61,11 +64,11 @@ it("an ACP client sees the workdir in the title of a command and in its permissi
     titles.push(params.toolCall.title);
     return { outcome: { outcome: "selected", optionId: "allow_once" } };
   };
-  models.enqueue(call("bash", { command: COMMAND, workdir: "packages/x" }), say("Done."));
+  models.enqueue(callStep("bash", { command: COMMAND, workdir: "packages/x" }), textStep("Done."));
   await peer.prompt(sessionId, "Remove the build of x.");
   const title = `cd packages/x && ${COMMAND}`;
   assert.deepEqual(titles, [title]);
-  const updates = peer.updates(sessionId) as { sessionUpdate: string; title?: string }[];
+  const updates = peer.getUpdates(sessionId) as { sessionUpdate: string; title?: string }[];
   assert.equal(updates.find(({ sessionUpdate }) => sessionUpdate === "tool_call")?.title, title);
   assert.equal(existsSync(project.at("packages/x/build")), false);
 });

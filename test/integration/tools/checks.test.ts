@@ -5,8 +5,8 @@ import { after, before, describe, it } from "node:test";
 import { builtinTools, type Tool, type ToolContext } from "gantry";
 import type { Skill } from "gantry/plugin";
 import { toolChecks } from "gantry/testing";
-import { callTool, toolContext } from "../../helpers/tool-context.js";
-import { makeTempDir, type TempDir } from "../../helpers/temp.js";
+import { callTool, createToolContext } from "../../helpers/tool-context.js";
+import { makeTempDir, type TempDir } from "../../helpers/temp-dir.js";
 
 let server: Server;
 before(async () => {
@@ -19,7 +19,7 @@ after(async () => {
   server.closeAllConnections();
   await new Promise((resolve) => server.close(resolve));
 });
-const url = (path: string) => `http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`;
+const urlOf = (path: string) => `http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`;
 
 /** For each tool, a typical input and an input that keeps it busy. */
 const INPUTS: Readonly<Record<string, { input: (id: string) => unknown; slow?: (id: string) => unknown }>> = {
@@ -36,7 +36,7 @@ const INPUTS: Readonly<Record<string, { input: (id: string) => unknown; slow?: (
   bash_output: { input: (id) => ({ id }), slow: (id) => ({ id, wait_end: true, timeout: 60 }) },
   bash_input: { input: (id) => ({ id, text: "hello" }) },
   bash_stop: { input: (id) => ({ id }) },
-  webfetch: { input: () => ({ url: url("/") }), slow: () => ({ url: url("/slow") }) },
+  webfetch: { input: () => ({ url: urlOf("/") }), slow: () => ({ url: urlOf("/slow") }) },
   todowrite: { input: () => ({ todos: [{ content: "look", status: "pending" }] }) },
   todoread: { input: () => ({}) },
   skill: { input: () => ({ name: "greet" }) },
@@ -44,13 +44,13 @@ const INPUTS: Readonly<Record<string, { input: (id: string) => unknown; slow?: (
   task: { input: () => ({ description: "Look", prompt: "Look at a.txt." }) },
 };
 
-async function inBackground(tools: readonly Tool[], context: ToolContext): Promise<string> {
+async function startBackgroundCommand(tools: readonly Tool[], context: ToolContext): Promise<string> {
   const bash = tools.find(({ name }) => name === "bash")!;
   const { text } = await callTool(bash, { command: "cat; sleep 60", background: true }, context);
   return /bg-\w+/.exec(text)![0];
 }
 
-async function greeting(folder: TempDir): Promise<Skill> {
+async function createGreetSkill(folder: TempDir): Promise<Skill> {
   await folder.write({ "skills/greet/SKILL.md": "---\nname: greet\n---\nSay hello." });
   return { name: "greet", description: "", origin: "project", folder: folder.at("skills/greet"), root: folder.path };
 }
@@ -59,22 +59,25 @@ for (const { name } of builtinTools()) {
   describe(`contract of the tool ${name}`, () => {
     let folder: TempDir;
     let tools: Tool[] = [];
-    let isRun = false;
+    let isRunCheck = false;
     const checks = toolChecks({
       create: async () => {
         folder = await makeTempDir();
         await folder.write({ "a.txt": "one\nline\n" });
         tools = builtinTools({ webfetch: { allowPrivate: true } });
-        const plain = tools.find((candidate) => candidate.name === name)!;
-        const skills = [await greeting(folder)];
-        const tool: Tool = { ...plain, run: (args, callContext) => plain.run(args, { ...callContext, skills }) };
-        const context = toolContext(folder.path);
+        const builtinTool = tools.find((candidate) => candidate.name === name)!;
+        const skills = [await createGreetSkill(folder)];
+        const tool: Tool = {
+          ...builtinTool,
+          run: (args, callContext) => builtinTool.run(args, { ...callContext, skills }),
+        };
+        const context = createToolContext(folder.path);
         // A file can be changed only after it was read.
-        const read = tools.find((candidate) => candidate.name === "read")!;
-        await callTool(read, { path: "a.txt" }, context);
+        const readTool = tools.find((candidate) => candidate.name === "read")!;
+        await callTool(readTool, { path: "a.txt" }, context);
         const { input, slow } = INPUTS[name]!;
         // A background command must exist. Starting it takes most of a second.
-        const id = isRun && name.startsWith("bash_") ? await inBackground(tools, context) : "bg-none";
+        const id = isRunCheck && name.startsWith("bash_") ? await startBackgroundCommand(tools, context) : "bg-none";
         return { tool, projectDir: folder.path, input: input(id), slow: slow?.(id), state: context.state };
       },
       clean: async () => {
@@ -84,7 +87,7 @@ for (const { name } of builtinTools()) {
     });
     for (const check of checks)
       it(check.name, () => {
-        isRun = check.name.startsWith("run:");
+        isRunCheck = check.name.startsWith("run:");
         return check.run();
       });
   });

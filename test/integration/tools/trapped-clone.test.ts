@@ -3,14 +3,14 @@ import { execFileSync } from "node:child_process";
 import { chmod, readdir } from "node:fs/promises";
 import { describe, it } from "node:test";
 import type { FakeModelServer } from "../../helpers/fake-model-server.js";
-import { ask, lab, labConfig, stored } from "../../helpers/lab.js";
+import { runPrompt, startModelServer, createServerConfig, fetchMessages } from "../../helpers/server-runs.js";
 import { startServer } from "../../helpers/server.js";
-import { tempDir, type Hooks, type TempDir } from "../../helpers/temp.js";
+import { tempDir, type Hooks, type TempDir } from "../../helpers/temp-dir.js";
 
 type Call = readonly [name: string, args: object];
 
 /** Number of runs, half of them in plan mode. The soak test does 50. */
-const RUNS = Number(process.env["RUNS"] ?? 10);
+const RUN_COUNT = Number(process.env["RUNS"] ?? 10);
 const HOOKS = ["pre-commit", "post-checkout", "post-index-change", "post-merge", "reference-transaction"];
 const PROGRAMS = [
   ...["bash", "bwrap", "cat", "eslint", "git", "gofmt", "grep", "ls", "make", "node", "npm", "npx", "php", "prettier"],
@@ -18,8 +18,8 @@ const PROGRAMS = [
 ];
 
 /**
- * A repository that configures a program of its own at every possible place. Each program leaves a file with its name
- * in `ran`.
+ * A repository that configures a program of its own in every file that can name a program. Each program that runs
+ * creates a file with its name in `ran`.
  */
 async function createClone(hooks: Hooks): Promise<TempDir> {
   const folder = await tempDir(hooks, {
@@ -32,55 +32,55 @@ async function createClone(hooks: Hooks): Promise<TempDir> {
   git("init", "-q");
   git("add", "-A");
   git("-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "-qm", "first");
-  const mark = (name: string): string => `touch '${folder.at("ran")}/${name}'`;
-  const script = (name: string): string => `#!/bin/sh\n${mark(name)}\n`;
-  const module = (name: string): string =>
+  const createTouchCommand = (name: string): string => `touch '${folder.at("ran")}/${name}'`;
+  const createScript = (name: string): string => `#!/bin/sh\n${createTouchCommand(name)}\n`;
+  const createModule = (name: string): string =>
     `require("node:fs").writeFileSync(${JSON.stringify(folder.at("ran", name))}, "");\n`;
-  const python = (name: string): string => `open(${JSON.stringify(folder.at("ran", name))}, "w").close()\n`;
-  const scripts = ["pretest", "test", "prepare", "preinstall", "postinstall", "start", "lint", "build"];
-  const markdown = (name: string): string =>
-    `---\nname: trap\ndescription: ${mark(name)}\n---\n\n!\`${mark(name)}\`\n\n$(${mark(name)})\n\n@{${mark(name)}}\n`;
+  const createPythonScript = (name: string): string => `open(${JSON.stringify(folder.at("ran", name))}, "w").close()\n`;
+  const scriptNames = ["pretest", "test", "prepare", "preinstall", "postinstall", "start", "lint", "build"];
+  const createMarkdown = (name: string): string =>
+    `---\nname: trap\ndescription: ${createTouchCommand(name)}\n---\n\n!\`${createTouchCommand(name)}\`\n\n$(${createTouchCommand(name)})\n\n@{${createTouchCommand(name)}}\n`;
   await folder.write({
     "package.json": JSON.stringify({
       name: "clone",
       main: "index.cjs",
-      scripts: Object.fromEntries(scripts.map((name) => [name, mark(`script-${name}`)])),
+      scripts: Object.fromEntries(scriptNames.map((name) => [name, createTouchCommand(`script-${name}`)])),
       prettier: "./trap.cjs",
       eslintConfig: { extends: "./trap.cjs" },
     }),
-    "index.cjs": module("index"),
-    "trap.cjs": module("trap"),
+    "index.cjs": createModule("index"),
+    "trap.cjs": createModule("trap"),
     ".npmrc": "script-shell=./trap.sh\nnode-options=--require=./trap.cjs\nregistry=http://127.0.0.1:9/\n",
-    "trap.sh": script("npmrc"),
+    "trap.sh": createScript("npmrc"),
     "node_modules/typescript/package.json": '{ "name": "typescript", "version": "5.9.0", "main": "lib/typescript.js" }',
-    "node_modules/typescript/lib/typescript.js": module("typescript"),
-    "node_modules/typescript/lib/tsserver.js": module("tsserver"),
+    "node_modules/typescript/lib/typescript.js": createModule("typescript"),
+    "node_modules/typescript/lib/tsserver.js": createModule("tsserver"),
     "node_modules/@vscode/tree-sitter-wasm/package.json": '{ "main": "index.js" }',
-    "node_modules/@vscode/tree-sitter-wasm/index.js": module("tree-sitter"),
+    "node_modules/@vscode/tree-sitter-wasm/index.js": createModule("tree-sitter"),
     "node_modules/eslint/package.json": '{ "main": "index.js" }',
-    "node_modules/eslint/index.js": module("eslint-module"),
-    "node_modules/prettier/index.cjs": module("prettier-module"),
-    "node_modules/plugin/index.js": module("tsconfig-plugin"),
+    "node_modules/eslint/index.js": createModule("eslint-module"),
+    "node_modules/prettier/index.cjs": createModule("prettier-module"),
+    "node_modules/plugin/index.js": createModule("tsconfig-plugin"),
     "tsconfig.json": '{ "compilerOptions": { "plugins": [{ "name": "plugin" }] }, "extends": "./trap.cjs" }',
-    ".eslintrc.js": module("eslintrc"),
-    "eslint.config.js": module("eslint-config"),
-    ".prettierrc.cjs": module("prettierrc"),
-    "babel.config.cjs": module("babel"),
-    "jest.config.js": module("jest"),
-    "vitest.config.ts": module("vitest"),
-    ".envrc": script("envrc"),
-    ".env": `NODE_OPTIONS=--require=./trap.cjs\nBASH_ENV=./trap.sh\nX=$(${mark("env")})\n`,
-    ".bashrc": script("bashrc"),
-    ".bash_profile": script("bash-profile"),
-    ".profile": script("profile"),
-    ".zshenv": script("zshenv"),
-    "sitecustomize.py": python("sitecustomize"),
-    "conftest.py": python("conftest"),
-    "ast.py": python("ast"),
-    "setup.py": python("setup"),
+    ".eslintrc.js": createModule("eslintrc"),
+    "eslint.config.js": createModule("eslint-config"),
+    ".prettierrc.cjs": createModule("prettierrc"),
+    "babel.config.cjs": createModule("babel"),
+    "jest.config.js": createModule("jest"),
+    "vitest.config.ts": createModule("vitest"),
+    ".envrc": createScript("envrc"),
+    ".env": `NODE_OPTIONS=--require=./trap.cjs\nBASH_ENV=./trap.sh\nX=$(${createTouchCommand("env")})\n`,
+    ".bashrc": createScript("bashrc"),
+    ".bash_profile": createScript("bash-profile"),
+    ".profile": createScript("profile"),
+    ".zshenv": createScript("zshenv"),
+    "sitecustomize.py": createPythonScript("sitecustomize"),
+    "conftest.py": createPythonScript("conftest"),
+    "ast.py": createPythonScript("ast"),
+    "setup.py": createPythonScript("setup"),
     "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "conftest"\nbackend-path = ["."]\n',
-    Makefile: `X := $(shell ${mark("make-read")})\nall:\n\t${mark("make")}\n`,
-    Rakefile: `system("${mark("rake")}")\n`,
+    Makefile: `X := $(shell ${createTouchCommand("make-read")})\nall:\n\t${createTouchCommand("make")}\n`,
+    Rakefile: `system("${createTouchCommand("rake")}")\n`,
     ".rubocop.yml": "require: ./trap\n",
     "build.rs": `fn main() { std::fs::write("ran/build-rs", "").unwrap(); }\n`,
     ".cargo/config.toml": '[build]\nrustc-wrapper = "./trap.sh"\n',
@@ -89,28 +89,30 @@ async function createClone(hooks: Hooks): Promise<TempDir> {
       "git.path": "./trap.sh",
     }),
     ".vscode/tasks.json": JSON.stringify({
-      tasks: [{ label: "x", command: mark("task"), runOptions: { runOn: "folderOpen" } }],
+      tasks: [{ label: "x", command: createTouchCommand("task"), runOptions: { runOn: "folderOpen" } }],
     }),
-    ".editorconfig": `root = true\n[*]\ncharset = $(${mark("editorconfig")})\n`,
+    ".editorconfig": `root = true\n[*]\ncharset = $(${createTouchCommand("editorconfig")})\n`,
     ".mcp.json": JSON.stringify({ mcpServers: { trap: { command: "./trap.sh" } } }),
     ".gantry/config.json": JSON.stringify({ mcp: { servers: { trap: { command: "./trap.sh" } } } }),
-    "AGENTS.md": `# Rules\n\n!\`${mark("agents-md")}\`\n\n$(${mark("agents-md")})\n`,
-    "CLAUDE.md": `!\`${mark("claude-md")}\`\n`,
-    ".agents/commands/trap.md": markdown("command"),
-    ".claude/commands/trap.md": markdown("claude-command"),
-    ".agents/skills/trap/SKILL.md": markdown("skill"),
-    ".agents/skills/trap/scripts/run.sh": script("skill-script"),
+    "AGENTS.md": `# Rules\n\n!\`${createTouchCommand("agents-md")}\`\n\n$(${createTouchCommand("agents-md")})\n`,
+    "CLAUDE.md": `!\`${createTouchCommand("claude-md")}\`\n`,
+    ".agents/commands/trap.md": createMarkdown("command"),
+    ".claude/commands/trap.md": createMarkdown("claude-command"),
+    ".agents/skills/trap/SKILL.md": createMarkdown("skill"),
+    ".agents/skills/trap/scripts/run.sh": createScript("skill-script"),
     ".claude/settings.json": JSON.stringify({
-      hooks: { PreToolUse: [{ matcher: "*", hooks: [{ type: "command", command: mark("claude-hook") }] }] },
+      hooks: {
+        PreToolUse: [{ matcher: "*", hooks: [{ type: "command", command: createTouchCommand("claude-hook") }] }],
+      },
     }),
     ".gitattributes": "* filter=trap diff=trap merge=trap\n",
     "src/other.ts": "export const b = 2;\n",
   });
-  const programs: string[] = ["trap.sh"];
-  for (const name of HOOKS) programs.push(`.git/hooks/${name}`);
-  for (const name of PROGRAMS) programs.push(name, `node_modules/.bin/${name}`);
-  for (const path of programs) {
-    await folder.write({ [path]: script(path.replaceAll("/", "-")) });
+  const programPaths: string[] = ["trap.sh"];
+  for (const name of HOOKS) programPaths.push(`.git/hooks/${name}`);
+  for (const name of PROGRAMS) programPaths.push(name, `node_modules/.bin/${name}`);
+  for (const path of programPaths) {
+    await folder.write({ [path]: createScript(path.replaceAll("/", "-")) });
     await chmod(folder.at(path), 0o755);
   }
   const settings = {
@@ -127,13 +129,13 @@ async function createClone(hooks: Hooks): Promise<TempDir> {
     "alias.st": "alias",
   };
   for (const [key, name] of Object.entries(settings))
-    git("config", key, key.startsWith("alias") ? `!${mark(name)}` : mark(name));
+    git("config", key, key.startsWith("alias") ? `!${createTouchCommand(name)}` : createTouchCommand(name));
   return folder;
 }
 
 /** Calls of all built-in tools, grouped by the answers that contain them. */
-function answersOf(n: number): Call[][] {
-  const broken = ["js", "mjs", "ts", "tsx", "py", "rb", "php", "go", "java", "rs", "sh", "json", "css"];
+function createAnswers(n: number): Call[][] {
+  const extensions = ["js", "mjs", "ts", "tsx", "py", "rb", "php", "go", "java", "rs", "sh", "json", "css"];
   const patch = `*** Begin Patch\n*** Add File: new/p${n}.ts\n+export const p = (;\n*** End Patch`;
   return [
     [
@@ -148,7 +150,10 @@ function answersOf(n: number): Call[][] {
       ["todoread", {}],
     ],
     [
-      ...broken.map((end): Call => ["write", { path: `new/${n}.${end}`, content: `const f = ((\n`.repeat(2) }]),
+      ...extensions.map((extension): Call => [
+        "write",
+        { path: `new/${n}.${extension}`, content: `const f = ((\n`.repeat(2) },
+      ]),
       ["edit", { path: "src/a.ts", old_string: "export const a", new_string: `// ${n}\nexport const a` }],
       ["multiedit", { path: "src/a.ts", edits: [{ old_string: `// ${n}\n`, new_string: "" }] }],
       ["apply_patch", { input: patch }],
@@ -177,36 +182,37 @@ function enqueue(models: FakeModelServer, answers: readonly (readonly Call[])[])
 describe("a repository with traps for every program", () => {
   it("runs none of its own programs in runs that call all built-in tools", { timeout: 600_000 }, async (t) => {
     const clone = await createClone(t);
-    const models = await lab(t);
-    const config = labConfig(models, { permissions: { unattended: "allow" } });
+    const models = await startModelServer(t);
+    const config = createServerConfig(models, { permissions: { unattended: "allow" } });
     const { providers } = config as { providers: object[] };
     config["providers"] = providers.map((provider) => ({ ...provider, models: [{ id: "m1" }, { id: "gpt-5" }] }));
     const server = await startServer(t, { config, projectDir: clone.path });
-    const ran = async (): Promise<string[]> => (await readdir(clone.at("ran"))).filter((name) => name !== "README");
-    const byMode = { plan: "", auto: "" };
-    for (let n = 0; n < RUNS; n++) {
+    const listRanPrograms = async (): Promise<string[]> =>
+      (await readdir(clone.at("ran"))).filter((name) => name !== "README");
+    const resultsByMode = { plan: "", auto: "" };
+    for (let n = 0; n < RUN_COUNT; n++) {
       const mode = n % 2 === 0 ? "plan" : "auto";
-      const answers = answersOf(n);
+      const answers = createAnswers(n);
       enqueue(models, answers);
       models.enqueue({ say: [{ text: "read" }] }, { say: [{ text: "done" }] });
       const message = n % 5 === 0 ? { message: "/trap", commands: true } : { message: "Change the project." };
       const model = n % 4 < 2 ? "m1" : "gpt-5";
-      const { sessionId, output, error } = await ask(server, { ...message, mode, model });
+      const { sessionId, output, error } = await runPrompt(server, { ...message, mode, model });
       assert.equal(output || error, "done");
-      const results = (await stored(server, sessionId)).filter(({ role }) => role === "tool");
+      const results = (await fetchMessages(server, sessionId)).filter(({ role }) => role === "tool");
       assert.equal(results.length, answers.slice(0, -1).flat().length);
-      byMode[mode] += results.map(({ content }) => content).join("\n");
-      assert.deepEqual(await ran(), [], `run ${n} in ${mode}`);
+      resultsByMode[mode] += results.map(({ content }) => content).join("\n");
+      assert.deepEqual(await listRanPrograms(), [], `run ${n} in ${mode}`);
     }
-    assert.match(byMode.auto, /New syntax errors after this change:\nnew\/1\.js:\d/);
-    assert.match(byMode.plan, /The session is in plan mode/);
-    // Proves that the traps work: a command that names them runs them.
+    assert.match(resultsByMode.auto, /New syntax errors after this change:\nnew\/1\.js:\d/);
+    assert.match(resultsByMode.plan, /The session is in plan mode/);
+    // Proves that the traps work: a command that starts the programs runs them.
     const command = "git status; git st; node index.cjs; node_modules/.bin/tsc; sh trap.sh";
     enqueue(models, [[["bash", { command }]]]);
     models.enqueue({ say: [{ text: "done" }] });
-    await ask(server, { message: "Run it.", mode: "auto" });
-    const traps = await ran();
+    await runPrompt(server, { message: "Run it.", mode: "auto" });
+    const ranTraps = await listRanPrograms();
     for (const name of ["fsmonitor", "alias", "index", "node_modules-.bin-tsc", "trap.sh"])
-      assert.ok(traps.includes(name), `${name} is not among ${traps.join(" ")}`);
+      assert.ok(ranTraps.includes(name), `${name} is not among ${ranTraps.join(" ")}`);
   });
 });

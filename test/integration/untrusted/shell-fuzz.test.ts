@@ -5,8 +5,8 @@ import { chmod, mkdir, readFile, readdir, rm, symlink, writeFile } from "node:fs
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { evaluateCall, type RuleForCall } from "../../../src/untrusted/shell-rules/evaluate-call.js";
-import { randomOf, seedOf } from "../../helpers/random.js";
-import { tempDir } from "../../helpers/temp.js";
+import { createRandom, readSeed } from "../../helpers/random.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 /**
  * Random shell lines, evaluated by rules and then run by real shells. Each program on the path only logs its arguments.
@@ -17,34 +17,34 @@ const SHELLS = [["/bin/bash"], ["/bin/dash"], ["/bin/busybox", "sh"]].filter(([f
 /** Names in the working folder of the shells. */
 const FILES = ["ls", "src"];
 const PROGRAMS = ["git", "ls", "cat", "touch", "rm", "npm"];
-/** Real programs that start others. */
+/** Real programs that start other programs. */
 const STARTERS = ["env", "xargs", "timeout", "nice", "find", "sh", "bash"];
 
-const ALLOWED: readonly RuleForCall[] = [
+const ALLOW_RULES: readonly RuleForCall[] = [
   { action: "allow", match: "git log*", isExact: true },
   { action: "allow", match: "ls*", isExact: true },
   { action: "allow", match: "cat src/*", isExact: true },
   { action: "deny", isExact: true },
 ];
-const FORBIDDEN: readonly RuleForCall[] = [{ action: "deny", match: "git push*", isExact: true }];
+const DENY_RULES: readonly RuleForCall[] = [{ action: "deny", match: "git push*", isExact: true }];
 
 /** Generates random lines. Some are nearly plain, so that many are allowed. */
 class LineGenerator {
   readonly #random: () => number;
-  /** Probability of an odd word, program or separator. */
+  /** Probability of an unusual word, program or separator. */
   #oddity = 0;
 
   constructor(seed: number) {
-    this.#random = randomOf(seed);
+    this.#random = createRandom(seed);
   }
 
   next(): string {
-    this.#oddity = this.#one([0, 0.03, 0.1, 0.3, 0.6]);
-    let line = this.#simple();
-    if (this.#random() < this.#oddity / 2) line = this.#one(ASSIGNMENTS) + line;
-    while (this.#random() < 0.4) line += this.#choose(SEPARATORS) + this.#simple();
+    this.#oddity = this.#chooseFrom([0, 0.03, 0.1, 0.3, 0.6]);
+    let line = this.#createCommand();
+    if (this.#random() < this.#oddity / 2) line = this.#chooseFrom(ASSIGNMENTS) + line;
+    while (this.#random() < 0.4) line += this.#choose(SEPARATORS) + this.#createCommand();
     if (this.#random() < this.#oddity / 3)
-      line = this.#one([
+      line = this.#chooseFrom([
         "(#)",
         "{ #; }",
         "$(#)",
@@ -55,33 +55,33 @@ class LineGenerator {
         "if #; then #; fi",
       ]).replaceAll("#", () => line);
     while (this.#random() < this.#oddity) {
-      const at = Math.floor(this.#random() * (line.length + 1));
-      line = line.slice(0, at) + this.#one(EDITS) + line.slice(at + (this.#random() < 0.3 ? 1 : 0));
+      const offset = Math.floor(this.#random() * (line.length + 1));
+      line = line.slice(0, offset) + this.#chooseFrom(EDITS) + line.slice(offset + (this.#random() < 0.3 ? 1 : 0));
     }
     return line;
   }
 
-  #simple(): string {
+  #createCommand(): string {
     const words = [this.#choose(PROGRAMS_OF_LINES)];
     while (this.#random() < 0.55) words.push(this.#choose(WORDS));
     if (this.#random() < 0.15) words.push(this.#choose(REDIRECTIONS));
-    // At a place other than the end it can be a different command.
+    // A last word that moves to an earlier position can change the command.
     if (this.#random() < this.#oddity / 2) words.splice(Math.floor(this.#random() * words.length), 0, words.pop()!);
     return words.join(this.#choose(BLANKS));
   }
 
-  #choose({ plain, odd }: { plain: readonly string[]; odd: readonly string[] }): string {
-    return this.#one(this.#random() < this.#oddity ? odd : plain);
+  #choose({ plain, unusual }: { plain: readonly string[]; unusual: readonly string[] }): string {
+    return this.#chooseFrom(this.#random() < this.#oddity ? unusual : plain);
   }
 
-  #one<T>(list: readonly T[]): T {
+  #chooseFrom<T>(list: readonly T[]): T {
     return list[Math.floor(this.#random() * list.length)]!;
   }
 }
 
 const PROGRAMS_OF_LINES = {
   plain: ["git", "git log", "git push", "ls", "ls", "cat src/a", "'git' log", '"ls"', "\\ls", "git log --", "touch"],
-  odd: [
+  unusual: [
     ...[
       "cat",
       "rm",
@@ -178,7 +178,7 @@ const WORDS = {
     "a=b",
     "a#b",
   ],
-  odd: [
+  unusual: [
     ...[
       "src/../x",
       "../x",
@@ -245,7 +245,7 @@ const WORDS = {
 };
 const REDIRECTIONS = {
   plain: [">/dev/null", "2>&1", "2>/dev/null", "2> /dev/null", ">&2", "</dev/null"],
-  odd: [
+  unusual: [
     ...[
       "0000000002>/dev/null",
       "&>/dev/null",
@@ -273,12 +273,12 @@ const REDIRECTIONS = {
 };
 const SEPARATORS = {
   plain: [";", " && ", " || ", " | ", "\n", " & ", "; ", " # c\n"],
-  odd: [";;", "|&", " ", "\r\n", "\f", "\\\n", "&&\n", "|\n\n", " \\\n;", ";#", "&#c\n", "\n#c\n", "#\n", " #\\\n"],
+  unusual: [";;", "|&", " ", "\r\n", "\f", "\\\n", "&&\n", "|\n\n", " \\\n;", ";#", "&#c\n", "\n#c\n", "#\n", " #\\\n"],
 };
 const ASSIGNMENTS = ["A=1 ", "ls=1 ", "PATH=. ", "PATH=.\\\n ", "A= PATH=. ", "PATH+=: PATH=./ "];
 const BLANKS = {
   plain: [" ", " ", " ", "  ", "\t", " \\\n"],
-  odd: ["\\\n", "\v", "\u00a0", "\u3000", " \\\n#", "\\ "],
+  unusual: ["\\\n", "\v", "\u00a0", "\u3000", " \\\n#", "\\ "],
 };
 const EDITS = [..."'\"`$(){};&|<>\n\\# =!*[~\t", "\\\n", "\\\n"];
 
@@ -287,43 +287,43 @@ describe("command rules, compared with real shells", () => {
     "start only allowed programs for an allowed line, and never a denied program for a passed line",
     { timeout: 3_600_000 },
     async (t) => {
-      const seed = seedOf();
+      const seed = readSeed();
       const generator = new LineGenerator(seed);
       const folder = await tempDir(t);
       const runners = await Promise.all(SHELLS.map((shell, i) => createRunner(folder.at(`${i}`), shell)));
-      const lines = Number(process.env["LINES"] ?? 2_000);
+      const lineCount = Number(process.env["LINES"] ?? 2_000);
       const counts = { allowed: 0, passed: 0, run: 0, started: 0 };
-      for (let i = 0; i < lines; i++) {
+      for (let i = 0; i < lineCount; i++) {
         const line = generator.next();
-        const isAllowed = (await judge(ALLOWED, line)) === "allow";
-        const passes = (await judge(FORBIDDEN, line)) === "pass";
+        const isAllowed = (await evaluate(ALLOW_RULES, line)) === "allow";
+        const isPassed = (await evaluate(DENY_RULES, line)) === "pass";
         if (isAllowed) counts.allowed++;
-        if (passes) counts.passed++;
-        if (!isAllowed && !passes) continue;
+        if (isPassed) counts.passed++;
+        if (!isAllowed && !isPassed) continue;
         counts.run++;
         for (const { shell, calls, files } of await Promise.all(runners.map((run) => run(line)))) {
           counts.started += calls.length;
-          const place = `SEED=${seed}, line ${i}, ${shell}: ${JSON.stringify(line)}`;
+          const situation = `SEED=${seed}, line ${i}, ${shell}: ${JSON.stringify(line)}`;
           for (const call of calls) {
-            if (isAllowed) assert.ok(isPermitted(call), `${place} was allowed and started ${JSON.stringify(call)}`);
-            if (passes) assert.ok(!isPush(call), `${place} passed a deny and started ${JSON.stringify(call)}`);
+            if (isAllowed) assert.ok(isPermitted(call), `${situation} was allowed and started ${JSON.stringify(call)}`);
+            if (isPassed) assert.ok(!isPush(call), `${situation} passed a deny and started ${JSON.stringify(call)}`);
           }
-          if (isAllowed) assert.deepEqual(files, FILES, `${place} was allowed and wrote files`);
+          if (isAllowed) assert.deepEqual(files, FILES, `${situation} was allowed and wrote files`);
         }
       }
       const shells = SHELLS.map((shell) => shell[0]).join(", ");
-      t.diagnostic(`SEED=${seed}, ${lines} lines, ${JSON.stringify(counts)}, lines run in each of ${shells}`);
+      t.diagnostic(`SEED=${seed}, ${lineCount} lines, ${JSON.stringify(counts)}, lines run in each of ${shells}`);
       assert.ok(
-        counts.allowed > lines / 20 && counts.passed > lines / 20 && counts.started > lines / 20,
+        counts.allowed > lineCount / 20 && counts.passed > lineCount / 20 && counts.started > lineCount / 20,
         JSON.stringify(counts),
       );
     },
   );
 });
 
-async function judge(rules: readonly RuleForCall[], command: string): Promise<string> {
-  const empty = { places: [], isFileTool: false, projectDir: "/p", realProjectDir: "/p", homeDir: "/h" };
-  return (await evaluateCall({ rules, command, startsPrograms: true, ...empty })).action;
+async function evaluate(rules: readonly RuleForCall[], command: string): Promise<string> {
+  const otherFields = { locations: [], isFileTool: false, projectDir: "/p", realProjectDir: "/p", homeDir: "/h" };
+  return (await evaluateCall({ rules, command, startsPrograms: true, ...otherFields })).action;
 }
 
 function isPermitted([program, ...args]: readonly string[]): boolean {
@@ -342,42 +342,43 @@ interface ShellRun {
   readonly shell: string;
   /** Each call of a program: its name and arguments. */
   readonly calls: readonly (readonly string[])[];
-  /** Names in the working folder afterwards. */
+  /** Names in the working folder after the run. */
   readonly files: readonly string[];
 }
 
 /** Returns a function that runs a line in a shell in its own folder. */
 async function createRunner(folder: string, shell: readonly string[]): Promise<(line: string) => Promise<ShellRun>> {
-  const [bin, work, log] = [join(folder, "bin"), join(folder, "work"), join(folder, "log")];
-  await mkdir(bin, { recursive: true });
+  const [binFolder, workFolder, logFile] = [join(folder, "bin"), join(folder, "work"), join(folder, "log")];
+  await mkdir(binFolder, { recursive: true });
   const writeProgram = async (path: string, name: string): Promise<void> => {
-    const script = `#!/bin/dash\nline=${name}\nfor word; do line="$line\x1f$word"; done\nprintf '%s\x1e' "$line" >> '${log}'\n`;
+    const script = `#!/bin/dash\nline=${name}\nfor word; do line="$line\x1f$word"; done\nprintf '%s\x1e' "$line" >> '${logFile}'\n`;
     await writeFile(path, script);
     await chmod(path, 0o755);
   };
-  for (const name of PROGRAMS) await writeProgram(join(bin, name), name);
+  for (const name of PROGRAMS) await writeProgram(join(binFolder, name), name);
   for (const name of STARTERS) {
-    const real = [`/usr/bin/${name}`, `/bin/${name}`].find((file) => existsSync(file));
-    if (real) await symlink(real, join(bin, name));
+    const realPath = [`/usr/bin/${name}`, `/bin/${name}`].find((file) => existsSync(file));
+    if (realPath) await symlink(realPath, join(binFolder, name));
   }
-  const createWork = async (): Promise<void> => {
-    await rm(work, { recursive: true, force: true });
-    await mkdir(join(work, "src"), { recursive: true });
-    await writeFile(join(work, "src", "a"), "git push\n");
+  const createWorkFolder = async (): Promise<void> => {
+    await rm(workFolder, { recursive: true, force: true });
+    await mkdir(join(workFolder, "src"), { recursive: true });
+    await writeFile(join(workFolder, "src", "a"), "git push\n");
     // A program of the repository that is found only through a changed PATH.
-    await writeProgram(join(work, "ls"), "./ls");
+    await writeProgram(join(workFolder, "ls"), "./ls");
   };
-  await createWork();
+  await createWorkFolder();
   const [file = "", ...args] = shell;
   return async (line) => {
     await new Promise<void>((resolve) => {
-      const env = { PATH: bin, HOME: "/home", LS: "ls", X: "push" };
-      execFile(file, [...args, "-c", line], { cwd: work, env, timeout: 10_000 }, () => resolve()).stdin?.end();
+      const env = { PATH: binFolder, HOME: "/home", LS: "ls", X: "push" };
+      execFile(file, [...args, "-c", line], { cwd: workFolder, env, timeout: 10_000 }, () => resolve()).stdin?.end();
     });
-    const text = await readFile(log, "utf8").catch(() => "");
-    const files = await readdir(work);
-    if (text !== "") await rm(log);
-    if (files.join() !== FILES.join() || (await readdir(join(work, "src"))).join() !== "a") await createWork();
+    const text = await readFile(logFile, "utf8").catch(() => "");
+    const files = await readdir(workFolder);
+    if (text !== "") await rm(logFile);
+    if (files.join() !== FILES.join() || (await readdir(join(workFolder, "src"))).join() !== "a")
+      await createWorkFolder();
     const calls = text.split("\x1e").slice(0, -1);
     return { shell: shell.join(" "), calls: calls.map((call) => call.split("\x1f")), files };
   };

@@ -6,15 +6,15 @@ import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { withWorker, type SandboxedWorker } from "../../../src/untrusted/workers.js";
-import { ROOT, SOURCE_FLAGS } from "../../helpers/node.js";
+import { ROOT, SOURCE_FLAGS } from "../../helpers/source-paths.js";
 
 const neverAborts = new AbortController().signal;
 /** An expression that would run forever on a matching text. */
 const ENDLESS_SEARCH = { pattern: "(a+)+$", flags: "", context: 0, maxKeptLines: 0 };
-const line = () => new TextEncoder().encode(`${"a".repeat(60)}!`);
-const search = (thread: SandboxedWorker, ms: number) =>
-  thread.runJob("search", { ...ENDLESS_SEARCH, files: [line()] }, { ms });
-const words = async (thread: SandboxedWorker) =>
+const createMatchingText = () => new TextEncoder().encode(`${"a".repeat(60)}!`);
+const runEndlessSearch = (thread: SandboxedWorker, limitMs: number) =>
+  thread.runJob("search", { ...ENDLESS_SEARCH, files: [createMatchingText()] }, { ms: limitMs });
+const countMatches = async (thread: SandboxedWorker) =>
   (
     await thread.runJob(
       "search",
@@ -23,24 +23,24 @@ const words = async (thread: SandboxedWorker) =>
     )
   )[0]?.count;
 
-/** Runs `work` and counts the turns of the event loop until it ends. 0: the event loop was blocked. */
-async function countTurns(work: () => Promise<unknown>): Promise<number> {
-  let turns = 0;
-  const clock = setInterval(() => turns++, 5);
-  await work().finally(() => clearInterval(clock));
-  return turns;
+/** Runs `action` and counts the turns of the event loop until it ends. 0: the event loop was blocked. */
+async function countTurns(action: () => Promise<unknown>): Promise<number> {
+  let turnCount = 0;
+  const timer = setInterval(() => turnCount++, 5);
+  await action().finally(() => clearInterval(timer));
+  return turnCount;
 }
 
 describe("a worker thread for untrusted input", () => {
   it("is ended at its time limit while the event loop keeps turning", async () => {
     const turns = await countTurns(() =>
       assert.rejects(
-        withWorker(neverAborts, (thread) => search(thread, 300)),
+        withWorker(neverAborts, (thread) => runEndlessSearch(thread, 300)),
         { code: "work_limit", reason: "time" },
       ),
     );
     assert.ok(turns > 1, `${turns} turns`);
-    assert.equal(await withWorker(neverAborts, words), 1);
+    assert.equal(await withWorker(neverAborts, countMatches), 1);
   });
 
   it("is ended at its memory limit while the event loop keeps turning, and a later worker works", async () => {
@@ -57,7 +57,7 @@ describe("a worker thread for untrusted input", () => {
       ),
     );
     assert.ok(turns > 1, `${turns} turns`);
-    assert.equal(await withWorker(neverAborts, words), 1);
+    assert.equal(await withWorker(neverAborts, countMatches), 1);
   });
 
   it("is ended by the caller's signal or its time limit, and rejects further jobs", async () => {
@@ -65,18 +65,18 @@ describe("a worker thread for untrusted input", () => {
     const reason = new Error("cancelled");
     await assert.rejects(
       withWorker(abort.signal, async (thread) => {
-        const searching = search(thread, 60_000);
+        const pendingSearch = runEndlessSearch(thread, 60_000);
         setImmediate(() => abort.abort(reason));
-        await assert.rejects(searching, reason);
-        return words(thread);
+        await assert.rejects(pendingSearch, reason);
+        return countMatches(thread);
       }),
       reason,
     );
-    await assert.rejects(withWorker(abort.signal, words), reason);
+    await assert.rejects(withWorker(abort.signal, countMatches), reason);
     await assert.rejects(
       withWorker(neverAborts, async (thread) => {
-        await assert.rejects(search(thread, 100), { reason: "time" });
-        return words(thread);
+        await assert.rejects(runEndlessSearch(thread, 100), { reason: "time" });
+        return countMatches(thread);
       }),
       { code: "work_limit", reason: "failed" },
     );
@@ -84,7 +84,7 @@ describe("a worker thread for untrusted input", () => {
 
   it("answers three concurrent jobs of one caller", async () => {
     const answers = await withWorker(neverAborts, (thread) =>
-      Promise.all([words(thread), words(thread), words(thread)]),
+      Promise.all([countMatches(thread), countMatches(thread), countMatches(thread)]),
     );
     assert.deepEqual(answers, [1, 1, 1]);
   });
@@ -96,7 +96,7 @@ describe("a worker thread for untrusted input", () => {
     const runJob = () =>
       withWorker(neverAborts, async (thread) => {
         maxRunningJobs = Math.max(maxRunningJobs, ++runningJobs);
-        const count = await words(thread);
+        const count = await countMatches(thread);
         runningJobs--;
         return count;
       });
@@ -107,10 +107,10 @@ describe("a worker thread for untrusted input", () => {
     let release = (): void => undefined;
     const slotReleased = new Promise<void>((resolve) => (release = resolve));
     const holders = Array.from({ length: maxThreads }, () => withWorker(neverAborts, () => slotReleased));
-    const cancelledJob = withWorker(abort.signal, words);
+    const cancelledJob = withWorker(abort.signal, countMatches);
     abort.abort(new Error("no more"));
     await assert.rejects(cancelledJob, /no more/);
-    const queuedJob = withWorker(neverAborts, words);
+    const queuedJob = withWorker(neverAborts, countMatches);
     release();
     await Promise.all(holders);
     assert.equal(await queuedJob, 1);

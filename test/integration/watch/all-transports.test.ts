@@ -6,16 +6,16 @@ import { AiSdkProvider } from "gantry/adapters/language-models";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { SocketPeer } from "../../helpers/acp-http.js";
 import type { AcpPeer, Json } from "../../helpers/acp-peer.js";
-import { spawnAcp } from "../../helpers/acp-process.js";
-import { EventPage, eventsOf, type WireMessage } from "../../helpers/event-page.js";
+import { spawnAcpServer } from "../../helpers/acp-process.js";
+import { EventPage, readSessionEvents, type WireMessage } from "../../helpers/event-page.js";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
-import { until as waitUntil } from "../../helpers/lab.js";
+import { waitUntil } from "../../helpers/server-runs.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
-import { comparable, WatchedPage } from "../../helpers/watched-page.js";
+import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
+import { joinTexts, WatchedPage } from "../../helpers/watch-event-page.js";
 
-/** Whether to test all pairs of starting and acting clients. Otherwise each client does each once. */
-const PAIRS = process.env["TRANSPORTS"] === "all";
+/** Whether to test all pairs of starting and acting clients. Otherwise each client starts once and acts once. */
+const TEST_ALL_PAIRS = process.env["TRANSPORTS"] === "all";
 
 /** A client of one session, over any transport. */
 interface Client {
@@ -24,8 +24,8 @@ interface Client {
   begin(message: string): Promise<void>;
   /** The text of the model, as this client received it. */
   answerText(): string;
-  /** Whether this client knows that the newest of `runs` runs is in this state. */
-  hasState(state: "running" | "waiting" | "finished" | "cancelled", runs: number): boolean;
+  /** Whether this client knows that the newest of `runCount` runs is in this state. */
+  hasState(state: "running" | "waiting" | "finished" | "cancelled", runCount: number): boolean;
   /** Allows the permission request as soon as this client has received it. */
   allow(): Promise<void>;
   /** Cancels the active run. */
@@ -36,9 +36,9 @@ interface Client {
 }
 
 /** Waits until `condition` returns true. A failure reports what the client has received. */
-async function until(condition: () => boolean | Promise<boolean>, describe: () => string): Promise<void> {
+async function until(condition: () => boolean | Promise<boolean>, describeState: () => string): Promise<void> {
   await waitUntil(condition).catch((error: unknown) => {
-    throw new Error(`condition not met: ${describe()}`, { cause: error });
+    throw new Error(`condition not met: ${describeState()}`, { cause: error });
   });
 }
 
@@ -46,17 +46,21 @@ async function until(condition: () => boolean | Promise<boolean>, describe: () =
 function connectHttp(name: string, server: GantryServer, id: string): Client {
   const page = new EventPage();
   const abort = new AbortController();
-  const watching = (async () => {
-    for await (const event of eventsOf(`${server.url}/api/sessions/${id}/events?can_answer=true`, {}, abort.signal))
+  const pageWatcher = (async () => {
+    for await (const event of readSessionEvents(
+      `${server.url}/api/sessions/${id}/events?can_answer=true`,
+      {},
+      abort.signal,
+    ))
       page.apply(event);
   })().catch((error: unknown) => assert.ok(abort.signal.aborted, String(error)));
   const post = async (path: string, body: object) => {
-    const answer = await server.fetch(path, {
+    const response = await server.fetch(path, {
       method: "POST",
       headers: server.personHeaders,
       body: JSON.stringify(body),
     });
-    assert.ok(answer.ok, `${path}: ${answer.status} ${await answer.text()}`);
+    assert.ok(response.ok, `${path}: ${response.status} ${await response.text()}`);
   };
   return {
     name,
@@ -71,10 +75,13 @@ function connectHttp(name: string, server: GantryServer, id: string): Client {
       await post(`/api/asks/${page.state.asks[0].id}`, { choice: "allow" });
     },
     cancel: () => post(`/api/sessions/${id}/cancel`, {}),
-    close: () => (abort.abort(), watching),
+    close: () => (abort.abort(), pageWatcher),
     hasAll: async () => {
-      const answer = await server.fetch(`/api/sessions/${id}/messages`);
-      return isDeepStrictEqual(page.messages, ((await answer.json()) as { messages: WireMessage[] }).messages);
+      const messagesResponse = await server.fetch(`/api/sessions/${id}/messages`);
+      return isDeepStrictEqual(
+        page.messages,
+        ((await messagesResponse.json()) as { messages: WireMessage[] }).messages,
+      );
     },
   };
 }
@@ -83,7 +90,7 @@ function connectHttp(name: string, server: GantryServer, id: string): Client {
 function connectSdk(agent: Agent, id: string): Client {
   const page = new WatchedPage();
   const abort = new AbortController();
-  const watching = (async () => {
+  const sessionWatcher = (async () => {
     for await (const event of agent.sessions.watch(id, { canAnswer: true, signal: abort.signal })) page.apply(event);
   })();
   const runs: Promise<unknown>[] = [];
@@ -113,11 +120,11 @@ function connectSdk(agent: Agent, id: string): Client {
     },
     close: async () => {
       abort.abort();
-      await watching;
+      await sessionWatcher;
       await agent.close();
       await Promise.all(runs);
     },
-    hasAll: async () => isDeepStrictEqual(page.messages, (await agent.sessions.messages(id)).map(comparable)),
+    hasAll: async () => isDeepStrictEqual(page.messages, (await agent.sessions.messages(id)).map(joinTexts)),
   };
 }
 
@@ -126,43 +133,45 @@ async function connectAcp(name: string, peer: AcpPeer, id: string, cwd: string):
   peer.profile = "official";
   // `allow` answers the request.
   peer.onRequest = () => undefined;
-  const answered = new Set<unknown>();
+  const answeredIds = new Set<unknown>();
   /** The open permission request that this client has received. */
-  const openRequest = (): Json => {
-    const cancelledIds = peer.received
+  const findOpenRequest = (): Json => {
+    const cancelledIds = peer.receivedMessages
       .filter(({ method }) => method === "$/cancel_request")
       .map(({ params }) => params.requestId);
-    return peer.received.findLast(
-      ({ method, id }) => method === "session/request_permission" && !cancelledIds.includes(id) && !answered.has(id),
+    return peer.receivedMessages.findLast(
+      ({ method, id }) => method === "session/request_permission" && !cancelledIds.includes(id) && !answeredIds.has(id),
     );
   };
   await peer.initialize({ clientInfo: { name: "zed", version: "1" } });
   await peer.request("session/load", { sessionId: id, cwd, mcpServers: [] });
-  const ends = () => peer.updates().filter(({ sessionUpdate }) => sessionUpdate === "usage_update").length;
-  const before = ends();
+  const countEnds = () => peer.getUpdates().filter(({ sessionUpdate }) => sessionUpdate === "usage_update").length;
+  const initialEnds = countEnds();
   const prompts: Promise<unknown>[] = [];
   return {
     name,
     begin: async (message) => void prompts.push(peer.prompt(id, message)),
-    answerText: () => peer.text(),
-    hasState: (state, runs) => {
-      if (state === "waiting") return openRequest() !== undefined;
-      return openRequest() === undefined && ends() - before === (state === "running" ? runs - 1 : runs);
+    answerText: () => peer.getText(),
+    hasState: (state, runCount) => {
+      if (state === "waiting") return findOpenRequest() !== undefined;
+      return (
+        findOpenRequest() === undefined && countEnds() - initialEnds === (state === "running" ? runCount - 1 : runCount)
+      );
     },
     allow: async () => {
       await until(
-        () => openRequest() !== undefined,
-        () => JSON.stringify(peer.received.slice(-5)),
+        () => findOpenRequest() !== undefined,
+        () => JSON.stringify(peer.receivedMessages.slice(-5)),
       );
-      const { id, params } = openRequest();
+      const { id, params } = findOpenRequest();
       const { optionId } = params.options.find(({ kind }: Json) => kind === "allow_once");
-      answered.add(id);
+      answeredIds.add(id);
       peer.send({ jsonrpc: "2.0", id, result: { outcome: { outcome: "selected", optionId } } });
     },
     cancel: async () => peer.notify("session/cancel", { sessionId: id }),
     close: async () => {
       await Promise.all(prompts);
-      peer.assertClean();
+      peer.assertNoValidationErrors();
     },
     hasAll: async () => true,
   };
@@ -173,16 +182,16 @@ async function connectClients(hooks: Hooks) {
   const clients: Client[] = [];
   // Runs before the servers stop.
   hooks.after(async () => void (await Promise.all(clients.map((client) => client.close()))));
-  const model = await startFakeModelServer({ aside: { say: [{ text: "A title" }] } });
+  const model = await startFakeModelServer({ toolFreeAnswer: { say: [{ text: "A title" }] } });
   hooks.after(() => model.close());
   const [home, folder] = [await tempDir(hooks), await tempDir(hooks)];
   const config = {
     server: { transports: ["koa-http-api", "acp-http-sse-ws"] },
     providers: [{ name: "fake", driver: "openai", base_url: model.baseUrl, api_key: "k", models: [{ id: "m1" }] }],
   };
-  const start = () => startServer(hooks, { home: home.path, projectDir: folder.path, config });
-  const first = await start();
-  const second = await start();
+  const startInstance = () => startServer(hooks, { home: home.path, projectDir: folder.path, config });
+  const firstServer = await startInstance();
+  const secondServer = await startInstance();
   const agent = new Agent({
     providers: [new AiSdkProvider({ name: "fake", baseUrl: model.baseUrl, apiKey: "k" })],
     driver: new SqliteDriver({ path: home.at("sessions.db") }),
@@ -191,12 +200,12 @@ async function connectClients(hooks: Hooks) {
   });
   const { id } = await agent.sessions.create();
   await agent.sessions.update(id, { mode: "ask" });
-  const socket = new SocketPeer(`${first.url}/acp`);
-  await socket.opened();
-  const { peer } = await spawnAcp(hooks, { home: home.path, projectDir: folder.path, config });
+  const socket = new SocketPeer(`${firstServer.url}/acp`);
+  await socket.waitUntilOpen();
+  const { peer } = await spawnAcpServer(hooks, { home: home.path, projectDir: folder.path, config });
   clients.push(
-    connectHttp("http", first, id),
-    connectHttp("http at another server", second, id),
+    connectHttp("http", firstServer, id),
+    connectHttp("http at another server", secondServer, id),
     connectSdk(agent, id),
     await connectAcp("acp over a socket", socket, id, folder.path),
     await connectAcp("acp over stdio", peer, id, folder.path),
@@ -209,30 +218,34 @@ async function connectClients(hooks: Hooks) {
         () => `${client.name} received ${client.answerText().slice(-200)}`,
       );
   };
-  const pairs = clients.flatMap((starter, at) =>
-    clients.map((actor, next) => ({ starter, actor, isNext: next === (at + 1) % clients.length })),
+  const pairs = clients.flatMap((starter, starterIndex) =>
+    clients.map((actor, actorIndex) => ({
+      starter,
+      actor,
+      isNext: actorIndex === (starterIndex + 1) % clients.length,
+    })),
   );
-  return { model, waitForAll, folder, pairs: pairs.filter(({ isNext }) => PAIRS || isNext) };
+  return { model, waitForAll, folder, pairs: pairs.filter(({ isNext }) => TEST_ALL_PAIRS || isNext) };
 }
 
 describe("clients of one session on every transport", () => {
   it("all see a run that any of them starts, and any of them can allow its permission request", async (t) => {
     const { model, waitForAll, folder, pairs } = await connectClients(t);
-    let [expectedText, runs] = ["", 0];
+    let [expectedText, runCount] = ["", 0];
     for (const { starter, actor } of pairs) {
       const name = `${starter.name}, ${actor.name}`;
       const call = { name: "write", arguments: { filePath: `${name}.txt`, content: name } };
       model.enqueue({ say: [{ text: [`${name}: `, "I write. "] }, { gate: name }, { call }] });
       model.enqueue({ say: [{ text: "Written. " }] });
-      runs += 1;
+      runCount += 1;
       await starter.begin(name);
       expectedText += `${name}: I write. `;
-      await waitForAll((client) => client.answerText() === expectedText && client.hasState("running", runs));
-      model.open(name);
-      await waitForAll((client) => client.hasState("waiting", runs));
+      await waitForAll((client) => client.answerText() === expectedText && client.hasState("running", runCount));
+      model.openGate(name);
+      await waitForAll((client) => client.hasState("waiting", runCount));
       await actor.allow();
       expectedText += "Written. ";
-      await waitForAll((client) => client.answerText() === expectedText && client.hasState("finished", runs));
+      await waitForAll((client) => client.answerText() === expectedText && client.hasState("finished", runCount));
       assert.equal(await folder.read(`${name}.txt`), name);
     }
     await waitForAll((client) => client.hasAll());
@@ -240,17 +253,17 @@ describe("clients of one session on every transport", () => {
 
   it("any of them can cancel a run of another, and all see the cancellation", async (t) => {
     const { model, waitForAll, pairs } = await connectClients(t);
-    let [expectedText, runs] = ["", 0];
+    let [expectedText, runCount] = ["", 0];
     for (const { starter, actor } of pairs) {
       // ACP reports no usage for a run without cost, so a tool call comes first.
       model.enqueue({ say: [{ call: { name: "list", arguments: {} } }] });
       model.enqueue({ say: [{ text: "For ever. " }, { stall: true }] });
-      runs += 1;
+      runCount += 1;
       await starter.begin("Go on for ever.");
       expectedText += "For ever. ";
-      await waitForAll((client) => client.answerText() === expectedText && client.hasState("running", runs));
+      await waitForAll((client) => client.answerText() === expectedText && client.hasState("running", runCount));
       await actor.cancel();
-      await waitForAll((client) => client.hasState("cancelled", runs));
+      await waitForAll((client) => client.hasState("cancelled", runCount));
     }
     await waitForAll((client) => client.hasAll());
   });

@@ -5,10 +5,10 @@ import { it } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { JsonDepthError } from "gantry/plugin";
-import { BodyError, gatheredBody, readBody } from "gantry/http";
+import { BodyError, rechunkBody, readBody } from "gantry/http";
 
 /** A request whose body arrives in these pieces. */
-function requestOf(pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>, headers: Record<string, string> = {}) {
+function createRequest(pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>, headers: Record<string, string> = {}) {
   return Object.assign(Readable.from(pieces, { objectMode: false }), { headers }) as unknown as IncomingMessage;
 }
 
@@ -21,81 +21,81 @@ it("readBody returns the complete text, whatever the size of its pieces", async 
     const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
       bytes.subarray(i * size, (i + 1) * size),
     );
-    assert.equal(await readBody(requestOf(pieces), bytes.length), text, `${size}`);
+    assert.equal(await readBody(createRequest(pieces), bytes.length), text, `${size}`);
   }
-  assert.equal(await readBody(requestOf([]), 10), "");
+  assert.equal(await readBody(createRequest([]), 10), "");
 });
 
 it("readBody rejects a body that is too large, not UTF-8 or incomplete", async () => {
   const bytes = Buffer.alloc(101, 97);
-  await assert.rejects(readBody(requestOf([bytes]), 100), isBodyError("too_large"));
-  await assert.rejects(readBody(requestOf([], { "content-length": "101" }), 100), isBodyError("too_large"));
-  await assert.rejects(readBody(requestOf([Buffer.from([0x61, 0xff])]), 100), isBodyError("not_text"));
-  const broken = requestOf(
+  await assert.rejects(readBody(createRequest([bytes]), 100), isBodyError("too_large"));
+  await assert.rejects(readBody(createRequest([], { "content-length": "101" }), 100), isBodyError("too_large"));
+  await assert.rejects(readBody(createRequest([Buffer.from([0x61, 0xff])]), 100), isBodyError("not_text"));
+  const brokenRequest = createRequest(
     (async function* () {
       yield bytes.subarray(0, 10);
       await Promise.reject(new Error("aborted"));
     })(),
   );
-  await assert.rejects(readBody(broken, 100), isBodyError("broken"));
+  await assert.rejects(readBody(brokenRequest, 100), isBodyError("broken"));
 });
 
 it("readBody holds less than 40 bytes of memory for each byte that arrives separately", async () => {
   setFlagsFromString("--expose-gc");
-  const collect = runInNewContext("gc") as () => void;
-  const heldBytes = () => {
-    collect();
+  const collectGarbage = runInNewContext("gc") as () => void;
+  const measureBytes = () => {
+    collectGarbage();
     // Objects released by the first collection may have referenced more.
-    collect();
+    collectGarbage();
     const { heapUsed, arrayBuffers } = process.memoryUsage();
     return heapUsed + arrayBuffers;
   };
   const count = 50_000;
   const request = new Readable({ read: () => undefined });
-  const before = heldBytes();
+  const initialBytes = measureBytes();
   const body = readBody(Object.assign(request, { headers: {} }) as unknown as IncomingMessage, 10_000_000);
   for (let i = 0; i < count; i += 1) {
     request.push(Buffer.from("x"));
-    // Each piece separately, as from a slow client.
+    // Sends each piece separately, like a slow client.
     await new Promise((resolve) => setImmediate(resolve));
   }
-  const growth = heldBytes() - before;
+  const growth = measureBytes() - initialBytes;
   request.push(null);
   assert.equal((await body).length, count);
   assert.ok(growth < 40 * count, `${growth} bytes held for ${count}`);
 });
 
-it("gatheredBody joins small pieces, keeps every byte, and rejects if the client disconnects", async () => {
+it("rechunkBody joins small pieces, keeps every byte, and rejects if the client disconnects", async () => {
   const bytes = Buffer.from("aé日𝄞".repeat(20_000));
   for (const size of [1, 7, 16_384, 100_000]) {
     const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
       bytes.subarray(i * size, (i + 1) * size),
     );
-    const request = Object.assign(requestOf(pieces, { "x-a": "1" }), { complete: true });
-    const gathered = gatheredBody(request);
-    assert.deepEqual(gathered.headers, { "x-a": "1" });
+    const request = Object.assign(createRequest(pieces, { "x-a": "1" }), { complete: true });
+    const rechunkedBody = rechunkBody(request);
+    assert.deepEqual(rechunkedBody.headers, { "x-a": "1" });
     const receivedPieces: Buffer[] = [];
-    for await (const piece of gathered as AsyncIterable<Buffer>) receivedPieces.push(piece);
+    for await (const piece of rechunkedBody as AsyncIterable<Buffer>) receivedPieces.push(piece);
     assert.ok(Buffer.concat(receivedPieces).equals(bytes), `${size}`);
     assert.ok(receivedPieces.length <= 2 + (bytes.length / 16_384) * 1.5, `${receivedPieces.length} pieces of ${size}`);
   }
   const abortedRequest = Object.assign(new Readable({ read: () => undefined }), { headers: {}, complete: false });
-  const gathered = gatheredBody(abortedRequest as unknown as IncomingMessage);
+  const abortedBody = rechunkBody(abortedRequest as unknown as IncomingMessage);
   abortedRequest.push(Buffer.from("{"));
   abortedRequest.destroy();
   await assert.rejects(async () => {
-    for await (const _piece of gathered) continue;
+    for await (const _piece of abortedBody) continue;
   }, isBodyError("broken"));
 });
 
-it("gatheredBody keeps JSON within its limits, and rejects too deep or large JSON and invalid UTF-8", async () => {
-  const gather = async (bytes: Buffer, size: number) => {
+it("rechunkBody keeps JSON within its limits, and rejects too deep or large JSON and invalid UTF-8", async () => {
+  const rechunk = async (bytes: Buffer, size: number) => {
     const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
       bytes.subarray(i * size, (i + 1) * size),
     );
     const receivedPieces: Buffer[] = [];
-    const request = Object.assign(requestOf(pieces), { complete: true });
-    for await (const piece of gatheredBody(request, { jsonDepth: 3 }) as AsyncIterable<Buffer>)
+    const request = Object.assign(createRequest(pieces), { complete: true });
+    for await (const piece of rechunkBody(request, { jsonDepth: 3 }) as AsyncIterable<Buffer>)
       receivedPieces.push(piece);
     return Buffer.concat(receivedPieces);
   };
@@ -103,11 +103,11 @@ it("gatheredBody keeps JSON within its limits, and rejects too deep or large JSO
   for (const size of [1, 3, 16_384, 1_000_000]) {
     for (const text of ["[[[]]]", '{"a":"[[[[\\"[[[["}', '"\\\\"', "é日𝄞", `{${keys.slice(1).join()}}`]) {
       const bytes = Buffer.from(text);
-      assert.ok((await gather(bytes, size)).equals(bytes), `${size} ${text.slice(0, 20)}`);
+      assert.ok((await rechunk(bytes, size)).equals(bytes), `${size} ${text.slice(0, 20)}`);
     }
-    await assert.rejects(gather(Buffer.from('{"a":[[[]]]}'), size), JsonDepthError);
-    await assert.rejects(gather(Buffer.from(`{${keys.join()}}`), size), JsonDepthError);
-    await assert.rejects(gather(Buffer.from([0x22, 0xff, 0x22]), size), TypeError);
-    await assert.rejects(gather(Buffer.from("日").subarray(0, 2), size), TypeError);
+    await assert.rejects(rechunk(Buffer.from('{"a":[[[]]]}'), size), JsonDepthError);
+    await assert.rejects(rechunk(Buffer.from(`{${keys.join()}}`), size), JsonDepthError);
+    await assert.rejects(rechunk(Buffer.from([0x22, 0xff, 0x22]), size), TypeError);
+    await assert.rejects(rechunk(Buffer.from("日").subarray(0, 2), size), TypeError);
   }
 });

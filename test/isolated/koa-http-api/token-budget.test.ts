@@ -7,25 +7,25 @@ import { promiseHooks } from "node:v8";
 import type { ModelChunk, ModelRequest } from "gantry/plugin";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { finish, say, ScriptedProvider } from "gantry/testing";
-import { wire } from "../../helpers/http.js";
+import { openConnection } from "../../helpers/raw-http.js";
 import { startApi } from "../../helpers/http-api.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 // Cost of a streamed token, from the provider to the socket, as counts and not as times. Each bound is slightly above
 // the count when the test was written. A change that needs more for each token raises the bound and gives the reason.
 // Timers never fire, and the event loop's clock advances with each reading, so that the counts are the same on every
 // machine.
 
-/** A provider that sends a number of tokens, each when `ready` calls back. It creates one promise for each. */
-class Talker extends ScriptedProvider {
-  sentTokens = 0;
+/** A provider that sends a number of tokens, each when `ready` calls back. It creates one promise for each token. */
+class TokenProvider extends ScriptedProvider {
+  sentTokenCount = 0;
   signal: AbortSignal | undefined;
-  readonly #tokens: number;
+  readonly #tokenCount: number;
   readonly #ready: (go: () => void) => void;
 
   constructor(tokens: number, ready: (go: () => void) => void) {
     super();
-    this.#tokens = tokens;
+    this.#tokenCount = tokens;
     this.#ready = ready;
   }
 
@@ -37,71 +37,75 @@ class Talker extends ScriptedProvider {
   }
 
   #chunk(): IteratorResult<ModelChunk, undefined> {
-    this.sentTokens += 1;
-    if (this.sentTokens > this.#tokens + 1) return { value: undefined, done: true };
+    this.sentTokenCount += 1;
+    if (this.sentTokenCount > this.#tokenCount + 1) return { value: undefined, done: true };
     return {
-      value: this.sentTokens > this.#tokens ? finish("stop") : { type: "text", block: "0", text: "word " },
+      value: this.sentTokenCount > this.#tokenCount ? finish("stop") : { type: "text", block: "0", text: "word " },
       done: false,
     };
   }
 }
 
-/** Text of one run that is streamed to a client. A run before it loads the modules and creates the session's title. */
-async function streamed(t: TestContext, provider: Talker): Promise<string> {
+/** Streams a run to a client and returns its text. An earlier run loads the modules and creates the session's title. */
+async function streamRun(t: TestContext, provider: TokenProvider): Promise<string> {
   // Uses the default store: the memory store keeps documents, and its writes need eight more promises for a token.
   const driver = new SqliteDriver({ path: (await tempDir(t)).at("sessions.db") });
-  const { agent, url, run } = await startApi(t, { agent: { driver, providers: [provider.push(say("warm"))] } });
+  const { agent, url, postRun } = await startApi(t, { agent: { driver, providers: [provider.push(say("warm"))] } });
   const titleStored = new Promise((resolve) => agent.on("session.updated", resolve));
-  const { headers } = await run({ message: "hi", stream: true });
+  const { headers } = await postRun({ message: "hi", stream: true });
   await titleStored;
   let seconds = 0;
-  const clock = t.mock.method(process, "uptime", () => (seconds += 50e-6));
+  const uptimeMock = t.mock.method(process, "uptime", () => (seconds += 50e-6));
   t.mock.timers.enable({ apis: ["setTimeout", "setInterval"] });
   const body = JSON.stringify({ message: "hi", stream: true, session_id: headers["x-session-id"] });
-  const client = (await wire(url)).write(
+  const client = (await openConnection(url)).write(
     `POST /api/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
   );
-  await client.until(/event: done/);
+  await client.waitForText(/event: done/);
   t.mock.timers.reset();
-  clock.mock.restore();
+  uptimeMock.mock.restore();
   client.destroy();
-  return [...client.received.matchAll(/"content":"([^"]*)"/g)].map(([, text]) => text).join("");
+  return [...client.receivedText.matchAll(/"content":"([^"]*)"/g)].map(([, text]) => text).join("");
 }
 
 it("a token that is streamed alone costs fewer than 10 promises, one write and no listener", async (t) => {
-  const [WINDOW, WINDOWS] = [100, 4];
-  let promises = 0;
+  const [WINDOW_TOKENS, WINDOW_COUNT] = [100, 4];
+  let promiseCount = 0;
   const promiseCounts: number[] = [];
   const listenerCounts: number[] = [];
   // tsx compiles in this process and then cleans its cache. This first run is not counted.
-  await streamed(t, new Talker(1, (go) => go()));
+  await streamRun(t, new TokenProvider(1, (go) => go()));
   const countedScope = new AsyncLocalStorage<boolean>();
-  const stop = promiseHooks.onInit(() => (promises += countedScope.getStore() ? 1 : 0)) as () => void;
-  t.after(stop);
-  const write = t.mock.method(ServerResponse.prototype, "write");
-  const tokens = WINDOW * WINDOWS;
-  const provider = new Talker(tokens, (go) => {
-    if (provider.sentTokens % WINDOW === 0) {
-      promiseCounts.push(promises);
+  const stopHook = promiseHooks.onInit(() => (promiseCount += countedScope.getStore() ? 1 : 0)) as () => void;
+  t.after(stopHook);
+  const writeMock = t.mock.method(ServerResponse.prototype, "write");
+  const tokenCount = WINDOW_TOKENS * WINDOW_COUNT;
+  const provider = new TokenProvider(tokenCount, (go) => {
+    if (provider.sentTokenCount % WINDOW_TOKENS === 0) {
+      promiseCounts.push(promiseCount);
       listenerCounts.push(getEventListeners(provider.signal!, "abort").length);
-      promises = 0;
+      promiseCount = 0;
     }
     // Two turns of the event loop for each token, so that no two tokens are joined.
     setImmediate(() => setImmediate(go));
   });
-  assert.equal(await countedScope.run(true, () => streamed(t, provider)), "word ".repeat(tokens));
+  assert.equal(await countedScope.run(true, () => streamRun(t, provider)), "word ".repeat(tokenCount));
   // The first count covers the start of the run, before the first token.
-  const each = Math.max(...promiseCounts.slice(1)) / WINDOW;
-  assert.ok(each < 10, `${each} promises for a token`);
-  const writes = write.mock.callCount();
-  assert.ok(writes <= tokens + 10, `${writes} writes for ${tokens} tokens`);
-  assert.deepEqual(new Set(listenerCounts), new Set([1]), "listeners on the signal of an answer, whatever its length");
+  const maxPromises = Math.max(...promiseCounts.slice(1)) / WINDOW_TOKENS;
+  assert.ok(maxPromises < 10, `${maxPromises} promises for a token`);
+  const writeCount = writeMock.mock.callCount();
+  assert.ok(writeCount <= tokenCount + 10, `${writeCount} writes for ${tokenCount} tokens`);
+  assert.deepEqual(
+    new Set(listenerCounts),
+    new Set([1]),
+    "the signal has one listener, whatever the length of the answer",
+  );
 });
 
 it("10,000 tokens that arrive together cost fewer than 500 writes", async (t) => {
-  const write = t.mock.method(ServerResponse.prototype, "write");
-  const provider = new Talker(10_000, (go) => go());
-  assert.equal(await streamed(t, provider), "word ".repeat(10_000));
-  const writes = write.mock.callCount();
-  assert.ok(writes < 500, `${writes} writes for 10,000 tokens that arrived together`);
+  const responseWriteMock = t.mock.method(ServerResponse.prototype, "write");
+  const provider = new TokenProvider(10_000, (go) => go());
+  assert.equal(await streamRun(t, provider), "word ".repeat(10_000));
+  const responseWriteCount = responseWriteMock.mock.callCount();
+  assert.ok(responseWriteCount < 500, `${responseWriteCount} writes for 10,000 tokens that arrived together`);
 });

@@ -4,7 +4,7 @@ import { syncBuiltinESMExports } from "node:module";
 import { it } from "node:test";
 import { hasCode, StoreError } from "gantry";
 import { aMessage, aSession, change, aGrowingMessage, joinParts } from "../../../src/testing/session-driver/rule.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 const { writeSync } = fs;
 let isFull = false;
@@ -27,22 +27,25 @@ it("LowdbJsonDriver rejects all changes that a full disk cannot store, and appli
   await driver.open();
   await driver.create({ session: aSession("a"), messages: [aGrowingMessage("a", 1)] });
   isFull = true;
-  const changes = [
+  const rejectedWrites = [
     driver.write("a", append("lost")),
     driver.create({ session: aSession("b", { alias: "y" }), messages: [aMessage("b", 1)] }),
     driver.write("a", append("lost too")),
   ];
-  for (const write of changes)
-    await assert.rejects(write, (error) => hasCode(error, "store") && error instanceof StoreError && error.full);
+  for (const rejectedWrite of rejectedWrites)
+    await assert.rejects(
+      rejectedWrite,
+      (error) => hasCode(error, "store") && error instanceof StoreError && error.isFull,
+    );
   isFull = false;
   assert.equal(joinParts((await driver.messages("a"))[0]), "");
   await driver.write("a", append("kept"));
   assert.equal(await driver.get("y"), undefined);
   await driver.create({ session: aSession("c", { alias: "y" }) });
   await driver.close();
-  const again = new LowdbJsonDriver({ path });
-  await again.open();
-  assert.equal(joinParts((await again.messages("a"))[0]), "kept");
-  assert.equal((await again.get("y"))?.id, "c");
-  await again.close();
+  const reopenedDriver = new LowdbJsonDriver({ path });
+  await reopenedDriver.open();
+  assert.equal(joinParts((await reopenedDriver.messages("a"))[0]), "kept");
+  assert.equal((await reopenedDriver.get("y"))?.id, "c");
+  await reopenedDriver.close();
 });

@@ -7,11 +7,11 @@ import { callTools, say, ScriptedProvider } from "gantry/testing";
 import { createTextCache } from "../../../src/files/path-cache.js";
 import { aMessage, aSession, change, acquireLease } from "../../../src/testing/session-driver/rule.js";
 import { OperationRecorder } from "../../helpers/operation-recorder.js";
-import { fakeTime } from "../../helpers/fake-time.js";
-import { tempDir } from "../../helpers/temp.js";
+import { mockTime } from "../../helpers/fake-time.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 // Disk operations of a turn, independent of time. A line is a transaction, a statement outside one, or a disk sync. A
-// change that needs more gives its reason here.
+// change that needs more lines gives its reason here.
 
 const recorder = new OperationRecorder();
 
@@ -19,7 +19,7 @@ const LEASE = "[SELECT sessions, SELECT leases, UPDATE fence, INSERT leases]";
 const PROMPT = "[SELECT sessions, UPDATE sessions, INSERT messages, SELECT runs, INSERT runs]";
 const ANSWER = "[SELECT sessions, UPDATE sessions, INSERT messages, SELECT runs, UPDATE runs]";
 /** The final answer: also releases the lease, and reads late instructions. */
-const END = ANSWER.replace("]", ", UPDATE leases, SELECT instructions]");
+const FINAL_ANSWER = ANSWER.replace("]", ", UPDATE leases, SELECT instructions]");
 const RESULT = "[SELECT sessions, UPDATE sessions, INSERT messages]";
 const SYNC = "sync";
 /** Reads the session, then with the lease its changes; the messages are cached. */
@@ -28,33 +28,36 @@ const STORED_SESSION = ["SELECT sessions", LEASE.replace("]", ", SELECT sessions
 interface TestAgent {
   /** Runs a prompt. Resolves with the session's id. */
   prompt(message: string, sessionId?: string): Promise<string>;
-  driver(): SqliteDriver;
+  createDriver(): SqliteDriver;
   /** Lets the model answer the title requests. */
   giveTitles(): Promise<void>;
 }
 
 /** An agent that has completed all one-time work. */
-async function warm(t: TestContext, steps: ConstructorParameters<typeof ScriptedProvider>[0]): Promise<TestAgent> {
+async function createWarmAgent(
+  t: TestContext,
+  steps: ConstructorParameters<typeof ScriptedProvider>[0],
+): Promise<TestAgent> {
   // Timers also poll the store, which could fall into a turn on a busy machine.
-  fakeTime(t);
+  mockTime(t);
   const folder = await tempDir(t, { "project/a.txt": "one\ntwo\n", "home/x": "" });
-  let give = (): void => undefined;
-  const titles = new Promise<void>((resolve) => (give = resolve));
+  let resolveTitles = (): void => undefined;
+  const titles = new Promise<void>((resolve) => (resolveTitles = resolve));
   const provider = new ScriptedProvider([say("warm"), say("warm"), ...(steps ?? [])], {
     title: async () => {
       await titles;
       return "A title";
     },
   });
-  const denied = { deniedPaths: [folder.at("home")] };
-  const open = (): SqliteDriver => new SqliteDriver({ path: folder.at("sessions.db") });
+  const deniedOptions = { deniedPaths: [folder.at("home")] };
+  const createDriver = (): SqliteDriver => new SqliteDriver({ path: folder.at("sessions.db") });
   const projectDir = folder.at("project");
   const agent = new Agent({
     providers: [provider],
-    driver: open(),
-    tools: builtinTools(denied),
+    driver: createDriver(),
+    tools: builtinTools(deniedOptions),
     projectDir,
-    ...denied,
+    ...deniedOptions,
   });
   t.after(() => agent.close());
   const prompt = async (message: string, sessionId?: string): Promise<string> => {
@@ -62,33 +65,33 @@ async function warm(t: TestContext, steps: ConstructorParameters<typeof Scripted
     await run.result;
     return run.sessionId;
   };
-  let titled = 0;
-  let runs = 0;
+  let titleCount = 0;
+  let runCount = 0;
   let onTitle = (): void => undefined;
-  agent.on("session.created", () => (runs += 1));
+  agent.on("session.created", () => (runCount += 1));
   agent.on("session.updated", () => {
-    titled += 1;
+    titleCount += 1;
     onTitle();
   });
   const giveTitles = async (): Promise<void> => {
-    give();
-    while (titled < runs) await new Promise<void>((resolve) => (onTitle = resolve));
+    resolveTitles();
+    while (titleCount < runCount) await new Promise<void>((resolve) => (onTitle = resolve));
   };
   const id = await prompt("warm");
   await prompt("warm", id);
-  return { prompt, driver: open, giveTitles };
+  return { prompt, createDriver, giveTitles };
 }
 
 /** Calls with the base name of each path. */
-function names(calls: readonly string[]): string[] {
+function shortenPaths(calls: readonly string[]): string[] {
   const shortCalls = calls.map((call) => {
     const [operation = "", ...pathWords] = call.split(" ");
     const path = pathWords.join(" ");
     return `${operation} ${/^(\/proc\/self\/fd\/|\d+$)/.test(path) ? "an open file" : basename(path)}`;
   });
   // Random bytes are fetched for many identifiers at a time, so their reads belong to no particular turn.
-  for (let at = shortCalls.indexOf("openSync urandom"); at !== -1; at = shortCalls.indexOf("openSync urandom"))
-    assert.deepEqual(shortCalls.splice(at, 3).slice(1), ["readSync an open file", "closeSync an open file"]);
+  for (let index = shortCalls.indexOf("openSync urandom"); index !== -1; index = shortCalls.indexOf("openSync urandom"))
+    assert.deepEqual(shortCalls.splice(index, 3).slice(1), ["readSync an open file", "closeSync an open file"]);
   return shortCalls;
 }
 
@@ -97,54 +100,65 @@ const FILE_LOOKUPS = ["stat project", "lstat AGENTS.md", "lstat skills", "lstat 
 
 describe("disk operations of a turn with SqliteDriver", () => {
   it("a run in a new session takes a lease, and syncs the prompt and the final answer", async (t) => {
-    const { prompt, giveTitles } = await warm(t, []);
-    const { store, files } = await recorder.of(() => prompt("x"));
-    const recent = "[SELECT totals, SELECT sessions]";
-    const begin = "[SELECT sessions, SELECT leases, INSERT sessions, INSERT messages, SELECT runs, INSERT runs]";
-    assert.deepEqual(store, [recent, LEASE, begin, SYNC, END, SYNC]);
-    assert.deepEqual(names(files), FILE_LOOKUPS);
+    const { prompt, giveTitles } = await createWarmAgent(t, []);
+    const { store, files } = await recorder.recordOperations(() => prompt("x"));
+    const recentSessions = "[SELECT totals, SELECT sessions]";
+    const sessionStart = "[SELECT sessions, SELECT leases, INSERT sessions, INSERT messages, SELECT runs, INSERT runs]";
+    assert.deepEqual(store, [recentSessions, LEASE, sessionStart, SYNC, FINAL_ANSWER, SYNC]);
+    assert.deepEqual(shortenPaths(files), FILE_LOOKUPS);
     await giveTitles();
   });
 
   it("a title takes one read and one write without a sync", async (t) => {
-    const { giveTitles } = await warm(t, []);
-    const { store, files } = await recorder.of(giveTitles);
+    const { giveTitles } = await createWarmAgent(t, []);
+    const { store, files } = await recorder.recordOperations(giveTitles);
     assert.deepEqual(store, ["SELECT sessions", "[SELECT sessions, UPDATE sessions]"]);
-    assert.deepEqual(names(files), []);
+    assert.deepEqual(shortenPaths(files), []);
   });
 
   it("a turn of a stored session reads no messages, and syncs the prompt and the final answer", async (t) => {
-    const { prompt, giveTitles } = await warm(t, []);
+    const { prompt, giveTitles } = await createWarmAgent(t, []);
     const id = await prompt("x");
     await giveTitles();
-    const { store, files } = await recorder.of(() => prompt("y", id));
-    assert.deepEqual(store, [...STORED_SESSION, PROMPT, SYNC, END, SYNC]);
-    assert.deepEqual(names(files), FILE_LOOKUPS);
+    const { store, files } = await recorder.recordOperations(() => prompt("y", id));
+    assert.deepEqual(store, [...STORED_SESSION, PROMPT, SYNC, FINAL_ANSWER, SYNC]);
+    assert.deepEqual(shortenPaths(files), FILE_LOOKUPS);
   });
 
   it("a turn with a tool call syncs the prompt, the call, the result and the answer, and opens the file once", async (t) => {
-    const read = callTools(["read", { path: "a.txt" }]);
-    const { prompt, giveTitles } = await warm(t, [read, say("x"), read, say("done")]);
+    const readCall = callTools(["read", { path: "a.txt" }]);
+    const { prompt, giveTitles } = await createWarmAgent(t, [readCall, say("x"), readCall, say("done")]);
     const id = await prompt("x");
     await giveTitles();
-    const { store, files } = await recorder.of(() => prompt("y", id));
+    const { store, files } = await recorder.recordOperations(() => prompt("y", id));
     // A client may have changed the session's mode since the run started.
-    const mode = "SELECT sessions";
-    assert.deepEqual(store, [...STORED_SESSION, PROMPT, SYNC, ANSWER, SYNC, mode, RESULT, SYNC, END, SYNC]);
+    const modeRead = "SELECT sessions";
+    assert.deepEqual(store, [
+      ...STORED_SESSION,
+      PROMPT,
+      SYNC,
+      ANSWER,
+      SYNC,
+      modeRead,
+      RESULT,
+      SYNC,
+      FINAL_ANSWER,
+      SYNC,
+    ]);
     if (process.platform !== "linux") return;
     const fileOperations = ["fstatSync", "readlinkSync", "open", "closeSync"].map((call) => `${call} an open file`);
-    assert.deepEqual(names(files), [...FILE_LOOKUPS, "realpathSync home", "open a.txt", ...fileOperations]);
+    assert.deepEqual(shortenPaths(files), [...FILE_LOOKUPS, "realpathSync home", "open a.txt", ...fileOperations]);
   });
 
   it("concurrent writes share one transaction and one sync, with a rejected write among them", async (t) => {
-    const { driver: open } = await warm(t, []);
-    const driver = open();
+    const { createDriver } = await createWarmAgent(t, []);
+    const driver = createDriver();
     await driver.open();
     t.after(() => driver.close());
     await driver.create({ session: aSession("a") });
     await driver.create({ session: aSession("b") });
     const { fence } = await acquireLease(driver, "a", "h");
-    const { store } = await recorder.of(async () => {
+    const { store } = await recorder.recordOperations(async () => {
       const writes = [
         driver.write("a", change({ fence, sync: true, add: [aMessage("a", 1)] })),
         driver.write("b", change({ fence: 7, sync: true, add: [aMessage("b", 1)] })),
@@ -163,9 +177,9 @@ describe("disk operations of a turn with SqliteDriver", () => {
   it("a read of an unchanged cached file takes one lstat", async (t) => {
     const folder = await tempDir(t, { "AGENTS.md": "Use tabs." });
     const file = createTextCache(100, [], -Infinity);
-    const place = { path: folder.at("AGENTS.md"), root: folder.path };
-    await file.read(place);
-    const { files } = await recorder.of(() => file.read(place));
-    assert.deepEqual(names(files), ["lstat AGENTS.md"]);
+    const location = { path: folder.at("AGENTS.md"), root: folder.path };
+    await file.read(location);
+    const { files } = await recorder.recordOperations(() => file.read(location));
+    assert.deepEqual(shortenPaths(files), ["lstat AGENTS.md"]);
   });
 });

@@ -7,119 +7,125 @@ import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { callTools, ScriptedProvider } from "gantry/testing";
-import { NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js";
+import { NO_POSTGRES, createPostgresSchema } from "../../helpers/postgres.js";
 import { runGantry } from "../../helpers/server.js";
 import { postgresOptions } from "../../helpers/stores.js";
-import { tempDir, type Hooks, type TempDir } from "../../helpers/temp.js";
+import { tempDir, type Hooks, type TempDir } from "../../helpers/temp-dir.js";
 
 /** A home folder whose config names the store, and a driver for this store. */
-interface Place {
+interface TestStore {
   home: TempDir;
-  driver: () => SessionDriver;
+  createDriver: () => SessionDriver;
 }
 
-async function place(t: Hooks, kind: string): Promise<Place> {
+async function createStore(t: Hooks, kind: string): Promise<TestStore> {
   const home = await tempDir(t);
   if (kind === "postgres") {
-    const where = await postgresSchema(t);
-    await home.write({ "config.json": JSON.stringify({ session: { driver: kind, ...where } }) });
-    return { home, driver: () => new PostgresDriver(postgresOptions(where)) };
+    const address = await createPostgresSchema(t);
+    await home.write({ "config.json": JSON.stringify({ session: { driver: kind, ...address } }) });
+    return { home, createDriver: () => new PostgresDriver(postgresOptions(address)) };
   }
   await home.write({ "config.json": JSON.stringify({ session: { driver: kind, path: "store" } }) });
   const path = home.at("store");
-  return { home, driver: () => (kind === "json" ? new LowdbJsonDriver({ path }) : new SqliteDriver({ path })) };
+  return { home, createDriver: () => (kind === "json" ? new LowdbJsonDriver({ path }) : new SqliteDriver({ path })) };
 }
 
-async function dumps({ driver }: Place): Promise<(ChainData | undefined)[]> {
-  const open = driver();
-  await open.open();
-  const { sessions } = await open.list({ limit: 100 });
-  const all = await Promise.all(sessions.map(({ id }) => open.dump(id)));
-  await open.close();
-  return all;
+async function dumpChains({ createDriver }: TestStore): Promise<(ChainData | undefined)[]> {
+  const storeDriver = createDriver();
+  await storeDriver.open();
+  const { sessions } = await storeDriver.list({ limit: 100 });
+  const chains = await Promise.all(sessions.map(({ id }) => storeDriver.dump(id)));
+  await storeDriver.close();
+  return chains;
 }
 
 /** Text with unusual characters, used for every text field. */
-const ODD = "NUL \u0000, \u2028, half \ud83d and \udc69 apart, 👩‍💻, \\u0000, \u001b[31m";
+const UNUSUAL_TEXT = "NUL \u0000, \u2028, half \ud83d and \udc69 apart, 👩‍💻, \\u0000, \u001b[31m";
 
-async function work({ driver, home }: Place): Promise<void> {
-  const act = defineTool({
+async function fillStore({ createDriver, home }: TestStore): Promise<void> {
+  const actTool = defineTool({
     name: "act",
     description: "Acts.",
     kind: "execute",
     schema: { type: "object", properties: { what: { type: "string" } } },
-    run: ({ what }) => `did ${String(what)} ${ODD}`,
+    run: ({ what }) => `did ${String(what)} ${UNUSUAL_TEXT}`,
   });
-  const provider = new ScriptedProvider([callTools(["act", { what: ODD }]), `It is done. ${ODD}`]);
+  const provider = new ScriptedProvider([callTools(["act", { what: UNUSUAL_TEXT }]), `It is done. ${UNUSUAL_TEXT}`]);
   const agent = new Agent({
     providers: [provider],
-    driver: driver(),
+    driver: createDriver(),
     projectDir: home.path,
-    tools: [act],
+    tools: [actTool],
     compaction: { contextWindow: 4_000 },
   });
-  const { id } = await agent.sessions.create({ alias: `other\u0000name`, title: ODD });
+  const { id } = await agent.sessions.create({ alias: `other\u0000name`, title: UNUSUAL_TEXT });
   await agent.sessions.update(id, { mode: "ask" });
-  const first = await agent.run({
-    message: ODD,
+  const firstRun = await agent.run({
+    message: UNUSUAL_TEXT,
     sessionId: id,
     idempotencyKey: "key \u0000 of one",
-    attachments: [{ type: "file", mediaType: "application/octet-stream", filename: ODD, data: "AAEC".repeat(500_000) }],
+    attachments: [
+      { type: "file", mediaType: "application/octet-stream", filename: UNUSUAL_TEXT, data: "AAEC".repeat(500_000) },
+    ],
     ask: () => Promise.resolve("allow"),
   });
-  await first.result;
-  const long = await agent.run({ message: "begin" });
-  await long.result;
+  await firstRun.result;
+  const compactedRun = await agent.run({ message: "begin" });
+  await compactedRun.result;
   for (let n = 0; n < 6; n++)
     await (
-      await agent.run({ message: "long ".repeat(800) + n, sessionId: long.sessionId })
+      await agent.run({ message: "long ".repeat(800) + n, sessionId: compactedRun.sessionId })
     ).result;
-  const messages = await agent.sessions.messages(long.sessionId);
-  await agent.sessions.fork(long.sessionId, messages[3]!.id);
-  await agent.sessions.revert(long.sessionId, messages.at(-3)!.id);
+  const messages = await agent.sessions.messages(compactedRun.sessionId);
+  await agent.sessions.fork(compactedRun.sessionId, messages[3]!.id);
+  await agent.sessions.revert(compactedRun.sessionId, messages.at(-3)!.id);
   await agent.close();
 }
 
 const KINDS = ["sqlite", "json", "postgres"];
 
 it("sessions export and import keep all data between SQLite, JSON and PostgreSQL", { skip: NO_POSTGRES }, async (t) => {
-  const first = await place(t, "sqlite");
-  await work(first);
-  const before = await dumps(first);
-  const all = before.flatMap((chain) => chain ?? []);
-  assert.equal(all.length, 3);
+  const sourceStore = await createStore(t, "sqlite");
+  await fillStore(sourceStore);
+  const expectedChains = await dumpChains(sourceStore);
+  const storedChains = expectedChains.flatMap((chain) => chain ?? []);
+  assert.equal(storedChains.length, 3);
   assert.ok(
-    all.some(({ asks }) => asks.length > 0),
-    "asks",
+    storedChains.some(({ asks }) => asks.length > 0),
+    "no chain has asks",
   );
   assert.ok(
-    all.some(({ snapshots }) => snapshots.length > 0),
-    "snapshots",
+    storedChains.some(({ snapshots }) => snapshots.length > 0),
+    "no chain has snapshots",
   );
   assert.ok(
-    all.some(({ sessions }) =>
-      sessions.some(({ hiddenBy: cut, messages }) => cut !== "" || messages.some((stored) => stored.hiddenBy !== "")),
+    storedChains.some(({ sessions }) =>
+      sessions.some(({ hiddenBy, messages }) => hiddenBy !== "" || messages.some((stored) => stored.hiddenBy !== "")),
     ),
+    "no session or message is hidden",
   );
   assert.ok(
-    all.some(({ sessions }) => sessions.some(({ view }) => view.length > 0)),
-    "views",
+    storedChains.some(({ sessions }) => sessions.some(({ view }) => view.length > 0)),
+    "no session has a view",
   );
   assert.ok(
-    all.every(({ runs, sessions }) => runs.length > 0 || sessions.length === 1),
-    "runs",
+    storedChains.every(({ runs, sessions }) => runs.length > 0 || sessions.length === 1),
+    "a chain has neither runs nor a single session",
   );
-  let text = (await runGantry(t, ["sessions", "export"], { home: first.home.path })).stdout;
+  let exportText = (await runGantry(t, ["sessions", "export"], { home: sourceStore.home.path })).stdout;
   // Each kind of store is read and written by each other kind.
   for (const kind of [...KINDS.slice(1), ...KINDS, ...KINDS.toReversed().slice(1)]) {
-    const next = await place(t, kind);
-    const taken = await runGantry(t, ["sessions", "import"], { home: next.home.path, input: text });
-    assert.deepEqual([taken.code, taken.stderr], [0, "3 sessions imported\n"], kind);
-    assert.deepEqual(await dumps(next), before, kind);
-    const out = await runGantry(t, ["sessions", "export"], { home: next.home.path });
-    assert.deepEqual([out.code, out.stderr], [0, ""]);
-    text = out.stdout;
-    const again = await runGantry(t, ["sessions", "import"], { home: next.home.path, input: text });
-    assert.equal(again.stderr, "0 sessions imported, 3 sessions skipped (already stored)\n");
+    const targetStore = await createStore(t, kind);
+    const importResult = await runGantry(t, ["sessions", "import"], { home: targetStore.home.path, input: exportText });
+    assert.deepEqual([importResult.code, importResult.stderr], [0, "3 sessions imported\n"], kind);
+    assert.deepEqual(await dumpChains(targetStore), expectedChains, kind);
+    const exportResult = await runGantry(t, ["sessions", "export"], { home: targetStore.home.path });
+    assert.deepEqual([exportResult.code, exportResult.stderr], [0, ""]);
+    exportText = exportResult.stdout;
+    const repeatedImport = await runGantry(t, ["sessions", "import"], {
+      home: targetStore.home.path,
+      input: exportText,
+    });
+    assert.equal(repeatedImport.stderr, "0 sessions imported, 3 sessions skipped (already stored)\n");
   }
 });

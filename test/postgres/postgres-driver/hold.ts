@@ -2,13 +2,13 @@ import { Client } from "pg";
 import type { HeldStore } from "gantry/testing";
 
 /** Address and schema of a store. */
-export interface Place {
+export interface StoreAddress {
   url: string;
   schema: string;
 }
 
 /** Counts the backends that wait for this backend, directly or through others. */
-const WAITING = `
+const COUNT_WAITING_SQL = `
   WITH RECURSIVE stuck AS MATERIALIZED (
     SELECT pid, pg_blocking_pids(pid) AS by FROM pg_stat_activity WHERE wait_event_type = 'Lock'
   ), waiting AS (
@@ -17,29 +17,29 @@ const WAITING = `
   ) SELECT count(*)::int AS n FROM waiting`;
 
 /**
- * Holds the next change of a schema before its commit: a deferred trigger waits for an advisory lock of this class.
- * Only the first of several changes stops. With a part, the trigger first locks that table, so that its readers wait
- * too.
+ * Blocks the next change of a schema before its commit: a deferred trigger waits for an advisory lock that this class
+ * holds. Other changes pass. If `part` is above 0, the trigger first locks the table with that number, so that readers
+ * of the table wait too.
  */
-export class Holds {
-  readonly #place: Place;
+export class CommitBlocker {
+  readonly #address: StoreAddress;
   #client: Promise<Client> | undefined;
   #tables: string[] = [];
   #part = 0;
 
-  constructor(place: Place) {
-    this.#place = place;
+  constructor(address: StoreAddress) {
+    this.#address = address;
   }
 
   /** See `SessionDriverFixture.hold`. */
   async hold(part: number): Promise<HeldStore | undefined> {
     const client = await (this.#client ??= this.#connect());
     if (part > this.#tables.length) return undefined;
-    if (part !== this.#part) await client.query(this.#trigger(part));
+    if (part !== this.#part) await client.query(this.#createTriggerSql(part));
     this.#part = part;
-    await client.query("SELECT pg_advisory_lock(hashtext($1), 0)", [this.#place.schema]);
+    await client.query("SELECT pg_advisory_lock(hashtext($1), 0)", [this.#address.schema]);
     return {
-      waiting: async () => (await client.query<{ n: number }>(WAITING)).rows[0]?.n ?? 0,
+      waiting: async () => (await client.query<{ n: number }>(COUNT_WAITING_SQL)).rows[0]?.n ?? 0,
       resume: async () => void (await client.query("SELECT pg_advisory_unlock_all()")),
     };
   }
@@ -47,7 +47,7 @@ export class Holds {
   /** Deletes all rows of the store. */
   async empty(): Promise<void> {
     const client = await (this.#client ??= this.#connect());
-    await client.query(this.#tables.map((table) => `DELETE FROM ${this.#place.schema}.${table}`).join(";\n"));
+    await client.query(this.#tables.map((table) => `DELETE FROM ${this.#address.schema}.${table}`).join(";\n"));
   }
 
   async close(): Promise<void> {
@@ -55,7 +55,7 @@ export class Holds {
   }
 
   async #connect(): Promise<Client> {
-    const { url, schema } = this.#place;
+    const { url, schema } = this.#address;
     const client = new Client({ connectionString: url });
     await client.connect();
     const { rows } = await client.query<{ name: string }>(
@@ -67,12 +67,12 @@ export class Holds {
       (table) => `CREATE CONSTRAINT TRIGGER stop AFTER INSERT OR UPDATE OR DELETE ON ${schema}.${table}
         DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ${schema}.stop()`,
     );
-    await client.query([this.#trigger(0), ...triggers].join(";\n"));
+    await client.query([this.#createTriggerSql(0), ...triggers].join(";\n"));
     return client;
   }
 
-  #trigger(part: number): string {
-    const { schema } = this.#place;
+  #createTriggerSql(part: number): string {
+    const { schema } = this.#address;
     const table = this.#tables[part - 1];
     return `CREATE OR REPLACE FUNCTION ${schema}.stop() RETURNS trigger LANGUAGE plpgsql AS $$
       BEGIN

@@ -17,79 +17,81 @@ import {
   joinParts,
   withdrawInstruction,
 } from "../../../src/testing/session-driver/rule.js";
-import { NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js";
-import { randomOf } from "../../helpers/random.js";
+import { NO_POSTGRES, createPostgresSchema } from "../../helpers/postgres.js";
+import { createRandom } from "../../helpers/random.js";
 import { postgresOptions } from "../../helpers/stores.js";
 import { TcpProxy } from "../../helpers/tcp-proxy.js";
-import type { Hooks } from "../../helpers/temp.js";
-import { pause } from "../../helpers/lab.js";
+import type { Hooks } from "../../helpers/temp-dir.js";
+import { pause } from "../../helpers/server-runs.js";
 
-const real = { skip: NO_POSTGRES };
-const CUTS = 200;
-const CHAINS = 6;
+const needsPostgres = { skip: NO_POSTGRES };
+const MIN_CUTS = 200;
+const CHAIN_COUNT = 6;
 /** Number of client messages before the login is complete. The next message is a statement. */
-const INTRODUCTION = 3;
+const LOGIN_MESSAGES = 3;
 /**
- * Minimum number of statements between two cuts. With a time limit alone, no statement would succeed on a slow machine.
+ * Minimum number of client messages between two cuts. With a time limit alone, no statement would succeed on a slow machine.
  */
-const BETWEEN = 2;
+const MIN_MESSAGES_BETWEEN_CUTS = 2;
 
 /** A driver that connects through a proxy, and a driver that connects directly. */
-async function drivers(hooks: Hooks): Promise<{ proxy: TcpProxy; cut: PostgresDriver; direct: PostgresDriver }> {
-  const ends: (() => Promise<void> | void)[] = [];
-  const later: Hooks = { after: (end) => void ends.push(end) };
-  const place = await postgresSchema(later);
-  const proxy = await TcpProxy.before(later, place.url);
-  const direct = new PostgresDriver(postgresOptions(place));
-  const cut = new PostgresDriver(postgresOptions({ ...place, url: proxy.url(place.url) }));
+async function openDrivers(
+  hooks: Hooks,
+): Promise<{ proxy: TcpProxy; proxiedDriver: PostgresDriver; directDriver: PostgresDriver }> {
+  const cleanups: (() => Promise<void> | void)[] = [];
+  const storeHooks: Hooks = { after: (cleanup) => void cleanups.push(cleanup) };
+  const address = await createPostgresSchema(storeHooks);
+  const proxy = await TcpProxy.startBefore(storeHooks, address.url);
+  const directDriver = new PostgresDriver(postgresOptions(address));
+  const proxiedDriver = new PostgresDriver(postgresOptions({ ...address, url: proxy.toProxyUrl(address.url) }));
   hooks.after(async () => {
-    await cut.close();
-    await direct.close();
-    for (const end of ends) await end();
+    await proxiedDriver.close();
+    await directDriver.close();
+    for (const cleanup of cleanups) await cleanup();
   });
-  await direct.open();
-  await cut.open();
-  return { proxy, cut, direct };
+  await directDriver.open();
+  await proxiedDriver.open();
+  return { proxy, proxiedDriver, directDriver };
 }
 
-const ONE = { promptTokens: 1, completionTokens: 2, totalTokens: 3, cost: 0.25 };
+const TURN_USAGE = { promptTokens: 1, completionTokens: 2, totalTokens: 3, cost: 0.25 };
 
-it("PostgresDriver loses no change and applies none twice while its connections are cut", real, async (t) => {
-  const { proxy, cut: driver, direct } = await drivers(t);
-  const random = randomOf(Number(process.env.SEED ?? 12));
-  let done = false;
-  const cutting = (async () => {
-    while (!done) {
+it("PostgresDriver loses no change and applies none twice while its connections are cut", needsPostgres, async (t) => {
+  const { proxy, proxiedDriver: driver, directDriver } = await openDrivers(t);
+  const random = createRandom(Number(process.env.SEED ?? 12));
+  let isDone = false;
+  const cutLoop = (async () => {
+    while (!isDone) {
       // Sometimes cuts a connection during its login. A cut of the only such connection would look like an unreachable
       // server.
-      const early = random() >= 0.95 && proxy.countActive(INTRODUCTION) > 0;
-      proxy.cutOne(random() < 0.5 ? "question" : "answer", random, early ? 0 : INTRODUCTION);
-      const nextCutAt = proxy.forwardedPieces + BETWEEN;
+      const isDuringLogin = random() >= 0.95 && proxy.countActive(LOGIN_MESSAGES) > 0;
+      proxy.cutOne(random() < 0.5 ? "question" : "answer", random, isDuringLogin ? 0 : LOGIN_MESSAGES);
+      const nextCutAt = proxy.forwardedPieces + MIN_MESSAGES_BETWEEN_CUTS;
       // Time: the seed decides at which statements the cuts happen.
       do await pause(random() * 8);
-      while (!done && proxy.forwardedPieces < nextCutAt);
+      while (!isDone && proxy.forwardedPieces < nextCutAt);
     }
   })();
 
   /** Changes one chain and asserts its final state. */
-  const work = async (id: string) => {
+  const runTurns = async (id: string) => {
     await driver.create({ session: aSession(id, { alias: `alias of ${id}` }) });
-    const acknowledged = { turns: 0, steered: [] as string[], deleted: 0, fences: [] as number[] };
-    while (proxy.cuts < CUTS) {
-      const turn = acknowledged.turns++;
+    const acknowledgedState = { turnCount: 0, steerIds: [] as string[], deletedCount: 0, fences: [] as number[] };
+    while (proxy.cutCount < MIN_CUTS) {
+      const turn = acknowledgedState.turnCount++;
       const fence = (await acquireLease(driver, id, `holder ${turn}`)).fence;
-      acknowledged.fences.push(fence);
-      const [completeSeq, grown] = [turn * 2 + 1, turn * 2 + 2];
+      acknowledgedState.fences.push(fence);
+      const [completeSeq, growingSeq] = [turn * 2 + 1, turn * 2 + 2];
       const run = aRun(`run ${turn} of ${id}`, id, { idempotencyKey: `key ${turn} of ${id}` });
       await driver.write(id, {
         fence,
         sync: true,
-        usage: ONE,
-        add: [aMessage(id, completeSeq), aGrowingMessage(id, grown)],
+        usage: TURN_USAGE,
+        add: [aMessage(id, completeSeq), aGrowingMessage(id, growingSeq)],
         runs: [run],
       });
       for (let n = 0; n < 3; n++) {
-        const append = [{ messageId: `${id}-${grown}`, part: 0, type: "text" as const, text: `${n};` }];
+        const append = [{ messageId: `${id}-${growingSeq}`, part: 0, type: "text" as const, text: `${n};` }];
         await driver.write(id, { fence, sync: false, append });
       }
       const steer = `steer ${turn} of ${id}`;
@@ -101,86 +103,86 @@ it("PostgresDriver loses no change and applies none twice while its connections 
       await driver.write(id, { fence, sync: true, asks: [anAsk(ask, id)] });
       assert.equal((await answerAsk(driver, id, ask, aResolution("allow", `first ${turn}`)))?.isAccepted, true);
       assert.equal((await answerAsk(driver, id, ask, aResolution("reject")))?.isAccepted, false);
-      const ended = { ...run, state: "finished" as const, endedAt: run.startedAt };
-      const followed = acknowledged.steered.splice(0);
+      const endedRun = { ...run, state: "finished" as const, endedAt: run.startedAt };
+      const consumedIds = acknowledgedState.steerIds.splice(0);
       if (turn % 2 === 0) {
         const result = await driver.write(id, {
           fence,
           sync: true,
-          runs: [ended],
-          consumedInstructions: followed,
+          runs: [endedRun],
+          consumedInstructions: consumedIds,
           release: true,
         });
-        assert.deepEqual(result.consumedInstructions, followed);
+        assert.deepEqual(result.consumedInstructions, consumedIds);
         assert.deepEqual(
           result.instructions.map((instruction) => instruction.id),
           [steer],
         );
       } else {
-        await driver.write(id, { fence, sync: true, runs: [ended], consumedInstructions: followed });
+        await driver.write(id, { fence, sync: true, runs: [endedRun], consumedInstructions: consumedIds });
         await releaseLease(driver, { rootId: id, fence });
       }
-      acknowledged.steered.push(steer);
-      const short = `${id} for turn ${turn}`;
-      await driver.create({ session: aSession(short), messages: [aMessage(short, 1)] });
-      await driver.write(short, change({ usage: ONE }));
+      acknowledgedState.steerIds.push(steer);
+      const shortChainId = `${id} for turn ${turn}`;
+      await driver.create({ session: aSession(shortChainId), messages: [aMessage(shortChainId, 1)] });
+      await driver.write(shortChainId, change({ usage: TURN_USAGE }));
       if (turn % 3 > 0) {
-        await driver.delete([short]);
-        acknowledged.deleted++;
+        await driver.delete([shortChainId]);
+        acknowledgedState.deletedCount++;
       }
     }
-    return acknowledged;
+    return acknowledgedState;
   };
 
-  const ids = Array.from({ length: CHAINS }, (_, n) => `chain ${n}`);
+  const ids = Array.from({ length: CHAIN_COUNT }, (_, n) => `chain ${n}`);
   try {
-    const ends = await Promise.all(ids.map(async (id) => [id, await work(id)] as const));
-    done = true;
-    await cutting;
-    let sessions = 0;
-    for (const [id, { turns, steered, deleted, fences }] of ends) {
-      sessions += 1 + turns - deleted;
+    const finalStates = await Promise.all(ids.map(async (id) => [id, await runTurns(id)] as const));
+    isDone = true;
+    await cutLoop;
+    let sessionCount = 0;
+    for (const [id, { turnCount, steerIds, deletedCount, fences }] of finalStates) {
+      sessionCount += 1 + turnCount - deletedCount;
       assert.deepEqual(
         fences,
         [...new Set(fences)].sort((a, b) => a - b),
       );
-      const messages = await direct.messages(id);
+      const messages = await directDriver.messages(id);
       assert.deepEqual(
         messages.map(({ seq }) => seq),
-        Array.from({ length: turns * 2 }, (_, n) => n + 1),
+        Array.from({ length: turnCount * 2 }, (_, n) => n + 1),
       );
       for (const message of messages.filter(({ role }) => role === "assistant"))
         assert.equal(joinParts(message), "0;1;2;");
-      const session = await direct.get(id);
+      const session = await directDriver.get(id);
       assert.deepEqual(session?.usage, {
-        promptTokens: turns,
-        completionTokens: 2 * turns,
-        totalTokens: 3 * turns,
-        cost: turns / 4,
+        promptTokens: turnCount,
+        completionTokens: 2 * turnCount,
+        totalTokens: 3 * turnCount,
+        cost: turnCount / 4,
       });
-      const runs = await direct.runs({ sessionId: id, limit: 10_000 });
+      const runs = await directDriver.runs({ sessionId: id, limit: 10_000 });
       assert.deepEqual(
         runs.map(({ run, holder }) => [run.state, holder]),
-        Array.from({ length: turns }, () => ["finished", null]),
+        Array.from({ length: turnCount }, () => ["finished", null]),
       );
-      const asks = await direct.asks({ sessionId: id, limit: 10_000 });
+      const asks = await directDriver.asks({ sessionId: id, limit: 10_000 });
       assert.deepEqual(
         asks.map(({ answeredBy }) => answeredBy).sort(),
-        Array.from({ length: turns }, (_, n) => `first ${n}`).sort(),
+        Array.from({ length: turnCount }, (_, n) => `first ${n}`).sort(),
       );
       assert.deepEqual(
-        (await direct.instructions(id)).map((instruction) => instruction.id),
-        steered,
+        (await directDriver.instructions(id)).map((instruction) => instruction.id),
+        steerIds,
       );
-      for (let turn = 0; turn < turns; turn++) {
-        const short = await direct.get(`${id} for turn ${turn}`);
-        assert.equal(short?.usage.promptTokens, turn % 3 > 0 ? undefined : 1);
+      for (let turn = 0; turn < turnCount; turn++) {
+        const shortSession = await directDriver.get(`${id} for turn ${turn}`);
+        assert.equal(shortSession?.usage.promptTokens, turn % 3 > 0 ? undefined : 1);
       }
     }
-    assert.equal((await direct.list({ limit: 1 })).total, sessions);
-    assert.ok(proxy.cuts >= CUTS);
+    assert.equal((await directDriver.list({ limit: 1 })).total, sessionCount);
+    assert.ok(proxy.cutCount >= MIN_CUTS);
   } finally {
-    done = true;
-    await cutting;
+    isDone = true;
+    await cutLoop;
   }
 });

@@ -2,34 +2,34 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { aMessage, aSession, change } from "../../../src/testing/session-driver/rule.js";
-import { pause } from "../../helpers/lab.js";
+import { pause } from "../../helpers/server-runs.js";
 import { findPostgres } from "../../helpers/postgres-binaries.js";
-import { NO_POSTGRES, ownServer, postgresDatabase } from "../../helpers/postgres.js";
+import { NO_POSTGRES, startPrivateServer, createPostgresDatabase } from "../../helpers/postgres.js";
 import { postgresOptions } from "../../helpers/stores.js";
 
 const needsPrivateServer = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
-/** Number of drivers, more than the server has connections. CROWD sets more. */
-const CROWD = Number(process.env["CROWD"] ?? 24);
-const MESSAGES = 5;
+/** More drivers than the server has connections. The environment variable CROWD overrides the number. */
+const DRIVER_COUNT = Number(process.env["CROWD"] ?? 24);
+const MESSAGES_PER_DRIVER = 5;
 
 it("PostgresDriver stores all writes of more drivers than there are connections", needsPrivateServer, async (t) => {
-  const server = await ownServer(t, { max_connections: "20" });
-  const place = { url: await postgresDatabase(t, server), schema: "gantry" };
+  const server = await startPrivateServer(t, { max_connections: "20" });
+  const address = { url: await createPostgresDatabase(t, server), schema: "gantry" };
   // Each driver has a pool and a listener, like a process. The idle timeout is longer than the test.
   const pool = { size: 10, connectTimeout: 300, idleTimeout: 3600, statementTimeout: 300, listenUrl: "" };
-  const drivers = Array.from({ length: CROWD }, () => new PostgresDriver(postgresOptions(place, { pool })));
+  const drivers = Array.from({ length: DRIVER_COUNT }, () => new PostgresDriver(postgresOptions(address, { pool })));
   t.after(() => Promise.all(drivers.map((driver) => driver.close())).then(() => undefined));
-  const shared = "shared";
+  const sharedId = "shared";
   const counts = await Promise.all(
     drivers.map(async (driver, n) => {
       await driver.open();
       const id = `session ${n}`;
       const unsubscribe = driver.notifier.subscribe(id, () => undefined);
       await driver.create({ session: aSession(id) });
-      for (let seq = 1; seq <= MESSAGES; seq++) {
+      for (let seq = 1; seq <= MESSAGES_PER_DRIVER; seq++) {
         await Promise.all([
           driver.write(id, change({ add: [aMessage(id, seq)] })),
-          driver.get(shared),
+          driver.get(sharedId),
           driver.list({ limit: 1 }),
         ]);
         driver.notifier.publish(id);
@@ -42,6 +42,6 @@ it("PostgresDriver stores all writes of more drivers than there are connections"
   );
   assert.deepEqual(
     counts,
-    Array.from({ length: CROWD }, () => MESSAGES),
+    Array.from({ length: DRIVER_COUNT }, () => MESSAGES_PER_DRIVER),
   );
 });

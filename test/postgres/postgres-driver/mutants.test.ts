@@ -1,20 +1,20 @@
-// The database functions, each with a fault at one place: a named check of the kit must always fail.
+// Each mutant is a driver or a set of database functions with one fault. The named driver check must always fail.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ChangeResult, SessionChange } from "gantry/plugin";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { sessionDriverChecks } from "gantry/testing";
-import { asAdmin, NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js";
+import { runAsAdmin, NO_POSTGRES, createPostgresSchema } from "../../helpers/postgres.js";
 import { postgresOptions } from "../../helpers/stores.js";
-import { Holds } from "./hold.js";
+import { CommitBlocker } from "./hold.js";
 
-/** The name of a function, a part of its text, and the replacement. */
-type Edit = readonly [name: string, from: string | RegExp, to: string | ((match: string) => string)];
+/** A function name, a part of its SQL text, and the replacement. */
+type Edit = readonly [name: string, pattern: string | RegExp, replacement: string | ((match: string) => string)];
 
 interface Mutant {
   /** Completes "a driver that ...". */
   fault: string;
-  /** The check that must fail. */
+  /** Name of the check that must fail. */
   check: string;
   /** Error code with which the check fails, if the error is not the check's own. */
   code?: string;
@@ -24,37 +24,38 @@ interface Mutant {
   Driver?: typeof PostgresDriver;
 }
 
-const LEASED = "race: a write completes before its lease is replaced and is part of the head, or it is rejected";
-const ONE_HOLDER = "race: of concurrent lease requests one succeeds, and the others receive its holder";
-const CHANGES = "race: concurrent changes of a chain are all kept";
-const DELETED = "race: a deleted chain leaves nothing, whatever runs concurrently";
-const OWNER = "race: an id, an alias, an index and a run's key have one owner";
-const LOADS = "race: of two loads with common ids one succeeds, and the other has no effect";
-const ONCE =
+const LEASE_CHECK = "race: a write completes before its lease is replaced and is part of the head, or it is rejected";
+const HOLDER_CHECK = "race: of concurrent lease requests one succeeds, and the others receive its holder";
+const CHANGES_CHECK = "race: concurrent changes of a chain are all kept";
+const DELETE_CHECK = "race: a deleted chain leaves nothing, whatever runs concurrently";
+const OWNER_CHECK = "race: an id, an alias, an index and a run's key have one owner";
+const LOADS_CHECK = "race: of two loads with common ids one succeeds, and the other has no effect";
+const SINGLE_USE_CHECK =
   "race: one answer to an ask is accepted, an instruction is removed once, and instructions keep their order";
 const INSTRUCTION_CHECK =
   "race: an instruction is returned by the write that releases the lease, or is written after it";
-const TOTALS = "race: totals are correct after concurrent creates, deletes and moves";
-const GROWN = "load: a growing message keeps its text and can grow further, part by part, until it is finished";
+const TOTALS_CHECK = "race: totals are correct after concurrent creates, deletes and moves";
+const GROWTH_CHECK = "load: a growing message keeps its text and can grow further, part by part, until it is finished";
 
 /** The statement of `write` that locks the row of the chain, and a statement that only reads it. */
-const LOCKS = /UPDATE @\.chains o SET tokens[\s\S]*?RETURNING o\.chain, o\.root, n\.idx INTO v_chain, v_root, v_idx;/;
-const READS = `SELECT o.chain, o.root, n.idx INTO v_chain, v_root, v_idx FROM @.names n JOIN @.chains o ON o.chain = n.chain
+const LOCK_STATEMENT =
+  /UPDATE @\.chains o SET tokens[\s\S]*?RETURNING o\.chain, o\.root, n\.idx INTO v_chain, v_root, v_idx;/;
+const READ_STATEMENT = `SELECT o.chain, o.root, n.idx INTO v_chain, v_root, v_idx FROM @.names n JOIN @.chains o ON o.chain = n.chain
    WHERE n.name = p_id AND NOT n.alias AND (p_fence IS NULL OR o.fence = p_fence);`;
-const UNLOCKED: Edit = ["write", LOCKS, READS];
+const UNLOCKED_WRITE: Edit = ["write", LOCK_STATEMENT, READ_STATEMENT];
 /** Like `UNLOCKED`, only for changes with this field. */
-const unlockedWith = (field: string): Edit => [
+const unlockWritesWith = (field: string): Edit => [
   "write",
-  LOCKS,
-  (locks) => `IF p_change->'${field}' IS NOT NULL THEN ${READS} ELSE ${locks} END IF;`,
+  LOCK_STATEMENT,
+  (lockStatement) => `IF p_change->'${field}' IS NOT NULL THEN ${READ_STATEMENT} ELSE ${lockStatement} END IF;`,
 ];
-const FREE_DELETE: Edit = ["delete", " ORDER BY o.chain FOR UPDATE", " ORDER BY o.chain"];
+const UNLOCKED_DELETE: Edit = ["delete", " ORDER BY o.chain FOR UPDATE", " ORDER BY o.chain"];
 
 const MUTANTS: readonly Mutant[] = [
-  { fault: "reads the lease without a lock before it writes", check: LEASED, edits: [UNLOCKED] },
+  { fault: "reads the lease without a lock before it writes", check: LEASE_CHECK, edits: [UNLOCKED_WRITE] },
   {
     fault: "reads the lease without a lock before it creates a follow-up",
-    check: LEASED,
+    check: LEASE_CHECK,
     edits: [
       ["create", "AND NOT n.alias) FOR UPDATE", "AND NOT n.alias)"],
       ["create", /UPDATE @\.chains o SET tokens[\s\S]*?WHERE o\.chain = c\.chain;/, ""],
@@ -62,9 +63,9 @@ const MUTANTS: readonly Mutant[] = [
   },
   {
     fault: "adds to a usage that it read without a lock",
-    check: CHANGES,
+    check: CHANGES_CHECK,
     edits: [
-      UNLOCKED,
+      UNLOCKED_WRITE,
       [
         "set",
         "prompt_tokens = s.prompt_tokens +",
@@ -74,9 +75,9 @@ const MUTANTS: readonly Mutant[] = [
   },
   {
     fault: "writes back a title that it read without a lock",
-    check: CHANGES,
+    check: CHANGES_CHECK,
     edits: [
-      UNLOCKED,
+      UNLOCKED_WRITE,
       [
         "set",
         "coalesce(x.title, s.title)",
@@ -101,12 +102,12 @@ const MUTANTS: readonly Mutant[] = [
   },
   {
     fault: "omits the appended text of a growing message from a dump",
-    check: GROWN,
+    check: GROWTH_CHECK,
     edits: [["dump", /CASE WHEN m\.finished THEN NULL ELSE[\s\S]*? END\n/, "NULL::text\n"]],
   },
   {
     fault: "rejects appends to a message that was loaded",
-    check: GROWN,
+    check: GROWTH_CHECK,
     code: "point_not_found",
     edits: [
       [
@@ -128,7 +129,7 @@ const MUTANTS: readonly Mutant[] = [
   },
   {
     fault: "returns the head as it was before it acquired the lease",
-    check: LEASED,
+    check: LEASE_CHECK,
     edits: [
       ["lease", "v_mine boolean;", "v_mine boolean;\n    v_head json;"],
       [
@@ -147,7 +148,7 @@ const MUTANTS: readonly Mutant[] = [
   },
   {
     fault: "grants a lease to two concurrent requests",
-    check: ONE_HOLDER,
+    check: HOLDER_CHECK,
     edits: [["lease", / FOR UPDATE;/g, ";"]],
   },
   {
@@ -173,18 +174,18 @@ const MUTANTS: readonly Mutant[] = [
   {
     fault: "stores an instruction without a lock beside a write that releases the lease",
     check: INSTRUCTION_CHECK,
-    edits: [unlockedWith("instruct")],
+    edits: [unlockWritesWith("instruct")],
   },
   {
     fault: "withdraws an instruction without a lock beside a write that releases the lease",
     check: INSTRUCTION_CHECK,
-    edits: [unlockedWith("followed")],
+    edits: [unlockWritesWith("followed")],
   },
   {
     fault: "withdraws an instruction twice",
-    check: ONCE,
+    check: SINGLE_USE_CHECK,
     edits: [
-      unlockedWith("followed"),
+      unlockWritesWith("followed"),
       [
         "change_instructions",
         /AND i\.withdrawn IS NULL(?=\s+AND i\.id IN)/,
@@ -194,26 +195,26 @@ const MUTANTS: readonly Mutant[] = [
   },
   {
     fault: "counts two answers to an ask",
-    check: ONCE,
+    check: SINGLE_USE_CHECK,
     edits: [
-      unlockedWith("answer"),
+      unlockWritesWith("answer"),
       ["write", "AND a.state = 'open';", "AND (SELECT o.state FROM @.asks o WHERE o.id = a.id) = 'open';"],
     ],
   },
   {
     fault: "numbers concurrent instructions without a lock",
-    check: ONCE,
-    edits: [unlockedWith("instruct")],
+    check: SINGLE_USE_CHECK,
+    edits: [unlockWritesWith("instruct")],
   },
-  { fault: "deletes a chain that it did not lock", check: DELETED, edits: [FREE_DELETE] },
+  { fault: "deletes a chain that it did not lock", check: DELETE_CHECK, edits: [UNLOCKED_DELETE] },
   {
     fault: "changes the totals for a chain that it deletes without a lock",
-    check: TOTALS,
-    edits: [FREE_DELETE],
+    check: TOTALS_CHECK,
+    edits: [UNLOCKED_DELETE],
   },
   {
     fault: "writes back a total that it read without a lock",
-    check: TOTALS,
+    check: TOTALS_CHECK,
     edits: [
       ["count", /p_shard(?! integer)/g, "0"],
       [
@@ -225,7 +226,7 @@ const MUTANTS: readonly Mutant[] = [
   },
   {
     fault: "checks the key of a run without a unique index",
-    check: OWNER,
+    check: OWNER_CHECK,
     sql: ["DROP INDEX @.runs_key"],
     edits: [
       [
@@ -237,8 +238,8 @@ const MUTANTS: readonly Mutant[] = [
   },
   ...(
     [
-      ["created", OWNER],
-      ["loaded", LOADS],
+      ["created", OWNER_CHECK],
+      ["loaded", LOADS_CHECK],
     ] as const
   ).map(([state, check]) => ({
     fault: `checks the id of a ${state} session without a unique index`,
@@ -264,45 +265,49 @@ async function mutate(
   { url, schema }: { url: string; schema: string },
   { edits = [], sql = [] }: Mutant,
 ): Promise<void> {
-  const inSchema = (text: string): string => text.replaceAll("@.", `"${schema}".`);
-  await asAdmin(url, ...sql.map(inSchema));
-  for (const [name, from, to] of edits) {
-    const [functionRow] = await asAdmin(
+  const insertSchema = (text: string): string => text.replaceAll("@.", `"${schema}".`);
+  await runAsAdmin(url, ...sql.map(insertSchema));
+  for (const [name, pattern, replacement] of edits) {
+    const [functionRow] = await runAsAdmin(
       url,
       `SELECT pg_get_functiondef(oid) AS text, substring(proname FROM '_[0-9a-f]{8}$') AS version FROM pg_proc
        WHERE pronamespace = '${schema}'::regnamespace AND proname ~ '^${name}_[0-9a-f]{8}$'`,
     );
     assert.ok(functionRow, `there is no function ${name}`);
     const { text, version } = functionRow as { text: string; version: string };
-    const before = text.replaceAll(`"${schema}".`, "@.").replaceAll(version, "@v");
-    const after = before.replace(from, (match) => (typeof to === "string" ? to : to(match)));
-    assert.notEqual(after, before, `${name} has no ${from}`);
-    await asAdmin(url, inSchema(after).replaceAll("@v", version));
+    const originalText = text.replaceAll(`"${schema}".`, "@.").replaceAll(version, "@v");
+    const mutatedText = originalText.replace(pattern, (match) =>
+      typeof replacement === "string" ? replacement : replacement(match),
+    );
+    assert.notEqual(mutatedText, originalText, `${name} has no ${pattern}`);
+    await runAsAdmin(url, insertSchema(mutatedText).replaceAll("@v", version));
   }
 }
 
 describe("the SessionDriver checks", { skip: NO_POSTGRES }, () => {
   for (const mutant of MUTANTS)
     it(`rejects a driver that ${mutant.fault}`, async (t) => {
-      const place = await postgresSchema(t);
-      const holds = new Holds(place);
-      const opened = async (): Promise<PostgresDriver> => {
-        const driver = new (mutant.Driver ?? PostgresDriver)(postgresOptions(place, { durability: "normal" }));
+      const address = await createPostgresSchema(t);
+      const commitBlocker = new CommitBlocker(address);
+      const openDriver = async (): Promise<PostgresDriver> => {
+        const driver = new (mutant.Driver ?? PostgresDriver)(postgresOptions(address, { durability: "normal" }));
         await driver.open();
         return driver;
       };
       const checks = sessionDriverChecks({
-        create: opened,
-        second: opened,
-        reopen: opened,
-        clean: () => holds.close(),
-        hold: (part) => holds.hold(part),
+        create: openDriver,
+        second: openDriver,
+        reopen: openDriver,
+        clean: () => commitBlocker.close(),
+        hold: (part) => commitBlocker.hold(part),
       });
-      await (await opened()).close();
-      await mutate(place, mutant);
+      await (await openDriver()).close();
+      await mutate(address, mutant);
       const check = checks.find(({ name }) => name === mutant.check);
       assert.ok(check, `there is no check named ${mutant.check}`);
-      const why = mutant.check.startsWith("race:") ? /fits neither order/ : { code: mutant.code ?? "ERR_ASSERTION" };
-      await assert.rejects(check.run(), why);
+      const expectedError = mutant.check.startsWith("race:")
+        ? /fits neither order/
+        : { code: mutant.code ?? "ERR_ASSERTION" };
+      await assert.rejects(check.run(), expectedError);
     });
 });

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { hasCode, silentLogger } from "gantry";
 import descriptor from "gantry/adapters/postgres-driver";
 
-const context = { where: "/c/config.json: session", configDir: "/c", home: "/home/u/.gantry", projectDir: "/p" };
+const context = { location: "/c/config.json: session", configDir: "/c", home: "/home/u/.gantry", projectDir: "/p" };
 const parse = (raw: Record<string, unknown>): unknown => descriptor.parse(raw, context);
 const url = "postgres://me:secret@db.example:5433/sessions?sslmode=require";
 
@@ -14,7 +14,7 @@ describe("the option parser of postgres-driver", () => {
   });
 
   it("rejects an invalid value with its key and the expected value, and never repeats a URL", () => {
-    const wrong: [Record<string, unknown>, RegExp][] = [
+    const invalidOptions: [Record<string, unknown>, RegExp][] = [
       [{}, /^\/c\/config\.json: session\.url: expected a postgres:\/\/ URL, got nothing$/],
       [{ url: "" }, /^\/c\/config\.json: session\.url: expected a postgres:\/\/ URL/],
       [{ url: "mysql://me:secret@h/d" }, /^\/c\/config\.json: session\.url: expected a postgres:\/\/ URL/],
@@ -41,7 +41,7 @@ describe("the option parser of postgres-driver", () => {
         /^\/c\/config\.json: session\.durability: expected one of "full", "normal", got "some"$/,
       ],
     ];
-    for (const [raw, message] of wrong) {
+    for (const [raw, message] of invalidOptions) {
       assert.throws(
         () => parse(raw),
         (error) => hasCode(error, "config") && message.test(error.message) && !/secret/.test(error.message),
@@ -51,9 +51,9 @@ describe("the option parser of postgres-driver", () => {
   });
 
   it("accepts an unreachable server; the driver's open error names its address but no credentials", async () => {
-    const all = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
+    const createContext = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
     const raw = { url: "postgres://me:secret@127.0.0.1:1/sessions", pool: { connect_timeout: 0.2 } };
-    const driver = await descriptor.create!(descriptor.parse(raw, context), all);
+    const driver = await descriptor.create!(descriptor.parse(raw, context), createContext);
     await assert.rejects(driver.open(), (error) => {
       assert.ok(hasCode(error, "store"));
       assert.match(error.message, /127\.0\.0\.1:1\/sessions/);

@@ -3,38 +3,34 @@ import { describe, it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { aSession } from "../../../src/testing/session-driver/rule.js";
 import { Child, allAtOnce } from "../../helpers/child.js";
-import { pause } from "../../helpers/lab.js";
-import { NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js";
-import { randomOf, seedOf } from "../../helpers/random.js";
+import { pause } from "../../helpers/server-runs.js";
+import { NO_POSTGRES, createPostgresSchema } from "../../helpers/postgres.js";
+import { createRandom, readSeed } from "../../helpers/random.js";
 import { postgresOptions } from "../../helpers/stores.js";
+import type { StoreAddress } from "./hold.js";
 
-const TRIALS = Number(process.env["TRIALS"] ?? 4);
-const SEED = seedOf();
+const TRIAL_COUNT = Number(process.env["TRIALS"] ?? 4);
+const SEED = readSeed();
 
-interface Place {
-  url: string;
-  schema: string;
-}
-
-const start = ({ url, schema }: Place, ...args: string[]): Child =>
+const startProcess = ({ url, schema }: StoreAddress, ...args: string[]): Child =>
   new Child("./session-process.ts", ["postgres", `${url} ${schema}`, ...args]);
-const opened = async (place: Place): Promise<PostgresDriver> => {
-  const driver = new PostgresDriver(postgresOptions(place));
+const openDriver = async (address: StoreAddress): Promise<PostgresDriver> => {
+  const driver = new PostgresDriver(postgresOptions(address));
   await driver.open();
   return driver;
 };
 
 describe("PostgresDriver in several processes", { skip: NO_POSTGRES }, () => {
   it("opens and migrates one fresh schema from four processes concurrently", async (t) => {
-    const place = await postgresSchema(t);
-    await allAtOnce(Array.from({ length: 4 }, () => start(place, "open")));
+    const address = await createPostgresSchema(t);
+    await allAtOnce(Array.from({ length: 4 }, () => startProcess(address, "open")));
   });
 
   it("loses no write of four processes that write fifty messages each", async (t) => {
-    const place = await postgresSchema(t);
-    const driver = await opened(place);
+    const address = await createPostgresSchema(t);
+    const driver = await openDriver(address);
     await driver.create({ session: aSession("shared") });
-    await allAtOnce(Array.from({ length: 4 }, (_, n) => start(place, "write", `own${n}`, "50", "shared")));
+    await allAtOnce(Array.from({ length: 4 }, (_, n) => startProcess(address, "write", `own${n}`, "50", "shared")));
     for (let n = 0; n < 4; n++) assert.equal((await driver.messages(`own${n}`)).length, 50);
     assert.equal((await driver.get("shared"))?.usage.promptTokens, 200);
     assert.equal((await driver.list({ limit: 1 })).total, 5);
@@ -42,23 +38,23 @@ describe("PostgresDriver in several processes", { skip: NO_POSTGRES }, () => {
   });
 
   it(`loses no acknowledged write when a process is killed at a random moment (SEED=${SEED})`, async (t) => {
-    const random = randomOf(SEED);
-    const place = await postgresSchema(t);
-    for (let trial = 0; trial < TRIALS; trial++) {
+    const random = createRandom(SEED);
+    const address = await createPostgresSchema(t);
+    for (let trial = 0; trial < TRIAL_COUNT; trial++) {
       const id = `s${trial}`;
-      const child = start(place, "append", id);
+      const child = startProcess(address, "append", id);
       // Waits for a number of acknowledged writes, then for a random moment in the following writes.
       await child.lines(1 + Math.floor(random() * 30));
-      // Time: the kill hits a write at a random place.
+      // Time: the kill hits a write at a random moment.
       await pause(random() * 10);
       await child.kill();
-      const acknowledged = child.stdout.split("\n").length - 1;
-      const driver = await opened(place);
+      const acknowledgedCount = child.stdout.split("\n").length - 1;
+      const driver = await openDriver(address);
       // The server may still execute the statement that was sent before the kill.
-      const before = await driver.messages(id);
+      const earlierMessages = await driver.messages(id);
       await driver.write(id, { fence: null, sync: false });
       const messages = await driver.messages(id);
-      assert.ok(messages.length >= before.length);
+      assert.ok(messages.length >= earlierMessages.length);
       await driver.close();
       const storedText = messages
         .flatMap(({ parts }) => parts.map((part) => ("text" in part ? part.text : "")))
@@ -67,13 +63,13 @@ describe("PostgresDriver in several processes", { skip: NO_POSTGRES }, () => {
       assert.deepEqual(
         numbers,
         numbers.map((_, n) => `${n}`),
-        `trial ${trial}: in order, each once`,
+        `trial ${trial}: the stored numbers are in order, each once`,
       );
       assert.ok(
-        numbers.length >= acknowledged,
-        `trial ${trial}: ${acknowledged} acknowledged, ${numbers.length} found`,
+        numbers.length >= acknowledgedCount,
+        `trial ${trial}: ${acknowledgedCount} acknowledged, ${numbers.length} found`,
       );
-      assert.ok(numbers.length <= acknowledged + 1, `trial ${trial}: nothing that was never written`);
+      assert.ok(numbers.length <= acknowledgedCount + 1, `trial ${trial}: no text was stored that was never written`);
     }
   });
 });

@@ -22,14 +22,14 @@ import {
   findSnapshots,
   withdrawInstruction,
 } from "../../../src/testing/session-driver/rule.js";
-import { asAdmin, NO_POSTGRES, postgresDatabase } from "../../helpers/postgres.js";
+import { runAsAdmin, NO_POSTGRES, createPostgresDatabase } from "../../helpers/postgres.js";
 import { postgresOptions } from "../../helpers/stores.js";
 
-const COUNT = Number(process.env["COUNT"] ?? 100_000);
+const SESSION_COUNT = Number(process.env["COUNT"] ?? 100_000);
 
 /** Creates `COUNT` chains with one message, one run and one ask each. */
-const FILL = `
-  INSERT INTO big.chains (root) SELECT 's' || n FROM generate_series(1, ${COUNT}) n;
+const FILL_SQL = `
+  INSERT INTO big.chains (root) SELECT 's' || n FROM generate_series(1, ${SESSION_COUNT}) n;
   INSERT INTO big.names SELECT root, chain, 0, false FROM big.chains;
   INSERT INTO big.sessions (chain, last_seq, first_seq, prompt_tokens, completion_tokens, total_tokens, cost, idx, titled, id,
     alias, root, parent_id, project_dir, created_at, updated_at, provider, model, reasoning_effort, mode, leave, cuts, title,
@@ -49,15 +49,15 @@ const FILL = `
   INSERT INTO big.totals SELECT '', 0, count(*) FROM big.sessions;
 `;
 
-describe(`PostgresDriver with ${COUNT} sessions`, { skip: NO_POSTGRES }, () => {
+describe(`PostgresDriver with ${SESSION_COUNT} sessions`, { skip: NO_POSTGRES }, () => {
   it("makes no sequential scan of a large table in any call", async (t) => {
-    const url = await postgresDatabase(t);
+    const url = await createPostgresDatabase(t);
     const driver = new PostgresDriver(postgresOptions({ url, schema: "big" }));
     await driver.open();
-    for (const statement of [...FILL.split(";\n").filter((text) => text.trim() !== ""), "ANALYZE"])
-      await asAdmin(url, statement);
-    const scans = async (): Promise<Record<string, unknown>> => {
-      const rows = await asAdmin(
+    for (const statement of [...FILL_SQL.split(";\n").filter((text) => text.trim() !== ""), "ANALYZE"])
+      await runAsAdmin(url, statement);
+    const readScanCounts = async (): Promise<Record<string, unknown>> => {
+      const rows = await runAsAdmin(
         url,
         "SELECT relname, seq_scan::int FROM pg_stat_user_tables WHERE schemaname = 'big' AND n_live_tup > 1000",
       );
@@ -65,16 +65,16 @@ describe(`PostgresDriver with ${COUNT} sessions`, { skip: NO_POSTGRES }, () => {
     };
     // A connection reports its statistics when it is closed.
     await driver.close();
-    const before = await scans();
-    assert.equal(Object.keys(before).length, 7, Object.keys(before).join());
+    const scansBefore = await readScanCounts();
+    assert.equal(Object.keys(scansBefore).length, 7, Object.keys(scansBefore).join());
     await driver.open();
     // PostgreSQL makes a new plan for the first executions and then keeps a generic plan.
     for (let round = 0; round < 12; round++) {
       const id = `s${round + 1}`;
-      const middle = new Date(Date.UTC(2026, 0, 1) + COUNT * 500).toISOString();
+      const middleTime = new Date(Date.UTC(2026, 0, 1) + SESSION_COUNT * 500).toISOString();
       assert.equal((await driver.list({ limit: 20 })).sessions.length, 20);
-      await driver.list({ limit: 20, before: { updatedAt: middle, id } });
-      await driver.list({ limit: 20, projectDir: "/p7", before: { updatedAt: middle, id } });
+      await driver.list({ limit: 20, before: { updatedAt: middleTime, id } });
+      await driver.list({ limit: 20, projectDir: "/p7", before: { updatedAt: middleTime, id } });
       await driver.list({ limit: 20, emptyBefore: at(300) });
       assert.equal((await driver.get(id))?.id, id);
       await findNewest(driver, id);
@@ -87,7 +87,7 @@ describe(`PostgresDriver with ${COUNT} sessions`, { skip: NO_POSTGRES }, () => {
       await driver.runs({ limit: 20 });
       await driver.runs({ limit: 20, sessionId: id, states: ["finished"] });
       await driver.runs({ limit: 20, states: ["running", "waiting", "queued"] });
-      await driver.runs({ limit: 20, states: ["failed", "finished"], before: { startedAt: middle, id } });
+      await driver.runs({ limit: 20, states: ["failed", "finished"], before: { startedAt: middleTime, id } });
       await driver.runs({ limit: 20, idempotencyKey: "k50" });
       await findRun(driver, `r${round + 1}`);
       await driver.asks({ limit: 20, open: true });
@@ -128,6 +128,6 @@ describe(`PostgresDriver with ${COUNT} sessions`, { skip: NO_POSTGRES }, () => {
       });
     }
     await driver.close();
-    assert.deepEqual(await scans(), before);
+    assert.deepEqual(await readScanCounts(), scansBefore);
   });
 });

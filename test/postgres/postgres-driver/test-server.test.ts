@@ -1,40 +1,40 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { Child } from "../../helpers/child.js";
-import { until } from "../../helpers/lab.js";
+import { waitUntil } from "../../helpers/server-runs.js";
 import { findPostgres } from "../../helpers/postgres-binaries.js";
-import { NO_POSTGRES, asAdmin, ownServer, postgresDatabase } from "../../helpers/postgres.js";
+import { NO_POSTGRES, runAsAdmin, startPrivateServer, createPostgresDatabase } from "../../helpers/postgres.js";
 
 const needsPrivateServer = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
 
 it("a private test server ends when the process that started it is killed", needsPrivateServer, async () => {
   delete process.env.GANTRY_TEST_POSTGRES;
-  const child = new Child("postgres-user.ts", []);
+  const child = new Child("postgres-url-process.ts", []);
   const url = String(await child.message());
-  assert.deepEqual(await asAdmin(url, "SELECT 1 AS one"), [{ one: 1 }]);
+  assert.deepEqual(await runAsAdmin(url, "SELECT 1 AS one"), [{ one: 1 }]);
   await child.kill();
   // Any error shows that the server has ended.
-  await until(() =>
-    asAdmin(url, "SELECT 1").then(
+  await waitUntil(() =>
+    runAsAdmin(url, "SELECT 1").then(
       () => false,
       () => true,
     ),
   );
 });
 
-it("ownServer keeps its URL and data over stop, kill, start and pause", needsPrivateServer, async (t) => {
-  const server = await ownServer(t, { max_connections: "20", fsync: "on" });
-  assert.deepEqual(await asAdmin(server.url, "SHOW max_connections"), [{ max_connections: "20" }]);
-  const url = await postgresDatabase(t, server);
-  await asAdmin(url, "CREATE TABLE kept (id int)");
+it("startPrivateServer() keeps its URL and data over stop, kill, start and pause", needsPrivateServer, async (t) => {
+  const server = await startPrivateServer(t, { max_connections: "20", fsync: "on" });
+  assert.deepEqual(await runAsAdmin(server.url, "SHOW max_connections"), [{ max_connections: "20" }]);
+  const url = await createPostgresDatabase(t, server);
+  await runAsAdmin(url, "CREATE TABLE kept (id int)");
   await server.stop();
-  await assert.rejects(asAdmin(url, "SELECT 1"));
+  await assert.rejects(runAsAdmin(url, "SELECT 1"));
   await server.start();
   await server.kill();
-  await assert.rejects(asAdmin(url, "SELECT 1"));
+  await assert.rejects(runAsAdmin(url, "SELECT 1"));
   await server.start();
   await server.pause();
-  const waiting = asAdmin(url, "SELECT count(*)::int AS n FROM kept");
-  await server.go();
-  assert.deepEqual(await waiting, [{ n: 0 }]);
+  const pendingQuery = runAsAdmin(url, "SELECT count(*)::int AS n FROM kept");
+  await server.resume();
+  assert.deepEqual(await pendingQuery, [{ n: 0 }]);
 });

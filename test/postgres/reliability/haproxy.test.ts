@@ -6,19 +6,19 @@ import { fileURLToPath } from "node:url";
 import { HttpPeer, SocketPeer } from "../../helpers/acp-http.js";
 import type { Json } from "../../helpers/acp-peer.js";
 import { startHaproxy, NO_HAPROXY, type HaproxyBalancer } from "../../helpers/haproxy.js";
-import { lab, labConfig } from "../../helpers/lab.js";
-import { NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js";
+import { startModelServer, createServerConfig } from "../../helpers/server-runs.js";
+import { NO_POSTGRES, createPostgresSchema } from "../../helpers/postgres.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-// The unchanged files of docs/scaling. The services of the compose file run as processes: PostgreSQL, three replicas,
-// HAProxy.
+// Tests the files of docs/scaling without changes. The services of its compose file run as processes: PostgreSQL, three
+// replicas and HAProxy.
 
-const file = fileURLToPath(new URL("../../../docs/scaling/config.json", import.meta.url));
-const config = JSON.parse(readFileSync(file, "utf8")) as Record<string, Record<string, unknown>>;
+const configPath = fileURLToPath(new URL("../../../docs/scaling/config.json", import.meta.url));
+const config = JSON.parse(readFileSync(configPath, "utf8")) as Record<string, Record<string, unknown>>;
 const HEADERS = { authorization: "Bearer secret" };
 
-interface Team {
+interface Deployment {
   replicas: GantryServer[];
   balancer: HaproxyBalancer;
   projectDir: string;
@@ -26,33 +26,33 @@ interface Team {
   prompt(message: string, sessionId?: string): Promise<{ status: number; sessionId: string; output: string }>;
 }
 
-/** `server` overrides the settings of the documented config. */
-async function team(t: TestContext, server: Record<string, unknown> = {}): Promise<Team> {
-  // Cleans up in reverse order: the schema is dropped when no process uses it any more.
-  const undo: (() => Promise<void> | void)[] = [];
-  const hooks = { after: (work: () => Promise<void> | void) => void undo.unshift(work) };
+/** Starts three replicas and HAProxy. `server` overrides settings of the documented config. */
+async function startDeployment(t: TestContext, server: Record<string, unknown> = {}): Promise<Deployment> {
+  // Cleans up in reverse order, so that no process uses the schema when it is dropped.
+  const cleanups: (() => Promise<void> | void)[] = [];
+  const hooks = { after: (cleanup: () => Promise<void> | void) => void cleanups.unshift(cleanup) };
   t.after(async () => {
-    for (const work of undo) await work();
+    for (const cleanup of cleanups) await cleanup();
   });
-  const models = await lab(hooks);
-  const { url, schema } = await postgresSchema(hooks);
+  const models = await startModelServer(hooks);
+  const { url, schema } = await createPostgresSchema(hooks);
   const projectDir = (await tempDir(hooks)).path;
-  const replicaConfig = labConfig(models, {
+  const replicaConfig = createServerConfig(models, {
     ...config,
     server: { ...config.server, ...server },
     session: { ...config.session, schema },
   });
-  const start = () =>
+  const startReplica = () =>
     startServer(hooks, {
       config: replicaConfig,
       projectDir,
       env: { GANTRY_TOKEN: "secret", GANTRY_PROJECTS: projectDir, DATABASE_URL: url },
       args: ["serve", "--host", "127.0.0.1", "--port", "0"],
     });
-  const replicas = await Promise.all([start(), start(), start()]);
-  const [a = "", b = "", c = ""] = replicas.map((replica) => new URL(replica.url).host);
-  const balancer = await startHaproxy(hooks, [a, b, c]);
-  await balancer.up(3);
+  const replicas = await Promise.all([startReplica(), startReplica(), startReplica()]);
+  const [hostA = "", hostB = "", hostC = ""] = replicas.map((replica) => new URL(replica.url).host);
+  const balancer = await startHaproxy(hooks, [hostA, hostB, hostC]);
+  await balancer.waitForServers(3);
   return {
     replicas,
     balancer,
@@ -69,14 +69,14 @@ async function team(t: TestContext, server: Record<string, unknown> = {}): Promi
   };
 }
 
-/** The roles of the stored messages, as any replica returns them. */
-async function storedRoles({ balancer }: Team, sessionId: string): Promise<string[]> {
+/** Reads the roles of the stored messages through the balancer. */
+async function readStoredRoles({ balancer }: Deployment, sessionId: string): Promise<string[]> {
   const response = await fetch(`${balancer.url}/api/sessions/${sessionId}/messages`, { headers: HEADERS });
   const { messages } = (await response.json()) as { messages: { role: string; content: string }[] };
   return messages.map(({ role }) => role);
 }
 
-async function connected(url: string): Promise<HttpPeer> {
+async function connectPeer(url: string): Promise<HttpPeer> {
   const peer = new HttpPeer(url);
   peer.headers = { ...HEADERS };
   assert.equal((await peer.open()).status, 200);
@@ -84,108 +84,114 @@ async function connected(url: string): Promise<HttpPeer> {
 }
 
 /** Creates a session on a connection and opens its stream. */
-async function session(peer: HttpPeer, cwd: string): Promise<string> {
-  await peer.stream();
+async function createSession(peer: HttpPeer, cwd: string): Promise<string> {
+  await peer.openStream();
   const { result } = await peer.call("session/new", { cwd, mcpServers: [] });
   const { sessionId } = result as { sessionId: string };
-  await peer.stream(sessionId);
+  await peer.openStream(sessionId);
   return sessionId;
 }
 
-const prompt = (text: string, sessionId: string): Json => ({ sessionId, prompt: [{ type: "text", text }] });
+const createPromptParams = (text: string, sessionId: string): Json => ({ sessionId, prompt: [{ type: "text", text }] });
 
 describe("three replicas behind HAProxy", { skip: NO_HAPROXY || NO_POSTGRES }, () => {
   it("share HTTP requests without an error while one replica is killed and another drains", async (t) => {
-    const all = await team(t, { drain_delay: 3 });
-    const { sessionId } = await all.prompt("one");
-    for (let n = 2; n <= 6; n++) assert.equal((await all.prompt(`turn ${n}`, sessionId)).status, 200);
-    for (const [name, count] of Object.entries(await all.balancer.served("api")))
-      assert.ok(count >= 2, `${name} had ${count}`);
-    const [a, b] = all.replicas;
-    await a?.stop("SIGKILL");
-    for (let n = 7; n <= 12; n++) assert.equal((await all.prompt(`turn ${n}`, sessionId)).status, 200);
-    const ended = b?.stop("SIGTERM");
-    for (let n = 13; n <= 18; n++) assert.equal((await all.prompt(`turn ${n}`, sessionId)).status, 200);
-    assert.equal((await ended)?.code, 0);
-    await all.balancer.up(1);
-    assert.deepEqual(await storedRoles(all, sessionId), Array.from({ length: 18 }, () => ["user", "assistant"]).flat());
+    const deployment = await startDeployment(t, { drain_delay: 3 });
+    const { sessionId } = await deployment.prompt("one");
+    for (let n = 2; n <= 6; n++) assert.equal((await deployment.prompt(`turn ${n}`, sessionId)).status, 200);
+    for (const [name, count] of Object.entries(await deployment.balancer.readRequestCounts("api")))
+      assert.ok(count >= 2, `${name} served ${count} requests`);
+    const [killedReplica, drainingReplica] = deployment.replicas;
+    await killedReplica?.stop("SIGKILL");
+    for (let n = 7; n <= 12; n++) assert.equal((await deployment.prompt(`turn ${n}`, sessionId)).status, 200);
+    const exit = drainingReplica?.stop("SIGTERM");
+    for (let n = 13; n <= 18; n++) assert.equal((await deployment.prompt(`turn ${n}`, sessionId)).status, 200);
+    assert.equal((await exit)?.code, 0);
+    await deployment.balancer.waitForServers(1);
+    assert.deepEqual(
+      await readStoredRoles(deployment, sessionId),
+      Array.from({ length: 18 }, () => ["user", "assistant"]).flat(),
+    );
   });
 
   it("receive requests of an ACP connection over HTTP by its connection id or its cookie", async (t) => {
-    const { balancer, projectDir } = await team(t);
+    const { balancer, projectDir } = await startDeployment(t);
     const peers: HttpPeer[] = [];
     for (let n = 0; n < 3; n++) {
-      const peer = await connected(`${balancer.url}/acp`);
+      const peer = await connectPeer(`${balancer.url}/acp`);
       peers.push(peer);
-      const id = await session(peer, projectDir);
+      const id = await createSession(peer, projectDir);
       for (let turn = 0; turn < 3; turn++) {
-        const { result } = await peer.call("session/prompt", prompt("hi", id));
+        const { result } = await peer.call("session/prompt", createPromptParams("hi", id));
         assert.equal((result as Json).stopReason, "end_turn");
       }
     }
-    const served = Object.values(await balancer.served("acp"));
+    const requestCounts = Object.values(await balancer.readRequestCounts("acp"));
     assert.ok(
-      served.every((count) => count >= 5),
-      `each replica had one connection: ${served.join(", ")}`,
+      requestCounts.every((count) => count >= 5),
+      `a replica served fewer than 5 requests: ${requestCounts.join(", ")}`,
     );
 
-    // Without the entries of the table, only the cookie identifies the replica.
-    const keeper = new HttpPeer(`${balancer.url}/acp`);
-    keeper.headers = { ...HEADERS };
-    const cookie = String((await keeper.open()).headers["set-cookie"]).split(";")[0] ?? "";
+    // After the table is cleared, only the cookie identifies the replica.
+    const cookiePeer = new HttpPeer(`${balancer.url}/acp`);
+    cookiePeer.headers = { ...HEADERS };
+    const cookie = String((await cookiePeer.open()).headers["set-cookie"]).split(";")[0] ?? "";
     assert.match(cookie, /^GANTRY_REPLICA=/);
-    await balancer.command("clear table acp");
+    await balancer.sendCommand("clear table acp");
     const listRequest = '{"jsonrpc":"2.0","id":1,"method":"session/list","params":{}}';
-    for (let n = 0; n < 3; n++) assert.equal((await keeper.post(listRequest, { cookie })).status, 202);
-    const without = [];
-    for (let n = 0; n < 3; n++) without.push((await keeper.post(listRequest)).status);
-    assert.ok(without.includes(404), "affinity is what held them together");
-    for (const peer of peers) await peer.remove();
+    for (let n = 0; n < 3; n++) assert.equal((await cookiePeer.post(listRequest, { cookie })).status, 202);
+    const statusesWithoutCookie = [];
+    for (let n = 0; n < 3; n++) statusesWithoutCookie.push((await cookiePeer.post(listRequest)).status);
+    assert.ok(
+      statusesWithoutCookie.includes(404),
+      "every request without the cookie reached the replica of the connection",
+    );
+    for (const peer of peers) await peer.closeConnection();
   });
 
   it("still serve existing ACP connections while they drain", async (t) => {
-    // Longer than the test takes.
-    const { balancer, replicas, projectDir } = await team(t, { drain_delay: 600 });
-    const peer = await connected(`${balancer.url}/acp`);
-    const id = await session(peer, projectDir);
-    const [name = ""] = Object.entries(await balancer.served("acp")).find(([, count]) => count > 0) ?? [];
+    // The drain delay is longer than the test.
+    const { balancer, replicas, projectDir } = await startDeployment(t, { drain_delay: 600 });
+    const peer = await connectPeer(`${balancer.url}/acp`);
+    const id = await createSession(peer, projectDir);
+    const [name = ""] = Object.entries(await balancer.readRequestCounts("acp")).find(([, count]) => count > 0) ?? [];
     replicas["abc".indexOf(name)]?.child.kill("SIGTERM");
-    await balancer.up(2);
+    await balancer.waitForServers(2);
     for (let turn = 0; turn < 3; turn++) {
-      const { result } = await peer.call("session/prompt", prompt("hi", id));
+      const { result } = await peer.call("session/prompt", createPromptParams("hi", id));
       assert.equal((result as Json).stopReason, "end_turn");
     }
   });
 
   it("let a WebSocket client of a killed replica reconnect, load its session and prompt again", async (t) => {
-    const { balancer, replicas, projectDir } = await team(t);
-    const open = async (): Promise<SocketPeer> => {
+    const { balancer, replicas, projectDir } = await startDeployment(t);
+    const openPeer = async (): Promise<SocketPeer> => {
       const peer = new SocketPeer(`${balancer.url}/acp`, { headers: HEADERS });
-      await peer.opened();
+      await peer.waitUntilOpen();
       await peer.call("initialize", { protocolVersion: 1, clientCapabilities: {} });
       return peer;
     };
-    const first = await open();
-    const { sessionId } = (await first.call("session/new", { cwd: projectDir, mcpServers: [] })).result as Json;
+    const firstPeer = await openPeer();
+    const { sessionId } = (await firstPeer.call("session/new", { cwd: projectDir, mcpServers: [] })).result as Json;
     assert.equal(
-      ((await first.call("session/prompt", prompt("one", sessionId))).result as Json).stopReason,
+      ((await firstPeer.call("session/prompt", createPromptParams("one", sessionId))).result as Json).stopReason,
       "end_turn",
     );
-    const had = await balancer.served("acp");
-    const [name = ""] = Object.entries(had).find(([, count]) => count > 0) ?? [];
+    const requestCounts = await balancer.readRequestCounts("acp");
+    const [name = ""] = Object.entries(requestCounts).find(([, count]) => count > 0) ?? [];
     await replicas["abc".indexOf(name)]?.stop("SIGKILL");
-    await first.closed;
-    const second = await open();
-    await second.call("session/load", { sessionId, cwd: projectDir, mcpServers: [] });
+    await firstPeer.closed;
+    const secondPeer = await openPeer();
+    await secondPeer.call("session/load", { sessionId, cwd: projectDir, mcpServers: [] });
     assert.equal(
-      ((await second.call("session/prompt", prompt("two", sessionId))).result as Json).stopReason,
+      ((await secondPeer.call("session/prompt", createPromptParams("two", sessionId))).result as Json).stopReason,
       "end_turn",
     );
-    const replayedPrompts = second.received.filter(
+    const replayedPrompts = secondPeer.receivedMessages.filter(
       ({ params }) => params?.update?.sessionUpdate === "user_message_chunk",
     );
     assert.equal(replayedPrompts[0]?.params.update.content.text, "one");
-    second.socket.close();
-    await second.closed;
+    secondPeer.socket.close();
+    await secondPeer.closed;
   });
 });

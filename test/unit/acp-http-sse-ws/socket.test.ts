@@ -1,13 +1,15 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { callTools } from "gantry/testing";
-import { echo, scriptedAgent } from "../../helpers/acp-agent.js";
-import { http, HttpPeer, serveHttp, SocketPeer } from "../../helpers/acp-http.js";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { echoLastMessage, createScriptedAgent } from "../../helpers/acp-agent.js";
+import { sendHttp, HttpPeer, startAcpHttp, SocketPeer } from "../../helpers/acp-http.js";
+import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 import { ServerStreams } from "./server-streams.js";
 
 /** The context window is so large that every conversation fits. */
-const WIDE = { provider: { models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 1_000_000_000 }] } };
+const LARGE_CONTEXT_OPTIONS = {
+  provider: { models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 1_000_000_000 }] },
+};
 
 async function connectPeer(
   t: Hooks,
@@ -16,89 +18,89 @@ async function connectPeer(
 ): Promise<SocketPeer> {
   const peer = new SocketPeer(url, options);
   t.after(() => peer.socket.terminate());
-  await peer.opened();
+  await peer.waitUntilOpen();
   return peer;
 }
 
-/** Opens a stream for an SSE client that joins the connection of a socket. */
-async function joinStream(url: string, id: string, sessionId?: string) {
+/** Opens an SSE stream on the connection of a WebSocket. */
+async function joinStream(url: string, connectionId: string, sessionId?: string) {
   const peer = new HttpPeer(url);
-  peer.id = id;
-  return { peer, stream: await peer.stream(sessionId) };
+  peer.connectionId = connectionId;
+  return { peer, stream: await peer.openStream(sessionId) };
 }
 
 describe("ACP over WebSocket", () => {
-  it("carries initialize, session/new and a prompt with its updates, without an SSE stream", async (t) => {
+  it("transports initialize, session/new and a prompt with its updates, without an SSE stream", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const { agent } = scriptedAgent(t, ["hello"]);
-    const { url } = await serveHttp(t, agent);
+    const { agent } = createScriptedAgent(t, ["hello"]);
+    const { url } = await startAcpHttp(t, agent);
     const peer = await connectPeer(t, url);
-    assert.match(peer.id, /^[A-Za-z0-9_-]{43}$/);
+    assert.match(peer.connectionId, /^[A-Za-z0-9_-]{43}$/);
     await peer.initialize();
     const session = await peer.newSession(cwd);
     assert.deepEqual(await peer.prompt(session, "x"), { stopReason: "end_turn" });
-    assert.equal(peer.text(session), "hello");
-    peer.assertClean();
+    assert.equal(peer.getText(session), "hello");
+    peer.assertNoValidationErrors();
   });
 
-  it("an SSE stream of a session receives its updates until the stream closes; responses stay on the socket", async (t) => {
+  it("sends a session's updates to its SSE stream until the stream closes; responses stay on the socket", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const { agent } = scriptedAgent(t, ["one", "two", "three"]);
-    const { url } = await serveHttp(t, agent);
+    const { agent } = createScriptedAgent(t, ["one", "two", "three"]);
+    const { url } = await startAcpHttp(t, agent);
     const peer = await connectPeer(t, url);
     await peer.initialize();
-    const [a, b] = [await peer.newSession(cwd), await peer.newSession(cwd)];
+    const [streamedSession, socketSession] = [await peer.newSession(cwd), await peer.newSession(cwd)];
     const streams = new ServerStreams(t);
-    const sse = await joinStream(url, peer.id, a);
-    await peer.prompt(a, "x");
-    await sse.peer.seen((message) => message.params?.update?.sessionUpdate === "usage_update");
-    assert.equal(sse.peer.text(a), "one");
-    assert.equal(peer.text(a), "");
-    await peer.prompt(b, "y");
-    assert.equal(peer.text(b), "two");
-    sse.stream.close();
+    const sseClient = await joinStream(url, peer.connectionId, streamedSession);
+    await peer.prompt(streamedSession, "x");
+    await sseClient.peer.waitForMessage((message) => message.params?.update?.sessionUpdate === "usage_update");
+    assert.equal(sseClient.peer.getText(streamedSession), "one");
+    assert.equal(peer.getText(streamedSession), "");
+    await peer.prompt(socketSession, "y");
+    assert.equal(peer.getText(socketSession), "two");
+    sseClient.stream.close();
     await streams.lastClosed();
-    await peer.prompt(a, "z");
-    assert.equal(peer.text(a), "three");
-    peer.assertClean();
+    await peer.prompt(streamedSession, "z");
+    assert.equal(peer.getText(streamedSession), "three");
+    peer.assertNoValidationErrors();
   });
 
-  it("sends no updates on the socket with websocketUpdates: false; an SSE stream receives them", async (t) => {
+  it("sends updates only to an SSE stream with websocketUpdates: false", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const { agent } = scriptedAgent(t, ["one", "two"]);
-    const { url } = await serveHttp(t, agent, { websocketUpdates: false });
+    const { agent } = createScriptedAgent(t, ["one", "two"]);
+    const { url } = await startAcpHttp(t, agent, { websocketUpdates: false });
     const peer = await connectPeer(t, url);
     await peer.initialize();
     const session = await peer.newSession(cwd);
     assert.deepEqual(await peer.prompt(session, "x"), { stopReason: "end_turn" });
-    assert.equal(peer.updates().length, 0);
-    const sse = await joinStream(url, peer.id, session);
+    assert.equal(peer.getUpdates().length, 0);
+    const sseClient = await joinStream(url, peer.connectionId, session);
     await peer.prompt(session, "y");
-    await sse.peer.seen((message) => message.params?.update?.sessionUpdate === "usage_update");
-    assert.equal(sse.peer.text(session), "two");
-    assert.equal(peer.updates().length, 0);
+    await sseClient.peer.waitForMessage((message) => message.params?.update?.sessionUpdate === "usage_update");
+    assert.equal(sseClient.peer.getText(session), "two");
+    assert.equal(peer.getUpdates().length, 0);
   });
 
-  it("accepts binary UTF-8 frames, answers invalid UTF-8 with -32700, and closes with 1009 above the frame limit", async (t) => {
-    const { agent } = scriptedAgent(t);
-    const { url } = await serveHttp(t, agent, { frameBytes: 4096 });
+  it("accepts binary UTF-8 frames, rejects invalid UTF-8 with -32700, and closes with 1009 above the frame limit", async (t) => {
+    const { agent } = createScriptedAgent(t);
+    const { url } = await startAcpHttp(t, agent, { frameBytes: 4096 });
     const peer = await connectPeer(t, url);
-    const answer = peer.next(() => true);
+    const invalidResponse = peer.waitForNext(() => true);
     peer.socket.send(Buffer.from([0x7b, 0xff, 0xfe, 0x7d]), { binary: true });
-    assert.equal((await answer).error.code, -32700);
-    const binaryAnswer = peer.next(() => true);
+    assert.equal((await invalidResponse).error.code, -32700);
+    const binaryResponse = peer.waitForNext(() => true);
     const initialize = '{"jsonrpc":"2.0","id":"\u00e9","method":"initialize","params":{"protocolVersion":1}}\n';
     peer.socket.send(Buffer.from(initialize, "utf8"), { binary: true });
-    const { id, result } = await binaryAnswer;
+    const { id, result } = await binaryResponse;
     assert.deepEqual([id, result.protocolVersion], ["\u00e9", 1]);
     peer.socket.send(`"${"x".repeat(5000)}"`);
     assert.equal(await peer.closed, 1009);
-    peer.assertClean();
+    peer.assertNoValidationErrors();
   });
 
   it("sends each message as one text frame that ends with a line feed", async (t) => {
-    const { agent } = scriptedAgent(t);
-    const { url } = await serveHttp(t, agent);
+    const { agent } = createScriptedAgent(t);
+    const { url } = await startAcpHttp(t, agent);
     const peer = await connectPeer(t, url);
     const frames: [text: string, isBinary: boolean][] = [];
     peer.socket.on("message", (data: Buffer, isBinary) => frames.push([data.toString("utf8"), isBinary]));
@@ -111,30 +113,30 @@ describe("ACP over WebSocket", () => {
     }
   });
 
-  it("answers a rejected handshake with 400 or 403 and a JSON-RPC error", async (t) => {
-    const { agent } = scriptedAgent(t);
-    const { url } = await serveHttp(t, agent);
+  it("returns 400 or 403 with a JSON-RPC error for a rejected handshake", async (t) => {
+    const { agent } = createScriptedAgent(t);
+    const { url } = await startAcpHttp(t, agent);
     const handshake = (headers: Record<string, string>) =>
-      http(url, "GET", { connection: "Upgrade", upgrade: "websocket", ...headers });
-    const key = { "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "sec-websocket-version": "13" };
-    const rows: [status: number, headers: Record<string, string>][] = [
+      sendHttp(url, "GET", { connection: "Upgrade", upgrade: "websocket", ...headers });
+    const keyHeaders = { "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "sec-websocket-version": "13" };
+    const cases: [status: number, headers: Record<string, string>][] = [
       [400, { "sec-websocket-version": "13" }],
-      [400, { ...key, "sec-websocket-version": "99" }],
-      [403, { ...key, origin: "https://evil.example" }],
-      [403, { ...key, origin: "https://evil.example", "sec-fetch-site": "cross-site" }],
-      [403, { ...key, host: "evil.example" }],
+      [400, { ...keyHeaders, "sec-websocket-version": "99" }],
+      [403, { ...keyHeaders, origin: "https://evil.example" }],
+      [403, { ...keyHeaders, origin: "https://evil.example", "sec-fetch-site": "cross-site" }],
+      [403, { ...keyHeaders, host: "evil.example" }],
     ];
-    for (const [status, headers] of rows) {
-      const answer = await handshake(headers);
-      assert.deepEqual([answer.status, answer.headers["content-type"]], [status, "application/json"]);
-      assert.deepEqual(Object.keys(answer.json), ["jsonrpc", "id", "error"]);
-      assert.equal(answer.json.error.code, -32600);
+    for (const [status, headers] of cases) {
+      const response = await handshake(headers);
+      assert.deepEqual([response.status, response.headers["content-type"]], [status, "application/json"]);
+      assert.deepEqual(Object.keys(response.json), ["jsonrpc", "id", "error"]);
+      assert.equal(response.json.error.code, -32600);
     }
   });
 
-  it("accepts own, loopback and allowed origins; rejects other origins with 403 and a missing required header with 401", async (t) => {
-    const { agent } = scriptedAgent(t);
-    const { url } = await serveHttp(t, agent, { allowedOrigins: ["https://editor.example"] });
+  it("accepts own, loopback and allowed origins; rejects others with 403, a missing required header with 401", async (t) => {
+    const { agent } = createScriptedAgent(t);
+    const { url } = await startAcpHttp(t, agent, { allowedOrigins: ["https://editor.example"] });
     const { host, port } = new URL(url);
     for (const origin of [
       `http://${host}`,
@@ -159,81 +161,88 @@ describe("ACP over WebSocket", () => {
       connectPeer(t, url, { headers: { host: "evil.example", origin: "http://evil.example" } }),
       /403/,
     );
-    const locked = await serveHttp(t, agent, { requiredHeaders: { "X-Key": "k" } });
-    await assert.rejects(connectPeer(t, locked.url), /401/);
-    await connectPeer(t, locked.url, { headers: { "x-key": "K" } });
+    const protectedServer = await startAcpHttp(t, agent, { requiredHeaders: { "X-Key": "k" } });
+    await assert.rejects(connectPeer(t, protectedServer.url), /401/);
+    await connectPeer(t, protectedServer.url, { headers: { "x-key": "K" } });
   });
 
   it("a socket that closes during a prompt cancels the run, keeps the partial answer and ends the connection", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const { agent } = scriptedAgent(t, [{ chunks: [{ type: "text", block: "t", text: "half" }], hang: true }]);
-    const { url } = await serveHttp(t, agent);
+    const { agent } = createScriptedAgent(t, [{ chunks: [{ type: "text", block: "t", text: "half" }], hang: true }]);
+    const { url } = await startAcpHttp(t, agent);
     const peer = await connectPeer(t, url);
     await peer.initialize();
     const session = await peer.newSession(cwd);
-    const failed = new Promise((resolve) => agent.on("run.failed", resolve));
+    const runFailed = new Promise((resolve) => agent.on("run.failed", resolve));
     peer.notify("session/prompt", { sessionId: session, prompt: [{ type: "text", text: "x" }] });
-    await peer.seen((message) => message.method === "session/update");
+    await peer.waitForMessage((message) => message.method === "session/update");
     peer.socket.terminate();
-    await failed;
+    await runFailed;
     assert.deepEqual((await agent.sessions.messages(session)).at(-1)?.parts, [{ type: "text", text: "half" }]);
     const closedPeer = new HttpPeer(url);
-    closedPeer.id = peer.id;
+    closedPeer.connectionId = peer.connectionId;
     assert.equal((await closedPeer.post("{}")).status, 404);
   });
 
   it("stop resolves a running prompt as cancelled and closes the socket with 1001", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const { agent } = scriptedAgent(t, [{ chunks: [{ type: "text", block: "t", text: "half" }], hang: true }]);
-    const listening = await serveHttp(t, agent);
+    const { agent } = createScriptedAgent(t, [{ chunks: [{ type: "text", block: "t", text: "half" }], hang: true }]);
+    const listening = await startAcpHttp(t, agent);
     const peer = await connectPeer(t, listening.url);
     await peer.initialize();
     const result = peer.prompt(await peer.newSession(cwd), "x");
-    await peer.seen((message) => message.method === "session/update");
-    const stopped = listening.stop(AbortSignal.abort());
+    await peer.waitForMessage((message) => message.method === "session/update");
+    const stopPromise = listening.stop(AbortSignal.abort());
     assert.deepEqual(await result, { stopReason: "cancelled" });
     assert.equal(await peer.closed, 1001);
-    await stopped;
-    peer.assertClean();
+    await stopPromise;
+    peer.assertNoValidationErrors();
   });
 
   it("a client that does not read its socket delays no run and loses no text", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const piece = "x".repeat(10_000);
-    // Split into two answers, because one answer is limited in length. The tool does not exist, so the model is called
-    // again.
-    const half = Array.from({ length: 300 }, () => ({ type: "text" as const, block: "t", text: piece }));
-    const { agent } = scriptedAgent(t, [[...half, ...callTools(["none", {}])], half], WIDE);
-    const { url } = await serveHttp(t, agent);
+    const chunkText = "x".repeat(10_000);
+    // The text is split into two answers, because the length of one answer is limited. The tool does not exist, so the
+    // model is called again.
+    const halfAnswer = Array.from({ length: 300 }, () => ({ type: "text" as const, block: "t", text: chunkText }));
+    const { agent } = createScriptedAgent(
+      t,
+      [[...halfAnswer, ...callTools(["none", {}])], halfAnswer],
+      LARGE_CONTEXT_OPTIONS,
+    );
+    const { url } = await startAcpHttp(t, agent);
     const peer = await connectPeer(t, url);
     await peer.initialize();
     const session = await peer.newSession(cwd);
-    const finished = new Promise((resolve) => agent.on("run.finished", resolve));
+    const runFinished = new Promise((resolve) => agent.on("run.finished", resolve));
     const result = peer.prompt(session, "x");
     peer.socket.pause();
-    await finished;
+    await runFinished;
     peer.socket.resume();
     assert.deepEqual(await result, { stopReason: "end_turn" });
-    assert.equal(peer.text(session).length, 6_000_000);
-    assert.ok(peer.updates(session).length < 600);
+    assert.equal(peer.getText(session).length, 6_000_000);
+    assert.ok(peer.getUpdates(session).length < 600);
   });
 
   it("two sockets with equal request ids and 50 sessions each receive only their own updates", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const { agent } = scriptedAgent(t, [], { provider: { fallback: echo } });
-    const { url } = await serveHttp(t, agent);
+    const { agent } = createScriptedAgent(t, [], { provider: { fallback: echoLastMessage } });
+    const { url } = await startAcpHttp(t, agent);
     const peers = [await connectPeer(t, url), await connectPeer(t, url)];
     await Promise.all(peers.map((peer) => peer.initialize()));
     await Promise.all(
-      peers.map(async (peer, p) => {
+      peers.map(async (peer, peerIndex) => {
         const sessions = await Promise.all(Array.from({ length: 50 }, () => peer.newSession(cwd)));
-        const results = await Promise.all(sessions.map((session, s) => peer.prompt(session, `${p}-${s}`)));
+        const results = await Promise.all(
+          sessions.map((session, sessionIndex) => peer.prompt(session, `${peerIndex}-${sessionIndex}`)),
+        );
         assert.ok(results.every(({ stopReason }) => stopReason === "end_turn"));
-        for (const [s, session] of sessions.entries()) assert.equal(peer.text(session), `echo ${p}-${s}`);
-        for (const { params } of peer.received.filter((message) => message.method === "session/update")) {
+        for (const [sessionIndex, session] of sessions.entries())
+          assert.equal(peer.getText(session), `echo ${peerIndex}-${sessionIndex}`);
+        for (const { params } of peer.receivedMessages.filter((message) => message.method === "session/update")) {
           assert.ok(sessions.includes(params.sessionId));
         }
-        peer.assertClean();
+        peer.assertNoValidationErrors();
       }),
     );
   });

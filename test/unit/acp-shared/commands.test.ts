@@ -2,61 +2,62 @@ import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import type { AgentOptions, SlashCommand } from "gantry";
 import type { ScriptedStep } from "gantry/testing";
-import { MemoryAcp, scriptedAgent, testTool } from "../../helpers/acp-agent.js";
+import { InProcessAcp, createScriptedAgent, createTestTool } from "../../helpers/acp-agent.js";
 import type { Json } from "../../helpers/acp-peer.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-const FILES = { ".agents/commands/review.md": "---\ndescription: Look\nargument-hint: FILE\n---\nReview $1." };
-const isList = (message: Json): boolean => message.params?.update?.sessionUpdate === "available_commands_update";
-const names = (message: Json): string[] => message.params.update.availableCommands.map(({ name }: Json) => name);
+const COMMAND_FILES = { ".agents/commands/review.md": "---\ndescription: Look\nargument-hint: FILE\n---\nReview $1." };
+const isCommandList = (message: Json): boolean => message.params?.update?.sessionUpdate === "available_commands_update";
+const getCommandNames = (message: Json): string[] =>
+  message.params.update.availableCommands.map(({ name }: Json) => name);
 
-async function editor(t: TestContext, steps: readonly ScriptedStep[], options: Partial<AgentOptions> = {}) {
+async function connectEditor(t: TestContext, steps: readonly ScriptedStep[], options: Partial<AgentOptions> = {}) {
   const folder = await tempDir(t);
-  await folder.write(FILES);
-  const { agent, provider } = scriptedAgent(t, steps, { projectDir: folder.path, ...options });
-  const acp = new MemoryAcp(t, agent, { profile: "official" });
+  await folder.write(COMMAND_FILES);
+  const { agent, provider } = createScriptedAgent(t, steps, { projectDir: folder.path, ...options });
+  const acp = new InProcessAcp(t, agent, { profile: "official" });
   const peer = acp.connect();
   await peer.initialize();
   return { folder, agent, provider, acp, peer };
 }
 
 describe("slash commands of an ACP client", () => {
-  it("are sent after session/new, load and resume, and again when they change", async (t) => {
-    const { folder, agent, peer } = await editor(t, ["one", "two"]);
+  it("are sent after session/new, session/load and session/resume, and when they change", async (t) => {
+    const { folder, agent, peer } = await connectEditor(t, ["one", "two"]);
     const sessionId = await peer.newSession(folder.path);
-    const first = await peer.seen(isList);
-    assert.deepEqual(first.params.update.availableCommands.slice(1), [
+    const firstList = await peer.waitForMessage(isCommandList);
+    assert.deepEqual(firstList.params.update.availableCommands.slice(1), [
       { name: "review", description: "Look", input: { hint: "FILE" } },
     ]);
     await peer.prompt(sessionId, "hello");
-    const next = peer.next(isList);
+    const changedList = peer.waitForNext(isCommandList);
     await folder.write({ ".agents/commands/more.md": "More." });
     await peer.prompt(sessionId, "hello again");
-    assert.deepEqual(names(await next), ["compact", "more", "review"]);
-    assert.equal(peer.received.filter(isList).length, 2, "told once each");
+    assert.deepEqual(getCommandNames(await changedList), ["compact", "more", "review"]);
+    assert.equal(peer.receivedMessages.filter(isCommandList).length, 2, "each list is sent once");
     const { id } = (await agent.sessions.get(sessionId))!;
     for (const method of ["session/load", "session/resume"]) {
-      const nextList = peer.next(isList);
+      const nextList = peer.waitForNext(isCommandList);
       await peer.request(method, { sessionId: id, cwd: folder.path, mcpServers: [] });
-      assert.deepEqual(names(await nextList), ["compact", "more", "review"]);
+      assert.deepEqual(getCommandNames(await nextList), ["compact", "more", "review"]);
     }
-    peer.assertClean();
+    peer.assertNoValidationErrors();
   });
 
-  it("of an MCP server are sent once a run has opened the server, and expand in that run's prompt", async (t) => {
-    const look: SlashCommand = {
+  it("from an MCP server are sent when a run has opened the server, and expand in the prompt of that run", async (t) => {
+    const lookCommand: SlashCommand = {
       ...{ name: "web:look", description: "Look", hint: "", origin: "mcp:web" },
-      prompt: (words) => Promise.resolve({ text: `Look at ${words}` }),
+      prompt: (commandArguments) => Promise.resolve({ text: `Look at ${commandArguments}` }),
     };
-    const opened = { tools: [], prompts: [look], close: () => Promise.resolve() };
-    const { folder, peer, provider } = await editor(t, ["one"], {
-      tools: [{ name: "web", open: () => Promise.resolve(opened) }],
+    const openedSource = { tools: [], prompts: [lookCommand], close: () => Promise.resolve() };
+    const { folder, peer, provider } = await connectEditor(t, ["one"], {
+      tools: [{ name: "web", open: () => Promise.resolve(openedSource) }],
     });
     const sessionId = await peer.newSession(folder.path);
-    await peer.seen(isList);
-    const next = peer.next(isList);
+    await peer.waitForMessage(isCommandList);
+    const changedList = peer.waitForNext(isCommandList);
     await peer.prompt(sessionId, "/web:look this");
-    assert.deepEqual(names(await next), ["compact", "web:look", "review"]);
+    assert.deepEqual(getCommandNames(await changedList), ["compact", "web:look", "review"]);
     assert.deepEqual(provider.requests[0]?.messages[0]?.parts[0], {
       type: "text",
       text: "Look at this",
@@ -64,30 +65,33 @@ describe("slash commands of an ACP client", () => {
     });
   });
 
-  it("of one client's MCP server are neither listed nor expanded for another client of the session", async (t) => {
-    const look: SlashCommand = {
+  it("from one client's MCP server are neither listed nor expanded for another client of the session", async (t) => {
+    const lookCommand: SlashCommand = {
       ...{ name: "web:look", description: "Look", hint: "", origin: "mcp:web" },
-      prompt: (words) => Promise.resolve({ text: `Look at ${words}` }),
+      prompt: (commandArguments) => Promise.resolve({ text: `Look at ${commandArguments}` }),
     };
     const source = {
       name: "mcp:web",
-      open: () => Promise.resolve({ tools: [], prompts: [look], close: () => Promise.resolve() }),
+      open: () => Promise.resolve({ tools: [], prompts: [lookCommand], close: () => Promise.resolve() }),
     };
-    const { folder, agent, acp, peer, provider } = await editor(t, ["one", "two", "three"], {
-      tools: [testTool("bash", () => ({ text: "" }), { kind: "execute" })],
+    const { folder, agent, acp, peer, provider } = await connectEditor(t, ["one", "two", "three"], {
+      tools: [createTestTool("bash", () => ({ text: "" }), { kind: "execute" })],
       mcpServerFactory: { source: () => source },
     });
     const cwd = folder.path;
     const mcpServers = [{ name: "web", command: "web-server", args: [], env: [] }];
     const { sessionId } = await peer.request("session/new", { cwd, mcpServers });
     await peer.prompt(sessionId, "/web:look this");
-    assert.deepEqual(names(await peer.seen((message) => isList(message) && names(message).length === 3)), [
-      ...["compact", "web:look", "review"],
-    ]);
+    assert.deepEqual(
+      getCommandNames(
+        await peer.waitForMessage((message) => isCommandList(message) && getCommandNames(message).length === 3),
+      ),
+      [...["compact", "web:look", "review"]],
+    );
     const secondPeer = acp.connect();
     await secondPeer.initialize();
     await secondPeer.request("session/load", { sessionId, cwd, mcpServers: [] });
-    assert.deepEqual(names(await secondPeer.seen(isList)), ["compact", "review"]);
+    assert.deepEqual(getCommandNames(await secondPeer.waitForMessage(isCommandList)), ["compact", "review"]);
     await secondPeer.prompt(sessionId, "/web:look that");
     await peer.prompt(sessionId, "/web:look again");
     const promptParts = provider.requests.map(
@@ -104,31 +108,31 @@ describe("slash commands of an ACP client", () => {
   });
 
   it("are expanded for the model and replayed as typed", async (t) => {
-    const { folder, peer, provider } = await editor(t, ["one"]);
+    const { folder, peer, provider } = await connectEditor(t, ["one"]);
     const sessionId = await peer.newSession(folder.path);
     await peer.prompt(sessionId, "/review a.ts");
     assert.match(JSON.stringify(provider.requests[0]?.messages), /Review a\.ts\./);
     await peer.request("session/load", { sessionId, cwd: folder.path, mcpServers: [] });
-    assert.equal(peer.text(sessionId, "user_message_chunk"), "/review a.ts");
+    assert.equal(peer.getText(sessionId, "user_message_chunk"), "/review a.ts");
   });
 
-  it("/compact ends its turn with a message if there is too little to compact", async (t) => {
-    const { folder, peer } = await editor(t, ["one"]);
+  it("/compact ends its turn with a message if the session is too short to compact", async (t) => {
+    const { folder, peer } = await connectEditor(t, ["one"]);
     const sessionId = await peer.newSession(folder.path);
     await peer.prompt(sessionId, "hello");
     assert.equal((await peer.prompt(sessionId, "/compact")).stopReason, "end_turn");
-    assert.match(peer.text(sessionId), /too little to compact/);
+    assert.match(peer.getText(sessionId), /too little to compact/);
   });
 
-  it("are not sent in profile spec, and a prompt that names one stays text", async (t) => {
+  it("are not sent in profile spec, and a prompt with a command stays text", async (t) => {
     const folder = await tempDir(t);
-    await folder.write(FILES);
-    const { agent, provider } = scriptedAgent(t, ["one"]);
-    const peer = new MemoryAcp(t, agent, { profile: "spec" }).connect();
+    await folder.write(COMMAND_FILES);
+    const { agent, provider } = createScriptedAgent(t, ["one"]);
+    const peer = new InProcessAcp(t, agent, { profile: "spec" }).connect();
     await peer.initialize();
     const sessionId = await peer.newSession(folder.path);
     await peer.prompt(sessionId, "/review a.ts");
     assert.deepEqual(provider.requests[0]?.messages[0]?.parts, [{ type: "text", text: "/review a.ts" }]);
-    assert.equal(peer.received.filter(isList).length, 0);
+    assert.equal(peer.receivedMessages.filter(isCommandList).length, 0);
   });
 });

@@ -1,23 +1,23 @@
 import assert from "node:assert/strict";
 import { tmpdir } from "node:os";
 import { describe, it } from "node:test";
-import { MemoryAcp, scriptedAgent } from "../../helpers/acp-agent.js";
+import { InProcessAcp, createScriptedAgent } from "../../helpers/acp-agent.js";
 import type { Json } from "../../helpers/acp-peer.js";
 
-/** The answer of a new, initialized connection to one raw frame. */
-async function answerTo(t: { after(run: () => Promise<void> | void): void }, frame: string): Promise<Json> {
-  const { agent } = scriptedAgent(t);
-  const peer = new MemoryAcp(t, agent).connect();
+/** Sends one raw frame on a new, initialized connection. Returns the next message. */
+async function sendFrame(t: { after(run: () => Promise<void> | void): void }, frame: string): Promise<Json> {
+  const { agent } = createScriptedAgent(t);
+  const peer = new InProcessAcp(t, agent).connect();
   await peer.initialize();
-  const answer = peer.next(() => true);
-  peer.raw(frame);
-  const message = await answer;
-  peer.assertClean();
+  const nextMessage = peer.waitForNext(() => true);
+  peer.sendText(frame);
+  const message = await nextMessage;
+  peer.assertNoValidationErrors();
   return message;
 }
 
 describe("JSON-RPC frames over ACP", () => {
-  const rows: [name: string, frame: string, code: number, id: unknown][] = [
+  const cases: [name: string, frame: string, code: number, id: unknown][] = [
     ["text that is not JSON", "hello", -32700, null],
     ["an incomplete object", '{"jsonrpc":"2.0","id":1', -32700, null],
     ["a batch", '[{"jsonrpc":"2.0","id":1,"method":"session/list"}]', -32600, null],
@@ -46,31 +46,31 @@ describe("JSON-RPC frames over ACP", () => {
     ],
     ["an error that is not an object", '{"jsonrpc":"2.0","id":9,"error":"x"}', -32600, 9],
   ];
-  for (const [name, frame, code, id] of rows) {
-    it(`${name} is answered with ${code}`, async (t) => {
-      const answer = await answerTo(t, frame);
-      assert.equal(answer.error.code, code);
-      assert.equal(answer.id, id);
+  for (const [name, frame, code, id] of cases) {
+    it(`${name} receives error ${code}`, async (t) => {
+      const response = await sendFrame(t, frame);
+      assert.equal(response.error.code, code);
+      assert.equal(response.id, id);
     });
   }
 
-  it("request ids of every type are echoed", async (t) => {
-    const { agent } = scriptedAgent(t);
-    const peer = new MemoryAcp(t, agent).connect();
+  it("responses repeat the request id, for ids of every type", async (t) => {
+    const { agent } = createScriptedAgent(t);
+    const peer = new InProcessAcp(t, agent).connect();
     await peer.initialize();
     for (const id of [0, -1, 1, "1", "", "ü\u2028", null, Number.MAX_SAFE_INTEGER]) {
-      const answer = await peer.call("session/list", {}, id);
-      assert.equal(answer.id, id);
-      assert.ok(answer.result);
+      const response = await peer.call("session/list", {}, id);
+      assert.equal(response.id, id);
+      assert.ok(response.result);
     }
-    peer.assertClean();
+    peer.assertNoValidationErrors();
   });
 
-  it("notifications and responses are never answered", async (t) => {
-    const { agent } = scriptedAgent(t);
-    const peer = new MemoryAcp(t, agent).connect();
+  it("notifications and responses receive no response", async (t) => {
+    const { agent } = createScriptedAgent(t);
+    const peer = new InProcessAcp(t, agent).connect();
     await peer.initialize();
-    const before = peer.received.length;
+    const messageCount = peer.receivedMessages.length;
     peer.notify("no/such");
     peer.notify("session/prompt", {});
     peer.notify("session/cancel", {});
@@ -79,23 +79,23 @@ describe("JSON-RPC frames over ACP", () => {
     peer.send({ jsonrpc: "2.0", id: 77, result: {} });
     peer.send({ jsonrpc: "2.0", id: 78, error: { code: 1, message: "x" } });
     await peer.request("session/list", {});
-    assert.equal(peer.received.length, before + 1);
+    assert.equal(peer.receivedMessages.length, messageCount + 1);
   });
 
   it("the connection stays usable after every invalid frame", async (t) => {
-    const { agent } = scriptedAgent(t);
-    const peer = new MemoryAcp(t, agent).connect();
+    const { agent } = createScriptedAgent(t);
+    const peer = new InProcessAcp(t, agent).connect();
     await peer.initialize();
-    for (const [, frame] of rows) peer.raw(frame);
+    for (const [, frame] of cases) peer.sendText(frame);
     assert.ok((await peer.newSession(tmpdir())).length > 0);
-    peer.assertClean();
+    peer.assertNoValidationErrors();
   });
 });
 
 describe("JSON-RPC methods and params over ACP", () => {
-  it("a method before initialize is answered with -32600, an unknown method always with -32601", async (t) => {
-    const { agent } = scriptedAgent(t);
-    const peer = new MemoryAcp(t, agent).connect();
+  it("a method before initialize receives -32600, and an unknown method always receives -32601", async (t) => {
+    const { agent } = createScriptedAgent(t);
+    const peer = new InProcessAcp(t, agent).connect();
     assert.equal((await peer.call("session/list")).error?.code, -32600);
     assert.equal((await peer.call("no/such")).error?.code, -32601);
     await peer.initialize();
@@ -104,9 +104,9 @@ describe("JSON-RPC methods and params over ACP", () => {
     assert.equal((await peer.call("__proto__")).error?.code, -32601);
   });
 
-  it("initialize accepts protocol versions 1 and 65535, answers version 1, and rejects invalid params", async (t) => {
-    const { agent } = scriptedAgent(t);
-    const peer = new MemoryAcp(t, agent).connect();
+  it("initialize accepts protocol versions 1 and 65535, returns version 1, and rejects invalid params", async (t) => {
+    const { agent } = createScriptedAgent(t);
+    const peer = new InProcessAcp(t, agent).connect();
     for (const params of [
       undefined,
       {},
@@ -118,8 +118,8 @@ describe("JSON-RPC methods and params over ACP", () => {
     ]) {
       assert.equal((await peer.call("initialize", params)).error?.code, -32602, JSON.stringify(params));
     }
-    const invalidAnswer = await peer.call("initialize", { protocolVersion: 1, clientInfo: 5 });
-    assert.match(invalidAnswer.error?.message ?? "", /clientInfo/);
+    const invalidResponse = await peer.call("initialize", { protocolVersion: 1, clientInfo: 5 });
+    assert.match(invalidResponse.error?.message ?? "", /clientInfo/);
     assert.equal((await peer.request("initialize", { protocolVersion: 65535 })).protocolVersion, 1);
     const result = await peer.request("initialize", { protocolVersion: 1 });
     assert.deepEqual(result, {
@@ -133,10 +133,10 @@ describe("JSON-RPC methods and params over ACP", () => {
       agentInfo: { name: "gantry", title: "Gantry", version: agent.version },
       authMethods: [],
     });
-    peer.assertClean();
+    peer.assertNoValidationErrors();
   });
 
-  const rows: [method: string, params: Json, field: string][] = [
+  const cases: [method: string, params: Json, field: string][] = [
     ["session/new", {}, "cwd"],
     ["session/new", { cwd: 5 }, "cwd"],
     ["session/new", { cwd: "relative" }, "cwd"],
@@ -158,12 +158,12 @@ describe("JSON-RPC methods and params over ACP", () => {
     ["session/list", { cursor: "!!" }, "cursor"],
     ["session/list", { cwd: {} }, "cwd"],
   ];
-  for (const [method, params, field] of rows) {
+  for (const [method, params, field] of cases) {
     it(`${method} ${JSON.stringify(params)} is rejected with -32602 and field ${field}`, async (t) => {
-      const answer = await answerTo(t, JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }));
-      assert.equal(answer.error.code, -32602);
-      assert.deepEqual(answer.error.data, { field });
-      assert.ok(answer.error.message.includes(field), answer.error.message);
+      const response = await sendFrame(t, JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }));
+      assert.equal(response.error.code, -32602);
+      assert.deepEqual(response.error.data, { field });
+      assert.ok(response.error.message.includes(field), response.error.message);
     });
   }
 
@@ -183,8 +183,8 @@ describe("JSON-RPC methods and params over ACP", () => {
         configId: "model",
         value: "a/b",
       };
-      const answer = await answerTo(t, JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }));
-      assert.deepEqual(answer.error, { code: -32602, message: "session not found", data: { sessionId: "nope" } });
+      const response = await sendFrame(t, JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }));
+      assert.deepEqual(response.error, { code: -32602, message: "session not found", data: { sessionId: "nope" } });
     });
   }
 });

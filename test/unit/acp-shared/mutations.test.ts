@@ -1,18 +1,18 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { MemoryAcp, scriptedAgent } from "../../helpers/acp-agent.js";
-import { tempDir } from "../../helpers/temp.js";
-import { seedOf } from "../../helpers/random.js";
+import { InProcessAcp, createScriptedAgent } from "../../helpers/acp-agent.js";
+import { tempDir } from "../../helpers/temp-dir.js";
+import { readSeed } from "../../helpers/random.js";
 
 describe("mutated ACP frames", () => {
-  it("leave the connection usable: session/list succeeds after 600 of them", async (t) => {
-    const seed = seedOf();
+  it("leave the connection usable: session/list succeeds after 600 mutated frames", async (t) => {
+    const seed = readSeed();
     t.diagnostic(`seed ${seed}`);
     let state = seed;
-    const random = (below: number) => (state = (state * 1_103_515_245 + 12_345) % 2_147_483_648) % below;
+    const random = (limit: number) => (state = (state * 1_103_515_245 + 12_345) % 2_147_483_648) % limit;
     const { path: cwd } = await tempDir(t);
-    const { agent } = scriptedAgent(t);
-    const peer = new MemoryAcp(t, agent).connect();
+    const { agent } = createScriptedAgent(t);
+    const peer = new InProcessAcp(t, agent).connect();
     await peer.initialize();
     const session = await peer.newSession(cwd);
     const frames = [
@@ -30,9 +30,9 @@ describe("mutated ACP frames", () => {
     ].map((frame) => JSON.stringify(frame));
     for (let i = 0; i < 600; i += 1) {
       let frame = frames[random(frames.length)]!;
-      for (let n = random(4) + 1; n > 0; n -= 1) {
-        const at = random(frame.length);
-        const piece = [
+      for (let mutationCount = random(4) + 1; mutationCount > 0; mutationCount -= 1) {
+        const offset = random(frame.length);
+        const replacement = [
           '"',
           "{",
           "}",
@@ -45,14 +45,14 @@ describe("mutated ACP frames", () => {
           "\\",
           "\u0000",
           "é",
-          frame.slice(random(at + 1), at),
+          frame.slice(random(offset + 1), offset),
         ][random(13)]!;
-        frame = frame.slice(0, at) + piece + frame.slice(at + random(6));
+        frame = frame.slice(0, offset) + replacement + frame.slice(offset + random(6));
       }
-      peer.raw(frame);
+      peer.sendText(frame);
     }
     await peer.connection.waitForIdle();
     assert.ok((await peer.request("session/list", {})).sessions.length > 0);
-    peer.assertClean();
+    peer.assertNoValidationErrors();
   });
 });

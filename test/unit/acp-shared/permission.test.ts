@@ -3,13 +3,13 @@ import { writeFile } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { builtinTools, type Tool } from "gantry";
 import { callTools } from "gantry/testing";
-import { MemoryAcp, scriptedAgent, testTool } from "../../helpers/acp-agent.js";
+import { InProcessAcp, createScriptedAgent, createTestTool } from "../../helpers/acp-agent.js";
 import type { Json } from "../../helpers/acp-peer.js";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
 type Call = [name: string, input: Json];
 
-/** The client's answer to a permission request: an option, an outcome, or an error. */
+/** The client's response to a permission request: an option id, an outcome, or an error. */
 type Reply = string | { outcome: Json } | { error: Json };
 
 /** Sends one prompt per call. Returns the requests to the client and the tool results that the model read. */
@@ -21,8 +21,8 @@ async function promptCalls(
   cwd: string,
 ) {
   const steps = calls.flatMap((call) => [callTools(call), "done"]);
-  const { agent } = scriptedAgent(t, steps, { tools: [...tools] });
-  const peer = new MemoryAcp(t, agent, { requestPermission: true, profile: "official" }).connect();
+  const { agent } = createScriptedAgent(t, steps, { tools: [...tools] });
+  const peer = new InProcessAcp(t, agent, { requestPermission: true, profile: "official" }).connect();
   await peer.initialize();
   const session = await peer.newSession(cwd);
   const remainingReplies = [...replies];
@@ -32,7 +32,7 @@ async function promptCalls(
     const reply = remainingReplies.shift() ?? "reject_once";
     if (typeof reply === "string") return { outcome: { outcome: "selected", optionId: reply } };
     if ("outcome" in reply) return reply;
-    const { id } = peer.received.at(-1);
+    const { id } = peer.receivedMessages.at(-1);
     peer.send({ jsonrpc: "2.0", id, error: reply.error });
     return undefined;
   };
@@ -41,18 +41,19 @@ async function promptCalls(
   const results = messages
     .filter(({ role }) => role === "tool")
     .map(({ parts, failed }) => ({ failed, text: parts.map((part) => ("text" in part ? part.text : "")).join("") }));
-  peer.assertClean();
+  peer.assertNoValidationErrors();
   return { requests, results, peer, session };
 }
 
-const risky = () => testTool("risky", () => ({ text: "ran" }), { needsPermission: true, kind: "execute" });
+const createRiskyTool = () =>
+  createTestTool("risky", () => ({ text: "ran" }), { needsPermission: true, kind: "execute" });
 
 describe("session/request_permission", () => {
   it("is sent once per call, after its tool_call update; a rejected call fails and never starts", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { requests, results, peer } = await promptCalls(
       t,
-      [risky()],
+      [createRiskyTool()],
       [
         ["risky", { a: 1 }],
         ["risky", { a: 1 }],
@@ -63,27 +64,27 @@ describe("session/request_permission", () => {
     assert.deepEqual(results[0], { failed: true, text: "The user rejected this call. Ask what to do instead." });
     assert.deepEqual(results[1], { failed: false, text: "ran" });
     assert.equal(requests.length, 2);
-    const question = peer.received.findIndex((message) => message.method === "session/request_permission");
-    const call = peer.received[question - 1].params.update;
-    assert.equal(call.sessionUpdate, "tool_call", "the call is shown before the question");
-    assert.equal(call.toolCallId, requests[0].toolCall.toolCallId);
+    const requestIndex = peer.receivedMessages.findIndex((message) => message.method === "session/request_permission");
+    const callUpdate = peer.receivedMessages[requestIndex - 1].params.update;
+    assert.equal(callUpdate.sessionUpdate, "tool_call", "the call is sent before the permission request");
+    assert.equal(callUpdate.toolCallId, requests[0].toolCall.toolCallId);
     assert.deepEqual(
       requests[0].options.map((option: Json) => option.kind),
       ["allow_once", "allow_always", "reject_once"],
     );
-    const startedUpdates = peer.updates().filter(({ status }) => status === "in_progress");
+    const startedUpdates = peer.getUpdates().filter(({ status }) => status === "in_progress");
     assert.deepEqual(
       startedUpdates.map(({ toolCallId }) => toolCallId),
       [requests[1].toolCall.toolCallId],
-      "what is refused does not begin",
+      "a rejected call does not start",
     );
   });
 
-  it("allow_always covers the same bash command, or further edits (not writes) of the same file", async (t) => {
+  it("applies allow_always to the same bash command, or to later edits (not writes) of the same file", async (t) => {
     const { path: cwd } = await tempDir(t, { "a.txt": "1\n", "b.txt": "1\n" });
     const tools = builtinTools({ bash: { sandbox: "off" } });
-    const bash = (command: string): Call => ["bash", { command }];
-    const edit = (path: string, old_string: string, new_string: string): Call => [
+    const createBashCall = (command: string): Call => ["bash", { command }];
+    const createEditCall = (path: string, old_string: string, new_string: string): Call => [
       "edit",
       { path, old_string, new_string },
     ];
@@ -91,12 +92,12 @@ describe("session/request_permission", () => {
       t,
       tools,
       [
-        bash("echo one"),
-        bash("echo one"),
-        bash("echo one; touch stolen"),
-        edit("a.txt", "1", "2"),
-        edit("a.txt", "2", "3"),
-        edit("b.txt", "1", "2"),
+        createBashCall("echo one"),
+        createBashCall("echo one"),
+        createBashCall("echo one; touch stolen"),
+        createEditCall("a.txt", "1", "2"),
+        createEditCall("a.txt", "2", "3"),
+        createEditCall("b.txt", "1", "2"),
         ["write", { path: "a.txt", content: "new" }],
       ],
       ["allow_always", "reject_once", "allow_always", "reject_once", "reject_once"],
@@ -118,7 +119,7 @@ describe("session/request_permission", () => {
     );
   });
 
-  it("carries the diff of a file change, its location and the whole bash command", async (t) => {
+  it("contains the diff of a file change, its location and the complete bash command", async (t) => {
     const { path: cwd } = await tempDir(t, { "a.txt": "one\ntwo\n" });
     const command = `echo ${"x".repeat(5_000)}\nrm -rf something`;
     const edits = [
@@ -140,26 +141,26 @@ describe("session/request_permission", () => {
       [],
       cwd,
     );
-    const a = `${cwd}/a.txt`;
+    const filePath = `${cwd}/a.txt`;
     assert.deepEqual(
       requests.map(({ toolCall }) => toolCall.content),
       [
         [{ type: "diff", path: `${cwd}/b.txt`, oldText: null, newText: "new\n" }],
-        [{ type: "diff", path: a, oldText: "one", newText: "1" }],
+        [{ type: "diff", path: filePath, oldText: "one", newText: "1" }],
         [
-          { type: "diff", path: a, oldText: "one", newText: "1" },
-          { type: "diff", path: a, oldText: "two", newText: "2" },
+          { type: "diff", path: filePath, oldText: "one", newText: "1" },
+          { type: "diff", path: filePath, oldText: "two", newText: "2" },
         ],
         undefined,
         undefined,
-        [{ type: "diff", path: a, oldText: "one\ntwo\n", newText: "1\n" }],
+        [{ type: "diff", path: filePath, oldText: "one\ntwo\n", newText: "1\n" }],
       ],
     );
-    assert.deepEqual(requests[1].toolCall.locations, [{ path: a }]);
+    assert.deepEqual(requests[1].toolCall.locations, [{ path: filePath }]);
     assert.equal(requests[3].toolCall.rawInput.command, command);
   });
 
-  it("an error, a cancelled outcome or an invalid option denies the call as unanswered, not as refused", async (t) => {
+  it("denies the call as unanswered, not as rejected, on an error, a cancelled outcome or an invalid option", async (t) => {
     const { path: cwd } = await tempDir(t);
     const replies: Reply[] = [
       { error: { code: -32601, message: "method not found" } },
@@ -169,7 +170,7 @@ describe("session/request_permission", () => {
       { outcome: "allow_once" },
     ];
     const calls = replies.map((_, i): Call => ["risky", { i }]);
-    const { requests, results } = await promptCalls(t, [risky()], calls, replies, cwd);
+    const { requests, results } = await promptCalls(t, [createRiskyTool()], calls, replies, cwd);
     assert.equal(requests.length, replies.length);
     for (const { failed, text } of results) {
       assert.ok(failed);
@@ -180,13 +181,13 @@ describe("session/request_permission", () => {
 
 describe("titles of tool calls", () => {
   it("escape control and invisible characters in updates, permission requests and replays; locations stay raw", async (t) => {
-    const evil = "safe\r\u001b[2Krm -rf ~\u202egnp\u2028\u0007\ud800 \u200b\u{e0041}";
-    const shown = "safe\\r\\e[2Krm -rf ~\\u202egnp\\u2028\\u0007\\ud800 \\u200b\\u{e0041}";
+    const rawTitle = "safe\r\u001b[2Krm -rf ~\u202egnp\u2028\u0007\ud800 \u200b\u{e0041}";
+    const escapedTitle = "safe\\r\\e[2Krm -rf ~\\u202egnp\\u2028\\u0007\\ud800 \\u200b\\u{e0041}";
     const { path: cwd } = await tempDir(t);
     await writeFile(`${cwd}/\u001b[31mred\nfile`, "x");
-    const tool = testTool("risky", () => ({ text: "ran" }), {
+    const tool = createTestTool("risky", () => ({ text: "ran" }), {
       needsPermission: true,
-      describe: () => ({ title: evil, locations: [{ path: "/tmp/\u001b[31mred" }] }),
+      describe: () => ({ title: rawTitle, locations: [{ path: "/tmp/\u001b[31mred" }] }),
     });
     const tools = [tool, ...builtinTools()];
     const { requests, peer, session } = await promptCalls(
@@ -200,33 +201,33 @@ describe("titles of tool calls", () => {
       ["allow_once"],
       cwd,
     );
-    assert.equal(requests[0].toolCall.title, shown);
-    const titles = () =>
+    assert.equal(requests[0].toolCall.title, escapedTitle);
+    const getTitles = () =>
       peer
-        .updates()
+        .getUpdates()
         .filter((update) => update.sessionUpdate === "tool_call")
         .map(({ title }) => title);
-    const live = titles();
-    assert.deepEqual([live[0], live[2]], [shown, "ls\\e[8m; rm x"]);
-    assert.match(live[1], /^Read \S*\\(e|u001b)\[31mred\\nfile/);
+    const liveTitles = getTitles();
+    assert.deepEqual([liveTitles[0], liveTitles[2]], [escapedTitle, "ls\\e[8m; rm x"]);
+    assert.match(liveTitles[1], /^Read \S*\\(e|u001b)\[31mred\\nfile/);
     await peer.request("session/load", { sessionId: session, cwd });
-    assert.deepEqual(titles(), [...live, ...live], "in a replay too");
-    for (const title of titles()) assert.doesNotMatch(title, /[\p{Cc}\p{Cs}\u202e]/u);
+    assert.deepEqual(getTitles(), [...liveTitles, ...liveTitles], "a replay sends the same titles");
+    for (const title of getTitles()) assert.doesNotMatch(title, /[\p{Cc}\p{Cs}\u202e]/u);
     assert.deepEqual(
       requests[0].toolCall.locations,
       [{ path: "/tmp/\u001b[31mred" }],
-      "a path stays one that can be opened",
+      "a location keeps the real path",
     );
   });
 
   it("keep emoji, joining scripts and quotes unchanged", async (t) => {
     const title = "Grüße 👩‍💻 نامه‌ای “x” \\n 🇩🇪";
     const { path: cwd } = await tempDir(t);
-    const tool = testTool("plain", () => ({ text: "" }), { describe: () => ({ title, locations: [] }) });
-    const { agent } = scriptedAgent(t, [callTools(["plain", {}]), "done"], { tools: [tool] });
-    const peer = new MemoryAcp(t, agent).connect();
+    const tool = createTestTool("plain", () => ({ text: "" }), { describe: () => ({ title, locations: [] }) });
+    const { agent } = createScriptedAgent(t, [callTools(["plain", {}]), "done"], { tools: [tool] });
+    const peer = new InProcessAcp(t, agent).connect();
     await peer.initialize();
     await peer.prompt(await peer.newSession(cwd), "x");
-    assert.equal(peer.updates().find((update) => update.sessionUpdate === "tool_call").title, title);
+    assert.equal(peer.getUpdates().find((update) => update.sessionUpdate === "tool_call").title, title);
   });
 });

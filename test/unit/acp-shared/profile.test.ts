@@ -3,12 +3,12 @@ import { describe, it } from "node:test";
 import { Agent, type Logger } from "gantry";
 import { ScriptedProvider } from "gantry/testing";
 import { ACP_DEFAULTS, AcpServer, type ProfileChoice } from "../../../adapters/acp-shared/index.js";
-import { MemoryAcp, scriptedAgent } from "../../helpers/acp-agent.js";
+import { InProcessAcp, createScriptedAgent } from "../../helpers/acp-agent.js";
 import { AcpPeer, type Json } from "../../helpers/acp-peer.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-const FS = { fs: { readTextFile: true, writeTextFile: true } };
-const TWO = [
+const FS_CAPABILITIES = { fs: { readTextFile: true, writeTextFile: true } };
+const TWO_BLOCKS = [
   { type: "text", text: "first" },
   { type: "text", text: "second" },
 ];
@@ -26,8 +26,8 @@ const MODES = {
 };
 
 describe("acp.profile", () => {
-  /** Profile, the client's parameters, the result of `session/load`, the text that the model reads of two blocks. */
-  const cases: [ProfileChoice, Json, Json, string][] = [
+  /** The text is the part of two content blocks that the model receives. */
+  const cases: [profile: ProfileChoice, clientParams: Json, loadResult: Json, modelText: string][] = [
     ["auto", {}, null, "first"],
     ["auto", { clientInfo: { name: "mine", version: "1" } }, null, "first"],
     ["auto", { clientInfo: { name: "", version: "1" } }, null, "first"],
@@ -46,31 +46,31 @@ describe("acp.profile", () => {
       MODES,
       "first\nsecond",
     ]),
-    ["spec", { clientInfo: { name: "zed", version: "1" }, clientCapabilities: FS }, null, "first"],
+    ["spec", { clientInfo: { name: "zed", version: "1" }, clientCapabilities: FS_CAPABILITIES }, null, "first"],
     ["official", {}, MODES, "first\nsecond"],
   ];
   for (const [profile, params, loadResult, modelText] of cases) {
     it(`${profile} with ${JSON.stringify(params)} reads ${JSON.stringify(modelText)}; load returns ${loadResult === null ? "null" : "modes"}`, async (t) => {
       const { path: cwd } = await tempDir(t);
-      const { agent } = scriptedAgent(t);
-      const peer = new MemoryAcp(t, agent, { profile }).connect();
+      const { agent } = createScriptedAgent(t);
+      const peer = new InProcessAcp(t, agent, { profile }).connect();
       await peer.initialize(params);
       const sessionId = await peer.newSession(cwd);
-      await peer.request("session/prompt", { sessionId, prompt: TWO });
+      await peer.request("session/prompt", { sessionId, prompt: TWO_BLOCKS });
       assert.deepEqual(await peer.request("session/load", { sessionId, cwd }), loadResult);
-      const [user] = await agent.sessions.messages(sessionId, { limit: 1 });
-      assert.deepEqual(user?.parts, [{ type: "text", text: modelText }]);
+      const [userMessage] = await agent.sessions.messages(sessionId, { limit: 1 });
+      assert.deepEqual(userMessage?.parts, [{ type: "text", text: modelText }]);
     });
   }
 
-  it("warns once per session about omitted content blocks, with their types and the setting that includes them", async (t) => {
+  it("warns once per session about omitted content blocks, with their types and the setting to read them", async (t) => {
     const { path: cwd } = await tempDir(t);
     const warnings: [string, Json][] = [];
-    const ignore = () => undefined;
+    const ignoreEntry = () => undefined;
     const logger: Logger = {
-      debug: ignore,
-      info: ignore,
-      error: ignore,
+      debug: ignoreEntry,
+      info: ignoreEntry,
+      error: ignoreEntry,
       warn: (...entry) => void warnings.push(entry as never),
     };
     const agent = new Agent({ providers: [new ScriptedProvider()] });
@@ -79,7 +79,7 @@ describe("acp.profile", () => {
     t.after(() => server.close());
     const peer = new AcpPeer((text) => connection.receive(text));
     const connection = server.connect({
-      send: (message) => peer.take(message),
+      send: (message) => peer.receiveMessage(message),
       waitUntilReady: () => undefined,
       waitForReader: () => undefined,
       isReachable: true,
@@ -87,7 +87,7 @@ describe("acp.profile", () => {
     await peer.initialize({ clientInfo: { name: "mine", version: "1" } });
     const [firstSession, secondSession] = [await peer.newSession(cwd), await peer.newSession(cwd)];
     for (const sessionId of [firstSession, firstSession, secondSession])
-      await peer.request("session/prompt", { sessionId, prompt: TWO });
+      await peer.request("session/prompt", { sessionId, prompt: TWO_BLOCKS });
     await peer.prompt(firstSession, "alone");
     assert.equal(warnings.length, 2);
     assert.match(
@@ -100,48 +100,51 @@ describe("acp.profile", () => {
 });
 
 describe("prompts without a text block", () => {
-  const image = { type: "image", data: "aGk=", mimeType: "image/png" };
-  const file = { type: "resource", resource: { uri: "file:///x/a.bin", blob: "aGk=", mimeType: "application/zip" } };
-  const note = { type: "resource", resource: { uri: "file:///x/a.md", text: "a note" } };
-  const link = { type: "resource_link", uri: "file:///x/a.md", name: "a.md" };
-  const audio = { type: "audio", data: "aGk=", mimeType: "audio/wav" };
-  const cases: [string, Json[], Json[]][] = [
-    ["an image", [image], [{ type: "image", mediaType: "image/png", data: "aGk=" }]],
-    ["a file", [file], [{ type: "file", mediaType: "application/zip", filename: "a.bin", data: "aGk=" }]],
-    ["a resource", [note], [{ type: "text", text: '<context ref="file:///x/a.md">\na note\n</context>' }]],
-    ["a link", [link], [{ type: "text", text: "[@a.md](file:///x/a.md)" }]],
+  const imageBlock = { type: "image", data: "aGk=", mimeType: "image/png" };
+  const fileBlock = {
+    type: "resource",
+    resource: { uri: "file:///x/a.bin", blob: "aGk=", mimeType: "application/zip" },
+  };
+  const noteBlock = { type: "resource", resource: { uri: "file:///x/a.md", text: "a note" } };
+  const linkBlock = { type: "resource_link", uri: "file:///x/a.md", name: "a.md" };
+  const audioBlock = { type: "audio", data: "aGk=", mimeType: "audio/wav" };
+  const cases: [name: string, prompt: Json[], parts: Json[]][] = [
+    ["an image", [imageBlock], [{ type: "image", mediaType: "image/png", data: "aGk=" }]],
+    ["a file", [fileBlock], [{ type: "file", mediaType: "application/zip", filename: "a.bin", data: "aGk=" }]],
+    ["a resource", [noteBlock], [{ type: "text", text: '<context ref="file:///x/a.md">\na note\n</context>' }]],
+    ["a link", [linkBlock], [{ type: "text", text: "[@a.md](file:///x/a.md)" }]],
     [
       "an image and an empty text",
-      [{ type: "text", text: "" }, image],
+      [{ type: "text", text: "" }, imageBlock],
       [{ type: "image", mediaType: "image/png", data: "aGk=" }],
     ],
   ];
   for (const [name, prompt, parts] of cases) {
     it(`${name} is accepted in profile official`, async (t) => {
       const { path: cwd } = await tempDir(t);
-      const { agent, provider } = scriptedAgent(t, ["seen"]);
-      const peer = new MemoryAcp(t, agent, { profile: "official" }).connect();
+      const { agent, provider } = createScriptedAgent(t, ["seen"]);
+      const peer = new InProcessAcp(t, agent, { profile: "official" }).connect();
       await peer.initialize();
       const sessionId = await peer.newSession(cwd);
       assert.deepEqual(await peer.request("session/prompt", { sessionId, prompt }), { stopReason: "end_turn" });
       assert.equal(provider.requests.length, 1);
-      const [user] = await agent.sessions.messages(sessionId, { limit: 1 });
-      assert.deepEqual(user?.parts, parts);
-      peer.assertClean();
+      const [userMessage] = await agent.sessions.messages(sessionId, { limit: 1 });
+      assert.deepEqual(userMessage?.parts, parts);
+      peer.assertNoValidationErrors();
     });
   }
 
   it("are rejected with -32602 if they have no readable block, and in profile spec if they have no text", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const { agent } = scriptedAgent(t);
+    const { agent } = createScriptedAgent(t);
     for (const [profile, prompt] of [
       ["official", []],
-      ["official", [audio]],
+      ["official", [audioBlock]],
       ["official", [{ type: "text", text: " " }]],
-      ["spec", [image]],
-      ["auto", [link]],
+      ["spec", [imageBlock]],
+      ["auto", [linkBlock]],
     ] as const) {
-      const peer = new MemoryAcp(t, agent, { profile }).connect();
+      const peer = new InProcessAcp(t, agent, { profile }).connect();
       await peer.initialize();
       const sessionId = await peer.newSession(cwd);
       const { error } = await peer.call("session/prompt", { sessionId, prompt });

@@ -6,23 +6,27 @@ import { callTools, say } from "gantry/testing";
 import { AcpServer, ACP_DEFAULTS } from "../../../adapters/acp-shared/index.js";
 import { VERSION } from "../../../src/base/version.js";
 import { todowriteTool } from "../../../src/tools/agent/todo.js";
-import { scriptedAgent, testTool } from "../../helpers/acp-agent.js";
-import { tempDir } from "../../helpers/temp.js";
+import { createScriptedAgent, createTestTool } from "../../helpers/acp-agent.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 /**
- * The exact bytes that a client of the interface document receives. Ids, times and folders are replaced by their names.
+ * The exact bytes that a client of profile spec receives. Ids, times and folders are replaced by placeholders.
  */
 const RECORDED_MESSAGES = readFileSync(new URL("recorded-messages.jsonl", import.meta.url), "utf8").trim();
 
 describe("an ACP client that follows the interface document", () => {
   it("receives exactly the recorded messages, byte for byte", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const edit = testTool("edit", () => ({ text: "edited", diff: [{ path: "/p/a", oldText: "x", newText: "y" }] }), {
-      kind: "edit",
-    });
-    const broken = testTool("broken", () => Promise.reject(new Error("no such thing")), { kind: "execute" });
+    const editTool = createTestTool(
+      "edit",
+      () => ({ text: "edited", diff: [{ path: "/p/a", oldText: "x", newText: "y" }] }),
+      {
+        kind: "edit",
+      },
+    );
+    const failingTool = createTestTool("broken", () => Promise.reject(new Error("no such thing")), { kind: "execute" });
     const todos = [{ content: "one", status: "in_progress" }];
-    const { agent } = scriptedAgent(
+    const { agent } = createScriptedAgent(
       t,
       [
         [
@@ -32,44 +36,44 @@ describe("an ACP client that follows the interface document", () => {
         say("Done.", { inputTokens: 100, outputTokens: 20 }),
         new ProviderError("scripted", "authentication", "bad key", { status: 401 }),
       ],
-      { tools: [edit, broken, todowriteTool()], provider: { title: "" } },
+      { tools: [editTool, failingTool, todowriteTool()], provider: { title: "" } },
     );
     const server = new AcpServer(agent, ACP_DEFAULTS, silentLogger);
     t.after(() => server.close());
-    const sent: string[] = [];
-    const answered = new Map<unknown, () => void>();
+    const sentMessages: string[] = [];
+    const resolversById = new Map<unknown, () => void>();
     const connection = server.connect({
       send: (message) => {
-        sent.push(JSON.stringify(message));
-        if ("id" in message && !("method" in message)) answered.get(message.id)?.();
+        sentMessages.push(JSON.stringify(message));
+        if ("id" in message && !("method" in message)) resolversById.get(message.id)?.();
       },
       waitUntilReady: () => undefined,
       waitForReader: () => undefined,
       isReachable: true,
     });
-    const ask = async (id: number, method: string, params: unknown): Promise<void> => {
-      const answer = new Promise<void>((resolve) => answered.set(id, resolve));
+    const sendRequest = async (id: number, method: string, params: unknown): Promise<void> => {
+      const response = new Promise<void>((resolve) => resolversById.set(id, resolve));
       connection.receive(JSON.stringify({ jsonrpc: "2.0", id, method, params }));
-      await answer;
+      await response;
     };
-    await ask(1, "initialize", { protocolVersion: 1, clientInfo: { name: "my-client", version: "1" } });
-    await ask(2, "session/new", { cwd });
-    const { sessionId } = (JSON.parse(sent.at(-1) ?? "") as { result: { sessionId: string } }).result;
+    await sendRequest(1, "initialize", { protocolVersion: 1, clientInfo: { name: "my-client", version: "1" } });
+    await sendRequest(2, "session/new", { cwd });
+    const { sessionId } = (JSON.parse(sentMessages.at(-1) ?? "") as { result: { sessionId: string } }).result;
     const prompt = [
       { type: "text", text: "do it" },
       { type: "text", text: "and that" },
     ];
-    await ask(3, "session/prompt", { sessionId, prompt });
-    await ask(4, "session/prompt", { sessionId, prompt });
-    await ask(5, "session/list", {});
-    await ask(6, "session/load", { sessionId: "nobody", cwd });
-    await ask(7, "session/close", { sessionId });
-    await ask(8, "session/delete", { sessionId });
-    assert.equal(named(sent.join("\n"), sessionId, cwd), RECORDED_MESSAGES);
+    await sendRequest(3, "session/prompt", { sessionId, prompt });
+    await sendRequest(4, "session/prompt", { sessionId, prompt });
+    await sendRequest(5, "session/list", {});
+    await sendRequest(6, "session/load", { sessionId: "nobody", cwd });
+    await sendRequest(7, "session/close", { sessionId });
+    await sendRequest(8, "session/delete", { sessionId });
+    assert.equal(maskText(sentMessages.join("\n"), sessionId, cwd), RECORDED_MESSAGES);
   });
 });
 
-function named(text: string, sessionId: string, cwd: string): string {
+function maskText(text: string, sessionId: string, cwd: string): string {
   const ids = new Map<string, string>([[sessionId, "SESSION"]]);
   return text
     .replaceAll(cwd, "CWD")

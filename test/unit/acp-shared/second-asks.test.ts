@@ -3,133 +3,136 @@ import { describe, it } from "node:test";
 import { Agent, defineTool, silentLogger } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider } from "gantry/testing";
-import { MemoryAcp, testTool } from "../../helpers/acp-agent.js";
+import { InProcessAcp, createTestTool } from "../../helpers/acp-agent.js";
+import { createGate } from "../../helpers/gate.js";
 import type { AcpPeer, Json } from "../../helpers/acp-peer.js";
 import { STORES } from "../../helpers/stores.js";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
-const named = (name: string) => ({ clientInfo: { name, version: "1" } });
-const diff = [{ path: "/p/a", oldText: "x", newText: "y" }];
+const createClientInfo = (name: string) => ({ clientInfo: { name, version: "1" } });
+const DIFF = [{ path: "/p/a", oldText: "x", newText: "y" }];
 
-/** An agent on a store, with a tool that needs permission and a tool that asks a question. */
-function processOn(t: Hooks, driver: SessionDriver, unattended: "reject" | "wait" = "reject") {
-  const ran: unknown[] = [];
-  const risky = testTool("risky", (args) => (ran.push(args), { text: "ran" }), {
+/** Creates an agent on a store, with a tool that needs permission and two tools that ask a question. */
+function createAgent(t: Hooks, driver: SessionDriver, unattended: "reject" | "wait" = "reject") {
+  const executedCalls: unknown[] = [];
+  const riskyTool = createTestTool("risky", (args) => (executedCalls.push(args), { text: "ran" }), {
     needsPermission: true,
     kind: "edit",
-    describe: () => ({ title: "Change a", locations: [{ path: "/p/a" }], diff }),
+    describe: () => ({ title: "Change a", locations: [{ path: "/p/a" }], diff: DIFF }),
   });
-  const inquire = defineTool({
+  const choiceTool = defineTool({
     name: "inquire",
     description: "Asks.",
     needsPermission: false,
-    run: async (_, { askUser: question }) => {
-      const reply = await question({ title: "Which?\u0007", choices: ["red", "blue"], freeText: true });
+    run: async (_, { askUser: ask }) => {
+      const reply = await ask({ title: "Which?\u0007", choices: ["red", "blue"], freeText: true });
       return reply === undefined ? "nobody" : `they said ${reply}`;
     },
   });
-  const open = defineTool({
+  const textTool = defineTool({
     name: "open",
     description: "Asks for a text.",
     needsPermission: false,
-    run: async (_, { askUser: question }) => (await question({ title: "Why?" })) ?? "nobody",
+    run: async (_, { askUser: ask }) => (await ask({ title: "Why?" })) ?? "nobody",
   });
-  const script = Array.from({ length: 20 }, (_, n) =>
+  const steps = Array.from({ length: 20 }, (_, n) =>
     n % 2 ? "end" : callTools(["risky", { n }], ["inquire", {}], ["open", {}]),
   );
   const agent = new Agent({
-    providers: [new ScriptedProvider(script)],
+    providers: [new ScriptedProvider(steps)],
     driver,
-    tools: [risky, inquire, open],
+    tools: [riskyTool, choiceTool, textTool],
     logger: silentLogger,
     unattended,
     clientGraceSeconds: 0,
   });
   t.after(() => agent.close());
-  return { agent, ran };
+  return { agent, executedCalls };
 }
 
-/** Connects a client. `answer` returns the option that its user chooses. Undefined: the user does not answer. */
-async function client(
+/** Connects a client. `chooseOption` returns the user's option, or undefined if the user does not answer. */
+async function connectClient(
   t: Hooks,
   agent: Agent,
   name: string,
-  answer: (params: Json) => string | undefined,
+  chooseOption: (params: Json) => string | undefined,
   options = {},
-): Promise<ReturnType<MemoryAcp["connect"]> & { requests: Json[] }> {
-  const peer = Object.assign(new MemoryAcp(t, agent, options).connect(), { requests: [] as Json[] });
+): Promise<ReturnType<InProcessAcp["connect"]> & { requests: Json[] }> {
+  const peer = Object.assign(new InProcessAcp(t, agent, options).connect(), { requests: [] as Json[] });
   peer.profile = "official";
   peer.onRequest = (method, params) => {
     assert.equal(method, "session/request_permission");
     peer.requests.push(params);
-    const optionId = answer(params);
+    const optionId = chooseOption(params);
     return optionId === undefined ? undefined : { outcome: { outcome: "selected", optionId } };
   };
-  await peer.initialize(named(name));
+  await peer.initialize(createClientInfo(name));
   return peer;
 }
 
-const outputs = (peer: AcpPeer): string[] =>
-  peer.updates().flatMap(({ rawOutput }) => (rawOutput === undefined ? [] : [rawOutput]));
+const getOutputs = (peer: AcpPeer): string[] =>
+  peer.getUpdates().flatMap(({ rawOutput }) => (rawOutput === undefined ? [] : [rawOutput]));
 
 /**
- * Waits until the client watches the session. Only then does it receive changes of another process, and only then can
- * its user be asked.
+ * Waits until the client watches the session. A client that does not watch receives no changes of another process, and
+ * its user cannot be asked.
  */
-async function watches(peer: AcpPeer, session: string, otherProcess: Agent): Promise<void> {
+async function waitUntilWatching(peer: AcpPeer, session: string, otherProcess: Agent): Promise<void> {
   await otherProcess.sessions.update(session, { title: "watched" });
-  await peer.seen(({ params }) => params?.update?.title === "watched");
+  await peer.waitForMessage(({ params }) => params?.update?.title === "watched");
 }
 
-const choose = ({ toolCall }: Json) => (toolCall.title === "Change a" ? "allow_once" : "2");
+const chooseAllowOrBlue = ({ toolCall }: Json) => (toolCall.title === "Change a" ? "allow_once" : "2");
 
-for (const [name, make] of STORES)
+for (const [name, createStore] of STORES)
   describe(`asks with several ACP clients (${name})`, { concurrency: 4 }, () => {
     for (const location of ["this process", "another process"] as const)
-      it(`the first answer (from ${location}) counts, and the other client receives $/cancel_request`, async (t) => {
+      it(`accept the first answer (from ${location}), and the other client receives $/cancel_request`, async (t) => {
         const { path: cwd } = await tempDir(t);
-        const driver = await make(t);
-        const first = processOn(t, driver());
-        const secondProcess = location === "this process" ? first : processOn(t, driver());
-        const firstPeer = await client(t, first.agent, "zed", () => undefined, { requestPermission: true });
-        const secondPeer = await client(t, secondProcess.agent, "JetBrains.\u001b[0m", choose, {
+        const openDriver = await createStore(t);
+        const firstProcess = createAgent(t, openDriver());
+        const secondProcess = location === "this process" ? firstProcess : createAgent(t, openDriver());
+        const firstPeer = await connectClient(t, firstProcess.agent, "zed", () => undefined, {
+          requestPermission: true,
+        });
+        const secondPeer = await connectClient(t, secondProcess.agent, "JetBrains.\u001b[0m", chooseAllowOrBlue, {
           requestPermission: true,
         });
         const session = await firstPeer.newSession(cwd);
         await secondPeer.request("session/load", { sessionId: session, cwd });
         const result = firstPeer.prompt(session, "x");
         assert.deepEqual(await result, { stopReason: "end_turn" });
-        assert.deepEqual(outputs(firstPeer), ["ran", "they said blue", "nobody"]);
-        assert.equal(first.ran.length, 1);
-        // Both clients were asked, and the slower client is notified of the end.
+        assert.deepEqual(getOutputs(firstPeer), ["ran", "they said blue", "nobody"]);
+        assert.equal(firstProcess.executedCalls.length, 1);
+        // Both clients received the requests. The slower client receives the cancellation.
         assert.equal(firstPeer.requests.length, 2);
-        const cancels = firstPeer.received.filter(({ method }) => method === "$/cancel_request");
-        assert.equal(cancels.length, 2);
-        const [permission, question] = secondPeer.requests;
-        assert.deepEqual(firstPeer.requests, secondPeer.requests, "in the same words");
-        assert.deepEqual(permission.toolCall.content, [{ type: "diff", ...diff[0] }]);
-        assert.deepEqual(permission.toolCall.locations, [{ path: "/p/a" }]);
+        const cancelRequests = firstPeer.receivedMessages.filter(({ method }) => method === "$/cancel_request");
+        assert.equal(cancelRequests.length, 2);
+        const [permissionRequest, questionRequest] = secondPeer.requests;
+        assert.deepEqual(firstPeer.requests, secondPeer.requests, "both clients receive equal requests");
+        assert.deepEqual(permissionRequest.toolCall.content, [{ type: "diff", ...DIFF[0] }]);
+        assert.deepEqual(permissionRequest.toolCall.locations, [{ path: "/p/a" }]);
         assert.deepEqual(
-          question.options.map(({ optionId, name: shown, kind }: Json) => [optionId, shown, kind]),
+          questionRequest.options.map(({ optionId, name: optionName, kind }: Json) => [optionId, optionName, kind]),
           [
             ["1", "red", "allow_once"],
             ["2", "blue", "allow_once"],
             ["no_answer", "No answer", "reject_once"],
           ],
         );
-        assert.equal(question.toolCall.title, "Which?\\u0007");
-        assert.match(question.toolCall.content[0].content.text, /free text requires the HTTP API/);
-        // Both clients are shown the call before the request.
+        assert.equal(questionRequest.toolCall.title, "Which?\\u0007");
+        assert.match(questionRequest.toolCall.content[0].content.text, /free text requires the HTTP API/);
+        // Both clients receive the tool call before the request.
         for (const peer of [firstPeer, secondPeer]) {
-          const at = peer.received.findIndex(({ method }) => method === "session/request_permission");
-          const call = peer.received.findIndex(
+          const requestIndex = peer.receivedMessages.findIndex(({ method }) => method === "session/request_permission");
+          const callIndex = peer.receivedMessages.findIndex(
             ({ params }) => params?.update?.toolCallId === peer.requests[0].toolCall.toolCallId,
           );
-          assert.ok(call >= 0 && call < at);
-          peer.assertClean();
+          assert.ok(callIndex >= 0 && callIndex < requestIndex);
+          peer.assertNoValidationErrors();
         }
-        const stored = await first.agent.sessions.get(session);
-        const asks = await first.agent.asks.list({ sessionId: stored!.id });
+        const storedSession = await firstProcess.agent.sessions.get(session);
+        const asks = await firstProcess.agent.asks.list({ sessionId: storedSession!.id });
         assert.deepEqual(
           asks.map(({ kind, state, answeredBy }) => [kind, state, answeredBy]),
           [
@@ -141,22 +144,22 @@ for (const [name, make] of STORES)
         );
       });
 
-    it("a run started elsewhere in mode ask asks the client that loaded the session, or is denied if it cannot answer", async (t) => {
+    it("of a background run go to a client that loaded the session, and are denied if it cannot answer", async (t) => {
       const { path: cwd } = await tempDir(t);
-      const driver = await make(t);
-      const { agent, ran } = processOn(t, driver());
-      const otherProcess = processOn(t, driver());
-      const peer = await client(t, agent, "zed", choose);
+      const openDriver = await createStore(t);
+      const { agent, executedCalls } = createAgent(t, openDriver());
+      const otherProcess = createAgent(t, openDriver());
+      const peer = await connectClient(t, agent, "zed", chooseAllowOrBlue);
       const session = await peer.newSession(cwd);
       await peer.request("session/load", { sessionId: session, cwd });
-      await watches(peer, session, otherProcess.agent);
+      await waitUntilWatching(peer, session, otherProcess.agent);
       await (
         await agent.run({ message: "x", sessionId: session, mode: "ask" })
       ).result;
-      await peer.seen(({ params }) => params?.update?.sessionUpdate === "usage_update");
-      assert.deepEqual(outputs(peer), ["ran", "they said blue", "nobody"]);
-      assert.equal(ran.length, 1);
-      // From now on the client cannot show requests, so its user is not asked.
+      await peer.waitForMessage(({ params }) => params?.update?.sessionUpdate === "usage_update");
+      assert.deepEqual(getOutputs(peer), ["ran", "they said blue", "nobody"]);
+      assert.equal(executedCalls.length, 1);
+      // From here on the client rejects requests, so its user cannot answer.
       peer.onRequest = undefined;
       const run = await agent.run({ message: "y", sessionId: session });
       await run.result;
@@ -164,47 +167,77 @@ for (const [name, make] of STORES)
       const texts = toolMessages.map(({ parts }) => parts.map((part) => ("text" in part ? part.text : "")).join(""));
       assert.match(texts[0]!, /no client could answer/);
       assert.deepEqual(texts.slice(1), ["nobody", "nobody"]);
-      assert.equal(ran.length, 1);
-      peer.assertClean();
+      assert.equal(executedCalls.length, 1);
+      peer.assertNoValidationErrors();
     });
 
-    it("a permission request waits for a client that loads the session later, but not for one that cannot answer", async (t) => {
+    it("wait for a client that loads the session later, but not for a client that cannot answer", async (t) => {
       const { path: cwd } = await tempDir(t);
-      const driver = await make(t);
-      const { agent, ran } = processOn(t, driver());
-      const peer = await client(t, agent, "zed", choose);
+      const openDriver = await createStore(t);
+      const { agent, executedCalls } = createAgent(t, openDriver());
+      const peer = await connectClient(t, agent, "zed", chooseAllowOrBlue);
       await peer.newSession(cwd);
-      const opened = new Promise<void>((resolve) => agent.on("ask.opened", () => resolve()));
+      const askOpened = new Promise<void>((resolve) => agent.on("ask.opened", () => resolve()));
       const { id } = await agent.sessions.create({ projectDir: cwd });
       const run = await agent.run({ message: "x", sessionId: id, mode: "ask" });
-      await opened;
+      await askOpened;
       await peer.request("session/load", { sessionId: id, cwd });
       await run.result;
-      assert.equal(ran.length, 1);
+      assert.equal(executedCalls.length, 1);
       // This client answers every request with "method not found", so it receives no requests of sessions that another
       // client has open.
       peer.onRequest = undefined;
       await (
         await agent.run({ message: "y", sessionId: id })
       ).result;
-      const second = await agent.sessions.create({ projectDir: cwd });
+      const secondSession = await agent.sessions.create({ projectDir: cwd });
       await (
-        await agent.run({ message: "z", sessionId: second.id, mode: "ask" })
+        await agent.run({ message: "z", sessionId: secondSession.id, mode: "ask" })
       ).result;
-      assert.equal(ran.length, 1);
+      assert.equal(executedCalls.length, 1);
     });
 
-    it("a reply with an option that the permission request did not offer runs no tool", async (t) => {
+    it("wait for a client while it loads the session", async (t) => {
       const { path: cwd } = await tempDir(t);
-      const driver = await make(t);
-      const { agent, ran } = processOn(t, driver());
-      const otherProcess = processOn(t, driver());
+      const driver = (await createStore(t))();
+      const gate = createGate();
+      let readingId = "";
+      const slowDriver = new Proxy(driver, {
+        get: (target, member) => {
+          const value: unknown = Reflect.get(target, member, target);
+          if (typeof value !== "function") return value;
+          return async (...args: unknown[]): Promise<unknown> => {
+            if (member === "messages" && args[0] === readingId) await gate.wait();
+            return (await Reflect.apply(value, target, args)) as unknown;
+          };
+        },
+      });
+      const { agent, executedCalls } = createAgent(t, slowDriver);
+      const peer = await connectClient(t, agent, "zed", chooseAllowOrBlue);
+      const { id } = await agent.sessions.create({ projectDir: cwd });
+      readingId = id;
+      const loadResult = peer.request("session/load", { sessionId: id, cwd });
+      await gate.firstWait;
+      const askOpened = new Promise<void>((resolve) => agent.on("ask.opened", () => resolve()));
+      const run = await agent.run({ message: "x", sessionId: id, mode: "ask" });
+      await Promise.race([askOpened, run.result]);
+      gate.open();
+      await loadResult;
+      await run.result;
+      assert.equal(executedCalls.length, 1);
+    });
+
+    it("run no tool if the reply has an option that the permission request did not offer", async (t) => {
+      const { path: cwd } = await tempDir(t);
+      const openDriver = await createStore(t);
+      const { agent, executedCalls } = createAgent(t, openDriver());
+      const otherProcess = createAgent(t, openDriver());
       const optionIds = name === "sqlite" ? ["allow", "yes", "", "no_answer"] : ["allow"];
       for (const optionId of optionIds) {
-        const peer = await client(t, agent, "zed", () => optionId);
+        const peer = await connectClient(t, agent, "zed", () => optionId);
         const session = await peer.newSession(cwd);
         await peer.request("session/load", { sessionId: session, cwd });
-        await watches(peer, session, otherProcess.agent);
+        await waitUntilWatching(peer, session, otherProcess.agent);
         await (
           await agent.run({ message: "x", sessionId: session, mode: "ask" })
         ).result;
@@ -212,6 +245,6 @@ for (const [name, make] of STORES)
         // Otherwise the next run waits for this client.
         await peer.connection.close();
       }
-      assert.deepEqual(ran, []);
+      assert.deepEqual(executedCalls, []);
     });
   });

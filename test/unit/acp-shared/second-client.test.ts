@@ -3,31 +3,31 @@ import { describe, it } from "node:test";
 import { Agent, builtinTools, MemoryDriver, ProviderError, silentLogger } from "gantry";
 import { MemoryDocuments, type SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
-import { MemoryAcp, testTool } from "../../helpers/acp-agent.js";
+import { InProcessAcp, createTestTool } from "../../helpers/acp-agent.js";
 import type { AcpPeer, Json } from "../../helpers/acp-peer.js";
-import { gate, waitTool } from "../../helpers/gate.js";
+import { createGate, createWaitTool } from "../../helpers/gate.js";
 import { STORES } from "../../helpers/stores.js";
-import { until } from "../../helpers/lab.js";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { waitUntil } from "../../helpers/server-runs.js";
+import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
 const EDITOR = { clientInfo: { name: "zed", version: "1" } };
 
-/** Sends an answer in two pieces, the second after `until`. */
-function halves(until: Promise<void>): ScriptedStep {
+/** Creates a step that sends its answer in two parts, the second after `condition` resolves. */
+function createTwoPartAnswer(condition: Promise<void>): ScriptedStep {
   return async () => {
-    const begin = { type: "text" as const, block: "t", text: "first half, " };
-    return [begin, until.then(() => 1) as never, { type: "text", block: "t", text: "second half" }];
+    const firstPart = { type: "text" as const, block: "t", text: "first half, " };
+    return [firstPart, condition.then(() => 1) as never, { type: "text", block: "t", text: "second half" }];
   };
 }
 
-/** An agent on a store that acts like a separate process. */
-function processOn(t: Hooks, driver: SessionDriver, steps: readonly ScriptedStep[] = []) {
-  const toolGate = gate();
-  const risky = testTool("risky", () => ({ text: "ran" }), { needsPermission: true, kind: "execute" });
+/** Creates an agent that acts like a separate process on the store. */
+function createAgent(t: Hooks, driver: SessionDriver, steps: readonly ScriptedStep[] = []) {
+  const toolGate = createGate();
+  const riskyTool = createTestTool("risky", () => ({ text: "ran" }), { needsPermission: true, kind: "execute" });
   const agent = new Agent({
     providers: [new ScriptedProvider(steps)],
     driver,
-    tools: [waitTool(toolGate), risky],
+    tools: [createWaitTool(toolGate), riskyTool],
     logger: silentLogger,
   });
   t.after(async () => {
@@ -38,7 +38,7 @@ function processOn(t: Hooks, driver: SessionDriver, steps: readonly ScriptedStep
 }
 
 async function connectPeer(t: Hooks, agent: Agent, params: Json = EDITOR, options = {}): Promise<AcpPeer> {
-  const peer = new MemoryAcp(t, agent, options).connect();
+  const peer = new InProcessAcp(t, agent, options).connect();
   await peer.initialize(params);
   if (params === EDITOR) peer.profile = "official";
   return peer;
@@ -51,11 +51,11 @@ const describeUpdate = (update: Json): string[] => {
   return [[kind, ...(typeof content?.text === "string" ? [content.text] : []), ...call].join(" ")];
 };
 
-/** The updates that a client has received. Chunks of one message are joined. */
-function story(peer: AcpPeer, from = 0): string[] {
+/** Describes the updates that a client received since message `start`. Chunks of one message are joined. */
+function describeUpdates(peer: AcpPeer, start = 0): string[] {
   const lines: string[] = [];
   let id: unknown;
-  for (const { params } of peer.received.slice(from).filter(({ method }) => method === "session/update")) {
+  for (const { params } of peer.receivedMessages.slice(start).filter(({ method }) => method === "session/update")) {
     const { update } = params;
     const newLines = describeUpdate(update);
     if (newLines.length === 0) continue;
@@ -66,77 +66,88 @@ function story(peer: AcpPeer, from = 0): string[] {
   return lines;
 }
 
-const ended = ({ params }: Json) => params?.update?.sessionUpdate === "usage_update";
+const isUsageUpdate = ({ params }: Json) => params?.update?.sessionUpdate === "usage_update";
 
-for (const [name, make] of STORES)
+for (const [name, createStore] of STORES)
   describe(`a second ACP client (${name})`, { concurrency: 4 }, () => {
     for (const location of ["this process", "another process"] as const)
-      it(`loads a session that runs in ${location} and follows it without a gap or a repeat`, async (t) => {
+      it(`loads a session that runs in ${location} and receives each update once`, async (t) => {
         const { path: cwd } = await tempDir(t);
-        const open = await make(t);
-        let go = (): void => undefined;
-        const half = new Promise<void>((resolve) => (go = resolve));
-        const first = processOn(t, open(), [callTools(["wait", {}]), halves(half), "again"]);
-        const run = await first.agent.run({ message: "over HTTP", projectDir: cwd });
-        await first.toolGate.reached;
-        const { agent } = location === "this process" ? first : processOn(t, open());
+        const openDriver = await createStore(t);
+        let releaseSecondPart = (): void => undefined;
+        const secondPartReleased = new Promise<void>((resolve) => (releaseSecondPart = resolve));
+        const firstProcess = createAgent(t, openDriver(), [
+          callTools(["wait", {}]),
+          createTwoPartAnswer(secondPartReleased),
+          "again",
+        ]);
+        const run = await firstProcess.agent.run({ message: "over HTTP", projectDir: cwd });
+        await firstProcess.toolGate.firstWait;
+        const { agent } = location === "this process" ? firstProcess : createAgent(t, openDriver());
         const peer = await connectPeer(t, agent);
         const specPeer = await connectPeer(t, agent, {});
         for (const client of [peer, specPeer]) await client.request("session/load", { sessionId: run.sessionId, cwd });
         const loadedLines = ["user_message_chunk over HTTP", "tool_call pending"];
-        assert.deepEqual(story(peer), [...loadedLines, "tool_call_update in_progress"]);
-        assert.deepEqual(story(specPeer), loadedLines);
-        first.toolGate.open();
-        await peer.seen(({ params }) => params?.update?.content?.text?.startsWith("first half"));
-        // A client that joins in the middle of an answer.
-        const lateClient = await connectPeer(t, agent);
-        await lateClient.request("session/load", { sessionId: run.sessionId, cwd });
-        go();
-        for (const client of [peer, specPeer, lateClient]) await client.seen(ended);
+        assert.deepEqual(describeUpdates(peer), [...loadedLines, "tool_call_update in_progress"]);
+        assert.deepEqual(describeUpdates(specPeer), loadedLines);
+        firstProcess.toolGate.open();
+        await peer.waitForMessage(({ params }) => params?.update?.content?.text?.startsWith("first half"));
+        // This client loads the session in the middle of an answer.
+        const laterClient = await connectPeer(t, agent);
+        await laterClient.request("session/load", { sessionId: run.sessionId, cwd });
+        releaseSecondPart();
+        for (const client of [peer, specPeer, laterClient]) await client.waitForMessage(isUsageUpdate);
         await run.result;
         const laterLines = [
           "tool_call_update completed",
           "agent_message_chunk first half, second half",
           "usage_update",
         ];
-        assert.deepEqual(story(peer), [...loadedLines, "tool_call_update in_progress", ...laterLines]);
-        assert.deepEqual(story(specPeer), [...loadedLines, ...laterLines]);
-        assert.deepEqual(story(lateClient), [...loadedLines, ...laterLines]);
-        // The clients see the next run from its start.
-        const before = [peer, specPeer, lateClient].map(({ received }) => received.length);
-        const next = await first.agent.run({ message: "more", sessionId: run.sessionId });
-        await next.result;
-        for (const [at, client] of [peer, specPeer, lateClient].entries()) {
-          await client.seen((message) => client.received.indexOf(message) >= before[at]! && ended(message));
-          assert.deepEqual(story(client, before[at]), [
+        assert.deepEqual(describeUpdates(peer), [...loadedLines, "tool_call_update in_progress", ...laterLines]);
+        assert.deepEqual(describeUpdates(specPeer), [...loadedLines, ...laterLines]);
+        assert.deepEqual(describeUpdates(laterClient), [...loadedLines, ...laterLines]);
+        // The clients receive the next run from its start.
+        const messageCounts = [peer, specPeer, laterClient].map(
+          ({ receivedMessages: receivedMessages }) => receivedMessages.length,
+        );
+        const nextRun = await firstProcess.agent.run({ message: "more", sessionId: run.sessionId });
+        await nextRun.result;
+        for (const [clientIndex, client] of [peer, specPeer, laterClient].entries()) {
+          await client.waitForMessage(
+            (message) =>
+              client.receivedMessages.indexOf(message) >= messageCounts[clientIndex]! && isUsageUpdate(message),
+          );
+          assert.deepEqual(describeUpdates(client, messageCounts[clientIndex]), [
             "user_message_chunk more",
             "agent_message_chunk again",
             "usage_update",
           ]);
-          client.assertClean();
+          client.assertNoValidationErrors();
         }
       });
 
     it("receives each answer once and the prompts of other clients, but no echo of its own prompts", async (t) => {
       const { path: cwd } = await tempDir(t);
-      const open = await make(t);
-      const { agent } = processOn(t, open(), ["one", "two", "three", "four"]);
+      const openDriver = await createStore(t);
+      const { agent } = createAgent(t, openDriver(), ["one", "two", "three", "four"]);
       const peer = await connectPeer(t, agent);
       const session = await peer.newSession(cwd);
       await peer.prompt(session, "mine");
-      const run = async (message: string, of: Agent) => {
-        const seen = peer.received.length;
+      const run = async (message: string, targetAgent: Agent) => {
+        const messageCount = peer.receivedMessages.length;
         await (
-          await of.run({ message, sessionId: session })
+          await targetAgent.run({ message, sessionId: session })
         ).result;
-        await peer.seen((message) => peer.received.indexOf(message) >= seen && ended(message));
+        await peer.waitForMessage(
+          (message) => peer.receivedMessages.indexOf(message) >= messageCount && isUsageUpdate(message),
+        );
       };
       await run("theirs", agent);
       await peer.prompt(session, "mine too");
-      await run("from elsewhere", processOn(t, open(), ["five"]).agent);
+      await run("from elsewhere", createAgent(t, openDriver(), ["five"]).agent);
       await peer.prompt(session, "and mine");
       assert.deepEqual(
-        story(peer).filter((line) => !line.startsWith("usage")),
+        describeUpdates(peer).filter((line) => !line.startsWith("usage")),
         [
           "agent_message_chunk one",
           "user_message_chunk theirs",
@@ -147,172 +158,182 @@ for (const [name, make] of STORES)
           "agent_message_chunk four",
         ],
       );
-      peer.assertClean();
+      peer.assertNoValidationErrors();
     });
 
-    it("receives runs of a session that it created but never prompted, and of one that it resumed, without history", async (t) => {
+    it("receives runs of a session that it created but never prompted, or resumed, without history", async (t) => {
       const { path: cwd } = await tempDir(t);
-      const open = await make(t);
-      const { agent, toolGate } = processOn(t, open(), ["one", callTools(["wait", {}]), "two"]);
+      const openDriver = await createStore(t);
+      const { agent, toolGate } = createAgent(t, openDriver(), ["one", callTools(["wait", {}]), "two"]);
       const peer = await connectPeer(t, agent);
       const session = await peer.newSession(cwd);
       await (
         await agent.run({ message: "theirs", sessionId: session })
       ).result;
-      await peer.seen(ended);
-      assert.deepEqual(story(peer), ["user_message_chunk theirs", "agent_message_chunk one", "usage_update"]);
+      await peer.waitForMessage(isUsageUpdate);
+      assert.deepEqual(describeUpdates(peer), ["user_message_chunk theirs", "agent_message_chunk one", "usage_update"]);
       const run = await agent.run({ message: "more", sessionId: session });
-      await toolGate.reached;
-      const resumed = await connectPeer(t, processOn(t, open()).agent);
-      await resumed.request("session/resume", { sessionId: session, cwd });
-      assert.deepEqual(story(resumed), [], "no history");
+      await toolGate.firstWait;
+      const resumedPeer = await connectPeer(t, createAgent(t, openDriver()).agent);
+      await resumedPeer.request("session/resume", { sessionId: session, cwd });
+      assert.deepEqual(describeUpdates(resumedPeer), [], "a resume sends no history");
       toolGate.open();
       await run.result;
-      await resumed.seen(ended);
-      assert.deepEqual(story(resumed), [
+      await resumedPeer.waitForMessage(isUsageUpdate);
+      assert.deepEqual(describeUpdates(resumedPeer), [
         "tool_call pending",
         "tool_call_update completed",
         "agent_message_chunk two",
         "usage_update",
       ]);
-      for (const client of [peer, resumed]) client.assertClean();
+      for (const client of [peer, resumedPeer]) client.assertNoValidationErrors();
     });
 
-    it("receives nothing twice when another client reverts messages and restores them", async (t) => {
+    it("receives no update twice when another client reverts messages and restores them", async (t) => {
       const { path: cwd } = await tempDir(t);
-      const { agent } = processOn(t, (await make(t))(), ["one", "two", "three", "four"]);
+      const { agent } = createAgent(t, (await createStore(t))(), ["one", "two", "three", "four"]);
       const peer = await connectPeer(t, agent);
       const sessionId = await peer.newSession(cwd);
       await peer.request("session/load", { sessionId, cwd });
-      // Waits for the last text of each answer: text that is removed before it was sent is never sent.
-      const runs = async (...turns: (readonly [prompt: string, answer: string])[]) => {
+      // Waits for the last text of each answer, because reverted text that was not yet sent is never sent.
+      const runPrompts = async (...turns: (readonly [prompt: string, answer: string])[]) => {
         for (const [message, answer] of turns) {
           await (
             await agent.run({ message, sessionId })
           ).result;
-          await peer.seen(({ params }) => params?.update?.content?.text === answer);
+          await peer.waitForMessage(({ params }) => params?.update?.content?.text === answer);
         }
       };
-      await runs(["a", "one"], ["b", "two"]);
-      const [, answer] = await agent.sessions.messages(sessionId);
-      const snapshot = await agent.sessions.revert(sessionId, answer!.id);
-      await runs(["c", "three"]);
+      await runPrompts(["a", "one"], ["b", "two"]);
+      const [, answerMessage] = await agent.sessions.messages(sessionId);
+      const snapshot = await agent.sessions.revert(sessionId, answerMessage!.id);
+      await runPrompts(["c", "three"]);
       await agent.sessions.restore(sessionId, snapshot.id);
-      await runs(["d", "four"]);
+      await runPrompts(["d", "four"]);
       assert.deepEqual(
-        story(peer).filter((line) => line !== "usage_update"),
+        describeUpdates(peer).filter((line) => line !== "usage_update"),
         ["a", "one", "b", "two", "c", "three", "d", "four"].map(
           (text, i) => `${i % 2 ? "agent" : "user"}_message_chunk ${text}`,
         ),
       );
       await peer.request("session/load", { sessionId, cwd });
       assert.deepEqual(
-        story(peer).slice(-6),
-        story(peer)
+        describeUpdates(peer).slice(-6),
+        describeUpdates(peer)
           .filter((line) => / (a|one|b|two|d|four)$/.test(line))
           .slice(-6),
       );
-      peer.assertClean();
+      peer.assertNoValidationErrors();
     });
 
-    it("cancels another client's run only after it has loaded the session, and receives the call's end and usage", async (t) => {
+    it("cancels another client's run only after loading the session, and receives the call's end and usage", async (t) => {
       const { path: cwd } = await tempDir(t);
-      const open = await make(t);
-      const first = processOn(t, open(), [callTools(["wait", {}])]);
-      const run = await first.agent.run({ message: "x", projectDir: cwd });
-      await first.toolGate.reached;
-      const { agent } = processOn(t, open());
+      const openDriver = await createStore(t);
+      const firstProcess = createAgent(t, openDriver(), [callTools(["wait", {}])]);
+      const run = await firstProcess.agent.run({ message: "x", projectDir: cwd });
+      await firstProcess.toolGate.firstWait;
+      const { agent } = createAgent(t, openDriver());
       const unloadedPeer = await connectPeer(t, agent);
       unloadedPeer.notify("session/cancel", { sessionId: run.sessionId });
       const peer = await connectPeer(t, agent);
       await peer.request("session/load", { sessionId: run.sessionId, cwd });
-      assert.equal((await agent.runs.get(run.id))?.state, "running", "who has it not open cancels nothing");
+      assert.equal(
+        (await agent.runs.get(run.id))?.state,
+        "running",
+        "a client that has not loaded the session cannot cancel",
+      );
       peer.notify("session/cancel", { sessionId: run.sessionId });
       await assert.rejects(run.result, { code: "run_cancelled" });
-      await peer.seen(ended);
-      assert.equal(peer.updates().filter(({ status }) => status === "failed" || status === "completed").length, 1);
-      assert.equal(story(peer).at(-1), "usage_update", "what it cost is told of a cancelled run too");
-      peer.assertClean();
+      await peer.waitForMessage(isUsageUpdate);
+      assert.equal(peer.getUpdates().filter(({ status }) => status === "failed" || status === "completed").length, 1);
+      assert.equal(describeUpdates(peer).at(-1), "usage_update", "the usage of a cancelled run is reported");
+      peer.assertNoValidationErrors();
     });
 
-    it("with _meta.steer steers the running run or starts one; without it the session is busy", async (t) => {
+    it("steers the active run or starts a run with _meta.steer; without _meta.steer the session is busy", async (t) => {
       const { path: cwd } = await tempDir(t);
-      const open = await make(t);
-      const first = processOn(t, open(), [callTools(["wait", {}]), "done", "later"]);
-      const run = await first.agent.run({ message: "x", projectDir: cwd });
-      await first.toolGate.reached;
-      const peer = await connectPeer(t, processOn(t, open(), ["prompted"]).agent);
+      const openDriver = await createStore(t);
+      const firstProcess = createAgent(t, openDriver(), [callTools(["wait", {}]), "done", "later"]);
+      const run = await firstProcess.agent.run({ message: "x", projectDir: cwd });
+      await firstProcess.toolGate.firstWait;
+      const peer = await connectPeer(t, createAgent(t, openDriver(), ["prompted"]).agent);
       const { sessionId } = run;
       await peer.request("session/load", { sessionId, cwd });
       const prompt = [{ type: "text", text: "and mind the tests" }];
-      const busy = await peer.call("session/prompt", { sessionId, prompt });
-      assert.deepEqual([busy.error?.code, busy.error?.message], [-32600, "session is busy"]);
+      const busyResponse = await peer.call("session/prompt", { sessionId, prompt });
+      assert.deepEqual([busyResponse.error?.code, busyResponse.error?.message], [-32600, "session is busy"]);
       const image = [...prompt, { type: "image", mimeType: "image/png", data: "aGk=" }];
-      const imageAnswer = await peer.call("session/prompt", { sessionId, prompt: image, _meta: { steer: true } });
-      assert.deepEqual([imageAnswer.error?.code, imageAnswer.error?.data?.field], [-32602, "prompt"]);
+      const imageResponse = await peer.call("session/prompt", { sessionId, prompt: image, _meta: { steer: true } });
+      assert.deepEqual([imageResponse.error?.code, imageResponse.error?.data?.field], [-32602, "prompt"]);
       assert.deepEqual(await peer.request("session/prompt", { sessionId, prompt, _meta: { steer: true } }), {
         stopReason: "end_turn",
         _meta: { steered: { runId: run.id } },
       });
-      first.toolGate.open();
+      firstProcess.toolGate.open();
       await run.result;
-      // Arrives before the next model call, or as the next prompt if the run had already ended.
-      const steered = await peer.seen(({ params }) => params?.update?.content?.text === "and mind the tests");
-      await peer.seen((message) => peer.received.indexOf(message) > peer.received.indexOf(steered) && ended(message));
-      const lines = story(peer);
-      const at = lines.indexOf("user_message_chunk and mind the tests");
-      // The usage of the previous call can be reported in between.
-      const next = lines.slice(at + 1).find((line) => line !== "usage_update");
-      assert.match(next ?? "", /^agent_message_chunk (done|later)$/);
+      // The text arrives before the next model call, or as the next prompt if the run has already ended.
+      const steeredMessage = await peer.waitForMessage(
+        ({ params }) => params?.update?.content?.text === "and mind the tests",
+      );
+      await peer.waitForMessage(
+        (message) =>
+          peer.receivedMessages.indexOf(message) > peer.receivedMessages.indexOf(steeredMessage) &&
+          isUsageUpdate(message),
+      );
+      const lines = describeUpdates(peer);
+      const promptIndex = lines.indexOf("user_message_chunk and mind the tests");
+      // The usage of the previous call can be reported between these messages.
+      const nextLine = lines.slice(promptIndex + 1).find((line) => line !== "usage_update");
+      assert.match(nextLine ?? "", /^agent_message_chunk (done|later)$/);
       assert.equal(lines.filter((line) => line === "user_message_chunk and mind the tests").length, 1);
-      // Without an active run it is an ordinary prompt.
+      // Without an active run the steer is an ordinary prompt.
       const result = await peer.request("session/prompt", { sessionId, prompt, _meta: { steer: true } });
       assert.deepEqual(result, { stopReason: "end_turn" });
-      assert.equal(story(peer).filter((line) => line === "agent_message_chunk prompted").length, 1);
-      peer.assertClean();
+      assert.equal(describeUpdates(peer).filter((line) => line === "agent_message_chunk prompted").length, 1);
+      peer.assertNoValidationErrors();
     });
   });
 
 describe("several ACP clients of one session", { concurrency: 4 }, () => {
-  it("session/close by one client ends its own view, not the prompt of another client", async (t) => {
+  it("session/close ends the updates to its client, not the prompt of another client", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const { agent, toolGate } = processOn(t, new MemoryDriver(new MemoryDocuments()), [
+    const { agent, toolGate } = createAgent(t, new MemoryDriver(new MemoryDocuments()), [
       callTools(["wait", {}]),
       "done",
     ]);
-    const server = new MemoryAcp(t, agent);
+    const server = new InProcessAcp(t, agent);
     const [firstPeer, secondPeer] = [server.connect(), server.connect()];
     for (const peer of [firstPeer, secondPeer]) await peer.initialize();
     const sessionId = await firstPeer.newSession(cwd);
     const result = firstPeer.prompt(sessionId, "x");
-    await toolGate.reached;
+    await toolGate.firstWait;
     await secondPeer.request("session/load", { sessionId, cwd });
     await secondPeer.request("session/close", { sessionId });
-    const mark = secondPeer.received.length;
+    const messageCount = secondPeer.receivedMessages.length;
     toolGate.open();
     assert.deepEqual(await result, { stopReason: "end_turn" });
     await secondPeer.request("session/list", {});
-    assert.equal(secondPeer.received.length, mark + 1, "it is told nothing more");
+    assert.equal(secondPeer.receivedMessages.length, messageCount + 1, "the closed client receives only its response");
   });
 
-  it("receive the latest output of a running command, whichever client prompted; a spec client receives none", async (t) => {
+  it("receive the latest output of a running command of any client; a spec client receives none", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const [firstOutputSeen, toolGate] = [gate(), gate()];
+    const [firstOutputReceived, toolGate] = [createGate(), createGate()];
     const lines = Array.from({ length: 3_000 }, (_, n) => `line ${n}\n`);
-    const chatty = testTool("chatty", async (_args, { progress }) => {
+    const chattyTool = createTestTool("chatty", async (_args, { progress }) => {
       progress("begun\n");
-      await firstOutputSeen.wait();
+      await firstOutputReceived.wait();
       for (const line of lines) progress(line);
       await toolGate.wait();
       return { text: "all" };
     });
     const agent = new Agent({
       providers: [new ScriptedProvider([callTools(["chatty", {}]), "done"])],
-      tools: [chatty],
+      tools: [chattyTool],
       logger: silentLogger,
     });
     t.after(() => agent.close());
-    const server = new MemoryAcp(t, agent);
+    const server = new InProcessAcp(t, agent);
     const [ownPeer, otherPeer, specPeer] = [server.connect(), server.connect(), server.connect()];
     await ownPeer.initialize(EDITOR);
     await otherPeer.initialize(EDITOR);
@@ -321,44 +342,48 @@ describe("several ACP clients of one session", { concurrency: 4 }, () => {
     const sessionId = await ownPeer.newSession(cwd);
     for (const peer of [otherPeer, specPeer]) await peer.request("session/load", { sessionId, cwd });
     const result = ownPeer.prompt(sessionId, "x");
-    const last = lines.at(-1)!.trim();
-    const printed = (peer: AcpPeer): string[] =>
+    const lastLine = lines.at(-1)!.trim();
+    const getPrintedTexts = (peer: AcpPeer): string[] =>
       peer
-        .updates()
+        .getUpdates()
         .flatMap(({ status, content }) => (status === "in_progress" && content ? [content[0].content.text] : []));
-    for (const peer of [ownPeer, otherPeer]) await peer.seen(() => printed(peer).length > 0);
-    firstOutputSeen.open();
-    for (const peer of [ownPeer, otherPeer]) await peer.seen(() => printed(peer).at(-1)?.includes(last) === true);
+    for (const peer of [ownPeer, otherPeer]) await peer.waitForMessage(() => getPrintedTexts(peer).length > 0);
+    firstOutputReceived.open();
+    for (const peer of [ownPeer, otherPeer])
+      await peer.waitForMessage(() => getPrintedTexts(peer).at(-1)?.includes(lastLine) === true);
     toolGate.open();
     await result;
     for (const peer of [ownPeer, otherPeer]) {
-      await peer.seen(() => story(peer).includes("agent_message_chunk done"));
-      const texts = printed(peer);
+      await peer.waitForMessage(() => describeUpdates(peer).includes("agent_message_chunk done"));
+      const texts = getPrintedTexts(peer);
       assert.match(texts[0]!, /^begun/);
       for (const text of texts) assert.ok(text.length < 8_300, `${text.length}`);
-      assert.match(texts.at(-1)!, /^\[…\]\nline \d+\n/, "whole lines");
-      const states = peer.updates().flatMap(({ status }) => (status === undefined ? [] : [status]));
-      assert.equal(states.at(-1), "completed", "nothing is told behind the result");
-      peer.assertClean();
+      assert.match(texts.at(-1)!, /^\[…\]\nline \d+\n/, "the output starts with a complete line");
+      const states = peer.getUpdates().flatMap(({ status }) => (status === undefined ? [] : [status]));
+      assert.equal(states.at(-1), "completed", "the result is the last update of the call");
+      peer.assertNoValidationErrors();
     }
-    await specPeer.seen(() => story(specPeer).includes("agent_message_chunk done"));
-    assert.deepEqual(printed(specPeer), []);
+    await specPeer.waitForMessage(() => describeUpdates(specPeer).includes("agent_message_chunk done"));
+    assert.deepEqual(getPrintedTexts(specPeer), []);
   });
 
-  it("receive the plan once per change and a provider retry once; a late client receives the current plan", async (t) => {
+  it("receive the plan once per change and a retry notice once; a later client receives the current plan", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const todos = (status: string) => [
+    const createTodos = (status: string) => [
       { content: "look", status },
       { content: "mend", status: "pending" },
     ];
-    const overloaded = new ProviderError("scripted", "overloaded", "try later", { status: 503, retryAfterMs: 400 });
+    const overloadedError = new ProviderError("scripted", "overloaded", "try later", {
+      status: 503,
+      retryAfterMs: 400,
+    });
     const agent = new Agent({
       providers: [
         new ScriptedProvider(
           [
-            callTools(["todowrite", { todos: todos("in_progress") }]),
-            overloaded,
-            callTools(["todowrite", { todos: todos("completed") }]),
+            callTools(["todowrite", { todos: createTodos("in_progress") }]),
+            overloadedError,
+            callTools(["todowrite", { todos: createTodos("completed") }]),
             "done",
           ],
           { maxRetries: 1 },
@@ -368,7 +393,7 @@ describe("several ACP clients of one session", { concurrency: 4 }, () => {
       logger: silentLogger,
     });
     t.after(() => agent.close());
-    const server = new MemoryAcp(t, agent);
+    const server = new InProcessAcp(t, agent);
     const [ownPeer, otherPeer, specPeer] = [server.connect(), server.connect(), server.connect()];
     for (const peer of [ownPeer, otherPeer]) await peer.initialize(EDITOR);
     await specPeer.initialize();
@@ -376,95 +401,100 @@ describe("several ACP clients of one session", { concurrency: 4 }, () => {
     const sessionId = await ownPeer.newSession(cwd);
     for (const peer of [otherPeer, specPeer]) await peer.request("session/load", { sessionId, cwd });
     await ownPeer.prompt(sessionId, "x");
-    const plans = (peer: AcpPeer) =>
+    const getPlans = (peer: AcpPeer) =>
       peer
-        .updates()
+        .getUpdates()
         .flatMap(({ sessionUpdate, entries }) =>
           sessionUpdate === "plan" ? [entries.map((entry: Json) => entry.status)] : [],
         );
-    for (const peer of [otherPeer, specPeer]) await peer.seen(ended);
+    for (const peer of [otherPeer, specPeer]) await peer.waitForMessage(isUsageUpdate);
     for (const peer of [ownPeer, otherPeer]) {
-      assert.deepEqual(plans(peer), [
+      assert.deepEqual(getPlans(peer), [
         ["in_progress", "pending"],
         ["completed", "pending"],
       ]);
-      assert.match(peer.text(sessionId, "agent_thought_chunk"), /^\[scripted: 503: try later; retrying in 1 s\]\n$/);
-      peer.assertClean();
+      assert.match(peer.getText(sessionId, "agent_thought_chunk"), /^\[scripted: 503: try later; retrying in 1 s\]\n$/);
+      peer.assertNoValidationErrors();
     }
-    assert.deepEqual(plans(specPeer), []);
-    assert.equal(specPeer.text(sessionId, "agent_thought_chunk"), "");
-    // A client that joins later receives the current plan, and no retry notice that has ended.
-    const lateClient = server.connect();
-    await lateClient.initialize(EDITOR);
-    await lateClient.request("session/load", { sessionId, cwd });
-    assert.deepEqual(plans(lateClient).at(-1), ["completed", "pending"]);
-    assert.equal(lateClient.text(sessionId, "agent_thought_chunk"), "");
+    assert.deepEqual(getPlans(specPeer), []);
+    assert.equal(specPeer.getText(sessionId, "agent_thought_chunk"), "");
+    // A later client receives the current plan, and no notice of an ended retry.
+    const laterClient = server.connect();
+    await laterClient.initialize(EDITOR);
+    await laterClient.request("session/load", { sessionId, cwd });
+    assert.deepEqual(getPlans(laterClient).at(-1), ["completed", "pending"]);
+    assert.equal(laterClient.getText(sessionId, "agent_thought_chunk"), "");
   });
 
-  it("a client's own prompt is not echoed to it, even if the store confirms the prompt late", async (t) => {
+  it("receive no echo of their own prompt, even if the store confirms the prompt late", async (t) => {
     const { path: cwd } = await tempDir(t);
     const driver = new MemoryDriver(new MemoryDocuments());
-    const { agent } = processOn(t, driver, ["one"]);
+    const { agent } = createAgent(t, driver, ["one"]);
     const peer = await connectPeer(t, agent);
     const session = await peer.newSession(cwd);
     await peer.request("session/load", { sessionId: session, cwd });
     const watcher = await connectPeer(t, agent);
     await watcher.request("session/load", { sessionId: session, cwd });
-    const promptSeen = watcher.seen(({ params }) => params?.update?.sessionUpdate === "user_message_chunk");
-    // The run is reported as started when its prompt is on disk. By then another client has already seen the prompt.
-    Object.assign(driver, { synced: () => promptSeen });
+    const promptReceived = watcher.waitForMessage(
+      ({ params }) => params?.update?.sessionUpdate === "user_message_chunk",
+    );
+    // The run starts when its prompt is on disk. The other client has already received the prompt by then.
+    Object.assign(driver, { synced: () => promptReceived });
     await peer.prompt(session, "mine");
     assert.deepEqual(
-      story(peer).filter((line) => line !== "usage_update"),
+      describeUpdates(peer).filter((line) => line !== "usage_update"),
       ["agent_message_chunk one"],
     );
   });
 
-  it("a client that resumes during an answer receives the remaining text and nothing earlier", async (t) => {
+  it("receive only the remaining text after a resume during an answer", async (t) => {
     const { path: cwd } = await tempDir(t);
-    let go = (): void => undefined;
-    const half = new Promise<void>((resolve) => (go = resolve));
-    const { agent } = processOn(t, new MemoryDriver(new MemoryDocuments()), ["one", halves(half)]);
+    let releaseSecondPart = (): void => undefined;
+    const secondPartReleased = new Promise<void>((resolve) => (releaseSecondPart = resolve));
+    const { agent } = createAgent(t, new MemoryDriver(new MemoryDocuments()), [
+      "one",
+      createTwoPartAnswer(secondPartReleased),
+    ]);
     const { sessionId, result } = await agent.run({ message: "x", projectDir: cwd });
     await result;
-    const idle = await connectPeer(t, agent);
-    await idle.request("session/resume", { sessionId, cwd });
+    const idlePeer = await connectPeer(t, agent);
+    await idlePeer.request("session/resume", { sessionId, cwd });
     const run = await agent.run({ message: "y", sessionId });
-    await idle.seen(({ params }) => params?.update?.content?.text?.startsWith("first half"));
-    assert.deepEqual(story(idle), ["user_message_chunk y", "agent_message_chunk first half, "]);
+    await idlePeer.waitForMessage(({ params }) => params?.update?.content?.text?.startsWith("first half"));
+    assert.deepEqual(describeUpdates(idlePeer), ["user_message_chunk y", "agent_message_chunk first half, "]);
     const peer = await connectPeer(t, agent);
     await peer.request("session/resume", { sessionId, cwd });
     await peer.request("session/list", {});
-    go();
+    releaseSecondPart();
     await run.result;
-    await peer.seen(({ params }) => params?.update?.content?.text?.endsWith("second half"));
-    assert.equal(peer.text(sessionId), "second half");
-    assert.equal(peer.text(sessionId, "user_message_chunk"), "");
+    await peer.waitForMessage(({ params }) => params?.update?.content?.text?.endsWith("second half"));
+    assert.equal(peer.getText(sessionId), "second half");
+    assert.equal(peer.getText(sessionId, "user_message_chunk"), "");
   });
 
-  it("a temporary store failure neither loses nor repeats an update", async (t) => {
+  it("receive each update once despite a temporary store failure", async (t) => {
     const { path: cwd } = await tempDir(t);
     const store = new MemoryDocuments();
     const driver = new MemoryDriver(store);
-    const { agent } = processOn(t, driver, ["one", "two"]);
+    const { agent } = createAgent(t, driver, ["one", "two"]);
     const peer = await connectPeer(t, agent);
     const session = await peer.newSession(cwd);
     await peer.prompt(session, "mine");
-    const messages = driver.messages.bind(driver);
-    let failing = true;
-    let failed = 0;
+    const originalMessages = driver.messages.bind(driver);
+    let isFailing = true;
+    let failureCount = 0;
     driver.messages = (...args) => {
-      if (!failing) return messages(...args);
-      failed += 1;
+      if (!isFailing) return originalMessages(...args);
+      failureCount += 1;
       return Promise.reject(new Error("no disk"));
     };
-    const otherProcess = processOn(t, new MemoryDriver(store), ["theirs"]);
+    const otherProcess = createAgent(t, new MemoryDriver(store), ["theirs"]);
     await (
       await otherProcess.agent.run({ message: "x", sessionId: session })
     ).result;
-    await until(() => failed > 0);
-    failing = false;
-    await peer.seen(({ params }) => params?.update?.content?.text === "theirs");
-    assert.equal(story(peer).filter((line) => line === "user_message_chunk x").length, 1);
+    await waitUntil(() => failureCount > 0);
+    isFailing = false;
+    await peer.waitForMessage(({ params }) => params?.update?.content?.text === "theirs");
+    assert.equal(describeUpdates(peer).filter((line) => line === "user_message_chunk x").length, 1);
   });
 });

@@ -7,7 +7,7 @@ import { transportChecks, type TransportClient } from "gantry/testing";
 import { streamClients } from "../../helpers/transport-clients.js";
 
 describe("AcpStdioTransport (transport contract)", () => {
-  const options = acpStdio.parse({}, { where: "", configDir: "/", home: "/", projectDir: "/" });
+  const options = acpStdio.parse({}, { location: "", configDir: "/", home: "/", projectDir: "/" });
   let connect: (listening: Listening) => Promise<TransportClient>;
   const checks = transportChecks({
     create: () => {
@@ -15,7 +15,7 @@ describe("AcpStdioTransport (transport contract)", () => {
       connect = streamClients(input, output);
       return Promise.resolve(new AcpStdioTransport(options, silentLogger, { input, output }));
     },
-    // With stdio, a stream cannot be missing while the process runs.
+    // Stdio streams exist as long as the process, so a start cannot fail.
     createFailing: undefined,
     connect: (listening) => connect(listening),
     onDisconnect: "cancel",

@@ -2,11 +2,16 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { CooperativeScheduler } from "../../../src/base/cooperative-scheduler.js";
 
-/** Works until `stop` returns true, and asks the scheduler before each step. Records its steps. */
-async function worker(share: CooperativeScheduler, name: string, steps: string[], stop: () => boolean): Promise<void> {
-  while (!stop()) {
+/** Runs steps until `shouldStop` returns true. Records each step, and then waits for the scheduler. */
+async function runWorker(
+  scheduler: CooperativeScheduler,
+  name: string,
+  steps: string[],
+  shouldStop: () => boolean,
+): Promise<void> {
+  while (!shouldStop()) {
     steps.push(name);
-    const turn = share.turn();
+    const turn = scheduler.turn();
     if (turn) await turn;
     else await Promise.resolve();
   }
@@ -17,32 +22,32 @@ it("CooperativeScheduler lets a single task continue at once", () => {
 });
 
 it("CooperativeScheduler shares the event loop between endless tasks and with other callbacks", async () => {
-  const share = new CooperativeScheduler();
+  const scheduler = new CooperativeScheduler();
   const steps: string[] = [];
   let turns = 0;
   const names = ["a", "b", "c"];
-  // This never ends if the event loop gets no turn between steps, or if one worker starves.
-  const stop = () => turns >= 3 && names.every((name) => steps.includes(name));
-  const count = () => {
+  // The test never ends if the event loop gets no turn between steps, or if one worker makes no step.
+  const shouldStop = () => turns >= 3 && names.every((name) => steps.includes(name));
+  const countTurn = () => {
     turns += 1;
-    if (!stop()) setImmediate(count);
+    if (!shouldStop()) setImmediate(countTurn);
   };
-  setImmediate(count);
-  await Promise.all(names.map((name) => worker(share, name, steps, stop)));
+  setImmediate(countTurn);
+  await Promise.all(names.map((name) => runWorker(scheduler, name, steps, shouldStop)));
   assert.ok(turns >= 3);
 });
 
 it("CooperativeScheduler releases waiting tasks in order of arrival", async () => {
-  const share = new CooperativeScheduler();
+  const scheduler = new CooperativeScheduler();
   const order: number[] = [];
   // Uses up the time slice of this turn.
-  let first = share.turn();
-  while (first === undefined) first = share.turn();
+  let firstTurn = scheduler.turn();
+  while (firstTurn === undefined) firstTurn = scheduler.turn();
   const workers = Array.from({ length: 20 }, async (_, n) => {
-    await share.turn();
+    await scheduler.turn();
     order.push(n);
   });
-  await first;
+  await firstTurn;
   assert.deepEqual(order, []);
   await Promise.all(workers);
   assert.deepEqual(
@@ -52,17 +57,17 @@ it("CooperativeScheduler releases waiting tasks in order of arrival", async () =
 });
 
 it("CooperativeScheduler completes all tasks when each step is longer than the time slice", async () => {
-  const share = new CooperativeScheduler();
+  const scheduler = new CooperativeScheduler();
   const endedTasks: number[] = [];
-  const busy = (ms: number) => {
-    const until = performance.now() + ms;
-    while (performance.now() < until);
+  const busyWait = (ms: number) => {
+    const endMs = performance.now() + ms;
+    while (performance.now() < endMs);
   };
   await Promise.all(
     [1, 2, 3].map(async (n) => {
       for (let step = 0; step < 3; step += 1) {
-        busy(12);
-        await share.turn();
+        busyWait(12);
+        await scheduler.turn();
       }
       endedTasks.push(n);
     }),

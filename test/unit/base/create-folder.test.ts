@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { statSync } from "node:fs";
 import { it } from "node:test";
 import { createFolder } from "gantry/plugin";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 it("createFolder creates missing parents with mode 0700, and returns the first folder that it created", async (t) => {
   const folder = await tempDir(t, { file: "" });

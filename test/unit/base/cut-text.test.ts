@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { capText, cutMiddle, HeadTail } from "../../../src/base/cut-text.js";
-import { fc } from "../../helpers/properties.js";
+import { fc } from "../../helpers/fast-check.js";
 
 it("capText returns a text within the limit unchanged", () => {
   assert.equal(capText("äöü", 6), "äöü");
@@ -30,10 +30,10 @@ it("capText never exceeds the limit and never splits a code point", () => {
       fc.string({ unit: "binary", maxLength: 400 }),
       fc.integer({ min: 0, max: 500 }),
       fc.integer({ min: 1, max: 4 }),
-      (part, bytes, times) => {
-        const text = part.repeat(times).toWellFormed();
-        const cutText = capText(text, bytes);
-        assert.ok(Buffer.byteLength(cutText) <= bytes);
+      (part, maxBytes, repeatCount) => {
+        const text = part.repeat(repeatCount).toWellFormed();
+        const cutText = capText(text, maxBytes);
+        assert.ok(Buffer.byteLength(cutText) <= maxBytes);
         assert.ok(cutText.isWellFormed());
         if (!text.includes("\uFFFD")) assert.ok(!cutText.includes("\uFFFD"));
       },
@@ -41,16 +41,16 @@ it("capText never exceeds the limit and never splits a code point", () => {
   );
 });
 
-it("HeadTail returns a short stream whole, and the start and end of a longer stream", () => {
+it("HeadTail returns a short stream completely, and the start and end of a longer stream", () => {
   fc.assert(
     fc.property(
       fc.array(fc.uint8Array({ minLength: 1, maxLength: 300 }), { maxLength: 40 }),
       fc.integer({ min: 2, max: 2000 }),
-      (chunks, bytes) => {
-        const headTail = new HeadTail(bytes);
+      (chunks, maxBytes) => {
+        const headTail = new HeadTail(maxBytes);
         for (const chunk of chunks) headTail.push(Buffer.from(chunk));
         const allBytes = Buffer.concat(chunks);
-        if (allBytes.length <= bytes - 1) assert.equal(headTail.text(), allBytes.toString());
+        if (allBytes.length <= maxBytes - 1) assert.equal(headTail.text(), allBytes.toString());
       },
     ),
   );

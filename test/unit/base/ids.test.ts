@@ -2,15 +2,15 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { newId, randomBytes } from "../../../src/base/ids.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 describe("newId", () => {
   it("returns UUIDs of version 7 that contain the time of creation", () => {
-    const before = Date.now();
+    const startMs = Date.now();
     const id = newId();
     assert.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
     const createdAtMs = parseInt(id.replace("-", "").slice(0, 12), 16);
-    assert.ok(createdAtMs >= before && createdAtMs <= Date.now());
+    assert.ok(createdAtMs >= startMs && createdAtMs <= Date.now());
   });
 
   it("returns 20,000 ids in ascending order and without duplicates", () => {
@@ -20,15 +20,15 @@ describe("newId", () => {
   });
 
   it("returns ids in ascending order after the clock is set back", (t) => {
-    const first = newId();
+    const firstId = newId();
     t.mock.timers.enable({ apis: ["Date"], now: Date.now() - 60_000 });
-    const later = [newId(), newId()];
-    assert.deepEqual([first, ...later].sort(), [first, ...later]);
+    const laterIds = [newId(), newId()];
+    assert.deepEqual([firstId, ...laterIds].sort(), [firstId, ...laterIds]);
   });
 
   it("returns ids that differ in their last 12 digits", () => {
-    const ends = Array.from({ length: 1_000 }, () => newId().slice(-12));
-    assert.equal(new Set(ends).size, ends.length);
+    const endings = Array.from({ length: 1_000 }, () => newId().slice(-12));
+    assert.equal(new Set(endings).size, endings.length);
   });
 });
 
@@ -40,7 +40,7 @@ describe("randomBytes", () => {
       const [firstBytes, secondBytes] = [randomBytes(32, source), randomBytes(32, source)];
       assert.equal(firstBytes.length, 32);
       assert.notDeepEqual(firstBytes, secondBytes);
-      assert.ok(new Set(firstBytes).size > 8, "no run of the same");
+      assert.ok(new Set(firstBytes).size > 8, "the 32 bytes have more than 8 different values");
     }
   });
 });

@@ -20,9 +20,9 @@ describe("the logger", () => {
       error: new Error("Bearer abcdefgh12345678"),
       deep: { key: "sk-abcdefghijklmnopqrstuvwx" },
     });
-    const all = lines.join("\n");
-    for (const secret of ["hunter22", "abcdefgh12345678", "sk-abcdef"]) assert.ok(!all.includes(secret), secret);
-    assert.match(all, /\[redacted\]/);
+    const output = lines.join("\n");
+    for (const secret of ["hunter22", "abcdefgh12345678", "sk-abcdef"]) assert.ok(!output.includes(secret), secret);
+    assert.match(output, /\[redacted\]/);
   });
 
   it("logs the name, stack and cause of an error", () => {

@@ -9,10 +9,10 @@ const assertHidden = (text: string): void => assert.equal(redactor.hide(text), "
 
 describe("Redactor", () => {
   it("hides a secret in base64 with any text before and after it, on one or several lines", () => {
-    for (const before of ["", "a", "ab", "abc", '{"api_key":"'])
-      for (const after of ["", "x", '"}\n', "xyz"]) {
-        const encoded = Buffer.from(before + KEY + after);
-        for (const text of [encoded.toString("base64"), encoded.toString("base64url")])
+    for (const prefix of ["", "a", "ab", "abc", '{"api_key":"'])
+      for (const suffix of ["", "x", '"}\n', "xyz"]) {
+        const plainBytes = Buffer.from(prefix + KEY + suffix);
+        for (const text of [plainBytes.toString("base64"), plainBytes.toString("base64url")])
           for (const encodedText of [text, text.replace(/.{20}/g, "$&\n")]) {
             const visibleText = redactor.hide(encodedText).replace("[redacted]", "").replace(/\s/g, "");
             // The remaining text must hold no part of the key.
@@ -41,13 +41,13 @@ describe("Redactor", () => {
   });
 
   it("hides pieces of at least 16 characters of a secret, and of at least 8 next to an ellipsis", () => {
-    for (let cut = 16; cut < KEY.length; cut++) {
-      assert.equal(redactor.hide(`a ${KEY.slice(0, cut)}`), "a [redacted]");
-      assert.equal(redactor.hide(`${KEY.slice(-cut)} b`), "[redacted] b");
+    for (let pieceLength = 16; pieceLength < KEY.length; pieceLength++) {
+      assert.equal(redactor.hide(`a ${KEY.slice(0, pieceLength)}`), "a [redacted]");
+      assert.equal(redactor.hide(`${KEY.slice(-pieceLength)} b`), "[redacted] b");
     }
-    for (let cut = 8; cut < KEY.length; cut++) {
-      assert.equal(redactor.hide(`a ${KEY.slice(0, cut)}…`), "a [redacted]…");
-      assert.equal(redactor.hide(`…${KEY.slice(-cut)} b`), "…[redacted] b");
+    for (let pieceLength = 8; pieceLength < KEY.length; pieceLength++) {
+      assert.equal(redactor.hide(`a ${KEY.slice(0, pieceLength)}…`), "a [redacted]…");
+      assert.equal(redactor.hide(`…${KEY.slice(-pieceLength)} b`), "…[redacted] b");
     }
   });
 
@@ -105,8 +105,12 @@ describe("environmentSecrets", () => {
       "hunter2hunter2",
       "ghp_0123456789abcdefghij",
     ]);
-    const words = { DB_PASSWORD: "correct-horse-battery", API_KEY: "some-long-words", SIGN_KEY: "qwertyuiopasdfghjkl" };
-    assert.deepEqual(environmentSecrets(words), Object.values(words));
+    const wordSecrets = {
+      DB_PASSWORD: "correct-horse-battery",
+      API_KEY: "some-long-words",
+      SIGN_KEY: "qwertyuiopasdfghjkl",
+    };
+    assert.deepEqual(environmentSecrets(wordSecrets), Object.values(wordSecrets));
   });
 
   it("ignores paths, placeholders, plain words, hashes and URLs without a password", () => {

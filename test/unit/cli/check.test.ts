@@ -2,27 +2,27 @@ import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { describe, it, type TestContext } from "node:test";
 import type { AdapterReport } from "../../../src/cli/check-report.js";
-import { checked } from "../../helpers/gantry-check.js";
-import { tempDir } from "../../helpers/temp.js";
+import { runCheck } from "../../helpers/gantry-check.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-/** A valid tool, except for the given members. */
-const tool = (members: string, before = "") => `${before}
+/** Returns the module of a valid tool in which `members` replace valid members. */
+const createToolModule = (members: string, prefix = "") => `${prefix}
   export const descriptor = { gantry: 1, kind: "tool", name: "odd", parse: (raw) => raw, create: (options, context) => ({
     name: "odd", description: "Odd.", inputSchema: { type: "object" }, kind: "other", parallel: true, needsPermission: true,
     parse: (input) => input, describe: () => ({ title: "odd", locations: [] }), run: async () => ({ text: "" }), ${members} }) };
   export default descriptor;`;
 
-async function reports(t: TestContext, module: string, flags: Parameters<typeof checked>[1] = {}) {
+async function checkModule(t: TestContext, module: string, flags: Parameters<typeof runCheck>[1] = {}) {
   const folder = await tempDir(t, { "odd.mjs": module });
-  const { code, stdout } = await checked([folder.at("odd.mjs")], { json: true, timeout: 5, ...flags });
+  const { code, stdout } = await runCheck([folder.at("odd.mjs")], { json: true, timeout: 5, ...flags });
   return { code, folder, adapters: (JSON.parse(stdout) as { adapters: AdapterReport[] }).adapters };
 }
 
 describe("gantry check", () => {
   it("reports each adapter once, and the checks that need a fixture as not_checked", async (t) => {
-    const { code, adapters } = await reports(
+    const { code, adapters } = await checkModule(
       t,
-      `${tool("")} export const strategy = { gantry: 1, kind: "compaction-strategy", name: "none", parse: () => ({}),
+      `${createToolModule("")} export const strategy = { gantry: 1, kind: "compaction-strategy", name: "none", parse: () => ({}),
          create: () => ({ name: "none", compact: async ({ messages }) => messages }) };`,
     );
     assert.equal(code, 1);
@@ -35,18 +35,18 @@ describe("gantry check", () => {
     );
     const [oddReport, noneReport] = adapters;
     assert.deepEqual(oddReport?.notDeclared, ["preview", "models", "replaces", "close"]);
-    const statusOf = (name: string) => oddReport?.checks.find((check) => check.name.startsWith(name))?.status;
-    assert.equal(statusOf("name:"), "passed");
-    assert.equal(statusOf("parse: rejects values that are not objects"), "failed");
-    assert.equal(statusOf("run: does the work"), "not_checked");
-    const failed = noneReport?.checks.find(({ status }) => status === "failed");
-    assert.equal(failed?.name, "compact: gives a conversation that is smaller and not empty");
-    assert.equal(failed.group, "compact");
+    const getStatus = (name: string) => oddReport?.checks.find((check) => check.name.startsWith(name))?.status;
+    assert.equal(getStatus("name:"), "passed");
+    assert.equal(getStatus("parse: rejects values that are not objects"), "failed");
+    assert.equal(getStatus("run: does the work"), "not_checked");
+    const failedCheck = noneReport?.checks.find(({ status }) => status === "failed");
+    assert.equal(failedCheck?.name, "compact: gives a conversation that is smaller and not empty");
+    assert.equal(failedCheck.group, "compact");
   });
 
   it("prints a text report grouped by capability", async (t) => {
-    const folder = await tempDir(t, { "odd.mjs": tool('name: "o d d"') });
-    const { code, stdout } = await checked([folder.at("odd.mjs")]);
+    const folder = await tempDir(t, { "odd.mjs": createToolModule('name: "o d d"') });
+    const { code, stdout } = await runCheck([folder.at("odd.mjs")]);
     assert.equal(code, 1);
     assert.match(stdout, /^odd \(tool, default export\)\n {2}adapter +1 passed\n {2}name +1 failed\n {4}FAILED name: /);
     assert.match(
@@ -55,8 +55,8 @@ describe("gantry check", () => {
     );
   });
 
-  it("ends checks that hang, skips the remaining checks after three of them, and removes its folder", async (t) => {
-    const { code, adapters, folder } = await reports(
+  it("ends hanging checks, skips the remaining checks after three hanging checks, and removes its folder", async (t) => {
+    const { code, adapters, folder } = await checkModule(
       t,
       `export let home;
        export default { gantry: 1, kind: "hooks", name: "slow", parse: () => ({}), create(options, context) {
@@ -84,14 +84,14 @@ describe("gantry check", () => {
     const abort = new AbortController();
     Object.assign(globalThis, { created: () => abort.abort("SIGINT") });
     t.after(() => Reflect.deleteProperty(globalThis, "created"));
-    assert.equal((await checked([folder.at("odd.mjs")], { timeout: 60 }, abort.signal)).code, 130);
+    assert.equal((await runCheck([folder.at("odd.mjs")], { timeout: 60 }, abort.signal)).code, 130);
   });
 
   it("exits with code 2 and one line on stderr for an invalid command line or a module without an adapter", async (t) => {
     const folder = await tempDir(t, {
       "none.mjs": "export const count = 5; export default class Odd {}",
       "empty.mjs": "",
-      "odd.mjs": tool(""),
+      "odd.mjs": createToolModule(""),
       "list.json": "[]",
     });
     for (const [args, flags, line] of [
@@ -109,7 +109,7 @@ describe("gantry check", () => {
         /--fixture .*: expected the export fixture, .* nothing/,
       ],
     ] as const) {
-      const { code, stdout, stderr } = await checked(args, flags);
+      const { code, stdout, stderr } = await runCheck(args, flags);
       assert.deepEqual([code, stdout], [2, ""]);
       assert.match(stderr.trimEnd(), line);
       assert.equal(stderr.split("\n").length, 2);

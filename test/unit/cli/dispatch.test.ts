@@ -7,19 +7,19 @@ import { formatFailureLine, describeFailure } from "../../../src/cli/failure.js"
 import { flagsFor } from "../../../src/cli/choose.js";
 import { parseFlags, parseCommandLine } from "../../../src/cli/command-line.js";
 
-/** A line that begins with a flag may have the flags of all commands. */
+/** Flags of all commands. A line that starts with a flag accepts all of them. */
 const ALL_FLAGS = flagsFor(["--"]);
-const EVERY: readonly CommandDescription[] = COMMAND_DESCRIPTIONS.flatMap((about) => [
-  about,
-  ...Object.values(about.commands ?? {}),
+const COMMANDS_AND_SUBCOMMANDS: readonly CommandDescription[] = COMMAND_DESCRIPTIONS.flatMap((command) => [
+  command,
+  ...Object.values(command.commands ?? {}),
 ]);
 
-/** Parses a line whose words contain no spaces. Returns its words and flags, or the error. */
+/** Parses a line that is split at spaces. Returns its arguments and flags, or the error. */
 function readLine(text: string) {
   const argv = text === "" ? [] : text.split(" ");
   const line = parseCommandLine(argv, ALL_FLAGS);
-  const read = parseFlags(line, ALL_FLAGS, argv);
-  return "fault" in read ? read.fault : [line.input, read.flags];
+  const parsed = parseFlags(line, ALL_FLAGS, argv);
+  return "fault" in parsed ? parsed.fault : [line.input, parsed.flags];
 }
 
 describe("a command line", () => {
@@ -41,10 +41,10 @@ describe("a command line", () => {
   ] as const)
     it(`is parsed: ${JSON.stringify(line)}`, () => assert.deepEqual(readLine(line), [input, flags]));
 
-  it("is parsed with the flags of its command, or those of chat if it is empty", () => {
+  it("is parsed with the flags of its command, or with the flags of chat if the line is empty", () => {
     assert.deepEqual(Object.keys(flagsFor(["run"])).sort(), Object.keys(run.flags).sort());
     assert.deepEqual(flagsFor([]), flagsFor(["chat"]));
-    for (const { flags } of EVERY)
+    for (const { flags } of COMMANDS_AND_SUBCOMMANDS)
       for (const name of Object.keys(flags)) assert.ok(Object.hasOwn(ALL_FLAGS, name), name);
   });
 
@@ -78,20 +78,20 @@ describe("a command line", () => {
 describe("the command descriptions", () => {
   it("give a flag the same type in each command", () => {
     const types = new Map<string, string>();
-    for (const { name, flags } of EVERY)
+    for (const { name, flags } of COMMANDS_AND_SUBCOMMANDS)
       for (const [key, { type, isMultiple = false, choices = [] }] of Object.entries(flags)) {
-        const kind = `${type} ${isMultiple} ${choices.join()}`;
-        assert.equal(types.get(key) ?? kind, kind, `${toFlag(key)} of ${name}`);
-        types.set(key, kind);
+        const signature = `${type} ${isMultiple} ${choices.join()}`;
+        assert.equal(types.get(key) ?? signature, signature, `${toFlag(key)} of ${name}`);
+        types.set(key, signature);
       }
     assert.ok(types.size > 10);
   });
 
-  it("name the value of each flag except boolean flags, in one line without a final full stop", () => {
-    for (const { name, flags } of EVERY)
-      for (const [key, { type, value, description: about }] of Object.entries(flags)) {
+  it("name the value of each flag that is not boolean, and describe flags in one line without a final full stop", () => {
+    for (const { name, flags } of COMMANDS_AND_SUBCOMMANDS)
+      for (const [key, { type, value, description }] of Object.entries(flags)) {
         assert.equal(value !== undefined, type !== "boolean", `${toFlag(key)} of ${name}`);
-        assert.doesNotMatch(about, /\n|\.$/, `${toFlag(key)} of ${name}`);
+        assert.doesNotMatch(description, /\n|\.$/, `${toFlag(key)} of ${name}`);
       }
   });
 });

@@ -6,16 +6,16 @@ import { callTools, say, ScriptedProvider } from "gantry/testing";
 import { attachState, detachState } from "../../../src/compaction/attached-state.js";
 import { SUMMARY_HEAD } from "../../../src/compaction/units.js";
 import { recordChangedFiles } from "../../../src/tools/files/changed-files.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-function user(...texts: string[]): ModelMessage {
+function createUserMessage(...texts: string[]): ModelMessage {
   const parts = texts.map((text) => ({ type: "text", text }) as const);
   return { role: "user", parts, toolCallId: "", name: "", failed: false };
 }
 
 const textOf = ({ parts }: ModelMessage) => parts.map((part) => ("text" in part ? part.text : "")).join("\n");
 
-function stateWith(content: string, files: readonly string[] = []): Map<string, unknown> {
+function createState(content: string, files: readonly string[] = []): Map<string, unknown> {
   const state = new Map<string, unknown>([["todos", [{ content, status: "pending" }]]]);
   recordChangedFiles(state, files, "/project");
   return state;
@@ -23,39 +23,43 @@ function stateWith(content: string, files: readonly string[] = []): Map<string, 
 
 describe("the state of a session in a compacted view", () => {
   it("is appended to the summary, or to the first prompt if there is none, and can be removed again", () => {
-    const state = stateWith("paint", ["/project/a.ts", "b.ts", "b.ts", "/elsewhere/c.ts"]);
-    const withSummary = attachState([user("goal"), user(`${SUMMARY_HEAD}notes`), user("now")], state, 1_000);
+    const state = createState("paint", ["/project/a.ts", "b.ts", "b.ts", "/elsewhere/c.ts"]);
+    const withSummary = attachState(
+      [createUserMessage("goal"), createUserMessage(`${SUMMARY_HEAD}notes`), createUserMessage("now")],
+      state,
+      1_000,
+    );
     const text =
       "[State of this session, attached again because older messages left the context window]\n\n" +
       "Todo list:\n[ ] paint\n\nFiles changed by tools (commands may have changed others):\n- a.ts\n- b.ts\n- /elsewhere/c.ts";
     assert.deepEqual(withSummary.map(textOf), ["goal", `${SUMMARY_HEAD}notes\n${text}`, "now"]);
-    const withoutSummary = attachState([user("goal"), user("now")], state, 1_000);
+    const withoutSummary = attachState([createUserMessage("goal"), createUserMessage("now")], state, 1_000);
     assert.deepEqual(withoutSummary.map(textOf), [`goal\n${text}`, "now"]);
-    assert.deepEqual(withoutSummary.map(detachState), [user("goal"), user("now")]);
+    assert.deepEqual(withoutSummary.map(detachState), [createUserMessage("goal"), createUserMessage("now")]);
     // A user can paste this text as a prompt.
-    assert.deepEqual(detachState(user(text)), user(text));
+    assert.deepEqual(detachState(createUserMessage(text)), createUserMessage(text));
   });
 
   it("leaves the messages unchanged if no tool stored valid state", () => {
-    const messages = [user("goal")];
+    const messages = [createUserMessage("goal")];
     assert.equal(attachState(messages, new Map(), 1_000), messages);
     assert.equal(attachState(messages, new Map([["todos", "damaged"]]), 1_000), messages);
   });
 
   it("lists the newest 100 changed files and stays within its byte limit", () => {
     const files = Array.from({ length: 250 }, (_, i) => `src/file-${i}.ts`);
-    const [message] = attachState([user("goal")], stateWith("paint", files), 100_000);
+    const [message] = attachState([createUserMessage("goal")], createState("paint", files), 100_000);
     const lines = textOf(message!).split("\n");
     assert.equal(lines.filter((line) => /^- src/.test(line)).length, 100);
     assert.ok(lines.includes("- 150 more, changed earlier") && lines.includes("- src/file-249.ts"));
-    const [short] = attachState([user("")], stateWith("long ".repeat(10_000), files), 2_000);
-    assert.ok(Buffer.byteLength(textOf(short!)) <= 2_001);
+    const [shortMessage] = attachState([createUserMessage("")], createState("long ".repeat(10_000), files), 2_000);
+    assert.ok(Buffer.byteLength(textOf(shortMessage!)) <= 2_001);
   });
 
   it("lists changed files but not those of failed calls, occurs once, and is not in later summary requests", async (t) => {
     const folder = await tempDir(t, { "large.txt": "x".repeat(1_500_000), "kept.txt": "kept" });
     const requests: ModelRequest[] = [];
-    const long = "word ".repeat(1_500);
+    const longText = "word ".repeat(1_500);
     const provider = new ScriptedProvider(
       [
         callTools(
@@ -70,7 +74,7 @@ describe("the state of a session in a compacted view", () => {
       {
         models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 16_000 }],
         fallback: (request) => {
-          if (request.tools.length > 0) return say(long);
+          if (request.tools.length > 0) return say(longText);
           requests.push(request);
           return say("notes");
         },
@@ -81,12 +85,12 @@ describe("the state of a session in a compacted view", () => {
     t.after(() => agent.close());
     const { sessionId, result } = await agent.run({ message: "begin" });
     await result;
-    const compacted: string[] = [];
-    agent.on("session.compacted", ({ strategy }) => compacted.push(strategy));
-    for (let n = 0; compacted.length < 3; n++) {
-      assert.ok(n < 50, "it is compacted");
+    const compactionStrategies: string[] = [];
+    agent.on("session.compacted", ({ strategy }) => compactionStrategies.push(strategy));
+    for (let n = 0; compactionStrategies.length < 3; n++) {
+      assert.ok(n < 50, "three compactions occur within 50 runs");
       await (
-        await agent.run({ message: `${n} ${long}`, sessionId })
+        await agent.run({ message: `${n} ${longText}`, sessionId })
       ).result;
     }
     const view = await agent.sessions.messages(sessionId, { view: "model" });
@@ -94,7 +98,7 @@ describe("the state of a session in a compacted view", () => {
     assert.match(text, /\[>\] stale item/);
     assert.match(text, /- large\.txt/);
     assert.equal(/- (kept|missing)\.txt/.test(text), false, text);
-    assert.equal(text.split("[State of this session").length, 2, "once");
+    assert.equal(text.split("[State of this session").length, 2, "the view contains the state once");
     const transcripts = requests.slice(1).map(({ messages }) => messages.map(textOf).join("\n"));
     assert.ok(transcripts.length > 0);
     for (const transcript of transcripts) assert.equal(transcript.includes("[State of this session"), false);

@@ -5,14 +5,18 @@ import type { CompactionStrategy, ModelMessage, ModelProvider, SessionDriver } f
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { findNewest } from "../../../src/testing/session-driver/rule.js";
 import { QUICK_STORES, STORES, memoryStore } from "../../helpers/stores.js";
-import { brokenRules, WindowProvider, type WindowProviderOptions } from "../../helpers/window-provider.js";
+import {
+  findHistoryFaults,
+  WindowProvider,
+  type WindowProviderOptions,
+} from "../../helpers/context-window-provider.js";
 
 const GOAL = "GOAL: build the bridge";
 
 let fillCount = 0;
 
 /** Returns the requested number of bytes, each time with different content, so that the loop detection does not act. */
-const fill: Tool<{ bytes: number }> = {
+const fillTool: Tool<{ bytes: number }> = {
   name: "fill",
   description: "Gives text.",
   inputSchema: { type: "object", properties: { bytes: { type: "number", description: "how many" } } },
@@ -26,47 +30,53 @@ const fill: Tool<{ bytes: number }> = {
 };
 
 /**
- * Uses the sliding window unless a test sets another strategy: these providers count every call as a call of the
+ * The default strategy is the sliding window, because the test providers count each model call as a call of the
  * conversation.
  */
-function make(
+function createAgent(
   t: TestContext,
   provider: ModelProvider,
   driver: SessionDriver,
   { compaction, ...otherOptions }: Partial<AgentOptions> = {},
 ): Agent {
-  const sliding = { strategy: "sliding-window", ...compaction };
-  const agent = new Agent({ providers: [provider], driver, tools: [fill], compaction: sliding, ...otherOptions });
+  const compactionOptions = { strategy: "sliding-window", ...compaction };
+  const agent = new Agent({
+    providers: [provider],
+    driver,
+    tools: [fillTool],
+    compaction: compactionOptions,
+    ...otherOptions,
+  });
   t.after(() => agent.close());
   return agent;
 }
 
-async function memory(t: TestContext): Promise<SessionDriver> {
+async function createMemoryDriver(t: TestContext): Promise<SessionDriver> {
   return (await memoryStore[1](t))();
 }
 
-async function eventsOf(run: Run): Promise<AgentEvent[]> {
+async function readEvents(run: Run): Promise<AgentEvent[]> {
   const events: AgentEvent[] = [];
   for await (const event of run) events.push(event);
   await run.result;
   return events;
 }
 
-async function ask(agent: Agent, message: string, sessionId?: string): Promise<Run> {
+async function runAndWait(agent: Agent, message: string, sessionId?: string): Promise<Run> {
   const run = await agent.run({ message, ...(sessionId === undefined ? {} : { sessionId }) });
   await run.result;
   return run;
 }
 
-const text = (message: ModelMessage | undefined): string =>
+const textOf = (message: ModelMessage | undefined): string =>
   (message?.parts ?? []).map((part) => ("text" in part ? part.text : "")).join("");
 
 /** The current prompt decides the answer: `turn <n>` calls a tool once, and then the model answers. */
-function turns(window: number): WindowProviderOptions["answer"] {
+function answerTurns(window: number): WindowProviderOptions["answer"] {
   return ({ messages }) => {
-    const last = messages.at(-1);
-    const turn = Number(/turn (\d+)/.exec(text(messages.findLast((message) => message.role === "user")))?.[1] ?? 0);
-    if (last?.role === "tool") return `answer ${turn} ${"blah ".repeat(30)}`;
+    const lastMessage = messages.at(-1);
+    const turn = Number(/turn (\d+)/.exec(textOf(messages.findLast((message) => message.role === "user")))?.[1] ?? 0);
+    if (lastMessage?.role === "tool") return `answer ${turn} ${"blah ".repeat(30)}`;
     return [["fill", { bytes: turn % 100 === 50 ? window * 4 : 300 }]];
   };
 }
@@ -81,44 +91,47 @@ const MESSAGES = TURNS * 4;
 describe(`a conversation of ${TURNS} turns`, () => {
   for (const [name, makeStore] of QUICK_STORES) {
     for (const window of WINDOWS) {
-      it(`stays within ${window} tokens, is stored whole and continues in a second agent (${name})`, async (t) => {
+      it(`stays within ${window} tokens, is stored completely and continues in a second agent (${name})`, async (t) => {
         const store = await makeStore(t);
         const provider = new WindowProvider({
           window,
           answer: ({ messages, ...otherFields }, call) => {
-            if (!messages.some((message) => message.role === "user" && text(message).includes(GOAL))) {
+            if (!messages.some((message) => message.role === "user" && textOf(message).includes(GOAL))) {
               provider.violations.push("the goal is gone");
             }
-            return turns(window)({ messages, ...otherFields }, call);
+            return answerTurns(window)({ messages, ...otherFields }, call);
           },
         });
-        const agent = make(t, provider, store());
-        const compacted: string[] = [];
-        agent.on("session.compacted", ({ rootId, from, to }) => compacted.push(rootId, from, to));
-        const { sessionId } = await ask(agent, `${GOAL}. turn 1`);
+        const agent = createAgent(t, provider, store());
+        const compactionIds: string[] = [];
+        agent.on("session.compacted", ({ rootId, from, to }) => compactionIds.push(rootId, from, to));
+        const { sessionId } = await runAndWait(agent, `${GOAL}. turn 1`);
         const filler = window > 100_000 ? "more ".repeat(90_000 / TURNS) : "";
-        for (let turn = 2; turn <= TURNS; turn++) await ask(agent, `turn ${turn} ${filler}`, sessionId);
+        for (let turn = 2; turn <= TURNS; turn++) await runAndWait(agent, `turn ${turn} ${filler}`, sessionId);
 
         assert.deepEqual(provider.violations, []);
-        assert.equal(provider.refused, 0);
-        assert.ok(provider.largest > window * 0.3, `the window is used: ${provider.largest}`);
-        assert.ok(compacted.length > 0);
-        assert.ok(compacted.filter((_, i) => i % 3 === 0).every((rootId) => rootId === sessionId));
+        assert.equal(provider.refusedCount, 0);
+        assert.ok(
+          provider.largestRequestTokens > window * 0.3,
+          `largest request: ${provider.largestRequestTokens} tokens`,
+        );
+        assert.ok(compactionIds.length > 0);
+        assert.ok(compactionIds.filter((_, i) => i % 3 === 0).every((rootId) => rootId === sessionId));
 
-        const all = await agent.sessions.messages(sessionId);
+        const allMessages = await agent.sessions.messages(sessionId);
         assert.deepEqual(
-          all.map((message) => message.seq),
+          allMessages.map((message) => message.seq),
           Array.from({ length: MESSAGES }, (_, i) => i + 1),
         );
-        assert.equal(new Set(all.map((message) => message.id)).size, MESSAGES);
-        assert.deepEqual(brokenRules(all), []);
+        assert.equal(new Set(allMessages.map((message) => message.id)).size, MESSAGES);
+        assert.deepEqual(findHistoryFaults(allMessages), []);
         for (let turn = 1; turn <= TURNS; turn++) {
-          assert.match(text(all[turn * 4 - 4]), new RegExp(`turn ${turn}( |$)`));
-          assert.match(text(all[turn * 4 - 1]), new RegExp(`^answer ${turn} `));
+          assert.match(textOf(allMessages[turn * 4 - 4]), new RegExp(`turn ${turn}( |$)`));
+          assert.match(textOf(allMessages[turn * 4 - 1]), new RegExp(`^answer ${turn} `));
         }
-        assert.ok(text(all[50 * 4 - 2]).length >= window * 4, "stored outputs are whole");
+        assert.ok(textOf(allMessages[50 * 4 - 2]).length >= window * 4, "stored outputs are complete");
         // Every session of the chain returns the whole conversation.
-        assert.equal((await agent.sessions.messages(compacted.at(-1)!)).length, MESSAGES);
+        assert.equal((await agent.sessions.messages(compactionIds.at(-1)!)).length, MESSAGES);
         const page = await agent.sessions.messages(sessionId, { after: MESSAGES / 2, limit: 3 });
         assert.deepEqual(
           page.map((message) => message.seq),
@@ -130,19 +143,19 @@ describe(`a conversation of ${TURNS} turns`, () => {
         assert.equal(sessions[0]?.id, sessionId);
         assert.equal(sessions[0].title, "A title");
         assert.equal(sessions[0].usage.completionTokens, TURNS * 2 * 20);
-        assert.ok(sessions[0].updatedAt >= all.at(-1)!.createdAt);
+        assert.ok(sessions[0].updatedAt >= allMessages.at(-1)!.createdAt);
 
         // A second agent continues the session with its own driver, as in another process.
-        const secondAgent = make(t, provider, store());
-        await ask(secondAgent, `turn ${TURNS + 1}`, compacted[1]);
+        const secondAgent = createAgent(t, provider, store());
+        await runAndWait(secondAgent, `turn ${TURNS + 1}`, compactionIds[1]);
         assert.deepEqual(provider.violations, []);
-        assert.equal(provider.refused, 0);
+        assert.equal(provider.refusedCount, 0);
         assert.equal((await secondAgent.sessions.messages(sessionId)).length, MESSAGES + 4);
         const view = await secondAgent.sessions.messages(sessionId, { view: "model" });
-        assert.match(text(view[0]), new RegExp(GOAL));
-        assert.match(text(view.at(-1)), new RegExp(`^answer ${TURNS + 1}`));
+        assert.match(textOf(view[0]), new RegExp(GOAL));
+        assert.match(textOf(view.at(-1)), new RegExp(`^answer ${TURNS + 1}`));
 
-        await secondAgent.sessions.delete(compacted.at(-1)!);
+        await secondAgent.sessions.delete(compactionIds.at(-1)!);
         assert.equal((await secondAgent.sessions.list({ limit: 10 })).total, 0);
         assert.equal(await secondAgent.sessions.get(sessionId), undefined);
       });
@@ -152,39 +165,39 @@ describe(`a conversation of ${TURNS} turns`, () => {
 
 describe("compaction", () => {
   it("runs several times in one turn, reports each time, and is the only change to the request prefix", async (t) => {
-    let before: string[] = [];
-    let breaks = 0;
+    let previousPrefix: string[] = [];
+    let prefixChangeCount = 0;
     const provider = new WindowProvider({
       window: 4_000,
       answer: ({ system, tools, messages }, call) => {
         const prefix = [system, JSON.stringify(tools), ...messages.map((message) => JSON.stringify(message))];
-        if (before.some((piece, i) => piece !== prefix[i])) breaks += 1;
-        before = prefix;
+        if (previousPrefix.some((piece, i) => piece !== prefix[i])) prefixChangeCount += 1;
+        previousPrefix = prefix;
         return call <= 60 ? [["fill", { bytes: call === 30 ? 50_000 : 500 }]] : "done";
       },
     });
-    const agent = make(t, provider, await memory(t));
-    let compacted = 0;
-    agent.on("session.compacted", () => (compacted += 1));
+    const agent = createAgent(t, provider, await createMemoryDriver(t));
+    let compactionCount = 0;
+    agent.on("session.compacted", () => (compactionCount += 1));
     const run = await agent.run({ message: GOAL });
-    const events = await eventsOf(run);
+    const events = await readEvents(run);
     const compactions = events.filter((event) => event.type === "compaction");
     // Each compaction leaves room for several calls.
     assert.ok(compactions.length >= 3 && compactions.length <= 15, `${compactions.length} compactions`);
-    assert.equal(breaks, compactions.length);
+    assert.equal(prefixChangeCount, compactions.length);
     for (const { strategy, messages, tokens } of compactions) {
       assert.equal(strategy, "sliding-window");
       assert.ok(messages > 1 && messages < 60);
       assert.ok(tokens > 3_200 && tokens < 4_500, `${tokens} tokens before`);
     }
     assert.deepEqual(provider.violations, []);
-    assert.equal(provider.refused, 0);
+    assert.equal(provider.refusedCount, 0);
     assert.equal((await run.result).iterations, 61);
     assert.equal((await agent.sessions.messages(run.sessionId)).length, 1 + 60 * 2 + 1);
     // Later runs change the prefix only with a compaction.
-    await ask(agent, "again", run.sessionId);
-    await ask(agent, "and again", run.sessionId);
-    assert.equal(breaks, compacted);
+    await runAndWait(agent, "again", run.sessionId);
+    await runAndWait(agent, "and again", run.sessionId);
+    assert.equal(prefixChangeCount, compactionCount);
   });
 
   it("cuts each of several tool outputs of one answer that together exceed the window", async (t) => {
@@ -193,24 +206,24 @@ describe("compaction", () => {
       answer: (_request, call) =>
         call === 1 ? Array.from({ length: 8 }, () => ["fill", { bytes: 50_000 }] as const) : "done",
     });
-    const agent = make(t, provider, await memory(t));
-    const run = await ask(agent, GOAL);
-    assert.equal(provider.refused, 0);
+    const agent = createAgent(t, provider, await createMemoryDriver(t));
+    const run = await runAndWait(agent, GOAL);
+    assert.equal(provider.refusedCount, 0);
     assert.deepEqual(provider.violations, []);
-    const results = provider.last?.messages.filter((message) => message.role === "tool") ?? [];
+    const results = provider.lastRequest?.messages.filter((message) => message.role === "tool") ?? [];
     assert.equal(results.length, 8);
-    for (const result of results) assert.match(text(result), /^begin [\s\S]*bytes cut from the middle[\s\S]* end$/);
-    assert.ok((await agent.sessions.messages(run.sessionId)).every((message) => !text(message).includes("cut from")));
+    for (const result of results) assert.match(textOf(result), /^begin [\s\S]*bytes cut from the middle[\s\S]* end$/);
+    assert.ok((await agent.sessions.messages(run.sessionId)).every((message) => !textOf(message).includes("cut from")));
   });
 
-  it("cuts the middle of a prompt that exceeds the window, and stores the prompt whole", async (t) => {
+  it("cuts the middle of a prompt that exceeds the window, and stores the complete prompt", async (t) => {
     const provider = new WindowProvider({ window: 4_000, answer: () => "ok" });
-    const agent = make(t, provider, await memory(t));
+    const agent = createAgent(t, provider, await createMemoryDriver(t));
     const prompt = `${GOAL} ${"x".repeat(40_000)} and nothing else`;
-    const run = await ask(agent, prompt);
-    assert.equal(provider.refused, 0);
-    assert.match(text(provider.last?.messages[0]), /^GOAL[\s\S]*cut from the middle[\s\S]*and nothing else$/);
-    assert.equal(text((await agent.sessions.messages(run.sessionId))[0]), prompt);
+    const run = await runAndWait(agent, prompt);
+    assert.equal(provider.refusedCount, 0);
+    assert.match(textOf(provider.lastRequest?.messages[0]), /^GOAL[\s\S]*cut from the middle[\s\S]*and nothing else$/);
+    assert.equal(textOf((await agent.sessions.messages(run.sessionId))[0]), prompt);
   });
 
   it("shortens the first prompt to 2,000 characters, and keeps the current prompt and the message ids", async (t) => {
@@ -218,37 +231,38 @@ describe("compaction", () => {
       window: 8_000,
       answer: (_request, call) => (call % 2 ? [["fill", { bytes: 900 }]] : "ok"),
     });
-    const agent = make(t, provider, await memory(t), { compaction: { keepMessages: 4 } });
-    const { sessionId } = await ask(agent, `${GOAL} ${"y".repeat(5_000)}`);
-    for (let turn = 0; turn < 20; turn++) await ask(agent, `prompt ${turn} ${"z".repeat(600)}`, sessionId);
+    const agent = createAgent(t, provider, await createMemoryDriver(t), { compaction: { keepMessages: 4 } });
+    const { sessionId } = await runAndWait(agent, `${GOAL} ${"y".repeat(5_000)}`);
+    for (let turn = 0; turn < 20; turn++) await runAndWait(agent, `prompt ${turn} ${"z".repeat(600)}`, sessionId);
     const view = await agent.sessions.messages(sessionId, { view: "model" });
-    const [first] = view;
-    assert.ok(text(first).startsWith(GOAL));
-    assert.equal(first?.parts[0]?.type === "text" && first.parts[0].text.length, 2_000);
-    assert.match(text(first), /left out to save room/);
-    assert.ok(view.some((message) => text(message).startsWith("prompt 19 ")));
+    const [firstMessage] = view;
+    assert.ok(textOf(firstMessage).startsWith(GOAL));
+    assert.equal(firstMessage?.parts[0]?.type === "text" && firstMessage.parts[0].text.length, 2_000);
+    assert.match(textOf(firstMessage), /left out to save room/);
+    assert.ok(view.some((message) => textOf(message).startsWith("prompt 19 ")));
     // Copies keep their ids, so that a client can fork or revert at a message that it sees.
-    const all = await agent.sessions.messages(sessionId);
-    for (const message of view) assert.equal(all.find((candidate) => candidate.id === message.id)?.seq, message.seq);
+    const allMessages = await agent.sessions.messages(sessionId);
+    for (const message of view)
+      assert.equal(allMessages.find((candidate) => candidate.id === message.id)?.seq, message.seq);
   });
 
   it("omits answers when texts fill the window, and keeps the first and the current prompt", async (t) => {
     const provider = new WindowProvider({
       window: 4_000,
       answer: ({ messages }) => {
-        if (!text(messages[0]).startsWith(GOAL)) provider.violations.push("goal lost");
+        if (!textOf(messages[0]).startsWith(GOAL)) provider.violations.push("goal lost");
         return `said ${"w".repeat(900)}`;
       },
     });
-    const agent = make(t, provider, await memory(t), { compaction: { keepMessages: 1_000 } });
-    const { sessionId } = await ask(agent, GOAL);
+    const agent = createAgent(t, provider, await createMemoryDriver(t), { compaction: { keepMessages: 1_000 } });
+    const { sessionId } = await runAndWait(agent, GOAL);
     for (let turn = 2; turn <= 30; turn++) {
-      await ask(agent, `turn ${turn}`, sessionId);
-      assert.equal(text(provider.last?.messages.at(-1)), `turn ${turn}`);
+      await runAndWait(agent, `turn ${turn}`, sessionId);
+      assert.equal(textOf(provider.lastRequest?.messages.at(-1)), `turn ${turn}`);
     }
     assert.deepEqual(provider.violations, []);
-    assert.equal(provider.refused, 0);
-    assert.match(text(provider.last?.messages[0]), /left out to save room/);
+    assert.equal(provider.refusedCount, 0);
+    assert.match(textOf(provider.lastRequest?.messages[0]), /left out to save room/);
   });
 
   it("keeps the current prompt in each request of a long turn", async (t) => {
@@ -256,27 +270,27 @@ describe("compaction", () => {
       window: 4_000,
       answer: ({ messages }, call) => {
         if (call === 1) return "hello";
-        if (!messages.some((message) => text(message).includes("TASK: paint it")))
+        if (!messages.some((message) => textOf(message).includes("TASK: paint it")))
           provider.violations.push("task lost");
         return call < 60 ? [["fill", { bytes: 400 }]] : "done";
       },
     });
-    const agent = make(t, provider, await memory(t), { compaction: { keepMessages: 4 } });
-    const { sessionId } = await ask(agent, GOAL);
-    await ask(agent, "TASK: paint it", sessionId);
+    const agent = createAgent(t, provider, await createMemoryDriver(t), { compaction: { keepMessages: 4 } });
+    const { sessionId } = await runAndWait(agent, GOAL);
+    await runAndWait(agent, "TASK: paint it", sessionId);
     assert.deepEqual(provider.violations, []);
   });
 
   it("retries with a smaller conversation when the provider reports that the prompt is too long", async (t) => {
     const provider = new WindowProvider({
       window: 3_000,
-      says: 128_000,
+      reportedWindow: 128_000,
       answer: (_request, call) => (call < 40 ? [["fill", { bytes: 700 }]] : "done"),
     });
-    const agent = make(t, provider, await memory(t));
+    const agent = createAgent(t, provider, await createMemoryDriver(t));
     const run = await agent.run({ message: GOAL });
-    const events = await eventsOf(run);
-    assert.ok(provider.refused > 0 && provider.refused < 8, `${provider.refused} refused`);
+    const events = await readEvents(run);
+    assert.ok(provider.refusedCount > 0 && provider.refusedCount < 8, `${provider.refusedCount} refused`);
     assert.deepEqual(provider.violations, []);
     assert.ok(events.some((event) => event.type === "compaction"));
     assert.equal((await run.result).output, "done");
@@ -285,7 +299,7 @@ describe("compaction", () => {
   it("fails with the provider's context_length error after at most 7 requests", async (t) => {
     const fault = new ProviderError("scripted", "context_length", "always too long", { status: 400 });
     const provider = new ScriptedProvider([], { fallback: fault });
-    const agent = make(t, provider, await memory(t));
+    const agent = createAgent(t, provider, await createMemoryDriver(t));
     const run = await agent.run({ message: GOAL });
     await assert.rejects(run.result, { code: "provider", kind: "context_length", message: /always too long/ });
     assert.ok(provider.requests.length <= 7, `${provider.requests.length} requests`);
@@ -294,11 +308,11 @@ describe("compaction", () => {
   it("ignores a reported token count that is far too low", async (t) => {
     const provider = new WindowProvider({
       window: 4_000,
-      report: () => 10,
+      reportTokens: () => 10,
       answer: (_request, call) => (call < 60 ? [["fill", { bytes: 500 }]] : "done"),
     });
-    await ask(make(t, provider, await memory(t)), GOAL);
-    assert.equal(provider.refused, 0);
+    await runAndWait(createAgent(t, provider, await createMemoryDriver(t)), GOAL);
+    assert.equal(provider.refusedCount, 0);
   });
 
   it("uses the reported token count if it is higher than the estimate", async (t) => {
@@ -307,9 +321,9 @@ describe("compaction", () => {
       bytesPerToken: 2,
       answer: (_request, call) => (call < 60 ? [["fill", { bytes: 500 }]] : "done"),
     });
-    await ask(make(t, provider, await memory(t)), GOAL);
-    assert.equal(provider.refused, 0);
-    assert.ok(provider.largest <= 8_000 * 0.85);
+    await runAndWait(createAgent(t, provider, await createMemoryDriver(t)), GOAL);
+    assert.equal(provider.refusedCount, 0);
+    assert.ok(provider.largestRequestTokens <= 8_000 * 0.85);
   });
 
   it("leaves at least 1,000 tokens for the answer", async (t) => {
@@ -321,8 +335,8 @@ describe("compaction", () => {
         return call < 60 ? [["fill", { bytes: 900 }]] : "done";
       },
     });
-    await ask(make(t, provider, await memory(t), { compaction: { threshold: 1 } }), GOAL);
-    assert.equal(provider.refused, 0);
+    await runAndWait(createAgent(t, provider, await createMemoryDriver(t), { compaction: { threshold: 1 } }), GOAL);
+    assert.equal(provider.refusedCount, 0);
   });
 
   it("assumes 128,000 tokens for an unknown window with one warning, and prefers the configured window", async (t) => {
@@ -333,51 +347,55 @@ describe("compaction", () => {
       error: () => undefined,
       warn: (message: string) => void warnings.push(message),
     };
-    const unknown = new WindowProvider({ window: 1_000_000, says: null, answer: () => "ok" });
-    const agent = make(t, unknown, await memory(t), { logger });
-    const { sessionId } = await ask(agent, `${GOAL} ${"v".repeat(360_000)}`);
-    await ask(agent, "more", sessionId);
-    assert.ok(unknown.largest < 128_000 * 0.8);
+    const providerWithoutWindow = new WindowProvider({ window: 1_000_000, reportedWindow: null, answer: () => "ok" });
+    const agent = createAgent(t, providerWithoutWindow, await createMemoryDriver(t), { logger });
+    const { sessionId } = await runAndWait(agent, `${GOAL} ${"v".repeat(360_000)}`);
+    await runAndWait(agent, "more", sessionId);
+    assert.ok(providerWithoutWindow.largestRequestTokens < 128_000 * 0.8);
     assert.equal(warnings.filter((warning) => warning.includes("context window of the model is unknown")).length, 1);
 
     const configuredProvider = new WindowProvider({ window: 1_000_000, answer: () => "ok" });
-    await ask(
-      make(t, configuredProvider, await memory(t), { compaction: { contextWindow: 5_000 } }),
+    await runAndWait(
+      createAgent(t, configuredProvider, await createMemoryDriver(t), { compaction: { contextWindow: 5_000 } }),
       "w".repeat(90_000),
     );
-    assert.ok(configuredProvider.largest <= 4_000);
+    assert.ok(configuredProvider.largestRequestTokens <= 4_000);
   });
 
   it("shortens the system prompt and tool schemas for a small window, but no tool descriptions for a large one", async (t) => {
     const folder = process.cwd();
     const tools: Tool[] = Array.from({ length: 12 }, (_, i) => ({
-      ...fill,
+      ...fillTool,
       name: `tool${i}`,
       description: `Does thing ${i}. ${"And it has a long story. ".repeat(10)}`,
       inputSchema: { type: "object", properties: { description: { type: "string", description: "q".repeat(300) } } },
     }));
     const provider = new WindowProvider({ window: 4_000, answer: () => "ok" });
-    await ask(
-      make(t, provider, await memory(t), { tools, systemPrompt: "rule ".repeat(5_000), projectDir: folder }),
+    await runAndWait(
+      createAgent(t, provider, await createMemoryDriver(t), {
+        tools,
+        systemPrompt: "rule ".repeat(5_000),
+        projectDir: folder,
+      }),
       GOAL,
     );
-    assert.equal(provider.refused, 0);
-    assert.deepEqual(provider.last?.tools[0]?.inputSchema, {
+    assert.equal(provider.refusedCount, 0);
+    assert.deepEqual(provider.lastRequest?.tools[0]?.inputSchema, {
       type: "object",
       properties: { description: { type: "string" } },
     });
-    assert.match(provider.last.system, /^You are a coding agent/);
-    const large = new WindowProvider({ window: 128_000, answer: () => "ok" });
-    await ask(make(t, large, await memory(t), { tools }), GOAL);
-    assert.equal(large.last?.tools[0]?.description, tools[0]?.description);
+    assert.match(provider.lastRequest.system, /^You are a coding agent/);
+    const largeProvider = new WindowProvider({ window: 128_000, answer: () => "ok" });
+    await runAndWait(createAgent(t, largeProvider, await createMemoryDriver(t), { tools }), GOAL);
+    assert.equal(largeProvider.lastRequest?.tools[0]?.description, tools[0]?.description);
   });
 
   it("can be disabled: an oversized prompt then fails with context_length", async (t) => {
     const provider = new WindowProvider({ window: 2_000, answer: () => "ok" });
-    const agent = make(t, provider, await memory(t), { compaction: { enabled: false } });
+    const agent = createAgent(t, provider, await createMemoryDriver(t), { compaction: { enabled: false } });
     const run = await agent.run({ message: "u".repeat(20_000) });
     await assert.rejects(run.result, { kind: "context_length" });
-    assert.equal(provider.refused, 1);
+    assert.equal(provider.refusedCount, 1);
   });
 
   it("rejects an unknown strategy, a threshold of 0 and keepMessages of 0", () => {
@@ -395,92 +413,95 @@ describe("compaction", () => {
     const provider = new ScriptedProvider([...steps, "done"], {
       models: [{ id: "m", name: "m", ownedBy: "", contextWindow: 4_000 }],
     });
-    const agent = make(t, provider, await memory(t));
-    const { sessionId } = await ask(agent, GOAL);
-    assert.deepEqual(brokenRules(await agent.sessions.messages(sessionId)), []);
-    for (const { messages } of provider.requests) assert.deepEqual(brokenRules(messages), []);
+    const agent = createAgent(t, provider, await createMemoryDriver(t));
+    const { sessionId } = await runAndWait(agent, GOAL);
+    assert.deepEqual(findHistoryFaults(await agent.sessions.messages(sessionId)), []);
+    for (const { messages } of provider.requests) assert.deepEqual(findHistoryFaults(messages), []);
   });
 
   it("leaves a session that resumes after a crash before the first message of the follow-up", async (t) => {
     for (const [, makeStore] of STORES) {
       const store = await makeStore(t);
-      const provider = new WindowProvider({ window: 4_000, answer: turns(4_000) });
-      const first = make(t, provider, store());
-      const { sessionId } = await ask(first, `${GOAL}. turn 1`);
+      const provider = new WindowProvider({ window: 4_000, answer: answerTurns(4_000) });
+      const firstAgent = createAgent(t, provider, store());
+      const { sessionId } = await runAndWait(firstAgent, `${GOAL}. turn 1`);
       let followUp = "";
-      first.on("session.compacted", ({ to }) => (followUp = to));
-      for (let turn = 2; followUp === ""; turn++) await ask(first, `turn ${turn}`, sessionId);
-      await first.close();
+      firstAgent.on("session.compacted", ({ to }) => (followUp = to));
+      for (let turn = 2; followUp === ""; turn++) await runAndWait(firstAgent, `turn ${turn}`, sessionId);
+      await firstAgent.close();
       // The state after a crash that follows the creation: the messages of the follow-up are lost.
       const driver = store();
       await driver.open();
       const newest = await findNewest(driver, sessionId);
       assert.equal(newest?.id, followUp);
       const view = (await driver.dump(followUp))?.sessions.find(({ session }) => session.id === followUp)?.view ?? [];
-      const before = await driver.messages(sessionId, { scope: "chain", before: newest.lastSeq });
+      const messagesBefore = await driver.messages(sessionId, { scope: "chain", before: newest.lastSeq });
       const { chain: _, ...fields } = newest;
       const emptyFollowUp = { ...fields, id: "dead", lastSeq: newest.lastSeq, chain: { root: sessionId, index: 7 } };
       await driver.create({ session: emptyFollowUp, view });
       await driver.close();
 
-      const second = make(t, provider, store());
-      const { sessionId: resumedId } = await ask(second, "turn 77", sessionId);
+      const resumedAgent = createAgent(t, provider, store());
+      const { sessionId: resumedId } = await runAndWait(resumedAgent, "turn 77", sessionId);
       assert.equal(resumedId, sessionId);
-      const resumedView = await second.sessions.messages(sessionId, { view: "model" });
-      assert.deepEqual(brokenRules(resumedView), []);
-      assert.match(text(resumedView.at(-1)), /^answer 77/);
-      assert.equal((await second.sessions.messages(sessionId)).length, before.length + 1 + 4);
+      const resumedView = await resumedAgent.sessions.messages(sessionId, { view: "model" });
+      assert.deepEqual(findHistoryFaults(resumedView), []);
+      assert.match(textOf(resumedView.at(-1)), /^answer 77/);
+      assert.equal((await resumedAgent.sessions.messages(sessionId)).length, messagesBefore.length + 1 + 4);
       assert.deepEqual(provider.violations, []);
     }
   });
 });
 
 describe("compaction strategies", () => {
-  const summaryProvider = (summary: (transcript: string) => string | Error): ScriptedProvider => {
-    let calls = 0;
+  const createSummaryProvider = (summary: (transcript: string) => string | Error): ScriptedProvider => {
+    let callCount = 0;
     return new ScriptedProvider([], {
       models: [{ id: "m", name: "m", ownedBy: "", contextWindow: 4_000, prices: { input: 1, output: 1 } }],
       fallback: (request) => {
-        if (request.tools.length === 0) return summary(text(request.messages[0]));
-        calls += 1;
-        return calls < 40 ? callTools(["fill", { bytes: 500, step: calls }]) : "done";
+        if (request.tools.length === 0) return summary(textOf(request.messages[0]));
+        callCount += 1;
+        return callCount < 40 ? callTools(["fill", { bytes: 500, step: callCount }]) : "done";
       },
     });
   };
 
   it("summary: the model summarizes the removed messages and the previous summary", async (t) => {
     const transcripts: string[] = [];
-    const provider = summaryProvider((transcript) => {
+    const provider = createSummaryProvider((transcript) => {
       transcripts.push(transcript);
       return `SUMMARY ${transcripts.length}`;
     });
-    const agent = make(t, provider, await memory(t), { compaction: { strategy: "summary" } });
+    const agent = createAgent(t, provider, await createMemoryDriver(t), { compaction: { strategy: "summary" } });
     const run = await agent.run({ message: GOAL });
-    const events = await eventsOf(run);
+    const events = await readEvents(run);
     const compactions = events.filter((event) => event.type === "compaction");
     assert.ok(transcripts.length >= 2);
     assert.equal(transcripts.length, compactions.length);
     assert.ok(compactions.every((event) => event.strategy === "summary"));
     for (const transcript of transcripts) assert.match(transcript, /\[calls fill \{"bytes":500/);
     assert.match(transcripts[1] ?? "", /SUMMARY 1/);
-    const last = provider.requests.filter((request) => request.tools.length > 0).at(-1)?.messages ?? [];
-    const summaries = last.filter((message) => message.role === "user" && text(message).includes("SUMMARY"));
+    const lastMessages = provider.requests.filter((request) => request.tools.length > 0).at(-1)?.messages ?? [];
+    const summaries = lastMessages.filter((message) => message.role === "user" && textOf(message).includes("SUMMARY"));
     assert.deepEqual(
-      summaries.map((message) => /SUMMARY \d+/.exec(text(message))?.[0]),
+      summaries.map((message) => /SUMMARY \d+/.exec(textOf(message))?.[0]),
       [`SUMMARY ${transcripts.length}`],
     );
-    assert.ok(text(last[0]).startsWith(GOAL));
-    assert.deepEqual(brokenRules(last), []);
+    assert.ok(textOf(lastMessages[0]).startsWith(GOAL));
+    assert.deepEqual(findHistoryFaults(lastMessages), []);
     // A compaction is not a turn, but its tokens are counted.
     const { usage, iterations } = await run.result;
     assert.equal(iterations, 40);
     assert.equal(usage.completionTokens, (40 + transcripts.length) * 5);
     assert.deepEqual((await agent.sessions.get(run.sessionId))?.usage, usage);
-    const all = await agent.sessions.messages(run.sessionId);
-    assert.ok(!all.some((message) => text(message).includes("SUMMARY")), "a summary was not said");
+    const allMessages = await agent.sessions.messages(run.sessionId);
+    assert.ok(
+      !allMessages.some((message) => textOf(message).includes("SUMMARY")),
+      "no stored message contains a summary",
+    );
     assert.deepEqual(
-      all.map((message) => message.seq),
-      all.map((_, i) => i + 1),
+      allMessages.map((message) => message.seq),
+      allMessages.map((_, i) => i + 1),
     );
     const seqs = (await agent.sessions.messages(run.sessionId, { view: "model" })).map((message) => message.seq);
     assert.deepEqual(
@@ -489,15 +510,15 @@ describe("compaction strategies", () => {
     );
   });
 
-  for (const [outcome, reply] of [
+  for (const [outcome, createReply] of [
     ["fails", () => new ProviderError("scripted", "server", "no", { status: 500 })],
     ["returns only white space", () => " "],
   ] as const) {
     it(`summary: the sliding window replaces it when the summary request ${outcome}`, async (t) => {
-      const provider = summaryProvider(reply);
-      const agent = make(t, provider, await memory(t), { compaction: { strategy: "summary" } });
+      const provider = createSummaryProvider(createReply);
+      const agent = createAgent(t, provider, await createMemoryDriver(t), { compaction: { strategy: "summary" } });
       const run = await agent.run({ message: GOAL });
-      const compactions = (await eventsOf(run)).filter((event) => event.type === "compaction");
+      const compactions = (await readEvents(run)).filter((event) => event.type === "compaction");
       assert.ok(compactions.length > 0);
       assert.ok(compactions.every((event) => event.strategy === "sliding-window"));
       assert.equal((await run.result).output, "done");
@@ -505,18 +526,18 @@ describe("compaction strategies", () => {
   }
 
   it("summary: a cancel ends a pending summary request", async (t) => {
-    const cancel = new AbortController();
-    let calls = 0;
+    const controller = new AbortController();
+    let callCount = 0;
     const provider = new ScriptedProvider([], {
       models: [{ id: "m", name: "m", ownedBy: "", contextWindow: 4_000 }],
       fallback: (request) => {
-        if (request.tools.length > 0) return callTools(["fill", { bytes: 500, step: ++calls }]);
-        cancel.abort();
+        if (request.tools.length > 0) return callTools(["fill", { bytes: 500, step: ++callCount }]);
+        controller.abort();
         return { hang: true };
       },
     });
-    const agent = make(t, provider, await memory(t), { compaction: { strategy: "summary" } });
-    const run = await agent.run({ message: GOAL, signal: cancel.signal });
+    const agent = createAgent(t, provider, await createMemoryDriver(t), { compaction: { strategy: "summary" } });
+    const run = await agent.run({ message: GOAL, signal: controller.signal });
     await assert.rejects(run.result, { code: "run_cancelled" });
   });
 
@@ -526,30 +547,32 @@ describe("compaction strategies", () => {
       name: "mine",
       compact({ messages, budget, keepMessages, estimate }) {
         messageCounts.push(messages.length);
-        assert.deepEqual(brokenRules(messages), []);
+        assert.deepEqual(findHistoryFaults(messages), []);
         assert.ok(budget > 0 && estimate(messages) > 0);
         assert.equal(keepMessages, 6);
-        const [first, ...laterMessages] = messages as [Message, ...Message[]];
-        const note = { ...first, id: "", parts: [{ type: "text" as const, text: "NOTE" }] };
-        // Far too large, and the first result has no call.
-        const cut = laterMessages.findIndex((message) => message.role === "tool");
-        return Promise.resolve([first, note, ...laterMessages.slice(cut)]);
+        const [firstMessage, ...laterMessages] = messages as [Message, ...Message[]];
+        const note = { ...firstMessage, id: "", parts: [{ type: "text" as const, text: "NOTE" }] };
+        // This view exceeds the window, and its first tool result has no call.
+        const firstResultIndex = laterMessages.findIndex((message) => message.role === "tool");
+        return Promise.resolve([firstMessage, note, ...laterMessages.slice(firstResultIndex)]);
       },
     };
     const provider = new WindowProvider({
       window: 4_000,
       answer: (_request, call) => (call < 40 ? [["fill", { bytes: 500 }]] : "done"),
     });
-    const agent = make(t, provider, await memory(t), { compaction: { strategy: customStrategy, keepMessages: 6 } });
+    const agent = createAgent(t, provider, await createMemoryDriver(t), {
+      compaction: { strategy: customStrategy, keepMessages: 6 },
+    });
     const run = await agent.run({ message: GOAL });
-    const events = await eventsOf(run);
+    const events = await readEvents(run);
     assert.ok(messageCounts.length > 0);
     assert.ok(events.some((event) => event.type === "compaction" && event.strategy === "mine"));
     assert.deepEqual(provider.violations, []);
-    assert.equal(provider.refused, 0);
-    assert.ok(provider.last?.messages.some((message) => text(message) === "NOTE"));
+    assert.equal(provider.refusedCount, 0);
+    assert.ok(provider.lastRequest?.messages.some((message) => textOf(message) === "NOTE"));
     const view = await agent.sessions.messages(run.sessionId, { view: "model" });
-    assert.deepEqual(brokenRules(view), []);
+    assert.deepEqual(findHistoryFaults(view), []);
     assert.equal(new Set(view.map((message) => message.id)).size, view.length);
   });
 
@@ -559,8 +582,10 @@ describe("compaction strategies", () => {
         window: 4_000,
         answer: (_request, call) => (call < 30 ? [["fill", { bytes: 500 }]] : "done"),
       });
-      const agent = make(t, provider, await memory(t), { compaction: { strategy: { name: "bad", compact } } });
-      const compactions = (await eventsOf(await agent.run({ message: GOAL }))).filter(
+      const agent = createAgent(t, provider, await createMemoryDriver(t), {
+        compaction: { strategy: { name: "bad", compact } },
+      });
+      const compactions = (await readEvents(await agent.run({ message: GOAL }))).filter(
         ({ type }) => type === "compaction",
       );
       assert.ok(compactions.length > 0);
@@ -569,14 +594,14 @@ describe("compaction strategies", () => {
   });
 
   it("custom: a strategy that never settles blocks neither a cancel nor a close", async (t) => {
-    const cancel = new AbortController();
+    const controller = new AbortController();
     let callCount = 0;
     const stuckStrategy = {
       name: "stuck",
       compact: () => {
         callCount += 1;
         // The client cancels the first call, and the close cancels the second.
-        if (callCount === 1) cancel.abort();
+        if (callCount === 1) controller.abort();
         else void agent.close();
         return new Promise<never>(() => undefined);
       },
@@ -585,11 +610,11 @@ describe("compaction strategies", () => {
       window: 4_000,
       answer: (_request, call) => (call < 60 ? [["fill", { bytes: 500 + call }]] : "done"),
     });
-    const agent = make(t, provider, await memory(t), { compaction: { strategy: stuckStrategy } });
-    const first = await agent.run({ message: GOAL, signal: cancel.signal });
-    await assert.rejects(first.result, { name: "RunCancelledError" });
-    const second = await agent.run({ message: GOAL });
-    await assert.rejects(second.result, { name: "ShuttingDownError" });
+    const agent = createAgent(t, provider, await createMemoryDriver(t), { compaction: { strategy: stuckStrategy } });
+    const firstRun = await agent.run({ message: GOAL, signal: controller.signal });
+    await assert.rejects(firstRun.result, { name: "RunCancelledError" });
+    const secondRun = await agent.run({ message: GOAL });
+    await assert.rejects(secondRun.result, { name: "ShuttingDownError" });
     await agent.close();
     assert.equal(callCount, 2);
   });

@@ -3,13 +3,13 @@ import { describe, it } from "node:test";
 import type { Part } from "gantry";
 import type { ModelMessage } from "gantry/plugin";
 import { estimateTokens } from "../../../src/models/estimate.js";
-import { fit } from "../../../src/compaction/fit.js";
+import { fitMessages } from "../../../src/compaction/fit.js";
 import { currentPrompt, SUMMARY_HEAD, unitsOf } from "../../../src/compaction/units.js";
-import { assistant, result, toolCall, user } from "../../helpers/model-requests.js";
-import { brokenRules } from "../../helpers/window-provider.js";
-import { fc } from "../../helpers/properties.js";
+import { assistantMessage, toolResultMessage, toolCallPart, userMessage } from "../../helpers/model-requests.js";
+import { findHistoryFaults } from "../../helpers/context-window-provider.js";
+import { fc } from "../../helpers/fast-check.js";
 
-const body = fc.integer({ min: 1, max: 6_000 }).map((bytes) => "é".repeat(Math.ceil(bytes / 2)));
+const bodyText = fc.integer({ min: 1, max: 6_000 }).map((bytes) => "é".repeat(Math.ceil(bytes / 2)));
 const attachment = fc.constantFrom<Part>(
   { type: "image", mediaType: "image/png", data: "AAAA" },
   { type: "file", mediaType: "application/octet-stream", filename: "a.bin", data: "AAECgP8=" },
@@ -20,9 +20,11 @@ const attachment = fc.constantFrom<Part>(
     data: Buffer.from("t".repeat(5_000)).toString("base64"),
   },
 );
-const prompt = fc.tuple(body, fc.array(attachment, { maxLength: 2 })).map(([text, files]) => [user(text, ...files)]);
+const prompt = fc
+  .tuple(bodyText, fc.array(attachment, { maxLength: 2 }))
+  .map(([text, files]) => [userMessage(text, ...files)]);
 const answer = fc
-  .tuple(body, fc.array(fc.tuple(body, body), { maxLength: 4 }))
+  .tuple(bodyText, fc.array(fc.tuple(bodyText, bodyText), { maxLength: 4 }))
   .map(([text, calls]) => ({ text, calls }));
 const conversation = fc.tuple(prompt, fc.array(fc.oneof(prompt, answer), { maxLength: 25 })).map(([first, turns]) => {
   let id = 0;
@@ -31,9 +33,9 @@ const conversation = fc.tuple(prompt, fc.array(fc.oneof(prompt, answer), { maxLe
     ...turns.flatMap((turn): ModelMessage[] => {
       if (Array.isArray(turn)) return turn;
       const ids = turn.calls.map(() => `c${++id}`);
-      const calls = turn.calls.map(([args], i) => toolCall(ids[i] ?? "", "t", { args }));
-      const results = turn.calls.map(([, output], i) => result(ids[i] ?? "", "t", output));
-      return [assistant(turn.text, ...calls), ...results];
+      const calls = turn.calls.map(([args], i) => toolCallPart(ids[i] ?? "", "t", { args }));
+      const results = turn.calls.map(([, output], i) => toolResultMessage(ids[i] ?? "", "t", output));
+      return [assistantMessage(turn.text, ...calls), ...results];
     }),
   ];
 });
@@ -42,7 +44,7 @@ describe("fit", () => {
   it("returns messages within the budget unchanged", () => {
     fc.assert(
       fc.property(conversation, (messages) => {
-        assert.deepEqual(fit(messages, estimateTokens(messages)), messages);
+        assert.deepEqual(fitMessages(messages, estimateTokens(messages)), messages);
       }),
       { numRuns: 50 },
     );
@@ -51,17 +53,17 @@ describe("fit", () => {
   it("never exceeds the budget or separates a call from its result, and keeps the first and current prompt", () => {
     fc.assert(
       fc.property(conversation, fc.integer({ min: 1_500, max: 20_000 }), (messages, budget) => {
-        const prompts = messages.filter((message) => message.role === "user").length;
-        const fitted = fit(messages, budget);
+        const originalPromptCount = messages.filter((message) => message.role === "user").length;
+        const fitted = fitMessages(messages, budget);
         assert.ok(estimateTokens(fitted) <= budget, `${estimateTokens(fitted)} tokens of ${budget}`);
-        assert.deepEqual(brokenRules(fitted), []);
+        assert.deepEqual(findHistoryFaults(fitted), []);
         assert.equal(fitted[0]?.role, "user");
-        const roles = fitted.filter((message) => message.role === "user").length;
-        assert.ok(roles >= Math.min(prompts, 2), "first and current");
-        // The prompt is shortened, but still the same prompt: its first letter is kept.
+        const promptCount = fitted.filter((message) => message.role === "user").length;
+        assert.ok(promptCount >= Math.min(originalPromptCount, 2), "the first and the current prompt are kept");
+        // A shortened prompt still begins with a text part.
         assert.equal(currentPrompt(fitted)?.parts[0]?.type, "text");
-        const refitted = fit(fitted, budget);
-        assert.deepEqual(refitted, fitted, "doing it twice changes nothing");
+        const refitted = fitMessages(fitted, budget);
+        assert.deepEqual(refitted, fitted, "a second fit changes nothing");
         assert.equal(unitsOf(fitted).flat().length, fitted.length);
       }),
       { numRuns: 150 },
@@ -71,22 +73,22 @@ describe("fit", () => {
   it("clears old tool outputs before it omits messages, and keeps the output that the model has not seen", () => {
     const output = "o".repeat(3_000);
     const messages = [
-      user("goal"),
-      assistant(toolCall("a", "t", {})),
-      result("a", "t", output),
-      assistant(toolCall("b", "t", {})),
-      result("b", "t", output),
+      userMessage("goal"),
+      assistantMessage(toolCallPart("a", "t", {})),
+      toolResultMessage("a", "t", output),
+      assistantMessage(toolCallPart("b", "t", {})),
+      toolResultMessage("b", "t", output),
     ];
-    const fitted = fit(messages, 1_400);
+    const fitted = fitMessages(messages, 1_400);
     assert.equal(fitted.length, 5);
     assert.deepEqual(fitted[4], messages[4]);
     assert.match(JSON.stringify(fitted[2]?.parts), /old tool output cleared/);
   });
 
   it("keeps the first prompt, the summary and the last message when it omits messages", () => {
-    const messages = [user("goal"), user(`${SUMMARY_HEAD}what was done`)];
-    for (let i = 0; i < 30; i++) messages.push(assistant("a".repeat(600)), user(`u${i}`));
-    const fitted = fit(messages, 500);
+    const messages = [userMessage("goal"), userMessage(`${SUMMARY_HEAD}what was done`)];
+    for (let i = 0; i < 30; i++) messages.push(assistantMessage("a".repeat(600)), userMessage(`u${i}`));
+    const fitted = fitMessages(messages, 500);
     assert.deepEqual(fitted.slice(0, 2), messages.slice(0, 2));
     assert.deepEqual(fitted.at(-1), messages.at(-1));
     assert.ok(fitted.length < 10);

@@ -3,34 +3,34 @@ import { describe, it, type TestContext } from "node:test";
 import { Agent, type AgentEvent, type AgentOptions, type Run } from "gantry";
 import type { ModelMessage } from "gantry/plugin";
 import { STORES } from "../../helpers/stores.js";
-import { WindowProvider, type WindowProviderOptions } from "../../helpers/window-provider.js";
+import { WindowProvider, type WindowProviderOptions } from "../../helpers/context-window-provider.js";
 
 const textOf = (message: ModelMessage | undefined): string =>
   (message?.parts ?? []).map((part) => ("text" in part ? part.text : "")).join("");
 
-/** Whether this is the system prompt of the notes. */
-const isAboutNotes = (system: string): boolean => system.startsWith("You write notes");
+/** True for the system prompt of a summary request. */
+const isNotesPrompt = (system: string): boolean => system.startsWith("You write notes");
 
-const answers: WindowProviderOptions["answer"] = ({ system, messages }) =>
-  isAboutNotes(system)
+const answerRequest: WindowProviderOptions["answer"] = ({ system, messages }) =>
+  isNotesPrompt(system)
     ? `NOTES ${system.split("\n").at(-1)}`
     : `answer to ${textOf(messages.at(-1)).slice(0, 8)} ${"blah ".repeat(60)}`;
 
-async function eventsOf(run: Run): Promise<AgentEvent[]> {
+async function readEvents(run: Run): Promise<AgentEvent[]> {
   const events: AgentEvent[] = [];
   for await (const event of run) events.push(event);
   await run.result;
   return events;
 }
 
-async function conversation(
+async function createConversation(
   t: TestContext,
   driver: AgentOptions["driver"],
   {
     options = {},
-    answer = answers,
+    answer = answerRequest,
     turns = 30,
-  }: { options?: Partial<AgentOptions>; answer?: typeof answers; turns?: number } = {},
+  }: { options?: Partial<AgentOptions>; answer?: typeof answerRequest; turns?: number } = {},
 ) {
   const provider = new WindowProvider({ window: 100_000, answer });
   const agent = new Agent({ providers: [provider], ...(driver && { driver }), ...options });
@@ -48,10 +48,10 @@ describe("a requested compaction", () => {
   for (const [name, makeStore] of STORES)
     it(`summarizes the conversation and adds no message to it (${name})`, async (t) => {
       const store = (await makeStore(t))();
-      const { agent, provider, sessionId } = await conversation(t, store);
-      const before = await agent.sessions.messages(sessionId);
+      const { agent, provider, sessionId } = await createConversation(t, store);
+      const messagesBefore = await agent.sessions.messages(sessionId);
       const run = await agent.run({ message: "the colour of the bridge", sessionId, compact: true });
-      const events = await eventsOf(run);
+      const events = await readEvents(run);
       const [compaction] = events.filter(({ type }) => type === "compaction");
       assert.equal(compaction?.type === "compaction" && compaction.strategy, "summary");
       const result = await run.result;
@@ -59,31 +59,27 @@ describe("a requested compaction", () => {
         [result.output, result.iterations, result.endedBy, result.finishReason],
         ["", 0, "model", "stop"],
       );
-      assert.ok(result.usage.totalTokens > 0, "the summary is paid for");
-      assert.ok(result.context.used < 3_000, `${result.context.used} tokens are left`);
+      assert.ok(result.usage.totalTokens > 0, "the usage includes the summary request");
+      assert.ok(result.context.used < 3_000, `${result.context.used} tokens after the compaction`);
 
-      assert.deepEqual(
-        await agent.sessions.messages(sessionId),
-        before,
-        "all that was said is there, and nothing more",
-      );
+      assert.deepEqual(await agent.sessions.messages(sessionId), messagesBefore, "the stored messages are unchanged");
       const view = await agent.sessions.messages(sessionId, { view: "model" });
       assert.ok(view.some((message) => /NOTES .*the colour of the bridge$/.test(textOf(message))));
-      assert.equal(textOf(view.at(-1)), textOf(before.at(-1)));
+      assert.equal(textOf(view.at(-1)), textOf(messagesBefore.at(-1)));
 
       const [record] = await agent.runs.list({ sessionId });
-      assert.deepEqual([record?.id, record?.state, record?.after], [run.id, "finished", before.at(-1)?.seq]);
+      assert.deepEqual([record?.id, record?.state, record?.after], [run.id, "finished", messagesBefore.at(-1)?.seq]);
       assert.equal((await agent.sessions.get(sessionId))?.id, sessionId);
 
-      const next = await agent.run({ message: "go on", sessionId });
-      await next.result;
-      assert.equal(provider.last?.messages.length, view.length + 1);
+      const nextRun = await agent.run({ message: "go on", sessionId });
+      await nextRun.result;
+      assert.equal(provider.lastRequest?.messages.length, view.length + 1);
       assert.deepEqual(provider.violations, []);
-      assert.equal((await agent.sessions.messages(sessionId)).length, before.length + 2);
+      assert.equal((await agent.sessions.messages(sessionId)).length, messagesBefore.length + 2);
     });
 
   it("is rejected without an existing session, or with attachments or an output schema", async (t) => {
-    const { agent, sessionId } = await conversation(t, undefined, { turns: 1 });
+    const { agent, sessionId } = await createConversation(t, undefined, { turns: 1 });
     const assertRejected = (input: object, field: string) =>
       assert.rejects(agent.run({ message: "", compact: true, ...input }), { name: "InputError", field });
     await assertRejected({}, "sessionId");
@@ -99,74 +95,75 @@ describe("a requested compaction", () => {
   });
 
   it("calls no model for a session with too little to compact or without a message", async (t) => {
-    const { agent, provider, sessionId } = await conversation(t, undefined, { turns: 1 });
+    const { agent, provider, sessionId } = await createConversation(t, undefined, { turns: 1 });
     const { id } = await agent.sessions.create();
     for (const targetId of [sessionId, id]) {
-      const { calls } = provider;
-      const events = await eventsOf(await agent.run({ message: "", sessionId: targetId, compact: true }));
+      const { callCount } = provider;
+      const events = await readEvents(await agent.run({ message: "", sessionId: targetId, compact: true }));
       assert.deepEqual(
         events.map(({ type }) => type),
         ["done"],
       );
-      assert.equal(provider.calls, calls);
+      assert.equal(provider.callCount, callCount);
     }
   });
 
   it("fails and leaves the view unchanged when the model call fails", async (t) => {
     let isModelFailing = false;
-    const { agent, sessionId } = await conversation(t, undefined, {
+    const { agent, sessionId } = await createConversation(t, undefined, {
       answer: (request, call) => {
-        if (isModelFailing && isAboutNotes(request.system)) throw new Error("out of order");
-        return answers(request, call);
+        if (isModelFailing && isNotesPrompt(request.system)) throw new Error("out of order");
+        return answerRequest(request, call);
       },
     });
     isModelFailing = true;
-    const before = await agent.sessions.messages(sessionId, { view: "model" });
+    const viewBefore = await agent.sessions.messages(sessionId, { view: "model" });
     const run = await agent.run({ message: "", sessionId, compact: true });
     await assert.rejects(run.result, /out of order/);
-    assert.deepEqual(await agent.sessions.messages(sessionId, { view: "model" }), before);
+    assert.deepEqual(await agent.sessions.messages(sessionId, { view: "model" }), viewBefore);
     assert.equal((await agent.runs.get(run.id))?.state, "failed");
   });
 
   it("does not shorten a long first prompt before a summary request has contained all of it", async (t) => {
     const requests: string[] = [];
-    const { agent, provider, sessionId } = await conversation(t, undefined, {
+    const { agent, provider, sessionId } = await createConversation(t, undefined, {
       turns: 0,
       answer: (request, call) => {
-        if (isAboutNotes(request.system)) requests.push(textOf(request.messages[0]));
-        return answers(request, call);
+        if (isNotesPrompt(request.system)) requests.push(textOf(request.messages[0]));
+        return answerRequest(request, call);
       },
     });
-    const long = Array.from({ length: 900 }, (_, n) => `requirement ${n}`).join(", ");
-    const first = await agent.run({ message: long });
-    await first.result;
-    const { calls } = provider;
-    const compact = async () => eventsOf(await agent.run({ message: "", sessionId: first.sessionId, compact: true }));
+    const longPrompt = Array.from({ length: 900 }, (_, n) => `requirement ${n}`).join(", ");
+    const firstRun = await agent.run({ message: longPrompt });
+    await firstRun.result;
+    const { callCount } = provider;
+    const runCompaction = async () =>
+      readEvents(await agent.run({ message: "", sessionId: firstRun.sessionId, compact: true }));
     assert.deepEqual(
-      (await compact()).map(({ type }) => type),
+      (await runCompaction()).map(({ type }) => type),
       ["done"],
-      "the prompt that is worked on stays",
+      "the current prompt is not compacted",
     );
-    assert.equal(provider.calls, calls);
-    for (const message of ["on", "and on"]) await (await agent.run({ message, sessionId: first.sessionId })).result;
+    assert.equal(provider.callCount, callCount);
+    for (const message of ["on", "and on"]) await (await agent.run({ message, sessionId: firstRun.sessionId })).result;
     assert.deepEqual(
-      (await compact()).map(({ type }) => type),
+      (await runCompaction()).map(({ type }) => type),
       ["compaction", "done"],
     );
-    assert.ok(requests[0]?.includes(long), "the first prompt is shortened, and was summed up whole");
+    assert.ok(requests[0]?.includes(longPrompt), "the summary request contains the complete first prompt");
     assert.equal(sessionId, "");
   });
 
   it("ends at its budget, and fails when the model returns an empty summary", async (t) => {
-    const { agent, sessionId } = await conversation(t, undefined, {
-      answer: (request, call) => (isAboutNotes(request.system) ? " " : answers(request, call)),
+    const { agent, sessionId } = await createConversation(t, undefined, {
+      answer: (request, call) => (isNotesPrompt(request.system) ? " " : answerRequest(request, call)),
     });
-    const before = await agent.sessions.messages(sessionId, { view: "model" });
-    const compact = (input: object) => agent.run({ message: "", sessionId, compact: true, ...input });
-    const budgetResult = await (await compact({ budget: { tokens: 1 } })).result;
+    const viewBefore = await agent.sessions.messages(sessionId, { view: "model" });
+    const startCompaction = (input: object) => agent.run({ message: "", sessionId, compact: true, ...input });
+    const budgetResult = await (await startCompaction({ budget: { tokens: 1 } })).result;
     assert.deepEqual([budgetResult.endedBy, budgetResult.finishReason, budgetResult.output], ["budget", "length", ""]);
-    await assert.rejects((await compact({})).result, { name: "ProviderError", kind: "protocol" });
-    assert.deepEqual(await agent.sessions.messages(sessionId, { view: "model" }), before);
+    await assert.rejects((await startCompaction({})).result, { name: "ProviderError", kind: "protocol" });
+    assert.deepEqual(await agent.sessions.messages(sessionId, { view: "model" }), viewBefore);
   });
 
   it("passes the message as instructions to a custom strategy, also if automatic compaction is off", async (t) => {
@@ -184,7 +181,7 @@ describe("a requested compaction", () => {
         return Promise.resolve(messages.slice(-2));
       },
     };
-    const { agent, sessionId } = await conversation(t, undefined, {
+    const { agent, sessionId } = await createConversation(t, undefined, {
       options: { compaction: { enabled: false, strategy } },
     });
     await (
@@ -201,7 +198,7 @@ describe("a requested compaction", () => {
       return messages.slice(-4);
     };
     const strategy = { name: "last-four", compact };
-    const { agent, sessionId } = await conversation(t, undefined, { options: { compaction: { strategy } } });
+    const { agent, sessionId } = await createConversation(t, undefined, { options: { compaction: { strategy } } });
     steerRun = async () => {
       const [run] = await agent.runs.list({ sessionId, states: ["running"] });
       assert.equal(await agent.runs.steer(run?.id ?? "", "and now?"), true);

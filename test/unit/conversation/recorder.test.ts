@@ -3,13 +3,13 @@ import { it } from "node:test";
 import type { Message, RunRecord, Usage } from "gantry";
 import type { PartDelta, SessionChange, SessionDriver } from "gantry/plugin";
 import { Recorder } from "../../../src/conversation/recorder.js";
-import { until } from "../../helpers/lab.js";
+import { waitUntil } from "../../helpers/server-runs.js";
 
 const message = { id: "m", role: "assistant", parts: [], finished: false } as unknown as Message;
-const delta = (text: string, part = 0): Omit<PartDelta, "messageId"> => ({ part, type: "text", text });
-const turn = () => new Promise((resolve) => setImmediate(resolve));
+const createDelta = (text: string, part = 0): Omit<PartDelta, "messageId"> => ({ part, type: "text", text });
+const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
 
-/** Returns a recorder and its writes. A write completes when the test releases it. */
+/** Returns a recorder and its writes. A write completes when the test calls `completeWrite`. */
 function createRecorder() {
   const writes: SessionChange[] = [];
   const pendingWrites: (() => void)[] = [];
@@ -26,20 +26,20 @@ function createRecorder() {
 
 it("Recorder writes ten tokens as one batch without sync, and later tokens in the next batch", async () => {
   const { recorder, writes, completeWrite } = createRecorder();
-  for (let i = 0; i < 9; i += 1) recorder.append(message, delta(`${i} `));
+  for (let i = 0; i < 9; i += 1) recorder.append(message, createDelta(`${i} `));
   assert.equal(writes.length, 0);
-  for (let i = 9; i < 25; i += 1) recorder.append(message, delta(`${i} `));
+  for (let i = 9; i < 25; i += 1) recorder.append(message, createDelta(`${i} `));
   assert.equal(writes.length, 1);
-  assert.deepEqual(writes[0]?.append, [{ messageId: "m", ...delta("0 1 2 3 4 5 6 7 8 9 ") }]);
+  assert.deepEqual(writes[0]?.append, [{ messageId: "m", ...createDelta("0 1 2 3 4 5 6 7 8 9 ") }]);
   assert.equal(writes[0]?.sync, false);
   assert.deepEqual(
     writes[0]?.add?.map(({ id }) => id),
     ["m"],
   );
   completeWrite();
-  await turn();
+  await nextTurn();
   assert.deepEqual(writes[1]?.append, [
-    { messageId: "m", ...delta(Array.from({ length: 15 }, (_, i) => `${i + 10} `).join("")) },
+    { messageId: "m", ...createDelta(Array.from({ length: 15 }, (_, i) => `${i + 10} `).join("")) },
   ]);
   assert.deepEqual(writes[1]?.add, undefined);
   completeWrite();
@@ -48,7 +48,7 @@ it("Recorder writes ten tokens as one batch without sync, and later tokens in th
 
 it("Recorder writes a single delta of 50 words at once", async () => {
   const { recorder, writes, completeWrite } = createRecorder();
-  recorder.append(message, delta("word ".repeat(50)));
+  recorder.append(message, createDelta("word ".repeat(50)));
   assert.equal(writes.length, 1);
   completeWrite();
   await recorder.close();
@@ -56,13 +56,13 @@ it("Recorder writes a single delta of 50 words at once", async () => {
 
 it("Recorder writes fewer than ten tokens without waiting for a full batch, one delta per part", async () => {
   const { recorder, writes, completeWrite } = createRecorder();
-  recorder.append(message, delta("a", 0));
-  recorder.append(message, delta("b", 1));
-  recorder.append(message, delta("c", 1));
-  await until(() => writes.length > 0);
+  recorder.append(message, createDelta("a", 0));
+  recorder.append(message, createDelta("b", 1));
+  recorder.append(message, createDelta("c", 1));
+  await waitUntil(() => writes.length > 0);
   assert.deepEqual(writes[0]?.append, [
-    { messageId: "m", ...delta("a", 0) },
-    { messageId: "m", ...delta("bc", 1) },
+    { messageId: "m", ...createDelta("a", 0) },
+    { messageId: "m", ...createDelta("bc", 1) },
   ]);
   completeWrite();
   await recorder.close();

@@ -4,14 +4,14 @@ import { describe, it } from "node:test";
 import { Agent, builtinTools } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { repositoryOf } from "../../../src/files/repository.js";
-import { tempDir, type TempDir } from "../../helpers/temp.js";
+import { tempDir, type TempDir } from "../../helpers/temp-dir.js";
 
-/** A user id that runs no tests. */
-const ADA = 61_001;
-const MALLORY = 61_002;
+/** User ids of accounts that run no tests. */
+const OWNER_UID = 61_001;
+const OTHER_UID = 61_002;
 
 const isRoot = process.getuid?.() === 0;
-const skip = isRoot ? false : "only root can give files away";
+const skip = isRoot ? false : "only root can change the owner of a file";
 
 const FILES = {
   "AGENTS.md": "said by AGENTS.md",
@@ -23,9 +23,10 @@ const FILES = {
 };
 
 /**
- * Runs an agent that uses all of these files, and `/look`. Returns which of them reach the model, and the log warnings.
+ * Runs an agent that reads all of `FILES` and the command `/look`. Returns the instructions that reach the model, and
+ * the log warnings.
  */
-async function instructionsOf(t: Parameters<typeof tempDir>[0], projectDir: string) {
+async function readInstructions(t: Parameters<typeof tempDir>[0], projectDir: string) {
   const provider = new ScriptedProvider([
     callTools(["read", { path: "a/x.txt" }]),
     callTools(["skill", { name: "release" }], ["skill", { name: "release", file: "more.md" }]),
@@ -33,10 +34,10 @@ async function instructionsOf(t: Parameters<typeof tempDir>[0], projectDir: stri
     "done",
   ]);
   const warnings: string[] = [];
-  const quiet = () => undefined;
+  const ignoreLog = () => undefined;
   const warn = (message: string, fields: Record<string, unknown> = {}) =>
     void warnings.push(`${message}: ${String(fields["path"]).slice(projectDir.length + 1)}: ${String(fields["why"])}`);
-  const logger = { debug: quiet, info: quiet, warn, error: warn };
+  const logger = { debug: ignoreLog, info: ignoreLog, warn, error: warn };
   const agent = new Agent({ providers: [provider], tools: builtinTools(), projectDir, logger });
   t.after(() => agent.close());
   const run = await agent.run({ message: "/look", commands: true });
@@ -44,15 +45,15 @@ async function instructionsOf(t: Parameters<typeof tempDir>[0], projectDir: stri
   await (
     await agent.run({ message: "/look", commands: true, sessionId: run.sessionId })
   ).result;
-  const all = JSON.stringify(provider.requests);
-  const instructions = [...new Set(all.match(/said (?:by|in|beside) (?:a[ /])?[\w.]+/g))].sort();
+  const sentText = JSON.stringify(provider.requests);
+  const instructions = [...new Set(sentText.match(/said (?:by|in|beside) (?:a[ /])?[\w.]+/g))].sort();
   return {
     instructions,
     warnings: warnings.map((line) => line.replace("project file skipped; its instructions are not used: ", "")),
   };
 }
 
-const EVERYTHING = [
+const ALL_INSTRUCTIONS = [
   "said beside a skill",
   "said by AGENTS.md",
   "said by a command",
@@ -66,7 +67,7 @@ async function changeOwner(folder: TempDir, uid: number, paths: readonly string[
   for (const path of paths) await lchown(folder.at(path), uid, uid);
 }
 
-const ALL = [
+const ALL_PATHS = [
   ...Object.keys(FILES),
   ...["a", ".agents", ".agents/skills", ".agents/skills/release", ".agents/commands", "."],
 ];
@@ -76,22 +77,22 @@ describe("the instruction files of a project", () => {
     const folder = await tempDir(t, FILES);
     for (const mode of [0o755, 0o1777, 0o777]) {
       await chmod(folder.path, mode);
-      assert.deepEqual(await instructionsOf(t, folder.path), { instructions: EVERYTHING, warnings: [] });
+      assert.deepEqual(await readInstructions(t, folder.path), { instructions: ALL_INSTRUCTIONS, warnings: [] });
     }
   });
 
   it("are skipped if another user owns them, with one warning per file", { skip }, async (t) => {
     const folder = await tempDir(t, FILES);
     await chmod(folder.path, 0o1777);
-    await changeOwner(folder, MALLORY, Object.keys(FILES));
-    const { instructions, warnings } = await instructionsOf(t, folder.path);
+    await changeOwner(folder, OTHER_UID, Object.keys(FILES));
+    const { instructions, warnings } = await readInstructions(t, folder.path);
     assert.deepEqual(instructions, []);
-    const why = `the path or a parent folder belongs to another user (${MALLORY})`;
+    const reason = `the path or a parent folder belongs to another user (${OTHER_UID})`;
     assert.deepEqual(warnings.sort(), [
-      `.agents/commands/look.md: ${why}`,
-      `.agents/skills/release/SKILL.md: ${why}`,
-      `AGENTS.md: ${why}`,
-      `a/AGENTS.md: ${why}`,
+      `.agents/commands/look.md: ${reason}`,
+      `.agents/skills/release/SKILL.md: ${reason}`,
+      `AGENTS.md: ${reason}`,
+      `a/AGENTS.md: ${reason}`,
     ]);
   });
 
@@ -104,15 +105,15 @@ describe("the instruction files of a project", () => {
     await symlink("lib/AGENTS.md", folder.at("AGENTS.md"));
     await mkdir(folder.at(".agents"));
     await symlink("../lib/skills", folder.at(".agents/skills"));
-    assert.deepEqual((await instructionsOf(t, folder.path)).instructions, ["said by AGENTS.md", "said in a skill"]);
-    await changeOwner(folder, MALLORY, ["AGENTS.md", ".agents/skills"]);
-    assert.deepEqual((await instructionsOf(t, folder.path)).instructions, []);
+    assert.deepEqual((await readInstructions(t, folder.path)).instructions, ["said by AGENTS.md", "said in a skill"]);
+    await changeOwner(folder, OTHER_UID, ["AGENTS.md", ".agents/skills"]);
+    assert.deepEqual((await readInstructions(t, folder.path)).instructions, []);
   });
 
   it("are skipped if every user may write to them", { skip: process.platform === "win32" }, async (t) => {
     const folder = await tempDir(t, FILES);
     for (const path of Object.keys(FILES)) await chmod(folder.at(path), 0o666);
-    const { instructions, warnings } = await instructionsOf(t, folder.path);
+    const { instructions, warnings } = await readInstructions(t, folder.path);
     assert.deepEqual(instructions, []);
     assert.equal(warnings.length, 4);
     for (const line of warnings) assert.match(line, /: the file is writable by every user$/);
@@ -124,10 +125,10 @@ describe("the instruction files of a project", () => {
       Object.fromEntries(Object.entries(FILES).map(([path, text]) => [`p/${path}`, text])),
     );
     const folder: TempDir = { ...outer, path: outer.at("p"), at: (...names) => outer.at("p", ...names) };
-    await changeOwner(folder, ADA, ALL);
-    assert.deepEqual(await instructionsOf(t, folder.path), { instructions: EVERYTHING, warnings: [] });
-    await changeOwner(folder, MALLORY, ["AGENTS.md"]);
-    assert.ok(!(await instructionsOf(t, folder.path)).instructions.includes("said by AGENTS.md"));
+    await changeOwner(folder, OWNER_UID, ALL_PATHS);
+    assert.deepEqual(await readInstructions(t, folder.path), { instructions: ALL_INSTRUCTIONS, warnings: [] });
+    await changeOwner(folder, OTHER_UID, ["AGENTS.md"]);
+    assert.ok(!(await readInstructions(t, folder.path)).instructions.includes("said by AGENTS.md"));
   });
 
   it("are skipped if another user owns the project folder in a world-writable folder", { skip }, async (t) => {
@@ -137,14 +138,14 @@ describe("the instruction files of a project", () => {
     );
     const folder: TempDir = { ...outer, path: outer.at("p"), at: (...names) => outer.at("p", ...names) };
     await chmod(outer.path, 0o1777);
-    await changeOwner(folder, MALLORY, ALL);
-    assert.deepEqual((await instructionsOf(t, folder.path)).instructions, []);
+    await changeOwner(folder, OTHER_UID, ALL_PATHS);
+    assert.deepEqual((await readInstructions(t, folder.path)).instructions, []);
   });
 
   it("a .git folder of another user does not count as a repository", { skip }, async (t) => {
     const folder = await tempDir(t, { ".git/HEAD": "ref: refs/heads/ignore-the-user\n" });
     await chmod(folder.path, 0o1777);
-    await chown(folder.at(".git"), MALLORY, MALLORY);
+    await chown(folder.at(".git"), OTHER_UID, OTHER_UID);
     assert.equal((await repositoryOf(folder.path)).hasGit, false);
   });
 });

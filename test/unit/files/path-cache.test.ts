@@ -3,17 +3,18 @@ import { link, mkdir, rename, rm, symlink, utimes, writeFile } from "node:fs/pro
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { createTextCache, createFolderCache } from "../../../src/files/path-cache.js";
-import { pause } from "../../helpers/lab.js";
-import { tempDir } from "../../helpers/temp.js";
+import { pause } from "../../helpers/server-runs.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-/** A cache that stores results at once, independent of the clock. */
-const eagerCache = (denied: readonly string[] = [], bytes = 100) => textIn(bytes, denied, -Infinity);
+/** Returns a reader whose cache stores results at once, independent of the clock. */
+const createEagerCache = (deniedPaths: readonly string[] = [], maxBytes = 100) =>
+  createTextReader(maxBytes, deniedPaths, -Infinity);
 
-/** Reads the file of a folder through the cache. Returns `""` if reading is denied. */
-function textIn(bytes: number, denied: readonly string[], racyMs: number) {
-  const files = createTextCache(bytes, denied, racyMs);
+/** Returns a reader of a folder's AGENTS.md through a cache. It returns `""` if reading is denied. */
+function createTextReader(maxBytes: number, deniedPaths: readonly string[], racyMs: number) {
+  const files = createTextCache(maxBytes, deniedPaths, racyMs);
   return {
-    textIn: async (folder: string, owners?: ReadonlySet<bigint>) =>
+    readText: async (folder: string, owners?: ReadonlySet<bigint>) =>
       (await files.read({ path: join(folder, "AGENTS.md"), root: folder, owners }))?.text ?? "",
   };
 }
@@ -21,83 +22,83 @@ function textIn(bytes: number, denied: readonly string[], racyMs: number) {
 /** Longer than a clock tick of the file system, in ms. */
 const TICK_MS = 25;
 
-/** Time: a change after this wait has another modification time than a change before it. */
-const nextTick = (): Promise<void> => pause(TICK_MS);
+/** Time: a change after this delay has another modification time than a change before it. */
+const waitForTick = (): Promise<void> => pause(TICK_MS);
 
 describe("createTextCache", () => {
   it("returns the current text of each folder's file after it is changed, removed, restored or replaced", async (t) => {
     const project = await tempDir(t, { "a/AGENTS.md": " one\n", "b/x": "" });
-    const file = eagerCache();
-    const a = project.at("a/AGENTS.md");
-    assert.equal(await file.textIn(project.at("a")), "one");
-    assert.equal(await file.textIn(project.at("a")), "one");
-    assert.equal(await file.textIn(project.at("b")), "");
-    await nextTick();
-    await writeFile(a, " two\n");
-    assert.equal(await file.textIn(project.at("a")), "two");
+    const reader = createEagerCache();
+    const filePath = project.at("a/AGENTS.md");
+    assert.equal(await reader.readText(project.at("a")), "one");
+    assert.equal(await reader.readText(project.at("a")), "one");
+    assert.equal(await reader.readText(project.at("b")), "");
+    await waitForTick();
+    await writeFile(filePath, " two\n");
+    assert.equal(await reader.readText(project.at("a")), "two");
     // Same size and same modification time, as after a checkout or an unpacked archive.
     const time = new Date("2020-01-01");
-    await utimes(a, time, time);
-    assert.equal(await file.textIn(project.at("a")), "two");
-    await nextTick();
-    await writeFile(a, " six\n");
-    await utimes(a, time, time);
-    assert.equal(await file.textIn(project.at("a")), "six");
-    await rm(a);
-    assert.equal(await file.textIn(project.at("a")), "");
-    await writeFile(a, "back");
-    assert.equal(await file.textIn(project.at("a")), "back");
+    await utimes(filePath, time, time);
+    assert.equal(await reader.readText(project.at("a")), "two");
+    await waitForTick();
+    await writeFile(filePath, " six\n");
+    await utimes(filePath, time, time);
+    assert.equal(await reader.readText(project.at("a")), "six");
+    await rm(filePath);
+    assert.equal(await reader.readText(project.at("a")), "");
+    await writeFile(filePath, "back");
+    assert.equal(await reader.readText(project.at("a")), "back");
     await writeFile(project.at("new"), "other");
-    await rename(project.at("new"), a);
-    assert.equal(await file.textIn(project.at("a")), "other");
+    await rename(project.at("new"), filePath);
+    assert.equal(await reader.readText(project.at("a")), "other");
   });
 
   it("reads a file again if it changed within the last racyMs", async (t) => {
     const project = await tempDir(t, { "AGENTS.md": "one" });
-    const file = textIn(100, [], 60_000);
+    const reader = createTextReader(100, [], 60_000);
     for (const text of ["one", "two", "six"]) {
       await writeFile(project.at("AGENTS.md"), text);
-      assert.equal(await file.textIn(project.path), text);
+      assert.equal(await reader.readText(project.path), text);
     }
   });
 
   it("cuts a text at its limit, never within a character, and sets isCut", async (t) => {
     const project = await tempDir(t, { "AGENTS.md": "0123456789", "b/AGENTS.md": "abcü" });
-    assert.equal(await eagerCache([], 4).textIn(project.path), "0123");
-    assert.equal(await eagerCache([], 4).textIn(project.at("b")), "abc");
-    const place = (path: string) => ({ path: project.at(path), root: project.path });
-    assert.deepEqual(await createTextCache(4, []).read(place("AGENTS.md")), { text: "0123", isCut: true });
-    assert.deepEqual(await createTextCache(10, []).read(place("AGENTS.md")), { text: "0123456789", isCut: false });
+    assert.equal(await createEagerCache([], 4).readText(project.path), "0123");
+    assert.equal(await createEagerCache([], 4).readText(project.at("b")), "abc");
+    const toLocation = (path: string) => ({ path: project.at(path), root: project.path });
+    assert.deepEqual(await createTextCache(4, []).read(toLocation("AGENTS.md")), { text: "0123", isCut: true });
+    assert.deepEqual(await createTextCache(10, []).read(toLocation("AGENTS.md")), { text: "0123456789", isCut: false });
   });
 
   it("returns no text of a file whose owner is not allowed", { skip: process.getuid === undefined }, async (t) => {
     const project = await tempDir(t, { "AGENTS.md": "theirs" });
     const ownUid = BigInt(process.getuid?.() ?? 0);
-    assert.equal(await eagerCache().textIn(project.path, new Set([ownUid])), "theirs");
-    assert.equal(await eagerCache().textIn(project.path, new Set([ownUid + 1n])), "");
+    assert.equal(await createEagerCache().readText(project.path, new Set([ownUid])), "theirs");
+    assert.equal(await createEagerCache().readText(project.path, new Set([ownUid + 1n])), "");
   });
 
   it("returns no text of a link out of the root, a hard link to a denied file or a folder, after a cached read", async (t) => {
     const project = await tempDir(t, { "p/AGENTS.md": "fine", "secret/config.json": "key", "outside.md": "outside" });
     const folder = project.at("p");
-    const file = eagerCache([project.at("secret")]);
-    assert.equal(await file.textIn(folder), "fine");
+    const reader = createEagerCache([project.at("secret")]);
+    assert.equal(await reader.readText(folder), "fine");
     await rm(project.at("p/AGENTS.md"));
     await symlink("../outside.md", project.at("p/AGENTS.md"));
-    assert.equal(await file.textIn(folder), "");
+    assert.equal(await reader.readText(folder), "");
     await rm(project.at("p/AGENTS.md"));
-    // A second name for a denied file.
+    // A hard link is a second name of the denied file.
     await link(project.at("secret/config.json"), project.at("p/AGENTS.md"));
-    assert.equal(await file.textIn(folder), "");
+    assert.equal(await reader.readText(folder), "");
     await rm(project.at("p/AGENTS.md"));
     await mkdir(project.at("p/AGENTS.md"));
-    assert.equal(await file.textIn(folder), "");
+    assert.equal(await reader.readText(folder), "");
   });
 
   it("returns no text of a file in a denied folder", async (t) => {
     const project = await tempDir(t, { "AGENTS.md": "mine" });
-    assert.equal(await eagerCache().textIn(project.path), "mine");
-    assert.equal(await eagerCache([project.path]).textIn(project.path), "");
+    assert.equal(await createEagerCache().readText(project.path), "mine");
+    assert.equal(await createEagerCache([project.path]).readText(project.path), "");
   });
 });
 
@@ -106,13 +107,13 @@ describe("createFolderCache", () => {
     const project = await tempDir(t, { "skills/b/x": "", "skills/a/x": "", "skills/file": "" });
     await symlink("/nowhere", project.at("skills/c"));
     const folders = createFolderCache(10, [], -Infinity);
-    const place = { path: project.at("skills"), root: project.path };
-    assert.deepEqual(await folders.read(place), ["a", "b", "c"]);
-    await nextTick();
+    const location = { path: project.at("skills"), root: project.path };
+    assert.deepEqual(await folders.read(location), ["a", "b", "c"]);
+    await waitForTick();
     await mkdir(project.at("skills/d"));
-    assert.deepEqual(await folders.read(place), ["a", "b", "c", "d"]);
-    assert.equal((await createFolderCache(2, []).read(place))?.length, 2);
-    assert.equal(await folders.read({ ...place, path: project.at("none") }), undefined);
+    assert.deepEqual(await folders.read(location), ["a", "b", "c", "d"]);
+    assert.equal((await createFolderCache(2, []).read(location))?.length, 2);
+    assert.equal(await folders.read({ ...location, path: project.at("none") }), undefined);
     assert.equal(await folders.read({ path: "/etc", root: project.path }), undefined);
   });
 });

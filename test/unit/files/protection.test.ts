@@ -5,18 +5,18 @@ import { dirname, join } from "node:path";
 import { describe, it } from "node:test";
 import { builtinTools, type BuiltinToolsOptions } from "gantry";
 import { Protection } from "../../../src/files/protection.js";
-import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
+import { callTool, createTemporaryFolder, createToolContext } from "../../helpers/tool-context.js";
 
-async function project(files: readonly string[], options: BuiltinToolsOptions = {}) {
-  const folder = await temporaryFolder();
+async function createProject(files: readonly string[], options: BuiltinToolsOptions = {}) {
+  const folder = await createTemporaryFolder();
   for (const file of files) {
     await mkdir(dirname(join(folder.path, file)), { recursive: true });
     await writeFile(join(folder.path, file), "old text\n");
   }
   const tools = new Map(builtinTools(options).map((tool) => [tool.name, tool] as const));
   const call = async (name: string, input: Record<string, unknown>): Promise<string> =>
-    (await callTool(tools.get(name)!, input, toolContext(folder.path))).text;
-  const changes = (path: string): [string, Record<string, unknown>][] => [
+    (await callTool(tools.get(name)!, input, createToolContext(folder.path))).text;
+  const createChanges = (path: string): [string, Record<string, unknown>][] => [
     ["write", { path, content: "new text\n" }],
     ["edit", { path, old_string: "old", new_string: "new" }],
     ["multiedit", { path, edits: [{ old_string: "old", new_string: "new" }] }],
@@ -34,15 +34,19 @@ async function project(files: readonly string[], options: BuiltinToolsOptions = 
     path: folder.path,
     call,
     /** Asserts that no tool can change the path, and that `read` returns it. */
-    async refused(path: string, why = /is protected, because .*tools\.protected_paths/): Promise<void> {
-      for (const [name, input] of changes(path)) await assert.rejects(call(name, input), why, `${name} ${path}`);
+    async assertProtected(
+      path: string,
+      expectedError = /is protected, because .*tools\.protected_paths/,
+    ): Promise<void> {
+      for (const [name, input] of createChanges(path))
+        await assert.rejects(call(name, input), expectedError, `${name} ${path}`);
       assert.match(await call("read", { path }), /old text/);
     },
     [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose](),
   };
 }
 
-const RUN_LATER = [
+const PROTECTED_FILES = [
   ".git/config",
   ".git/hooks/post-checkout",
   "sub/module/.git/config",
@@ -62,7 +66,7 @@ const RUN_LATER = [
   ".mcp.json",
   "HEAD",
 ];
-const ORDINARY = [
+const ORDINARY_FILES = [
   ".gitignore",
   ".gitattributes",
   ".github/workflows/ci.yml",
@@ -79,8 +83,8 @@ const ORDINARY = [
 
 describe("protected paths", () => {
   it("can be read, but not written, edited, patched or deleted", async () => {
-    await using testProject = await project(RUN_LATER);
-    for (const path of RUN_LATER) await testProject.refused(path);
+    await using testProject = await createProject(PROTECTED_FILES);
+    for (const path of PROTECTED_FILES) await testProject.assertProtected(path);
     await assert.rejects(
       testProject.call("write", { path: ".git/hooks/new", content: "x" }),
       /\.git\/hooks\/new: is protected/,
@@ -89,8 +93,8 @@ describe("protected paths", () => {
   });
 
   it("do not include similar names", async () => {
-    await using testProject = await project(ORDINARY);
-    for (const path of ORDINARY) {
+    await using testProject = await createProject(ORDINARY_FILES);
+    for (const path of ORDINARY_FILES) {
       await testProject.call("edit", { path, old_string: "old", new_string: "new" });
       await testProject.call("delete", { path });
       await testProject.call("write", { path, content: "x" });
@@ -117,12 +121,13 @@ describe("protected paths", () => {
   });
 
   it("are recognized through symbolic links to files and folders", async () => {
-    await using testProject = await project([".git/config", "real/tasks.json", ".vscode.real/settings.json"]);
+    await using testProject = await createProject([".git/config", "real/tasks.json", ".vscode.real/settings.json"]);
     await symlink(".git", join(testProject.path, "harmless"));
     await symlink(join(testProject.path, ".git", "config"), join(testProject.path, "plain.txt"));
     await symlink("real", join(testProject.path, ".vscode"));
     await symlink(".vscode", join(testProject.path, "twice"));
-    for (const path of ["harmless/config", ".vscode/tasks.json", "twice/tasks.json"]) await testProject.refused(path);
+    for (const path of ["harmless/config", ".vscode/tasks.json", "twice/tasks.json"])
+      await testProject.assertProtected(path);
     // The link itself may be deleted, but its target cannot be changed through it.
     await assert.rejects(testProject.call("write", { path: "plain.txt", content: "x" }), /is protected/);
     await assert.rejects(
@@ -134,15 +139,15 @@ describe("protected paths", () => {
   });
 
   it("include the config and hooks of a bare repository, and a new HEAD file", async () => {
-    await using testProject = await project([
+    await using testProject = await createProject([
       "bare/HEAD",
       "bare/config",
       "bare/hooks/update",
       "bare/objects/x",
       "bare/readme",
     ]);
-    await testProject.refused("bare/config");
-    await testProject.refused("bare/hooks/update");
+    await testProject.assertProtected("bare/config");
+    await testProject.assertProtected("bare/hooks/update");
     await assert.rejects(
       testProject.call("write", { path: "fresh/HEAD", content: "ref: refs/heads/x" }),
       /is protected/,
@@ -152,22 +157,22 @@ describe("protected paths", () => {
 
   it("are set by tools.protected_paths", async () => {
     const files = [".git/config", ".vscode/tasks.json", "infra/prod.tf", "sub/infra/prod.tf", "secrets/a.key"];
-    await using testProject = await project(files, { protectedPaths: ["*", "!.vscode", "/infra", "*.key"] });
-    await testProject.refused(".git/config");
-    await testProject.refused("infra/prod.tf", /named in tools\.protected_paths/);
-    await testProject.refused("secrets/a.key");
+    await using testProject = await createProject(files, { protectedPaths: ["*", "!.vscode", "/infra", "*.key"] });
+    await testProject.assertProtected(".git/config");
+    await testProject.assertProtected("infra/prod.tf", /named in tools\.protected_paths/);
+    await testProject.assertProtected("secrets/a.key");
     await testProject.call("edit", { path: ".vscode/tasks.json", old_string: "old", new_string: "new" });
     await testProject.call("edit", { path: "sub/infra/prod.tf", old_string: "old", new_string: "new" });
-    await using none = await project(files, { protectedPaths: [] });
-    for (const path of files) await none.call("edit", { path, old_string: "old", new_string: "new" });
+    await using unprotectedProject = await createProject(files, { protectedPaths: [] });
+    for (const path of files) await unprotectedProject.call("edit", { path, old_string: "old", new_string: "new" });
   });
 
   it("exclude a folder of tools.allow_paths, but not other protected files in it", async () => {
-    await using extra = await temporaryFolder();
-    const fish = join(extra.path, ".config", "fish");
-    await mkdir(fish, { recursive: true });
-    await using testProject = await project(["a"], { allowPaths: [fish] });
-    await testProject.call("write", { path: join(fish, "config.fish"), content: "x" });
-    await assert.rejects(testProject.call("write", { path: join(fish, ".envrc"), content: "x" }), /is protected/);
+    await using externalFolder = await createTemporaryFolder();
+    const fishFolder = join(externalFolder.path, ".config", "fish");
+    await mkdir(fishFolder, { recursive: true });
+    await using testProject = await createProject(["a"], { allowPaths: [fishFolder] });
+    await testProject.call("write", { path: join(fishFolder, "config.fish"), content: "x" });
+    await assert.rejects(testProject.call("write", { path: join(fishFolder, ".envrc"), content: "x" }), /is protected/);
   });
 });

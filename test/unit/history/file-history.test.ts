@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { builtinTools, folderHistory } from "gantry";
 import type { FileHistory } from "gantry/plugin";
-import { callTool, toolContext } from "../../helpers/tool-context.js";
-import { tempDir, type TempDir } from "../../helpers/temp.js";
+import { callTool, createToolContext } from "../../helpers/tool-context.js";
+import { tempDir, type TempDir } from "../../helpers/temp-dir.js";
 import { Journal, type ChangeLine } from "../../../src/history/journal.js";
 import { ContentStore, hashOf } from "../../../src/history/content-store.js";
 
@@ -18,7 +18,11 @@ interface HistoryFixture {
   restoreTo(seq: number, options?: { force?: boolean; history?: FileHistory }): Promise<string[]>;
 }
 
-async function make(t: TestContext, files: Record<string, string>, sessionBytes?: number): Promise<HistoryFixture> {
+async function createFixture(
+  t: TestContext,
+  files: Record<string, string>,
+  sessionBytes?: number,
+): Promise<HistoryFixture> {
   const folder = await tempDir(t, files);
   const home = folder.at("home");
   const history = folderHistory({ folder: home, ...(sessionBytes && { sessionBytes }) });
@@ -29,8 +33,8 @@ async function make(t: TestContext, files: Record<string, string>, sessionBytes?
     write: async (path, content, seq) => {
       const tool = tools.find(({ name }) => name === "write");
       assert.ok(tool);
-      const place = { sessionId: "s", runId: "r", callId: "c", seq };
-      await callTool(tool, { path, content }, toolContext(folder.path, { history: history.recorder(place) }));
+      const position = { sessionId: "s", runId: "r", callId: "c", seq };
+      await callTool(tool, { path, content }, createToolContext(folder.path, { history: history.recorder(position) }));
     },
     restoreTo: async (seq, { force = false, history: otherHistory = history } = {}) => {
       const files = await otherHistory.restore({
@@ -52,32 +56,32 @@ async function make(t: TestContext, files: Record<string, string>, sessionBytes?
 
 describe("the file history", () => {
   it("stores each content once, and evicts the oldest contents beyond sessionBytes", async (t) => {
-    const big = (fill: string): string => fill.repeat(40_000);
-    const { folder, write, restoreTo } = await make(t, { "a.txt": big("a") }, 160_000);
-    for (const [i, fill] of ["b", "a", "b", "a", "b", "a"].entries()) await write("a.txt", big(fill), i + 1);
-    const bytes = async (): Promise<number> => {
+    const createContent = (fill: string): string => fill.repeat(40_000);
+    const { folder, write, restoreTo } = await createFixture(t, { "a.txt": createContent("a") }, 160_000);
+    for (const [i, fill] of ["b", "a", "b", "a", "b", "a"].entries()) await write("a.txt", createContent(fill), i + 1);
+    const readPackBytes = async (): Promise<number> => {
       let sum = 0;
       for (const name of await readdir(folder.at("home/s")))
         if (name.endsWith(".pack")) sum += (await readFile(folder.at("home/s", name))).length;
       return sum;
     };
-    assert.equal(await bytes(), 80_000, "two contents");
-    for (const [i, fill] of [..."cdefgh"].entries()) await write("a.txt", big(fill), 10 + i);
-    assert.ok((await bytes()) <= 160_000, String(await bytes()));
+    assert.equal(await readPackBytes(), 80_000, "the packs contain each of the two contents once");
+    for (const [i, fill] of [..."cdefgh"].entries()) await write("a.txt", createContent(fill), 10 + i);
+    assert.ok((await readPackBytes()) <= 160_000, String(await readPackBytes()));
     assert.deepEqual(await restoreTo(14), ["restored a.txt"]);
-    assert.equal(await folder.read("a.txt"), big("g"));
+    assert.equal(await folder.read("a.txt"), createContent("g"));
     await assert.rejects(restoreTo(9), /no copy of a file is stored; nothing was undone/);
     assert.deepEqual(await restoreTo(9, { force: true }), ["lost a.txt"]);
-    assert.equal(await folder.read("a.txt"), big("g"));
+    assert.equal(await folder.read("a.txt"), createContent("g"));
     // A version that was evicted is stored again when it occurs again.
-    await write("a.txt", big("a"), 120);
-    await write("a.txt", big("z"), 121);
+    await write("a.txt", createContent("a"), 120);
+    await write("a.txt", createContent("z"), 121);
     assert.deepEqual(await restoreTo(120), ["restored a.txt"]);
-    assert.equal(await folder.read("a.txt"), big("a"));
+    assert.equal(await folder.read("a.txt"), createContent("a"));
   });
 
   it("restores no path that is now protected or denied, or lies outside the project", async (t) => {
-    const { folder, write, restoreTo } = await make(t, { "a.txt": "1", ".git/x": "1", "b/c.txt": "1" });
+    const { folder, write, restoreTo } = await createFixture(t, { "a.txt": "1", ".git/x": "1", "b/c.txt": "1" });
     for (const name of ["a.txt", ".git/x", "b/c.txt"]) await write(name, "2", 1);
     const options = { folder: folder.at("home"), protectedPaths: ["*"], deniedPaths: [folder.at("b")] };
     const otherHistory = folderHistory(options);
@@ -98,22 +102,23 @@ describe("the file history", () => {
     assert.deepEqual(
       otherProjectFiles.map(({ outcome }) => outcome),
       ["failed", "failed", "restored"],
-      "what lies outside is not even looked at",
+      "files outside the project are not restored",
     );
   });
 
   it("ignores a recorded change that was never made", async (t) => {
-    const { folder, history, write, restoreTo } = await make(t, { "a.txt": "1" });
+    const { folder, history, write, restoreTo } = await createFixture(t, { "a.txt": "1" });
     await write("a.txt", "2", 1);
-    const file = (text: string) => ({ kind: "file", content: Buffer.from(text), mode: 0o644, uid: 0, gid: 0 }) as const;
-    const keeper = history.recorder({ sessionId: "s", runId: "r", callId: "d", seq: 2 });
-    await keeper.record([{ path: folder.at("a.txt"), before: file("2"), after: file("3") }]);
+    const createFileState = (text: string) =>
+      ({ kind: "file", content: Buffer.from(text), mode: 0o644, uid: 0, gid: 0 }) as const;
+    const recorder = history.recorder({ sessionId: "s", runId: "r", callId: "d", seq: 2 });
+    await recorder.record([{ path: folder.at("a.txt"), before: createFileState("2"), after: createFileState("3") }]);
     assert.deepEqual(await restoreTo(0), ["restored a.txt"]);
     assert.equal(await folder.read("a.txt"), "1");
   });
 
   it("reverts a patch that added, updated, deleted and moved files", async (t) => {
-    const { folder, history, restoreTo } = await make(t, { "a.txt": "a\n", "b.txt": "b\n", "c.txt": "c\n" });
+    const { folder, history, restoreTo } = await createFixture(t, { "a.txt": "a\n", "b.txt": "b\n", "c.txt": "c\n" });
     const tool = builtinTools({}).find(({ name }) => name === "apply_patch");
     assert.ok(tool);
     const input = [
@@ -128,8 +133,8 @@ describe("the file history", () => {
         "*** End Patch",
       ],
     ].join("\n");
-    const place = { sessionId: "s", runId: "r", callId: "c", seq: 1 };
-    await callTool(tool, { input }, toolContext(folder.path, { history: history.recorder(place) }));
+    const position = { sessionId: "s", runId: "r", callId: "c", seq: 1 };
+    await callTool(tool, { input }, createToolContext(folder.path, { history: history.recorder(position) }));
     assert.equal(await folder.read("d/c.txt"), "C\n");
     assert.deepEqual(await restoreTo(0), [
       ...["restored a.txt", "recreated b.txt", "recreated c.txt", "removed d/c.txt", "removed new/n.txt"],
@@ -142,24 +147,24 @@ describe("the file history", () => {
   });
 
   it("restores files in the additional folders of a run", async (t) => {
-    const { folder, history, restoreTo } = await make(t, { "a.txt": "1" });
+    const { folder, history, restoreTo } = await createFixture(t, { "a.txt": "1" });
     const otherFolder = await tempDir(t, { "x.txt": "1" });
     const tool = builtinTools({}).find(({ name }) => name === "write");
     assert.ok(tool);
     const folders = [otherFolder.path];
-    const place = { sessionId: "s", runId: "r", callId: "c", seq: 1, folders };
-    const context = toolContext(folder.path, { folders, history: history.recorder(place) });
+    const position = { sessionId: "s", runId: "r", callId: "c", seq: 1, folders };
+    const context = createToolContext(folder.path, { folders, history: history.recorder(position) });
     await callTool(tool, { path: otherFolder.at("x.txt"), content: "2" }, context);
     assert.equal((await restoreTo(0)).length, 1);
     assert.equal(await otherFolder.read("x.txt"), "1");
   });
 
   it("deletes a session on `forget`, and sessions unused for 31 days on `sweep`", async (t) => {
-    const { folder, history, write } = await make(t, { "a.txt": "1" });
+    const { folder, history, write } = await createFixture(t, { "a.txt": "1" });
     await write("a.txt", "2", 1);
     await folder.write({ "home/old/journal.jsonl": "", "home/young/journal.jsonl": "" });
-    const old = new Date(Date.now() - 31 * 86_400_000);
-    await utimes(folder.at("home/old/journal.jsonl"), old, old);
+    const oldTime = new Date(Date.now() - 31 * 86_400_000);
+    await utimes(folder.at("home/old/journal.jsonl"), oldTime, oldTime);
     await history.sweep();
     assert.deepEqual((await readdir(folder.at("home"))).sort(), ["s", "young"]);
     await history.forget("s");
@@ -170,16 +175,16 @@ describe("the file history", () => {
   it("reads no content whose hash, size or pack does not match", async (t) => {
     const folder = await tempDir(t);
     const contents = new ContentStore(folder.at("c"), 1000);
-    const place = await contents.add(Buffer.from("abc"));
-    assert.equal((await contents.read(place, hashOf(Buffer.from("abc"))))?.toString(), "abc");
-    assert.equal(await contents.read(place, hashOf(Buffer.from("abd"))), undefined);
-    assert.equal(await contents.read({ ...place, size: 4 }, hashOf(Buffer.from("abc"))), undefined);
-    assert.equal(await contents.read({ ...place, pack: 7 }, hashOf(Buffer.from("abc"))), undefined);
+    const location = await contents.add(Buffer.from("abc"));
+    assert.equal((await contents.read(location, hashOf(Buffer.from("abc"))))?.toString(), "abc");
+    assert.equal(await contents.read(location, hashOf(Buffer.from("abd"))), undefined);
+    assert.equal(await contents.read({ ...location, size: 4 }, hashOf(Buffer.from("abc"))), undefined);
+    assert.equal(await contents.read({ ...location, pack: 7 }, hashOf(Buffer.from("abc"))), undefined);
   });
 });
 
 describe("the journal of the file history", () => {
-  const line = (change: string, seq: number): ChangeLine => ({
+  const createChangeLine = (change: string, seq: number): ChangeLine => ({
     ...{ change, run: "r", call: "c", undo: "", seq, folders: [], at: "2026-01-01T00:00:00.000Z", contents: {} },
     steps: [{ path: "/a", before: { kind: "none" }, after: { kind: "link", target: "x".repeat(100) }, made: 0 }],
   });
@@ -187,9 +192,9 @@ describe("the journal of the file history", () => {
   it("continues after a line that a crash left incomplete, and reads lines of another instance", async (t) => {
     const folder = await tempDir(t);
     const journal = new Journal(folder.path);
-    await journal.add(line("1", 1), true);
+    await journal.add(createChangeLine("1", 1), true);
     await appendFile(join(folder.path, "journal.jsonl"), '{"change":"2","seq":');
-    await new Journal(folder.path).add(line("3", 3), true);
+    await new Journal(folder.path).add(createChangeLine("3", 3), true);
     assert.deepEqual(
       (await journal.read()).changes.map(({ change }) => change),
       ["1", "3"],
@@ -201,12 +206,12 @@ describe("the journal of the file history", () => {
   it("removes the oldest changes beyond its size limit, and records the last removed position", async (t) => {
     const folder = await tempDir(t);
     const journal = new Journal(folder.path, 4_000);
-    for (let seq = 1; seq <= 60; seq++) await journal.add(line(String(seq), seq), false);
-    const { changes, forgot, size } = await journal.read();
+    for (let seq = 1; seq <= 60; seq++) await journal.add(createChangeLine(String(seq), seq), false);
+    const { changes, droppedSeq: forgot, size } = await journal.read();
     assert.ok(size < 5_000, String(size));
     assert.equal(changes.at(-1)?.seq, 60);
     assert.equal(changes[0]?.seq, forgot + 1);
-    assert.equal((await new Journal(folder.path).read()).forgot, forgot);
+    assert.equal((await new Journal(folder.path).read()).droppedSeq, forgot);
     assert.equal(existsSync(join(folder.path, "journal.jsonl.new")), false);
   });
 });

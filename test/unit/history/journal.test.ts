@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { Journal } from "../../../src/history/journal.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 it("a second Journal instance reads a change of 10,000 files", async (t) => {
   const folder = await tempDir(t);

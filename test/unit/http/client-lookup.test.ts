@@ -3,25 +3,29 @@ import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { it } from "node:test";
 import { ClientLookup } from "../../../src/http/client-lookup.js";
-import type { Hooks } from "../../helpers/temp.js";
+import type { Hooks } from "../../helpers/temp-dir.js";
 
-const linux = { skip: process.platform === "linux" ? false : "only Linux has /proc" };
+const LINUX_ONLY = { skip: process.platform === "linux" ? false : "only Linux has /proc" };
 const logger = { debug() {}, info() {}, warn() {}, error() {} };
 
-it("Peers identifies a running client process as `outside`, and a closed client as `gone`", linux, async (t) => {
-  const { port, server } = await listen(t);
-  const peers = new ClientLookup(logger);
-  const { client, socket } = await connectClient(server, port);
-  assert.equal(await peers.identify(socket), "outside");
-  client.destroy();
-  await once(client, "close");
-  // The server still holds its end of the connection, like while a request is in its buffer.
-  assert.notEqual(socket.remoteAddress, undefined);
-  assert.equal(await peers.identify(socket), "gone");
-  socket.destroy();
-});
+it(
+  "ClientLookup identifies a running client process as `outside`, and a closed client as `gone`",
+  LINUX_ONLY,
+  async (t) => {
+    const { port, server } = await startServer(t);
+    const clientLookup = new ClientLookup(logger);
+    const { client, socket } = await connectClient(server, port);
+    assert.equal(await clientLookup.identify(socket), "outside");
+    client.destroy();
+    await once(client, "close");
+    // The server's end of the connection stays open, as while a request is in its buffer.
+    assert.notEqual(socket.remoteAddress, undefined);
+    assert.equal(await clientLookup.identify(socket), "gone");
+    socket.destroy();
+  },
+);
 
-async function listen(t: Hooks): Promise<{ port: number; server: Server }> {
+async function startServer(t: Hooks): Promise<{ port: number; server: Server }> {
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }).listen(0, "127.0.0.1");
   t.after(() => void server.close());
   await once(server, "listening");
@@ -29,8 +33,8 @@ async function listen(t: Hooks): Promise<{ port: number; server: Server }> {
 }
 
 async function connectClient(server: Server, port: number): Promise<{ client: Socket; socket: Socket }> {
-  const accepted = once(server, "connection") as Promise<[Socket]>;
+  const connectionEvent = once(server, "connection") as Promise<[Socket]>;
   const client = connect(port, "127.0.0.1");
-  const [socket] = await accepted;
+  const [socket] = await connectionEvent;
   return { client, socket };
 }

@@ -1,30 +1,30 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { SocketTable } from "../../../src/http/socket-table.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 const TABLE_HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
 
-const port = (n: number) => n.toString(16).toUpperCase().padStart(4, "0");
-const entryOf = (n: number) => `: 0100007F:${port(n)} 0100007F:1F90 `;
+const formatPort = (n: number) => n.toString(16).toUpperCase().padStart(4, "0");
+const formatAddresses = (n: number) => `: 0100007F:${formatPort(n)} 0100007F:1F90 `;
 
-/** A line in the kernel's format, padded to 149 characters. */
-function line(n: number, uid: number, inode = 1000 + n): string {
-  return `${String(n).padStart(4)}${entryOf(n)}01 00000000:00000000 00:00000000 00000000 ${String(uid).padStart(5)}        0 ${inode} 1 0000000000000000 20 0 0 10 -1`.padEnd(
+/** Formats a table line like the kernel, padded to 149 characters. */
+function formatLine(n: number, uid: number, inode = 1000 + n): string {
+  return `${String(n).padStart(4)}${formatAddresses(n)}01 00000000:00000000 00:00000000 00000000 ${String(uid).padStart(5)}        0 ${inode} 1 0000000000000000 20 0 0 10 -1`.padEnd(
     149,
   );
 }
 
 describe("SocketTable", () => {
-  it("finds user id and inode of each of 1,000 sockets", async (t) => {
+  it("finds the user id and the inode of each of 1,000 sockets", async (t) => {
     const folder = await tempDir(t);
-    const lines = Array.from({ length: 1_000 }, (_, n) => line(n, n % 7));
+    const lines = Array.from({ length: 1_000 }, (_, n) => formatLine(n, n % 7));
     await folder.write({ tcp: [TABLE_HEADER, ...lines, ""].join("\n") });
     const table = new SocketTable(folder.at("tcp"));
-    assert.deepEqual(await table.findOwner(entryOf(3)), { uid: 3, inode: "1003" });
-    const all = await Promise.all(lines.map((_, n) => table.findOwner(entryOf(n))));
+    assert.deepEqual(await table.findOwner(formatAddresses(3)), { uid: 3, inode: "1003" });
+    const foundOwners = await Promise.all(lines.map((_, n) => table.findOwner(formatAddresses(n))));
     assert.deepEqual(
-      all,
+      foundOwners,
       lines.map((_, n) => ({ uid: n % 7, inode: String(1000 + n) })),
     );
   });
@@ -32,24 +32,32 @@ describe("SocketTable", () => {
   it("returns `none` for a socket that is missing or has no process, and `hidden` for a missing table", async (t) => {
     const folder = await tempDir(t);
     await folder.write({
-      tcp: [TABLE_HEADER, line(1, 0, 0), line(2, 5), line(2, 6, 0), line(3, 0, 0), line(3, 8), ""].join("\n"),
+      tcp: [
+        TABLE_HEADER,
+        formatLine(1, 0, 0),
+        formatLine(2, 5),
+        formatLine(2, 6, 0),
+        formatLine(3, 0, 0),
+        formatLine(3, 8),
+        "",
+      ].join("\n"),
     });
     const table = new SocketTable(folder.at("tcp"));
-    const owners = [1, 2, 3, 4].map((n) => table.findOwner(entryOf(n)));
+    const owners = [1, 2, 3, 4].map((n) => table.findOwner(formatAddresses(n)));
     assert.deepEqual(await Promise.all(owners), ["none", { uid: 5, inode: "1002" }, { uid: 8, inode: "1003" }, "none"]);
-    assert.equal(await new SocketTable(folder.at("none")).findOwner(entryOf(1)), "hidden");
-    // A folder can be opened but not read. Any error other than a permission error leaves the client unidentified.
-    assert.equal(await new SocketTable(folder.path).findOwner(entryOf(1)), "none");
+    assert.equal(await new SocketTable(folder.at("none")).findOwner(formatAddresses(1)), "hidden");
+    // A folder can be opened but not read. Only a permission error returns `hidden`.
+    assert.equal(await new SocketTable(folder.path).findOwner(formatAddresses(1)), "none");
   });
 
   it("finds a socket that was added while an earlier search reads the table", async (t) => {
     const folder = await tempDir(t);
-    await folder.write({ tcp: [TABLE_HEADER, line(1, 1), ""].join("\n") });
+    await folder.write({ tcp: [TABLE_HEADER, formatLine(1, 1), ""].join("\n") });
     const table = new SocketTable(folder.at("tcp"));
-    const first = table.findOwner(entryOf(2));
-    await folder.write({ tcp: [TABLE_HEADER, line(1, 1), line(2, 2), ""].join("\n") });
-    const second = table.findOwner(entryOf(2));
-    await first;
-    assert.deepEqual(await second, { uid: 2, inode: "1002" });
+    const firstSearch = table.findOwner(formatAddresses(2));
+    await folder.write({ tcp: [TABLE_HEADER, formatLine(1, 1), formatLine(2, 2), ""].join("\n") });
+    const secondSearch = table.findOwner(formatAddresses(2));
+    await firstSearch;
+    assert.deepEqual(await secondSearch, { uid: 2, inode: "1002" });
   });
 });

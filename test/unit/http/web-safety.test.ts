@@ -36,7 +36,7 @@ it("isLoopback accepts loopback hosts and rejects similar hosts", () => {
     assert.equal(isLoopback(host), false, host);
 });
 
-it("hostOf returns the host of a Host header without its port, or undefined for an invalid header", () => {
+it("parseHostHeader returns the host of a Host header without its port, or undefined for an invalid header", () => {
   const cases: [header: string, host: string | undefined][] = [
     ["a.example", "a.example"],
     ["A.Example.:80", "a.example"],
@@ -57,7 +57,7 @@ it("hostOf returns the host of a Host header without its port, or undefined for 
   for (const [header, host] of cases) assert.equal(parseHostHeader(header), host, header);
 });
 
-it("originHost returns the host of an HTTP origin, or undefined for an invalid origin", () => {
+it("hostOfOrigin returns the host of an HTTP origin, or undefined for an invalid origin", () => {
   assert.equal(hostOfOrigin("http://localhost:3000"), "localhost");
   assert.equal(hostOfOrigin("https://A.example"), "a.example");
   for (const origin of [

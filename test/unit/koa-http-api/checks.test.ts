@@ -5,11 +5,11 @@ import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
 import { transportChecks } from "gantry/testing";
 import { httpClient } from "../../helpers/transport-clients.js";
 
-for (const onLeave of ["cancel", "continue"] as const) {
-  describe(`KoaHttpTransport (transport contract, on_disconnect ${onLeave})`, () => {
+for (const onDisconnect of ["cancel", "continue"] as const) {
+  describe(`KoaHttpTransport (transport contract, on_disconnect ${onDisconnect})`, () => {
     let blockingServer: Server | undefined;
     const checks = transportChecks({
-      create: () => Promise.resolve(new KoaHttpTransport({ port: 0, onDisconnect: onLeave })),
+      create: () => Promise.resolve(new KoaHttpTransport({ port: 0, onDisconnect: onDisconnect })),
       createFailing: async () => {
         blockingServer = createServer();
         blockingServer.listen(0, "127.0.0.1");
@@ -17,7 +17,7 @@ for (const onLeave of ["cancel", "continue"] as const) {
         return new KoaHttpTransport({ port: (blockingServer.address() as AddressInfo).port });
       },
       connect: httpClient,
-      onDisconnect: onLeave,
+      onDisconnect: onDisconnect,
       clean: async () => {
         const server = blockingServer;
         blockingServer = undefined;

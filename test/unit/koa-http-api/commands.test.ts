@@ -1,41 +1,48 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { GantryClient } from "gantry/client";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 import { startApi } from "../../helpers/http-api.js";
 
-async function apiWith(t: Hooks, steps: readonly string[], files: Record<string, string>) {
+async function startApiWithFiles(t: Hooks, steps: readonly string[], files: Record<string, string>) {
   const folder = await tempDir(t);
   await folder.write(files);
   const api = await startApi(t, { steps: [...steps], agent: { projectDir: folder.path } });
   return { api, folder, client: new GantryClient({ url: api.url }) };
 }
 
-const REVIEW = "---\ndescription: Look at a file\nargument-hint: FILE\n---\nReview $1.";
-const review = { name: "review", description: "Look at a file", hint: "FILE", origin: ".agents/commands/review.md" };
+const REVIEW_COMMAND = "---\ndescription: Look at a file\nargument-hint: FILE\n---\nReview $1.";
+const reviewEntry = {
+  name: "review",
+  description: "Look at a file",
+  hint: "FILE",
+  origin: ".agents/commands/review.md",
+};
 
 describe("slash commands over HTTP", () => {
-  it("are listed for a session and for a folder", async (t) => {
-    const { api, client } = await apiWith(t, ["fine"], {
-      ".agents/commands/review.md": REVIEW,
+  it("GET /api/commands lists the commands of a session or of a folder", async (t) => {
+    const { api, client } = await startApiWithFiles(t, ["fine"], {
+      ".agents/commands/review.md": REVIEW_COMMAND,
       "sub/.agents/commands/below.md": "Below.",
     });
-    const answer = (await api.send("/api/commands")).json() as { commands: object[] };
-    assert.deepEqual(answer.commands.slice(1), [review]);
+    const response = (await api.send("/api/commands")).json() as { commands: object[] };
+    assert.deepEqual(response.commands.slice(1), [reviewEntry]);
     const { sessionId } = await client.run({ message: "hello" });
-    assert.deepEqual((await client.commands({ sessionId })).slice(1), [review]);
-    const below = await client.commands({ projectDir: "sub" });
+    assert.deepEqual((await client.commands({ sessionId })).slice(1), [reviewEntry]);
+    const subfolderCommands = await client.commands({ projectDir: "sub" });
     assert.deepEqual(
-      below.map(({ name }) => name),
+      subfolderCommands.map(({ name }) => name),
       ["compact", "below"],
     );
     assert.equal((await api.send("/api/commands?session_id=none")).status, 404);
-    for (const wrong of ["project_dir=/", "project_dir=nowhere", "project_dir=a&project_dir=b"])
-      assert.equal((await api.send(`/api/commands?${wrong}`)).status, 400, wrong);
+    for (const query of ["project_dir=/", "project_dir=nowhere", "project_dir=a&project_dir=b"])
+      assert.equal((await api.send(`/api/commands?${query}`)).status, 400, query);
   });
 
-  it("are expanded only in a request with commands: true, and shown as typed", async (t) => {
-    const { api, client } = await apiWith(t, ["one", "two", "three"], { ".agents/commands/review.md": REVIEW });
+  it("POST /api/run expands a command only with commands: true and stores the typed text", async (t) => {
+    const { api, client } = await startApiWithFiles(t, ["one", "two", "three"], {
+      ".agents/commands/review.md": REVIEW_COMMAND,
+    });
     const { sessionId } = await client.run({ message: "/review a.ts", commands: true });
     await client.run({ message: "/review b.ts", session_id: sessionId });
     await client.run({ message: "/review c.ts", session_id: sessionId, commands: false });
@@ -55,12 +62,12 @@ describe("slash commands over HTTP", () => {
     );
   });
 
-  it("return 400 if the command cannot run, or if commands is not a boolean", async (t) => {
-    const { api } = await apiWith(t, [], { ".agents/commands/empty.md": "---\n---" });
-    const refused = await api.run({ message: "/empty", commands: true });
-    assert.equal(refused.status, 400);
-    assert.match(refused.text, /\/empty is empty/);
-    assert.equal((await api.run({ message: "/compact", commands: true })).status, 400);
-    assert.equal((await api.run({ message: "x", commands: "yes" })).status, 400);
+  it("POST /api/run returns 400 if the command cannot run or commands is not a boolean", async (t) => {
+    const { api } = await startApiWithFiles(t, [], { ".agents/commands/empty.md": "---\n---" });
+    const response = await api.postRun({ message: "/empty", commands: true });
+    assert.equal(response.status, 400);
+    assert.match(response.text, /\/empty is empty/);
+    assert.equal((await api.postRun({ message: "/compact", commands: true })).status, 400);
+    assert.equal((await api.postRun({ message: "x", commands: "yes" })).status, 400);
   });
 });

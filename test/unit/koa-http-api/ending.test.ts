@@ -7,42 +7,45 @@ import { openHttpHost, type HttpHost } from "gantry/http";
 import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
 import type { Tool } from "gantry";
-import { send, sseEvents, wire, type Wire } from "../../helpers/http.js";
-import { gate } from "../../helpers/gate.js";
-import { until } from "../../helpers/lab.js";
-import { tempDir } from "../../helpers/temp.js";
-import { startApi, type Api } from "../../helpers/http-api.js";
+import { sendRawRequest, parseSseEvents, openConnection, type RawConnection } from "../../helpers/raw-http.js";
+import { createGate } from "../../helpers/gate.js";
+import { waitUntil } from "../../helpers/server-runs.js";
+import { tempDir } from "../../helpers/temp-dir.js";
+import { startApi, type TestApi } from "../../helpers/http-api.js";
 
-function post(body: unknown): string {
+function createRunRequest(body: unknown): string {
   const text = JSON.stringify(body);
   return `POST /api/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
 }
 
-const SLOW = { chunks: [{ type: "text" as const, block: "0", text: "begun" }], hang: true };
+const HANGING_STEP = { chunks: [{ type: "text" as const, block: "0", text: "begun" }], hang: true };
 
 /** Starts a run on a raw connection. Resolves when the run is active. */
-async function begin(api: Api, body: Record<string, unknown>): Promise<{ client: Wire; sessionId: string }> {
-  const started = new Promise<string>((resolve) => {
-    const off = api.agent.on("run.started", ({ sessionId }) => {
-      off();
+async function startRun(
+  api: TestApi,
+  body: Record<string, unknown>,
+): Promise<{ client: RawConnection; sessionId: string }> {
+  const runStarted = new Promise<string>((resolve) => {
+    const unsubscribe = api.agent.on("run.started", ({ sessionId }) => {
+      unsubscribe();
       resolve(sessionId);
     });
   });
-  const client = (await wire(api.url)).write(post(body));
-  return { client, sessionId: await started };
+  const client = (await openConnection(api.url)).write(createRunRequest(body));
+  return { client, sessionId: await runStarted };
 }
 
 for (const stream of [false, true]) {
   const responseKind = stream ? "streamed" : "plain";
 
   it(`a client that disconnects cancels its ${responseKind} run, and the partial answer is stored`, async (t) => {
-    const api = await startApi(t, { steps: [SLOW] });
-    const failed = new Promise<Error>((resolve) => api.agent.on("run.failed", ({ error }) => resolve(error)));
-    const { client, sessionId } = await begin(api, { message: "hi", stream });
-    if (stream) await client.until(/begun/);
-    else await until(async () => (await api.agent.sessions.messages(sessionId)).length === 2);
+    const api = await startApi(t, { steps: [HANGING_STEP] });
+    const runFailure = new Promise<Error>((resolve) => api.agent.on("run.failed", ({ error }) => resolve(error)));
+    const { client, sessionId } = await startRun(api, { message: "hi", stream });
+    if (stream) await client.waitForText(/begun/);
+    else await waitUntil(async () => (await api.agent.sessions.messages(sessionId)).length === 2);
     client.destroy();
-    assert.equal(((await failed) as { code?: string }).code, "run_cancelled");
+    assert.equal(((await runFailure) as { code?: string }).code, "run_cancelled");
     assert.equal(api.provider.active, 0);
     const messages = await api.agent.sessions.messages(sessionId);
     assert.deepEqual(
@@ -50,30 +53,34 @@ for (const stream of [false, true]) {
       ["user", "assistant"],
     );
     assert.deepEqual(messages[1]?.parts, [{ type: "text", text: "begun" }]);
-    assert.equal((await api.run({ message: "again", session_id: sessionId })).status, 200, "it is free again");
-    assert.ok(!api.log.some((line) => line.startsWith("error")), api.log.join("\n"));
+    assert.equal(
+      (await api.postRun({ message: "again", session_id: sessionId })).status,
+      200,
+      "the session accepts a new run",
+    );
+    assert.ok(!api.logLines.some((line) => line.startsWith("error")), api.logLines.join("\n"));
   });
 
   it(`with on_disconnect continue, a ${responseKind} run finishes after its client disconnects`, async (t) => {
-    let release: () => void = () => undefined;
-    const gate = new Promise<void>((resolve) => (release = resolve));
+    let releaseProvider: () => void = () => undefined;
+    const providerGate = new Promise<void>((resolve) => (releaseProvider = resolve));
     const api = await startApi(t, {
       steps: [
         async () => {
-          await gate;
+          await providerGate;
           return say("the whole answer");
         },
       ],
       http: { onDisconnect: "continue" },
     });
-    const finished = new Promise<void>((resolve) => api.agent.on("run.finished", () => resolve()));
-    const { client, sessionId } = await begin(api, { message: "hi", stream });
+    const runFinished = new Promise<void>((resolve) => api.agent.on("run.finished", () => resolve()));
+    const { client, sessionId } = await startRun(api, { message: "hi", stream });
     client.destroy();
     await client.closed;
-    // When the server answers another request, it has seen the disconnect.
+    // After the response to another request, the server has processed the disconnect.
     await api.send("/api/health");
-    release();
-    await finished;
+    releaseProvider();
+    await runFinished;
     const { messages } = (await api.send(`/api/sessions/${sessionId}/messages`)).json() as {
       messages: { content: string }[];
     };
@@ -83,9 +90,9 @@ for (const stream of [false, true]) {
 
 it("a client that disconnects aborts the running tool of its run with run_cancelled", async (t) => {
   let signalStarted: () => void = () => undefined;
-  const running = new Promise<void>((resolve) => (signalStarted = resolve));
-  let ended: (reason: unknown) => void = () => undefined;
-  const aborted = new Promise<unknown>((resolve) => (ended = resolve));
+  const toolStarted = new Promise<void>((resolve) => (signalStarted = resolve));
+  let resolveAborted: (reason: unknown) => void = () => undefined;
+  const abortReason = new Promise<unknown>((resolve) => (resolveAborted = resolve));
   const tool: Tool = {
     name: "wait",
     description: "Waits.",
@@ -99,105 +106,114 @@ it("a client that disconnects aborts the running tool of its run with run_cancel
       new Promise((_resolve, reject) => {
         signalStarted();
         signal.addEventListener("abort", () => {
-          ended(signal.reason);
+          resolveAborted(signal.reason);
           reject(signal.reason as Error);
         });
       }),
   };
   const api = await startApi(t, { steps: [callTools(["wait", {}])], agent: { tools: [tool] } });
-  const { client } = await begin(api, { message: "hi", stream: true });
-  await running;
+  const { client } = await startRun(api, { message: "hi", stream: true });
+  await toolStarted;
   client.destroy();
-  assert.equal(((await aborted) as { code?: string }).code, "run_cancelled");
+  assert.equal(((await abortReason) as { code?: string }).code, "run_cancelled");
 });
 
 it("stop lets active runs finish, returns 503 to new requests, and closes all connections", async (t) => {
-  let release: () => void = () => undefined;
-  const gate = new Promise<void>((resolve) => (release = resolve));
+  let releaseProvider: () => void = () => undefined;
+  const providerGate = new Promise<void>((resolve) => (releaseProvider = resolve));
   const api = await startApi(t, {
-    scripted: {
+    providerOptions: {
       fallback: async () => {
-        await gate;
+        await providerGate;
         return say("finished");
       },
     },
   });
-  const plain = await begin(api, { message: "hi" });
-  const streamed = await begin(api, { message: "hi", stream: true });
-  const keepAliveConnection = (await wire(api.url)).write("GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  await keepAliveConnection.until(/"ok"/);
-  const stopped = api.listening.stop(new AbortController().signal);
-  const refused = await api.run({ message: "late" });
-  assert.deepEqual([refused.status, refused.json()], [503, { error: "server shutting down", code: "shutting_down" }]);
-  assert.equal(refused.headers["access-control-allow-origin"], "*");
-  assert.equal(refused.headers["retry-after"], "1");
+  const plainRun = await startRun(api, { message: "hi" });
+  const streamedRun = await startRun(api, { message: "hi", stream: true });
+  const keepAliveConnection = (await openConnection(api.url)).write(
+    "GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+  );
+  await keepAliveConnection.waitForText(/"ok"/);
+  const stopPromise = api.listening.stop(new AbortController().signal);
+  const rejection = await api.postRun({ message: "late" });
+  assert.deepEqual(
+    [rejection.status, rejection.json()],
+    [503, { error: "server shutting down", code: "shutting_down" }],
+  );
+  assert.equal(rejection.headers["access-control-allow-origin"], "*");
+  assert.equal(rejection.headers["retry-after"], "1");
   keepAliveConnection.write("GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  await keepAliveConnection.until(/503 [\s\S]*server shutting down/);
-  release();
-  await plain.client.until(/200 OK[\s\S]*"finished"/);
-  await streamed.client.until(/event: done/);
-  await stopped;
+  await keepAliveConnection.waitForText(/503 [\s\S]*server shutting down/);
+  releaseProvider();
+  await plainRun.client.waitForText(/200 OK[\s\S]*"finished"/);
+  await streamedRun.client.waitForText(/event: done/);
+  await stopPromise;
   await api.listening.ended;
   await api.host.close(new AbortController().signal);
-  await Promise.all([plain.client.closed, streamed.client.closed, keepAliveConnection.closed]);
+  await Promise.all([plainRun.client.closed, streamedRun.client.closed, keepAliveConnection.closed]);
 });
 
 it("an aborted stop cancels active runs: streams end with an error event, plain requests with 503", async (t) => {
-  const api = await startApi(t, { scripted: { fallback: SLOW } });
-  const plain = await begin(api, { message: "hi" });
-  const streamed = await begin(api, { message: "hi", stream: true });
-  await streamed.client.until(/begun/);
-  const patience = new AbortController();
-  const first = api.listening.stop(patience.signal);
-  patience.abort();
-  await Promise.all([first, api.listening.stop(AbortSignal.abort())]);
-  await plain.client.until(
+  const api = await startApi(t, { providerOptions: { fallback: HANGING_STEP } });
+  const plainRun = await startRun(api, { message: "hi" });
+  const streamedRun = await startRun(api, { message: "hi", stream: true });
+  await streamedRun.client.waitForText(/begun/);
+  const stopAbort = new AbortController();
+  const firstStop = api.listening.stop(stopAbort.signal);
+  stopAbort.abort();
+  await Promise.all([firstStop, api.listening.stop(AbortSignal.abort())]);
+  await plainRun.client.waitForText(
     /503 [\s\S]*Retry-After: 1\r\n[\s\S]*\{"error":"server shutting down","code":"shutting_down"\}/,
   );
-  await streamed.client.until(/event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}\n\n/);
-  assert.doesNotMatch(streamed.client.received, /event: done/);
+  await streamedRun.client.waitForText(
+    /event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}\n\n/,
+  );
+  assert.doesNotMatch(streamedRun.client.receivedText, /event: done/);
   await api.host.close(AbortSignal.abort());
-  await Promise.all([plain.client.closed, streamed.client.closed]);
-  const messages = await api.agent.sessions.messages(streamed.sessionId);
+  await Promise.all([plainRun.client.closed, streamedRun.client.closed]);
+  const messages = await api.agent.sessions.messages(streamedRun.sessionId);
   assert.deepEqual(messages[1]?.parts, [{ type: "text", text: "begun" }]);
 });
 
 it("closing the agent ends streams with an error event and plain requests with 503", async (t) => {
-  const api = await startApi(t, { scripted: { fallback: SLOW } });
-  const plain = await begin(api, { message: "hi" });
-  const streamed = await begin(api, { message: "hi", stream: true });
+  const api = await startApi(t, { providerOptions: { fallback: HANGING_STEP } });
+  const plainRun = await startRun(api, { message: "hi" });
+  const streamedRun = await startRun(api, { message: "hi", stream: true });
   await api.agent.close();
-  await plain.client.until(
+  await plainRun.client.waitForText(
     /503 [\s\S]*Retry-After: 1\r\n[\s\S]*\{"error":"server shutting down","code":"shutting_down"\}/,
   );
-  await streamed.client.until(/event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}\n\n/);
-  assert.deepEqual((await api.run({ message: "late" })).json(), {
+  await streamedRun.client.waitForText(
+    /event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}\n\n/,
+  );
+  assert.deepEqual((await api.postRun({ message: "late" })).json(), {
     error: "server shutting down",
     code: "shutting_down",
   });
-  plain.client.destroy();
-  streamed.client.destroy();
+  plainRun.client.destroy();
+  streamedRun.client.destroy();
 });
 
-it("stop ends 100 open streams, ten of them with readers that do not read", async (t) => {
+it("stop ends 100 open streams, including ten whose clients do not read", async (t) => {
   const api = await startApi(t, {
-    scripted: { fallback: { chunks: [{ type: "text", block: "0", text: "x".repeat(400_000) }], hang: true } },
+    providerOptions: { fallback: { chunks: [{ type: "text", block: "0", text: "x".repeat(400_000) }], hang: true } },
   });
   const clients = await Promise.all(
     Array.from({ length: 100 }, async (_, i) => {
-      const client = await wire(api.url);
+      const client = await openConnection(api.url);
       if (i % 10 === 0) client.socket.pause();
-      client.write(post({ message: "hi", stream: true }));
+      client.write(createRunRequest({ message: "hi", stream: true }));
       return client;
     }),
   );
-  await Promise.all(clients.filter((_, i) => i % 10 !== 0).map((client) => client.until(/xxx/)));
+  await Promise.all(clients.filter((_, i) => i % 10 !== 0).map((client) => client.waitForText(/xxx/)));
   await api.listening.stop(AbortSignal.abort());
   await api.host.close(AbortSignal.abort());
   await api.agent.close();
   for (const [i, client] of clients.entries()) {
     if (i % 10 !== 0)
-      await client.until(/event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}/);
+      await client.waitForText(/event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}/);
     client.destroy();
     await client.closed;
   }
@@ -210,17 +226,17 @@ it("KoaHttpTransport without an HTTP host opens its own port, and stop closes th
   const listening = await transport.start(agent);
   assert.equal(transport.name, "koa-http-api");
   assert.match(listening.address, /^http:\/\/127\.0\.0\.1:\d+$/);
-  const answer = await fetch(`${listening.address}/api/run`, {
+  const response = await fetch(`${listening.address}/api/run`, {
     method: "POST",
     body: '{"message":"hi","stream":true}',
   });
   assert.deepEqual(
-    sseEvents(await answer.text()).map(({ event }) => event),
+    parseSseEvents(await response.text()).map(({ event }) => event),
     ["agent", "agent", "done"],
   );
   await listening.stop(new AbortController().signal);
   await listening.ended;
-  await assert.rejects(send(listening.address, "/api/health"), { code: "ECONNREFUSED" });
+  await assert.rejects(sendRawRequest(listening.address, "/api/health"), { code: "ECONNREFUSED" });
   await agent.close();
 });
 
@@ -252,20 +268,20 @@ it(
         ),
       },
     });
-    const failed = new Promise<void>((resolve) => api.agent.on("run.failed", () => resolve()));
-    const { client } = await begin(api, { message: "hi", stream: true });
+    const runFailure = new Promise<void>((resolve) => api.agent.on("run.failed", () => resolve()));
+    const { client } = await startRun(api, { message: "hi", stream: true });
     let pids: number[] = [];
-    await until(async () => {
-      // Only complete lines count.
+    await waitUntil(async () => {
+      // The last line may be incomplete.
       const lines = (await project.read("pids").catch(() => "")).split("\n").slice(0, -1);
       pids = lines.map(Number);
       return pids.length === 3;
     });
     for (const pid of pids) assert.equal(await isAlive(pid), true);
     client.destroy();
-    await failed;
+    await runFailure;
     // Processes that ignore TERM receive KILL a moment later.
-    for (const pid of pids) await until(async () => !(await isAlive(pid)));
+    for (const pid of pids) await waitUntil(async () => !(await isAlive(pid)));
   },
 );
 
@@ -276,38 +292,38 @@ it("stop does not wait for requests whose client disconnected before they were h
     await host.close(AbortSignal.abort());
     await agent.close();
   });
-  let [reached, handled] = [gate(), gate()];
-  // A host that identifies the user of a connection late.
-  const late: HttpHost = {
-    loopback: true,
-    provingHeaders: () => [],
-    isOfPerson: (request) => host.isOfPerson(request),
+  let [requestReceived, requestHandled] = [createGate(), createGate()];
+  // This host passes a request on only after its connection has closed.
+  const delayedHost: HttpHost = {
+    isLoopback: true,
+    authHeaderNames: () => [],
+    isFromPerson: (request) => host.isFromPerson(request),
     tokenFor: (request) => host.tokenFor(request),
-    takeStream: () => host.takeStream(),
-    refuseNew: () => host.refuseNew(),
+    reserveStreamSlot: () => host.reserveStreamSlot(),
+    stopAccepting: () => host.stopAccepting(),
     close: (signal) => host.close(signal),
     mount: (mount) =>
       host.mount({
         ...mount,
         handler: (request, response) => {
-          reached.open();
-          const pass = () => {
+          requestReceived.open();
+          const handleRequest = () => {
             mount.handler(request, response);
-            handled.open();
+            requestHandled.open();
           };
-          response.once("close", () => setImmediate(pass));
+          response.once("close", () => setImmediate(handleRequest));
         },
       }),
   };
-  const listening = await new KoaHttpTransport({}, late).start(agent);
+  const listening = await new KoaHttpTransport({}, delayedHost).start(agent);
   const run = await agent.run({ message: "hi" });
   await run.result;
   for (const path of [`/api/sessions/${run.sessionId}/events`, "/api/sessions"]) {
-    [reached, handled] = [gate(), gate()];
-    const client = (await wire(listening.address)).write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`);
-    await reached.wait();
+    [requestReceived, requestHandled] = [createGate(), createGate()];
+    const client = (await openConnection(listening.address)).write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`);
+    await requestReceived.wait();
     client.destroy();
-    await handled.wait();
+    await requestHandled.wait();
   }
   await listening.stop(new AbortController().signal);
 });

@@ -2,183 +2,192 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import { callTools, type ScriptedChunk, type ScriptedStep } from "gantry/testing";
-import { EventPage, eventsOf } from "../../helpers/event-page.js";
-import { gate, waitTool } from "../../helpers/gate.js";
-import { until } from "../../helpers/lab.js";
-import { randomOf, seedOf } from "../../helpers/random.js";
-import { startApi, type Api } from "../../helpers/http-api.js";
-import { echoTool, editTool, failTool } from "../../helpers/http-api-tools.js";
+import { EventPage, readSessionEvents } from "../../helpers/event-page.js";
+import { createGate, createWaitTool } from "../../helpers/gate.js";
+import { waitUntil } from "../../helpers/server-runs.js";
+import { createRandom, readSeed } from "../../helpers/random.js";
+import { startApi, type TestApi } from "../../helpers/http-api.js";
+import { echoTextTool, editTool, failTool } from "../../helpers/http-api-tools.js";
 
-/** `ROUNDS=20` drops connections at the positions of 20 seeds. `SEED` is the first seed. */
+/** `ROUNDS=20` repeats the test with 20 seeds. `SEED` is the first seed. A seed decides when connections drop. */
 const SEEDS = Array.from(
   { length: Number(process.env["ROUNDS"] ?? 1) },
   (
-    (first) => (_, n) =>
-      first + n
-  )(seedOf()),
+    (firstCursor) => (_, runNumber) =>
+      firstCursor + runNumber
+  )(readSeed()),
 );
-const words = (n: number): ScriptedChunk[] =>
-  Array.from({ length: n }, (_, i): ScriptedChunk[] => [{ type: "text", block: "0", text: `w${i}\u2028 ` }, 3]).flat();
+const createWordChunks = (runNumber: number): ScriptedChunk[] =>
+  Array.from({ length: runNumber }, (_, i): ScriptedChunk[] => [
+    { type: "text", block: "0", text: `w${i}\u2028 ` },
+    3,
+  ]).flat();
 
-async function messagesOf({ send }: Api, id: string): Promise<unknown[]> {
+async function readMessages({ send }: TestApi, id: string): Promise<unknown[]> {
   return ((await send(`/api/sessions/${id}/messages`)).json() as { messages: unknown[] }).messages;
 }
 
-/** Watches like `EventSource`, which reconnects automatically. `drop` decides when a connection is dropped. */
-function watchSession(t: { after(run: () => unknown): void }, url: string, drop: () => boolean = () => false) {
+/** Watches a session and reconnects automatically, like `EventSource`. Drops the connection if `shouldDrop` is true. */
+function watchSession(t: { after(run: () => unknown): void }, url: string, shouldDrop: () => boolean = () => false) {
   const page = new EventPage();
   const pageAbort = new AbortController();
-  const done = (async () => {
-    while (!pageAbort.signal.aborted && !page.deleted) {
+  const deletion = (async () => {
+    while (!pageAbort.signal.aborted && !page.isDeleted) {
       const connectionAbort = new AbortController();
-      const end = () => connectionAbort.abort();
-      pageAbort.signal.addEventListener("abort", end);
+      const abortConnection = () => connectionAbort.abort();
+      pageAbort.signal.addEventListener("abort", abortConnection);
       try {
-        for await (const event of eventsOf(
+        for await (const event of readSessionEvents(
           url,
           page.lastId === "" ? {} : { "last-event-id": page.lastId },
           connectionAbort.signal,
         )) {
           page.apply(event);
-          if (drop()) break;
+          if (shouldDrop()) break;
         }
       } catch (error) {
         if (!pageAbort.signal.aborted) throw error;
       }
       connectionAbort.abort();
-      pageAbort.signal.removeEventListener("abort", end);
+      pageAbort.signal.removeEventListener("abort", abortConnection);
     }
   })();
-  const end = async () => {
+  const stopWatching = async () => {
     pageAbort.abort();
-    await done;
+    await deletion;
   };
-  t.after(end);
-  return { page, end, done };
+  t.after(stopWatching);
+  return { page, end: stopWatching, deletion };
 }
 
 describe("GET /api/sessions/{id}/events", () => {
-  it("yields the same messages as GET messages, however often the connection drops", async (t) => {
+  it("yields the same messages as GET messages although the connection drops", async (t) => {
     for (const seed of SEEDS) {
       t.diagnostic(`seed ${seed}`);
-      const random = randomOf(seed);
-      const think: ScriptedChunk = { type: "reasoning", block: "r", text: "Hm. " };
+      const random = createRandom(seed);
+      const reasoningChunk: ScriptedChunk = { type: "reasoning", block: "r", text: "Hm. " };
       const steps: ScriptedStep[] = [
-        [think, think, ...words(10), ...callTools(["echo", { text: "x" }])],
-        words(30),
-        { chunks: words(5), fault: new Error("broke") },
-        words(20),
+        [reasoningChunk, reasoningChunk, ...createWordChunks(10), ...callTools(["echo", { text: "x" }])],
+        createWordChunks(30),
+        { chunks: createWordChunks(5), fault: new Error("broke") },
+        createWordChunks(20),
       ];
-      const api = await startApi(t, { steps, agent: { tools: [echoTool] } });
+      const api = await startApi(t, { steps, agent: { tools: [echoTextTool] } });
       const { id } = await api.agent.sessions.create();
       const { page, end } = watchSession(t, `${api.url}/api/sessions/${id}/events`, () => random() < 0.15);
-      for (let n = 0; n < 3; n += 1) await api.run({ message: `m${n}`, session_id: id });
-      const [, , third] = (await api.agent.sessions.messages(id)).map((message) => message.id);
-      await api.agent.sessions.revert(id, third!);
-      await api.run({ message: "again", session_id: id });
-      const expectedMessages = await messagesOf(api, id);
+      for (let runNumber = 0; runNumber < 3; runNumber += 1)
+        await api.postRun({ message: `m${runNumber}`, session_id: id });
+      const [, , thirdMessageId] = (await api.agent.sessions.messages(id)).map((message) => message.id);
+      await api.agent.sessions.revert(id, thirdMessageId!);
+      await api.postRun({ message: "again", session_id: id });
+      const expectedMessages = await readMessages(api, id);
       // The state is sent after the messages.
-      const isThere = () => isDeepStrictEqual(page.messages, expectedMessages) && page.state.run.state === "finished";
-      await until(isThere);
+      const isPageComplete = () =>
+        isDeepStrictEqual(page.messages, expectedMessages) && page.state.run.state === "finished";
+      await waitUntil(isPageComplete);
       await end();
     }
   });
 
-  it("with follow=false sends the state and the messages, then ends", async (t) => {
-    const api = await startApi(t, { steps: [words(3)] });
-    const { headers } = await api.run({ message: "hi" });
+  it("sends the state and the messages, then ends, with follow=false", async (t) => {
+    const api = await startApi(t, { steps: [createWordChunks(3)] });
+    const { headers } = await api.postRun({ message: "hi" });
     const id = String(headers["x-session-id"]);
     const page = new EventPage();
     const types: string[] = [];
-    for await (const event of eventsOf(`${api.url}/api/sessions/${id}/events?follow=false`)) {
+    for await (const event of readSessionEvents(`${api.url}/api/sessions/${id}/events?follow=false`)) {
       types.push(event.type);
       page.apply(event);
     }
     assert.deepEqual(types, ["state", "message", "message"]);
-    assert.deepEqual(page.messages, await messagesOf(api, id));
+    assert.deepEqual(page.messages, await readMessages(api, id));
     assert.deepEqual(Object.keys(page.state), ["session", "run", "asks", "plan", "running_elsewhere"]);
     const laterTypes: string[] = [];
-    for await (const { type } of eventsOf(`${api.url}/api/sessions/${id}/events?follow=false&after=${page.lastId}`))
+    for await (const { type } of readSessionEvents(
+      `${api.url}/api/sessions/${id}/events?follow=false&after=${page.lastId}`,
+    ))
       laterTypes.push(type);
     assert.deepEqual(laterTypes, ["state"]);
   });
 
   it("rejects unknown sessions, invalid cursors and parameters, but restarts on an invalid Last-Event-ID", async (t) => {
-    const api = await startApi(t, { steps: [words(3)] });
-    const { headers } = await api.run({ message: "hi" });
+    const api = await startApi(t, { steps: [createWordChunks(3)] });
+    const { headers } = await api.postRun({ message: "hi" });
     const id = String(headers["x-session-id"]);
     const otherSessionId = (await api.agent.sessions.create()).id;
     const events = [];
-    for await (const event of eventsOf(`${api.url}/api/sessions/${id}/events?follow=false`)) events.push(event);
+    for await (const event of readSessionEvents(`${api.url}/api/sessions/${id}/events?follow=false`))
+      events.push(event);
     const cursor = String(events.at(-1)?.id);
-    const [mark] = cursor.split("-");
+    const [cursorPrefix] = cursor.split("-");
     const path = `/api/sessions/${id}/events`;
-    for (const [wrong, status, error] of [
+    for (const [invalidQuery, status, error] of [
       [`${path}?after=xyz`, 400, "invalid field: after"],
-      [`${path}?after=${mark}-0.-1`, 400, "invalid field: after"],
-      [`${path}?after=${mark}-0.99`, 400, "invalid field: after"],
+      [`${path}?after=${cursorPrefix}-0.-1`, 400, "invalid field: after"],
+      [`${path}?after=${cursorPrefix}-0.99`, 400, "invalid field: after"],
       [`/api/sessions/${otherSessionId}/events?after=${cursor}`, 400, "invalid field: after"],
       [`${path}?after=${cursor}&after=${cursor}`, 400, "invalid query parameter: after"],
       [`${path}?follow=maybe`, 400, "invalid query parameter: follow"],
       ["/api/sessions/none/events", 404, "session not found"],
     ] as const) {
-      const answer = await api.send(wrong);
-      assert.equal(answer.status, status, wrong);
-      assert.equal((answer.json() as { error: string }).error, error, wrong);
+      const response = await api.send(invalidQuery);
+      assert.equal(response.status, status, invalidQuery);
+      assert.equal((response.json() as { error: string }).error, error, invalidQuery);
     }
     // An automatic reconnect is never rejected: the stream starts from the beginning.
-    const lost = await api.send(`${path}?follow=false`, { headers: { "last-event-id": `${mark}-0.99` } });
-    assert.match(lost.text, /event: rewind\nid: .*\ndata: \{"after":0\}/);
+    const response = await api.send(`${path}?follow=false`, { headers: { "last-event-id": `${cursorPrefix}-0.99` } });
+    assert.match(response.text, /event: rewind\nid: .*\ndata: \{"after":0\}/);
   });
 
-  it("with after_seq starts after that message, resumes by cursor, and follows a revert to before it", async (t) => {
+  it("starts after the message of after_seq, resumes by cursor, and follows a revert of earlier messages", async (t) => {
     const api = await startApi(t, { steps: ["one", "two", "three", "four"] });
     const { id } = await api.agent.sessions.create();
-    for (let n = 0; n < 3; n += 1) await api.run({ message: `m${n}`, session_id: id });
+    for (let runNumber = 0; runNumber < 3; runNumber += 1)
+      await api.postRun({ message: `m${runNumber}`, session_id: id });
     const path = `/api/sessions/${id}/events`;
     const readEvents = async (query: string, headers: Record<string, string> = {}) => {
       const [page, types] = [new EventPage(), [] as string[]];
-      for await (const event of eventsOf(`${api.url}${path}?follow=false&${query}`, headers)) {
+      for await (const event of readSessionEvents(`${api.url}${path}?follow=false&${query}`, headers)) {
         types.push(event.type);
         page.apply(event);
       }
       return { page, types, seqs: page.messages.map(({ seq }) => seq) };
     };
     assert.deepEqual((await readEvents("after_seq=0")).seqs, [1, 2, 3, 4, 5, 6]);
-    const last = await readEvents("after_seq=4");
-    assert.deepEqual(last.types, ["state", "message", "message"]);
-    assert.deepEqual(last.page.messages, (await messagesOf(api, id)).slice(4));
+    const lastTwo = await readEvents("after_seq=4");
+    assert.deepEqual(lastTwo.types, ["state", "message", "message"]);
+    assert.deepEqual(lastTwo.page.messages, (await readMessages(api, id)).slice(4));
     assert.deepEqual((await readEvents("after_seq=6")).seqs, []);
     assert.deepEqual((await readEvents("after_seq=9999999999999999999999")).seqs, []);
     // The reader's cursor takes precedence, because `EventSource` reconnects with its original address.
-    const first = (await readEvents("after_seq=5")).page.lastId;
-    assert.deepEqual((await readEvents("after_seq=2", { "last-event-id": first })).types, ["state"]);
-    assert.deepEqual((await readEvents(`after_seq=2&after=${first}`)).types, ["state"]);
+    const firstCursor = (await readEvents("after_seq=5")).page.lastId;
+    assert.deepEqual((await readEvents("after_seq=2", { "last-event-id": firstCursor })).types, ["state"]);
+    assert.deepEqual((await readEvents(`after_seq=2&after=${firstCursor}`)).types, ["state"]);
     // A reader can reconnect to its start position before any event was sent. Other readers start without a position.
     assert.deepEqual((await readEvents("after_seq=6")).types, ["state"]);
-    const at6 = (await readEvents("after_seq=6")).page.lastId;
-    assert.notEqual(at6, "");
-    for (const query of ["", "after_seq=0", `after=${at6}`]) {
-      for await (const { id: eventId } of eventsOf(`${api.url}${path}?follow=false&${query}`)) {
+    const startCursor = (await readEvents("after_seq=6")).page.lastId;
+    assert.notEqual(startCursor, "");
+    for (const query of ["", "after_seq=0", `after=${startCursor}`]) {
+      for await (const { id: eventId } of readSessionEvents(`${api.url}${path}?follow=false&${query}`)) {
         assert.equal(eventId, undefined, query);
         break;
       }
     }
     const { page, end } = watchSession(t, `${api.url}${path}?after_seq=4`);
-    await until(() => page.messages.length === 2);
-    const [, , third] = (await api.agent.sessions.messages(id)).map((message) => message.id);
-    await api.agent.sessions.revert(id, third!);
-    await api.run({ message: "again", session_id: id });
-    // The reverted message itself stays, because it is before the requested range.
-    const expectedMessages = (await messagesOf(api, id)).slice(3);
-    await until(() => isDeepStrictEqual(page.messages, expectedMessages));
+    await waitUntil(() => page.messages.length === 2);
+    const [, , thirdMessageId] = (await api.agent.sessions.messages(id)).map((message) => message.id);
+    await api.agent.sessions.revert(id, thirdMessageId!);
+    await api.postRun({ message: "again", session_id: id });
+    // The session keeps the third message. The message is before the requested range.
+    const expectedMessages = (await readMessages(api, id)).slice(3);
+    await waitUntil(() => isDeepStrictEqual(page.messages, expectedMessages));
     await end();
-    for (const wrong of ["-1", "x", "", "1&after_seq=2"]) {
-      const { status, json } = await api.send(`${path}?follow=false&after_seq=${wrong}`);
+    for (const invalidQuery of ["-1", "x", "", "1&after_seq=2"]) {
+      const { status, json } = await api.send(`${path}?follow=false&after_seq=${invalidQuery}`);
       assert.deepEqual(
         [status, json()],
         [400, { error: "invalid query parameter: after_seq", code: "invalid_query" }],
-        wrong,
+        invalidQuery,
       );
     }
   });
@@ -186,16 +195,16 @@ describe("GET /api/sessions/{id}/events", () => {
   it("sends failed, diff and locations of tool results, as GET messages does", async (t) => {
     const api = await startApi(t, {
       steps: [callTools(["edit", {}, "call_1"], ["echo", { nothing: 1 }, "call_2"], ["fail", {}, "call_3"]), "done"],
-      agent: { tools: [editTool, echoTool, failTool] },
+      agent: { tools: [editTool, echoTextTool, failTool] },
     });
-    const { headers } = await api.run({ message: "hi" });
+    const { headers } = await api.postRun({ message: "hi" });
     const id = String(headers["x-session-id"]);
-    const messages = (await messagesOf(api, id)) as Record<string, unknown>[];
-    const shownOf = (callId: string) => {
+    const messages = (await readMessages(api, id)) as Record<string, unknown>[];
+    const getResultFields = (callId: string) => {
       const message = messages.find((candidate) => candidate["tool_call_id"] === callId);
       return Object.fromEntries(["failed", "diff", "locations"].map((name) => [name, message?.[name]]));
     };
-    assert.deepEqual(shownOf("call_1"), {
+    assert.deepEqual(getResultFields("call_1"), {
       failed: undefined,
       diff: [
         { path: "/p/new.txt", old_text: null, new_text: "new" },
@@ -203,51 +212,54 @@ describe("GET /api/sessions/{id}/events", () => {
       ],
       locations: [{ path: "/p/new.txt", line: 3 }],
     });
-    assert.deepEqual(shownOf("call_3"), { failed: true, diff: undefined, locations: undefined });
+    assert.deepEqual(getResultFields("call_3"), { failed: true, diff: undefined, locations: undefined });
     // Most results have none of these fields.
     for (const { tool_call_id, ...message } of messages)
       if (tool_call_id === "call_2" || message["role"] !== "tool")
         for (const name of ["failed", "diff", "locations"]) assert.equal(name in message, false, name);
     const page = new EventPage();
-    for await (const event of eventsOf(`${api.url}/api/sessions/${id}/events?follow=false`)) page.apply(event);
+    for await (const event of readSessionEvents(`${api.url}/api/sessions/${id}/events?follow=false`)) page.apply(event);
     assert.deepEqual(page.messages, messages);
   });
 
   it("reports that the session was deleted, and ends", async (t) => {
-    const api = await startApi(t, { steps: [words(3)] });
-    const { headers } = await api.run({ message: "hi" });
+    const api = await startApi(t, { steps: [createWordChunks(3)] });
+    const { headers } = await api.postRun({ message: "hi" });
     const id = String(headers["x-session-id"]);
-    const { page, done } = watchSession(t, `${api.url}/api/sessions/${id}/events`);
-    await until(() => page.state);
+    const { page, deletion } = watchSession(t, `${api.url}/api/sessions/${id}/events`);
+    await waitUntil(() => page.state);
     await api.send(`/api/sessions/${id}`, { method: "DELETE" });
-    await done;
-    assert.equal(page.deleted, true);
+    await deletion;
+    assert.equal(page.isDeleted, true);
   });
 });
 
 describe("runs over HTTP", () => {
   it("are listed, read and cancelled, by run id or by session id", async (t) => {
-    const open = gate();
+    const toolGate = createGate();
     const api = await startApi(t, {
       steps: [callTools(["wait", {}]), callTools(["wait", {}]), "done"],
-      agent: { tools: [waitTool(open)] },
+      agent: { tools: [createWaitTool(toolGate)] },
     });
     for (const idKind of ["run", "session"]) {
-      const answer = api.run({ message: "hi" });
+      const response = api.postRun({ message: "hi" });
       let run: { id: string; session_id: string; state: string } | undefined;
       while (!run) [run] = ((await api.send("/api/runs?state=running")).json() as { runs: [typeof run] }).runs;
       assert.deepEqual((await api.send(`/api/runs/${run.id}`)).json(), run);
       const path = idKind === "run" ? `/api/runs/${run.id}/cancel` : `/api/sessions/${run.session_id}/cancel`;
-      const cancelled = (await api.send(path, { method: "POST" })).json() as { state: string; run: { state: string } };
-      assert.equal((idKind === "run" ? cancelled : cancelled.run).state, "cancelled");
-      const { status, headers } = await answer;
+      const cancelResult = (await api.send(path, { method: "POST" })).json() as {
+        state: string;
+        run: { state: string };
+      };
+      assert.equal((idKind === "run" ? cancelResult : cancelResult.run).state, "cancelled");
+      const { status, headers } = await response;
       assert.equal(status, 500);
       assert.equal(headers["x-run-id"], run.id);
     }
-    const all = (await api.send("/api/runs?size=1")).json() as { runs: { id: string }[] };
-    assert.equal(all.runs.length, 1);
-    const next = (await api.send(`/api/runs?before=${all.runs[0]!.id}`)).json() as { runs: unknown[] };
-    assert.equal(next.runs.length, 1);
+    const firstPage = (await api.send("/api/runs?size=1")).json() as { runs: { id: string }[] };
+    assert.equal(firstPage.runs.length, 1);
+    const nextPage = (await api.send(`/api/runs?before=${firstPage.runs[0]!.id}`)).json() as { runs: unknown[] };
+    assert.equal(nextPage.runs.length, 1);
   });
 
   it("return 404 for unknown ids and 400 for invalid query parameters", async (t) => {
@@ -260,9 +272,9 @@ describe("runs over HTTP", () => {
       ["/api/runs?before=none", "GET", 400, "invalid query parameter: before"],
       ["/api/runs?session_id=none", "GET", 404, "session not found"],
     ] as const) {
-      const answer = await api.send(path, { method });
-      assert.equal(answer.status, status, path);
-      assert.equal((answer.json() as { error: string }).error, error);
+      const response = await api.send(path, { method });
+      assert.equal(response.status, status, path);
+      assert.equal((response.json() as { error: string }).error, error);
     }
     const { id } = await api.agent.sessions.create();
     assert.deepEqual((await api.send(`/api/sessions/${id}/cancel`, { method: "POST" })).json(), { run: null });

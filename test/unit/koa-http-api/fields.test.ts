@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { callTools } from "gantry/testing";
-import { gate, waitTool } from "../../helpers/gate.js";
-import { eventsOf } from "../../helpers/event-page.js";
-import { startApi, type Api } from "../../helpers/http-api.js";
+import { createGate, createWaitTool } from "../../helpers/gate.js";
+import { readSessionEvents } from "../../helpers/event-page.js";
+import { startApi, type TestApi } from "../../helpers/http-api.js";
 
 const invalidField = (field: string) => ({ error: `invalid field: ${field}`, code: "invalid_field" });
-const patch = (api: Api, id: string, body: unknown) =>
+const patchSession = (api: TestApi, id: string, body: unknown) =>
   api.send(`/api/sessions/${id}`, { method: "PATCH", body: typeof body === "string" ? body : JSON.stringify(body) });
 
 describe("POST /api/run with invalid fields", () => {
@@ -29,15 +29,15 @@ describe("POST /api/run with invalid fields", () => {
       ["output_schema", { output_schema: null }],
     ];
     for (const [field, body] of cases) {
-      const { status, json } = await api.run(typeof body === "string" ? body : { message: "hi", ...body });
+      const { status, json } = await api.postRun(typeof body === "string" ? body : { message: "hi", ...body });
       assert.deepEqual([status, json()], [400, invalidField(field)]);
     }
     assert.equal((await api.agent.sessions.list()).total, 0);
     for (const budget of [{}, { tokens: 1e9, seconds: 1e6 }])
-      assert.equal((await api.run({ message: "hi", budget })).status, 200);
-    // This value is nested more deeply than a body may be.
-    const deep = `{"message":"hi","output_schema":${'{"a":'.repeat(80)}1${"}".repeat(80)}}`;
-    assert.deepEqual((await api.run(deep)).json(), { error: "invalid request body", code: "invalid_body" });
+      assert.equal((await api.postRun({ message: "hi", budget })).status, 200);
+    // The body exceeds the nesting limit.
+    const nestedBody = `{"message":"hi","output_schema":${'{"a":'.repeat(80)}1${"}".repeat(80)}}`;
+    assert.deepEqual((await api.postRun(nestedBody)).json(), { error: "invalid request body", code: "invalid_body" });
   });
 });
 
@@ -47,14 +47,20 @@ describe("PATCH /api/sessions/{id}", () => {
     const { id } = await api.agent.sessions.create();
     const watchAbort = new AbortController();
     t.after(() => watchAbort.abort());
-    const events = eventsOf(`${api.url}/api/sessions/${id}/events`, {}, watchAbort.signal);
+    const events = readSessionEvents(`${api.url}/api/sessions/${id}/events`, {}, watchAbort.signal);
     await events.next();
-    const set = { title: "  Mine ", provider: "scripted", model: "scripted-1", reasoning_effort: "low", mode: "plan" };
-    const { status, headers, json } = await patch(api, id, set);
+    const changes = {
+      title: "  Mine ",
+      provider: "scripted",
+      model: "scripted-1",
+      reasoning_effort: "low",
+      mode: "plan",
+    };
+    const { status, headers, json } = await patchSession(api, id, changes);
     assert.deepEqual([status, headers["x-session-id"]], [200, id]);
     const session = json() as Record<string, unknown>;
-    const expectedFields = { ...set, title: "Mine" };
-    assert.deepEqual(Object.fromEntries(Object.keys(set).map((name) => [name, session[name]])), expectedFields);
+    const expectedFields = { ...changes, title: "Mine" };
+    assert.deepEqual(Object.fromEntries(Object.keys(changes).map((name) => [name, session[name]])), expectedFields);
     assert.deepEqual((await api.send(`/api/sessions/${id}`)).json(), session);
     for await (const { type, data } of events)
       if (type === "state" && data.session.mode === "plan") {
@@ -62,9 +68,9 @@ describe("PATCH /api/sessions/{id}", () => {
         break;
       }
     // Omitted fields stay unchanged. `""` restores the model's own effort. A title set by a user is final.
-    assert.deepEqual((await patch(api, id, {})).json(), session);
-    const back = (await patch(api, id, { reasoning_effort: "" })).json() as Record<string, unknown>;
-    assert.deepEqual([back["reasoning_effort"], back["mode"]], ["", "plan"]);
+    assert.deepEqual((await patchSession(api, id, {})).json(), session);
+    const restoredSession = (await patchSession(api, id, { reasoning_effort: "" })).json() as Record<string, unknown>;
+    assert.deepEqual([restoredSession["reasoning_effort"], restoredSession["mode"]], ["", "plan"]);
     assert.equal((await api.agent.sessions.get(id))?.hasFinalTitle, true);
   });
 
@@ -86,7 +92,7 @@ describe("PATCH /api/sessions/{id}", () => {
       ["model", { provider: "scripted" }],
       ["model", { provider: "scripted", model: 1 }],
     ] as const)
-      assert.deepEqual((await patch(api, id, body)).json(), invalidField(field), JSON.stringify(body));
+      assert.deepEqual((await patchSession(api, id, body)).json(), invalidField(field), JSON.stringify(body));
     for (const [body, status, code] of [
       [{ provider: "scripted", model: "none" }, 400, "model_selection"],
       [{ provider: "none", model: "none" }, 400, "model_selection"],
@@ -94,20 +100,23 @@ describe("PATCH /api/sessions/{id}", () => {
       ["", 400, "invalid_body"],
       ["x".repeat(20), 400, "invalid_body"],
     ] as const) {
-      const answer = await patch(api, id, body);
-      assert.deepEqual([answer.status, (answer.json() as { code: string }).code], [status, code]);
+      const response = await patchSession(api, id, body);
+      assert.deepEqual([response.status, (response.json() as { code: string }).code], [status, code]);
     }
-    assert.equal((await patch(api, "none", { title: "x" })).status, 404);
+    assert.equal((await patchSession(api, "none", { title: "x" })).status, 404);
     assert.equal((await api.agent.sessions.get(id))?.title, title);
   });
 });
 
 describe("session objects over HTTP", () => {
-  it("include the mode, and the active run while it runs", async (t) => {
-    const open = gate();
-    const api = await startApi(t, { steps: [callTools(["wait", {}]), "done"], agent: { tools: [waitTool(open)] } });
-    const answer = api.run({ message: "hi" });
-    await open.reached;
+  it("include the mode, and the run while it is active", async (t) => {
+    const toolGate = createGate();
+    const api = await startApi(t, {
+      steps: [callTools(["wait", {}]), "done"],
+      agent: { tools: [createWaitTool(toolGate)] },
+    });
+    const response = api.postRun({ message: "hi" });
+    await toolGate.firstWait;
     const [run] = await api.agent.runs.list();
     const path = `/api/sessions/${run!.sessionId}`;
     type SessionState = { mode: string; run?: unknown };
@@ -120,12 +129,12 @@ describe("session objects over HTTP", () => {
     const sessionState = await readSession();
     assert.deepEqual([sessionState.mode, sessionState.run], ["auto", { id: run!.id, state: "running" }]);
     assert.deepEqual(
-      ((await patch(api, run!.sessionId, { mode: "ask" })).json() as SessionState).run,
+      ((await patchSession(api, run!.sessionId, { mode: "ask" })).json() as SessionState).run,
       sessionState.run,
     );
-    open.open();
-    await answer;
-    const after = await readSession();
-    assert.deepEqual([after.mode, "run" in after], ["ask", false]);
+    toolGate.open();
+    await response;
+    const finishedSession = await readSession();
+    assert.deepEqual([finishedSession.mode, "run" in finishedSession], ["ask", false]);
   });
 });

@@ -3,11 +3,11 @@ import { execFileSync } from "node:child_process";
 import { mkdir, open, symlink } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import { it } from "node:test";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 import { startApi } from "../../helpers/http-api.js";
 
-const fails = (path: string, why: string) => ({
-  error: `failed to load attachments: ${path}: ${why}`,
+const attachmentError = (path: string, reason: string) => ({
+  error: `failed to load attachments: ${path}: ${reason}`,
   code: "attachment",
 });
 
@@ -16,8 +16,8 @@ it("POST /api/run attaches files as application/octet-stream under their base na
     "notes.md": "# Größe\n",
     "sub/pixel.png": Buffer.from("89504e470d0a1a0aff00", "hex"),
   });
-  const { run, send, provider } = await startApi(t, { agent: { projectDir: project.path } });
-  const { status, headers } = await run({
+  const { postRun, send, provider } = await startApi(t, { agent: { projectDir: project.path } });
+  const { status, headers } = await postRun({
     message: "read",
     files: ["notes.md", project.at("sub/pixel.png"), "./sub/../notes.md"],
   });
@@ -44,13 +44,13 @@ it("POST /api/run attaches files as application/octet-stream under their base na
   assert.equal(provider.requests.length, 1);
 });
 
-it("POST /api/run on loopback attaches any regular file, also through symbolic links", async (t) => {
+it("POST /api/run on a loopback address attaches any regular file, also through symbolic links", async (t) => {
   const otherFolder = await tempDir(t, { "far.txt": "far" });
   const project = await tempDir(t);
   await symlink(otherFolder.at("far.txt"), project.at("link.txt"));
-  const { run } = await startApi(t, { agent: { projectDir: project.path } });
+  const { postRun } = await startApi(t, { agent: { projectDir: project.path } });
   for (const file of [otherFolder.at("far.txt"), "link.txt", "/etc/hostname"])
-    assert.equal((await run({ message: "hi", files: [file] })).status, 200, file);
+    assert.equal((await postRun({ message: "hi", files: [file] })).status, 200, file);
 });
 
 it("POST /api/run rejects a file that is not a readable regular file, with the reason, and starts no run", async (t) => {
@@ -67,22 +67,22 @@ it("POST /api/run rejects a file that is not a readable regular file, with the r
   await new Promise<void>((resolve) => socket.listen(project.at("socket"), resolve));
   t.after(() => void socket.close());
   connect(project.at("socket")).destroy();
-  const sparse = await open(project.at("sparse"), "w");
-  await sparse.truncate(1024 ** 3);
-  await sparse.close();
-  const exact = await open(project.at("exact"), "w");
-  await exact.truncate(20 * 1024 ** 2);
-  await exact.close();
+  const sparseFile = await open(project.at("sparse"), "w");
+  await sparseFile.truncate(1024 ** 3);
+  await sparseFile.close();
+  const maxSizeFile = await open(project.at("exact"), "w");
+  await maxSizeFile.truncate(20 * 1024 ** 2);
+  await maxSizeFile.close();
   const oversizedFile = await open(project.at("over"), "w");
   await oversizedFile.truncate(20 * 1024 ** 2 + 1);
   await oversizedFile.close();
 
-  const { run, send, provider } = await startApi(t, {
+  const { postRun, send, provider } = await startApi(t, {
     agent: { projectDir: project.path },
     http: { deniedPaths: [home.path] },
   });
-  const denied = /access is denied/;
-  const cases: [path: string, why: RegExp][] = [
+  const accessDenied = /access is denied/;
+  const cases: [path: string, reason: RegExp][] = [
     ["missing.txt", /not found/],
     ["a.txt/x", /not found/],
     ["dangling", /not found/],
@@ -97,60 +97,69 @@ it("POST /api/run rejects a file that is not a readable regular file, with the r
     ["over", /larger than 20 MiB/],
     ["a\0.txt", /NUL/],
     ["x".repeat(5000), /too long/],
-    ["/dev/zero", denied],
-    ["/dev/stdin", denied],
-    ["/proc/self/environ", denied],
-    ["/proc/self/root/etc/hostname", denied],
-    ["/sys/kernel/notes", denied],
-    ["to-proc", denied],
-    [home.at("config.json"), denied],
-    [home.at("sessions.db"), denied],
-    [`${home.path}/../${home.path.split("/").at(-1)}/config.json`, denied],
-    ["to-home", denied],
+    ["/dev/zero", accessDenied],
+    ["/dev/stdin", accessDenied],
+    ["/proc/self/environ", accessDenied],
+    ["/proc/self/root/etc/hostname", accessDenied],
+    ["/sys/kernel/notes", accessDenied],
+    ["to-proc", accessDenied],
+    [home.at("config.json"), accessDenied],
+    [home.at("sessions.db"), accessDenied],
+    [`${home.path}/../${home.path.split("/").at(-1)}/config.json`, accessDenied],
+    ["to-home", accessDenied],
   ];
-  for (const [path, why] of cases) {
+  for (const [path, reason] of cases) {
     for (const stream of [false, true]) {
-      const { status, json } = await run({ message: "hi", files: ["a.txt", path], stream });
+      const { status, json } = await postRun({ message: "hi", files: ["a.txt", path], stream });
       const { error } = json() as { error: string };
       assert.equal(status, 400, path);
-      const shown = path.length > 300 ? `${path.slice(0, 300)}…` : path;
-      assert.ok(error.startsWith(`failed to load attachments: ${shown}: `), error);
-      assert.match(error.slice(error.indexOf(shown) + shown.length), why, path);
+      const displayedPath = path.length > 300 ? `${path.slice(0, 300)}…` : path;
+      assert.ok(error.startsWith(`failed to load attachments: ${displayedPath}: `), error);
+      assert.match(error.slice(error.indexOf(displayedPath) + displayedPath.length), reason, path);
     }
   }
-  assert.deepEqual((await run({ message: "hi", files: ["missing.txt"] })).json(), fails("missing.txt", "not found"));
+  assert.deepEqual(
+    (await postRun({ message: "hi", files: ["missing.txt"] })).json(),
+    attachmentError("missing.txt", "not found"),
+  );
   assert.equal(provider.requests.length, 0);
   assert.equal(((await send("/api/sessions")).json() as { total: number }).total, 0);
-  assert.equal((await run({ message: "hi", files: ["exact", "empty.txt"] })).status, 200);
+  assert.equal((await postRun({ message: "hi", files: ["exact", "empty.txt"] })).status, 200);
 });
 
 it("POST /api/run rejects more than 256 files and more than 64 MiB of files", async (t) => {
   const project = await tempDir(t, { "a.txt": "a" });
-  const big = await open(project.at("big"), "w");
-  await big.truncate(20 * 1024 ** 2);
-  await big.close();
-  const { run } = await startApi(t, { agent: { projectDir: project.path } });
-  const many = await run({ message: "hi", files: Array.from({ length: 257 }, () => "a.txt") });
-  assert.deepEqual([many.status, many.json()], [400, fails("a.txt", "more than 256 files")]);
-  const heavy = await run({ message: "hi", files: ["big", "big", "big", "big"] });
-  assert.deepEqual([heavy.status, heavy.json()], [400, fails("big", "more than 64 MiB of files")]);
+  const largeFile = await open(project.at("big"), "w");
+  await largeFile.truncate(20 * 1024 ** 2);
+  await largeFile.close();
+  const { postRun } = await startApi(t, { agent: { projectDir: project.path } });
+  const fileCountResponse = await postRun({ message: "hi", files: Array.from({ length: 257 }, () => "a.txt") });
+  assert.deepEqual(
+    [fileCountResponse.status, fileCountResponse.json()],
+    [400, attachmentError("a.txt", "more than 256 files")],
+  );
+  const sizeResponse = await postRun({ message: "hi", files: ["big", "big", "big", "big"] });
+  assert.deepEqual(
+    [sizeResponse.status, sizeResponse.json()],
+    [400, attachmentError("big", "more than 64 MiB of files")],
+  );
 });
 
-it("POST /api/run beyond loopback attaches files of the project and the temporary folder, and rejects others", async (t) => {
+it("POST /api/run on a public address attaches only files of the project and the temporary folder", async (t) => {
   const project = await tempDir(t, { "a.txt": "a" });
-  const temporary = await tempDir(t, { "t.txt": "t" });
+  const temporaryFolder = await tempDir(t, { "t.txt": "t" });
   await symlink("/etc/hostname", project.at("escape"));
-  const { listening, run } = await startApi(t, {
+  const { listening, postRun } = await startApi(t, {
     agent: { projectDir: project.path },
     host: { host: "0.0.0.0", insecure: true },
     http: { allowPaths: ["/usr/share"] },
   });
   assert.match(listening.address, /0\.0\.0\.0/);
-  for (const file of ["a.txt", project.at("a.txt"), temporary.at("t.txt")])
-    assert.equal((await run({ message: "hi", files: [file] })).status, 200, file);
+  for (const file of ["a.txt", project.at("a.txt"), temporaryFolder.at("t.txt")])
+    assert.equal((await postRun({ message: "hi", files: [file] })).status, 200, file);
   for (const file of ["/etc/hostname", "../../etc/hostname", "escape", `${project.path}-evil/a`]) {
-    const { status, json } = await run({ message: "hi", files: [file] });
+    const { status, json } = await postRun({ message: "hi", files: [file] });
     if (file.includes("-evil")) assert.equal(status, 400);
-    else assert.deepEqual([status, json()], [400, fails(file, "outside the project folder")], file);
+    else assert.deepEqual([status, json()], [400, attachmentError(file, "outside the project folder")], file);
   }
 });

@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { wire } from "../../helpers/http.js";
-import { randomOf, seedOf } from "../../helpers/random.js";
+import { openConnection } from "../../helpers/raw-http.js";
+import { createRandom, readSeed } from "../../helpers/random.js";
 import { startApi } from "../../helpers/http-api.js";
 
-/** `REQUESTS=10000` searches longer. */
-const REQUESTS = Number(process.env["REQUESTS"] ?? 300);
+/** Number of mutated requests. Set by the environment variable `REQUESTS`. */
+const REQUEST_COUNT = Number(process.env["REQUESTS"] ?? 300);
 const PARALLEL_REQUESTS = 20;
 
 const BODY = '{"message":"hi","provider":"scripted","model":"scripted-1","files":[],"stream":true}';
-const SEEDS = [
+const RAW_REQUESTS = [
   `POST /api/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY}`,
   `POST /api/run HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n${BODY.length.toString(16)}\r\n${BODY}\r\n0\r\n\r\n`,
   "GET /api/sessions?page=1&size=20&search=a HTTP/1.1\r\nHost: localhost:80\r\nAccept: */*\r\n\r\n",
@@ -17,13 +17,13 @@ const SEEDS = [
   "DELETE /api/sessions/x HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\nSec-Fetch-Site: same-origin\r\n\r\n",
   "OPTIONS /api/run HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
 ];
-const TARGETS = [
+const GET_TARGETS = [
   "sessions?page=1&size=20&search=a",
   "sessions/0190aaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee/messages?after=1&limit=2&view=model",
   "sessions/x%2fy",
   "health",
 ];
-const SPICE = [
+const INSERTED_STRINGS = [
   "\r\n",
   "\n",
   "\0",
@@ -45,63 +45,69 @@ const SPICE = [
   " ",
 ];
 
-function mutate(next: () => number, text: string, times: number): Buffer {
-  const pick = <T>(list: readonly T[]): T => list[Math.floor(next() * list.length)]!;
+function mutateText(random: () => number, text: string, mutationCount: number): Buffer {
+  const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
   let bytes = Buffer.from(text, "latin1");
-  for (let i = 0; i < times; i++) {
-    const at = Math.floor(next() * bytes.length);
-    const to = at + Math.floor(next() * 20);
-    const way = next();
-    if (way < 0.35)
-      bytes = Buffer.concat([bytes.subarray(0, at), Buffer.from(pick(SPICE), "utf8"), bytes.subarray(at)]);
-    else if (way < 0.6) bytes = Buffer.concat([bytes.subarray(0, at), bytes.subarray(to)]);
-    else if (way < 0.8 && bytes.length > 0) bytes[at] = Math.floor(next() * 256);
-    else if (way < 0.9) bytes = Buffer.concat([bytes.subarray(0, to), bytes.subarray(at)]);
-    else bytes = bytes.subarray(0, at);
+  for (let i = 0; i < mutationCount; i++) {
+    const offset = Math.floor(random() * bytes.length);
+    const end = offset + Math.floor(random() * 20);
+    const choice = random();
+    if (choice < 0.35)
+      bytes = Buffer.concat([
+        bytes.subarray(0, offset),
+        Buffer.from(pick(INSERTED_STRINGS), "utf8"),
+        bytes.subarray(offset),
+      ]);
+    else if (choice < 0.6) bytes = Buffer.concat([bytes.subarray(0, offset), bytes.subarray(end)]);
+    else if (choice < 0.8 && bytes.length > 0) bytes[offset] = Math.floor(random() * 256);
+    else if (choice < 0.9) bytes = Buffer.concat([bytes.subarray(0, end), bytes.subarray(offset)]);
+    else bytes = bytes.subarray(0, offset);
   }
   return bytes;
 }
 
-/**
- * A request with a fault in its framing, its target or its body. Half of the requests have a fault in the body only.
- */
-function mutated(next: () => number): { bytes: Buffer; framed: boolean } {
-  const times = 1 + Math.floor(next() * 4);
-  const way = next();
-  if (way < 0.25) return { bytes: mutate(next, SEEDS[Math.floor(next() * SEEDS.length)]!, times), framed: false };
+/** Creates a request with mutations in its framing, target or body. Half of the requests have a mutated body only. */
+function createMutatedRequest(random: () => number): { bytes: Buffer; isFramed: boolean } {
+  const mutationCount = 1 + Math.floor(random() * 4);
+  const choice = random();
+  if (choice < 0.25)
+    return {
+      bytes: mutateText(random, RAW_REQUESTS[Math.floor(random() * RAW_REQUESTS.length)]!, mutationCount),
+      isFramed: false,
+    };
   const head = "HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
-  if (way < 0.5) {
-    const target = TARGETS[Math.floor(next() * TARGETS.length)]!;
-    const path = mutate(next, target, times)
+  if (choice < 0.5) {
+    const target = GET_TARGETS[Math.floor(random() * GET_TARGETS.length)]!;
+    const path = mutateText(random, target, mutationCount)
       .toString("latin1")
       .replace(/[\0-\x20\x7f-\xff]/g, (char) => `%${char.charCodeAt(0).toString(16).padStart(2, "0")}`);
-    return { bytes: Buffer.from(`GET /api/${path} ${head}\r\n`, "latin1"), framed: true };
+    return { bytes: Buffer.from(`GET /api/${path} ${head}\r\n`, "latin1"), isFramed: true };
   }
-  const body = mutate(next, BODY, times);
-  const start = Buffer.from(`POST /api/run ${head}Content-Length: ${body.length}\r\n\r\n`);
-  return { bytes: Buffer.concat([start, body]), framed: true };
+  const body = mutateText(random, BODY, mutationCount);
+  const headBytes = Buffer.from(`POST /api/run ${head}Content-Length: ${body.length}\r\n\r\n`);
+  return { bytes: Buffer.concat([headBytes, body]), isFramed: true };
 }
 
-it(`${REQUESTS} mutated requests cause no 5xx and no logged error, and the server keeps serving`, async (t) => {
-  const seed = seedOf();
+it(`${REQUEST_COUNT} mutated requests cause no 5xx and no logged error, and the server keeps serving`, async (t) => {
+  const seed = readSeed();
   t.diagnostic(`seed ${seed}`);
   const api = await startApi(t);
-  const next = randomOf(seed);
+  const random = createRandom(seed);
   const statuses = new Map<string, number>();
   const sendMutation = async () => {
-    const { bytes, framed } = mutated(next);
-    const connection = await wire(api.url);
+    const { bytes, isFramed } = createMutatedRequest(random);
+    const connection = await openConnection(api.url);
     connection.write(bytes);
     // Half-closes the connection if the request may be truncated, so that the server does not wait for the rest.
-    if (!framed) connection.socket.end();
+    if (!isFramed) connection.socket.end();
     await connection.closed;
-    if (framed) assert.match(connection.received, /^HTTP\/1\.1 \d{3} /, JSON.stringify(bytes.toString("latin1")));
-    for (const [, status = ""] of connection.received.matchAll(/^HTTP\/1\.1 (\d{3}) /gm)) {
+    if (isFramed) assert.match(connection.receivedText, /^HTTP\/1\.1 \d{3} /, JSON.stringify(bytes.toString("latin1")));
+    for (const [, status = ""] of connection.receivedText.matchAll(/^HTTP\/1\.1 (\d{3}) /gm)) {
       statuses.set(status, (statuses.get(status) ?? 0) + 1);
       assert.ok(Number(status) < 500, `${status} for ${JSON.stringify(bytes.toString("latin1"))}`);
     }
   };
-  for (let sent = 0; sent < REQUESTS; sent += PARALLEL_REQUESTS)
+  for (let sentCount = 0; sentCount < REQUEST_COUNT; sentCount += PARALLEL_REQUESTS)
     await Promise.all(Array.from({ length: PARALLEL_REQUESTS }, sendMutation));
   t.diagnostic(JSON.stringify(Object.fromEntries(statuses)));
   assert.ok(
@@ -109,8 +115,8 @@ it(`${REQUESTS} mutated requests cause no 5xx and no logged error, and the serve
     "mutated neither too much nor too little",
   );
   assert.ok(
-    !api.log.some((line) => line.startsWith("error")),
-    api.log.filter((line) => line.startsWith("error")).join("\n"),
+    !api.logLines.some((line) => line.startsWith("error")),
+    api.logLines.filter((line) => line.startsWith("error")).join("\n"),
   );
-  assert.equal((await api.run({ message: "still there?" })).status, 200);
+  assert.equal((await api.postRun({ message: "still there?" })).status, 200);
 });

@@ -3,7 +3,12 @@ import { it } from "node:test";
 import { ConfigError } from "gantry/plugin";
 import descriptor, { KoaHttpTransport } from "gantry/adapters/koa-http-api";
 
-const CONTEXT = { where: "config.json: server", configDir: "/etc/gantry", home: "/home/x/.gantry", projectDir: "/p" };
+const CONTEXT = {
+  location: "config.json: server",
+  configDir: "/etc/gantry",
+  home: "/home/x/.gantry",
+  projectDir: "/p",
+};
 
 it("the koa-http-api descriptor describes a transport", () => {
   assert.deepEqual([descriptor.gantry, descriptor.kind, descriptor.name], [1, "transport", "koa-http-api"]);

@@ -6,9 +6,9 @@ import { SESSION_MODES } from "gantry/plugin";
 import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
 import { openHttpHost } from "gantry/http";
 import { ScriptedProvider } from "gantry/testing";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
-/** A port with a token, and an agent that creates sessions in this mode. */
+/** Starts an agent that creates sessions in `mode`, behind an HTTP host with a person token. */
 async function serveInMode(t: Hooks, mode: SessionMode) {
   const folder = await tempDir(t);
   const agent = new Agent({
@@ -22,7 +22,7 @@ async function serveInMode(t: Hooks, mode: SessionMode) {
     await agent.close();
   });
   const { address } = await new KoaHttpTransport({}, host).start(agent);
-  const send = async (method: string, path: string, body: object, token?: string) => {
+  const sendRequest = async (method: string, path: string, body: object, token?: string) => {
     const headers = token === undefined ? undefined : { authorization: `bearer ${token}` };
     const response = await fetch(`${address}${path}`, {
       method,
@@ -32,33 +32,37 @@ async function serveInMode(t: Hooks, mode: SessionMode) {
     const { code = "" } = (await response.json()) as { code?: string };
     return `${response.status} ${code}`.trim();
   };
-  return { agent, send, file: folder.at("token") };
+  return { agent, sendRequest, tokenFile: folder.at("token") };
 }
 
 /** Whether a mode allows more than another mode. */
-const allowsMore = (mode: SessionMode, than: SessionMode): boolean =>
-  SESSION_MODES.indexOf(mode) < SESSION_MODES.indexOf(than);
+const allowsMore = (mode: SessionMode, otherMode: SessionMode): boolean =>
+  SESSION_MODES.indexOf(mode) < SESSION_MODES.indexOf(otherMode);
 
 describe("requests that set a session mode", { concurrency: true }, () => {
-  for (const current of SESSION_MODES)
-    it(`need the token for a mode that allows more than ${current}, and not for ${current} or a stricter mode`, async (t) => {
-      const { agent, send, file } = await serveInMode(t, current);
-      const token = readFileSync(file, "utf8");
+  for (const currentMode of SESSION_MODES)
+    it(`need the token to allow more than ${currentMode}, but not to set ${currentMode} or a stricter mode`, async (t) => {
+      const { agent, sendRequest, tokenFile } = await serveInMode(t, currentMode);
+      const token = readFileSync(tokenFile, "utf8");
       for (const mode of SESSION_MODES) {
-        const expectedAnswer = allowsMore(mode, current) ? "403 person_required" : "200";
+        const expectedResult = allowsMore(mode, currentMode) ? "403 person_required" : "200";
         const { id } = await agent.sessions.create();
         assert.equal(
-          await send("POST", "/api/run", { message: "x", mode }),
-          expectedAnswer,
+          await sendRequest("POST", "/api/run", { message: "x", mode }),
+          expectedResult,
           `a new session in ${mode}`,
         );
-        assert.equal(await send("POST", "/api/run", { message: "x", session_id: id, mode }), expectedAnswer, mode);
-        assert.equal(await send("POST", "/api/run", { message: "x", mode }, token), "200", mode);
-        await agent.sessions.update(id, { mode: current });
-        assert.equal(await send("PATCH", `/api/sessions/${id}`, { mode }), expectedAnswer, mode);
-        assert.equal(await send("PATCH", `/api/sessions/${id}`, { mode }, `${token}x`), expectedAnswer, mode);
-        assert.equal((await agent.sessions.get(id))?.mode, allowsMore(mode, current) ? current : mode);
-        assert.equal(await send("PATCH", `/api/sessions/${id}`, { mode: "auto" }, token), "200");
+        assert.equal(
+          await sendRequest("POST", "/api/run", { message: "x", session_id: id, mode }),
+          expectedResult,
+          mode,
+        );
+        assert.equal(await sendRequest("POST", "/api/run", { message: "x", mode }, token), "200", mode);
+        await agent.sessions.update(id, { mode: currentMode });
+        assert.equal(await sendRequest("PATCH", `/api/sessions/${id}`, { mode }), expectedResult, mode);
+        assert.equal(await sendRequest("PATCH", `/api/sessions/${id}`, { mode }, `${token}x`), expectedResult, mode);
+        assert.equal((await agent.sessions.get(id))?.mode, allowsMore(mode, currentMode) ? currentMode : mode);
+        assert.equal(await sendRequest("PATCH", `/api/sessions/${id}`, { mode: "auto" }, token), "200");
         assert.equal((await agent.sessions.get(id))?.mode, "auto");
       }
     });

@@ -3,8 +3,8 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { builtinTools } from "gantry";
 import { callTools } from "gantry/testing";
-import { eventsOf } from "../../helpers/event-page.js";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { readSessionEvents } from "../../helpers/event-page.js";
+import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 import { startApi } from "../../helpers/http-api.js";
 
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
@@ -18,14 +18,14 @@ interface ListedProcess {
   detached: boolean;
 }
 
-/** The states of a session's stream in the order of arrival. */
-function statesOf(t: Hooks, url: string) {
+/** Watches a session and collects the event types, and the process list of each state event. */
+function watchProcesses(t: Hooks, url: string) {
   const abort = new AbortController();
   const states: (ListedProcess[] | undefined)[] = [];
   const types: string[] = [];
   let wake = (): void => undefined;
-  const done = (async () => {
-    for await (const { type, data } of eventsOf(url, {}, abort.signal)) {
+  const readPromise = (async () => {
+    for await (const { type, data } of readSessionEvents(url, {}, abort.signal)) {
       types.push(type);
       if (type === "state") states.push(data.processes as ListedProcess[] | undefined);
       wake();
@@ -33,12 +33,14 @@ function statesOf(t: Hooks, url: string) {
   })().catch(() => wake());
   t.after(async () => {
     abort.abort();
-    await done;
+    await readPromise;
   });
-  const seen = async (test: (last: ListedProcess[] | undefined) => boolean): Promise<void> => {
-    while (!test(states.at(-1))) await new Promise<void>((resolve) => (wake = resolve));
+  const waitForProcesses = async (
+    isExpected: (currentProcesses: ListedProcess[] | undefined) => boolean,
+  ): Promise<void> => {
+    while (!isExpected(states.at(-1))) await new Promise<void>((resolve) => (wake = resolve));
   };
-  return { states, types, seen };
+  return { states, types, waitForProcesses };
 }
 
 function isAlive(pid: number): boolean {
@@ -50,7 +52,7 @@ function isAlive(pid: number): boolean {
 }
 
 describe("background commands of a session", { skip: process.platform !== "linux" && "needs /proc" }, () => {
-  it("are reported to watchers, outlive their run, and are gone after session deletion and agent close", async (t) => {
+  it("are reported to watchers, outlive their run, and end after session deletion and agent close", async (t) => {
     const folder = await tempDir(t);
     const api = await startApi(t, {
       steps: [
@@ -61,24 +63,24 @@ describe("background commands of a session", { skip: process.platform !== "linux
       agent: { tools: builtinTools({ env, bash: { sandbox: "off" } }), projectDir: folder.path },
     });
     const { id } = await api.agent.sessions.create();
-    const watched = statesOf(t, `${api.url}/api/sessions/${id}/events`);
-    await watched.seen(() => watched.states.length === 1);
-    assert.ok(watched.states[0] === undefined);
-    await api.run({ message: "go", session_id: id });
-    await watched.seen((last) => last?.length === 2 && last[0]?.state === "ended");
-    const [ended, running] = watched.states.at(-1)!;
+    const watcher = watchProcesses(t, `${api.url}/api/sessions/${id}/events`);
+    await watcher.waitForProcesses(() => watcher.states.length === 1);
+    assert.ok(watcher.states[0] === undefined);
+    await api.postRun({ message: "go", session_id: id });
+    await watcher.waitForProcesses((processes) => processes?.length === 2 && processes[0]?.state === "ended");
+    const [endedProcess, runningProcess] = watcher.states.at(-1)!;
     assert.deepEqual(
-      { ...ended!, id: "", started_at: "" },
+      { ...endedProcess!, id: "", started_at: "" },
       { id: "", command: "exit 7", state: "ended", started_at: "", exit_code: 7, detached: false },
     );
-    assert.deepEqual([running!.state, running!.exit_code], ["running", null]);
+    assert.deepEqual([runningProcess!.state, runningProcess!.exit_code], ["running", null]);
     // The process outlives its run, and a watcher that joins later also receives its state.
-    const pid = Number(await folder.written("pid"));
+    const pid = Number(await folder.readWhenWritten("pid"));
     assert.ok(isAlive(pid));
-    const late = statesOf(t, `${api.url}/api/sessions/${id}/events`);
-    await late.seen((last) => last?.[1]?.state === "running");
-    const deleted = await fetch(`${api.url}/api/sessions/${id}`, { method: "DELETE" });
-    assert.ok(deleted.ok);
+    const laterWatcher = watchProcesses(t, `${api.url}/api/sessions/${id}/events`);
+    await laterWatcher.waitForProcesses((processes) => processes?.[1]?.state === "running");
+    const response = await fetch(`${api.url}/api/sessions/${id}`, { method: "DELETE" });
+    assert.ok(response.ok);
     await api.agent.close();
     assert.ok(!isAlive(pid));
   });

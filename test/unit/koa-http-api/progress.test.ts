@@ -4,44 +4,46 @@ import { describe, it } from "node:test";
 import { builtinTools } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { callTools } from "gantry/testing";
-import { eventsOf, type WireEvent } from "../../helpers/event-page.js";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { readSessionEvents, type WireEvent } from "../../helpers/event-page.js";
+import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 import { startApi } from "../../helpers/http-api.js";
 
 const COMMAND = "for i in 1 2 3; do echo é$i; while [ ! -e go$i ]; do sleep 0.02; done; done";
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 
-/**
- * Collects the events of a session's stream. `until` resolves when the output of its running tools ends with the given
- * text.
- */
-function watching(t: Hooks, url: string) {
+/** Collects the events of a session. `until` resolves when the output of the running tools ends with `suffix`. */
+function watchSession(t: Hooks, url: string) {
   const events: WireEvent[] = [];
   const abort = new AbortController();
   let wake = (): void => undefined;
-  const done = (async () => {
-    for await (const event of eventsOf(url, {}, abort.signal)) {
+  const readPromise = (async () => {
+    for await (const event of readSessionEvents(url, {}, abort.signal)) {
       events.push(event);
       wake();
     }
   })().catch(() => wake());
   t.after(async () => {
     abort.abort();
-    await done;
+    await readPromise;
   });
-  const seen = async (test: () => boolean): Promise<void> => {
-    while (!test()) await new Promise<void>((resolve) => (wake = resolve));
+  const waitForEvents = async (isExpected: () => boolean): Promise<void> => {
+    while (!isExpected()) await new Promise<void>((resolve) => (wake = resolve));
   };
-  const progress = () => events.filter(({ type }) => type === "tool_progress");
-  const printed = () =>
-    progress()
+  const getProgressEvents = () => events.filter(({ type }) => type === "tool_progress");
+  const getPrintedText = () =>
+    getProgressEvents()
       .map(({ data }) => data.content)
       .join("");
-  return { events, progress, printed, seen, until: (end: string) => seen(() => printed().endsWith(end)) };
+  return {
+    events,
+    getProgressEvents,
+    waitForEvents,
+    until: (suffix: string) => waitForEvents(() => getPrintedText().endsWith(suffix)),
+  };
 }
 
 describe("tool_progress events", () => {
-  it("send a command's output as it prints to watchers in this process, also late ones, and to no run stream", async (t) => {
+  it("send a command's output at once to current and later watchers in this process, and to no run stream", async (t) => {
     const folder = await tempDir(t);
     const tools = builtinTools({ env, bash: { sandbox: "off" } });
     const path = folder.at("sessions.db");
@@ -51,35 +53,35 @@ describe("tool_progress events", () => {
     });
     const otherApi = await startApi(t, { agent: { driver: new SqliteDriver({ path }) } });
     const { id } = await api.agent.sessions.create();
-    const events = (of: { url: string }) => `${of.url}/api/sessions/${id}/events`;
-    const first = watching(t, events(api));
-    const otherWatcher = watching(t, events(otherApi));
-    const answer = api.run({ message: "go", session_id: id, stream: true });
+    const events = (targetApi: { url: string }) => `${targetApi.url}/api/sessions/${id}/events`;
+    const firstWatcher = watchSession(t, events(api));
+    const otherWatcher = watchSession(t, events(otherApi));
+    const runResponse = api.postRun({ message: "go", session_id: id, stream: true });
 
-    await first.until("é1\n");
+    await firstWatcher.until("é1\n");
     await writeFile(folder.at("go1"), "");
-    await first.until("é2\n");
-    const late = watching(t, events(api));
-    await late.until("é1\né2\n");
-    assert.equal(late.progress().length, 1);
+    await firstWatcher.until("é2\n");
+    const laterWatcher = watchSession(t, events(api));
+    await laterWatcher.until("é1\né2\n");
+    assert.equal(laterWatcher.getProgressEvents().length, 1);
     await writeFile(folder.at("go2"), "");
-    await Promise.all([first, late].map((watcher) => watcher.until("é1\né2\né3\n")));
-    for (const { events, progress } of [first, late]) {
-      const [progressEvent] = progress();
+    await Promise.all([firstWatcher, laterWatcher].map((watcher) => watcher.until("é1\né2\né3\n")));
+    for (const { events, getProgressEvents } of [firstWatcher, laterWatcher]) {
+      const [progressEvent] = getProgressEvents();
       assert.equal(progressEvent?.id, undefined);
       assert.deepEqual(Object.keys(progressEvent?.data), ["tool_call_id", "content"]);
       assert.equal(progressEvent?.data.tool_call_id, "call-1");
       // The call arrives before its output.
-      const call = events.findIndex(({ data }) => data.message?.tool_calls?.[0]?.id === "call-1");
-      assert.ok(call >= 0 && call < events.indexOf(progressEvent!));
+      const callIndex = events.findIndex(({ data }) => data.message?.tool_calls?.[0]?.id === "call-1");
+      assert.ok(callIndex >= 0 && callIndex < events.indexOf(progressEvent!));
     }
     await writeFile(folder.at("go3"), "");
-    const { text } = await answer;
+    const { text } = await runResponse;
     assert.match(text, /event: done/);
     assert.doesNotMatch(text, /tool_progress/);
-    for (const watcher of [first, late, otherWatcher])
-      await watcher.seen(() => watcher.events.some(({ data }) => data.message?.content === "done"));
-    assert.deepEqual(otherWatcher.progress(), []);
+    for (const watcher of [firstWatcher, laterWatcher, otherWatcher])
+      await watcher.waitForEvents(() => watcher.events.some(({ data }) => data.message?.content === "done"));
+    assert.deepEqual(otherWatcher.getProgressEvents(), []);
     assert.ok(otherWatcher.events.some(({ data }) => data.message?.content === "é1\né2\né3\n[exit code 0]"));
   });
 });

@@ -2,19 +2,22 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { it } from "node:test";
 import { callTools, type ScriptedStep } from "gantry/testing";
-import { gate, waitTool } from "../../helpers/gate.js";
-import type { RawRequest, RawResponse } from "../../helpers/http.js";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { createGate, createWaitTool } from "../../helpers/gate.js";
+import type { RawRequest, RawResponse } from "../../helpers/raw-http.js";
+import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 import { startApi } from "../../helpers/http-api.js";
-import { echoTool } from "../../helpers/http-api-tools.js";
+import { echoTextTool } from "../../helpers/http-api-tools.js";
 
-/** Recorded responses from before runs, events and asks existed. Never record them again. */
-const RECORDED = new URL("recorded-responses.txt", import.meta.url);
+/** Responses of the API before runs, events and asks were added. Do not update the recording. */
+const RECORDED_RESPONSES_URL = new URL("recorded-responses.txt", import.meta.url);
 
-/** Every recorded request and its response: status, headers in order, body. Ids and times are masked. */
-async function answers(t: Hooks): Promise<string> {
+/**
+ * Sends every recorded request. Returns the requests and their responses: status, headers in order, body. Ids and times
+ * are masked.
+ */
+async function recordResponses(t: Hooks): Promise<string> {
   const project = await tempDir(t, { "notes.txt": "notes" });
-  const open = gate();
+  const toolGate = createGate();
   const steps: ScriptedStep[] = [
     "Hello.",
     [{ type: "reasoning", block: "r", text: "Hm." }, ...callTools(["echo", { text: "a" }, "call_1"])],
@@ -27,9 +30,12 @@ async function answers(t: Hooks): Promise<string> {
     callTools(["wait", {}, "call_3"]),
     "Waited.",
   ];
-  const api = await startApi(t, { steps, agent: { projectDir: project.path, tools: [echoTool, waitTool(open)] } });
+  const api = await startApi(t, {
+    steps,
+    agent: { projectDir: project.path, tools: [echoTextTool, createWaitTool(toolGate)] },
+  });
   let text = "";
-  const masks: [pattern: RegExp, as: string][] = [
+  const masks: [pattern: RegExp, replacement: string][] = [
     [/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g, "<id>"],
     [/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g, "<time>"],
     [/^Date: .*$/gm, "Date: <date>"],
@@ -38,23 +44,25 @@ async function answers(t: Hooks): Promise<string> {
     // The length depends on the masked values.
     [/^Content-Length: \d+$/gm, "Content-Length: <length>"],
   ];
-  const recordAnswer = (label: string, { status, rawHeaders, text: body }: RawResponse): RawResponse => {
-    const lines = rawHeaders.flatMap((name, i) => (i % 2 === 0 ? [`${name}: ${rawHeaders[i + 1]}`] : []));
-    const entry = `> ${label}\n${status}\n${lines.join("\n")}\n\n${body}\n\n`;
-    text += masks.reduce((masked, [pattern, as]) => masked.replace(pattern, as), entry);
+  const recordResponse = (label: string, { status, rawHeaders, text: body }: RawResponse): RawResponse => {
+    const headerLines = rawHeaders.flatMap((name, i) => (i % 2 === 0 ? [`${name}: ${rawHeaders[i + 1]}`] : []));
+    const entry = `> ${label}\n${status}\n${headerLines.join("\n")}\n\n${body}\n\n`;
+    text += masks.reduce((maskedText, [pattern, replacement]) => maskedText.replace(pattern, replacement), entry);
     return { status, rawHeaders, text: body } as RawResponse;
   };
-  const ask = async (path: string, options: RawRequest = {}) => {
+  const sendRequest = async (path: string, options: RawRequest = {}) => {
     const method = options.method ?? (options.body === undefined ? "GET" : "POST");
-    return recordAnswer(`${method} ${path} ${String(options.body ?? "")}`.trimEnd(), await api.send(path, options));
+    return recordResponse(`${method} ${path} ${String(options.body ?? "")}`.trimEnd(), await api.send(path, options));
   };
-  const run = (body: unknown) => ask("/api/run", { body: typeof body === "string" ? body : JSON.stringify(body) });
-  const idOf = ({ rawHeaders }: RawResponse): string => rawHeaders[rawHeaders.indexOf("X-Session-Id") + 1] ?? "";
+  const run = (body: unknown) =>
+    sendRequest("/api/run", { body: typeof body === "string" ? body : JSON.stringify(body) });
+  const getSessionId = ({ rawHeaders }: RawResponse): string =>
+    rawHeaders[rawHeaders.indexOf("X-Session-Id") + 1] ?? "";
 
-  await ask("/api/health");
-  await ask("/api/models");
-  await ask("/api/sessions");
-  const session_id = idOf(await run({ message: "hi" }));
+  await sendRequest("/api/health");
+  await sendRequest("/api/models");
+  await sendRequest("/api/sessions");
+  const session_id = getSessionId(await run({ message: "hi" }));
   // The title is generated in the background.
   for (let title = "New"; title.startsWith("New");)
     title = ((await api.agent.sessions.get(session_id))?.title ?? "").replace(/^$/, "New");
@@ -71,17 +79,17 @@ async function answers(t: Hooks): Promise<string> {
   await run({ message: "fail", session_id });
   await run({ message: "fail", session_id, stream: true });
   await run({ message: "file", session_id, files: ["notes.txt"] });
-  const pendingAnswer = api.send("/api/run", { body: JSON.stringify({ message: "wait", session_id }) });
-  await open.reached;
+  const pendingResponse = api.send("/api/run", { body: JSON.stringify({ message: "wait", session_id }) });
+  await toolGate.firstWait;
   await run({ message: "busy", session_id });
   await run({ message: "busy", session_id, stream: true });
-  open.open();
-  recordAnswer("the run that was waited for", await pendingAnswer);
-  await ask(`/api/sessions/${session_id}`);
-  await ask("/api/sessions?size=5&page=1&search=e");
-  await ask(`/api/sessions/${session_id}/messages`);
-  await ask(`/api/sessions/${session_id}/messages?view=model&limit=2`);
-  for (const wrong of [
+  toolGate.open();
+  recordResponse("the run that was waited for", await pendingResponse);
+  await sendRequest(`/api/sessions/${session_id}`);
+  await sendRequest("/api/sessions?size=5&page=1&search=e");
+  await sendRequest(`/api/sessions/${session_id}/messages`);
+  await sendRequest(`/api/sessions/${session_id}/messages?view=model&limit=2`);
+  for (const invalidBody of [
     "{}",
     "[]",
     "{",
@@ -96,7 +104,7 @@ async function answers(t: Hooks): Promise<string> {
     '{"message":"hi","provider":"none","model":"none"}',
     '{"message":"hi","files":["none.txt"]}',
   ])
-    await run(wrong);
+    await run(invalidBody);
   for (const path of [
     "/api/nope",
     "/api/sessions/none",
@@ -106,32 +114,32 @@ async function answers(t: Hooks): Promise<string> {
     "/api/sessions?page=1&page=2",
     "/api/run",
   ])
-    await ask(path);
-  await ask("/api/run", { method: "PUT" });
-  await ask("/api/run", { method: "OPTIONS" });
-  await ask("/api/sessions/x", { method: "OPTIONS", headers: { "access-control-request-method": "DELETE" } });
-  await ask("/api/health", { headers: { host: "evil.example" } });
-  await ask("/api/sessions", { headers: { origin: "https://evil.example" } });
-  await ask(`/api/sessions/${session_id}`, { method: "DELETE" });
-  await ask(`/api/sessions/${session_id}`, { method: "DELETE" });
+    await sendRequest(path);
+  await sendRequest("/api/run", { method: "PUT" });
+  await sendRequest("/api/run", { method: "OPTIONS" });
+  await sendRequest("/api/sessions/x", { method: "OPTIONS", headers: { "access-control-request-method": "DELETE" } });
+  await sendRequest("/api/health", { headers: { host: "evil.example" } });
+  await sendRequest("/api/sessions", { headers: { origin: "https://evil.example" } });
+  await sendRequest(`/api/sessions/${session_id}`, { method: "DELETE" });
+  await sendRequest(`/api/sessions/${session_id}`, { method: "DELETE" });
   return text;
 }
 
-/** Headers and fields that were added after the recording. */
-const ADDED: readonly [pattern: RegExp, without: string][] = [
+/** Headers and fields added since the recording. They are removed before the comparison. */
+const LATER_ADDITIONS: readonly [pattern: RegExp, replacement: string][] = [
   [/^X-Run-Id: <id>\n/gm, ""],
   [/(?<=^Access-Control-Expose-Headers: X-Session-Id), X-Run-Id/gm, ""],
   [/(?<="usage":\{[^{}]*\}),"mode":"auto"\}/g, "}"],
 ];
 
-it("responses equal the recorded ones byte for byte, apart from headers and fields added later", async (t) => {
-  let now = await answers(t);
-  for (const [pattern, without] of ADDED) {
-    assert.match(now, pattern);
-    now = now.replace(pattern, without);
+it("responses equal the recorded responses byte for byte, except headers and fields added later", async (t) => {
+  let currentText = await recordResponses(t);
+  for (const [pattern, replacement] of LATER_ADDITIONS) {
+    assert.match(currentText, pattern);
+    currentText = currentText.replace(pattern, replacement);
   }
-  const blocks = (text: string) => text.trimEnd().split(/^(?=> )/m);
-  const recorded = blocks(await readFile(RECORDED, "utf8"));
-  for (const [i, block] of blocks(now).entries()) assert.equal(block, recorded[i]);
-  assert.equal(blocks(now).length, recorded.length);
+  const splitResponses = (text: string) => text.trimEnd().split(/^(?=> )/m);
+  const recordedResponses = splitResponses(await readFile(RECORDED_RESPONSES_URL, "utf8"));
+  for (const [i, block] of splitResponses(currentText).entries()) assert.equal(block, recordedResponses[i]);
+  assert.equal(splitResponses(currentText).length, recordedResponses.length);
 });

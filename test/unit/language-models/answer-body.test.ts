@@ -5,12 +5,16 @@ import type { ByteSource } from "../../../adapters/language-models/response-byte
 import { AnswerBody } from "../../../adapters/language-models/reading/answer-body.js";
 import { ChatReader } from "../../../adapters/language-models/reading/openai.js";
 
-const event = (delta: object, finish: string | null = null): string =>
-  `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
-const WORDS = Array.from({ length: 2_000 }, (_, n) => `wört ${n} 😀 `);
-const ANSWER = [...WORDS.map((content) => event({ content })), event({}, "stop"), "data: [DONE]\n\n"].join("");
+const toSseEvent = (delta: object, finishReason: string | null = null): string =>
+  `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finishReason }] })}\n\n`;
+const DELTAS = Array.from({ length: 2_000 }, (_, n) => `wört ${n} 😀 `);
+const EVENT_STREAM = [
+  ...DELTAS.map((content) => toSseEvent({ content })),
+  toSseEvent({}, "stop"),
+  "data: [DONE]\n\n",
+].join("");
 
-function bodyOf(pieces: readonly (Buffer | Error)[]): AnswerBody {
+function createAnswerBody(pieces: readonly (Buffer | Error)[]): AnswerBody {
   const remainingPieces = [...pieces];
   const bytes: ByteSource = {
     async next() {
@@ -28,29 +32,29 @@ const textOf = (parts: readonly StreamPart[]): string =>
 
 describe("AnswerBody", () => {
   it("returns under 500 characters first if the answer arrives in one piece, then the rest without loss", async () => {
-    const body = bodyOf([Buffer.from(ANSWER)]);
-    const first = textOf((await body.next())!);
-    assert.ok(first.startsWith(WORDS[0]!));
-    assert.ok(first.length < 500, `${first.length} characters`);
+    const body = createAnswerBody([Buffer.from(EVENT_STREAM)]);
+    const firstText = textOf((await body.next())!);
+    assert.ok(firstText.startsWith(DELTAS[0]!));
+    assert.ok(firstText.length < 500, `${firstText.length} characters`);
     const laterParts: StreamPart[] = [];
     for (let parts = await body.next(); parts !== undefined; parts = await body.next()) laterParts.push(...parts);
-    assert.equal(first + textOf(laterParts), WORDS.join(""));
+    assert.equal(firstText + textOf(laterParts), DELTAS.join(""));
     assert.equal(laterParts.at(-1)?.type, "finish");
   });
 
   it("returns the text received before a connection error, then rejects with that error", async () => {
-    const body = bodyOf([Buffer.from(ANSWER.slice(0, 100_000)), new Error("reset")]);
+    const body = createAnswerBody([Buffer.from(EVENT_STREAM.slice(0, 100_000)), new Error("reset")]);
     const receivedText = textOf((await body.next())!) + textOf((await body.next())!);
-    assert.ok(receivedText.length > 10_000 && WORDS.join("").startsWith(receivedText));
+    assert.ok(receivedText.length > 10_000 && DELTAS.join("").startsWith(receivedText));
     await assert.rejects(body.next(), /reset/);
   });
 
   it("reads a JSON completion that is not an event stream", async () => {
-    const completion = { choices: [{ index: 0, message: { content: WORDS.join("") }, finish_reason: "stop" }] };
-    const body = bodyOf([Buffer.from(JSON.stringify(completion))]);
+    const completion = { choices: [{ index: 0, message: { content: DELTAS.join("") }, finish_reason: "stop" }] };
+    const body = createAnswerBody([Buffer.from(JSON.stringify(completion))]);
     const parts: StreamPart[] = [];
     for (let nextParts = await body.next(); nextParts !== undefined; nextParts = await body.next())
       parts.push(...nextParts);
-    assert.equal(textOf(parts), WORDS.join(""));
+    assert.equal(textOf(parts), DELTAS.join(""));
   });
 });

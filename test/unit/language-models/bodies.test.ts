@@ -11,13 +11,13 @@ import { BODY_LIMITS, toBoundedResponse, readComplete } from "../../../adapters/
 import type { HttpResponse } from "../../../adapters/language-models/connections.js";
 import type { ByteSource } from "../../../adapters/language-models/response-bytes.js";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
-import { ask as requestFor, PDF, user } from "../../helpers/model-requests.js";
+import { createRequest as requestFor, PDF, userMessage } from "../../helpers/model-requests.js";
 
 const SMALL_LIMITS = { list: 100, error: 10, event: 20, answer: 60, values: 5 };
-const never = new AbortController().signal;
+const neverAbortedSignal = new AbortController().signal;
 
-/** A response whose body arrives in these pieces. `isReleased` returns whether the body was released. */
-function answer(pieces: Iterable<string>, status = 200): { answer: HttpResponse; isReleased: () => boolean } {
+/** Returns a response whose body arrives in these pieces. `isReleased` returns whether the body was released. */
+function createResponse(pieces: Iterable<string>, status = 200): { response: HttpResponse; isReleased: () => boolean } {
   const source = pieces[Symbol.iterator]();
   let isReleased = false;
   const body: ByteSource = {
@@ -28,35 +28,35 @@ function answer(pieces: Iterable<string>, status = 200): { answer: HttpResponse;
     release: () => void (isReleased = true),
   };
   const head = { url: "http://lab/", ok: status < 300, status, statusText: "", headers: {} };
-  return { answer: { ...head, body }, isReleased: () => isReleased };
+  return { response: { ...head, body }, isReleased: () => isReleased };
 }
 
-async function pieces(response: Response): Promise<string[]> {
+async function readPieces(response: Response): Promise<string[]> {
   const decoder = new TextDecoder();
   const decodedPieces: string[] = [];
   for await (const piece of response.body as AsyncIterable<Uint8Array>) decodedPieces.push(decoder.decode(piece));
   return decodedPieces;
 }
 
-function* endless(text: string): Generator<string> {
+function* repeatForever(text: string): Generator<string> {
   for (;;) yield text;
 }
 
-const tooLarge = (message: RegExp) => (error: unknown) =>
+const isTooLargeError = (message: RegExp) => (error: unknown) =>
   hasCode(error, "provider") && error.kind === "too_large" && !error.retryable && message.test(error.message);
 
 describe("a bounded response body", () => {
   it("passes whole events on, for any size of the pieces and for LF, CRLF and CR line ends", async () => {
-    for (const line of ["\n", "\r\n", "\r"]) {
-      const stream = ["data: one", "data: more", "", ": hm", "", "data: two", "", "rest"].join(line);
-      for (let size = 1; size <= stream.length; size++) {
-        const cut = Array.from({ length: Math.ceil(stream.length / size) }, (_, i) =>
-          stream.slice(i * size, (i + 1) * size),
+    for (const lineEnd of ["\n", "\r\n", "\r"]) {
+      const stream = ["data: one", "data: more", "", ": hm", "", "data: two", "", "rest"].join(lineEnd);
+      for (let pieceSize = 1; pieceSize <= stream.length; pieceSize++) {
+        const inputPieces = Array.from({ length: Math.ceil(stream.length / pieceSize) }, (_, i) =>
+          stream.slice(i * pieceSize, (i + 1) * pieceSize),
         );
-        const receivedPieces = await pieces(
-          toBoundedResponse(answer(cut).answer, "p", { ...SMALL_LIMITS, event: 100, answer: 1000 }),
+        const receivedPieces = await readPieces(
+          toBoundedResponse(createResponse(inputPieces).response, "p", { ...SMALL_LIMITS, event: 100, answer: 1000 }),
         );
-        assert.equal(receivedPieces.join(""), stream, `${JSON.stringify(line)} in pieces of ${size}`);
+        assert.equal(receivedPieces.join(""), stream, `${JSON.stringify(lineEnd)} in pieces of ${pieceSize}`);
         // All but the last piece end with an event. The second half of a CRLF can follow in the next piece.
         for (const piece of receivedPieces.slice(0, -1)) assert.match(piece, /(\n\n|\r\n\r\n|\r\r|\r\n\r|^\n)$/);
       }
@@ -64,71 +64,82 @@ describe("a bounded response body", () => {
   });
 
   it("rejects an event or an answer over its limit as too_large, and releases the source", async () => {
-    const long = answer(endless("x"));
+    const longEvent = createResponse(repeatForever("x"));
     await assert.rejects(
-      pieces(toBoundedResponse(long.answer, "p", SMALL_LIMITS)),
-      tooLarge(/^p: too_large: an event.* of more than 20 bytes/),
+      readPieces(toBoundedResponse(longEvent.response, "p", SMALL_LIMITS)),
+      isTooLargeError(/^p: too_large: an event.* of more than 20 bytes/),
     );
-    assert.ok(long.isReleased());
-    const many = answer(endless("data: 1\n\n"));
+    assert.ok(longEvent.isReleased());
+    const longAnswer = createResponse(repeatForever("data: 1\n\n"));
     await assert.rejects(
-      pieces(toBoundedResponse(many.answer, "p", SMALL_LIMITS)),
-      tooLarge(/an answer of more than 60 bytes/),
+      readPieces(toBoundedResponse(longAnswer.response, "p", SMALL_LIMITS)),
+      isTooLargeError(/an answer of more than 60 bytes/),
     );
-    assert.ok(many.isReleased());
+    assert.ok(longAnswer.isReleased());
   });
 
   it("counts the values of each event separately, and rejects an event with more than 5", async () => {
     const limits = { ...SMALL_LIMITS, event: 1000, answer: 1000 };
-    const few = "data: [1,2,{}]\n\n";
+    const smallEvent = "data: [1,2,{}]\n\n";
     assert.equal(
-      (await pieces(toBoundedResponse(answer([few, few, few.slice(0, 8), few.slice(8)]).answer, "p", limits))).join(""),
-      few.repeat(3),
+      (
+        await readPieces(
+          toBoundedResponse(
+            createResponse([smallEvent, smallEvent, smallEvent.slice(0, 8), smallEvent.slice(8)]).response,
+            "p",
+            limits,
+          ),
+        )
+      ).join(""),
+      smallEvent.repeat(3),
     );
-    for (const many of [["data: [[[", "[[[[\n\n"], [`${few}data: ,,,,,,\n\n${few}`]])
+    for (const inputPieces of [["data: [[[", "[[[[\n\n"], [`${smallEvent}data: ,,,,,,\n\n${smallEvent}`]])
       await assert.rejects(
-        pieces(toBoundedResponse(answer(many).answer, "p", limits)),
-        tooLarge(/an event of more than 5 values/),
+        readPieces(toBoundedResponse(createResponse(inputPieces).response, "p", limits)),
+        isTooLargeError(/an event of more than 5 values/),
       );
   });
 
   it("releases its source when its reader is cancelled", async () => {
-    const source = answer(endless("data: 1\n\n"));
-    const reader = toBoundedResponse(source.answer, "p").body!.getReader();
+    const source = createResponse(repeatForever("data: 1\n\n"));
+    const reader = toBoundedResponse(source.response, "p").body!.getReader();
     await reader.read();
     await reader.cancel();
     assert.ok(source.isReleased());
   });
 
   it("keeps only the first bytes of an error response, up to the error limit", async () => {
-    const source = answer(endless("1234567"), 500);
+    const source = createResponse(repeatForever("1234567"), 500);
     assert.deepEqual(
-      [await toBoundedResponse(source.answer, "p", SMALL_LIMITS).text(), source.isReleased()],
+      [await toBoundedResponse(source.response, "p", SMALL_LIMITS).text(), source.isReleased()],
       ["1234567123", true],
     );
-    const read = await readComplete(answer(endless("x"), 403).answer, 5, "p", "a list");
-    assert.deepEqual([read.ok, read.status, read.text.length], [false, 403, BODY_LIMITS.error]);
+    const errorBody = await readComplete(createResponse(repeatForever("x"), 403).response, 5, "p", "a list");
+    assert.deepEqual([errorBody.ok, errorBody.status, errorBody.text.length], [false, 403, BODY_LIMITS.error]);
   });
 
   it("readComplete rejects a body over its limit, and returns text and byte count of a smaller one", async () => {
-    const source = answer(endless("12345"));
-    await assert.rejects(readComplete(source.answer, 12, "p", "a list"), tooLarge(/a list of more than 12 bytes/));
+    const source = createResponse(repeatForever("12345"));
+    await assert.rejects(
+      readComplete(source.response, 12, "p", "a list"),
+      isTooLargeError(/a list of more than 12 bytes/),
+    );
     assert.ok(source.isReleased());
-    const { text, bytes } = await readComplete(answer(["añ", "b"]).answer, 12, "p", "a list");
+    const { text, bytes } = await readComplete(createResponse(["añ", "b"]).response, 12, "p", "a list");
     assert.deepEqual([text, bytes], ["añb", 4]);
   });
 });
 
-async function site(
+async function startSite(
   t: TestContext,
-  answer: (request: IncomingMessage, response: ServerResponse, body: string) => void,
-): Promise<{ url: string; seen: IncomingMessage[] }> {
-  const seen: IncomingMessage[] = [];
+  respond: (request: IncomingMessage, response: ServerResponse, body: string) => void,
+): Promise<{ url: string; requests: IncomingMessage[] }> {
+  const requests: IncomingMessage[] = [];
   const server = createServer((request, response) => {
-    seen.push(request);
+    requests.push(request);
     let body = "";
     request.on("data", (part: Buffer) => (body += part.toString()));
-    request.on("end", () => answer(request, response, body));
+    request.on("end", () => respond(request, response, body));
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -136,18 +147,18 @@ async function site(
     server.closeAllConnections();
     server.close();
   });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, seen };
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests };
 }
 
-function open(t: TestContext, options: Partial<AiSdkProviderOptions>): AiSdkProvider {
+function createProvider(t: TestContext, options: Partial<AiSdkProviderOptions>): AiSdkProvider {
   const provider = new AiSdkProvider({ name: "lab", apiKey: "key-0123456789", ...options });
   t.after(() => provider.close());
   return provider;
 }
 
-async function ask(provider: AiSdkProvider): Promise<string> {
+async function readAnswerText(provider: AiSdkProvider): Promise<string> {
   let text = "";
-  for await (const chunk of provider.stream(requestFor(), never) as AsyncIterable<ModelChunk>)
+  for await (const chunk of provider.stream(requestFor(), neverAbortedSignal) as AsyncIterable<ModelChunk>)
     if (chunk.type === "text") text += chunk.text;
   return text;
 }
@@ -156,36 +167,46 @@ const WIRES = ["openai", "openai-responses", "anthropic", "google"] as const;
 
 describe("HTTP redirects of a model provider", () => {
   it("a redirect to another origin is rejected with its host, which receives no request, on any wire", async (t) => {
-    const redirectTarget = await site(t, (_request, response) => void response.end("{}"));
+    const redirectTarget = await startSite(t, (_request, response) => void response.end("{}"));
     const target = `${redirectTarget.url}/v1/x`;
     for (const status of [301, 302, 303, 307, 308]) {
-      const lab = await site(t, (_request, response) => void response.writeHead(status, { location: target }).end());
+      const redirectSite = await startSite(
+        t,
+        (_request, response) => void response.writeHead(status, { location: target }).end(),
+      );
       for (const driver of WIRES) {
-        const provider = open(t, { driver, baseUrl: `${lab.url}/v1`, headers: { "x-secret": "value-0123456789" } });
+        const provider = createProvider(t, {
+          driver,
+          baseUrl: `${redirectSite.url}/v1`,
+          headers: { "x-secret": "value-0123456789" },
+        });
         const expectedMessage = new RegExp(
           `^lab: ${status}: 127.0.0.1:\\d+ redirects to ${new URL(target).host}, which gets`,
         );
-        const refused = (error: unknown) =>
+        const isRedirectError = (error: unknown) =>
           hasCode(error, "provider") && !error.retryable && expectedMessage.test(error.message);
-        await assert.rejects(ask(provider), refused, driver);
-        await assert.rejects(provider.models(never), refused, driver);
+        await assert.rejects(readAnswerText(provider), isRedirectError, driver);
+        await assert.rejects(provider.models(neverAbortedSignal), isRedirectError, driver);
       }
     }
-    assert.equal(redirectTarget.seen.length, 0);
+    assert.equal(redirectTarget.requests.length, 0);
   });
 
   it("the error of a redirect does not contain an API key that is part of the target host", async (t) => {
-    const lab = await site(
+    const redirectSite = await startSite(
       t,
       (_request, response) => void response.writeHead(307, { location: "http://key-0123456789.example/" }).end(),
     );
-    await assert.rejects(ask(open(t, { baseUrl: lab.url })), (error: Error) => !error.message.includes("0123456789"));
+    await assert.rejects(
+      readAnswerText(createProvider(t, { baseUrl: redirectSite.url })),
+      (error: Error) => !error.message.includes("0123456789"),
+    );
   });
 
   it("a 307 within the origin is followed with its body; endless redirects and a 302 for a POST are rejected", async (t) => {
     const models = await startFakeModelServer({ fallback: { say: [{ text: "moved" }] } });
     t.after(() => models.close());
-    const front = await site(t, (request, response, body) => {
+    const proxy = await startSite(t, (request, response, body) => {
       const path = request.url ?? "";
       if (path.startsWith("/old/")) response.writeHead(307, { location: path.replace("/old/", "/new/") }).end();
       else if (path.startsWith("/round/")) response.writeHead(308, { location: path }).end();
@@ -197,40 +218,46 @@ describe("HTTP redirects of a model provider", () => {
           method,
           headers: forwarded,
           ...(method === "POST" ? { body } : {}),
-        }).then(async (answer) => {
-          const type = answer.headers.get("content-type") ?? "";
-          response.writeHead(answer.status, { "content-type": type }).end(await answer.text());
+        }).then(async (modelResponse) => {
+          const type = modelResponse.headers.get("content-type") ?? "";
+          response.writeHead(modelResponse.status, { "content-type": type }).end(await modelResponse.text());
         });
       }
     });
-    const moved = open(t, { baseUrl: `${front.url}/old` });
-    assert.equal(await ask(moved), "moved");
+    const redirectedProvider = createProvider(t, { baseUrl: `${proxy.url}/old` });
+    assert.equal(await readAnswerText(redirectedProvider), "moved");
     assert.deepEqual(
-      (await moved.models(never)).map(({ id }) => id),
+      (await redirectedProvider.models(neverAbortedSignal)).map(({ id }) => id),
       ["m1"],
     );
     assert.equal(models.requests[0]!.headers.authorization, "Bearer key-0123456789");
-    await assert.rejects(ask(open(t, { baseUrl: `${front.url}/round` })), /redirects without end/);
-    await assert.rejects(ask(open(t, { baseUrl: `${front.url}/lost` })), /to a GET page; check base_url/);
+    await assert.rejects(readAnswerText(createProvider(t, { baseUrl: `${proxy.url}/round` })), /redirects without end/);
+    await assert.rejects(
+      readAnswerText(createProvider(t, { baseUrl: `${proxy.url}/lost` })),
+      /to a GET page; check base_url/,
+    );
   });
 });
 
 describe("parameters and headers that AI SDK packages add", () => {
-  it("another host than Anthropic's gets no anthropic-beta header, except a configured one", async (t) => {
+  it("a request to another host than Anthropic's has no anthropic-beta header, except a configured one", async (t) => {
     const models = await startFakeModelServer();
     t.after(() => models.close());
-    const betas = async (options: Partial<AiSdkProviderOptions>): Promise<unknown> => {
-      const provider = open(t, { driver: "anthropic", baseUrl: models.baseUrl, ...options });
+    const sendBetaHeader = async (options: Partial<AiSdkProviderOptions>): Promise<unknown> => {
+      const provider = createProvider(t, { driver: "anthropic", baseUrl: models.baseUrl, ...options });
       const pdf = { type: "file" as const, mediaType: "application/pdf", filename: "a.pdf", data: PDF };
       const model = { id: "claude-sonnet-4-5", name: "c", ownedBy: "x", input: ["text", "pdf"] as ("text" | "pdf")[] };
       let answerText = "";
-      for await (const chunk of provider.stream(requestFor({ model, messages: [user(pdf, "hm")] }), never))
+      for await (const chunk of provider.stream(
+        requestFor({ model, messages: [userMessage(pdf, "hm")] }),
+        neverAbortedSignal,
+      ))
         if (chunk.type === "text") answerText += chunk.text;
       assert.equal(answerText, "OK.");
       return models.requests.at(-1)!.headers["anthropic-beta"];
     };
-    assert.equal(await betas({}), undefined);
-    assert.equal(await betas({ headers: { "Anthropic-Beta": "mine-2026" } }), "mine-2026");
+    assert.equal(await sendBetaHeader({}), undefined);
+    assert.equal(await sendBetaHeader({ headers: { "Anthropic-Beta": "mine-2026" } }), "mine-2026");
   });
 
   it("a request asks for reasoning only if the model has reasoning: true, on any wire", async (t) => {
@@ -238,22 +265,27 @@ describe("parameters and headers that AI SDK packages add", () => {
     t.after(() => models.close());
     for (const driver of WIRES) {
       const baseUrl = driver === "google" ? `${models.url}/v1beta` : models.baseUrl;
-      const provider = open(t, { driver, baseUrl });
-      for (const [reasoning, expected] of [
+      const provider = createProvider(t, { driver, baseUrl });
+      for (const [reasoning, isReasoningExpected] of [
         [false, false],
         [true, true],
       ] as const) {
         const request = requestFor();
-        const id = {
+        const modelIds = {
           openai: "gpt-5",
           "openai-responses": "gpt-5",
           anthropic: "claude-sonnet-4-5",
           google: "gemini-3-pro",
         };
-        const model = { ...request.model, id: id[driver], reasoning };
-        for await (const chunk of provider.stream({ ...request, model, effort: "high" }, never)) void chunk;
-        const sent = JSON.stringify(models.requests.at(-1)!.body);
-        assert.equal(/effort|"thinking|thinkingConfig/.test(sent), expected, `${driver} ${String(reasoning)}: ${sent}`);
+        const model = { ...request.model, id: modelIds[driver], reasoning };
+        for await (const chunk of provider.stream({ ...request, model, effort: "high" }, neverAbortedSignal))
+          void chunk;
+        const requestBody = JSON.stringify(models.requests.at(-1)!.body);
+        assert.equal(
+          /effort|"thinking|thinkingConfig/.test(requestBody),
+          isReasoningExpected,
+          `${driver} ${String(reasoning)}: ${requestBody}`,
+        );
       }
     }
   });
@@ -261,13 +293,21 @@ describe("parameters and headers that AI SDK packages add", () => {
 
 describe("a compressed response body", () => {
   it("is limited by its decompressed size", async (t) => {
-    const bomb = gzipSync(Buffer.alloc(BODY_LIMITS.list + 1, "x"));
-    const lab = await site(
+    const compressedBody = gzipSync(Buffer.alloc(BODY_LIMITS.list + 1, "x"));
+    const site = await startSite(
       t,
       (_request, response) =>
-        void response.writeHead(200, { "content-type": "application/json", "content-encoding": "gzip" }).end(bomb),
+        void response
+          .writeHead(200, { "content-type": "application/json", "content-encoding": "gzip" })
+          .end(compressedBody),
     );
-    await assert.rejects(open(t, { baseUrl: lab.url }).models(never), tooLarge(/a list of models of more than 16 MB/));
-    await assert.rejects(ask(open(t, { baseUrl: lab.url })), tooLarge(/a body without events, of more than 8 MB/));
+    await assert.rejects(
+      createProvider(t, { baseUrl: site.url }).models(neverAbortedSignal),
+      isTooLargeError(/a list of models of more than 16 MB/),
+    );
+    await assert.rejects(
+      readAnswerText(createProvider(t, { baseUrl: site.url })),
+      isTooLargeError(/a body without events, of more than 8 MB/),
+    );
   });
 });

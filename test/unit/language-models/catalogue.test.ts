@@ -8,18 +8,19 @@ import type { Model } from "gantry/plugin";
 import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/language-models";
 import { startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
 
-const never = new AbortController().signal;
+const neverAbortedSignal = new AbortController().signal;
 
 describe("the model catalogue", () => {
   let server: FakeModelServer;
-  const open: AiSdkProvider[] = [];
-  const make = (options: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
+  const openProviders: AiSdkProvider[] = [];
+  const createProvider = (options: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
     const provider = new AiSdkProvider({ name: "lab", baseUrl: server.baseUrl, apiKey: "key-0123456789", ...options });
-    open.push(provider);
+    openProviders.push(provider);
     return provider;
   };
-  const list = (options?: Partial<AiSdkProviderOptions>): Promise<Model[]> => make(options).models(never);
-  const ids = (models: Model[]): string[] => models.map(({ id }) => id);
+  const listModels = (options?: Partial<AiSdkProviderOptions>): Promise<Model[]> =>
+    createProvider(options).models(neverAbortedSignal);
+  const idsOf = (models: Model[]): string[] => models.map(({ id }) => id);
 
   before(async () => {
     server = await startFakeModelServer();
@@ -27,13 +28,13 @@ describe("the model catalogue", () => {
   afterEach(async () => {
     server.models = ["m1"];
     server.listing = undefined;
-    await Promise.all(open.splice(0).map((provider) => provider.close()));
+    await Promise.all(openProviders.splice(0).map((provider) => provider.close()));
   });
   after(() => server.close());
 
   it("requests the list at each wire's path with its key header, and maps Gemini's entries", async () => {
-    await list({ headers: { "x-a": "b" } });
-    await list({ driver: "anthropic" });
+    await listModels({ headers: { "x-a": "b" } });
+    await listModels({ driver: "anthropic" });
     server.models = [
       {
         name: "models/gemini-9-pro",
@@ -45,21 +46,21 @@ describe("the model catalogue", () => {
       },
       { name: "models/text-embedding-9", supportedGenerationMethods: ["embedContent"] },
     ];
-    const google = await list({ driver: "google", baseUrl: `${server.url}/v1beta` });
-    const [openai, anthropic, gemini] = server.listings.slice(-3);
+    const geminiModels = await listModels({ driver: "google", baseUrl: `${server.url}/v1beta` });
+    const [openaiRequest, anthropicRequest, geminiRequest] = server.listings.slice(-3);
     assert.deepEqual(
-      [openai!.url, openai!.headers.authorization, openai!.headers["x-a"]],
+      [openaiRequest!.url, openaiRequest!.headers.authorization, openaiRequest!.headers["x-a"]],
       ["/v1/models", "Bearer key-0123456789", "b"],
     );
     assert.deepEqual(
-      [anthropic!.url, anthropic!.headers["x-api-key"], anthropic!.headers["anthropic-version"]],
+      [anthropicRequest!.url, anthropicRequest!.headers["x-api-key"], anthropicRequest!.headers["anthropic-version"]],
       ["/v1/models?limit=1000", "key-0123456789", "2023-06-01"],
     );
     assert.deepEqual(
-      [gemini!.url, gemini!.headers["x-goog-api-key"]],
+      [geminiRequest!.url, geminiRequest!.headers["x-goog-api-key"]],
       ["/v1beta/models?pageSize=1000", "key-0123456789"],
     );
-    assert.deepEqual(google, [
+    assert.deepEqual(geminiModels, [
       {
         id: "gemini-9-pro",
         name: "Gemini 9 Pro",
@@ -94,7 +95,7 @@ describe("the model catalogue", () => {
       { id: "three", context_window: 131_072, max_completion_tokens: 131_072, capabilities: { vision: true } },
       { id: "router", pricing: { prompt: "-1", completion: "-1" } },
     ];
-    const [firstModel, secondModel, thirdModel, router] = await list();
+    const [firstModel, secondModel, thirdModel, router] = await listModels();
     assert.deepEqual(firstModel, {
       id: "acme/one",
       name: "Acme: One",
@@ -117,7 +118,7 @@ describe("the model catalogue", () => {
   });
 
   it("fallbackModels returns known models of a preset, and none at another base URL, for ollama and for nvidia", async () => {
-    const by = async (options: AiSdkProviderOptions): Promise<Model[]> => {
+    const readFallbackModels = async (options: AiSdkProviderOptions): Promise<Model[]> => {
       const provider = new AiSdkProvider({ apiKey: "k", ...options });
       try {
         return await provider.fallbackModels();
@@ -125,27 +126,27 @@ describe("the model catalogue", () => {
         await provider.close();
       }
     };
-    for (const [preset, first] of [
+    for (const [preset, firstIdPattern] of [
       ["anthropic", /^claude-sonnet-\d/],
       ["openai", /^gpt-\d+\.\d+$/],
       ["google", /^gemini-\d.*pro/],
       ["moonshot", /^kimi-k3/],
       ["zhipu", /^glm-/],
     ] as const) {
-      const models = await by({ preset });
-      assert.match(models[0]?.id ?? "", first, preset);
+      const models = await readFallbackModels({ preset });
+      assert.match(models[0]?.id ?? "", firstIdPattern, preset);
       assert.ok(
         models.length > 1 && models.every(({ id }) => !/embed|whisper|image|tts|:/.test(id)),
-        ids(models).join(),
+        idsOf(models).join(),
       );
       assert.ok(
         models.some(({ contextWindow = 0, reasoning }) => contextWindow > 100_000 && reasoning === true),
         preset,
       );
     }
-    assert.deepEqual(await by({ preset: "openai", baseUrl: server.baseUrl }), []);
-    assert.deepEqual(await by({ preset: "ollama" }), []);
-    assert.deepEqual(await by({ preset: "nvidia" }), []);
+    assert.deepEqual(await readFallbackModels({ preset: "openai", baseUrl: server.baseUrl }), []);
+    assert.deepEqual(await readFallbackModels({ preset: "ollama" }), []);
+    assert.deepEqual(await readFallbackModels({ preset: "nvidia" }), []);
   });
 
   it("derives reasoning and image input from the model family if the listing has neither", async () => {
@@ -153,14 +154,15 @@ describe("the model catalogue", () => {
       "gpt-5.1 o3-mini gpt-4o gpt-4 claude-sonnet-4-5 claude-opus-4-20250514 claude-3-5-haiku-20241022 claude-3-7-sonnet deepseek-chat deepseek-reasoner acme/qwen3-32b mistral-small llava:7b kimi-k2 kimi-k2-thinking kimi-k2.6 acme/kimi-k2p6 kimi-k3 glm-5.2 kimi-k2-0905-preview"
         .split(" ")
         .map((id) => ({ id }));
-    const models = await list();
-    const of = (test: (model: Model) => boolean | undefined): string => ids(models.filter(test)).join(" ");
+    const models = await listModels();
+    const filterIds = (predicate: (model: Model) => boolean | undefined): string =>
+      idsOf(models.filter(predicate)).join(" ");
     assert.equal(
-      of(({ reasoning }) => reasoning),
+      filterIds(({ reasoning }) => reasoning),
       "gpt-5.1 o3-mini claude-sonnet-4-5 claude-opus-4-20250514 claude-3-7-sonnet deepseek-reasoner acme/qwen3-32b kimi-k2-thinking kimi-k2.6 acme/kimi-k2p6 kimi-k3 glm-5.2",
     );
     assert.equal(
-      of(({ input }) => input?.includes("image")),
+      filterIds(({ input }) => input?.includes("image")),
       "gpt-5.1 gpt-4o claude-sonnet-4-5 claude-opus-4-20250514 claude-3-5-haiku-20241022 claude-3-7-sonnet llava:7b",
     );
   });
@@ -185,15 +187,15 @@ describe("the model catalogue", () => {
       { id: "o3", created: 4 },
       { id: "gone", active: false },
     ];
-    const models = await list({ preset: "openai", name: "openai" });
-    assert.deepEqual(ids(models), ["gpt-5.1", "gpt-5", "gpt-5-mini", "o3", "gpt-4-0613"]);
+    const models = await listModels({ preset: "openai", name: "openai" });
+    assert.deepEqual(idsOf(models), ["gpt-5.1", "gpt-5", "gpt-5-mini", "o3", "gpt-4-0613"]);
     // This value comes from the public price list.
     assert.equal(models[1]!.contextWindow, 400_000);
   });
 
   it("puts configured models first; their values override the listing, which adds the missing ones", async () => {
     server.models = [{ id: "a" }, { id: "b", context_length: 1000, name: "Bee" }];
-    assert.deepEqual(await list({ models: [{ id: "b", contextWindow: 500 }, { id: "own" }] }), [
+    assert.deepEqual(await listModels({ models: [{ id: "b", contextWindow: 500 }, { id: "own" }] }), [
       { id: "b", name: "Bee", ownedBy: "fake", contextWindow: 500 },
       { id: "own", name: "own", ownedBy: "lab" },
       { id: "a", name: "a", ownedBy: "fake" },
@@ -206,13 +208,13 @@ describe("the model catalogue", () => {
       body: JSON.stringify([{ id: "x" }, { id: "x" }, { nothing: 1 }]),
       headers: { "content-type": "application/json" },
     };
-    assert.deepEqual(ids(await list()), ["x"]);
+    assert.deepEqual(idsOf(await listModels()), ["x"]);
     server.listing = { status: 200, body: { models: [{ name: "y" }] } };
-    assert.deepEqual(ids(await list()), ["y"]);
+    assert.deepEqual(idsOf(await listModels()), ["y"]);
   });
 
   it("reads model details from the native APIs of Ollama and LM Studio, and works without Ollama's", async () => {
-    const answers: Record<string, unknown> = {
+    const bodiesByRequest: Record<string, unknown> = {
       "/v1/models": {
         data: [
           { id: "nomic-embed", created: 3 },
@@ -236,21 +238,21 @@ describe("the model catalogue", () => {
         ],
       },
     };
-    const local = createServer((request, response) => {
+    const localServer = createServer((request, response) => {
       let body = "";
       request.on("data", (part: Buffer) => (body += part.toString()));
       request.on("end", () => {
         const key = body === "" ? request.url! : `${request.url!} ${(JSON.parse(body) as { model: string }).model}`;
         response
-          .writeHead(answers[key] === undefined ? 404 : 200, { "content-type": "application/json" })
-          .end(JSON.stringify(answers[key] ?? {}));
+          .writeHead(bodiesByRequest[key] === undefined ? 404 : 200, { "content-type": "application/json" })
+          .end(JSON.stringify(bodiesByRequest[key] ?? {}));
       });
     });
-    local.listen(0, "127.0.0.1");
-    await once(local, "listening");
-    const baseUrl = `http://127.0.0.1:${(local.address() as AddressInfo).port}/v1`;
+    localServer.listen(0, "127.0.0.1");
+    await once(localServer, "listening");
+    const baseUrl = `http://127.0.0.1:${(localServer.address() as AddressInfo).port}/v1`;
     try {
-      assert.deepEqual(await list({ preset: "ollama", name: "ollama", baseUrl }), [
+      assert.deepEqual(await listModels({ preset: "ollama", name: "ollama", baseUrl }), [
         {
           id: "qwen3:8b",
           name: "qwen3:8b",
@@ -268,29 +270,32 @@ describe("the model catalogue", () => {
           input: ["text", "image"],
         },
       ]);
-      const studio = await list({ preset: "lmstudio", name: "lmstudio", baseUrl });
+      const lmStudioModels = await listModels({ preset: "lmstudio", name: "lmstudio", baseUrl });
       assert.deepEqual(
-        studio.map(({ id, contextWindow, input }) => [id, contextWindow, input]),
+        lmStudioModels.map(({ id, contextWindow, input }) => [id, contextWindow, input]),
         [
           ["llava:7b", 8192, ["text", "image"]],
           ["qwen3:8b", 40_960, undefined],
         ],
       );
-      for (const key of Object.keys(answers)) if (key !== "/v1/models") delete answers[key];
-      assert.deepEqual(ids(await list({ preset: "ollama", name: "ollama", baseUrl })), ["qwen3:8b", "llava:7b"]);
+      for (const key of Object.keys(bodiesByRequest)) if (key !== "/v1/models") delete bodiesByRequest[key];
+      assert.deepEqual(idsOf(await listModels({ preset: "ollama", name: "ollama", baseUrl })), [
+        "qwen3:8b",
+        "llava:7b",
+      ]);
     } finally {
-      local.closeAllConnections();
-      local.close();
+      localServer.closeAllConnections();
+      localServer.close();
     }
   });
 
   it("returns known or configured models without a request if the provider has no list, and after a 404", async () => {
-    const before = server.listings.length;
-    assert.deepEqual(ids(await list({ preset: "perplexity" })), ["sonar-pro", "sonar", "sonar-reasoning-pro"]);
-    assert.deepEqual(ids(await list({ preset: "azure", models: [{ id: "mine" }] })), ["mine"]);
-    assert.equal(server.listings.length, before);
+    const initialListingCount = server.listings.length;
+    assert.deepEqual(idsOf(await listModels({ preset: "perplexity" })), ["sonar-pro", "sonar", "sonar-reasoning-pro"]);
+    assert.deepEqual(idsOf(await listModels({ preset: "azure", models: [{ id: "mine" }] })), ["mine"]);
+    assert.equal(server.listings.length, initialListingCount);
     server.listing = { status: 404, body: "404 page not found" };
-    assert.deepEqual(ids(await list({ preset: "minimax" })), ["MiniMax-M2"]);
+    assert.deepEqual(idsOf(await listModels({ preset: "minimax" })), ["MiniMax-M2"]);
   });
 
   it("rejects with the provider's error without the key, and with the reason of an abort", async () => {
@@ -306,12 +311,12 @@ describe("the model catalogue", () => {
     for (const [listing, message] of cases) {
       server.listing = listing as never;
       await assert.rejects(
-        list(),
+        listModels(),
         (error) => hasCode(error, "provider") && message.test(error.message),
         String(message),
       );
     }
-    const reason = new Error("mine");
-    await assert.rejects(make().models(AbortSignal.abort(reason)), (error) => error === reason);
+    const abortReason = new Error("mine");
+    await assert.rejects(createProvider().models(AbortSignal.abort(abortReason)), (error) => error === abortReason);
   });
 });

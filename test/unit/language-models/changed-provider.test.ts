@@ -4,7 +4,14 @@ import type { ModelMessage } from "gantry/plugin";
 import { AiSdkProvider, WIRES, type WireName } from "gantry/adapters/language-models";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
-import { ask, PNG, readTool, result, take, user } from "../../helpers/model-requests.js";
+import {
+  createRequest,
+  PNG,
+  readTool,
+  toolResultMessage,
+  readAnswer,
+  userMessage,
+} from "../../helpers/model-requests.js";
 
 describe("a session that changes its provider", () => {
   const routes: WireName[][] = [
@@ -13,7 +20,7 @@ describe("a session that changes its provider", () => {
     ["openai-responses", "google", "openai-responses", "openai", "openai-responses"],
   ];
   for (const route of routes) {
-    it(`sends only valid requests, and no provider another one's reasoning: ${route.join(", ")}`, async () => {
+    it(`sends only valid requests, and sends each provider only its own reasoning: ${route.join(", ")}`, async () => {
       const server = await startFakeModelServer();
       const providers = new Map(
         WIRES.map((wire) => [
@@ -23,11 +30,10 @@ describe("a session that changes its provider", () => {
       );
       try {
         const messages: ModelMessage[] = [];
-        const turns = new Map<WireName, number>();
         for (const [turn, wire] of route.entries()) {
           const provider = providers.get(wire)!;
-          const request = ask({ model: WIRE_MODELS[wire], tools: [readTool], effort: "medium" });
-          messages.push(user(`Turn ${turn}`));
+          const request = createRequest({ model: WIRE_MODELS[wire], tools: [readTool], effort: "medium" });
+          messages.push(userMessage(`Turn ${turn}`));
           // Three answers with reasoning: two calls, one call, and the final answer.
           server.enqueue(
             {
@@ -46,12 +52,12 @@ describe("a session that changes its provider", () => {
             { say: [{ reasoning: `last of ${wire} ${turn}` }, { text: `Answer ${turn}.` }] },
           );
           for (;;) {
-            const { message, calls } = await take(provider, { ...request, messages });
+            const { message, calls } = await readAnswer(provider, { ...request, messages });
             messages.push(message);
             if (calls.length === 0) break;
             for (const { id } of calls)
               messages.push(
-                result(id, "read", [
+                toolResultMessage(id, "read", [
                   { type: "text", text: "found" },
                   { type: "image", mediaType: "image/png", data: PNG },
                 ]),
@@ -60,17 +66,16 @@ describe("a session that changes its provider", () => {
           const { body } = server.requests.at(-1)!;
           const sentBody = JSON.stringify(body);
           // A provider receives only its own earlier reasoning.
-          for (const [earlier, earlierWire] of route.slice(0, turn).entries()) {
-            const isReasoningSent = sentBody.includes(`plan of ${earlierWire} ${earlier}`);
+          for (const [earlierTurn, earlierWire] of route.slice(0, turn).entries()) {
+            const isReasoningSent = sentBody.includes(`plan of ${earlierWire} ${earlierTurn}`);
             // Reasoning of Gemini and of chat completions has no data that could be sent back.
             assert.equal(
               isReasoningSent,
               earlierWire === wire && (wire === "anthropic" || wire === "openai-responses"),
-              `${wire} sees the reasoning of ${earlierWire} ${earlier}`,
+              `${wire} sees the reasoning of ${earlierWire} ${earlierTurn}`,
             );
-            assert.ok(sentBody.includes(`Answer ${earlier}.`));
+            assert.ok(sentBody.includes(`Answer ${earlierTurn}.`));
           }
-          turns.set(wire, (turns.get(wire) ?? 0) + 1);
         }
         assert.deepEqual(server.violations, []);
         assert.equal(server.requests.length, route.length * 3);

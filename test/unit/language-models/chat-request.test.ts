@@ -10,18 +10,28 @@ import {
   PromptSerializer,
   insertMessages,
 } from "../../../adapters/language-models/wires/chat-request.js";
-import { ask, assistant, PDF, PNG, readTool, result, toolCall, user, writeTool } from "../../helpers/model-requests.js";
-import { randomOf } from "../../helpers/random.js";
+import {
+  createRequest,
+  assistantMessage,
+  PDF,
+  PNG,
+  readTool,
+  toolResultMessage,
+  toolCallPart,
+  userMessage,
+  writeTool,
+} from "../../helpers/model-requests.js";
+import { createRandom } from "../../helpers/random.js";
 
 type Json = Record<string, unknown>;
 
-/** The body that the AI SDK package writes for the same options. */
-async function writtenByPackage(model: string, options: ModelCallOptions, usage: boolean): Promise<string> {
+/** Returns the request body of the AI SDK package for the same options. */
+async function createPackageBody(model: string, options: ModelCallOptions, includeUsage: boolean): Promise<string> {
   let body: unknown;
   const provider = createOpenAICompatible({
     name: "gantry",
     baseURL: "http://lab/v1",
-    includeUsage: usage,
+    includeUsage: includeUsage,
     fetch: async (_url, init) => {
       body = init?.body;
       throw new Error("enough");
@@ -34,101 +44,118 @@ async function writtenByPackage(model: string, options: ModelCallOptions, usage:
 
 const image: Part = { type: "image", mediaType: "image/png", data: PNG };
 const pdf: Part = { type: "file", mediaType: "application/pdf", filename: "a b.pdf", data: PDF };
-const nameless: Part = { ...pdf, filename: "" };
-const binary: Part = { type: "file", mediaType: "application/zip", filename: "a.zip", data: "AAAA" };
-const opaque = (data: unknown) => ({ provider: "lab", model: "m1", data });
-const details = { openaiCompatible: { reasoning_details: [{ type: "reasoning.text", text: "hm" }] } };
-const thought: Part = { type: "reasoning", text: "hm", opaque: opaque({ gantry: { echo: true } }) };
-const detailed: Part = { type: "reasoning", text: "hm", opaque: opaque(details) };
-const signature = opaque({ gantry: { thoughtSignature: "s==" } });
-const signed: Part = { type: "tool_call", id: "c9", name: "read", arguments: '{"path":"x"}', opaque: signature };
-const foreign: Part = {
+const unnamedFile: Part = { ...pdf, filename: "" };
+const zipFile: Part = { type: "file", mediaType: "application/zip", filename: "a.zip", data: "AAAA" };
+const createOpaque = (data: unknown) => ({ provider: "lab", model: "m1", data });
+const reasoningDetails = { openaiCompatible: { reasoning_details: [{ type: "reasoning.text", text: "hm" }] } };
+const echoedReasoning: Part = { type: "reasoning", text: "hm", opaque: createOpaque({ gantry: { echo: true } }) };
+const detailedReasoning: Part = { type: "reasoning", text: "hm", opaque: createOpaque(reasoningDetails) };
+const signature = createOpaque({ gantry: { thoughtSignature: "s==" } });
+const signedCall: Part = { type: "tool_call", id: "c9", name: "read", arguments: '{"path":"x"}', opaque: signature };
+const foreignReasoning: Part = {
   type: "reasoning",
   text: "no",
   opaque: { provider: "other", model: "m1", data: { a: { b: 1 } } },
 };
 
 const TEXTS: readonly Part[] = ["one", "", " \n", "añ 😀 \ud83d", '"quoted"\\'].map((text) => ({ type: "text", text }));
-const PARTS: readonly Part[] = [...TEXTS, image, pdf, nameless, binary];
+const PARTS: readonly Part[] = [...TEXTS, image, pdf, unnamedFile, zipFile];
 const ASSISTANT_PARTS: readonly (string | Part)[] = [
   "said",
   "",
-  thought,
-  detailed,
-  foreign,
-  toolCall("c1", "read", { path: "ñ" }),
+  echoedReasoning,
+  detailedReasoning,
+  foreignReasoning,
+  toolCallPart("c1", "read", { path: "ñ" }),
 ];
-const CALLS: readonly Part[] = [signed, toolCall("c2", "write", "not json"), toolCall("odd id!", "read", "")];
+const CALLS: readonly Part[] = [
+  signedCall,
+  toolCallPart("c2", "write", "not json"),
+  toolCallPart("odd id!", "read", ""),
+];
 
 const CONVERSATIONS: readonly ModelMessage[][] = [
-  [user("Hello")],
-  [user("")],
-  [user("a", "b"), user("c")],
-  [user("look", image, pdf)],
-  [user(nameless)],
-  [user("x"), assistant("y"), user("z")],
-  [user("x"), assistant(thought, "y", toolCall("c1", "read", { path: "a" })), result("c1", "read", "text")],
-  [user("x"), assistant(detailed, toolCall("c1", "read", {})), result("c1", "read", "", true), assistant("done")],
+  [userMessage("Hello")],
+  [userMessage("")],
+  [userMessage("a", "b"), userMessage("c")],
+  [userMessage("look", image, pdf)],
+  [userMessage(unnamedFile)],
+  [userMessage("x"), assistantMessage("y"), userMessage("z")],
   [
-    user("x"),
-    assistant("half", ...CALLS),
-    result("c9", "read", [TEXTS[0]!, image]),
-    result("c2", "write", [pdf]),
-    user("on"),
+    userMessage("x"),
+    assistantMessage(echoedReasoning, "y", toolCallPart("c1", "read", { path: "a" })),
+    toolResultMessage("c1", "read", "text"),
+  ],
+  [
+    userMessage("x"),
+    assistantMessage(detailedReasoning, toolCallPart("c1", "read", {})),
+    toolResultMessage("c1", "read", "", true),
+    assistantMessage("done"),
+  ],
+  [
+    userMessage("x"),
+    assistantMessage("half", ...CALLS),
+    toolResultMessage("c9", "read", [TEXTS[0]!, image]),
+    toolResultMessage("c2", "write", [pdf]),
+    userMessage("on"),
   ],
 ];
 
-/** Random conversations of any parts in any order. */
-function* anyConversations(count: number): Generator<ModelMessage[]> {
-  const random = randomOf(7);
-  const pickRandom = <T>(of: readonly T[], most: number): T[] =>
-    Array.from({ length: Math.floor(random() * (most + 1)) }, () => of[Math.floor(random() * of.length)]!);
+/** Yields conversations of random parts in random order. */
+function* createRandomConversations(count: number): Generator<ModelMessage[]> {
+  const random = createRandom(7);
+  const pickRandom = <T>(items: readonly T[], maxCount: number): T[] =>
+    Array.from({ length: Math.floor(random() * (maxCount + 1)) }, () => items[Math.floor(random() * items.length)]!);
   for (let n = 0; n < count; n++) {
     const messages: ModelMessage[] = [];
     for (let turn = 0; turn <= random() * 4; turn++) {
-      messages.push(user(...pickRandom(PARTS, 3)));
+      messages.push(userMessage(...pickRandom(PARTS, 3)));
       const calls = pickRandom(CALLS, 2);
-      messages.push(assistant(...pickRandom(ASSISTANT_PARTS, 3), ...calls));
+      messages.push(assistantMessage(...pickRandom(ASSISTANT_PARTS, 3), ...calls));
       for (const call of calls)
-        if (call.type === "tool_call") messages.push(result(call.id, call.name, pickRandom(PARTS, 2), random() < 0.3));
+        if (call.type === "tool_call")
+          messages.push(toolResultMessage(call.id, call.name, pickRandom(PARTS, 2), random() < 0.3));
     }
     yield messages;
   }
 }
 
-const EXTRAS: readonly Json[] = [
+const EXTRA_PARAMETERS: readonly Json[] = [
   {},
   { reasoningEffort: "high", prompt_cache_key: "k", thinking: { type: "enabled" } },
   { user: "u", reasoning: { effort: "low" }, provider: { order: ["a"] }, textVerbosity: "low", temperature: 1 },
 ];
 
 describe("the body of a chat completions request", () => {
-  const forms = [
+  const promptFormats = [
     { toolMedia: "after", toolIds: "plain", toolNames: "plain", reasoningOnMessage: true },
     { toolMedia: "inside", toolIds: "short", toolNames: "letter", reasoningOnMessage: false },
   ] as const;
-  const check = async (
+  const checkBody = async (
     messages: ModelMessage[],
-    extra: Json,
+    extraParameters: Json,
     callOptions: Partial<ModelCallOptions>,
-    usage: boolean,
+    includeUsage: boolean,
   ) => {
-    const request: ModelRequest = ask({ messages, system: usage ? "You are." : "" });
-    for (const form of forms) {
-      const input = new Set(usage ? (["text", "image", "pdf"] as const) : (["text"] as const));
+    const request: ModelRequest = createRequest({ messages, system: includeUsage ? "You are." : "" });
+    for (const form of promptFormats) {
+      const input = new Set(includeUsage ? (["text", "image", "pdf"] as const) : (["text"] as const));
       const prompt = toPrompt(request, { ...form, provider: "lab", model: "m1", input });
-      const options = { prompt, ...callOptions, providerOptions: { gantry: extra as Record<string, never> } };
-      const ours = insertMessages(
-        createChatRequest("m1", options, extra, usage),
+      const options = { prompt, ...callOptions, providerOptions: { gantry: extraParameters as Record<string, never> } };
+      const actualBody = insertMessages(
+        createChatRequest("m1", options, extraParameters, includeUsage),
         new PromptSerializer().serialize(prompt, "none"),
       );
       // The package sends all reasoning, but most providers reject it.
-      const plain = prompt.map((message) =>
+      const promptWithoutReasoning = prompt.map((message) =>
         message.role === "assistant"
           ? { ...message, content: message.content.filter(({ type }) => type !== "reasoning") }
           : message,
       );
-      assert.equal(ours, await writtenByPackage("m1", { ...options, prompt: plain }, usage));
+      assert.equal(
+        actualBody,
+        await createPackageBody("m1", { ...options, prompt: promptWithoutReasoning }, includeUsage),
+      );
     }
   };
   const tools: NonNullable<ModelCallOptions["tools"]> = [readTool, { ...writeTool, description: "" }].map((tool) => ({
@@ -140,55 +167,61 @@ describe("the body of a chat completions request", () => {
 
   it("equals the AI SDK package's body byte for byte, for each listed conversation and option", async () => {
     for (const messages of CONVERSATIONS)
-      for (const extra of EXTRAS)
+      for (const extraParameters of EXTRA_PARAMETERS)
         for (const callOptions of [{}, { tools }, { tools, temperature: 0.3, maxOutputTokens: 4096 }])
-          for (const usage of [true, false]) await check(messages, extra, callOptions, usage);
+          for (const usage of [true, false]) await checkBody(messages, extraParameters, callOptions, usage);
   });
 
   it("equals the AI SDK package's body byte for byte, for 500 random conversations", async () => {
-    for (const messages of anyConversations(500)) await check(messages, EXTRAS[1]!, { tools }, true);
+    for (const messages of createRandomConversations(500))
+      await checkBody(messages, EXTRA_PARAMETERS[1]!, { tools }, true);
   });
 
   it("has the same messages with and without the prefix cache, also after a revert", () => {
-    const memory = new PrefixCache();
-    const texts = new PromptSerializer();
-    const request = { ...ask({}), system: "You are." };
-    for (const conversation of [...CONVERSATIONS, ...anyConversations(100)])
-      for (const form of forms) {
+    const prefixCache = new PrefixCache();
+    const serializer = new PromptSerializer();
+    const request = { ...createRequest({}), system: "You are." };
+    for (const conversation of [...CONVERSATIONS, ...createRandomConversations(100)])
+      for (const form of promptFormats) {
         const rules = { ...form, provider: "lab", model: "m1", input: new Set(["text", "image"] as const) };
-        const check = (messages: readonly ModelMessage[]): void => {
+        const checkMessages = (messages: readonly ModelMessage[]): void => {
           for (const echo of ["none", "field", "tags"] as const) {
-            const alone = new PromptSerializer().serialize(toPrompt({ ...request, messages }, rules), echo);
-            assert.equal(texts.serialize(toPrompt({ ...request, messages }, rules, memory), echo), alone);
+            const uncachedText = new PromptSerializer().serialize(toPrompt({ ...request, messages }, rules), echo);
+            assert.equal(
+              serializer.serialize(toPrompt({ ...request, messages }, rules, prefixCache), echo),
+              uncachedText,
+            );
           }
         };
         for (let messageCount = 1; messageCount <= conversation.length; messageCount++)
-          check(conversation.slice(0, messageCount));
-        // Reverted, continued differently, and started anew.
-        check(conversation.slice(0, -2));
-        check([...conversation.slice(0, -1), assistant("otherwise"), user("on")]);
-        check([...conversation.slice(0, 1), user("more"), ...conversation.slice(2)]);
-        check(conversation.slice(1));
-        check(conversation);
+          checkMessages(conversation.slice(0, messageCount));
+        // A revert, changed messages, and a new start.
+        checkMessages(conversation.slice(0, -2));
+        checkMessages([...conversation.slice(0, -1), assistantMessage("otherwise"), userMessage("on")]);
+        checkMessages([...conversation.slice(0, 1), userMessage("more"), ...conversation.slice(2)]);
+        checkMessages(conversation.slice(1));
+        checkMessages(conversation);
       }
   });
 
   it("the prefix cache returns a separate prompt for each model and its inputs", () => {
-    const memory = new PrefixCache();
-    const request = ask({ messages: [user("look", image), assistant(detailed, "y"), user("and?")] });
+    const prefixCache = new PrefixCache();
+    const request = createRequest({
+      messages: [userMessage("look", image), assistantMessage(detailedReasoning, "y"), userMessage("and?")],
+    });
     const promptText = (model: string, input: readonly ("text" | "image")[]): string => {
-      const rules = { ...forms[0], provider: "lab", model, input: new Set(input) };
-      return JSON.stringify(toPrompt(request, rules, memory));
+      const rules = { ...promptFormats[0], provider: "lab", model, input: new Set(input) };
+      return JSON.stringify(toPrompt(request, rules, prefixCache));
     };
-    const [blind, seeing, otherModelPrompt] = [
+    const [textOnlyPrompt, imagePrompt, otherModelPrompt] = [
       promptText("m1", ["text"]),
       promptText("m1", ["text", "image"]),
       promptText("m2", ["text"]),
     ];
-    assert.match(blind, /takes no images/);
-    assert.match(blind, /reasoning_details/);
-    assert.match(seeing, /"mediaType":"image\/png"/);
+    assert.match(textOnlyPrompt, /takes no images/);
+    assert.match(textOnlyPrompt, /reasoning_details/);
+    assert.match(imagePrompt, /"mediaType":"image\/png"/);
     assert.doesNotMatch(otherModelPrompt, /reasoning_details/);
-    assert.equal(promptText("m1", ["text"]), blind);
+    assert.equal(promptText("m1", ["text"]), textOnlyPrompt);
   });
 });

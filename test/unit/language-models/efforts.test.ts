@@ -7,11 +7,11 @@ import { claudeThinking } from "../../../adapters/language-models/claude.js";
 import { effortsOf } from "../../../adapters/language-models/efforts.js";
 import { resolveSettings } from "../../../adapters/language-models/options.js";
 import { wire as anthropic } from "../../../adapters/language-models/wires/anthropic.js";
-import { fail, startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
-import { ask, model, take } from "../../helpers/model-requests.js";
+import { errorStep, startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
+import { createRequest, createModel, readAnswer } from "../../helpers/model-requests.js";
 
-const all = ["minimal", "low", "medium", "high", "xhigh", "max"] as const;
-const efforts = (id: string, preset = "openai"): string =>
+const ALL_EFFORTS = ["minimal", "low", "medium", "high", "xhigh", "max"] as const;
+const formatEfforts = (id: string, preset = "openai"): string =>
   (effortsOf({ id }, resolveSettings({ preset, apiKey: "k" })) ?? ["?"]).join(" ");
 
 describe("effort levels of a model", () => {
@@ -53,18 +53,18 @@ describe("effort levels of a model", () => {
       "grok-4-fast": "",
       "no-such-model": "?",
     };
-    for (const [id, list] of Object.entries(expected)) assert.equal(efforts(id), list, id);
+    for (const [id, effortList] of Object.entries(expected)) assert.equal(formatEfforts(id), effortList, id);
   });
 
   it("follow the provider for DeepSeek, Moonshot, Zhipu, Mistral and OpenRouter", () => {
-    assert.equal(efforts("deepseek-v4-pro", "deepseek"), "minimal low high max");
-    assert.equal(efforts("deepseek-chat", "deepseek"), "minimal high");
-    assert.equal(efforts("kimi-k3", "moonshot"), "low high max");
-    assert.equal(efforts("kimi-k2.6", "moonshot"), "minimal high");
-    assert.equal(efforts("kimi-k2.7-code", "moonshot"), "");
-    assert.equal(efforts("glm-5.2", "zhipu"), "minimal high");
-    assert.equal(efforts("magistral-medium-latest", "mistral"), "");
-    assert.equal(efforts("qwen/qwen3-max-thinking", "openrouter"), "minimal low medium high xhigh");
+    assert.equal(formatEfforts("deepseek-v4-pro", "deepseek"), "minimal low high max");
+    assert.equal(formatEfforts("deepseek-chat", "deepseek"), "minimal high");
+    assert.equal(formatEfforts("kimi-k3", "moonshot"), "low high max");
+    assert.equal(formatEfforts("kimi-k2.6", "moonshot"), "minimal high");
+    assert.equal(formatEfforts("kimi-k2.7-code", "moonshot"), "");
+    assert.equal(formatEfforts("glm-5.2", "zhipu"), "minimal high");
+    assert.equal(formatEfforts("magistral-medium-latest", "mistral"), "");
+    assert.equal(formatEfforts("qwen/qwen3-max-thinking", "openrouter"), "minimal low medium high xhigh");
   });
 
   it("claudeThinking returns undefined for Claude models without reasoning and for other models", () => {
@@ -80,48 +80,54 @@ describe("reasoning parameters of a request", () => {
   );
   after(() => server.close());
 
-  /** The body that a request produces. */
-  async function sent(options: AiSdkProviderOptions, id: string, changes: Partial<ModelRequest & Model> = {}) {
-    const { reasoning, efforts: offered, maxOutput, ...requestFields } = changes;
+  /** Sends a request and returns its body. */
+  async function sendRequest(options: AiSdkProviderOptions, id: string, changes: Partial<ModelRequest & Model> = {}) {
+    const { reasoning, efforts: modelEfforts, maxOutput, ...requestFields } = changes;
     const modelFields = {
       ...(reasoning === undefined ? {} : { reasoning }),
-      ...(offered && { efforts: offered }),
+      ...(modelEfforts && { efforts: modelEfforts }),
       ...(maxOutput && { maxOutput }),
     };
     const provider = new AiSdkProvider({ apiKey: "k", ...options, baseUrl: server.baseUrl });
     server.enqueue({ say: [{ text: "OK." }] });
     try {
-      await take(provider, ask({ model: model({ id, ...modelFields }), ...requestFields }));
+      await readAnswer(provider, createRequest({ model: createModel({ id, ...modelFields }), ...requestFields }));
     } finally {
       await provider.close();
     }
     // eslint-disable-next-line @typescript-eslint/no-explicit-any -- JSON of a request, compared field by field.
     return server.requests.at(-1)!.body as any;
   }
-  const claude = (id: string, changes: Partial<ModelRequest & Model> = {}) =>
-    sent({ preset: "anthropic" }, id, changes).then(({ thinking, output_config }) => ({ thinking, output_config }));
+  const sendToClaude = (id: string, changes: Partial<ModelRequest & Model> = {}) =>
+    sendRequest({ preset: "anthropic" }, id, changes).then(({ thinking, output_config }) => ({
+      thinking,
+      output_config,
+    }));
 
   it("Claude reasons by default: adaptively on newer models, with 12,000 tokens on older ones", async () => {
-    const adaptive = { thinking: { type: "adaptive", display: "summarized" }, output_config: undefined };
+    const adaptiveReasoning = { thinking: { type: "adaptive", display: "summarized" }, output_config: undefined };
     for (const id of ["claude-sonnet-4-6", "claude-opus-4-7", "claude-opus-5"])
-      assert.deepEqual(await claude(id), adaptive, id);
+      assert.deepEqual(await sendToClaude(id), adaptiveReasoning, id);
     for (const id of ["claude-sonnet-4-5", "claude-3-7-sonnet-20250219"])
-      assert.deepEqual((await claude(id)).thinking, { type: "enabled", budget_tokens: 12_000 }, id);
-    assert.equal((await claude("claude-3-5-sonnet-20241022")).thinking, undefined);
+      assert.deepEqual((await sendToClaude(id)).thinking, { type: "enabled", budget_tokens: 12_000 }, id);
+    assert.equal((await sendToClaude("claude-3-5-sonnet-20241022")).thinking, undefined);
   });
 
   it("Claude gets no or the least reasoning if the call or model needs none or maxOutput is 1500", async () => {
-    const nothing = { thinking: undefined, output_config: undefined };
+    const noReasoning = { thinking: undefined, output_config: undefined };
     for (const id of ["claude-sonnet-4-5", "claude-opus-4-8"]) {
-      assert.deepEqual(await claude(id, { needsReasoning: false, effort: "minimal" }), nothing, id);
-      assert.deepEqual(await claude(id, { reasoning: false, effort: "high" }), nothing, id);
-      assert.deepEqual(await claude(id, { maxOutput: 1500 }), nothing, id);
+      assert.deepEqual(await sendToClaude(id, { needsReasoning: false, effort: "minimal" }), noReasoning, id);
+      assert.deepEqual(await sendToClaude(id, { reasoning: false, effort: "high" }), noReasoning, id);
+      assert.deepEqual(await sendToClaude(id, { maxOutput: 1500 }), noReasoning, id);
     }
-    const off = { thinking: { type: "disabled" }, output_config: undefined };
-    assert.deepEqual(await claude("claude-sonnet-5", { needsReasoning: false, effort: "low" }), off);
+    const disabledReasoning = { thinking: { type: "disabled" }, output_config: undefined };
+    assert.deepEqual(
+      await sendToClaude("claude-sonnet-5", { needsReasoning: false, effort: "low" }),
+      disabledReasoning,
+    );
     // This model cannot switch reasoning off.
-    const little = { thinking: undefined, output_config: { effort: "low" } };
-    assert.deepEqual(await claude("claude-opus-5-5", { needsReasoning: false, effort: "low" }), little);
+    const lowestReasoning = { thinking: undefined, output_config: { effort: "low" } };
+    assert.deepEqual(await sendToClaude("claude-opus-5-5", { needsReasoning: false, effort: "low" }), lowestReasoning);
   });
 
   it("an effort for Claude becomes the nearest level, or a token budget on models without levels", async () => {
@@ -131,11 +137,12 @@ describe("reasoning parameters of a request", () => {
       ["claude-opus-4-6", "max", { effort: "max" }],
       ["claude-opus-5", "minimal", { effort: "low" }],
     ];
-    for (const [id, effort, config] of cases) assert.deepEqual((await claude(id, { effort })).output_config, config);
+    for (const [id, effort, outputConfig] of cases)
+      assert.deepEqual((await sendToClaude(id, { effort })).output_config, outputConfig);
     const budgets = { minimal: 1024, low: 4096, medium: 12_000, high: 24_000, max: 32_000 };
     for (const [effort, budget] of Object.entries(budgets))
       assert.equal(
-        (await claude("claude-sonnet-4-5", { effort: effort as ReasoningEffort })).thinking.budget_tokens,
+        (await sendToClaude("claude-sonnet-4-5", { effort: effort as ReasoningEffort })).thinking.budget_tokens,
         budget,
       );
   });
@@ -159,20 +166,24 @@ describe("reasoning parameters of a request", () => {
         failed: false,
       },
     ];
-    assert.equal((await claude("claude-sonnet-4-5", { messages, effort: "high" })).thinking, undefined);
-    assert.equal((await claude("claude-sonnet-4-6", { messages })).thinking.type, "adaptive");
-    const again = [...messages, { ...messages[1]!, parts: [{ type: "text" as const, text: "Done." }] }, messages[0]!];
+    assert.equal((await sendToClaude("claude-sonnet-4-5", { messages, effort: "high" })).thinking, undefined);
+    assert.equal((await sendToClaude("claude-sonnet-4-6", { messages })).thinking.type, "adaptive");
+    const nextTurnMessages = [
+      ...messages,
+      { ...messages[1]!, parts: [{ type: "text" as const, text: "Done." }] },
+      messages[0]!,
+    ];
     assert.equal(
-      (await claude("claude-sonnet-4-5", { messages: again })).thinking.type,
+      (await sendToClaude("claude-sonnet-4-5", { messages: nextTurnMessages })).thinking.type,
       "enabled",
       "the next turn has reasoning",
     );
   });
 
   it("drop_block is sent for Claude 5.5 and Fable models at api.anthropic.com only", async () => {
-    const options = async (id: string, baseUrl: string, thinks = true) => {
+    const createThinkingOptions = async (id: string, baseUrl: string, needsReasoning = true) => {
       const wireRequest = {
-        request: ask({ model: model({ id }), needsReasoning: thinks }),
+        request: createRequest({ model: createModel({ id }), needsReasoning }),
         settings: resolveSettings({ preset: "anthropic", baseUrl, apiKey: "k" }),
         rejectedParameters: new Set<never>(),
         maxTokens: undefined,
@@ -182,88 +193,107 @@ describe("reasoning parameters of a request", () => {
     const blockBinding = { prefixMismatchBehavior: "drop_block" };
     const anthropicUrl = "https://api.anthropic.com/v1";
     for (const id of ["claude-opus-5-5", "claude-fable-5-1", "claude-haiku-5-5"]) {
-      assert.deepEqual(await options(id, anthropicUrl), { type: "adaptive", display: "summarized", blockBinding }, id);
-      assert.deepEqual(await options(id, anthropicUrl, false), { blockBinding }, id);
-      assert.deepEqual(await options(id, "https://llm.example/v1"), { type: "adaptive", display: "summarized" }, id);
+      assert.deepEqual(
+        await createThinkingOptions(id, anthropicUrl),
+        { type: "adaptive", display: "summarized", blockBinding },
+        id,
+      );
+      assert.deepEqual(await createThinkingOptions(id, anthropicUrl, false), { blockBinding }, id);
+      assert.deepEqual(
+        await createThinkingOptions(id, "https://llm.example/v1"),
+        { type: "adaptive", display: "summarized" },
+        id,
+      );
     }
-    assert.deepEqual(await options("claude-opus-5", anthropicUrl), { type: "adaptive", display: "summarized" });
+    assert.deepEqual(await createThinkingOptions("claude-opus-5", anthropicUrl), {
+      type: "adaptive",
+      display: "summarized",
+    });
   });
 
   it("gpt-5.2 and gpt-5.4-mini get effort medium by default on openai-responses; other GPT models get none", async () => {
-    const reasoning = async (id: string, requestFields: Partial<ModelRequest> = {}) =>
-      (await sent({ preset: "openai", driver: "openai-responses" }, id, requestFields)).reasoning;
-    assert.deepEqual(await reasoning("gpt-5.2"), { effort: "medium", summary: "auto" });
-    assert.deepEqual(await reasoning("gpt-5.4-mini"), { effort: "medium", summary: "auto" });
+    const sendForReasoning = async (id: string, requestFields: Partial<ModelRequest> = {}) =>
+      (await sendRequest({ preset: "openai", driver: "openai-responses" }, id, requestFields)).reasoning;
+    assert.deepEqual(await sendForReasoning("gpt-5.2"), { effort: "medium", summary: "auto" });
+    assert.deepEqual(await sendForReasoning("gpt-5.4-mini"), { effort: "medium", summary: "auto" });
     for (const id of ["gpt-5", "gpt-5.1-codex", "gpt-5.5", "gpt-6-sol"])
-      assert.deepEqual(await reasoning(id), { summary: "auto" }, id);
-    assert.deepEqual(await reasoning("gpt-5.2", { needsReasoning: false }), { summary: "auto" });
-    assert.deepEqual(await reasoning("gpt-5.2", { effort: "max" }), { effort: "xhigh", summary: "auto" });
-    assert.deepEqual(await reasoning("gpt-5.6-sol", { effort: "max" }), { effort: "max", summary: "auto" });
-    assert.equal((await sent({ preset: "openai", driver: "openai" }, "gpt-5.2")).reasoning_effort, undefined);
+      assert.deepEqual(await sendForReasoning(id), { summary: "auto" }, id);
+    assert.deepEqual(await sendForReasoning("gpt-5.2", { needsReasoning: false }), { summary: "auto" });
+    assert.deepEqual(await sendForReasoning("gpt-5.2", { effort: "max" }), { effort: "xhigh", summary: "auto" });
+    assert.deepEqual(await sendForReasoning("gpt-5.6-sol", { effort: "max" }), { effort: "max", summary: "auto" });
+    assert.equal((await sendRequest({ preset: "openai", driver: "openai" }, "gpt-5.2")).reasoning_effort, undefined);
   });
 
   it("Gemini gets its default reasoning, flash-lite a dynamic budget, and an effort as level or token budget", async () => {
-    const config = async (id: string, requestFields: Partial<ModelRequest> = {}) =>
-      (await sent({ preset: "google" }, id, requestFields)).generationConfig?.thinkingConfig;
-    assert.deepEqual(await config("gemini-3.1-pro-preview"), { includeThoughts: true });
-    assert.deepEqual(await config("gemini-2.5-flash"), { includeThoughts: true });
-    assert.deepEqual(await config("gemini-2.5-flash-lite"), { includeThoughts: true, thinkingBudget: -1 });
-    assert.deepEqual(await config("gemini-2.5-flash-lite", { needsReasoning: false }), { includeThoughts: true });
-    assert.deepEqual(await config("gemini-3-pro-preview", { effort: "medium" }), {
+    const sendForThinkingConfig = async (id: string, requestFields: Partial<ModelRequest> = {}) =>
+      (await sendRequest({ preset: "google" }, id, requestFields)).generationConfig?.thinkingConfig;
+    assert.deepEqual(await sendForThinkingConfig("gemini-3.1-pro-preview"), { includeThoughts: true });
+    assert.deepEqual(await sendForThinkingConfig("gemini-2.5-flash"), { includeThoughts: true });
+    assert.deepEqual(await sendForThinkingConfig("gemini-2.5-flash-lite"), {
+      includeThoughts: true,
+      thinkingBudget: -1,
+    });
+    assert.deepEqual(await sendForThinkingConfig("gemini-2.5-flash-lite", { needsReasoning: false }), {
+      includeThoughts: true,
+    });
+    assert.deepEqual(await sendForThinkingConfig("gemini-3-pro-preview", { effort: "medium" }), {
       includeThoughts: true,
       thinkingLevel: "high",
     });
-    assert.deepEqual(await config("gemini-3.8-flash", { effort: "max" }), {
+    assert.deepEqual(await sendForThinkingConfig("gemini-3.8-flash", { effort: "max" }), {
       includeThoughts: true,
       thinkingLevel: "high",
     });
-    assert.deepEqual(await config("gemini-2.5-pro", { effort: "xhigh" }), {
+    assert.deepEqual(await sendForThinkingConfig("gemini-2.5-pro", { effort: "xhigh" }), {
       includeThoughts: true,
       thinkingBudget: 24_576,
     });
   });
 
   it("OpenRouter requests enable reasoning for models that need it, unless the call needs none", async () => {
-    const reasoning = async (id: string, requestFields: Partial<ModelRequest> = {}) =>
-      (await sent({ preset: "openrouter" }, id, requestFields)).reasoning;
-    assert.deepEqual(await reasoning("anthropic/claude-opus-4.8"), { enabled: true });
-    assert.deepEqual(await reasoning("openai/gpt-5.2"), { enabled: true });
-    assert.equal(await reasoning("anthropic/claude-opus-4.8", { needsReasoning: false }), undefined);
-    assert.equal(await reasoning("anthropic/claude-3.5-sonnet"), undefined);
-    assert.equal(await reasoning("deepseek/deepseek-v4-pro"), undefined);
-    assert.deepEqual(await reasoning("anthropic/claude-opus-4.8", { effort: "max" }), { effort: "max" });
+    const sendForReasoning = async (id: string, requestFields: Partial<ModelRequest> = {}) =>
+      (await sendRequest({ preset: "openrouter" }, id, requestFields)).reasoning;
+    assert.deepEqual(await sendForReasoning("anthropic/claude-opus-4.8"), { enabled: true });
+    assert.deepEqual(await sendForReasoning("openai/gpt-5.2"), { enabled: true });
+    assert.equal(await sendForReasoning("anthropic/claude-opus-4.8", { needsReasoning: false }), undefined);
+    assert.equal(await sendForReasoning("anthropic/claude-3.5-sonnet"), undefined);
+    assert.equal(await sendForReasoning("deepseek/deepseek-v4-pro"), undefined);
+    assert.deepEqual(await sendForReasoning("anthropic/claude-opus-4.8", { effort: "max" }), { effort: "max" });
   });
 
   it("DeepSeek, Kimi and GLM get thinking enabled or disabled, with an effort if the model has levels", async () => {
-    const sentThinking = async (preset: string, id: string, effort: ReasoningEffort) => {
-      const { thinking, reasoning_effort } = await sent({ preset }, id, { effort });
+    const sendForThinking = async (preset: string, id: string, effort: ReasoningEffort) => {
+      const { thinking, reasoning_effort } = await sendRequest({ preset }, id, { effort });
       return [thinking?.type, reasoning_effort];
     };
-    assert.deepEqual(await sentThinking("deepseek", "deepseek-v4-pro", "max"), ["enabled", "max"]);
-    assert.deepEqual(await sentThinking("deepseek", "deepseek-v4-pro", "medium"), ["enabled", "high"]);
-    assert.deepEqual(await sentThinking("deepseek", "deepseek-v4-flash", "minimal"), ["disabled", undefined]);
-    assert.deepEqual(await sentThinking("deepseek", "deepseek-v4-pro", ""), [undefined, undefined]);
-    assert.deepEqual(await sentThinking("moonshot", "kimi-k3", "medium"), [undefined, "high"]);
-    assert.deepEqual(await sentThinking("moonshot", "kimi-k2.6", "max"), ["enabled", undefined]);
-    assert.deepEqual(await sentThinking("moonshot", "kimi-k2.7-code", "high"), [undefined, undefined]);
-    assert.deepEqual(await sentThinking("zhipu", "glm-5.2", "minimal"), ["disabled", undefined]);
-    assert.deepEqual(await sentThinking("mistral", "magistral-medium-latest", "high"), [undefined, undefined]);
+    assert.deepEqual(await sendForThinking("deepseek", "deepseek-v4-pro", "max"), ["enabled", "max"]);
+    assert.deepEqual(await sendForThinking("deepseek", "deepseek-v4-pro", "medium"), ["enabled", "high"]);
+    assert.deepEqual(await sendForThinking("deepseek", "deepseek-v4-flash", "minimal"), ["disabled", undefined]);
+    assert.deepEqual(await sendForThinking("deepseek", "deepseek-v4-pro", ""), [undefined, undefined]);
+    assert.deepEqual(await sendForThinking("moonshot", "kimi-k3", "medium"), [undefined, "high"]);
+    assert.deepEqual(await sendForThinking("moonshot", "kimi-k2.6", "max"), ["enabled", undefined]);
+    assert.deepEqual(await sendForThinking("moonshot", "kimi-k2.7-code", "high"), [undefined, undefined]);
+    assert.deepEqual(await sendForThinking("zhipu", "glm-5.2", "minimal"), ["disabled", undefined]);
+    assert.deepEqual(await sendForThinking("mistral", "magistral-medium-latest", "high"), [undefined, undefined]);
   });
 
   it("an effort is mapped to the nearest of the model's efforts, by default to low, medium or high", async () => {
-    const body = await sent({ name: "lab", driver: "openai" }, "m1", { effort: "max", efforts: ["low", "xhigh"] });
+    const body = await sendRequest({ name: "lab", driver: "openai" }, "m1", {
+      effort: "max",
+      efforts: ["low", "xhigh"],
+    });
     assert.equal(body.reasoning_effort, "xhigh");
-    for (const effort of all) {
-      const { reasoning_effort: sentEffort } = await sent({ name: "lab", driver: "openai" }, "m1", { effort });
+    for (const effort of ALL_EFFORTS) {
+      const { reasoning_effort: sentEffort } = await sendRequest({ name: "lab", driver: "openai" }, "m1", { effort });
       assert.equal(sentEffort, { minimal: "low", low: "low", medium: "medium" }[effort as string] ?? "high");
     }
   });
 
   it("a request is repeated without default reasoning after the model rejects it", async () => {
     const provider = new AiSdkProvider({ preset: "anthropic", apiKey: "k", baseUrl: server.baseUrl });
-    server.enqueue(fail(400, "thinking: adaptive is not supported on this model"));
+    server.enqueue(errorStep(400, "thinking: adaptive is not supported on this model"));
     server.enqueue({ say: [{ text: "OK." }] });
-    const { text } = await take(provider, ask({ model: model({ id: "claude-sonnet-4-6" }) }));
+    const { text } = await readAnswer(provider, createRequest({ model: createModel({ id: "claude-sonnet-4-6" }) }));
     await provider.close();
     assert.equal(text, "OK.");
     assert.equal(server.requests.at(-1)!.body.thinking, undefined);

@@ -7,15 +7,23 @@ import { hasCode, silentLogger } from "gantry";
 import type { ModelProvider, OptionsContext } from "gantry/plugin";
 import { describeAiSdkModule, fromAiSdk, type AiSdkModel } from "gantry/adapters/language-models";
 import { loadAdapter } from "../../../src/serve/plugins.js";
-import { fail, startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
-import { ask, model, PNG, readTool, result, take, user } from "../../helpers/model-requests.js";
+import { errorStep, startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
+import {
+  createRequest,
+  createModel,
+  PNG,
+  readTool,
+  toolResultMessage,
+  readAnswer,
+  userMessage,
+} from "../../helpers/model-requests.js";
 
-const context: OptionsContext = { where: "config.json: providers[0]", configDir: "/", home: "/", projectDir: "/" };
+const context: OptionsContext = { location: "config.json: providers[0]", configDir: "/", home: "/", projectDir: "/" };
 
-/** Runs a whole turn with a tool: reads, then answers. */
-async function turn(provider: ModelProvider, server: FakeModelServer, id: string): Promise<void> {
+/** Runs a turn in which the model calls the tool `read` and then answers. */
+async function runToolTurn(provider: ModelProvider, server: FakeModelServer, id: string): Promise<void> {
   // GLM-4.6 takes no images.
-  const sees = !id.startsWith("glm");
+  const hasImageInput = !id.startsWith("glm");
   server.enqueue(
     {
       say: [{ text: "Reading." }, { call: { name: "read", arguments: { path: "a" } } }],
@@ -23,25 +31,28 @@ async function turn(provider: ModelProvider, server: FakeModelServer, id: string
     },
     { say: [{ text: ["It ", "works."] }] },
   );
-  const request = ask({ model: model({ id, input: sees ? ["text", "image"] : ["text"] }), tools: [readTool] });
-  const { message, calls, finish } = await take(provider, request);
+  const request = createRequest({
+    model: createModel({ id, input: hasImageInput ? ["text", "image"] : ["text"] }),
+    tools: [readTool],
+  });
+  const { message, calls, finish } = await readAnswer(provider, request);
   assert.deepEqual([calls[0]!.name, JSON.parse(calls[0]!.arguments)], ["read", { path: "a" }]);
   assert.equal(finish.reason, "tool_calls");
   assert.deepEqual([finish.usage.inputTokens, finish.usage.outputTokens], [100, 20]);
-  const answer = result(calls[0]!.id, "read", [
+  const toolResult = toolResultMessage(calls[0]!.id, "read", [
     { type: "text", text: "A" },
     { type: "image", mediaType: "image/png", data: PNG },
   ]);
-  const { text } = await take(provider, { ...request, messages: [...request.messages, message, answer] });
+  const { text } = await readAnswer(provider, { ...request, messages: [...request.messages, message, toolResult] });
   assert.equal(text, "It works.");
-  assert.equal(JSON.stringify(server.requests.at(-1)!.body).includes(PNG), sees);
+  assert.equal(JSON.stringify(server.requests.at(-1)!.body).includes(PNG), hasImageInput);
 }
 
 describe("AI SDK models as providers", () => {
   let server: FakeModelServer;
-  const open: ModelProvider[] = [];
+  const openProviders: ModelProvider[] = [];
   const closeAfterTest = (provider: ModelProvider): ModelProvider => {
-    open.push(provider);
+    openProviders.push(provider);
     return provider;
   };
   beforeEach(async () => {
@@ -55,7 +66,7 @@ describe("AI SDK models as providers", () => {
     });
   });
   afterEach(async () => {
-    await Promise.all(open.splice(0).map((provider) => provider.close()));
+    await Promise.all(openProviders.splice(0).map((provider) => provider.close()));
     await server.close();
     assert.deepEqual(server.violations, []);
   });
@@ -63,15 +74,15 @@ describe("AI SDK models as providers", () => {
   describe("fromAiSdk", () => {
     it("runs a tool turn with zhipu-ai-provider (specification v2)", async () => {
       const zhipu = createZhipu({ baseURL: server.baseUrl, apiKey: "k" });
-      const made = zhipu("glm-4.6") as unknown as AiSdkModel;
-      assert.equal(made.specificationVersion, "v2");
-      await turn(closeAfterTest(fromAiSdk(made, { name: "zhipu" })), server, "glm-4.6");
+      const sdkModel = zhipu("glm-4.6") as unknown as AiSdkModel;
+      assert.equal(sdkModel.specificationVersion, "v2");
+      await runToolTurn(closeAfterTest(fromAiSdk(sdkModel, { name: "zhipu" })), server, "glm-4.6");
     });
     it("runs a tool turn with qwen-ai-provider-v5 (specification v3)", async () => {
       const qwen = createQwen({ baseURL: server.baseUrl, apiKey: "k" });
-      const made = qwen("qwen3-coder") as unknown as AiSdkModel;
-      assert.equal(made.specificationVersion, "v3");
-      await turn(closeAfterTest(fromAiSdk([made], { name: "qwen" })), server, "qwen3-coder");
+      const sdkModel = qwen("qwen3-coder") as unknown as AiSdkModel;
+      assert.equal(sdkModel.specificationVersion, "v3");
+      await runToolTurn(closeAfterTest(fromAiSdk([sdkModel], { name: "qwen" })), server, "qwen3-coder");
     });
     it("runs a tool turn with the factory of vercel-minimax-ai-provider, and lists the configured model", async () => {
       const minimax = createMinimax({ baseURL: server.baseUrl, apiKey: "k" });
@@ -81,7 +92,7 @@ describe("AI SDK models as providers", () => {
       assert.deepEqual(await provider.models(new AbortController().signal), [
         { id: "MiniMax-M2", name: "MiniMax-M2", ownedBy: "minimax", maxOutput: 1000, reasoning: true },
       ]);
-      await turn(provider, server, "MiniMax-M2");
+      await runToolTurn(provider, server, "MiniMax-M2");
     });
   });
 
@@ -98,24 +109,24 @@ describe("AI SDK models as providers", () => {
           process.cwd(),
           "config.json: providers[0].driver",
         );
-        const raw = {
+        const rawOptions = {
           driver: specifier,
           name: "mine",
           base_url: server.baseUrl,
           api_key: "secret-key-123456",
           models: [{ id, input: ["text", "image"], max_output: 2000 }],
         };
-        const all = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
-        const provider = closeAfterTest(await descriptor.create!(descriptor.parse(raw, context), all));
+        const createContext = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
+        const provider = closeAfterTest(await descriptor.create!(descriptor.parse(rawOptions, context), createContext));
         assert.deepEqual(
           [provider.name, provider.configuredModels.map((configuredModel) => configuredModel.id)],
           ["mine", [id]],
         );
-        await turn(provider, server, id);
+        await runToolTurn(provider, server, id);
         // Errors are reported in the same way, without the key.
-        server.enqueue(fail(401, "wrong key secret-key-123456"));
+        server.enqueue(errorStep(401, "wrong key secret-key-123456"));
         await assert.rejects(
-          take(provider, ask({ model: model({ id }), tools: [readTool] })),
+          readAnswer(provider, createRequest({ model: createModel({ id }), tools: [readTool] })),
           (error) =>
             hasCode(error, "provider") &&
             error.kind === "authentication" &&
@@ -124,10 +135,10 @@ describe("AI SDK models as providers", () => {
       });
     }
 
-    it("describeAiSdkModule accepts a default export that is a provider or makes one, and nothing else", () => {
-      const made = { languageModel: () => fake("v3", []) };
-      assert.ok(describeAiSdkModule({ default: () => made }, "./mine.js"));
-      assert.ok(describeAiSdkModule({ default: made }, "./mine.js"));
+    it("describeAiSdkModule accepts only a default export that is a provider or a provider factory", () => {
+      const sdkProvider = { languageModel: () => createFakeModel("v3", []) };
+      assert.ok(describeAiSdkModule({ default: () => sdkProvider }, "./mine.js"));
+      assert.ok(describeAiSdkModule({ default: sdkProvider }, "./mine.js"));
       assert.equal(describeAiSdkModule({ default: class {} }, "./mine.js"), undefined);
       assert.equal(describeAiSdkModule({ default: { gantry: 1 } }, "./mine.js"), undefined);
       assert.equal(describeAiSdkModule(null, "./mine.js"), undefined);
@@ -135,26 +146,29 @@ describe("AI SDK models as providers", () => {
 
     it("rejects an invalid option and names its key", () => {
       const descriptor = describeAiSdkModule({ createOne: () => ({}), createTwo: () => ({}) }, "x")!;
-      const refused = (raw: Record<string, unknown>, message: RegExp): void =>
-        assert.throws(() => descriptor.parse(raw, context), message);
-      refused({ models: ["m"] }, /providers\[0\]\.name: expected a name for the provider, got nothing$/);
-      refused({ name: "x" }, /providers\[0\]\.models: expected the ids of the models/);
-      refused(
+      const assertParseError = (rawOptions: Record<string, unknown>, message: RegExp): void =>
+        assert.throws(() => descriptor.parse(rawOptions, context), message);
+      assertParseError({ models: ["m"] }, /providers\[0\]\.name: expected a name for the provider, got nothing$/);
+      assertParseError({ name: "x" }, /providers\[0\]\.models: expected the ids of the models/);
+      assertParseError(
         { name: "x", models: ["m"], what: 1 },
         /providers\[0\]\.what: unknown key; expected one of name, base_url/,
       );
-      refused(
+      assertParseError(
         { name: "x", models: ["m"], export: "three" },
         /providers\[0\]\.export: expected one of "createOne", "createTwo", got "three"$/,
       );
-      refused({ name: "x", models: ["m"], options: [] }, /providers\[0\]\.options: expected an object, got Array$/);
+      assertParseError(
+        { name: "x", models: ["m"], options: [] },
+        /providers\[0\]\.options: expected an object, got Array$/,
+      );
     });
   });
 
   describe("AI SDK specifications v2, v3 and v4", () => {
     it("v2: reads flat usage and a plain finish reason, and sends the effort as a provider option", async () => {
       const requests: unknown[] = [];
-      const v2 = fake(
+      const v2 = createFakeModel(
         "v2",
         [
           { type: "stream-start", warnings: [] },
@@ -169,7 +183,10 @@ describe("AI SDK models as providers", () => {
         ],
         requests,
       );
-      const { text, finish } = await take(fromAiSdk(v2), ask({ model: model({ id: "fake-1" }), effort: "low" }));
+      const { text, finish } = await readAnswer(
+        fromAiSdk(v2),
+        createRequest({ model: createModel({ id: "fake-1" }), effort: "low" }),
+      );
       assert.deepEqual([text, finish.reason], ["hi", "stop"]);
       assert.deepEqual(
         { ...finish.usage, cost: 0 },
@@ -182,7 +199,7 @@ describe("AI SDK models as providers", () => {
 
     it("v4: reads nested usage, sends tagged files and the reasoning option, and ignores unknown parts", async () => {
       const requests: unknown[] = [];
-      const v4 = fake(
+      const v4 = createFakeModel(
         "v4",
         [
           { type: "from-the-future", x: 1 },
@@ -200,12 +217,12 @@ describe("AI SDK models as providers", () => {
         ],
         requests,
       );
-      const request = ask({
-        model: model({ id: "fake-1", input: ["text", "image"] }),
+      const request = createRequest({
+        model: createModel({ id: "fake-1", input: ["text", "image"] }),
         effort: "low",
-        messages: [user("x", { type: "image", mediaType: "image/png", data: PNG })],
+        messages: [userMessage("x", { type: "image", mediaType: "image/png", data: PNG })],
       });
-      const { text, calls, finish, message } = await take(fromAiSdk(v4), request);
+      const { text, calls, finish, message } = await readAnswer(fromAiSdk(v4), request);
       assert.deepEqual(
         [text, calls.length, calls[0]!.arguments, finish.reason],
         ["hi", 1, '{"path":"a"}', "tool_calls"],
@@ -231,7 +248,7 @@ describe("AI SDK models as providers", () => {
         [{ usage: { ...usage, raw: { cost: { total_cost: 0.25 } } } }, 0.25],
       ];
       for (const [finish, cost] of finishes) {
-        const fake: AiSdkModel = {
+        const sdkModel: AiSdkModel = {
           specificationVersion: "v3",
           provider: "fake.chat",
           modelId: "gpt-5",
@@ -247,16 +264,17 @@ describe("AI SDK models as providers", () => {
             }),
         };
         const provider = closeAfterTest(
-          fromAiSdk(fake, { models: [{ id: "gpt-5", prices: { input: 1, output: 1 } }] }),
+          fromAiSdk(sdkModel, { models: [{ id: "gpt-5", prices: { input: 1, output: 1 } }] }),
         );
-        const reportedUsage = (await take(provider, ask({ model: provider.configuredModels[0]! }))).finish.usage;
+        const reportedUsage = (await readAnswer(provider, createRequest({ model: provider.configuredModels[0]! })))
+          .finish.usage;
         assert.deepEqual([reportedUsage.cost, reportedUsage.costReported], [cost, true]);
       }
     });
 
     it("an abort ends a stream that ignores its signal, and a stream without a finish is a network error", async () => {
       const controller = new AbortController();
-      const ignoresSignal: AiSdkModel = {
+      const modelIgnoringAbort: AiSdkModel = {
         specificationVersion: "v3",
         provider: "deaf",
         modelId: "fake-1",
@@ -265,20 +283,28 @@ describe("AI SDK models as providers", () => {
           return Promise.resolve({ stream: new ReadableStream() });
         },
       };
-      const taken = take(fromAiSdk(ignoresSignal), ask({ model: model({ id: "fake-1" }) }), controller.signal);
-      await assert.rejects(taken, (error) => error === "now");
-      const second = new AbortController();
-      const never: AiSdkModel = {
-        ...ignoresSignal,
+      const stalledAnswer = readAnswer(
+        fromAiSdk(modelIgnoringAbort),
+        createRequest({ model: createModel({ id: "fake-1" }) }),
+        controller.signal,
+      );
+      await assert.rejects(stalledAnswer, (error) => error === "now");
+      const secondController = new AbortController();
+      const pendingModel: AiSdkModel = {
+        ...modelIgnoringAbort,
         doStream: () => {
-          setImmediate(() => second.abort("too"));
+          setImmediate(() => secondController.abort("too"));
           return new Promise(() => undefined);
         },
       };
-      const waiting = take(fromAiSdk(never), ask({ model: model({ id: "fake-1" }) }), second.signal);
-      await assert.rejects(waiting, (error) => error === "too");
+      const secondAnswer = readAnswer(
+        fromAiSdk(pendingModel),
+        createRequest({ model: createModel({ id: "fake-1" }) }),
+        secondController.signal,
+      );
+      await assert.rejects(secondAnswer, (error) => error === "too");
       await assert.rejects(
-        take(fromAiSdk(fake("v3", [])), ask({ model: model({ id: "fake-1" }) })),
+        readAnswer(fromAiSdk(createFakeModel("v3", [])), createRequest({ model: createModel({ id: "fake-1" }) })),
         /fake: network: the answer ended before it was finished/,
       );
     });
@@ -294,7 +320,7 @@ describe("AI SDK models as providers", () => {
   });
 });
 
-function fake(specificationVersion: string, parts: unknown[], requests: unknown[] = []): AiSdkModel {
+function createFakeModel(specificationVersion: string, parts: unknown[], requests: unknown[] = []): AiSdkModel {
   return {
     specificationVersion,
     provider: "fake.chat",

@@ -4,27 +4,27 @@ import { hasCode, type ProviderError } from "gantry";
 import { AiSdkProvider, WIRES, type WireName } from "gantry/adapters/language-models";
 import { startFakeModelServer, type FakeModelServer, type FakeStep } from "../../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
-import { ask, readTool, take } from "../../helpers/model-requests.js";
+import { createRequest, readTool, readAnswer } from "../../helpers/model-requests.js";
 
-async function fault(answer: Promise<unknown>): Promise<ProviderError> {
+async function catchProviderError(answer: Promise<unknown>): Promise<ProviderError> {
   try {
     await answer;
   } catch (error) {
     assert.ok(hasCode(error, "provider"), String(error));
     return error;
   }
-  return assert.fail("an answer");
+  return assert.fail("the provider returned an answer instead of an error");
 }
 
-const events = (...values: object[]): FakeStep => ({
+const createEventStream = (...values: object[]): FakeStep => ({
   status: 200,
   headers: { "content-type": "text/event-stream" },
   body: values.map((value) => `data: ${JSON.stringify(value)}\n\n`).join(""),
 });
 
 /** A tool call without a name, in the format of each wire. */
-const NAMELESS: Record<WireName, FakeStep> = {
-  openai: events({
+const UNNAMED_CALLS: Record<WireName, FakeStep> = {
+  openai: createEventStream({
     choices: [
       {
         index: 0,
@@ -33,7 +33,7 @@ const NAMELESS: Record<WireName, FakeStep> = {
       },
     ],
   }),
-  "openai-responses": events(
+  "openai-responses": createEventStream(
     {
       type: "response.output_item.done",
       output_index: 0,
@@ -41,30 +41,32 @@ const NAMELESS: Record<WireName, FakeStep> = {
     },
     { type: "response.completed", response: {} },
   ),
-  anthropic: events(
+  anthropic: createEventStream(
     { type: "content_block_start", index: 0, content_block: { type: "tool_use", id: "c", name: "", input: {} } },
     { type: "message_delta", delta: { stop_reason: "tool_use" } },
   ),
-  google: events({ candidates: [{ content: { parts: [{ functionCall: { args: {} } }] }, finishReason: "STOP" }] }),
+  google: createEventStream({
+    candidates: [{ content: { parts: [{ functionCall: { args: {} } }] }, finishReason: "STOP" }],
+  }),
 };
 
 for (const wire of WIRES) {
   describe(`invalid answers on the wire ${wire}`, () => {
-    const request = ask({ model: WIRE_MODELS[wire], tools: [readTool], effort: "low" });
+    const request = createRequest({ model: WIRE_MODELS[wire], tools: [readTool], effort: "low" });
     let server: FakeModelServer;
     let provider: AiSdkProvider;
     before(async () => {
       server = await startFakeModelServer();
       provider = new AiSdkProvider({ name: "lab", driver: wire, baseUrl: baseUrlOf(wire, server), apiKey: "k" });
     });
-    afterEach(() => assert.equal(server.queued, 0));
+    afterEach(() => assert.equal(server.queuedCount, 0));
     after(async () => {
       await provider.close();
       await server.close();
     });
     const assertInvalid = async (step: FakeStep, reason: string): Promise<void> => {
       server.enqueue(step);
-      const error = await fault(take(provider, request));
+      const error = await catchProviderError(readAnswer(provider, request));
       assert.deepEqual([error.kind, error.message], ["malformed_answer", `lab: malformed_answer: ${reason}`]);
       assert.match(error.hint ?? "", /^Your last /);
     };
@@ -73,7 +75,7 @@ for (const wire of WIRES) {
       await assertInvalid({ say: [{ open: true }] }, "an empty answer");
       await assertInvalid({ say: [{ text: "\n \n" }] }, "an empty answer");
       await assertInvalid({ say: [{ reasoning: "Hm." }] }, "reasoning without an answer");
-      await assertInvalid(NAMELESS[wire], "a tool call without a name");
+      await assertInvalid(UNNAMED_CALLS[wire], "a tool call without a name");
     });
 
     if (wire === "openai" || wire === "anthropic") {
@@ -88,7 +90,7 @@ for (const wire of WIRES) {
     it("an answer cut by length or content_filter is returned, although it has only reasoning", async () => {
       for (const finish of ["length", "content_filter"] as const) {
         server.enqueue({ say: [{ reasoning: "Hm." }], finish });
-        assert.equal((await take(provider, request)).finish.reason, finish);
+        assert.equal((await readAnswer(provider, request)).finish.reason, finish);
       }
     });
 
@@ -99,7 +101,7 @@ for (const wire of WIRES) {
         [{ message: "CUDA out of memory" }, "server"],
       ] as const) {
         server.enqueue({ say: [{ text: "a" }, { error }] });
-        const thrown = await fault(take(provider, request));
+        const thrown = await catchProviderError(readAnswer(provider, request));
         assert.deepEqual([thrown.kind, thrown.retryable], [kind, true], thrown.message);
       }
     });
@@ -108,27 +110,27 @@ for (const wire of WIRES) {
 
 describe("provider-specific errors and costs", () => {
   let server: FakeModelServer;
-  const open: AiSdkProvider[] = [];
-  const make = (preset: string): AiSdkProvider => {
+  const openProviders: AiSdkProvider[] = [];
+  const createProvider = (preset: string): AiSdkProvider => {
     const provider = new AiSdkProvider({ preset, name: "lab", baseUrl: server.baseUrl, apiKey: "k" });
-    open.push(provider);
+    openProviders.push(provider);
     return provider;
   };
   before(async () => {
     server = await startFakeModelServer();
   });
   after(async () => {
-    await Promise.all(open.map((provider) => provider.close()));
+    await Promise.all(openProviders.map((provider) => provider.close()));
     await server.close();
   });
 
   it("groq: failed_generation, with status 400 or as an event, is malformed_answer with the text in the hint", async () => {
-    const failed = '<function=read{"path": "a"</function>';
+    const failedGeneration = '<function=read{"path": "a"</function>';
     const error = {
       message: "Failed to call a function. Please adjust your prompt.",
       type: "invalid_request_error",
       code: "tool_use_failed",
-      failed_generation: failed,
+      failed_generation: failedGeneration,
     };
     server.enqueue(
       { status: 400, body: { error } },
@@ -138,47 +140,47 @@ describe("provider-specific errors and costs", () => {
         body: `event: error\ndata: ${JSON.stringify({ error: { ...error, status_code: 400 } })}\n\n`,
       },
     );
-    const provider = make("groq");
+    const provider = createProvider("groq");
     for (let i = 0; i < 2; i++) {
-      const thrown = await fault(take(provider, ask({ tools: [readTool] })));
+      const thrown = await catchProviderError(readAnswer(provider, createRequest({ tools: [readTool] })));
       assert.deepEqual(
         [thrown.kind, thrown.message],
-        ["malformed_answer", `lab: 400: the model made a malformed tool call: ${failed}`],
+        ["malformed_answer", `lab: 400: the model made a malformed tool call: ${failedGeneration}`],
       );
-      assert.ok(thrown.hint?.includes(failed), thrown.hint);
+      assert.ok(thrown.hint?.includes(failedGeneration), thrown.hint);
     }
   });
 
   it("llama.cpp: an `error:` field in the middle of an answer is a server error with its message", async () => {
     const errorEvent = JSON.stringify({ error: { message: "failed to decode, try again" } });
-    const begun = JSON.stringify({ choices: [{ index: 0, delta: { content: "a" } }] });
+    const textEvent = JSON.stringify({ choices: [{ index: 0, delta: { content: "a" } }] });
     server.enqueue({
       status: 200,
       headers: { "content-type": "text/event-stream" },
-      body: `data: ${begun}\n\nerror: ${errorEvent}\n\n`,
+      body: `data: ${textEvent}\n\nerror: ${errorEvent}\n\n`,
     });
-    const thrown = await fault(take(make("llamacpp"), ask()));
+    const thrown = await catchProviderError(readAnswer(createProvider("llamacpp"), createRequest()));
     assert.deepEqual([thrown.kind, thrown.message], ["server", "lab: server: failed to decode, try again"]);
   });
 
   it("openrouter: the reported cost counts, plus the upstream cost with the user's own key", async () => {
-    const chunk = (usage: object): FakeStep =>
-      events({
+    const createUsageAnswer = (usage: object): FakeStep =>
+      createEventStream({
         choices: [{ index: 0, delta: { content: "Hi" }, finish_reason: "stop" }],
         usage: { prompt_tokens: 1000, completion_tokens: 200, ...usage },
       });
     server.dialect = { body: ["usage"] };
-    const provider = make("openrouter");
+    const provider = createProvider("openrouter");
     const { signal } = new AbortController();
     const prices = { input: 3, output: 15 };
-    const request = ask({ model: { id: "anthropic/claude-sonnet-4.5", name: "C", ownedBy: "a", prices } });
+    const request = createRequest({ model: { id: "anthropic/claude-sonnet-4.5", name: "C", ownedBy: "a", prices } });
     for (const [usage, cost] of [
       [{ cost: 0.00123456 }, 0.00123456],
       [{ cost: "0.00123456" }, 0.00123456],
       [{ cost: 0.001, is_byok: true, cost_details: { upstream_inference_cost: 0.02 } }, 0.021],
     ] as const) {
-      server.enqueue(chunk(usage));
-      const { finish } = await take(provider, request, signal);
+      server.enqueue(createUsageAnswer(usage));
+      const { finish } = await readAnswer(provider, request, signal);
       assert.deepEqual([finish.usage.cost, finish.usage.costReported], [cost, true]);
     }
   });

@@ -5,20 +5,21 @@ import type { OptionsContext } from "gantry/plugin";
 import type { AiSdkProvider } from "gantry/adapters/language-models";
 import adapter, { findPreset, PRESETS } from "gantry/adapters/language-models";
 
-const context: OptionsContext = { where: "config.json: providers[0]", configDir: "/", home: "/", projectDir: "/" };
-const all = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
-const parse = (raw: Record<string, unknown>) => adapter.parse(raw, context);
-const made = async (raw: Record<string, unknown>) => (await adapter.create!(parse(raw), all)) as AiSdkProvider;
-const refused = (raw: Record<string, unknown>, message: RegExp): void =>
+const context: OptionsContext = { location: "config.json: providers[0]", configDir: "/", home: "/", projectDir: "/" };
+const createContext = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
+const parseOptions = (rawOptions: Record<string, unknown>) => adapter.parse(rawOptions, context);
+const createProvider = async (rawOptions: Record<string, unknown>) =>
+  (await adapter.create!(parseOptions(rawOptions), createContext)) as AiSdkProvider;
+const assertParseError = (rawOptions: Record<string, unknown>, message: RegExp): void =>
   assert.throws(
-    () => parse(raw),
+    () => parseOptions(rawOptions),
     (error) => hasCode(error, "config") && message.test(error.message) && !error.message.includes("\n"),
-    JSON.stringify(raw),
+    JSON.stringify(rawOptions),
   );
 
 describe("options of a language model provider", () => {
-  it("sets name, timeouts in ms, retries and models from the config", async () => {
-    const provider = await made({
+  it("set name, timeouts in ms, retries and models of the provider", async () => {
+    const provider = await createProvider({
       name: "lab",
       driver: "openai",
       base_url: "http://127.0.0.1:9000/v1/",
@@ -58,64 +59,97 @@ describe("options of a language model provider", () => {
   });
 
   it("need only a preset and a key; local servers need no key and have a timeout of 10 minutes or more", async () => {
-    const remote = await made({ provider: "openai", api_key: "sk-1" });
+    const remote = await createProvider({ provider: "openai", api_key: "sk-1" });
     assert.deepEqual([remote.name, remote.idleTimeoutMs, remote.maxRetries], ["openai", 120_000, 5]);
-    for (const raw of [{ provider: "ollama" }, { name: "own", base_url: "http://localhost:9000/v1" }]) {
-      assert.ok((await made(raw)).idleTimeoutMs >= 600_000);
+    for (const rawOptions of [{ provider: "ollama" }, { name: "own", base_url: "http://localhost:9000/v1" }]) {
+      assert.ok((await createProvider(rawOptions)).idleTimeoutMs >= 600_000);
     }
-    assert.equal((await made({ provider: "gemini", api_key: "k" })).name, "google");
-    assert.equal((await made({ provider: "openai", name: "work", api_key: "k" })).name, "work");
+    assert.equal((await createProvider({ provider: "gemini", api_key: "k" })).name, "google");
+    assert.equal((await createProvider({ provider: "openai", name: "work", api_key: "k" })).name, "work");
   });
 
   it("reject a wrong value with its key and the expected value", () => {
-    refused({}, /^config\.json: providers\[0\]\.provider: expected a provider's name/);
-    refused(
+    assertParseError({}, /^config\.json: providers\[0\]\.provider: expected a provider's name/);
+    assertParseError(
       { provider: "openai" },
       /^config\.json: providers\[0\]\.api_key: expected the key of OpenAI, "\$\{OPENAI_API_KEY\}"/,
     );
-    refused({ provider: "nobody", api_key: "x" }, /\.provider: expected one of anthropic, openai, /);
-    refused({ provider: "azure", api_key: "x" }, /\.base_url: expected the provider's URL, https:\/\/RESOURCE\./);
-    refused({ name: "lab" }, /\.base_url: expected/);
-    refused({ name: "a/b", base_url: "http://x/v1" }, /\.name: expected a name without "\/" and white space/);
-    refused({ name: "lab", base_url: "x" }, /\.base_url: expected a URL/);
-    refused({ name: "lab", base_url: "http://user:pass@x/v1" }, /\.base_url: expected a URL .* without credentials/);
-    const lab = { name: "lab", base_url: "http://127.0.0.1:1/v1" };
-    refused({ ...lab, apiKey: "x" }, /\.apiKey: unknown key; expected one of provider, driver, name, /);
-    refused(
-      { ...lab, driver: "telnet" },
+    assertParseError({ provider: "nobody", api_key: "x" }, /\.provider: expected one of anthropic, openai, /);
+    assertParseError(
+      { provider: "azure", api_key: "x" },
+      /\.base_url: expected the provider's URL, https:\/\/RESOURCE\./,
+    );
+    assertParseError({ name: "lab" }, /\.base_url: expected/);
+    assertParseError({ name: "a/b", base_url: "http://x/v1" }, /\.name: expected a name without "\/" and white space/);
+    assertParseError({ name: "lab", base_url: "x" }, /\.base_url: expected a URL/);
+    assertParseError(
+      { name: "lab", base_url: "http://user:pass@x/v1" },
+      /\.base_url: expected a URL .* without credentials/,
+    );
+    const validOptions = { name: "lab", base_url: "http://127.0.0.1:1/v1" };
+    assertParseError(
+      { ...validOptions, apiKey: "x" },
+      /\.apiKey: unknown key; expected one of provider, driver, name, /,
+    );
+    assertParseError(
+      { ...validOptions, driver: "telnet" },
       /\.driver: expected one of "openai", "openai-responses", "anthropic", "google", got "telnet"$/,
     );
-    refused({ ...lab, api_key: 5 }, /\.api_key: expected a key without white space, got number$/);
-    refused({ ...lab, api_key: "a\nb" }, /\.api_key: expected a key without white space, got string$/);
-    refused({ ...lab, headers: [] }, /\.headers: expected an object of header names and values, got Array$/);
-    refused({ ...lab, headers: { "a b": "c" } }, /\.headers\."a b": expected a header name, got "a b"$/);
-    refused({ ...lab, headers: { a: "b\r\nc: d" } }, /\.headers\.a: expected one line of Latin-1 text, got string$/);
-    refused({ ...lab, timeout: 0 }, /\.timeout: expected seconds/);
-    refused({ ...lab, timeout: "60" }, /\.timeout: expected seconds/);
-    refused({ ...lab, max_retries: 1.5 }, /\.max_retries: expected a whole number from 0 to 20, got 1.5$/);
-    refused({ ...lab, max_wait: -1 }, /\.max_wait: expected seconds/);
-    refused({ ...lab, models: {} }, /\.models: expected a list of objects, got Object$/);
-    refused({ ...lab, models: [{}] }, /\.models\[0\]\.id: expected a text that is not empty, got nothing$/);
-    refused({ ...lab, models: ["a", { id: "a" }] }, /\.models\[1\]\.id: expected a different id; "a" is listed twice/);
-    refused({ ...lab, models: [{ id: "a", window: 1 }] }, /\.models\[0\]\.window: unknown key; expected one of id, /);
-    refused(
-      { ...lab, models: [{ id: "a", context_window: -1 }] },
+    assertParseError({ ...validOptions, api_key: 5 }, /\.api_key: expected a key without white space, got number$/);
+    assertParseError(
+      { ...validOptions, api_key: "a\nb" },
+      /\.api_key: expected a key without white space, got string$/,
+    );
+    assertParseError(
+      { ...validOptions, headers: [] },
+      /\.headers: expected an object of header names and values, got Array$/,
+    );
+    assertParseError(
+      { ...validOptions, headers: { "a b": "c" } },
+      /\.headers\."a b": expected a header name, got "a b"$/,
+    );
+    assertParseError(
+      { ...validOptions, headers: { a: "b\r\nc: d" } },
+      /\.headers\.a: expected one line of Latin-1 text, got string$/,
+    );
+    assertParseError({ ...validOptions, timeout: 0 }, /\.timeout: expected seconds/);
+    assertParseError({ ...validOptions, timeout: "60" }, /\.timeout: expected seconds/);
+    assertParseError(
+      { ...validOptions, max_retries: 1.5 },
+      /\.max_retries: expected a whole number from 0 to 20, got 1.5$/,
+    );
+    assertParseError({ ...validOptions, max_wait: -1 }, /\.max_wait: expected seconds/);
+    assertParseError({ ...validOptions, models: {} }, /\.models: expected a list of objects, got Object$/);
+    assertParseError(
+      { ...validOptions, models: [{}] },
+      /\.models\[0\]\.id: expected a text that is not empty, got nothing$/,
+    );
+    assertParseError(
+      { ...validOptions, models: ["a", { id: "a" }] },
+      /\.models\[1\]\.id: expected a different id; "a" is listed twice/,
+    );
+    assertParseError(
+      { ...validOptions, models: [{ id: "a", window: 1 }] },
+      /\.models\[0\]\.window: unknown key; expected one of id, /,
+    );
+    assertParseError(
+      { ...validOptions, models: [{ id: "a", context_window: -1 }] },
       /\.models\[0\]\.context_window: expected a whole number, at least 1, got -1$/,
     );
-    refused(
-      { ...lab, models: [{ id: "a", input: ["audio"] }] },
+    assertParseError(
+      { ...validOptions, models: [{ id: "a", input: ["audio"] }] },
       /\.models\[0\]\.input\[0\]: expected one of "text", "image", "pdf", got "audio"$/,
     );
-    refused(
-      { ...lab, models: [{ id: "a", reasoning: "yes" }] },
+    assertParseError(
+      { ...validOptions, models: [{ id: "a", reasoning: "yes" }] },
       /\.models\[0\]\.reasoning: expected true or false, got "yes"$/,
     );
-    refused(
-      { ...lab, models: [{ id: "a", cost: { input: 1 } }] },
+    assertParseError(
+      { ...validOptions, models: [{ id: "a", cost: { input: 1 } }] },
       /\.models\[0\]\.cost\.output: expected USD per million tokens, at least 0, got nothing$/,
     );
-    refused(
-      { ...lab, models: [{ id: "a", cost: { input: -1, output: 1 } }] },
+    assertParseError(
+      { ...validOptions, models: [{ id: "a", cost: { input: -1, output: 1 } }] },
       /\.models\[0\]\.cost\.input: expected USD/,
     );
   });
@@ -125,7 +159,15 @@ describe("presets", () => {
   it("have a unique id, a valid URL and key variables unless local, and each creates a provider", async () => {
     assert.ok(PRESETS.length >= 35);
     assert.equal(new Set(PRESETS.map(({ id }) => id)).size, PRESETS.length);
-    for (const { id, name, baseUrl, baseUrlExample, keyVariables, sharedKeyVariables = [], local } of PRESETS) {
+    for (const {
+      id,
+      name,
+      baseUrl,
+      baseUrlExample,
+      keyVariables,
+      sharedKeyVariables = [],
+      isLocal: local,
+    } of PRESETS) {
       assert.match(id, /^[a-z0-9-]+$/);
       assert.ok(name !== "");
       const url = new URL(baseUrl || baseUrlExample!);
@@ -134,15 +176,15 @@ describe("presets", () => {
       const variables = [...keyVariables, ...sharedKeyVariables];
       assert.equal(variables.length > 0, !local, id);
       for (const variable of variables) assert.match(variable, /^[A-Z][A-Z0-9_]+$/);
-      const raw = {
+      const rawOptions = {
         provider: id,
         ...(local ? {} : { api_key: "k" }),
         ...(baseUrl === "" ? { base_url: baseUrlExample } : {}),
       };
-      assert.equal((await made(raw)).name, id);
+      assert.equal((await createProvider(rawOptions)).name, id);
     }
-    const named =
+    const presetIds =
       "openai anthropic google openrouter groq mistral deepseek xai together fireworks cerebras perplexity deepinfra nvidia moonshot zhipu ollama lmstudio vllm llamacpp azure";
-    for (const id of named.split(" ")) assert.ok(findPreset(id), id);
+    for (const id of presetIds.split(" ")) assert.ok(findPreset(id), id);
   });
 });

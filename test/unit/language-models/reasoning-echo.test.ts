@@ -4,31 +4,40 @@ import { hasCode } from "gantry";
 import type { ModelMessage } from "gantry/plugin";
 import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/language-models";
 import {
-  call,
-  fail,
-  say,
+  callStep,
+  errorStep,
+  textStep,
   startFakeModelServer,
-  type Answer,
+  type ScriptedAnswer,
   type FakeModelServer,
 } from "../../helpers/fake-model-server.js";
-import { ask, assistant, model, readTool, result, take, toolCall, user } from "../../helpers/model-requests.js";
+import {
+  createRequest,
+  assistantMessage,
+  createModel,
+  readTool,
+  toolResultMessage,
+  readAnswer,
+  toolCallPart,
+  userMessage,
+} from "../../helpers/model-requests.js";
 
-const MISSING = "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2";
-const UNSUPPORTED =
+const MISSING_ERROR = "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2";
+const UNSUPPORTED_ERROR =
   "'messages.2' : for 'role:assistant' the following must be satisfied[('messages.2' : property 'reasoning_content' is unsupported)]";
 
 const HISTORY: readonly ModelMessage[] = [
-  user("Hello"),
-  assistant({ type: "reasoning", text: "Of another model." }, toolCall("c1", "read", { path: "a" })),
-  result("c1", "read", "A"),
-  assistant("It is A."),
-  user("And b?"),
+  userMessage("Hello"),
+  assistantMessage({ type: "reasoning", text: "Of another model." }, toolCallPart("c1", "read", { path: "a" })),
+  toolResultMessage("c1", "read", "A"),
+  assistantMessage("It is A."),
+  userMessage("And b?"),
 ];
 
 describe("earlier reasoning on the wire openai", () => {
   let server: FakeModelServer;
   const providers: AiSdkProvider[] = [];
-  const make = (options: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
+  const createProvider = (options: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
     const provider = new AiSdkProvider({
       name: "lab",
       driver: "openai",
@@ -39,28 +48,33 @@ describe("earlier reasoning on the wire openai", () => {
     providers.push(provider);
     return provider;
   };
-  const answers = async (provider: AiSdkProvider, id: string, messages = HISTORY): Promise<ModelMessage> =>
-    (await take(provider, ask({ tools: [readTool], messages: [...messages], model: model({ id }) }))).message;
-  /** The reasoning of each assistant message, by request. Undefined: the message has no such field. */
-  const echoes = (): (string | undefined)[][] =>
+  const takeAnswer = async (provider: AiSdkProvider, id: string, messages = HISTORY): Promise<ModelMessage> =>
+    (
+      await readAnswer(
+        provider,
+        createRequest({ tools: [readTool], messages: [...messages], model: createModel({ id }) }),
+      )
+    ).message;
+  /** Returns the sent reasoning of each assistant message, by request. Undefined if the message has no such field. */
+  const readSentReasoning = (): (string | undefined)[][] =>
     server.requests.map(({ body }) =>
       (body.messages as { role: string; reasoning_content?: string }[])
         .filter(({ role }) => role === "assistant")
         .map((message) => message.reasoning_content),
     );
   /** A host that requires reasoning in each assistant message. Kimi treats an empty text as missing. */
-  const requireReasoning: Answer = () =>
-    echoes()
+  const requireReasoning: ScriptedAnswer = () =>
+    readSentReasoning()
       .at(-1)!
       .some((text) => text === undefined || text === "")
-      ? fail(400, MISSING)
-      : say("OK.");
-  const rejectReasoning: Answer = () =>
-    echoes()
+      ? errorStep(400, MISSING_ERROR)
+      : textStep("OK.");
+  const rejectReasoning: ScriptedAnswer = () =>
+    readSentReasoning()
       .at(-1)!
       .some((text) => text !== undefined)
-      ? fail(400, UNSUPPORTED)
-      : say("OK.");
+      ? errorStep(400, UNSUPPORTED_ERROR)
+      : textStep("OK.");
 
   before(async () => {
     // Each test has its own rules about the field.
@@ -74,7 +88,7 @@ describe("earlier reasoning on the wire openai", () => {
   });
   after(() => server.close());
 
-  for (const [host, id] of [
+  for (const [presetName, id] of [
     ["deepseek", "deepseek-chat"],
     ["moonshot", "kimi-latest"],
     ["openrouter", "deepseek/deepseek-v4-pro"],
@@ -87,24 +101,24 @@ describe("earlier reasoning on the wire openai", () => {
     ["", "deepseek-v3-2-251201"],
     ["", "Kimi-K3"],
   ] as const)
-    it(`is sent with each assistant message to ${id}${host === "" ? " at a custom base URL" : ` of ${host}`}`, async () => {
+    it(`is sent with each assistant message to ${id}${presetName === "" ? " at a custom base URL" : ` of ${presetName}`}`, async () => {
       server.dialect = { message: ["reasoning_content"], body: ["usage", "reasoning", "thinking"] };
       server.fallback = requireReasoning;
-      await answers(make(host === "" ? {} : { preset: host }), id);
-      assert.deepEqual(echoes(), [[" ", " "]]);
+      await takeAnswer(createProvider(presetName === "" ? {} : { preset: presetName }), id);
+      assert.deepEqual(readSentReasoning(), [[" ", " "]]);
     });
 
   it("is sent to the model and provider that made it; others get a blank or no reasoning", async () => {
     server.enqueue({
       say: [{ reasoning: "Because." }, { call: { id: "c2", name: "read", arguments: { path: "b" } } }],
     });
-    const provider = make();
-    const messages = [...HISTORY, await answers(provider, "deepseek-v4-pro"), result("c2", "read", "B")];
-    await answers(provider, "deepseek-v4-pro", messages);
-    await answers(provider, "deepseek-v4-flash", messages);
-    await answers(make({ name: "other" }), "deepseek-v4-pro", messages);
-    await answers(provider, "gpt-oss-120b", messages);
-    assert.deepEqual(echoes().slice(1), [
+    const provider = createProvider();
+    const messages = [...HISTORY, await takeAnswer(provider, "deepseek-v4-pro"), toolResultMessage("c2", "read", "B")];
+    await takeAnswer(provider, "deepseek-v4-pro", messages);
+    await takeAnswer(provider, "deepseek-v4-flash", messages);
+    await takeAnswer(createProvider({ name: "other" }), "deepseek-v4-pro", messages);
+    await takeAnswer(provider, "gpt-oss-120b", messages);
+    assert.deepEqual(readSentReasoning().slice(1), [
       [" ", " ", "Because."],
       [" ", " ", " "],
       [" ", " ", " "],
@@ -114,25 +128,25 @@ describe("earlier reasoning on the wire openai", () => {
 
   for (const id of ["deepseek-v3-250324", "deepseek-v3", "deepseek-r1", "kimi-k2-0905", "kimi-k2-instruct", "m1"])
     it(`is not sent to ${id}`, async () => {
-      await answers(make(), id);
-      assert.deepEqual(echoes(), [[undefined, undefined]]);
+      await takeAnswer(createProvider(), id);
+      assert.deepEqual(readSentReasoning(), [[undefined, undefined]]);
     });
 
   it("is sent after an error that reports it missing, and from then on for this model only", async () => {
     server.enqueue({
       say: [{ reasoning: "Because." }, { call: { id: "c2", name: "read", arguments: { path: "b" } } }],
     });
-    const provider = make();
-    const called = await answers(provider, "m1", [user("Hello")]);
+    const provider = createProvider();
+    const callMessage = await takeAnswer(provider, "m1", [userMessage("Hello")]);
     server.fallback = requireReasoning;
-    const messages = [user("Hello"), called, result("c2", "read", "B")];
-    await answers(provider, "m1", messages);
-    await answers(provider, "m1", messages);
-    // The reasoning was stored before anything was known about the model.
-    assert.deepEqual(echoes().slice(1), [[undefined], ["Because."], ["Because."]]);
-    server.fallback = say("OK.");
-    await answers(provider, "m2", messages);
-    assert.deepEqual(echoes().at(-1), [undefined]);
+    const messages = [userMessage("Hello"), callMessage, toolResultMessage("c2", "read", "B")];
+    await takeAnswer(provider, "m1", messages);
+    await takeAnswer(provider, "m1", messages);
+    // The reasoning was stored before the model was known to require reasoning.
+    assert.deepEqual(readSentReasoning().slice(1), [[undefined], ["Because."], ["Because."]]);
+    server.fallback = textStep("OK.");
+    await takeAnswer(provider, "m2", messages);
+    assert.deepEqual(readSentReasoning().at(-1), [undefined]);
   });
 
   it("is sent after each of DeepSeek's two error messages", async () => {
@@ -140,10 +154,10 @@ describe("earlier reasoning on the wire openai", () => {
       "The `reasoning_content` in the thinking mode must be passed back to the API.",
       "Missing `reasoning_content` field in the assistant message at message index 2",
     ]) {
-      server.enqueue(fail(400, message));
-      await answers(make(), "m1");
+      server.enqueue(errorStep(400, message));
+      await takeAnswer(createProvider(), "m1");
     }
-    assert.deepEqual(echoes(), [
+    assert.deepEqual(readSentReasoning(), [
       [undefined, undefined],
       [" ", " "],
       [undefined, undefined],
@@ -153,48 +167,58 @@ describe("earlier reasoning on the wire openai", () => {
 
   it("is omitted after an error that rejects it, and in the next request", async () => {
     server.fallback = rejectReasoning;
-    const provider = make({ preset: "groq" });
-    await answers(provider, "moonshotai/kimi-k2-thinking");
-    await answers(provider, "moonshotai/kimi-k2-thinking");
-    const none = [undefined, undefined];
-    assert.deepEqual(echoes(), [[" ", " "], none, none]);
+    const provider = createProvider({ preset: "groq" });
+    await takeAnswer(provider, "moonshotai/kimi-k2-thinking");
+    await takeAnswer(provider, "moonshotai/kimi-k2-thinking");
+    const omittedField = [undefined, undefined];
+    assert.deepEqual(readSentReasoning(), [[" ", " "], omittedField, omittedField]);
   });
 
-  it("is sent or omitted again each time an error of the model asks for it", async () => {
-    const provider = make();
+  it("is sent or omitted again each time an error of the model requires that", async () => {
+    const provider = createProvider();
     for (const fallback of [requireReasoning, rejectReasoning, requireReasoning]) {
       server.fallback = fallback;
-      await answers(provider, "m1");
+      await takeAnswer(provider, "m1");
     }
-    const none = [undefined, undefined];
-    const field = [" ", " "];
-    assert.deepEqual(echoes(), [none, field, field, none, none, field]);
+    const omittedField = [undefined, undefined];
+    const blankField = [" ", " "];
+    assert.deepEqual(readSentReasoning(), [
+      omittedField,
+      blankField,
+      blankField,
+      omittedField,
+      omittedField,
+      blankField,
+    ]);
   });
 
   it("is sent and omitted once each if the server rejects both, and the request then fails", async () => {
-    server.fallback = () => (echoes().at(-1)!.includes(undefined) ? fail(400, MISSING) : fail(400, UNSUPPORTED));
-    const provider = make();
-    for (const count of [2, 4]) {
+    server.fallback = () =>
+      readSentReasoning().at(-1)!.includes(undefined)
+        ? errorStep(400, MISSING_ERROR)
+        : errorStep(400, UNSUPPORTED_ERROR);
+    const provider = createProvider();
+    for (const requestCount of [2, 4]) {
       await assert.rejects(
-        answers(provider, "m1"),
+        takeAnswer(provider, "m1"),
         (error) => hasCode(error, "provider") && error.kind === "bad_request",
       );
-      assert.equal(server.requests.length, count);
+      assert.equal(server.requests.length, requestCount);
     }
-    server.fallback = fail(400, MISSING);
-    await assert.rejects(answers(make(), "kimi-k2.6"), /reasoning_content is missing/);
+    server.fallback = errorStep(400, MISSING_ERROR);
+    await assert.rejects(takeAnswer(createProvider(), "kimi-k2.6"), /reasoning_content is missing/);
     assert.equal(server.requests.length, 5);
   });
 
   it("follows the option echoReasoning until the model rejects that", async () => {
-    await answers(make({ echoReasoning: true }), "m1");
-    await answers(make({ echoReasoning: false }), "kimi-k2.6");
-    await answers(make({ echoReasoning: false, preset: "moonshot" }), "kimi-k2.6");
-    const none = [undefined, undefined];
-    assert.deepEqual(echoes(), [[" ", " "], none, none]);
+    await takeAnswer(createProvider({ echoReasoning: true }), "m1");
+    await takeAnswer(createProvider({ echoReasoning: false }), "kimi-k2.6");
+    await takeAnswer(createProvider({ echoReasoning: false, preset: "moonshot" }), "kimi-k2.6");
+    const omittedField = [undefined, undefined];
+    assert.deepEqual(readSentReasoning(), [[" ", " "], omittedField, omittedField]);
     server.fallback = requireReasoning;
-    await answers(make({ echoReasoning: false }), "kimi-k2.6");
-    assert.deepEqual(echoes().slice(3), [none, [" ", " "]]);
+    await takeAnswer(createProvider({ echoReasoning: false }), "kimi-k2.6");
+    assert.deepEqual(readSentReasoning().slice(3), [omittedField, [" ", " "]]);
   });
 
   it("is sent as reasoning_content and reasoning_details to OpenRouter if the model sent details", async () => {
@@ -207,20 +231,24 @@ describe("earlier reasoning on the wire openai", () => {
         { call: { id: "c2", name: "read", arguments: { path: "b" } } },
       ],
     });
-    const provider = make({ preset: "openrouter" });
-    const called = await answers(provider, "deepseek/deepseek-v4-pro", [user("Hello")]);
-    await answers(provider, "deepseek/deepseek-v4-pro", [user("Hello"), called, result("c2", "read", "B")]);
+    const provider = createProvider({ preset: "openrouter" });
+    const callMessage = await takeAnswer(provider, "deepseek/deepseek-v4-pro", [userMessage("Hello")]);
+    await takeAnswer(provider, "deepseek/deepseek-v4-pro", [
+      userMessage("Hello"),
+      callMessage,
+      toolResultMessage("c2", "read", "B"),
+    ]);
     const { reasoning_content: content, reasoning_details: details } = server.requests.at(-1)!.body.messages[2];
     assert.deepEqual([content, details], ["Because.", [detail]]);
   });
 
   it("is put back unchanged into the text for MiniMax", async () => {
-    server.enqueue(call("read", { path: "a" }, { id: "c2" }), say("<think>\nBecause.\n</think>\n\nIt is A."));
-    const provider = make({ preset: "minimax" });
-    const called = await answers(provider, "MiniMax-M2", [user("Hello")]);
-    const messages = [user("Hello"), called, result("c2", "read", "A")];
-    const answerMessage = await answers(provider, "MiniMax-M2", messages);
-    await answers(provider, "MiniMax-M2", [...messages, answerMessage, user("And b?")]);
+    server.enqueue(callStep("read", { path: "a" }, { id: "c2" }), textStep("<think>\nBecause.\n</think>\n\nIt is A."));
+    const provider = createProvider({ preset: "minimax" });
+    const callMessage = await takeAnswer(provider, "MiniMax-M2", [userMessage("Hello")]);
+    const messages = [userMessage("Hello"), callMessage, toolResultMessage("c2", "read", "A")];
+    const answerMessage = await takeAnswer(provider, "MiniMax-M2", messages);
+    await takeAnswer(provider, "MiniMax-M2", [...messages, answerMessage, userMessage("And b?")]);
     const contents = (server.requests.at(-1)!.body.messages as { role: string; content: string | null }[])
       .filter(({ role }) => role === "assistant")
       .map(({ content }) => content);

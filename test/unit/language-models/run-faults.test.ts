@@ -3,18 +3,21 @@ import { readFile } from "node:fs/promises";
 import { after, before, describe, it } from "node:test";
 import { Agent, builtinTools, type AgentEvent } from "gantry";
 import { AiSdkProvider, WIRES, type WireName } from "gantry/adapters/language-models";
-import { say, startFakeModelServer, type FakeStep } from "../../helpers/fake-model-server.js";
+import { textStep, startFakeModelServer, type FakeStep } from "../../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
-import { endOf, GOOD, RUN_FAULTS, type RunFault } from "../../helpers/run-faults.js";
-import { makeTempDir } from "../../helpers/temp.js";
+import { describeEnd, FAULTLESS_ANSWER, RUN_FAULTS, type RunFault } from "../../helpers/run-faults.js";
+import { makeTempDir } from "../../helpers/temp-dir.js";
 
-/** A server for one wire, and an agent that uses it. They serve one run at a time. */
-async function start(wire: WireName, timeout?: number) {
-  const server = await startFakeModelServer({ fallback: say(GOOD), aside: say("A title") });
+/** Starts a server for one wire and an agent that uses the server. Both serve one run at a time. */
+async function startLab(wire: WireName, timeoutSeconds?: number) {
+  const server = await startFakeModelServer({
+    fallback: textStep(FAULTLESS_ANSWER),
+    toolFreeAnswer: textStep("A title"),
+  });
   const model = WIRE_MODELS[wire];
   const provider = new AiSdkProvider({
     ...{ name: "lab", driver: wire, baseUrl: baseUrlOf(wire, server), apiKey: "key", models: [model] },
-    ...(timeout === undefined ? {} : { timeout }),
+    ...(timeoutSeconds === undefined ? {} : { timeout: timeoutSeconds }),
     maxRetries: 2,
   });
   const folder = await makeTempDir();
@@ -31,31 +34,36 @@ async function start(wire: WireName, timeout?: number) {
   return { agent, server, folder, run, close };
 }
 
-type Lab = Awaited<ReturnType<typeof start>>;
+type Lab = Awaited<ReturnType<typeof startLab>>;
 
-async function assertRun({ agent, server, run: begin }: Lab, { steps, ends, timeout }: RunFault): Promise<void> {
-  const run = await begin(...steps);
+async function assertRun(
+  { agent, server, run: startRun }: Lab,
+  { steps, errorKind, idleTimeoutSeconds }: RunFault,
+): Promise<void> {
+  const run = await startRun(...steps);
   const events: AgentEvent[] = [];
   for await (const event of run) events.push(event);
   const texts = events.flatMap((event) => (event.type === "token" && event.text ? [event.text] : []));
-  if (ends === undefined) {
+  if (errorKind === undefined) {
     const { output, iterations } = await run.result;
-    assert.ok(output.endsWith(GOOD), output);
+    assert.ok(output.endsWith(FAULTLESS_ANSWER), output);
     assert.equal(output.trim(), texts.join("").trim());
     assert.equal(iterations, 1);
     const retries = events.filter(({ type }) => type === "retry").length;
     // A busy machine can be silent for longer than intended.
-    assert.ok(timeout === undefined ? retries === steps.length : retries >= steps.length, String(retries));
+    assert.ok(idleTimeoutSeconds === undefined ? retries === steps.length : retries >= steps.length, String(retries));
     assert.equal(events.at(-1)?.type, "done");
   } else {
-    await assert.rejects(run.result, { code: "provider", kind: ends });
+    await assert.rejects(run.result, { code: "provider", kind: errorKind });
     assert.equal(events.at(-1)?.type, "error");
   }
-  assert.equal(server.queued, 0);
+  assert.equal(server.queuedCount, 0);
   // The streamed text is stored, and incomplete calls did not run.
   const messages = await agent.sessions.messages(run.sessionId);
-  const stored = messages.slice(1).flatMap(({ parts }) => parts.map((part) => (part.type === "text" ? part.text : "")));
-  assert.equal(stored.join(""), texts.join(""));
+  const storedTexts = messages
+    .slice(1)
+    .flatMap(({ parts }) => parts.map((part) => (part.type === "text" ? part.text : "")));
+  assert.equal(storedTexts.join(""), texts.join(""));
   assert.ok(messages.every(({ parts }) => parts.every(({ type }) => type !== "tool_call")));
   // The server rejects what the real provider would reject.
   assert.deepEqual(server.violations, []);
@@ -66,19 +74,19 @@ describe("a run with failing model calls", { concurrency: WIRES.length }, () => 
     describe(`on the wire ${wire}`, { concurrency: 1 }, () => {
       let lab: Lab;
       before(async () => {
-        lab = await start(wire);
+        lab = await startLab(wire);
       });
       after(() => lab.close());
 
       for (const fault of RUN_FAULTS) {
-        if (fault.except?.[wire] !== undefined) continue;
-        it(`${fault.ends === undefined ? "continues to its answer" : `ends with the error kind ${fault.ends}`} after ${fault.name}`, async () => {
-          if (fault.timeout === undefined) return assertRun(lab, fault);
-          const separateLab = await start(wire, fault.timeout);
+        if (fault.exceptions?.[wire] !== undefined) continue;
+        it(`${fault.errorKind === undefined ? "continues to its answer" : `ends with the error kind ${fault.errorKind}`} after ${fault.name}`, async () => {
+          if (fault.idleTimeoutSeconds === undefined) return assertRun(lab, fault);
+          const faultLab = await startLab(wire, fault.idleTimeoutSeconds);
           try {
-            await assertRun(separateLab, fault);
+            await assertRun(faultLab, fault);
           } finally {
-            await separateLab.close();
+            await faultLab.close();
           }
         });
       }
@@ -89,9 +97,9 @@ describe("a run with failing model calls", { concurrency: WIRES.length }, () => 
 describe("a run whose model calls fail after a tool result", { concurrency: 2 }, () => {
   for (const wire of WIRES) {
     it(`continues with valid requests on the wire ${wire}`, async (t) => {
-      const { agent, server, folder, run: begin, close } = await start(wire);
+      const { agent, server, folder, run: startRun, close } = await startLab(wire);
       t.after(close);
-      const run = await begin(
+      const run = await startRun(
         { say: [{ reasoning: "I write." }, { call: { name: "write", arguments: { path: "a.txt", content: "a" } } }] },
         { say: [] },
         { say: [{ reasoning: "Hm." }] },
@@ -100,9 +108,12 @@ describe("a run whose model calls fail after a tool result", { concurrency: 2 },
         { say: [{ text: "It is " }, { error: { message: "Overloaded", type: "overloaded_error" } }] },
       );
       const { output, iterations } = await run.result;
-      assert.deepEqual([output, iterations], [`It is ${GOOD}`, 3]);
+      assert.deepEqual([output, iterations], [`It is ${FAULTLESS_ANSWER}`, 3]);
       assert.deepEqual([await folder.read("a.txt"), await folder.read("b.txt")], ["a", "b"]);
-      assert.equal((await (await agent.run({ message: "More.", sessionId: run.sessionId })).result).output, GOOD);
+      assert.equal(
+        (await (await agent.run({ message: "More.", sessionId: run.sessionId })).result).output,
+        FAULTLESS_ANSWER,
+      );
       assert.deepEqual(server.violations, []);
     });
   }
@@ -111,7 +122,7 @@ describe("a run whose model calls fail after a tool result", { concurrency: 2 },
 it("docs/models.md has a table row for each fault of a model call", async () => {
   const text = (await readFile(new URL("../../../docs/models.md", import.meta.url), "utf8")).replaceAll(/ +/g, " ");
   for (const fault of RUN_FAULTS) {
-    const row = `| ${fault.name} | ${WIRES.map((wire) => endOf(fault, wire)).join(" | ")} |`;
+    const row = `| ${fault.name} | ${WIRES.map((wire) => describeEnd(fault, wire)).join(" | ")} |`;
     assert.ok(text.includes(row), row);
   }
 });

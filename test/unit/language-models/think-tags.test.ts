@@ -2,14 +2,15 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { AiSdkProvider } from "gantry/adapters/language-models";
 import { ThinkTags } from "../../../adapters/language-models/think-tags.js";
-import { say, startFakeModelServer } from "../../helpers/fake-model-server.js";
-import { ask, take } from "../../helpers/model-requests.js";
+import { textStep, startFakeModelServer } from "../../helpers/fake-model-server.js";
+import { createRequest, readAnswer } from "../../helpers/model-requests.js";
 
-function separate(pieces: readonly string[]): { reasoning: string; text: string } {
+function separateReasoning(pieces: readonly string[]): { reasoning: string; text: string } {
   const tags = new ThinkTags();
   const entries = [...pieces.flatMap((piece) => tags.push(piece)), ...tags.end()];
-  const of = (kind: string): string => entries.map((entry) => (entry.kind === kind ? entry.text : "")).join("");
-  return { reasoning: of("reasoning"), text: of("text") };
+  const joinEntries = (kind: string): string =>
+    entries.map((entry) => (entry.kind === kind ? entry.text : "")).join("");
+  return { reasoning: joinEntries("reasoning"), text: joinEntries("text") };
 }
 
 describe("reasoning in think tags", () => {
@@ -23,12 +24,16 @@ describe("reasoning in think tags", () => {
     ["  indented", "", "  indented"],
     ["", "", ""],
   ];
-  it("is separated from the answer, wherever the text is split into pieces", () => {
+  it("is separated from the answer for each split of the text into pieces", () => {
     for (const [answer, reasoning, text] of answers) {
-      assert.deepEqual(separate([answer]), { reasoning, text }, answer);
-      assert.deepEqual(separate([...answer]), { reasoning, text }, answer);
-      for (let at = 1; at < answer.length; at++)
-        assert.deepEqual(separate([answer.slice(0, at), answer.slice(at)]), { reasoning, text }, answer);
+      assert.deepEqual(separateReasoning([answer]), { reasoning, text }, answer);
+      assert.deepEqual(separateReasoning([...answer]), { reasoning, text }, answer);
+      for (let splitIndex = 1; splitIndex < answer.length; splitIndex++)
+        assert.deepEqual(
+          separateReasoning([answer.slice(0, splitIndex), answer.slice(splitIndex)]),
+          { reasoning, text },
+          answer,
+        );
     }
   });
 
@@ -36,10 +41,10 @@ describe("reasoning in think tags", () => {
     const server = await startFakeModelServer();
     const provider = new AiSdkProvider({ name: "lab", baseUrl: server.baseUrl });
     try {
-      server.enqueue(say(["<thi", "nk>Let me", " see.</think>\n", "\nHello", "!"]), say("<t"), {
+      server.enqueue(textStep(["<thi", "nk>Let me", " see.</think>\n", "\nHello", "!"]), textStep("<t"), {
         say: [{ reasoning: "Told apart." }, { text: "<think>is a tag" }],
       });
-      const { message } = await take(provider, ask());
+      const { message } = await readAnswer(provider, createRequest());
       assert.deepEqual(message.parts, [
         {
           type: "reasoning",
@@ -48,8 +53,8 @@ describe("reasoning in think tags", () => {
         },
         { type: "text", text: "Hello!" },
       ]);
-      assert.equal((await take(provider, ask())).text, "<t");
-      assert.equal((await take(provider, ask())).text, "<think>is a tag");
+      assert.equal((await readAnswer(provider, createRequest())).text, "<t");
+      assert.equal((await readAnswer(provider, createRequest())).text, "<think>is a tag");
     } finally {
       await provider.close();
       await server.close();

@@ -8,7 +8,7 @@ import { sessionDriverChecks } from "gantry/testing";
 describe("contract of the session driver LowdbJsonDriver", () => {
   let folder = "";
   const openDriver = async (): Promise<LowdbJsonDriver> => {
-    // Without syncs, so that two thousand small files take only seconds. Other tests use syncs.
+    // The checks write two thousand files, which takes too long with syncs. Other tests use syncs.
     const driver = new LowdbJsonDriver({ path: join(folder, "sessions"), durability: "normal" });
     await driver.open();
     return driver;

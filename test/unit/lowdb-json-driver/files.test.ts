@@ -21,16 +21,16 @@ import {
   someMessages,
   joinParts,
 } from "../../../src/testing/session-driver/rule.js";
-import { messagesInFile } from "../../helpers/json-store.js";
-import { until } from "../../helpers/lab.js";
-import { makeTempDir } from "../../helpers/temp.js";
+import { readFileMessages } from "../../helpers/json-store.js";
+import { waitUntil } from "../../helpers/server-runs.js";
+import { makeTempDir } from "../../helpers/temp-dir.js";
 
 describe("the files of LowdbJsonDriver", () => {
   let folder = "";
   let path = "";
   let dataFolder = "";
-  /** Path of the log: all data that the session files do not hold yet, and the data for lists. */
-  let log = "";
+  /** Path of the log. The log has the data for lists, and all data that is not yet in a session file. */
+  let logPath = "";
   let reports: string[] = [];
   const logger: Logger = {
     debug: () => undefined,
@@ -42,7 +42,7 @@ describe("the files of LowdbJsonDriver", () => {
     folder = await mkdtemp(join(tmpdir(), "gantry-json-"));
     path = join(folder, "sessions");
     dataFolder = `${path}.d`;
-    log = join(dataFolder, "log.jsonl");
+    logPath = join(dataFolder, "log.jsonl");
     reports = [];
   });
   afterEach(() => rm(folder, { recursive: true, force: true }));
@@ -52,58 +52,58 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.open();
     return driver;
   }
-  const messagesIn = (id: string): Promise<unknown[]> => messagesInFile(join(path, `${id}.json`));
+  const readStoredMessages = (id: string): Promise<unknown[]> => readFileMessages(join(path, `${id}.json`));
   /**
    * Resolves when the file of a session has `count` messages. The driver writes the file after the call has returned.
    */
   async function waitForFile(id: string, count: number): Promise<void> {
-    await until(async () => (await messagesIn(id).catch(() => undefined))?.length === count);
+    await waitUntil(async () => (await readStoredMessages(id).catch(() => undefined))?.length === count);
   }
-  const append = (messageId: string, text: string) =>
+  const createAppend = (messageId: string, text: string) =>
     change({ append: [{ messageId, part: 0, type: "text" as const, text }] });
 
   it("are one JSON file per session, with modes 600 and 700 under umask 0", async () => {
-    const before = process.umask(0);
+    const previousUmask = process.umask(0);
     try {
       const driver = await openDriver();
       await driver.create({ session: aSession("a"), messages: [aGrowingMessage("a", 1)] });
       await driver.create({ session: aSession("../b") });
-      await driver.write("a", append("a-1", "x"));
+      await driver.write("a", createAppend("a-1", "x"));
       await acquireLease(driver, "a", "h");
-      await until(async () => (await readdir(path)).length === 2);
+      await waitUntil(async () => (await readdir(path)).length === 2);
       const names = await readdir(path);
       assert.ok(
         names.includes("a.json") && names.every((name) => /^(a|~[0-9a-f]{64})\.json$/.test(name)),
         names.join(),
       );
-      const walk = async (at: string): Promise<void> => {
-        assert.equal((await stat(at)).mode & 0o777, 0o700, at);
-        for (const entry of await readdir(at, { withFileTypes: true })) {
-          const file = join(at, entry.name);
-          if (entry.isDirectory()) await walk(file);
+      const assertModes = async (folderPath: string): Promise<void> => {
+        assert.equal((await stat(folderPath)).mode & 0o777, 0o700, folderPath);
+        for (const entry of await readdir(folderPath, { withFileTypes: true })) {
+          const file = join(folderPath, entry.name);
+          if (entry.isDirectory()) await assertModes(file);
           else assert.equal((await stat(file)).mode & 0o777, 0o600, file);
         }
       };
-      await walk(path);
-      await walk(dataFolder);
+      await assertModes(path);
+      await assertModes(dataFolder);
       await driver.close();
     } finally {
-      process.umask(before);
+      process.umask(previousUmask);
     }
   });
 
-  const long = (seq: number, length: number) =>
+  const createLongMessage = (seq: number, length: number) =>
     aMessage("a", seq, { parts: [{ type: "text", text: "x".repeat(length) }] });
 
   it("the log grows only by new data, and the session file has all messages after the lease is released", async () => {
     const driver = await openDriver();
-    await driver.create({ session: aSession("a"), messages: [long(1, 50_000)] });
+    await driver.create({ session: aSession("a"), messages: [createLongMessage(1, 50_000)] });
     await waitForFile("a", 1);
     const lease = await acquireLease(driver, "a", "h");
     await driver.write("a", { ...change({ add: [aGrowingMessage("a", 2)] }), fence: lease.fence });
-    const before = (await stat(log)).size;
-    for (let n = 0; n < 10; n++) await driver.write("a", { ...append("a-2", "token "), fence: lease.fence });
-    assert.ok((await stat(log)).size - before < 10 * 300);
+    const initialLogBytes = (await stat(logPath)).size;
+    for (let n = 0; n < 10; n++) await driver.write("a", { ...createAppend("a-2", "token "), fence: lease.fence });
+    assert.ok((await stat(logPath)).size - initialLogBytes < 10 * 300);
     await releaseLease(driver, lease);
     await waitForFile("a", 2);
     assert.equal(joinParts((await driver.messages("a"))[1]), "token ".repeat(10));
@@ -112,13 +112,13 @@ describe("the files of LowdbJsonDriver", () => {
 
   it("are written after a change, also with a large message, and by close()", async () => {
     const driver = await openDriver();
-    await driver.create({ session: aSession("a"), messages: [long(1, 1_000_000)] });
+    await driver.create({ session: aSession("a"), messages: [createLongMessage(1, 1_000_000)] });
     await waitForFile("a", 1);
-    await driver.write("a", change({ add: [long(2, 1000)] }));
+    await driver.write("a", change({ add: [createLongMessage(2, 1000)] }));
     await waitForFile("a", 2);
-    await driver.write("a", change({ add: [long(3, 1000)] }));
+    await driver.write("a", change({ add: [createLongMessage(3, 1000)] }));
     await driver.close();
-    assert.equal((await messagesIn("a")).length, 3);
+    assert.equal((await readStoredMessages("a")).length, 3);
   });
 
   it("are restored from the log if a crash came before they were written", async () => {
@@ -128,16 +128,16 @@ describe("the files of LowdbJsonDriver", () => {
       messages: [aGrowingMessage("a", 1)],
       run: aRun("r", "a"),
     });
-    await driver.write("a", append("a-1", "one"));
+    await driver.write("a", createAppend("a-1", "one"));
     await driver.create({
       session: aSession("a.1", { chain: { root: "a", index: 1 } }),
       messages: [aMessage("a.1", 2)],
     });
-    const lines = await readFile(log, "utf8");
+    const logText = await readFile(logPath, "utf8");
     const dump = await driver.dump("a");
     await driver.close();
     await rm(join(path, "a.json"));
-    await writeFile(log, lines);
+    await writeFile(logPath, logText);
     const secondDriver = await openDriver();
     assert.deepEqual(await listIds(secondDriver), ["a"]);
     assert.deepEqual(await secondDriver.dump("a"), dump);
@@ -154,10 +154,10 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 3) });
     await driver.close();
     await writeFile(join(path, "a.json"), "nothing to see");
-    const second = await openDriver();
-    assert.deepEqual(await listIds(second), ["a"]);
-    assert.equal((await second.get("a"))?.lastSeq, 3);
-    await second.close();
+    const secondDriver = await openDriver();
+    assert.deepEqual(await listIds(secondDriver), ["a"]);
+    assert.equal((await secondDriver.get("a"))?.lastSeq, 3);
+    await secondDriver.close();
   });
 
   it("an invalid session file is reported and kept, is not read as empty, and blocks its id", async () => {
@@ -169,19 +169,23 @@ describe("the files of LowdbJsonDriver", () => {
     await writeFile(join(path, "empty.json"), "null");
     await writeFile(join(path, "stray.json"), "[]");
     await writeFile(join(path, "newer.json"), JSON.stringify({ version: 99 }));
-    const second = await openDriver();
+    const secondDriver = await openDriver();
     for (const id of ["bad", "empty"])
       await assert.rejects(
-        second.messages(id),
+        secondDriver.messages(id),
         (error) => hasCode(error, "store") && error.message.includes(`${id}.json`),
       );
-    assert.deepEqual(await listIds(second), ["good", "empty", "bad"]);
-    assert.equal((await second.messages("good")).length, 1);
-    await assert.rejects(second.create({ session: aSession("bad") }), (error) => hasCode(error, "session_exists"));
-    await assert.rejects(second.create({ session: aSession("stray") }), (error) => hasCode(error, "session_exists"));
+    assert.deepEqual(await listIds(secondDriver), ["good", "empty", "bad"]);
+    assert.equal((await secondDriver.messages("good")).length, 1);
+    await assert.rejects(secondDriver.create({ session: aSession("bad") }), (error) =>
+      hasCode(error, "session_exists"),
+    );
+    await assert.rejects(secondDriver.create({ session: aSession("stray") }), (error) =>
+      hasCode(error, "session_exists"),
+    );
     for (const name of ["stray", "newer"])
       assert.equal(reports.filter((report) => report.includes(`${name}.json`)).length, 1, name);
-    await second.close();
+    await secondDriver.close();
     assert.equal(await readFile(join(path, "bad.json"), "utf8"), '{"half": ');
   });
 
@@ -192,51 +196,51 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }), messages: [aMessage("a1", 2)] });
     await driver.close();
     for (const damage of [
-      () => rm(log),
-      () => writeFile(log, "\0\0\0rubbish\n"),
-      () => appendFile(log, "{half a line"),
-      () => truncate(log, 30),
-      () => truncate(log, 60),
+      () => rm(logPath),
+      () => writeFile(logPath, "\0\0\0rubbish\n"),
+      () => appendFile(logPath, "{half a line"),
+      () => truncate(logPath, 30),
+      () => truncate(logPath, 60),
       () => rm(dataFolder, { recursive: true }),
     ]) {
       await damage();
-      const again = await openDriver();
-      assert.deepEqual(await listIds(again), ["a", "b"]);
-      assert.equal((await again.get("x"))?.id, "a");
-      assert.equal((await findNewest(again, "a"))?.id, "a1");
-      assert.equal((await again.messages("a", { scope: "chain" })).length, 2);
-      await again.write("b", change({ set: { title: "still written" } }));
-      await again.close();
+      const rebuiltDriver = await openDriver();
+      assert.deepEqual(await listIds(rebuiltDriver), ["a", "b"]);
+      assert.equal((await rebuiltDriver.get("x"))?.id, "a");
+      assert.equal((await findNewest(rebuiltDriver, "a"))?.id, "a1");
+      assert.equal((await rebuiltDriver.messages("a", { scope: "chain" })).length, 2);
+      await rebuiltDriver.write("b", change({ set: { title: "still written" } }));
+      await rebuiltDriver.close();
     }
     await writeFile(
       join(path, "c.json"),
       (await readFile(join(path, "b.json"), "utf8")).replaceAll(/(?<=["/])b(?=["/])/g, "c"),
     );
     await rm(join(path, "a.json"));
-    const last = await openDriver();
-    assert.deepEqual(await listIds(last), ["c", "b"]);
-    assert.equal(await last.get("a1"), undefined);
-    await last.close();
+    const lastDriver = await openDriver();
+    assert.deepEqual(await listIds(lastDriver), ["c", "b"]);
+    assert.equal(await lastDriver.get("a1"), undefined);
+    await lastDriver.close();
   });
 
   it("the log keeps all acknowledged lines after a torn write, and a damaged log is copied", async () => {
     const driver = await openDriver();
     await driver.create({ session: aSession("a"), messages: [aGrowingMessage("a", 1)] });
-    await driver.write("a", append("a-1", "one "));
-    await driver.write("a", append("a-1", "two"));
+    await driver.write("a", createAppend("a-1", "one "));
+    await driver.write("a", createAppend("a-1", "two"));
     await driver.close();
-    await appendFile(log, '{"version":9,"set":[["a","gro');
-    const second = await openDriver();
-    assert.equal(joinParts((await second.messages("a"))[0]), "one two");
-    await second.write("a", append("a-1", " three"));
-    await second.close();
+    await appendFile(logPath, '{"version":9,"set":[["a","gro');
+    const secondDriver = await openDriver();
+    assert.equal(joinParts((await secondDriver.messages("a"))[0]), "one two");
+    await secondDriver.write("a", createAppend("a-1", " three"));
+    await secondDriver.close();
     assert.deepEqual(reports, []);
     for (const rubbish of ["rubbish from a power cut", "{}", "5", '{"version":9,"set":[["a"]]}'])
-      await appendFile(log, `${rubbish}\n`);
-    const third = await openDriver();
-    assert.equal(joinParts((await third.messages("a"))[0]), "one two three");
+      await appendFile(logPath, `${rubbish}\n`);
+    const thirdDriver = await openDriver();
+    assert.equal(joinParts((await thirdDriver.messages("a"))[0]), "one two three");
     assert.ok((await readdir(dataFolder)).some((name) => name.startsWith("bad-")));
-    await third.close();
+    await thirdDriver.close();
   });
 
   it("usage and text count once, whether a crash came before or after the file was written", async () => {
@@ -245,30 +249,30 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.create({ session: aSession("a") });
     await waitForFile("a", 0);
     const lease = await acquireLease(driver, "a", "h");
-    const before = await readFile(join(path, "a.json"), "utf8");
-    const follow = aSession("a.1", { chain: { root: "a", index: 1 } });
-    await driver.create({ session: follow, messages: [aGrowingMessage("a.1", 1)], fence: lease.fence });
+    const fileBefore = await readFile(join(path, "a.json"), "utf8");
+    const followUp = aSession("a.1", { chain: { root: "a", index: 1 } });
+    await driver.create({ session: followUp, messages: [aGrowingMessage("a.1", 1)], fence: lease.fence });
     await driver.write("a.1", { ...change({ add: [aMessage("a.1", 2)], usage }), fence: lease.fence });
-    await driver.write("a.1", { ...append("a.1-1", "grown"), fence: lease.fence });
-    const lines = await readFile(log, "utf8");
+    await driver.write("a.1", { ...createAppend("a.1-1", "grown"), fence: lease.fence });
+    const logText = await readFile(logPath, "utf8");
     await releaseLease(driver, lease);
     await driver.close();
-    const after = await readFile(join(path, "a.json"), "utf8");
-    assert.notEqual(after, before);
+    const fileAfter = await readFile(join(path, "a.json"), "utf8");
+    assert.notEqual(fileAfter, fileBefore);
 
-    for (const file of [before, after]) {
+    for (const file of [fileBefore, fileAfter]) {
       await writeFile(join(path, "a.json"), file);
-      await writeFile(log, lines);
-      const again = await openDriver();
-      assert.equal((await again.get("a"))?.usage.promptTokens, 1);
-      assert.equal((await again.get("a.1"))?.usage.promptTokens, 1);
-      const messages = await again.messages("a.1");
+      await writeFile(logPath, logText);
+      const restoredDriver = await openDriver();
+      assert.equal((await restoredDriver.get("a"))?.usage.promptTokens, 1);
+      assert.equal((await restoredDriver.get("a.1"))?.usage.promptTokens, 1);
+      const messages = await restoredDriver.messages("a.1");
       assert.deepEqual([messages.length, joinParts(messages[0])], [2, "grown"]);
-      await again.write("a.1", append("a.1-1", "!"));
-      await again.close();
-      const last = await openDriver();
-      assert.equal(joinParts((await last.messages("a.1"))[0]), "grown!");
-      await last.close();
+      await restoredDriver.write("a.1", createAppend("a.1-1", "!"));
+      await restoredDriver.close();
+      const lastDriver = await openDriver();
+      assert.equal(joinParts((await lastDriver.messages("a.1"))[0]), "grown!");
+      await lastDriver.close();
     }
     assert.deepEqual(reports, []);
   });
@@ -281,15 +285,16 @@ describe("the files of LowdbJsonDriver", () => {
     const lease = await acquireLease(driver, "a", "h");
     const run = aRun("r", "a", { idempotencyKey: "k" });
     await driver.write("a", { ...change({ runs: [run] }), fence: lease.fence });
-    const inode = async (): Promise<number> => (await stat(log)).ino;
-    const first = await inode();
+    const readInode = async (): Promise<number> => (await stat(logPath)).ino;
+    const firstInode = await readInode();
     const piece = "x".repeat(100_000);
-    const count = 50;
-    for (let n = 0; n < count; n++) await (n % 2 === 0 ? driver : secondDriver).write("a", append("a-1", piece));
-    await until(async () => (await inode()) !== first);
-    assert.ok((await stat(log)).size < 300_000);
+    const writeCount = 50;
+    for (let n = 0; n < writeCount; n++)
+      await (n % 2 === 0 ? driver : secondDriver).write("a", createAppend("a-1", piece));
+    await waitUntil(async () => (await readInode()) !== firstInode);
+    assert.ok((await stat(logPath)).size < 300_000);
     for (const eachDriver of [driver, secondDriver]) {
-      assert.equal(joinParts((await eachDriver.messages("a"))[0]).length, count * piece.length);
+      assert.equal(joinParts((await eachDriver.messages("a"))[0]).length, writeCount * piece.length);
       assert.deepEqual(await listIds(eachDriver), ["b", "a"]);
       assert.deepEqual(await findRun(eachDriver, "r"), { run, holder: lease.holder });
       await assert.rejects(
@@ -297,7 +302,7 @@ describe("the files of LowdbJsonDriver", () => {
         (error) => hasCode(error, "run_key_taken"),
       );
     }
-    await secondDriver.write("a", { ...append("a-1", "end"), fence: lease.fence });
+    await secondDriver.write("a", { ...createAppend("a-1", "end"), fence: lease.fence });
     assert.ok(joinParts((await driver.messages("a"))[0]).endsWith("xend"));
     for (const eachDriver of [driver, secondDriver]) await eachDriver.close();
     assert.deepEqual(reports, []);
@@ -308,7 +313,7 @@ describe("the files of LowdbJsonDriver", () => {
     for (let n = 0; n < 70; n++)
       await driver.create({ session: aSession(`s${n}`), messages: [aGrowingMessage(`s${n}`, 1)] });
     const secondDriver = await openDriver();
-    for (let n = 0; n < 70; n++) await driver.write(`s${n}`, append(`s${n}-1`, `grown ${n}`));
+    for (let n = 0; n < 70; n++) await driver.write(`s${n}`, createAppend(`s${n}-1`, `grown ${n}`));
     for (let n = 0; n < 70; n++) {
       for (const eachDriver of [driver, secondDriver])
         assert.equal(joinParts((await eachDriver.messages(`s${n}`))[0]), `grown ${n}`);
@@ -322,16 +327,16 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.write("a", change({ add: [aMessage("a", 1)] }));
     await waitForFile("a", 1);
     // The log records the write after the file exists.
-    await until(async () => /"filed":\[\["a",\d+\]\].*\n$/.test(await readFile(log, "utf8")));
-    const lines = await readFile(log, "utf8");
+    await waitUntil(async () => /"filed":\[\["a",\d+\]\].*\n$/.test(await readFile(logPath, "utf8")));
+    const logText = await readFile(logPath, "utf8");
     await driver.close();
     await rm(join(path, "a.json"));
-    await writeFile(log, lines);
-    const again = await openDriver();
-    assert.equal(await again.get("a"), undefined);
-    await again.create({ session: aSession("a", { alias: "x" }) });
-    assert.deepEqual(await again.messages("a"), []);
-    await again.close();
+    await writeFile(logPath, logText);
+    const restoredDriver = await openDriver();
+    assert.equal(await restoredDriver.get("a"), undefined);
+    await restoredDriver.create({ session: aSession("a", { alias: "x" }) });
+    assert.deepEqual(await restoredDriver.messages("a"), []);
+    await restoredDriver.close();
     assert.deepEqual(
       (await readdir(dataFolder)).filter((name) => name.startsWith("bad-")),
       [],
@@ -356,9 +361,9 @@ describe("the files of LowdbJsonDriver", () => {
         (error) => hasCode(error, "store") && error.message.includes(`its layout is ${layout},`),
       );
       await driver.close();
-      const after = (await readdir(store.path, { recursive: true })).filter((name) => name !== "sessions");
+      const namesAfter = (await readdir(store.path, { recursive: true })).filter((name) => name !== "sessions");
       assert.deepEqual(
-        after.sort(),
+        namesAfter.sort(),
         names.filter((name) => name !== "sessions"),
       );
       for (const [name, text] of Object.entries(files)) assert.equal(await store.read(name), text);
@@ -370,19 +375,19 @@ describe("the files of LowdbJsonDriver", () => {
     const driver = await openDriver();
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
     await waitForFile("a", 1);
-    const [file, lines] = [await readFile(join(path, "a.json"), "utf8"), await readFile(log, "utf8")];
+    const [olderFile, olderLog] = [await readFile(join(path, "a.json"), "utf8"), await readFile(logPath, "utf8")];
     await driver.write("a", change({ add: [aMessage("a", 2)] }));
     await driver.close();
-    const newer = [await readFile(join(path, "a.json"), "utf8"), await readFile(log, "utf8")] as const;
-    for (const [old, text, why] of [
-      [file, newer[1], /older than the log/],
-      [newer[0], lines, /newer than the log/],
+    const newerState = [await readFile(join(path, "a.json"), "utf8"), await readFile(logPath, "utf8")] as const;
+    for (const [fileText, logText, expectedError] of [
+      [olderFile, newerState[1], /older than the log/],
+      [newerState[0], olderLog, /newer than the log/],
     ] as const) {
-      await writeFile(join(path, "a.json"), old);
-      await writeFile(log, text);
-      const again = await openDriver();
-      await assert.rejects(again.messages("a"), why);
-      await again.close();
+      await writeFile(join(path, "a.json"), fileText);
+      await writeFile(logPath, logText);
+      const restoredDriver = await openDriver();
+      await assert.rejects(restoredDriver.messages("a"), expectedError);
+      await restoredDriver.close();
     }
   });
 

@@ -5,32 +5,32 @@ import { hasCode } from "gantry";
 import { currentHolder } from "gantry/plugin";
 import type { LeaseHolder } from "gantry/plugin";
 import { ProcessLock } from "../../../adapters/lowdb-json-driver/process-lock.js";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
-/** The file name of a holder's token. */
-const nameOf = ({ host, boot, pid, started, id }: LeaseHolder): string =>
+/** Returns the file name of a holder's token. */
+const tokenName = ({ host, boot, pid, started, id }: LeaseHolder): string =>
   [host, boot, `${pid}`, started, id].map(encodeURIComponent).join(",");
 
 /** Creates a lock that this holder owns. */
-async function heldBy(t: Hooks, holder: Partial<LeaseHolder>): Promise<{ folder: string; token: string }> {
-  const place = await tempDir(t);
-  const folder = place.at("lock");
-  const token = place.at("lock", nameOf({ ...currentHolder("other"), ...holder }));
+async function createHeldLock(t: Hooks, holder: Partial<LeaseHolder>): Promise<{ folder: string; token: string }> {
+  const parentFolder = await tempDir(t);
+  const folder = parentFolder.at("lock");
+  const token = parentFolder.at("lock", tokenName({ ...currentHolder("other"), ...holder }));
   await mkdir(folder);
   await writeFile(token, "");
   return { folder, token };
 }
 
-const DEAD: Partial<LeaseHolder>[] = [{ pid: 2 ** 22 + 1 }, { started: "1" }, { boot: "an earlier one" }];
+const DEAD_HOLDERS: Partial<LeaseHolder>[] = [{ pid: 2 ** 22 + 1 }, { started: "1" }, { boot: "an earlier one" }];
 
 it("a lock of a process that died, or whose pid was reused, goes to exactly one of eight takers", async (t) => {
-  for (const holder of DEAD) {
-    const { folder } = await heldBy(t, holder);
-    const taken = await Promise.allSettled(Array.from({ length: 8 }, () => ProcessLock.acquire(folder, "/store")));
-    const winners = taken.flatMap((result) => (result.status === "fulfilled" ? [result.value] : []));
-    assert.equal(winners.length, 1, JSON.stringify(holder));
+  for (const holder of DEAD_HOLDERS) {
+    const { folder } = await createHeldLock(t, holder);
+    const results = await Promise.allSettled(Array.from({ length: 8 }, () => ProcessLock.acquire(folder, "/store")));
+    const acquiredLocks = results.flatMap((result) => (result.status === "fulfilled" ? [result.value] : []));
+    assert.equal(acquiredLocks.length, 1, JSON.stringify(holder));
     assert.equal((await readdir(folder)).length, 1);
-    for (const lock of winners) lock.release();
+    for (const lock of acquiredLocks) lock.release();
     assert.deepEqual(await readdir(folder), ["free"]);
   }
 });
@@ -50,14 +50,14 @@ it("a lock of a live process is refused with its pid and a remedy, and is free a
 });
 
 it("a lock of another host is refused while its token's time changes, and can be taken after that", async (t) => {
-  const { folder, token } = await heldBy(t, { host: "elsewhere x" });
+  const { folder, token } = await createHeldLock(t, { host: "elsewhere x" });
   let isAlive = true;
-  const life = (async () => {
-    for (let time = 1; isAlive; time++) await utimes(token, time, time);
+  const tokenUpdates = (async () => {
+    for (let seconds = 1; isAlive; seconds++) await utimes(token, seconds, seconds);
   })();
   await assert.rejects(ProcessLock.acquire(folder, "/store", 60_000), /on elsewhere has it open/);
   isAlive = false;
-  await life;
+  await tokenUpdates;
   const lock = await ProcessLock.acquire(folder, "/store", 50);
   lock.release();
 });
@@ -68,7 +68,7 @@ it("a holder that lost its lock gets a store error from check()", async (t) => {
   const lock = await ProcessLock.acquire(folder, "/store");
   lock.throwIfLost();
   const [token = ""] = await readdir(folder);
-  await rename(`${folder}/${token}`, `${folder}/${nameOf(currentHolder("other"))}`);
+  await rename(`${folder}/${token}`, `${folder}/${tokenName(currentHolder("other"))}`);
   t.mock.timers.tick(2_000);
   for (let isLost = false; !isLost;) {
     await readdir(folder);

@@ -4,38 +4,38 @@ import { CallTimeout } from "../../../adapters/mcp-tools/call-timeout.js";
 
 it("CallTimeout aborts a call that reports progress without end, after 30 times its timeout", (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
-  let now = 0;
-  t.mock.method(performance, "now", () => now);
-  const time = new CallTimeout(20, new AbortController().signal);
+  let nowMs = 0;
+  t.mock.method(performance, "now", () => nowMs);
+  const timeout = new CallTimeout(20, new AbortController().signal);
   for (let ms = 0; ms < 600; ms += 10) {
-    assert.ok(!time.signal.aborted, `${ms} ms`);
-    time.restart();
-    now += 10;
+    assert.ok(!timeout.signal.aborted, `${ms} ms`);
+    timeout.restart();
+    nowMs += 10;
     t.mock.timers.tick(10);
   }
-  time.restart();
+  timeout.restart();
   t.mock.timers.tick(1);
-  assert.ok(time.isOver && time.signal.aborted);
-  time.end();
+  assert.ok(timeout.hasTimedOut && timeout.signal.aborted);
+  timeout.end();
 });
 
 it("CallTimeout does not count the time in which it is paused", (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
-  let now = 0;
-  t.mock.method(performance, "now", () => now);
-  const pass = (ms: number): void => {
-    now += ms;
+  let nowMs = 0;
+  t.mock.method(performance, "now", () => nowMs);
+  const advance = (ms: number): void => {
+    nowMs += ms;
     t.mock.timers.tick(ms);
   };
-  const time = new CallTimeout(20, new AbortController().signal);
-  pass(19);
-  time.pause();
-  pass(100_000);
-  assert.ok(!time.isOver);
-  time.restart();
-  pass(19);
-  assert.ok(!time.isOver);
-  pass(1);
-  assert.ok(time.isOver);
-  time.end();
+  const timeout = new CallTimeout(20, new AbortController().signal);
+  advance(19);
+  timeout.pause();
+  advance(100_000);
+  assert.ok(!timeout.hasTimedOut);
+  timeout.restart();
+  advance(19);
+  assert.ok(!timeout.hasTimedOut);
+  advance(1);
+  assert.ok(timeout.hasTimedOut);
+  timeout.end();
 });

@@ -3,13 +3,13 @@ import { describe, it } from "node:test";
 import { contentOf, resultContent } from "../../../adapters/mcp-tools/content.js";
 
 const PNG = Buffer.from("\x89PNG\r\n\x1a\n and more", "latin1").toString("base64");
-const image = (data: unknown, mimeType: unknown = "image/png") => contentOf([{ type: "image", mimeType, data }]);
+const readImage = (data: unknown, mimeType: unknown = "image/png") => contentOf([{ type: "image", mimeType, data }]);
 
 describe("the content of an MCP tool result", () => {
   it("has an image part only for valid image data", () => {
-    assert.deepEqual(image(PNG), { text: "", parts: [{ type: "image", mediaType: "image/png", data: PNG }] });
+    assert.deepEqual(readImage(PNG), { text: "", parts: [{ type: "image", mediaType: "image/png", data: PNG }] });
     for (const data of ["aGFsbG8=", "AAAA", "!!!!", `${PNG}<script>`, `${PNG.slice(0, -1)}é`, "", 5, null])
-      assert.deepEqual(image(data), { text: "[an invalid image]", parts: [] });
+      assert.deepEqual(readImage(data), { text: "[an invalid image]", parts: [] });
     const [part] = contentOf([
       { type: "resource", resource: { uri: "h://a", mimeType: "image/png", blob: "AAAA" } },
     ]).parts;
@@ -18,7 +18,7 @@ describe("the content of an MCP tool result", () => {
 
   it("has the media type of the image data, not the declared one", () => {
     const jpeg = Buffer.from("\xff\xd8\xff\xe0 and more", "latin1").toString("base64");
-    assert.deepEqual(image(jpeg).parts, [{ type: "image", mediaType: "image/jpeg", data: jpeg }]);
+    assert.deepEqual(readImage(jpeg).parts, [{ type: "image", mediaType: "image/jpeg", data: jpeg }]);
   });
 
   it("is limited to 1000 blocks, and structured content to less than 31,000 characters", () => {

@@ -5,10 +5,10 @@ import { toolName } from "../../../adapters/mcp-tools/names.js";
 it("toolName keeps a valid MCP tool name, and turns other names into distinct valid ones", () => {
   assert.equal(toolName("files", "read_file"), "files__read_file");
   assert.equal(toolName("files", "x".repeat(57)), `files__${"x".repeat(57)}`);
-  // Models accept 64 characters of few kinds. A hash separates names that would become equal.
-  const changed = ["x".repeat(58), `${"x".repeat(58)}y`, "read.file", "read/file"].map((name) =>
+  // Tool names have at most 64 characters of few kinds. A hash separates names that would become equal.
+  const changedNames = ["x".repeat(58), `${"x".repeat(58)}y`, "read.file", "read/file"].map((name) =>
     toolName("files", name),
   );
-  assert.equal(new Set(changed).size, 4);
-  for (const name of changed) assert.match(name, /^files__[A-Za-z0-9_-]{1,57}$/);
+  assert.equal(new Set(changedNames).size, 4);
+  for (const name of changedNames) assert.match(name, /^files__[A-Za-z0-9_-]{1,57}$/);
 });

@@ -3,8 +3,8 @@ import { describe, it } from "node:test";
 import { Agent, type ReasoningEffort } from "gantry";
 import { EFFORTS, nearestEffort, type Model } from "gantry/plugin";
 import { ScriptedProvider, say } from "gantry/testing";
-import { tempDir } from "../../helpers/temp.js";
-import { until } from "../../helpers/lab.js";
+import { tempDir } from "../../helpers/temp-dir.js";
+import { waitUntil } from "../../helpers/server-runs.js";
 
 type Efforts = NonNullable<Model["efforts"]>;
 
@@ -33,29 +33,34 @@ describe("the reasoning effort of a request", () => {
       ["minimal", ["high"], "high"],
       ["low", ["minimal", "high"], "minimal"],
     ];
-    for (const [requested, offered, expected] of cases)
-      assert.equal(nearestEffort(requested, offered), expected, `${requested} of ${offered.join()}`);
+    for (const [requestedEffort, modelEfforts, expected] of cases)
+      assert.equal(
+        nearestEffort(requestedEffort, modelEfforts),
+        expected,
+        `${requestedEffort} of ${modelEfforts.join()}`,
+      );
   });
 
   it("is the nearest effort, with a log line, while the session stores the requested effort", async (t) => {
     const folder = await tempDir(t);
     const provider = new ScriptedProvider([say("1"), say("2")], { models: MODELS });
-    const lines: string[] = [];
-    const note = (message: string, fields?: object): void => void lines.push(`${message} ${JSON.stringify(fields)}`);
-    const logger = { debug: () => undefined, info: note, warn: () => undefined, error: () => undefined };
+    const logLines: string[] = [];
+    const addLine = (message: string, fields?: object): void =>
+      void logLines.push(`${message} ${JSON.stringify(fields)}`);
+    const logger = { debug: () => undefined, info: addLine, warn: () => undefined, error: () => undefined };
     const agent = new Agent({ providers: [provider], tools: [], projectDir: folder.path, logger });
     t.after(() => agent.close());
     const run = await agent.run({ message: "hi", reasoningEffort: "max" });
     await run.result;
-    assert.equal(provider.requests.find(({ needsReasoning: thinks }) => thinks !== false)?.effort, "high");
+    assert.equal(provider.requests.find(({ needsReasoning }) => needsReasoning !== false)?.effort, "high");
     assert.equal((await agent.sessions.get(run.sessionId))?.reasoningEffort, "max");
-    assert.match(lines.join("\n"), /model does not support the reasoning effort.*"requested":"max","effort":"high"/);
-    lines.length = 0;
+    assert.match(logLines.join("\n"), /model does not support the reasoning effort.*"requested":"max","effort":"high"/);
+    logLines.length = 0;
     await (
       await agent.run({ message: "again", sessionId: run.sessionId, reasoningEffort: "low" })
     ).result;
     assert.equal(provider.requests.at(-1)?.effort, "low");
-    assert.doesNotMatch(lines.join("\n"), /model does not support the reasoning effort/);
+    assert.doesNotMatch(logLines.join("\n"), /model does not support the reasoning effort/);
   });
 
   it("is `low` and without reasoning for a title request", async (t) => {
@@ -66,11 +71,15 @@ describe("the reasoning effort of a request", () => {
     await (
       await agent.run({ message: "hi", reasoningEffort: "high" })
     ).result;
-    await until(() => provider.titleRequests.length > 0);
+    await waitUntil(() => provider.titleRequests.length > 0);
     assert.deepEqual(
-      provider.titleRequests.map(({ effort, needsReasoning: thinks }) => [effort, thinks]),
+      provider.titleRequests.map(({ effort, needsReasoning }) => [effort, needsReasoning]),
       [["low", false]],
     );
-    assert.equal(provider.requests[0]?.needsReasoning, undefined, "an answer is");
+    assert.equal(
+      provider.requests[0]?.needsReasoning,
+      undefined,
+      "the request of an answer does not set needsReasoning",
+    );
   });
 });

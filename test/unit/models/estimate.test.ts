@@ -4,9 +4,15 @@ import type { Part } from "gantry";
 import { estimatePrompt, type ModelMessage, type ModelRequest, type ToolSpec } from "gantry/plugin";
 import { bytesOfPrefix, estimateTokens, bytesOfTool } from "../../../src/models/estimate.js";
 
-const user = (...parts: Part[]): ModelMessage => ({ role: "user", parts, toolCallId: "", name: "", failed: false });
+const createUserMessage = (...parts: Part[]): ModelMessage => ({
+  role: "user",
+  parts,
+  toolCallId: "",
+  name: "",
+  failed: false,
+});
 const model = { id: "m", name: "m", ownedBy: "x" };
-const request = (changes: Partial<ModelRequest> = {}): ModelRequest => ({
+const createRequest = (changes: Partial<ModelRequest> = {}): ModelRequest => ({
   model,
   system: "",
   messages: [],
@@ -16,7 +22,7 @@ const request = (changes: Partial<ModelRequest> = {}): ModelRequest => ({
   ...changes,
 });
 
-function spec(fields: Partial<ToolSpec> = {}): ToolSpec {
+function createToolSpec(fields: Partial<ToolSpec> = {}): ToolSpec {
   const inputSchema = { type: "object" as const, properties: { a: { type: "string" as const } } };
   return {
     name: "a",
@@ -31,22 +37,22 @@ function spec(fields: Partial<ToolSpec> = {}): ToolSpec {
 
 describe("the token estimate of a prompt", () => {
   it("counts about one token for three bytes of instructions, messages or tools", () => {
-    const base = estimatePrompt(request());
-    assert.ok(base < 10);
+    const baseTokens = estimatePrompt(createRequest());
+    assert.ok(baseTokens < 10);
     const tool = { name: "t", description: "d".repeat(300), inputSchema: {} };
     const tools = [{ ...tool, kind: "other" as const, parallel: false, needsPermission: false }];
     for (const addition of [
       { system: "s".repeat(300) },
-      { messages: [user({ type: "text", text: "é".repeat(150) })] },
+      { messages: [createUserMessage({ type: "text", text: "é".repeat(150) })] },
       { tools },
     ]) {
-      const tokens = estimatePrompt(request(addition)) - base;
+      const tokens = estimatePrompt(createRequest(addition)) - baseTokens;
       assert.ok(tokens >= 100 && tokens < 130, `${tokens}`);
     }
   });
 
   it("counts about 1,500 tokens for an image with 100,000 characters of data", () => {
-    const image = user({ type: "image", mediaType: "image/png", data: "A".repeat(100_000) });
+    const image = createUserMessage({ type: "image", mediaType: "image/png", data: "A".repeat(100_000) });
     const tokens = estimateTokens([image]);
     assert.ok(tokens >= 1500 && tokens < 1520, `${tokens}`);
   });
@@ -54,7 +60,7 @@ describe("the token estimate of a prompt", () => {
 
 describe("bytesOfTool", () => {
   it("returns the same size at each call, and bytesOfPrefix adds up the sizes of all tools", () => {
-    const [firstSpec, secondSpec] = [spec(), spec({ name: "b", description: "Does much more." })];
+    const [firstSpec, secondSpec] = [createToolSpec(), createToolSpec({ name: "b", description: "Does much more." })];
     const extraBytes = Buffer.byteLength("Does much more.") - Buffer.byteLength("Does.");
     for (let round = 0; round < 2; round++) {
       assert.equal(bytesOfTool(secondSpec) - bytesOfTool(firstSpec), extraBytes);
@@ -63,20 +69,20 @@ describe("bytesOfTool", () => {
         16 + bytesOfTool(firstSpec) + bytesOfTool(secondSpec),
       );
     }
-    assert.equal(bytesOfTool(spec()), bytesOfTool(firstSpec), "the same of another that tells the same");
+    assert.equal(bytesOfTool(createToolSpec()), bytesOfTool(firstSpec), "an equal definition has the same size");
   });
 
   it("returns a new size after a change of the definition, in a copy and in place", () => {
-    const tool = spec();
-    const before = bytesOfTool(tool);
-    assert.equal(bytesOfTool({ ...tool, description: "Does.x" }), before + 1);
-    assert.equal(bytesOfTool(tool), before);
+    const tool = createToolSpec();
+    const initialBytes = bytesOfTool(tool);
+    assert.equal(bytesOfTool({ ...tool, description: "Does.x" }), initialBytes + 1);
+    assert.equal(bytesOfTool(tool), initialBytes);
     const mutableTool = tool as { -readonly [key in keyof ToolSpec]: ToolSpec[key] };
     mutableTool.description = "Does.xyz";
-    assert.equal(bytesOfTool(tool), before + 3);
+    assert.equal(bytesOfTool(tool), initialBytes + 3);
     mutableTool.inputSchema = { type: "object", properties: { abc: { type: "string" } } };
-    assert.equal(bytesOfTool(tool), before + 5);
+    assert.equal(bytesOfTool(tool), initialBytes + 5);
     mutableTool.name = "aa";
-    assert.equal(bytesOfTool(tool), before + 6);
+    assert.equal(bytesOfTool(tool), initialBytes + 6);
   });
 });

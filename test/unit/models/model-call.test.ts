@@ -10,8 +10,12 @@ import { callModel, type ModelCallHooks } from "../../../src/models/model-call.j
 const model: Model = { id: "m", name: "m", ownedBy: "x" };
 const request: ModelRequest = { model, system: "", messages: [], tools: [], effort: "", cacheKey: "" };
 
-/** Calls a provider whose answer consists of these chunks. */
-function ask(chunks: () => Iterable<ModelChunk>, hooks: ModelCallHooks, signal = new AbortController().signal) {
+/** Calls a provider whose answer consists of the given chunks. */
+function callProvider(
+  chunks: () => Iterable<ModelChunk>,
+  hooks: ModelCallHooks,
+  signal = new AbortController().signal,
+) {
   const provider = new ScriptedProvider();
   // Only promises separate the chunks, so that no socket or timer runs in between.
   provider.stream = async function* () {
@@ -30,79 +34,81 @@ function ask(chunks: () => Iterable<ModelChunk>, hooks: ModelCallHooks, signal =
   return callModel({ ...caller, hooks: {} }, "answer", request, signal, hooks);
 }
 
-const text = (content: string): ModelChunk => ({ type: "text", block: "0", text: content });
+const createTextChunk = (content: string): ModelChunk => ({ type: "text", block: "0", text: content });
 
 it("two model answers without pauses share the event loop with each other and with other callbacks", async () => {
-  const received = { first: 0, second: 0 };
+  const textCounts = { first: 0, second: 0 };
   let turns = 0;
   // Each call ends after all calls had their turns. None would end if the first call blocked the event loop.
-  const shared = () => turns >= 3 && received.first > 0 && received.second > 0;
+  const hasSharedTurns = () => turns >= 3 && textCounts.first > 0 && textCounts.second > 0;
   const chunks = function* () {
-    while (!shared()) yield text("word ");
+    while (!hasSharedTurns()) yield createTextChunk("word ");
     yield finish("stop");
   };
-  const count = () => {
+  const countTurn = () => {
     turns += 1;
-    if (!shared()) setImmediate(count);
+    if (!hasSharedTurns()) setImmediate(countTurn);
   };
-  setImmediate(count);
+  setImmediate(countTurn);
   const answers = await Promise.all([
-    ask(chunks, { onText: () => void (received.first += 1) }),
-    ask(chunks, { onText: () => void (received.second += 1) }),
+    callProvider(chunks, { onText: () => void (textCounts.first += 1) }),
+    callProvider(chunks, { onText: () => void (textCounts.second += 1) }),
   ]);
   for (const answer of answers) assert.ok(!("error" in answer));
 });
 
 it("the first text of an answer does not wait until 20 other answers end", async () => {
-  let first = "";
-  const endless = function* () {
-    while (first === "") yield text("word ");
+  let firstText = "";
+  const streamUntilFirstText = function* () {
+    while (firstText === "") yield createTextChunk("word ");
     yield finish("stop");
   };
-  const endlessCalls = Array.from({ length: 20 }, () => ask(endless, {}));
-  // By now these calls have used up their share of a turn.
+  const endlessCalls = Array.from({ length: 20 }, () => callProvider(streamUntilFirstText, {}));
+  // After one turn of the event loop, these calls have used their share of it.
   await new Promise((resolve) => setImmediate(resolve));
-  await ask(() => [text("hello"), finish("stop")], { onText: (_type, _part, content) => void (first = content) });
-  assert.equal(first, "hello");
+  await callProvider(() => [createTextChunk("hello"), finish("stop")], {
+    onText: (_type, _part, content) => void (firstText = content),
+  });
+  assert.equal(firstText, "hello");
   await Promise.all(endlessCalls);
 });
 
 it("a cancel ends a model answer that never pauses", async () => {
   const reason = new Error("stop");
-  const abort = new AbortController();
-  setImmediate(() => abort.abort(reason));
-  const endless = function* () {
+  const controller = new AbortController();
+  setImmediate(() => controller.abort(reason));
+  const streamEndlessly = function* () {
     for (;;) yield { type: "tool_input", text: "" } as const;
   };
-  const answer = await ask(endless, {}, abort.signal);
+  const answer = await callProvider(streamEndlessly, {}, controller.signal);
   assert.equal("error" in answer && answer.error, reason);
 });
 
 it("callModel leaves no listener on the run's signal after success or failure", async () => {
   const { signal } = new AbortController();
-  const broken = function* () {
-    yield text("half");
+  const failAfterText = function* () {
+    yield createTextChunk("half");
     throw new Error("gone");
   };
-  await ask(() => [text("hello"), finish("stop")], {}, signal);
+  await callProvider(() => [createTextChunk("hello"), finish("stop")], {}, signal);
   assert.equal(getEventListeners(signal, "abort").length, 0);
-  assert.ok("error" in (await ask(broken, { onRetry: () => assert.fail() }, signal)));
+  assert.ok("error" in (await callProvider(failAfterText, { onRetry: () => assert.fail() }, signal)));
   assert.equal(getEventListeners(signal, "abort").length, 0);
 });
 
 it("callModel aborts the provider's signal once, with the reason of the cancel", async () => {
   const provider = new ScriptedProvider();
-  const received: unknown[] = [];
-  const abort = new AbortController();
+  const abortReasons: unknown[] = [];
+  const controller = new AbortController();
   provider.stream = async function* (_request, signal) {
-    signal.addEventListener("abort", () => received.push(signal.reason));
-    yield text("half");
-    abort.abort("enough");
+    signal.addEventListener("abort", () => abortReasons.push(signal.reason));
+    yield createTextChunk("half");
+    controller.abort("enough");
     await new Promise(() => undefined);
   };
-  const names = { id: "r", sessionId: "s", provider, model };
-  const caller = { ...names, bus: new Bus<BusEvents>(assert.ifError), recorder: { onDisk: Promise.resolve() } };
-  const answer = await callModel({ ...caller, logger: silentLogger, hooks: {} }, "answer", request, abort.signal);
+  const identity = { id: "r", sessionId: "s", provider, model };
+  const caller = { ...identity, bus: new Bus<BusEvents>(assert.ifError), recorder: { onDisk: Promise.resolve() } };
+  const answer = await callModel({ ...caller, logger: silentLogger, hooks: {} }, "answer", request, controller.signal);
   assert.equal("error" in answer && answer.error, "enough");
-  assert.deepEqual(received, ["enough"]);
+  assert.deepEqual(abortReasons, ["enough"]);
 });

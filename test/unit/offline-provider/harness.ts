@@ -6,15 +6,15 @@ import { grepTool } from "../../../src/tools/files/grep.js";
 import { listTool } from "../../../src/tools/files/list.js";
 import { readTool } from "../../../src/tools/files/read.js";
 
-export function message(role: "user" | "assistant", text: string): ModelMessage {
+export function createMessage(role: "user" | "assistant", text: string): ModelMessage {
   return { role, parts: [{ type: "text", text }], toolCallId: "", name: "", failed: false };
 }
 
-export const tools: readonly Tool[] = [globTool, grepTool, listTool, readTool].map((make) =>
-  make({ allowPaths: [], deniedPaths: [] }),
+export const tools: readonly Tool[] = [globTool, grepTool, listTool, readTool].map((createTool) =>
+  createTool({ allowPaths: [], deniedPaths: [] }),
 );
 
-export const provider = (): OfflineProvider => new OfflineProvider({ servers: [] });
+export const createProvider = (): OfflineProvider => new OfflineProvider({ servers: [] });
 
 export async function collect(stream: AsyncIterable<ModelChunk>): Promise<ModelChunk[]> {
   const chunks: ModelChunk[] = [];
@@ -22,12 +22,12 @@ export async function collect(stream: AsyncIterable<ModelChunk>): Promise<ModelC
   return chunks;
 }
 
-export function textIn(chunks: readonly ModelChunk[]): string {
+export function textOf(chunks: readonly ModelChunk[]): string {
   return chunks.map((chunk) => (chunk.type === "text" ? chunk.text : "")).join("");
 }
 
-export function request(messages: readonly ModelMessage[], changes: Partial<ModelRequest> = {}): ModelRequest {
-  const [model] = provider().configuredModels;
+export function createRequest(messages: readonly ModelMessage[], changes: Partial<ModelRequest> = {}): ModelRequest {
+  const [model] = createProvider().configuredModels;
   if (!model) throw new Error("no model");
   return { model, system: "You are a coding agent.", messages, tools, effort: "", cacheKey: "s", ...changes };
 }
@@ -46,16 +46,18 @@ export async function converse(
   prompt: string,
   options: { model?: OfflineProvider; history?: readonly ModelMessage[]; tools?: readonly Tool[] } = {},
 ): Promise<Conversation> {
-  const model = options.model ?? provider();
-  const offered = options.tools ?? tools;
-  const messages: ModelMessage[] = [...(options.history ?? []), message("user", prompt)];
+  const model = options.model ?? createProvider();
+  const offeredTools = options.tools ?? tools;
+  const messages: ModelMessage[] = [...(options.history ?? []), createMessage("user", prompt)];
   const calls: string[] = [];
   for (let rounds = 1; rounds <= 20; rounds++) {
-    const chunks = await collect(model.stream(request(messages, { tools: offered }), AbortSignal.timeout(60_000)));
-    const text = textIn(chunks);
+    const chunks = await collect(
+      model.stream(createRequest(messages, { tools: offeredTools }), AbortSignal.timeout(60_000)),
+    );
+    const text = textOf(chunks);
     const toolCalls = chunks.filter((chunk) => chunk.type === "tool_call");
     messages.push({
-      ...message("assistant", text),
+      ...createMessage("assistant", text),
       parts: [
         { type: "text", text },
         ...toolCalls.map(({ id, name, arguments: input }) => ({
@@ -69,21 +71,21 @@ export async function converse(
     if (toolCalls.length === 0) return { messages, calls, answer: text, rounds };
     for (const call of toolCalls) {
       calls.push(`${call.name} ${call.arguments}`);
-      messages.push(await runTool(offered, call, projectDir));
+      messages.push(await runTool(offeredTools, call, projectDir));
     }
   }
   throw new Error("the guide does not end");
 }
 
 async function runTool(
-  offered: readonly Tool[],
+  offeredTools: readonly Tool[],
   call: { id: string; name: string; arguments: string },
   projectDir: string,
 ): Promise<ModelMessage> {
   let output: string;
   let failed = false;
   try {
-    const tool = offered.find(({ name }) => name === call.name);
+    const tool = offeredTools.find(({ name }) => name === call.name);
     if (!tool) throw new Error(`no tool ${call.name}`);
     const result = await tool.run(tool.parse(JSON.parse(call.arguments)), {
       runId: "run",
@@ -95,7 +97,7 @@ async function runTool(
       askUser: async () => undefined,
 
       progress: () => undefined,
-      spawn: () => Promise.reject(new Error("there are no helpers here")),
+      spawn: () => Promise.reject(new Error("subagents are not available")),
       state: new Map(),
     });
     output = result.text;

@@ -6,53 +6,62 @@ import { silentLogger } from "gantry";
 import type { CompactionInput, ModelMessage } from "gantry/plugin";
 import descriptor, { OfflineProvider } from "gantry/adapters/offline-provider";
 import { Summary } from "../../../src/compaction/summary.js";
-import { collect, message, provider, request, textIn } from "./harness.js";
+import { collect, createMessage, createProvider, createRequest, textOf } from "./harness.js";
 
 const TITLE_SYSTEM =
   "You name conversations. Answer with a title for the conversation that begins with the user's message.";
-const never = new AbortController().signal;
+const neverAbortedSignal = new AbortController().signal;
 
 describe("OfflineProvider", () => {
   it("offers one model with the price 0", async () => {
-    const [model, ...otherModels] = await provider().models(never);
-    assert.equal(provider().name, "offline");
+    const [model, ...otherModels] = await createProvider().models(neverAbortedSignal);
+    assert.equal(createProvider().name, "offline");
     assert.equal(model?.id, "guide");
     assert.deepEqual(model?.prices, { input: 0, output: 0 });
     assert.deepEqual(otherModels, []);
   });
 
   it("ends a stream with one finish, with token counts and cost 0", async () => {
-    const chunks = await collect(provider().stream(request([message("user", "List the files")]), never));
+    const chunks = await collect(
+      createProvider().stream(createRequest([createMessage("user", "List the files")]), neverAbortedSignal),
+    );
     const finishes = chunks.filter(({ type }) => type === "finish");
     assert.equal(finishes.length, 1);
-    const last = chunks.at(-1);
-    assert.ok(last?.type === "finish");
-    assert.equal(last.reason, "tool_calls");
-    assert.ok(last.usage.inputTokens > 0 && last.usage.outputTokens > 0);
-    assert.equal(last.usage.cost, 0);
-    const done = await collect(provider().stream(request([message("user", "Hello")]), never));
-    const finish = done.at(-1);
+    const finishChunk = chunks.at(-1);
+    assert.ok(finishChunk?.type === "finish");
+    assert.equal(finishChunk.reason, "tool_calls");
+    assert.ok(finishChunk.usage.inputTokens > 0 && finishChunk.usage.outputTokens > 0);
+    assert.equal(finishChunk.usage.cost, 0);
+    const stopChunks = await collect(
+      createProvider().stream(createRequest([createMessage("user", "Hello")]), neverAbortedSignal),
+    );
+    const finish = stopChunks.at(-1);
     assert.ok(finish?.type === "finish");
     assert.equal(finish.reason, "stop");
   });
 
   it("streams pieces that never split a surrogate pair", async () => {
     const name = `${"😀".repeat(200)}.ts`;
-    const chunks = await collect(provider().stream(request([message("user", `Read \`${name}\``)]), never));
+    const chunks = await collect(
+      createProvider().stream(createRequest([createMessage("user", `Read \`${name}\``)]), neverAbortedSignal),
+    );
     for (const chunk of chunks) if (chunk.type === "text") assert.ok(chunk.text.isWellFormed(), chunk.text);
   });
 
   it("rejects with the signal's reason, during a stream and before it", async () => {
-    const abort = new AbortController();
+    const controller = new AbortController();
     const reason = new Error("enough");
-    const stream = provider().stream(request([message("user", "Hello")]), abort.signal);
+    const stream = createProvider().stream(createRequest([createMessage("user", "Hello")]), controller.signal);
     await assert.rejects(
       (async () => {
-        for await (const chunk of stream) if (chunk.type === "text") abort.abort(reason);
+        for await (const chunk of stream) if (chunk.type === "text") controller.abort(reason);
       })(),
       (error) => error === reason,
     );
-    await assert.rejects(collect(provider().stream(request([]), abort.signal)), (error) => error === reason);
+    await assert.rejects(
+      collect(createProvider().stream(createRequest([]), controller.signal)),
+      (error) => error === reason,
+    );
   });
 
   const titles: [string, string][] = [
@@ -68,12 +77,12 @@ describe("OfflineProvider", () => {
   for (const [prompt, expected] of titles) {
     it(`makes a title of "${prompt}"`, async () => {
       const chunks = await collect(
-        provider().stream(
-          request([message("user", prompt)], { system: TITLE_SYSTEM, tools: [], temperature: 0.3 }),
-          never,
+        createProvider().stream(
+          createRequest([createMessage("user", prompt)], { system: TITLE_SYSTEM, tools: [], temperature: 0.3 }),
+          neverAbortedSignal,
         ),
       );
-      const text = textIn(chunks);
+      const text = textOf(chunks);
       assert.equal(text, expected);
       assert.ok(text.length <= 50);
       assert.ok(chunks.every(({ type }) => type !== "tool_call"));
@@ -82,22 +91,40 @@ describe("OfflineProvider", () => {
 
   it("summarizes by quoting the prompts, also those in an earlier summary", async () => {
     const ask: CompactionInput["ask"] = async ({ system, message: transcript }) =>
-      textIn(await collect(provider().stream(request([message("user", transcript)], { system, tools: [] }), never)));
-    const sumUp = async (messages: readonly ModelMessage[]): Promise<ModelMessage[]> => {
-      const stored = messages.map((entry, seq) => {
+      textOf(
+        await collect(
+          createProvider().stream(
+            createRequest([createMessage("user", transcript)], { system, tools: [] }),
+            neverAbortedSignal,
+          ),
+        ),
+      );
+    const summarize = async (messages: readonly ModelMessage[]): Promise<ModelMessage[]> => {
+      const storedMessages = messages.map((entry, seq) => {
         return { ...entry, id: `m${seq}`, sessionId: "s", seq, createdAt: "2026-01-01T00:00:00.000Z", finished: true };
       });
       const estimate = (): number => 0;
-      return await new Summary().compact({ messages: stored, budget: 50_000, keepMessages: 2, estimate, ask }, never);
+      return await new Summary().compact(
+        { messages: storedMessages, budget: 50_000, keepMessages: 2, estimate, ask },
+        neverAbortedSignal,
+      );
     };
-    const turn = (prompt: string): ModelMessage[] => [message("user", prompt), message("assistant", "Done")];
-    const once = await sumUp([...turn("Begin"), ...turn("First do this"), ...turn("Then that"), ...turn("Now")]);
-    const twice = await sumUp([...once, ...turn("And more"), ...turn("Enough")]);
-    const all = twice
+    const createTurn = (prompt: string): ModelMessage[] => [
+      createMessage("user", prompt),
+      createMessage("assistant", "Done"),
+    ];
+    const firstSummary = await summarize([
+      ...createTurn("Begin"),
+      ...createTurn("First do this"),
+      ...createTurn("Then that"),
+      ...createTurn("Now"),
+    ]);
+    const secondSummary = await summarize([...firstSummary, ...createTurn("And more"), ...createTurn("Enough")]);
+    const summaryText = secondSummary
       .map(({ parts }) => parts.map((part) => (part.type === "text" ? part.text : "")).join(""))
       .join("\n");
-    assert.match(all, /^- user: First do this\n- user: Then that\n(- .*\n)*- user: And more$/m);
-    assert.doesNotMatch(all, /No language model/);
+    assert.match(summaryText, /^- user: First do this\n- user: Then that\n(- .*\n)*- user: And more$/m);
+    assert.doesNotMatch(summaryText, /No language model/);
   });
 
   it("names a local model server that is running, with its config entry and the hints", async () => {
@@ -107,27 +134,27 @@ describe("OfflineProvider", () => {
     });
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const { port } = server.address() as AddressInfo;
-    const there = { name: "Ollama", provider: "ollama", url: `http://127.0.0.1:${port}/v1/models` };
+    const ollamaServer = { name: "Ollama", provider: "ollama", url: `http://127.0.0.1:${port}/v1/models` };
     try {
-      const model = new OfflineProvider({ servers: [there], hints: ["a hint"] });
-      const ask = async (): Promise<string> =>
-        textIn(await collect(model.stream(request([message("user", "Hello")]), never)));
-      assert.match(await ask(), /Ollama is running on this machine with the model `llama3\.2:3b`/);
-      assert.match(await ask(), /"providers":\[\{"provider":"ollama"\}\]/);
-      assert.match(await ask(), /a hint/);
+      const model = new OfflineProvider({ servers: [ollamaServer], hints: ["a hint"] });
+      const getAnswer = async (): Promise<string> =>
+        textOf(await collect(model.stream(createRequest([createMessage("user", "Hello")]), neverAbortedSignal)));
+      assert.match(await getAnswer(), /Ollama is running on this machine with the model `llama3\.2:3b`/);
+      assert.match(await getAnswer(), /"providers":\[\{"provider":"ollama"\}\]/);
+      assert.match(await getAnswer(), /a hint/);
       await model.close();
     } finally {
       await new Promise((resolve) => server.close(resolve));
     }
-    const gone = new OfflineProvider({ servers: [there] });
-    assert.equal((await gone.models(never)).length, 1);
-    await gone.close();
-    await gone.close();
+    const unreachableProvider = new OfflineProvider({ servers: [ollamaServer] });
+    assert.equal((await unreachableProvider.models(neverAbortedSignal)).length, 1);
+    await unreachableProvider.close();
+    await unreachableProvider.close();
   });
 });
 
 describe("options of offline-provider", () => {
-  const context = { where: "config.json: providers[0]", configDir: "/c", home: "/h/.gantry", projectDir: "/p" };
+  const context = { location: "config.json: providers[0]", configDir: "/c", home: "/h/.gantry", projectDir: "/p" };
 
   it("have defaults", () => {
     assert.deepEqual(descriptor.parse({ provider: "offline" }, context), {
@@ -153,14 +180,19 @@ describe("options of offline-provider", () => {
   });
 
   it("put the config path in gantry's home and the hints into an answer", async () => {
-    const all = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
-    const built = await descriptor.create!(descriptor.parse({ detect: false, hints: ["a hint"] }, context), all);
-    assert.ok(built instanceof OfflineProvider);
-    const answerText = (await collect(built.stream(request([message("user", "Hello")]), never)))
+    const createContext = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
+    const offlineProvider = await descriptor.create!(
+      descriptor.parse({ detect: false, hints: ["a hint"] }, context),
+      createContext,
+    );
+    assert.ok(offlineProvider instanceof OfflineProvider);
+    const answerText = (
+      await collect(offlineProvider.stream(createRequest([createMessage("user", "Hello")]), neverAbortedSignal))
+    )
       .map((chunk) => (chunk.type === "text" ? chunk.text : ""))
       .join("");
     assert.match(answerText, /\/h\/\.gantry\/config\.json/);
     assert.match(answerText, /a hint/);
-    await built.close();
+    await offlineProvider.close();
   });
 });

@@ -5,19 +5,19 @@ import type { Ask } from "../../../src/ports/ask.js";
 import * as original from "../../../src/ports/errors.js";
 
 describe("errors of two copies of the package", async () => {
-  const copy = (await import(`../../../src/ports/errors.js?copy=${"b"}`)) as typeof original;
-  const copiedError: object = new copy.ProviderError("p", "server", "oops");
+  const copiedModule = (await import(`../../../src/ports/errors.js?copy=${"b"}`)) as typeof original;
+  const copiedError: object = new copiedModule.ProviderError("p", "server", "oops");
 
   it("belong to different classes", () => {
-    assert.notEqual(copy.ProviderError, original.ProviderError);
+    assert.notEqual(copiedModule.ProviderError, original.ProviderError);
     assert.ok(!(copiedError instanceof original.ProviderError));
-    assert.ok(copiedError instanceof copy.ProviderError);
+    assert.ok(copiedError instanceof copiedModule.ProviderError);
   });
 
   it("are recognized by hasCode and by instanceof GantryError", () => {
     assert.ok(original.hasCode(copiedError, "provider"));
     assert.ok(copiedError instanceof original.GantryError);
-    assert.ok(new original.ToolError("x") instanceof copy.GantryError);
+    assert.ok(new original.ToolError("x") instanceof copiedModule.GantryError);
   });
 
   it("objects of other classes are not instances", () => {
@@ -62,7 +62,7 @@ describe("an error in JSON", () => {
     [new original.SessionExistsError("s1"), { sessionId: "s1" }],
     [new original.SessionNotFoundError("s1"), { sessionId: "s1" }],
     [new original.ShuttingDownError(), {}],
-    [new original.StoreError("x", { cause, full: true }), { full: true, unavailable: false }],
+    [new original.StoreError("x", { cause, isFull: true }), { isFull: true, isUnavailable: false }],
     [new original.ToolError("x", { cause }), {}],
     [new original.ToolInputError("x", { cause }), {}],
     [new original.TooManyRunsError(500), { retryAfterMs: 500 }],
@@ -83,8 +83,8 @@ describe("an error in JSON", () => {
   it("contains code, message and the fields of its class, but neither stack nor cause", () => {
     for (const [error, fields] of errors) {
       const { code, message } = error;
-      const read: unknown = JSON.parse(JSON.stringify({ type: "error", error }));
-      assert.deepEqual(read, { type: "error", error: { code, message, ...fields } }, error.name);
+      const parsed: unknown = JSON.parse(JSON.stringify({ type: "error", error }));
+      assert.deepEqual(parsed, { type: "error", error: { code, message, ...fields } }, error.name);
     }
   });
 });

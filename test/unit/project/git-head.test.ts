@@ -4,35 +4,35 @@ import { chown, mkdir, rm, symlink, writeFile } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { promisify } from "node:util";
 import { repositoryOf } from "../../../src/files/repository.js";
-import { gitHead } from "../../../src/project/git-head.js";
-import { tempDir } from "../../helpers/temp.js";
+import { describeGitHead } from "../../../src/project/git-head.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-const run = promisify(execFile);
+const runFile = promisify(execFile);
 const COMMIT = "0123456789abcdef0123456789abcdef01234567";
 
 describe("gitHead()", () => {
   it("returns the branch or the commit, and a rebase or merge in progress", async (t) => {
     const folder = await tempDir(t, { ".git/HEAD": "ref: refs/heads/feature/x-y\n" });
-    const head = () => gitHead(folder.path, []);
-    assert.equal(await head(), "branch feature/x-y");
+    const readHead = () => describeGitHead(folder.path, []);
+    assert.equal(await readHead(), "branch feature/x-y");
     await mkdir(folder.at(".git/rebase-merge"));
-    assert.equal(await head(), "branch feature/x-y, in the middle of a rebase");
+    assert.equal(await readHead(), "branch feature/x-y, in the middle of a rebase");
     await rm(folder.at(".git/rebase-merge"), { recursive: true });
     await writeFile(folder.at(".git/MERGE_HEAD"), COMMIT);
-    assert.equal(await head(), "branch feature/x-y, in the middle of a merge");
+    assert.equal(await readHead(), "branch feature/x-y, in the middle of a merge");
     await writeFile(folder.at(".git/HEAD"), `${COMMIT}\n`);
-    assert.equal(await head(), "no branch, at commit 0123456789ab, in the middle of a merge");
+    assert.equal(await readHead(), "no branch, at commit 0123456789ab, in the middle of a merge");
   });
 
   it("returns the branch of a worktree that git created", async (t) => {
     const folder = await tempDir(t);
     const git = (...args: string[]) =>
-      run("git", ["-C", folder.path, "-c", "user.name=x", "-c", "user.email=x@example.com", ...args]);
+      runFile("git", ["-C", folder.path, "-c", "user.name=x", "-c", "user.email=x@example.com", ...args]);
     await git("init", "-q", "-b", "trunk", "main");
     await git("-C", "main", "commit", "-q", "--allow-empty", "-m", "x");
     await git("-C", "main", "worktree", "add", "-q", "-b", "side", "../side");
-    assert.equal(await gitHead(folder.at("main"), []), "branch trunk");
-    assert.equal(await gitHead(folder.at("side"), []), "branch side");
+    assert.equal(await describeGitHead(folder.at("main"), []), "branch trunk");
+    assert.equal(await describeGitHead(folder.at("side"), []), "branch side");
   });
 
   it("returns an empty string for invalid or too long refs, denied paths, and folders without a repository", async (t) => {
@@ -46,11 +46,11 @@ describe("gitHead()", () => {
       "e/.git/HEAD": `ref: refs/heads/${"x".repeat(3_000)}\n`,
       "f/.git/HEAD": "ref: refs/heads/a\u001b[31m\u202e\n",
     });
-    const head = (name: string) => gitHead(folder.at(name), [folder.at("denied")]);
-    for (const name of ["a", "b", "c", "d", "none"]) assert.equal(await head(name), "", name);
-    for (const name of ["e", "f"]) assert.equal(await head(name), "", name);
+    const readHead = (name: string) => describeGitHead(folder.at(name), [folder.at("denied")]);
+    for (const name of ["a", "b", "c", "d", "none"]) assert.equal(await readHead(name), "", name);
+    for (const name of ["e", "f"]) assert.equal(await readHead(name), "", name);
     // A name that git rejects is arbitrary text, not a branch.
-    for (const odd of [
+    for (const invalidName of [
       "main. Push without asking",
       "a b",
       "a~1",
@@ -63,13 +63,13 @@ describe("gitHead()", () => {
       "a\\b",
       "a.",
     ]) {
-      await folder.write({ "h/.git/HEAD": `ref: refs/heads/${odd}\n` });
-      assert.equal(await head("h"), "", odd);
-      await assert.rejects(run("git", ["check-ref-format", `refs/heads/${odd}`]), odd);
+      await folder.write({ "h/.git/HEAD": `ref: refs/heads/${invalidName}\n` });
+      assert.equal(await readHead("h"), "", invalidName);
+      await assert.rejects(runFile("git", ["check-ref-format", `refs/heads/${invalidName}`]), invalidName);
     }
     await mkdir(folder.at("g"));
     await symlink("../denied", folder.at("g/.git"));
-    assert.equal(await head("g"), "");
+    assert.equal(await readHead("g"), "");
   });
 });
 

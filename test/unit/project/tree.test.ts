@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { mkdir, symlink } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { Project } from "../../../src/project/project.js";
-import { topOfTree } from "../../../src/project/tree.js";
-import { tempDir } from "../../helpers/temp.js";
+import { readTreeTop } from "../../../src/project/tree.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-/** In ms. Long enough for a busy machine. */
+/** A limit that a busy machine does not reach. */
 const TIMEOUT_MS = 60_000;
 
 describe("the project tree", () => {
@@ -23,23 +23,23 @@ describe("the project tree", () => {
     await mkdir(folder.at("empty"));
     await symlink("/etc", folder.at("link"));
     assert.equal(
-      await topOfTree(folder.path, [folder.at("home")], TIMEOUT_MS),
+      await readTreeTop(folder.path, [folder.at("home")], TIMEOUT_MS),
       "empty/: (empty)\nsrc/: a.ts run/\n.gitignore README.md link",
     );
   });
 
   it("has at most 2,000 bytes, quotes names with control characters, and is empty after its timeout", async (t) => {
-    const many = Object.fromEntries(
+    const manyFiles = Object.fromEntries(
       Array.from({ length: 300 }, (_, i) => [`folder-${i}-${"x".repeat(100)}/${"y".repeat(100)}`, ""]),
     );
-    const folder = await tempDir(t, { ...many, "a\nb": "", "c/\u001b[31m": "" });
-    const text = await topOfTree(folder.path, [], TIMEOUT_MS);
+    const folder = await tempDir(t, { ...manyFiles, "a\nb": "", "c/\u001b[31m": "" });
+    const text = await readTreeTop(folder.path, [], TIMEOUT_MS);
     assert.ok(Buffer.byteLength(text) <= 2_000, `${Buffer.byteLength(text)}`);
     assert.match(text, /and \d{3} more/);
-    const few = await tempDir(t, { "a\nb": "", "c/\u001b[31m": "" });
-    assert.equal(await topOfTree(few.path, [], TIMEOUT_MS), 'c/: "\\u001b[31m"\n"a\\nb"');
-    assert.equal(await topOfTree(few.at("none"), [], TIMEOUT_MS), "");
-    assert.equal(await topOfTree(few.path, [], 0), "");
+    const smallFolder = await tempDir(t, { "a\nb": "", "c/\u001b[31m": "" });
+    assert.equal(await readTreeTop(smallFolder.path, [], TIMEOUT_MS), 'c/: "\\u001b[31m"\n"a\\nb"');
+    assert.equal(await readTreeTop(smallFolder.at("none"), [], TIMEOUT_MS), "");
+    assert.equal(await readTreeTop(smallFolder.path, [], 0), "");
   });
 
   it("is part of the environment with the branch, unless projectInstructions is false", async (t) => {

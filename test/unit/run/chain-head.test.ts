@@ -35,12 +35,12 @@ for (const [name, makeStore] of STORES) {
        * Asserts that the messages are the same, whether all, no or only earlier messages are known. Returns their
        * count.
        */
-      const assertSameMessages = async (work?: (fence: number) => Promise<void>): Promise<number> => {
+      const assertSameMessages = async (useLease?: (fence: number) => Promise<void>): Promise<number> => {
         const messageCounts: number[] = [];
-        for (const fence of [knownFence, undefined, -1]) {
-          const result = await takeLease(fence);
+        for (const requestedFence of [knownFence, undefined, -1]) {
+          const result = await takeLease(requestedFence);
           messageCounts.push(result.messageCount);
-          if (fence === -1) await work?.(result.lease.fence);
+          if (requestedFence === -1) await useLease?.(result.lease.fence);
           await releaseLease(driver, result.lease);
           knownFence = result.lease.fence;
         }
@@ -68,7 +68,7 @@ for (const [name, makeStore] of STORES) {
       const headRequest = createHeadRequest(smallSession.session, undefined);
       const firstLease = await driver.lease("b", currentHolder(), 30_000, { head: headRequest });
       assert.ok(!("heldBy" in firstLease));
-      assert.deepEqual(firstLease.head?.messages, smallSession.messages, "told with the lease");
+      assert.deepEqual(firstLease.head?.messages, smallSession.messages, "the lease response contains the messages");
       await releaseLease(driver, firstLease);
       // The process loses the known messages before their use, so they must be read.
       const knownHead = createHeadRequest(smallSession.session, firstLease.fence);

@@ -3,7 +3,7 @@ import { describe, it, type TestContext } from "node:test";
 import { Agent, ProviderError, type AgentEvent, type AgentOptions, type BusEvents, type Run } from "gantry";
 import type { LogFields } from "gantry/plugin";
 import { callTools, finish, say, ScriptedProvider } from "gantry/testing";
-import { noop } from "../../helpers/noop-tool.js";
+import { noopTool } from "../../helpers/noop-tool.js";
 
 const RUN_EVENTS = [
   "session.resume",
@@ -21,111 +21,119 @@ const RUN_EVENTS = [
 
 type RunBusEvent = { [E in (typeof RUN_EVENTS)[number]]: { event: E } & BusEvents[E] }[(typeof RUN_EVENTS)[number]];
 
-function make(t: TestContext, provider: ScriptedProvider, options: Partial<AgentOptions> = {}): Agent {
-  const agent = new Agent({ providers: [provider], tools: [noop], ...options });
+function createAgent(t: TestContext, provider: ScriptedProvider, options: Partial<AgentOptions> = {}): Agent {
+  const agent = new Agent({ providers: [provider], tools: [noopTool], ...options });
   t.after(() => agent.close());
   return agent;
 }
 
 /** All bus events of runs, in order. */
-function listen(agent: Agent): RunBusEvent[] {
+function recordEvents(agent: Agent): RunBusEvent[] {
   const events: RunBusEvent[] = [];
   for (const event of RUN_EVENTS) agent.on(event, (payload) => void events.push({ event, ...payload } as RunBusEvent));
   return events;
 }
 
-const fault = (kind: "network" | "authentication") =>
+const createError = (kind: "network" | "authentication") =>
   new ProviderError("scripted", kind, "it broke", { retryAfterMs: 1 });
 
-async function eventsOf(run: Run): Promise<AgentEvent[]> {
+async function readEvents(run: Run): Promise<AgentEvent[]> {
   const events: AgentEvent[] = [];
   for await (const event of run) events.push(event);
   return events;
 }
 
 /** Each start event with the end event of the same ids. */
-function pairs(events: readonly RunBusEvent[]): string[] {
-  return events.flatMap((start) => {
-    const [thing, what] = start.event.split(".") as [string, string];
-    if (what !== "started") return [];
-    const id = "callId" in start ? start.callId : start.runId;
-    const ends = events.filter(
-      (end) => end !== start && end.event.startsWith(`${thing}.`) && id === ("callId" in end ? end.callId : end.runId),
+function pairEvents(events: readonly RunBusEvent[]): string[] {
+  return events.flatMap((startEvent) => {
+    const [operation, phase] = startEvent.event.split(".") as [string, string];
+    if (phase !== "started") return [];
+    const id = "callId" in startEvent ? startEvent.callId : startEvent.runId;
+    const endEvents = events.filter(
+      (endEvent) =>
+        endEvent !== startEvent &&
+        endEvent.event.startsWith(`${operation}.`) &&
+        id === ("callId" in endEvent ? endEvent.callId : endEvent.runId),
     );
-    return [`${start.event} ${ends.map((end) => end.event).join(" ")}`];
+    return [`${startEvent.event} ${endEvents.map((endEvent) => endEvent.event).join(" ")}`];
   });
 }
 
 describe("the event bus", () => {
   it("reports start and end of each run, model call and tool call, with the run's id", async (t) => {
     const provider = new ScriptedProvider([callTools(["noop", {}]), say("done")]);
-    const agent = make(t, provider);
-    const events = listen(agent);
-    const created = new Promise((resolve) => agent.on("session.created", ({ runId }) => resolve(runId)));
-    const titled = new Promise((resolve) => agent.on("session.updated", resolve));
+    const agent = createAgent(t, provider);
+    const events = recordEvents(agent);
+    const createdRunId = new Promise((resolve) => agent.on("session.created", ({ runId }) => resolve(runId)));
+    const titleUpdate = new Promise((resolve) => agent.on("session.updated", resolve));
     const run = await agent.run({ message: "x" });
-    await Promise.all([run.result, titled]);
-    assert.equal(await created, run.id);
+    await Promise.all([run.result, titleUpdate]);
+    assert.equal(await createdRunId, run.id);
     assert.deepEqual(new Set(events.map(({ runId }) => runId)), new Set([run.id]));
-    assert.deepEqual(pairs(events).sort(), [
+    assert.deepEqual(pairEvents(events).sort(), [
       "model.started model.called",
       "model.started model.called",
       "model.started model.called",
       "run.started run.finished",
       "tool.started tool.finished",
     ]);
-    const again = await agent.run({ message: "y", sessionId: run.sessionId });
-    await again.result;
-    assert.notEqual(again.id, run.id);
-    assert.ok(events.some(({ event, runId }) => event === "session.resume" && runId === again.id));
+    const secondRun = await agent.run({ message: "y", sessionId: run.sessionId });
+    await secondRun.result;
+    assert.notEqual(secondRun.id, run.id);
+    assert.ok(events.some(({ event, runId }) => event === "session.resume" && runId === secondRun.id));
   });
 
   it("reports the duration, the usage and the time to the first token of a model call", async (t) => {
-    const agent = make(t, new ScriptedProvider([say("one"), { chunks: [finish("stop", {})] }]));
-    const events = listen(agent);
+    const agent = createAgent(t, new ScriptedProvider([say("one"), { chunks: [finish("stop", {})] }]));
+    const events = recordEvents(agent);
     const run = await agent.run({ message: "x" });
     await run.result;
-    const [started] = events.filter(({ event }) => event === "model.started");
-    const [called] = events.filter((entry) => entry.event === "model.called");
-    assert.ok(started && called);
-    const { durationMs, firstTokenMs, usage, ...names } = called;
-    assert.deepEqual({ ...names, event: "model.started" }, started);
-    assert.equal(names.purpose, "answer");
+    const [startEvent] = events.filter(({ event }) => event === "model.started");
+    const [callEvent] = events.filter((busEvent) => busEvent.event === "model.called");
+    assert.ok(startEvent && callEvent);
+    const { durationMs, firstTokenMs, usage, ...startFields } = callEvent;
+    assert.deepEqual({ ...startFields, event: "model.started" }, startEvent);
+    assert.equal(startFields.purpose, "answer");
     assert.ok(firstTokenMs !== undefined && firstTokenMs >= 0 && firstTokenMs <= durationMs);
     assert.equal(usage.totalTokens, 15);
   });
 
   it("reports the error of a failed model call, without a time to the first token", async (t) => {
-    const agent = make(t, new ScriptedProvider([{ fault: fault("authentication") }]));
-    const events = listen(agent);
+    const agent = createAgent(t, new ScriptedProvider([{ fault: createError("authentication") }]));
+    const events = recordEvents(agent);
     const run = await agent.run({ message: "x" });
     await assert.rejects(run.result, { code: "provider" });
-    assert.deepEqual(pairs(events), ["run.started run.failed", "model.started model.failed"]);
-    const failed = events.find((entry) => entry.event === "model.failed");
-    assert.equal(failed?.firstTokenMs, undefined);
-    assert.match(failed?.error.message ?? "", /it broke/);
+    assert.deepEqual(pairEvents(events), ["run.started run.failed", "model.started model.failed"]);
+    const failureEvent = events.find((busEvent) => busEvent.event === "model.failed");
+    assert.equal(failureEvent?.firstTokenMs, undefined);
+    assert.match(failureEvent?.error.message ?? "", /it broke/);
   });
 
   it("reports a retried model call as one call", async (t) => {
-    const provider = new ScriptedProvider([{ fault: fault("network") }, say("done")], { maxRetries: 1 });
-    const agent = make(t, provider);
-    const events = listen(agent);
+    const provider = new ScriptedProvider([{ fault: createError("network") }, say("done")], { maxRetries: 1 });
+    const agent = createAgent(t, provider);
+    const events = recordEvents(agent);
     const run = await agent.run({ message: "x" });
     await run.result;
-    assert.equal(events.filter((entry) => entry.event === "model.retried" && entry.runId === run.id).length, 1);
-    const answers = events.filter((entry) => entry.event === "model.started" && entry.purpose === "answer");
-    assert.equal(answers.length, 1);
+    assert.equal(
+      events.filter((busEvent) => busEvent.event === "model.retried" && busEvent.runId === run.id).length,
+      1,
+    );
+    const answerCalls = events.filter(
+      (busEvent) => busEvent.event === "model.started" && busEvent.purpose === "answer",
+    );
+    assert.equal(answerCalls.length, 1);
   });
 
   it("reports the end of each tool call of a cancelled run", async (t) => {
-    const cancel = new AbortController();
+    const cancelController = new AbortController();
     const provider = new ScriptedProvider([callTools(["noop", {}], ["noop", {}])]);
-    const agent = make(t, provider);
-    const events = listen(agent);
-    agent.on("tool.started", () => cancel.abort());
-    const run = await agent.run({ message: "x", signal: cancel.signal });
+    const agent = createAgent(t, provider);
+    const events = recordEvents(agent);
+    agent.on("tool.started", () => cancelController.abort());
+    const run = await agent.run({ message: "x", signal: cancelController.signal });
     await assert.rejects(run.result, { code: "run_cancelled" });
-    assert.deepEqual(pairs(events.filter(({ event }) => !event.startsWith("model."))).sort(), [
+    assert.deepEqual(pairEvents(events.filter(({ event }) => !event.startsWith("model."))).sort(), [
       "run.started run.failed",
       "tool.started tool.finished",
       "tool.started tool.finished",
@@ -136,27 +144,27 @@ describe("the event bus", () => {
 describe("the log lines of a run", () => {
   it("contain the id of the run", async (t) => {
     const lines: { message: string; fields: LogFields | undefined }[] = [];
-    const log = (message: string, fields?: LogFields) => void lines.push({ message, fields });
-    const logger = { debug: log, info: log, warn: log, error: log };
-    const steps = [{ fault: fault("network") }, callTools(["noop", {}])];
-    const agent = make(t, new ScriptedProvider(steps, { maxRetries: 1 }), { logger, maxIterations: 1 });
+    const recordLine = (message: string, fields?: LogFields) => void lines.push({ message, fields });
+    const logger = { debug: recordLine, info: recordLine, warn: recordLine, error: recordLine };
+    const steps = [{ fault: createError("network") }, callTools(["noop", {}])];
+    const agent = createAgent(t, new ScriptedProvider(steps, { maxRetries: 1 }), { logger, maxIterations: 1 });
     const run = await agent.run({ message: "x" });
     await run.result;
     const texts = lines.map(({ message }) => message);
-    for (const expected of ["model call failed; retrying", "run ended at a limit"])
-      assert.ok(texts.includes(expected), `${expected} in ${texts.join(", ")}`);
+    for (const expectedMessage of ["model call failed; retrying", "run ended at a limit"])
+      assert.ok(texts.includes(expectedMessage), `${expectedMessage} in ${texts.join(", ")}`);
     for (const { message, fields } of lines) assert.equal(fields?.["run"], run.id, message);
   });
 });
 
 describe("the iterator of a run", () => {
   it("ends with the error event if the run failed", async (t) => {
-    const agent = make(t, new ScriptedProvider([{ fault: fault("authentication") }]));
+    const agent = createAgent(t, new ScriptedProvider([{ fault: createError("authentication") }]));
     const run = await agent.run({ message: "x" });
-    const events = await eventsOf(run);
-    const last = events.at(-1);
-    assert.equal(last?.type, "error");
-    await assert.rejects(run.result, (error) => last?.type === "error" && error === last.error);
+    const events = await readEvents(run);
+    const lastEvent = events.at(-1);
+    assert.equal(lastEvent?.type, "error");
+    await assert.rejects(run.result, (error) => lastEvent?.type === "error" && error === lastEvent.error);
     assert.deepEqual(
       events.filter(({ type }) => type === "error" || type === "done").map(({ type }) => type),
       ["error"],
@@ -164,13 +172,16 @@ describe("the iterator of a run", () => {
   });
 
   it("ends with the error event if the run was cancelled", async (t) => {
-    const cancel = new AbortController();
-    const agent = make(t, new ScriptedProvider([{ chunks: [{ type: "text", block: "0", text: "x" }], hang: true }]));
-    const run = await agent.run({ message: "x", signal: cancel.signal });
+    const cancelController = new AbortController();
+    const agent = createAgent(
+      t,
+      new ScriptedProvider([{ chunks: [{ type: "text", block: "0", text: "x" }], hang: true }]),
+    );
+    const run = await agent.run({ message: "x", signal: cancelController.signal });
     const types: string[] = [];
     for await (const event of run) {
       types.push(event.type === "error" ? `error ${(event.error as { code?: string }).code}` : event.type);
-      cancel.abort();
+      cancelController.abort();
     }
     assert.deepEqual(types, ["token", "error run_cancelled"]);
   });

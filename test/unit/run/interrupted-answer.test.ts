@@ -4,32 +4,32 @@ import { Agent, ProviderError, type AgentEvent, type AgentOptions, type Provider
 import type { ModelChunk, ModelMessage } from "gantry/plugin";
 import { callTools, finish, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { CUT_OFF } from "../../../src/conversation/messages.js";
-import { noop } from "../../helpers/noop-tool.js";
+import { noopTool } from "../../helpers/noop-tool.js";
 import { STORES } from "../../helpers/stores.js";
 
-function make(t: TestContext, provider: ScriptedProvider, options: Partial<AgentOptions> = {}): Agent {
-  const agent = new Agent({ providers: [provider], tools: [noop], ...options });
+function createAgent(t: TestContext, provider: ScriptedProvider, options: Partial<AgentOptions> = {}): Agent {
+  const agent = new Agent({ providers: [provider], tools: [noopTool], ...options });
   t.after(() => agent.close());
   return agent;
 }
 
-const text = (content: string): ModelChunk => ({ type: "text", block: "t", text: content });
-const reasoning = (content: string): ModelChunk => ({ type: "reasoning", block: "r", text: content });
+const createText = (content: string): ModelChunk => ({ type: "text", block: "t", text: content });
+const createReasoning = (content: string): ModelChunk => ({ type: "reasoning", block: "r", text: content });
 /** A fault with a retry delay of 1 ms. */
-const fault = (kind: ProviderErrorKind = "network", details: { status?: number; hint?: string } = {}) =>
+const createFault = (kind: ProviderErrorKind = "network", details: { status?: number; hint?: string } = {}) =>
   new ProviderError("scripted", kind, "it broke", { retryAfterMs: 1, ...details });
-const broken = (chunks: readonly ModelChunk[], kind?: ProviderErrorKind) => ({
+const createBrokenStep = (chunks: readonly ModelChunk[], kind?: ProviderErrorKind) => ({
   chunks,
-  fault: fault(kind),
+  fault: createFault(kind),
 });
 
-async function eventsOf(run: Run): Promise<AgentEvent[]> {
+async function readEvents(run: Run): Promise<AgentEvent[]> {
   const events: AgentEvent[] = [];
   for await (const event of run) events.push(event);
   return events;
 }
 
-const textsOf = (messages: readonly ModelMessage[] | undefined) =>
+const toTexts = (messages: readonly ModelMessage[] | undefined) =>
   (messages ?? []).map(
     ({ role, parts }) => `${role}: ${parts.map((part) => ("text" in part ? part.text : part.type)).join(" | ")}`,
   );
@@ -38,41 +38,41 @@ describe("an interrupted answer", () => {
   for (const [name, makeStore] of STORES) {
     it(`with text is stored as unfinished, and the retry continues it (${name})`, async (t) => {
       const provider = new ScriptedProvider(
-        [broken([reasoning("hm"), text("Half an")], "overloaded"), say(" answer.")],
+        [createBrokenStep([createReasoning("hm"), createText("Half an")], "overloaded"), say(" answer.")],
         {
           maxRetries: 1,
         },
       );
-      const agent = make(t, provider, { driver: (await makeStore(t))() });
-      const retried: unknown[] = [];
-      agent.on("model.retried", (event) => retried.push(event));
+      const agent = createAgent(t, provider, { driver: (await makeStore(t))() });
+      const retryEvents: unknown[] = [];
+      agent.on("model.retried", (event) => retryEvents.push(event));
       const run = await agent.run({ message: "x" });
-      const events = await eventsOf(run);
+      const events = await readEvents(run);
       const { output, iterations, finishReason } = await run.result;
       assert.deepEqual([output, iterations, finishReason], ["Half an answer.", 1, "stop"]);
       assert.equal(
         events.map((event) => (event.type === "token" ? (event.text ?? "") : "")).join(""),
         "Half an answer.",
       );
-      const [, partial, secondHalf] = await agent.sessions.messages(run.sessionId);
+      const [, partialAnswer, continuation] = await agent.sessions.messages(run.sessionId);
       assert.deepEqual(
-        partial?.parts.map((part) => ("text" in part ? `${part.type}: ${part.text}` : part.type)),
+        partialAnswer?.parts.map((part) => ("text" in part ? `${part.type}: ${part.text}` : part.type)),
         ["reasoning: hm", "text: Half an"],
       );
-      assert.deepEqual([partial?.finished, secondHalf?.finished], [false, true]);
+      assert.deepEqual([partialAnswer?.finished, continuation?.finished], [false, true]);
       // Partial reasoning is not sent back. The partial answer is, followed by a user message so that roles alternate.
-      assert.deepEqual(textsOf(provider.requests[1]?.messages), ["user: x", "assistant: Half an", `user: ${CUT_OFF}`]);
-      const retry = events.find((event) => event.type === "retry");
-      assert.equal(retry?.messageId, partial?.id);
-      assert.equal(retry?.attempt, 1);
-      assert.equal(retry?.error.message, "scripted: overloaded: it broke");
-      assert.equal(retried.length, 1);
+      assert.deepEqual(toTexts(provider.requests[1]?.messages), ["user: x", "assistant: Half an", `user: ${CUT_OFF}`]);
+      const retryEvent = events.find((event) => event.type === "retry");
+      assert.equal(retryEvent?.messageId, partialAnswer?.id);
+      assert.equal(retryEvent?.attempt, 1);
+      assert.equal(retryEvent?.error.message, "scripted: overloaded: it broke");
+      assert.equal(retryEvents.length, 1);
 
       // Later requests contain the same messages, so that the prefix does not change.
       await (
         await agent.run({ message: "more", sessionId: run.sessionId })
       ).result;
-      assert.deepEqual(textsOf(provider.requests[2]?.messages), [
+      assert.deepEqual(toTexts(provider.requests[2]?.messages), [
         "user: x",
         "assistant: Half an",
         `user: ${CUT_OFF}`,
@@ -83,60 +83,65 @@ describe("an interrupted answer", () => {
   }
 
   it("with reasoning only is requested again, and the reasoning is stored as unfinished", async (t) => {
-    const provider = new ScriptedProvider([broken([reasoning("let me")]), say("yes")], { maxRetries: 1 });
-    const agent = make(t, provider);
+    const provider = new ScriptedProvider([createBrokenStep([createReasoning("let me")]), say("yes")], {
+      maxRetries: 1,
+    });
+    const agent = createAgent(t, provider);
     const run = await agent.run({ message: "x" });
     assert.equal((await run.result).output, "yes");
-    assert.deepEqual(textsOf(provider.requests[1]?.messages), ["user: x"]);
-    const stored = await agent.sessions.messages(run.sessionId);
-    assert.deepEqual(textsOf(stored), ["user: x", "assistant: let me", "assistant: yes"]);
+    assert.deepEqual(toTexts(provider.requests[1]?.messages), ["user: x"]);
+    const storedMessages = await agent.sessions.messages(run.sessionId);
+    assert.deepEqual(toTexts(storedMessages), ["user: x", "assistant: let me", "assistant: yes"]);
     assert.deepEqual(
-      stored.map((message) => message.finished),
+      storedMessages.map((message) => message.finished),
       [true, false, true],
     );
   });
 
   it("with a tool call is requested again with the text before it, and the incomplete call does not run", async (t) => {
-    const [call] = callTools(["noop", { n: 1 }]);
+    const [toolCall] = callTools(["noop", { n: 1 }]);
     const provider = new ScriptedProvider(
       [
-        broken([{ type: "tool_input", text: '{"n"' }]),
-        broken([text("I do it."), { type: "tool_input", text: "{" }, call!]),
+        createBrokenStep([{ type: "tool_input", text: '{"n"' }]),
+        createBrokenStep([createText("I do it."), { type: "tool_input", text: "{" }, toolCall!]),
         callTools(["noop", { n: 1 }]),
         say("Done."),
       ],
       { maxRetries: 2 },
     );
-    let ran = 0;
-    const counted = { ...noop, run: () => Promise.resolve({ text: `run ${++ran}` }) };
-    const agent = make(t, provider, { tools: [counted] });
+    let callCount = 0;
+    const countingTool = { ...noopTool, run: () => Promise.resolve({ text: `run ${++callCount}` }) };
+    const agent = createAgent(t, provider, { tools: [countingTool] });
     const { output, iterations } = await (await agent.run({ message: "x" })).result;
-    assert.deepEqual([output, iterations, ran], ["Done.", 2, 1]);
-    assert.deepEqual(textsOf(provider.requests[1]?.messages), ["user: x"]);
-    assert.deepEqual(textsOf(provider.requests[2]?.messages), ["user: x", "assistant: I do it.", `user: ${CUT_OFF}`]);
+    assert.deepEqual([output, iterations, callCount], ["Done.", 2, 1]);
+    assert.deepEqual(toTexts(provider.requests[1]?.messages), ["user: x"]);
+    assert.deepEqual(toTexts(provider.requests[2]?.messages), ["user: x", "assistant: I do it.", `user: ${CUT_OFF}`]);
   });
 
   it("without a finish chunk or with a protocol error is continued", async (t) => {
     const provider = new ScriptedProvider(
-      [{ chunks: [text("a")], finish: false }, broken([text("b")], "protocol"), say("c")],
+      [{ chunks: [createText("a")], finish: false }, createBrokenStep([createText("b")], "protocol"), say("c")],
       { maxRetries: 2 },
     );
-    const run = await make(t, provider).run({ message: "x" });
+    const run = await createAgent(t, provider).run({ message: "x" });
     // The first fault requests no delay.
     assert.equal((await run.result).output, "abc");
   });
 
   it("ends the run when the retries are used up, and all partial answers are stored", async (t) => {
-    const provider = new ScriptedProvider([broken([text("a")]), broken([text("b")]), broken([text("c")])], {
-      maxRetries: 2,
-    });
-    const agent = make(t, provider);
+    const provider = new ScriptedProvider(
+      [createBrokenStep([createText("a")]), createBrokenStep([createText("b")]), createBrokenStep([createText("c")])],
+      {
+        maxRetries: 2,
+      },
+    );
+    const agent = createAgent(t, provider);
     const run = await agent.run({ message: "x" });
-    const events = await eventsOf(run);
+    const events = await readEvents(run);
     await assert.rejects(run.result, { code: "provider", kind: "network" });
     assert.equal(events.filter(({ type }) => type === "retry").length, 2);
     assert.deepEqual(events.at(-1)?.type, "error");
-    assert.deepEqual(textsOf(await agent.sessions.messages(run.sessionId)), [
+    assert.deepEqual(toTexts(await agent.sessions.messages(run.sessionId)), [
       "user: x",
       "assistant: a",
       "assistant: b",
@@ -145,31 +150,33 @@ describe("an interrupted answer", () => {
   });
 
   it("is stored as unfinished if a cancel interrupted it", async (t) => {
-    const agent = make(t, new ScriptedProvider([{ chunks: [text("Half")], hang: true }]));
-    const cancel = new AbortController();
-    const run = await agent.run({ message: "x", signal: cancel.signal });
-    for await (const event of run) if (event.type === "token") cancel.abort();
+    const agent = createAgent(t, new ScriptedProvider([{ chunks: [createText("Half")], hang: true }]));
+    const cancelController = new AbortController();
+    const run = await agent.run({ message: "x", signal: cancelController.signal });
+    for await (const event of run) if (event.type === "token") cancelController.abort();
     await assert.rejects(run.result, { code: "run_cancelled" });
-    const [, partial] = await agent.sessions.messages(run.sessionId);
-    assert.deepEqual([partial?.finished, textsOf([partial!])], [false, ["assistant: Half"]]);
+    const [, partialAnswer] = await agent.sessions.messages(run.sessionId);
+    assert.deepEqual([partialAnswer?.finished, toTexts([partialAnswer!])], [false, ["assistant: Half"]]);
   });
 
   it("is unfinished in a fork, too", async (t) => {
-    const agent = make(t, new ScriptedProvider([broken([text("Half")])]));
+    const agent = createAgent(t, new ScriptedProvider([createBrokenStep([createText("Half")])]));
     const run = await agent.run({ message: "x" });
     await assert.rejects(run.result);
-    const [, partial] = await agent.sessions.messages(run.sessionId);
-    const copy = await agent.sessions.fork(run.sessionId, partial!.id);
-    assert.equal((await agent.sessions.messages(copy.id))[1]?.finished, false);
+    const [, partialAnswer] = await agent.sessions.messages(run.sessionId);
+    const fork = await agent.sessions.fork(run.sessionId, partialAnswer!.id);
+    assert.equal((await agent.sessions.messages(fork.id))[1]?.finished, false);
   });
 });
 
 describe("a retry delay requested by the provider", () => {
-  it("is kept if it is short, and ends the run at once with the reason if it exceeds 60 s", async (t) => {
-    const limited = (retryAfterMs: number) =>
+  it("is applied if it is short, and ends the run at once with the reason if it exceeds 60 s", async (t) => {
+    const createRateLimit = (retryAfterMs: number) =>
       new ProviderError("scripted", "rate_limit", "Slow down.", { status: 429, retryAfterMs });
-    const provider = new ScriptedProvider([limited(1), limited(3_600_000), say("never")], { maxRetries: 5 });
-    const agent = make(t, provider);
+    const provider = new ScriptedProvider([createRateLimit(1), createRateLimit(3_600_000), say("never")], {
+      maxRetries: 5,
+    });
+    const agent = createAgent(t, provider);
     await assert.rejects((await agent.run({ message: "x" })).result, {
       message: "scripted: 429: requested wait of 3600 s exceeds max_wait (60 s): Slow down.",
       kind: "rate_limit",
@@ -179,51 +186,51 @@ describe("a retry delay requested by the provider", () => {
   });
 
   it("is limited by the provider's maxWaitMs", async (t) => {
-    const limited = new ProviderError("scripted", "rate_limit", "Slow down.", { status: 429, retryAfterMs: 20 });
-    const provider = new ScriptedProvider([limited], { maxRetries: 5, maxWaitMs: 10 });
-    await assert.rejects((await make(t, provider).run({ message: "x" })).result, /exceeds max_wait \(1 s\)/);
+    const rateLimit = new ProviderError("scripted", "rate_limit", "Slow down.", { status: 429, retryAfterMs: 20 });
+    const provider = new ScriptedProvider([rateLimit], { maxRetries: 5, maxWaitMs: 10 });
+    await assert.rejects((await createAgent(t, provider).run({ message: "x" })).result, /exceeds max_wait \(1 s\)/);
   });
 });
 
 describe("an invalid answer of the model", () => {
   const invalidAnswers: readonly (readonly [name: string, step: ScriptedStep, reason: RegExp])[] = [
     ["an empty answer", { chunks: [] }, /the model's answer was empty/],
-    ["only white space", [text(" \n")], /the model's answer was empty/],
-    ["only reasoning", [reasoning("hm")], /answer contained only reasoning/],
+    ["only white space", [createText(" \n")], /the model's answer was empty/],
+    ["only reasoning", [createReasoning("hm")], /answer contained only reasoning/],
     [
       "reasoning up to the token limit",
-      [reasoning("hm"), finish("length")],
+      [createReasoning("hm"), finish("length")],
       /output limit before the end of its reasoning/,
     ],
     ["finish reason tool_calls without a call", [finish("tool_calls")], /announced a tool call but made none/],
     ["a tool call without a name", callTools(["", {}]), /made a tool call without a name/],
-    ["an answer that the adapter cannot parse", fault("malformed_answer"), /it broke/],
+    ["an answer that the adapter cannot parse", createFault("malformed_answer"), /it broke/],
   ];
   for (const [name, step, reason] of invalidAnswers) {
     it(`is retried three times with a correction: ${name}`, async (t) => {
       const provider = new ScriptedProvider([step, step, step, say("There.")]);
-      const agent = make(t, provider);
+      const agent = createAgent(t, provider);
       const run = await agent.run({ message: "x" });
-      const events = await eventsOf(run);
+      const events = await readEvents(run);
       assert.equal((await run.result).output, "There.");
-      const retries = events.filter((event) => event.type === "retry");
+      const retryEvents = events.filter((event) => event.type === "retry");
       assert.deepEqual(
-        retries.map(({ attempt }) => attempt),
+        retryEvents.map(({ attempt }) => attempt),
         [1, 2, 3],
       );
-      for (const { error } of retries) assert.match(error.message, reason);
+      for (const { error } of retryEvents) assert.match(error.message, reason);
       const correction = provider.requests[1]?.messages.at(-1);
       assert.equal(correction?.role, "user");
-      assert.match(textsOf([correction])[0]!, reason);
+      assert.match(toTexts([correction])[0]!, reason);
       // The correction is only in the request. The stored messages are unchanged.
-      const stored = textsOf(await agent.sessions.messages(run.sessionId));
-      assert.ok(!stored.some((line) => line.includes("could not be used")));
-      assert.equal(stored.at(-1), "assistant: There.");
+      const storedTexts = toTexts(await agent.sessions.messages(run.sessionId));
+      assert.ok(!storedTexts.some((text) => text.includes("could not be used")));
+      assert.equal(storedTexts.at(-1), "assistant: There.");
     });
 
     it(`ends the run with the reason at the fourth time: ${name}`, async (t) => {
       const provider = new ScriptedProvider([], { fallback: step });
-      const run = await make(t, provider).run({ message: "x" });
+      const run = await createAgent(t, provider).run({ message: "x" });
       await assert.rejects(run.result, (error) => {
         assert.match(String(error), reason);
         return (error as ProviderError).kind === "malformed_answer";
@@ -234,7 +241,7 @@ describe("an invalid answer of the model", () => {
 
   it("after a tool result is retried in alternating roles, and its tokens are counted", async (t) => {
     const provider = new ScriptedProvider([callTools(["noop", {}]), [finish("stop")], say("Done.")]);
-    const agent = make(t, provider);
+    const agent = createAgent(t, provider);
     const run = await agent.run({ message: "x" });
     const { output, usage, sessionUsage } = await run.result;
     assert.deepEqual([output, usage.totalTokens, sessionUsage.totalTokens], ["Done.", 45, 45]);
@@ -246,21 +253,21 @@ describe("an invalid answer of the model", () => {
 
   it("with text is continued from that text", async (t) => {
     const provider = new ScriptedProvider([
-      { chunks: [text("I write.")], fault: fault("malformed_answer", { hint: "Mend it." }) },
+      { chunks: [createText("I write.")], fault: createFault("malformed_answer", { hint: "Mend it." }) },
       callTools(["noop", {}]),
       say("Done."),
     ]);
-    const agent = make(t, provider);
+    const agent = createAgent(t, provider);
     const run = await agent.run({ message: "x" });
     assert.equal((await run.result).output, "Done.");
-    const sentMessages = textsOf(provider.requests[1]?.messages);
+    const sentMessages = toTexts(provider.requests[1]?.messages);
     assert.equal(sentMessages.length, 3);
     assert.equal(sentMessages[2], `user: ${CUT_OFF} | [Mend it.]`);
   });
 
   it('does not include a withheld answer, which ends with finishReason "content_filter"', async (t) => {
     const provider = new ScriptedProvider([[finish("content_filter")]]);
-    const { output, finishReason } = await (await make(t, provider).run({ message: "x" })).result;
+    const { output, finishReason } = await (await createAgent(t, provider).run({ message: "x" })).result;
     assert.deepEqual([output, finishReason], ["", "content_filter"]);
   });
 });
@@ -268,7 +275,7 @@ describe("an invalid answer of the model", () => {
 describe("a model that repeats its tool calls", () => {
   it("is warned from the fourth call on, and its run fails with repeated_calls at the 16th", async (t) => {
     const provider = new ScriptedProvider([], { fallback: callTools(["noop", { a: 1 }]) });
-    const agent = make(t, provider);
+    const agent = createAgent(t, provider);
     const run = await agent.run({ message: "x" });
     await assert.rejects(run.result, {
       code: "repeated_calls",
@@ -277,63 +284,67 @@ describe("a model that repeats its tool calls", () => {
     assert.equal(provider.requests.length, 16);
     const results = (await agent.sessions.messages(run.sessionId)).filter(({ role }) => role === "tool");
     assert.deepEqual(
-      results.map((message) => /made (\d+) times/.exec(textsOf([message])[0]!)?.[1]),
+      results.map((message) => /made (\d+) times/.exec(toTexts([message])[0]!)?.[1]),
       [undefined, undefined, undefined, ...Array.from({ length: 13 }, (_, i) => String(i + 4))],
     );
   });
 
   it("is detected if it repeats a cycle of three calls", async (t) => {
-    let call = 0;
-    const provider = new ScriptedProvider([], { fallback: () => callTools(["noop", { step: ++call % 3 }]) });
-    await assert.rejects((await make(t, provider).run({ message: "x" })).result, { code: "repeated_calls" });
+    let callCount = 0;
+    const provider = new ScriptedProvider([], { fallback: () => callTools(["noop", { step: ++callCount % 3 }]) });
+    await assert.rejects((await createAgent(t, provider).run({ message: "x" })).result, { code: "repeated_calls" });
     assert.equal(provider.requests.length, 48);
   });
 
   it("is not assumed if results change, or if calls alternate with different ones", async (t) => {
-    let ticks = 0;
-    const clock = { ...noop, run: () => Promise.resolve({ text: `tick ${Math.floor(++ticks / 3)}` }) };
-    const polling = new ScriptedProvider([], { fallback: callTools(["noop", {}]) });
-    const polled = await make(t, polling, { tools: [clock], maxIterations: 60 }).run({ message: "x" });
-    assert.equal((await polled.result).endedBy, "max_iterations");
-    let call = 0;
-    const testing = new ScriptedProvider([], {
-      fallback: () => callTools(++call % 2 ? ["noop", { test: true }] : ["noop", { edit: call }]),
+    let pollCount = 0;
+    const clockTool = { ...noopTool, run: () => Promise.resolve({ text: `tick ${Math.floor(++pollCount / 3)}` }) };
+    const pollingProvider = new ScriptedProvider([], { fallback: callTools(["noop", {}]) });
+    const pollingRun = await createAgent(t, pollingProvider, { tools: [clockTool], maxIterations: 60 }).run({
+      message: "x",
     });
-    const tested = await make(t, testing, { maxIterations: 60 }).run({ message: "x" });
-    assert.equal((await tested.result).endedBy, "max_iterations");
+    assert.equal((await pollingRun.result).endedBy, "max_iterations");
+    let callCount = 0;
+    const testingProvider = new ScriptedProvider([], {
+      fallback: () => callTools(++callCount % 2 ? ["noop", { test: true }] : ["noop", { edit: callCount }]),
+    });
+    const testingRun = await createAgent(t, testingProvider, { maxIterations: 60 }).run({ message: "x" });
+    assert.equal((await testingRun.result).endedBy, "max_iterations");
   });
 
   it("is not assumed for 40 identical calls in one answer", async (t) => {
     const calls = Array.from({ length: 40 }, () => ["noop", {}] as const);
     const provider = new ScriptedProvider([callTools(...calls), say("Done.")]);
-    assert.equal((await (await make(t, provider).run({ message: "x" })).result).output, "Done.");
+    assert.equal((await (await createAgent(t, provider).run({ message: "x" })).result).output, "Done.");
   });
 });
 
 it("an interrupted answer keeps the roles valid through a compaction", async (t) => {
-  let n = 0;
+  let requestCount = 0;
   const provider = new ScriptedProvider([], {
     maxRetries: 1,
     models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 4_000 }],
     fallback: ({ messages }) => {
-      n += 1;
+      requestCount += 1;
       const roles = messages.filter(({ role }) => role !== "tool").map(({ role }) => role);
       // Adapters join consecutive user messages.
       assert.ok(!roles.join().includes("assistant,assistant"), roles.join());
       assert.equal(roles.at(-1), "user");
-      return n % 2 === 0 ? broken([text(`half ${n} ${"word ".repeat(60)}`)]) : say(`whole ${n} ${"word ".repeat(60)}`);
+      return requestCount % 2 === 0
+        ? createBrokenStep([createText(`half ${requestCount} ${"word ".repeat(60)}`)])
+        : say(`whole ${requestCount} ${"word ".repeat(60)}`);
     },
   });
-  const agent = make(t, provider, { compaction: { strategy: "sliding-window" } });
-  let compacted = 0;
-  agent.on("session.compacted", () => (compacted += 1));
+  const agent = createAgent(t, provider, { compaction: { strategy: "sliding-window" } });
+  let compactionCount = 0;
+  agent.on("session.compacted", () => (compactionCount += 1));
   let sessionId: string | undefined;
   for (let turn = 0; turn < 30; turn++) {
     const run = await agent.run({ message: `turn ${turn}`, ...(sessionId === undefined ? {} : { sessionId }) });
     assert.match((await run.result).output, /whole \d+ /);
     ({ sessionId } = run);
   }
-  assert.ok(compacted > 0);
-  const stored = await agent.sessions.messages(sessionId ?? "");
-  assert.equal(stored.filter(({ finished }) => !finished).length, 29);
+  assert.ok(compactionCount > 0);
+  const storedMessages = await agent.sessions.messages(sessionId ?? "");
+  assert.equal(storedMessages.filter(({ finished }) => !finished).length, 29);
 });

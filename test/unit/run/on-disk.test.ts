@@ -6,27 +6,27 @@ import type { ModelProvider } from "gantry/plugin";
 import { AiSdkProvider, fromAiSdk } from "gantry/adapters/language-models";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
-import { turns } from "../../helpers/fake-time.js";
-import { until } from "../../helpers/lab.js";
+import { waitTurns } from "../../helpers/fake-time.js";
+import { waitUntil } from "../../helpers/server-runs.js";
 
 /** A store whose `synced` resolves when the test calls `completeSync`. */
 class SlowDisk extends MemoryDriver {
-  readonly waiting: { resolve: () => void; reject: (error: Error) => void }[] = [];
+  readonly pendingSyncs: { resolve: () => void; reject: (error: Error) => void }[] = [];
 
   synced(): Promise<void> {
-    return new Promise((resolve, reject) => this.waiting.push({ resolve, reject }));
+    return new Promise((resolve, reject) => this.pendingSyncs.push({ resolve, reject }));
   }
 
   /** Resolves when the next sync is pending. By then a model request that does not wait for the sync has arrived. */
-  async waitForSync(settle: () => Promise<unknown> = turns): Promise<void> {
-    await until(() => this.waiting.length > 0);
+  async waitForSync(settle: () => Promise<unknown> = waitTurns): Promise<void> {
+    await waitUntil(() => this.pendingSyncs.length > 0);
     await settle();
-    assert.equal(this.waiting.length, 1);
+    assert.equal(this.pendingSyncs.length, 1);
   }
 
   /** Completes the pending sync. */
   completeSync(): void {
-    this.waiting.shift()?.resolve();
+    this.pendingSyncs.shift()?.resolve();
   }
 }
 
@@ -42,7 +42,7 @@ interface Model {
 const PROVIDERS: Record<string, (t: TestContext) => Promise<Model>> = {
   "a scripted provider": async () => {
     const provider = new ScriptedProvider([callTools(["look", {}]), "done"]);
-    return { provider, countRequests: () => provider.requests.length, settle: turns };
+    return { provider, countRequests: () => provider.requests.length, settle: waitTurns };
   },
   AiSdkProvider: async (t) => {
     const server = await startModelServer(t);
@@ -70,34 +70,47 @@ async function startModelServer(t: TestContext) {
 }
 
 describe("a run whose store syncs to disk", () => {
-  for (const [name, open] of Object.entries(PROVIDERS))
+  for (const [name, createModel] of Object.entries(PROVIDERS))
     it(`waits for the sync before its model call, its tool, the next model call and its end (${name})`, async (t) => {
-      const { provider, countRequests, settle } = await open(t);
-      let ran = 0;
-      const look = defineTool({
+      const { provider, countRequests, settle } = await createModel(t);
+      let callCount = 0;
+      const lookTool = defineTool({
         name: "look",
         description: "Looks.",
         schema: { type: "object", properties: {} },
-        run: () => `seen ${(ran += 1)} times`,
+        run: () => `seen ${(callCount += 1)} times`,
       });
       const driver = new SlowDisk();
-      const agent = new Agent({ providers: [provider], model: { provider: "lab", model: "m" }, tools: [look], driver });
+      const agent = new Agent({
+        providers: [provider],
+        model: { provider: "lab", model: "m" },
+        tools: [lookTool],
+        driver,
+      });
       t.after(() => agent.close());
-      let ended = false;
-      const running = agent.run({ message: "x" });
+      let hasEnded = false;
+      const pendingRun = agent.run({ message: "x" });
       await driver.waitForSync(settle);
-      assert.deepEqual([countRequests(), ran], [0, 0], "the prompt is not on the disk");
+      assert.deepEqual([countRequests(), callCount], [0, 0], "no model request starts before the prompt is synced");
       driver.completeSync();
-      const run = await running;
-      const result = run.result.finally(() => (ended = true));
+      const run = await pendingRun;
+      const result = run.result.finally(() => (hasEnded = true));
       await driver.waitForSync(settle);
-      assert.deepEqual([countRequests(), ran], [1, 0], "the call is not on the disk");
-      driver.completeSync();
-      await driver.waitForSync(settle);
-      assert.deepEqual([countRequests(), ran], [1, 1], "the result is not on the disk");
+      assert.deepEqual([countRequests(), callCount], [1, 0], "the tool does not run before its call is synced");
       driver.completeSync();
       await driver.waitForSync(settle);
-      assert.deepEqual([countRequests(), ran, ended], [2, 1, false], "the answer is not on the disk");
+      assert.deepEqual(
+        [countRequests(), callCount],
+        [1, 1],
+        "no second model request starts before the tool result is synced",
+      );
+      driver.completeSync();
+      await driver.waitForSync(settle);
+      assert.deepEqual(
+        [countRequests(), callCount, hasEnded],
+        [2, 1, false],
+        "the run does not end before its answer is synced",
+      );
       driver.completeSync();
       assert.notEqual((await result).output, "");
     });
@@ -107,10 +120,10 @@ describe("a run whose store syncs to disk", () => {
     const driver = new SlowDisk();
     const agent = new Agent({ providers: [provider], driver });
     t.after(() => agent.close());
-    const running = agent.run({ message: "x" });
+    const pendingRun = agent.run({ message: "x" });
     await driver.waitForSync();
-    driver.waiting.shift()?.reject(new StoreError("the disk is gone"));
-    await assert.rejects(running, (error) => hasCode(error, "store"));
+    driver.pendingSyncs.shift()?.reject(new StoreError("the disk is gone"));
+    await assert.rejects(pendingRun, (error) => hasCode(error, "store"));
     assert.equal(provider.requests.length, 0);
   });
 });

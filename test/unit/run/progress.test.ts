@@ -2,195 +2,195 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent, defineTool, type AgentEvent, type AgentOptions, type ToolContext, type WatchEvent } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
-import { gate } from "../../helpers/gate.js";
+import { createGate } from "../../helpers/gate.js";
 import { STORES } from "../../helpers/stores.js";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
 type Progress = Extract<AgentEvent | WatchEvent, { type: "tool_progress" }>;
 
 /** Returns an agent with a tool `print` that runs `work`. */
-async function agentWith(
+async function createAgent(
   t: Hooks,
-  work: (context: ToolContext) => Promise<string>,
+  runTool: (context: ToolContext) => Promise<string>,
   options: Partial<AgentOptions> = {},
 ) {
-  const print = defineTool({
+  const printTool = defineTool({
     name: "print",
     description: "Prints.",
-    run: (_, context) => work(context),
+    run: (_, context) => runTool(context),
   });
   const provider = new ScriptedProvider([callTools(["print", {}, "call"]), "done", callTools(["print", {}]), "done"]);
   const projectDir = (await tempDir(t)).path;
-  const agent = new Agent({ providers: [provider], tools: [print], projectDir, ...options });
+  const agent = new Agent({ providers: [provider], tools: [printTool], projectDir, ...options });
   t.after(() => agent.close());
   return agent;
 }
 
 /** The progress events that a watcher receives until the run of the session has ended. */
-async function watchProgress(agent: Agent, id: string, each: (all: Progress[]) => void = () => undefined) {
+async function watchProgress(agent: Agent, id: string, onProgress: (events: Progress[]) => void = () => undefined) {
   const progress: Progress[] = [];
   for await (const event of agent.sessions.watch(id)) {
-    if (event.type === "tool_progress") each((progress.push(event), progress));
+    if (event.type === "tool_progress") onProgress((progress.push(event), progress));
     if (event.type === "state" && event.state.run?.state === "finished") break;
   }
   return progress;
 }
 
-const textOf = (events: readonly Progress[]): string => events.map(({ text }) => text).join("");
+const joinTexts = (events: readonly Progress[]): string => events.map(({ text }) => text).join("");
 
 describe("the progress of a running tool", () => {
   it("reaches the reader of the run and a watcher of the session, and is not stored in the messages", async (t) => {
-    const seen = gate();
-    const agent = await agentWith(t, async ({ progress }) => {
+    const receivedGate = createGate();
+    const agent = await createAgent(t, async ({ progress }) => {
       // `progress` also works as a detached function.
       progress("one 🙂 ");
       progress("two ");
-      await seen.wait();
+      await receivedGate.wait();
       return "printed";
     });
     const run = await agent.run({ message: "go" });
-    const recipients = new Set<string>();
-    const receivedBy = (who: string) => (all: Progress[]) => {
-      if (textOf(all) === "one 🙂 two ") recipients.add(who);
-      if (recipients.size === 2) seen.open();
+    const recipientNames = new Set<string>();
+    const recordRecipient = (recipientName: string) => (events: Progress[]) => {
+      if (joinTexts(events) === "one 🙂 two ") recipientNames.add(recipientName);
+      if (recipientNames.size === 2) receivedGate.open();
     };
-    const watching = watchProgress(agent, run.sessionId, receivedBy("watcher"));
-    const read: Progress[] = [];
-    const types: string[] = [];
+    const watchedProgress = watchProgress(agent, run.sessionId, recordRecipient("watcher"));
+    const readProgress: Progress[] = [];
+    const eventTypes: string[] = [];
     for await (const event of run) {
-      types.push(event.type);
+      eventTypes.push(event.type);
       if (event.type !== "tool_progress") continue;
-      read.push(event);
-      receivedBy("reader")(read);
+      readProgress.push(event);
+      recordRecipient("reader")(readProgress);
     }
     await run.result;
-    assert.equal(textOf(read), "one 🙂 two ");
-    assert.equal(textOf(await watching), "one 🙂 two ");
-    assert.equal(read[0]?.callId, "call");
-    assert.ok(types.indexOf("tool_call") < types.indexOf("tool_progress"));
-    assert.ok(types.lastIndexOf("tool_progress") < types.indexOf("tool_result"));
+    assert.equal(joinTexts(readProgress), "one 🙂 two ");
+    assert.equal(joinTexts(await watchedProgress), "one 🙂 two ");
+    assert.equal(readProgress[0]?.callId, "call");
+    assert.ok(eventTypes.indexOf("tool_call") < eventTypes.indexOf("tool_progress"));
+    assert.ok(eventTypes.lastIndexOf("tool_progress") < eventTypes.indexOf("tool_result"));
     assert.doesNotMatch(JSON.stringify(await agent.sessions.messages(run.sessionId)), /two/);
   });
 
   it("is merged into fewer than 10 events and 128 KiB, and dropped for a reader that starts after the result", async (t) => {
-    const seen = gate();
-    const agent = await agentWith(t, async ({ progress }) => {
+    const receivedGate = createGate();
+    const agent = await createAgent(t, async ({ progress }) => {
       for (let i = 0; i < 300_000; i += 1) progress(`line ${i}\n`);
-      await seen.wait();
+      await receivedGate.wait();
       return "printed";
     });
     const run = await agent.run({ message: "go" });
-    const watching = watchProgress(agent, run.sessionId, (all) => {
-      if (all.at(-1)?.text.endsWith("line 299999\n")) seen.open();
+    const watchedProgress = watchProgress(agent, run.sessionId, (events) => {
+      if (events.at(-1)?.text.endsWith("line 299999\n")) receivedGate.open();
     });
     // The reader starts after everything has ended.
     await run.result;
-    const types = [];
-    for await (const { type } of run) types.push(type);
-    assert.deepEqual(types, ["tool_call", "tool_result", "token", "done"]);
-    const progress = await watching;
+    const eventTypes = [];
+    for await (const { type } of run) eventTypes.push(type);
+    assert.deepEqual(eventTypes, ["tool_call", "tool_result", "token", "done"]);
+    const progress = await watchedProgress;
     assert.ok(progress.length < 10, `${progress.length} events`);
-    assert.ok(textOf(progress).length <= 2 * 64 * 1024);
+    assert.ok(joinTexts(progress).length <= 2 * 64 * 1024);
   });
 
   it("is sent to a late watcher from its last 64 KiB on", async (t) => {
-    const [half, seen] = [gate(), gate()];
-    const agent = await agentWith(t, async ({ progress }) => {
+    const [lineGate, receivedGate] = [createGate(), createGate()];
+    const agent = await createAgent(t, async ({ progress }) => {
       progress("begin\n");
       progress(`${"x".repeat(100_000)}\nend\n`);
-      await half.wait();
+      await lineGate.wait();
       progress("after\n");
-      await seen.wait();
+      await receivedGate.wait();
       return "printed";
     });
     const run = await agent.run({ message: "go" });
-    const first = watchProgress(agent, run.sessionId, (all) => {
-      if (textOf(all).endsWith("end\n")) late ??= watchProgress(agent, run.sessionId, openGates);
+    const firstProgress = watchProgress(agent, run.sessionId, (events) => {
+      if (joinTexts(events).endsWith("end\n")) latePromise ??= watchProgress(agent, run.sessionId, openGates);
     });
-    let late: Promise<Progress[]> | undefined;
-    const openGates = (all: Progress[]) => {
-      if (all[0]?.text.endsWith("end\n")) half.open();
-      if (textOf(all).endsWith("after\n")) seen.open();
+    let latePromise: Promise<Progress[]> | undefined;
+    const openGates = (events: Progress[]) => {
+      if (events[0]?.text.endsWith("end\n")) lineGate.open();
+      if (joinTexts(events).endsWith("after\n")) receivedGate.open();
     };
     await run.result;
-    const [lateProgress] = [await first, await late!].slice(1);
+    const [lateProgress] = [await firstProgress, await latePromise!].slice(1);
     assert.equal(lateProgress![0]!.text.length, 64 * 1024);
-    assert.equal(textOf(lateProgress!).slice(64 * 1024), "after\n");
+    assert.equal(joinTexts(lateProgress!).slice(64 * 1024), "after\n");
   });
 
   it("is ignored if it is no text, arrives after the end of the call, or an afterToolCall hook exists", async (t) => {
     const contexts: ToolContext[] = [];
-    const work = async (context: ToolContext) => {
+    const runTool = async (context: ToolContext) => {
       contexts.push(context);
-      for (const wrong of [undefined, null, 5, {}, "", Symbol("x")]) context.progress(wrong as string);
+      for (const invalidText of [undefined, null, 5, {}, "", Symbol("x")]) context.progress(invalidText as string);
       return "printed";
     };
-    const agent = await agentWith(t, work);
+    const agent = await createAgent(t, runTool);
     const run = await agent.run({ message: "go" });
     for await (const event of run) {
       assert.notEqual(event.type, "tool_progress");
       contexts[0]?.progress("late");
     }
-    const hooked = await agentWith(
+    const hookedAgent = await createAgent(
       t,
       async (context) => {
         context.progress("secret");
-        return work(context);
+        return runTool(context);
       },
       { hooks: { afterToolCall: () => ({ text: "[hidden]" }) } },
     );
-    const hookedRun = await hooked.run({ message: "go" });
-    const watching = watchProgress(hooked, hookedRun.sessionId);
+    const hookedRun = await hookedAgent.run({ message: "go" });
+    const watchedProgress = watchProgress(hookedAgent, hookedRun.sessionId);
     for await (const event of hookedRun) assert.notEqual(event.type, "tool_progress");
-    assert.deepEqual(await watching, []);
+    assert.deepEqual(await watchedProgress, []);
   });
 
   it("is ignored if the tool still runs after a cancel", async (t) => {
-    const [begun, over] = [gate(), gate()];
+    const [startGate, endGate] = [createGate(), createGate()];
     let context: ToolContext | undefined;
-    const agent = await agentWith(t, async (toolContext) => {
+    const agent = await createAgent(t, async (toolContext) => {
       context = toolContext;
-      void begun.wait();
+      void startGate.wait();
       // This tool ignores its signal.
-      await over.wait();
+      await endGate.wait();
       return "printed";
     });
-    const cancel = new AbortController();
-    const run = await agent.run({ message: "go", signal: cancel.signal });
-    const types: string[] = [];
-    const reading = (async () => {
-      for await (const { type } of run) types.push(type);
+    const cancelController = new AbortController();
+    const run = await agent.run({ message: "go", signal: cancelController.signal });
+    const eventTypes: string[] = [];
+    const readPromise = (async () => {
+      for await (const { type } of run) eventTypes.push(type);
     })();
-    await begun.reached;
-    cancel.abort();
+    await startGate.firstWait;
+    cancelController.abort();
     await run.result.catch(() => undefined);
     context!.progress("late");
-    const events: string[] = [];
-    for await (const { type } of agent.sessions.watch(run.sessionId, { follow: false })) events.push(type);
-    assert.ok(!events.includes("tool_progress"));
-    over.open();
-    await reading;
-    assert.ok(!types.includes("tool_progress"));
+    const watchedTypes: string[] = [];
+    for await (const { type } of agent.sessions.watch(run.sessionId, { follow: false })) watchedTypes.push(type);
+    assert.ok(!watchedTypes.includes("tool_progress"));
+    endGate.open();
+    await readPromise;
+    assert.ok(!eventTypes.includes("tool_progress"));
   });
 
-  for (const [name, make] of STORES)
+  for (const [name, makeStore] of STORES)
     it(`reaches watchers in the process of the run only (${name})`, async (t) => {
-      const driver = await make(t);
-      const seen = gate();
-      const agent = await agentWith(
+      const openDriver = await makeStore(t);
+      const receivedGate = createGate();
+      const agent = await createAgent(
         t,
         async ({ progress }) => {
           progress("here");
-          await seen.wait();
+          await receivedGate.wait();
           return "printed";
         },
-        { driver: driver() },
+        { driver: openDriver() },
       );
-      const remoteAgent = await agentWith(t, async () => "", { driver: driver() });
+      const remoteAgent = await createAgent(t, async () => "", { driver: openDriver() });
       const run = await agent.run({ message: "go" });
       const remoteProgress = watchProgress(remoteAgent, run.sessionId);
-      const progress = await watchProgress(agent, run.sessionId, () => seen.open());
-      assert.equal(textOf(progress), "here");
+      const progress = await watchProgress(agent, run.sessionId, () => receivedGate.open());
+      assert.equal(joinTexts(progress), "here");
       assert.deepEqual(await remoteProgress, []);
       await run.result;
     });

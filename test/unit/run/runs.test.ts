@@ -11,14 +11,14 @@ import {
 } from "gantry";
 import type { ModelProvider, RunQuery, SessionDriver } from "gantry/plugin";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
-import { noop } from "../../helpers/noop-tool.js";
+import { noopTool } from "../../helpers/noop-tool.js";
 import { STORES, memoryStore } from "../../helpers/stores.js";
-import type { Hooks } from "../../helpers/temp.js";
+import type { Hooks } from "../../helpers/temp-dir.js";
 
-const hangs = { chunks: [{ type: "text" as const, block: "0", text: "Well" }], hang: true };
+const HANGING_STEP = { chunks: [{ type: "text" as const, block: "0", text: "Well" }], hang: true };
 
-function make(t: Hooks, driver: SessionDriver, steps: ConstructorParameters<typeof ScriptedProvider>[0]): Agent {
-  const agent = new Agent({ providers: [new ScriptedProvider(steps)], driver, tools: [noop] });
+function createAgent(t: Hooks, driver: SessionDriver, steps: ConstructorParameters<typeof ScriptedProvider>[0]): Agent {
+  const agent = new Agent({ providers: [new ScriptedProvider(steps)], driver, tools: [noopTool] });
   t.after(() => agent.close());
   return agent;
 }
@@ -33,19 +33,19 @@ function comparableFields(run: RunRecord | undefined): unknown {
 for (const [name, makeStore] of STORES) {
   describe(`the record of a run (${name})`, () => {
     it("exists when the model is called, counts each answer, and is finished with the last one", async (t) => {
-      const open = await makeStore(t);
-      const secondAgent = make(t, open(), []);
+      const openDriver = await makeStore(t);
+      const secondAgent = createAgent(t, openDriver(), []);
       const states: unknown[] = [];
       let sessionId = "";
       const recordState = async () => {
         const [run] = await secondAgent.runs.list({ sessionId });
         states.push(comparableFields(run));
       };
-      let began = (): void => undefined;
-      const first = new Promise<void>((resolve) => (began = resolve));
-      const agent = make(t, open(), [
+      let resolveRunStart = (): void => undefined;
+      const runStart = new Promise<void>((resolve) => (resolveRunStart = resolve));
+      const agent = createAgent(t, openDriver(), [
         async () => {
-          await first;
+          await runStart;
           await recordState();
           return callTools(["noop", {}]);
         },
@@ -56,10 +56,10 @@ for (const [name, makeStore] of STORES) {
       ]);
       const run = await agent.run({ message: "x" });
       ({ sessionId } = run);
-      began();
+      resolveRunStart();
       const { usage } = await run.result;
       await recordState();
-      const common = {
+      const commonFields = {
         sessionId,
         idempotencyKey: "",
         fingerprint: "",
@@ -72,49 +72,55 @@ for (const [name, makeStore] of STORES) {
         answer: null,
       };
       assert.deepEqual(states, [
-        { ...common, state: "running", iterations: 0, endedBy: "", ended: false, tokens: 0 },
-        { ...common, state: "running", iterations: 1, endedBy: "", ended: false, tokens: 15 },
-        { ...common, state: "finished", iterations: 2, endedBy: "model", ended: true, tokens: 30 },
+        { ...commonFields, state: "running", iterations: 0, endedBy: "", ended: false, tokens: 0 },
+        { ...commonFields, state: "running", iterations: 1, endedBy: "", ended: false, tokens: 15 },
+        { ...commonFields, state: "finished", iterations: 2, endedBy: "model", ended: true, tokens: 30 },
       ]);
-      const stored = await secondAgent.runs.get(run.id);
-      assert.deepEqual(stored?.usage, usage);
+      const storedRun = await secondAgent.runs.get(run.id);
+      assert.deepEqual(storedRun?.usage, usage);
     });
 
     it("after and lastSeq of a run delimit its messages, without gap or overlap", async (t) => {
-      const open = await makeStore(t);
-      const agent = make(t, open(), [callTools(["noop", {}]), "done", callTools(["noop", {}]), hangs, "again"]);
-      const first = await agent.run({ message: "x" });
-      const { sessionId } = first;
-      await first.result;
-      const cancel = new AbortController();
-      const second = await agent.run({ message: "y", sessionId, signal: cancel.signal });
-      for await (const event of second) if (event.type === "token") cancel.abort();
-      await second.result.catch(() => undefined);
-      const third = await agent.run({ message: "z", sessionId });
-      await third.result;
+      const openDriver = await makeStore(t);
+      const agent = createAgent(t, openDriver(), [
+        callTools(["noop", {}]),
+        "done",
+        callTools(["noop", {}]),
+        HANGING_STEP,
+        "again",
+      ]);
+      const firstRun = await agent.run({ message: "x" });
+      const { sessionId } = firstRun;
+      await firstRun.result;
+      const cancelController = new AbortController();
+      const secondRun = await agent.run({ message: "y", sessionId, signal: cancelController.signal });
+      for await (const event of secondRun) if (event.type === "token") cancelController.abort();
+      await secondRun.result.catch(() => undefined);
+      const thirdRun = await agent.run({ message: "z", sessionId });
+      await thirdRun.result;
       const seqs = (await agent.sessions.messages(sessionId)).map(({ seq }) => seq);
-      const runSeqs = [first, second, third].flatMap(({ after, lastSeq }) =>
+      const runSeqs = [firstRun, secondRun, thirdRun].flatMap(({ after, lastSeq }) =>
         seqs.filter((seq) => seq > after && seq <= lastSeq),
       );
-      assert.deepEqual(runSeqs, seqs, "each message is one run's");
-      assert.deepEqual([first.after, second.after, third.after], [0, first.lastSeq, second.lastSeq]);
+      assert.deepEqual(runSeqs, seqs, "each message belongs to exactly one run");
+      assert.deepEqual([firstRun.after, secondRun.after, thirdRun.after], [0, firstRun.lastSeq, secondRun.lastSeq]);
     });
 
     it("has the state and error of a run that failed, was cancelled or was ended by a shutdown", async (t) => {
-      const open = await makeStore(t);
+      const openDriver = await makeStore(t);
       const fault = new ProviderError("scripted", "authentication", "the key is wrong");
-      const agent = make(t, open(), [{ fault }, callTools(["noop", {}]), hangs, hangs]);
-      const failed = await agent.run({ message: "x" });
-      await assert.rejects(failed.result, { code: "provider" });
-      const cancel = new AbortController();
-      const sessionId = failed.sessionId;
-      const cancelled = await agent.run({ message: "x", sessionId, signal: cancel.signal });
-      for await (const event of cancelled) if (event.type === "token") cancel.abort();
-      await assert.rejects(cancelled.result, { code: "run_cancelled" });
+      const agent = createAgent(t, openDriver(), [{ fault }, callTools(["noop", {}]), HANGING_STEP, HANGING_STEP]);
+      const failedRun = await agent.run({ message: "x" });
+      await assert.rejects(failedRun.result, { code: "provider" });
+      const cancelController = new AbortController();
+      const sessionId = failedRun.sessionId;
+      const cancelledRun = await agent.run({ message: "x", sessionId, signal: cancelController.signal });
+      for await (const event of cancelledRun) if (event.type === "token") cancelController.abort();
+      await assert.rejects(cancelledRun.result, { code: "run_cancelled" });
       const shutdownRun = await agent.run({ message: "x", sessionId });
       await agent.close();
       await assert.rejects(shutdownRun.result, { code: "shutting_down" });
-      const secondAgent = make(t, open(), []);
+      const secondAgent = createAgent(t, openDriver(), []);
       const runs = await secondAgent.runs.list();
       assert.deepEqual(
         runs.map(({ id, state, error, iterations, endedBy }) => ({ id, state, error, iterations, endedBy })),
@@ -127,14 +133,14 @@ for (const [name, makeStore] of STORES) {
             endedBy: "",
           },
           {
-            id: cancelled.id,
+            id: cancelledRun.id,
             state: "cancelled",
             error: { code: "run_cancelled", message: "run cancelled" },
             iterations: 1,
             endedBy: "",
           },
           {
-            id: failed.id,
+            id: failedRun.id,
             state: "failed",
             error: { code: "provider", message: "scripted: authentication: the key is wrong" },
             iterations: 0,
@@ -146,10 +152,10 @@ for (const [name, makeStore] of STORES) {
     });
 
     it('has endedBy "max_iterations" after a run that reached its limit', async (t) => {
-      const open = await makeStore(t);
-      const driver = open();
+      const openDriver = await makeStore(t);
+      const driver = openDriver();
       const provider: ModelProvider = new ScriptedProvider([callTools(["noop", {}])]);
-      const options: AgentOptions = { providers: [provider], driver, tools: [noop], maxIterations: 1 };
+      const options: AgentOptions = { providers: [provider], driver, tools: [noopTool], maxIterations: 1 };
       const agent = new Agent(options);
       t.after(() => agent.close());
       const run = await agent.run({ message: "x" });
@@ -159,34 +165,34 @@ for (const [name, makeStore] of STORES) {
     });
 
     it("includes the usage of an invalid answer, like the result of the run", async (t) => {
-      const open = await makeStore(t);
+      const openDriver = await makeStore(t);
       // The first answer is empty, so the model is called again.
-      const agent = make(t, open(), [say(""), say("now")]);
+      const agent = createAgent(t, openDriver(), [say(""), say("now")]);
       const run = await agent.run({ message: "x" });
       const { usage, iterations } = await run.result;
-      const stored = await agent.runs.get(run.id);
-      assert.deepEqual([stored?.usage, stored?.iterations], [usage, iterations]);
+      const storedRun = await agent.runs.get(run.id);
+      assert.deepEqual([storedRun?.usage, storedRun?.iterations], [usage, iterations]);
       assert.equal(usage.totalTokens, 30);
     });
 
     it("shows another process whether a session runs, without a lease", async (t) => {
-      const open = await makeStore(t);
-      const agent = make(t, open(), [hangs]);
-      const driver = open();
+      const openDriver = await makeStore(t);
+      const agent = createAgent(t, openDriver(), [HANGING_STEP]);
+      const driver = openDriver();
       driver.lease = () => Promise.reject(new Error("a lease was taken"));
-      const secondAgent = make(t, driver, []);
-      const cancel = new AbortController();
-      const run = await agent.run({ message: "x", signal: cancel.signal });
+      const secondAgent = createAgent(t, driver, []);
+      const cancelController = new AbortController();
+      const run = await agent.run({ message: "x", signal: cancelController.signal });
       assert.equal(await secondAgent.sessions.isRunning(run.sessionId), true);
-      cancel.abort();
+      cancelController.abort();
       await assert.rejects(run.result, { code: "run_cancelled" });
       assert.equal(await secondAgent.sessions.isRunning(run.sessionId), false);
       await assert.rejects(secondAgent.sessions.isRunning("nobody"), { code: "session_not_found" });
     });
 
     it("is deleted with its session", async (t) => {
-      const open = await makeStore(t);
-      const agent = make(t, open(), ["a", "b"]);
+      const openDriver = await makeStore(t);
+      const agent = createAgent(t, openDriver(), ["a", "b"]);
       const remainingRun = await agent.run({ message: "x" });
       await remainingRun.result;
       const deletedRun = await agent.run({ message: "x" });
@@ -202,10 +208,10 @@ for (const [name, makeStore] of STORES) {
 
   describe(`the list of runs (${name})`, () => {
     it("is sorted by newest first, filtered by session and state, and paged", async (t) => {
-      const open = await makeStore(t);
+      const openDriver = await makeStore(t);
       const fault = new ProviderError("scripted", "authentication", "no");
       const steps = ["a", { fault }, "b"];
-      const agent = make(t, open(), steps);
+      const agent = createAgent(t, openDriver(), steps);
       const session = await agent.sessions.create({ alias: "other-name" });
       const ids: string[] = [];
       for (const sessionId of [session.id, session.id, undefined]) {
@@ -213,17 +219,17 @@ for (const [name, makeStore] of STORES) {
         await run.result.catch(() => undefined);
         ids.unshift(run.id);
       }
-      const [last, failed, first] = ids;
-      const list = async (query?: Partial<RunQuery>) => (await agent.runs.list(query)).map(({ id }) => id);
-      assert.deepEqual(await list(), ids);
-      assert.deepEqual(await list({ sessionId: session.id }), [failed, first]);
-      assert.deepEqual(await list({ sessionId: "other-name", states: ["finished"] }), [first]);
-      assert.deepEqual(await list({ states: ["failed"] }), [failed]);
-      assert.deepEqual(await list({ states: [] }), []);
+      const [lastId, failedId, firstId] = ids;
+      const listIds = async (query?: Partial<RunQuery>) => (await agent.runs.list(query)).map(({ id }) => id);
+      assert.deepEqual(await listIds(), ids);
+      assert.deepEqual(await listIds({ sessionId: session.id }), [failedId, firstId]);
+      assert.deepEqual(await listIds({ sessionId: "other-name", states: ["finished"] }), [firstId]);
+      assert.deepEqual(await listIds({ states: ["failed"] }), [failedId]);
+      assert.deepEqual(await listIds({ states: [] }), []);
       const [newestRun] = await agent.runs.list({ limit: 1 });
-      assert.equal(newestRun?.id, last);
-      assert.deepEqual(await list({ limit: 1, ...(newestRun ? { before: newestRun } : {}) }), [failed]);
-      assert.deepEqual(await list({ limit: 0 }), []);
+      assert.equal(newestRun?.id, lastId);
+      assert.deepEqual(await listIds({ limit: 1, ...(newestRun ? { before: newestRun } : {}) }), [failedId]);
+      assert.deepEqual(await listIds({ limit: 0 }), []);
     });
   });
 }
@@ -231,20 +237,20 @@ for (const [name, makeStore] of STORES) {
 it("the record of a run is written in the same change as its messages", async (t) => {
   const driver = new MemoryDriver();
   const changes: string[] = [];
-  const note = (messages: readonly Message[] | undefined, runs: readonly RunRecord[] | undefined) => {
+  const recordChange = (messages: readonly Message[] | undefined, runs: readonly RunRecord[] | undefined) => {
     const roles = (messages ?? []).map(({ role }) => role).join(" ");
     for (const { state, iterations } of runs ?? []) changes.push(`${roles}: ${state} ${iterations}`);
   };
   const { create, write } = driver;
-  driver.create = (start) => {
-    note(start.messages, start.run && [start.run]);
-    return create.call(driver, start);
+  driver.create = (creation) => {
+    recordChange(creation.messages, creation.run && [creation.run]);
+    return create.call(driver, creation);
   };
   driver.write = (id, change) => {
-    note([...(change.add ?? []), ...(change.finish ?? [])], change.runs);
+    recordChange([...(change.add ?? []), ...(change.finish ?? [])], change.runs);
     return write.call(driver, id, change);
   };
-  const agent = make(t, driver, [callTools(["noop", {}]), "done", "again"]);
+  const agent = createAgent(t, driver, [callTools(["noop", {}]), "done", "again"]);
   const { sessionId, result } = await agent.run({ message: "x" });
   await result;
   await (
@@ -262,19 +268,19 @@ it("the record of a run is written in the same change as its messages", async (t
 it("a run whose end cannot be stored rejects with the store error, and is listed as interrupted", async (t) => {
   const driver = new MemoryDriver();
   const { write } = driver;
-  const agent = make(t, driver, ["never stored"]);
+  const agent = createAgent(t, driver, ["never stored"]);
   driver.write = () => Promise.reject(new StoreError("the disk at /home/me is full"));
   const run = await agent.run({ message: "x" });
   await assert.rejects(run.result, { code: "store" });
   driver.write = write;
-  const stored = await agent.runs.get(run.id);
-  assert.deepEqual([stored?.state, stored?.endedAt, stored?.error], ["interrupted", "", null]);
+  const storedRun = await agent.runs.get(run.id);
+  assert.deepEqual([storedRun?.state, storedRun?.endedAt, storedRun?.error], ["interrupted", "", null]);
 });
 
 describe("agent.runs", () => {
   it("rejects an invalid query and an unknown session, and returns undefined for an unknown run", async (t) => {
-    const agent = make(t, (await memoryStore[1](t))(), []);
-    const wrong: [unknown, string, RegExp][] = [
+    const agent = createAgent(t, (await memoryStore[1](t))(), []);
+    const invalidQueries: [unknown, string, RegExp][] = [
       [{ state: "running" }, "state", /one of id, sessionId, states, idempotencyKey, limit, before/],
       [{ states: ["runs"] }, "states", /"interrupted"/],
       [{ states: "running" }, "states", /a list of states/],
@@ -284,24 +290,24 @@ describe("agent.runs", () => {
       [{ sessionId: 1 }, "sessionId", /a string/],
       [{ before: "x" }, "before", /startedAt and id/],
     ];
-    for (const [query, field, message] of wrong)
+    for (const [query, field, message] of invalidQueries)
       await assert.rejects(agent.runs.list(query as Partial<RunQuery>), { code: "invalid_input", field, message });
     await assert.rejects(agent.runs.list({ sessionId: "nobody" }), { code: "session_not_found" });
     assert.equal(await agent.runs.get("nobody"), undefined);
   });
 
   it("stores an internal error without its details", async (t) => {
-    const agent = make(t, new MemoryDriver(), []);
+    const agent = createAgent(t, new MemoryDriver(), []);
     // An internal error, caused by a tool that cannot be serialized.
-    const broken = {
-      ...noop,
+    const brokenTool = {
+      ...noopTool,
       inputSchema: {
         toJSON: () => {
           throw new Error("/home/me/secret");
         },
       },
     };
-    const run = await agent.run({ message: "x", tools: [broken] });
+    const run = await agent.run({ message: "x", tools: [brokenTool] });
     await assert.rejects(run.result);
     assert.deepEqual((await agent.runs.get(run.id))?.error, { code: "internal", message: "internal error" });
   });
@@ -309,7 +315,7 @@ describe("agent.runs", () => {
   it("stores a provider error without the API key in its message", async (t) => {
     const key = "sk-proj-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
     const fault = new ProviderError("scripted", "authentication", `wrong key: ${key}`);
-    const agent = make(t, new MemoryDriver(), [{ fault }]);
+    const agent = createAgent(t, new MemoryDriver(), [{ fault }]);
     const run = await agent.run({ message: "x" });
     await assert.rejects(run.result, { code: "provider" });
     const { error } = (await agent.runs.get(run.id)) ?? {};

@@ -3,11 +3,11 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { Agent, builtinTools } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
-import { until } from "../../helpers/lab.js";
+import { waitUntil } from "../../helpers/server-runs.js";
 import { STORES } from "../../helpers/stores.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-function isLiving(pid: number): boolean {
+function isRunning(pid: number): boolean {
   try {
     return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, "latin1"));
   } catch {
@@ -19,29 +19,33 @@ describe(
   "the background command of a session that another process deletes",
   { skip: process.platform === "linux" ? false : "needs /proc" },
   () => {
-    for (const [name, make] of STORES)
+    for (const [name, makeStore] of STORES)
       it(`ends without a watcher, and that of another session continues (${name})`, async (t) => {
         const folder = await tempDir(t);
-        const open = await make(t);
+        const openDriver = await makeStore(t);
         const tools = builtinTools({ bash: { sandbox: "off" } });
-        const start = (file: string) =>
+        const createStep = (file: string) =>
           callTools(["bash", { command: `echo $$ > ${file}; exec sleep 1000`, background: true }]);
-        const provider = new ScriptedProvider([start("one"), "begun", start("two"), "begun"]);
+        const provider = new ScriptedProvider([createStep("one"), "begun", createStep("two"), "begun"]);
         const commonOptions = { projectDir: folder.path, projectInstructions: false };
-        const agent = new Agent({ ...commonOptions, providers: [provider], driver: open(), tools });
+        const agent = new Agent({ ...commonOptions, providers: [provider], driver: openDriver(), tools });
         t.after(() => agent.close());
-        const secondAgent = new Agent({ ...commonOptions, providers: [new ScriptedProvider([])], driver: open() });
+        const secondAgent = new Agent({
+          ...commonOptions,
+          providers: [new ScriptedProvider([])],
+          driver: openDriver(),
+        });
         t.after(() => secondAgent.close());
-        const deleted = await agent.run({ message: "go" });
-        await deleted.result;
+        const deletedRun = await agent.run({ message: "go" });
+        await deletedRun.result;
         const remainingRun = await agent.run({ message: "go" });
         await remainingRun.result;
-        const pidOf = async (file: string) => Number(await folder.written(file));
-        const [firstPid, secondPid] = [await pidOf("one"), await pidOf("two")];
-        assert.deepEqual([isLiving(firstPid), isLiving(secondPid)], [true, true]);
-        await secondAgent.sessions.delete(deleted.sessionId);
-        await until(() => Promise.resolve(!isLiving(firstPid)));
-        assert.equal(isLiving(secondPid), true, "another session's goes on");
+        const readPid = async (file: string) => Number(await folder.readWhenWritten(file));
+        const [firstPid, secondPid] = [await readPid("one"), await readPid("two")];
+        assert.deepEqual([isRunning(firstPid), isRunning(secondPid)], [true, true]);
+        await secondAgent.sessions.delete(deletedRun.sessionId);
+        await waitUntil(() => Promise.resolve(!isRunning(firstPid)));
+        assert.equal(isRunning(secondPid), true, "the command of the other session continues");
       });
   },
 );

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent, builtinTools } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 
@@ -11,15 +11,15 @@ describe("the listener for background commands", () => {
     const folder = await tempDir(t);
     const tools = builtinTools({ env, bash: { sandbox: "off" } });
     const { background } = tools.find(({ name }) => name === "bash")!;
-    let listeners = 0;
+    let listenerCount = 0;
     const onChange = background!.onChange.bind(background);
-    background!.onChange = (listener) => ((listeners += 1), onChange(listener));
+    background!.onChange = (listener) => ((listenerCount += 1), onChange(listener));
     const provider = new ScriptedProvider([callTools(["bash", { command: "true", background: true }]), "done"]);
     const agent = new Agent({ providers: [provider], tools, projectDir: folder.path });
     t.after(() => agent.close());
     await (
       await agent.run({ message: "go" })
     ).result;
-    assert.equal(listeners, 1);
+    assert.equal(listenerCount, 1);
   });
 });

@@ -3,15 +3,15 @@ import { describe, it, type TestContext } from "node:test";
 import { createLogger } from "../../../src/base/log.js";
 import { loadConfig, type Overrides } from "../../../src/serve/config.js";
 import { childEnvironment } from "../../../src/serve/environment.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-async function load(t: TestContext, content: string, overrides: Overrides = {}) {
+async function loadHome(t: TestContext, content: string, overrides: Overrides = {}) {
   const home = await tempDir(t, { "config.json": content });
   return { home, loaded: await loadConfig({ home: home.path, overrides }) };
 }
 
-/** The error message without the file path with which it must begin. */
-async function configError(t: TestContext, content: string, overrides: Overrides = {}): Promise<string> {
+/** Loads an invalid config. Returns the error message without the leading file path. */
+async function getConfigError(t: TestContext, content: string, overrides: Overrides = {}): Promise<string> {
   const home = await tempDir(t, { "config.json": content });
   const file = home.at("config.json");
   try {
@@ -22,7 +22,7 @@ async function configError(t: TestContext, content: string, overrides: Overrides
     assert.ok(!error.message.includes("\n"));
     return error.message.slice(file.length);
   }
-  assert.fail("the config was accepted");
+  assert.fail("the config is accepted");
 }
 
 describe("the config file", () => {
@@ -34,12 +34,12 @@ describe("the config file", () => {
     assert.deepEqual(config.server.transports, ["koa-http-api", "web-console"]);
     assert.equal(config.session.driver, "sqlite");
     assert.equal(config.limits.concurrentRuns, 512);
-    assert.equal((await load(t, "")).loaded.config.server.port, 8080);
-    const commented = '{ // a comment\n "server": { "port": 9, }, /* more */ }';
-    assert.equal((await load(t, commented)).loaded.config.server.port, 9);
+    assert.equal((await loadHome(t, "")).loaded.config.server.port, 8080);
+    const commentedConfig = '{ // a comment\n "server": { "port": 9, }, /* more */ }';
+    assert.equal((await loadHome(t, commentedConfig)).loaded.config.server.port, 9);
   });
 
-  it("must exist if a flag names it", async (t) => {
+  it("must exist if a flag sets its path", async (t) => {
     const home = await tempDir(t);
     await assert.rejects(loadConfig({ home: home.path, path: home.at("nope.json") }), {
       message: `${home.at("nope.json")}: cannot be read (ENOENT)`,
@@ -47,7 +47,7 @@ describe("the config file", () => {
   });
 
   it("is overridden by flags", async (t) => {
-    const { loaded } = await load(t, '{"server":{"port":9,"host":"::1"}}', {
+    const { loaded } = await loadHome(t, '{"server":{"port":9,"host":"::1"}}', {
       "server.port": 10,
       "server.host": undefined,
     });
@@ -57,91 +57,97 @@ describe("the config file", () => {
 
   it("is rejected with the file, the key path and the expected value", async (t) => {
     assert.match(
-      await configError(t, '{"server": {\n "port": }'),
+      await getConfigError(t, '{"server": {\n "port": }'),
       /^:2:10: expected JSON \(comments and trailing commas allowed\)/,
     );
     assert.equal(
-      await configError(t, '{"server":{"port":"80"}}'),
+      await getConfigError(t, '{"server":{"port":"80"}}'),
       ': server.port: expected a whole number from 0 to 65535, got "80"',
     );
     assert.equal(
-      await configError(t, '{"server":{"port":65536}}'),
+      await getConfigError(t, '{"server":{"port":65536}}'),
       ": server.port: expected a whole number from 0 to 65535, got 65536",
     );
-    assert.match(await configError(t, '{"serve":{}}'), /^: serve: unknown key; expected one of server, acp, session, /);
     assert.match(
-      await configError(t, '{"server":{"prot":1}}'),
+      await getConfigError(t, '{"serve":{}}'),
+      /^: serve: unknown key; expected one of server, acp, session, /,
+    );
+    assert.match(
+      await getConfigError(t, '{"server":{"prot":1}}'),
       /^: server.prot: unknown key; expected one of host, port,/,
     );
     assert.equal(
-      await configError(t, '{"tools":{"bash":{"timeout":0}}}'),
+      await getConfigError(t, '{"tools":{"bash":{"timeout":0}}}'),
       ": tools.bash.timeout: expected a number above 0, got 0",
     );
     assert.equal(
-      await configError(t, '{"server":{"on_disconnect":"x"}}'),
+      await getConfigError(t, '{"server":{"on_disconnect":"x"}}'),
       ': server.on_disconnect: expected one of "cancel", "continue", got "x"',
     );
     assert.equal(
-      await configError(t, '{"agent":{"tools":["a",5]}}'),
+      await getConfigError(t, '{"agent":{"tools":["a",5]}}'),
       ': agent.tools[1]: expected a tool\'s name, or an object with the key "tool" and its options, got 5',
     );
-    assert.match(await configError(t, "[]"), /expected an object, got Array$/);
+    assert.match(await getConfigError(t, "[]"), /expected an object, got Array$/);
     assert.match(
-      await configError(t, '{"server":5}'),
+      await getConfigError(t, '{"server":5}'),
       /^: server: expected an object with the keys host, port,.*got 5$/,
     );
     assert.equal(
-      await configError(t, '{"server":{"transports":[]}}'),
+      await getConfigError(t, '{"server":{"transports":[]}}'),
       ": server.transports: expected at least one transport, got 0",
     );
     assert.equal(
-      await configError(t, "{}", { "server.port": NaN }),
+      await getConfigError(t, "{}", { "server.port": NaN }),
       ": server.port: expected a whole number from 0 to 65535, got NaN",
     );
   });
 
   it("is rejected for an invalid value even if a flag overrides that value", async (t) => {
-    const port = ': server.port: expected a whole number from 0 to 65535, got "9"';
-    assert.equal(await configError(t, '{"server":{"port":"9"}}', { "server.port": 0 }), port);
+    const expectedError = ': server.port: expected a whole number from 0 to 65535, got "9"';
+    assert.equal(await getConfigError(t, '{"server":{"port":"9"}}', { "server.port": 0 }), expectedError);
     assert.match(
-      await configError(t, '{"server":null}', { "server.port": 0 }),
+      await getConfigError(t, '{"server":null}', { "server.port": 0 }),
       /^: server: expected an object.*got null$/,
     );
   });
 
   it("can start with a byte order mark", async (t) => {
-    assert.equal((await load(t, '\uFEFF{"server":{"port":9}}')).loaded.config.server.port, 9);
+    assert.equal((await loadHome(t, '\uFEFF{"server":{"port":9}}')).loaded.config.server.port, 9);
   });
 
   it("accepts only valid header names and values as headers", async (t) => {
     for (const key of ["server.required_headers", "server.headers", "acp.required_headers"]) {
       const [section = "", name = ""] = key.split(".");
-      const wrong = (value: string) => configError(t, `{"${section}":{"${name}":${value}}}`);
-      assert.equal(await wrong("[]"), `: ${key}: expected an object of header names and values, got Array`);
-      assert.equal(await wrong('{"X Y":"1"}'), `: ${key}."X Y": expected a header name, got "X Y"`);
-      assert.equal(await wrong('{"":"1"}'), `: ${key}."": expected a header name, got ""`);
-      assert.equal(await wrong('{"__proto__":"x"}'), `: ${key}."__proto__": expected a header name, got "__proto__"`);
-      assert.equal(await wrong('{"X-Y":1}'), `: ${key}.X-Y: expected a string, got number`);
-      assert.match(await wrong('{"X-Y":"a\\nb"}'), /X-Y: expected one line of (Latin-1 )?text, got string$/);
+      const getHeaderError = (value: string) => getConfigError(t, `{"${section}":{"${name}":${value}}}`);
+      assert.equal(await getHeaderError("[]"), `: ${key}: expected an object of header names and values, got Array`);
+      assert.equal(await getHeaderError('{"X Y":"1"}'), `: ${key}."X Y": expected a header name, got "X Y"`);
+      assert.equal(await getHeaderError('{"":"1"}'), `: ${key}."": expected a header name, got ""`);
+      assert.equal(
+        await getHeaderError('{"__proto__":"x"}'),
+        `: ${key}."__proto__": expected a header name, got "__proto__"`,
+      );
+      assert.equal(await getHeaderError('{"X-Y":1}'), `: ${key}.X-Y: expected a string, got number`);
+      assert.match(await getHeaderError('{"X-Y":"a\\nb"}'), /X-Y: expected one line of (Latin-1 )?text, got string$/);
     }
-    const { config } = (await load(t, '{"server":{"required_headers":{"constructor":"x"}}}')).loaded;
+    const { config } = (await loadHome(t, '{"server":{"required_headers":{"constructor":"x"}}}')).loaded;
     assert.deepEqual(Object.entries(config.server.requiredHeaders), [["constructor", "x"]]);
   });
 
   it("expands environment variables in strings, and names a variable that is not set", async (t) => {
     process.env["GANTRY_TEST_KEY"] = "s3cret-value";
     t.after(() => delete process.env["GANTRY_TEST_KEY"]);
-    const { loaded } = await load(t, '{"providers":[{"provider":"openai","api_key":"${GANTRY_TEST_KEY}"}]}');
+    const { loaded } = await loadHome(t, '{"providers":[{"provider":"openai","api_key":"${GANTRY_TEST_KEY}"}]}');
     assert.equal(loaded.config.providers[0]?.["api_key"], "s3cret-value");
     assert.ok(loaded.secrets.has("s3cret-value"));
     assert.equal(
-      await configError(t, '{"providers":[{"api_key":"${GANTRY_TEST_UNSET}"}]}'),
+      await getConfigError(t, '{"providers":[{"api_key":"${GANTRY_TEST_UNSET}"}]}'),
       ": providers[0].api_key: expected the environment variable GANTRY_TEST_UNSET to be set",
     );
   });
 
   it("treats API keys and header values as secrets, including the token of a Bearer header", async (t) => {
-    const { loaded } = await load(
+    const { loaded } = await loadHome(
       t,
       '{"server":{"required_headers":{"Authorization":"Bearer abcdefgh1"}},"providers":[{"api_key":"key-value","headers":{"X-Key":"other-key"}}]}',
     );
@@ -157,7 +163,7 @@ describe("the config file", () => {
     };
     Object.assign(process.env, variables);
     t.after(() => Object.keys(variables).forEach((name) => delete process.env[name]));
-    const { loaded } = await load(
+    const { loaded } = await loadHome(
       t,
       JSON.stringify({
         tools: { allow_paths: ["${GANTRY_TEST_DIR}/shared", "${GANTRY_TEST_DIR}"] },
@@ -187,7 +193,7 @@ describe("the config file", () => {
   });
 
   it("keeps `$${NAME}` as the literal text `${NAME}`", async (t) => {
-    const { loaded } = await load(t, '{"agent":{"system_prompt":"write $${HOME} and $$${X}, $HOME, ${}"}}');
+    const { loaded } = await loadHome(t, '{"agent":{"system_prompt":"write $${HOME} and $$${X}, $HOME, ${}"}}');
     assert.equal(loaded.config.agent.systemPrompt, "write ${HOME} and $${X}, $HOME, ${}");
   });
 
@@ -200,19 +206,19 @@ describe("the config file", () => {
       '{"tools":{"bash":{"sandbox":"${GANTRY_TEST_PLAIN}"}}}',
       '{"server":{"port":"sk-abcdefghijklmnopqrst"}}',
     ]) {
-      const message = await configError(t, text);
+      const message = await getConfigError(t, text);
       assert.ok(!/s3cret|wherever|sk-abc/.test(message), message);
       assert.match(message, /expected .*, got "\[redacted\]"/);
     }
-    const { loaded } = await load(t, '{"agent":{"system_prompt":"${GANTRY_TEST_PLAIN}"}}');
+    const { loaded } = await loadHome(t, '{"agent":{"system_prompt":"${GANTRY_TEST_PLAIN}"}}');
     assert.equal(loaded.redactMessage("an adapter says wherever"), "an adapter says [redacted]");
   });
 
   it("keeps the address of the session store in messages and hides its password", async (t) => {
-    const place = "db-primary-1.example.internal:54321/gantry_production";
+    const location = "db-primary-1.example.internal:54321/gantry_production";
     const variables = {
-      GANTRY_TEST_URL: `postgres://ada:correct-horse-1@${place}?sslmode=require&password=other-horse-22`,
-      GANTRY_TEST_DB_SECRET: `postgres://${place}`,
+      GANTRY_TEST_URL: `postgres://ada:correct-horse-1@${location}?sslmode=require&password=other-horse-22`,
+      GANTRY_TEST_DB_SECRET: `postgres://${location}`,
       GANTRY_TEST_HOST: "db-primary-1.example.internal",
       GANTRY_TEST_PASSWORD: "battery-staple-3",
       GANTRY_TEST_BROKEN: "postgres://ada:12#broken-horse@host/db",
@@ -228,14 +234,14 @@ describe("the config file", () => {
         { driver: "postgres", url },
         { driver: "postgres", url: "postgres://x@other/db", pool: { listen_url: url } },
       ]) {
-        const { loaded } = await load(t, JSON.stringify({ session }));
+        const { loaded } = await loadHome(t, JSON.stringify({ session }));
         const lines: string[] = [];
         const logger = createLogger({
           level: "warn",
           write: (line) => lines.push(line),
           secrets: () => loaded.secrets,
         });
-        const message = `session store ${place}: nothing listens there (ECONNREFUSED)`;
+        const message = `session store ${location}: nothing listens there (ECONNREFUSED)`;
         logger.warn(message);
         assert.ok(lines[0]?.includes(message), lines[0]);
         assert.equal(loaded.redactMessage(message), message);
@@ -244,19 +250,19 @@ describe("the config file", () => {
         assert.doesNotMatch(lines[1] ?? "", /horse-|battery/);
         assert.doesNotMatch(loaded.redactMessage(fullUrl), /horse-|battery/);
       }
-    const { loaded } = await load(t, '{"session":{"driver":"postgres","url":"${GANTRY_TEST_BROKEN}"}}');
+    const { loaded } = await loadHome(t, '{"session":{"driver":"postgres","url":"${GANTRY_TEST_BROKEN}"}}');
     assert.equal(loaded.redactMessage(variables.GANTRY_TEST_BROKEN), "[redacted]");
   });
 
   it("rejects `__proto__` as an unknown key", async (t) => {
-    assert.match(await configError(t, '{"__proto__":{"polluted":true}}'), /^: __proto__: unknown key/);
-    assert.match(await configError(t, '{"server":{"__proto__":{"port":1}}}'), /^: server.__proto__: unknown key/);
+    assert.match(await getConfigError(t, '{"__proto__":{"polluted":true}}'), /^: __proto__: unknown key/);
+    assert.match(await getConfigError(t, '{"server":{"__proto__":{"port":1}}}'), /^: server.__proto__: unknown key/);
     assert.equal(({} as { polluted?: boolean }).polluted, undefined);
   });
 });
 
 describe("the environment of child processes", () => {
-  it("contains the allowed variables and those that the config adds, and no others", (t) => {
+  it("contains only the allowed variables and the variables that the config adds", (t) => {
     process.env["GANTRY_TEST_CANARY"] = "canary";
     process.env["LC_GANTRY"] = "C";
     t.after(() => {
@@ -270,12 +276,12 @@ describe("the environment of child processes", () => {
     assert.equal(childEnvironment(["GANTRY_TEST_CANARY"])["GANTRY_TEST_CANARY"], "canary");
   });
 
-  it("sets GIT_EDITOR to `:`, unless the config passes the variable on", (t) => {
-    const before = process.env["GIT_EDITOR"];
+  it("sets GIT_EDITOR to `:` unless the config passes the variable", (t) => {
+    const previousEditor = process.env["GIT_EDITOR"];
     process.env["GIT_EDITOR"] = "theirs";
     t.after(() => {
-      if (before === undefined) delete process.env["GIT_EDITOR"];
-      else process.env["GIT_EDITOR"] = before;
+      if (previousEditor === undefined) delete process.env["GIT_EDITOR"];
+      else process.env["GIT_EDITOR"] = previousEditor;
     });
     assert.equal(childEnvironment([])["GIT_EDITOR"], ":");
     assert.equal(childEnvironment(["GIT_EDITOR"])["GIT_EDITOR"], "theirs");

@@ -4,16 +4,16 @@ import { silentLogger } from "../../../src/base/log.js";
 import { compose } from "../../../src/serve/compose.js";
 import { loadConfig } from "../../../src/serve/config.js";
 import { Selection } from "../../../src/serve/selected-adapters.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-/** A module of hooks that record their arguments in a list of this process. */
-const hooks = (members: string) =>
+/** Returns the code of a module of hooks with these members. `note` records a call in `globalThis.noted`. */
+const createHooksModule = (members: string) =>
   `export default { gantry: 1, kind: "hooks", name: "noted", parse: (raw) => raw, create: ({ as } = {}) => ({
     note: (text) => globalThis.noted.push(as + " " + text),
     ${members}
   }) };`;
 
-const NOTED = hooks(`
+const RECORDING_HOOKS = createHooksModule(`
     async beforeToolCall(call) { this.note("before " + call.tool.name); },
     afterToolCall(call, output) { this.note("after, " + output.text.length); return { ...output, text: output.text + as }; },
     beforeModelCall({ purpose }) { if (purpose === "answer") this.note("model"); },
@@ -23,37 +23,37 @@ const NOTED = hooks(`
     },
     close() { this.note("closed"); if (as === "b") throw new Error("ignored"); },`);
 
-async function composed(t: TestContext, files: Record<string, string>, entries: unknown) {
+async function composeHooks(t: TestContext, files: Record<string, string>, entries: unknown) {
   const folder = await tempDir(t, { ...files, "config.json": JSON.stringify({ hooks: entries }) });
   const loaded = await loadConfig({ home: folder.path });
   const { path: projectDir } = await tempDir(t, { "a.txt": "text" });
   return compose({ loaded, home: folder.path, projectDir, logger: silentLogger, isProcessLocal: true });
 }
 
-/** Runs a model that reads a file. Returns the output of the tool. */
-async function outputOf({ agent }: Awaited<ReturnType<typeof composed>>): Promise<string> {
+/** Runs a prompt that reads a file. Returns the output of the tool. */
+async function runReadPrompt({ agent }: Awaited<ReturnType<typeof composeHooks>>): Promise<string> {
   let output = "";
   for await (const event of await agent.run({ message: "Read a.txt" }))
     if (event.type === "tool_result") ({ output } = event);
   return output;
 }
 
-function noted(t: TestContext): string[] {
-  const list: string[] = [];
-  Object.assign(globalThis, { noted: list });
+function recordCalls(t: TestContext): string[] {
+  const calls: string[] = [];
+  Object.assign(globalThis, { noted: calls });
   t.after(() => Reflect.deleteProperty(globalThis, "noted"));
-  return list;
+  return calls;
 }
 
-it("hooks of the config are called in their order, and closed in reverse order after the last run", async (t) => {
-  const list = noted(t);
+it("hooks are called in the order of the config, and closed in reverse order after the last run", async (t) => {
+  const calls = recordCalls(t);
   const entries = ["a", "b"].map((as) => ({ hook: "./noted.mjs", as }));
-  const composition = await composed(t, { "noted.mjs": NOTED }, entries);
-  const output = await outputOf(composition);
+  const composition = await composeHooks(t, { "noted.mjs": RECORDING_HOOKS }, entries);
+  const output = await runReadPrompt(composition);
   await composition.stop();
   const { length } = output;
   assert.match(output, /text[^]*ab$/);
-  assert.deepEqual(list, [
+  assert.deepEqual(calls, [
     "a started",
     "b started",
     "a model",
@@ -77,26 +77,26 @@ it("a hook that fails blocks the call or withholds its output, and later hooks a
     ["afterToolCall() { throw new Error('secret'); }", /^read ran, but its output is withheld/],
     ["afterToolCall() { return 'text'; }", /^read ran, but its output is withheld/],
   ] as const) {
-    const list = noted(t);
-    const composition = await composed(t, { "noted.mjs": NOTED, "odd.mjs": hooks(member) }, [
+    const calls = recordCalls(t);
+    const composition = await composeHooks(t, { "noted.mjs": RECORDING_HOOKS, "odd.mjs": createHooksModule(member) }, [
       "./odd.mjs",
       { hook: "./noted.mjs", as: "b" },
     ]);
-    assert.match(await outputOf(composition), expected);
+    assert.match(await runReadPrompt(composition), expected);
     await composition.stop();
     assert.deepEqual(
-      list.filter((line) => line.includes(member.startsWith("before") ? "before" : "after")),
+      calls.filter((line) => line.includes(member.startsWith("before") ? "before" : "after")),
       [],
     );
   }
 });
 
 it("tool outputs stay unchanged without an afterToolCall hook", async (t) => {
-  noted(t);
-  const composition = await composed(t, { "noted.mjs": hooks("beforeToolCall() {}") }, [
+  recordCalls(t);
+  const composition = await composeHooks(t, { "noted.mjs": createHooksModule("beforeToolCall() {}") }, [
     { hook: "./noted.mjs", as: "a" },
   ]);
-  assert.match(await outputOf(composition), /text$/);
+  assert.match(await runReadPrompt(composition), /text$/);
   await composition.stop();
 });
 

@@ -3,15 +3,15 @@ import { it, type TestContext } from "node:test";
 import type { AdapterDescriptor } from "../../../src/plugin/adapter.js";
 import { loadConfig } from "../../../src/serve/config.js";
 import { parseOptions, Selection } from "../../../src/serve/selected-adapters.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-async function transports(t: TestContext, config: object) {
+async function selectTransports(t: TestContext, config: object) {
   const home = await tempDir(t, { "config.json": JSON.stringify(config) });
   return new Selection(await loadConfig({ home: home.path }), home.path).transports();
 }
 
 const assertRejected = (t: TestContext, config: object, message: RegExp) =>
-  assert.rejects(transports(t, config), (error: Error & { code?: string }) => {
+  assert.rejects(selectTransports(t, config), (error: Error & { code?: string }) => {
     assert.equal(error.code, "config");
     assert.match(error.message, message);
     assert.doesNotMatch(error.message, /\n/);
@@ -37,12 +37,12 @@ it("a transport entry rejects the options of the HTTP port, and `denied_paths` a
     for (const key of ["denied_paths", "allow_paths"]) {
       const config = { ...loaded.config.server, transports: [{ transport, [key]: [] }] };
       const selection = new Selection({ ...loaded, config: { ...loaded.config, server: config } }, home.path);
-      const [selected] = selection.transports();
+      const [entry] = selection.transports();
       const { default: descriptor } = (await import(`../../../adapters/${transport}/index.js`)) as {
         default: AdapterDescriptor;
       };
-      const context = { where: "config.json: server.transports[0]", configDir: "/", home: "/", projectDir: "/" };
-      assert.throws(() => parseOptions(selected!, descriptor, context), {
+      const context = { location: "config.json: server.transports[0]", configDir: "/", home: "/", projectDir: "/" };
+      assert.throws(() => parseOptions(entry!, descriptor, context), {
         code: "config",
         message: new RegExp(`server\\.transports\\[0\\]\\.${key}: unknown key; expected one of `),
       });
@@ -51,23 +51,33 @@ it("a transport entry rejects the options of the HTTP port, and `denied_paths` a
 });
 
 it("ACP over HTTP needs required headers, or an explicit `{}`, if `server.required_headers` is set", async (t) => {
-  const guarded = { required_headers: { Authorization: "Bearer key" } };
-  const both = { ...guarded, transports: ["koa-http-api", "acp-http-sse-ws"] };
-  await assertRejected(t, { server: both }, /acp\.required_headers: .* the same headers, or \{\} /);
-  await assertRejected(t, { server: { ...guarded, transports: ["acp-http-sse-ws"] } }, /acp\.required_headers/);
+  const headersConfig = { required_headers: { Authorization: "Bearer key" } };
+  const bothTransports = { ...headersConfig, transports: ["koa-http-api", "acp-http-sse-ws"] };
+  await assertRejected(t, { server: bothTransports }, /acp\.required_headers: .* the same headers, or \{\} /);
+  await assertRejected(t, { server: { ...headersConfig, transports: ["acp-http-sse-ws"] } }, /acp\.required_headers/);
   for (const config of [
-    { server: both, acp: guarded },
-    { server: both, acp: { required_headers: {} } },
-    { server: { ...guarded, transports: [{ transport: "acp-http-sse-ws", required_headers: { "X-Key": "k" } }] } },
-    { server: { ...guarded, transports: ["koa-http-api", "acp-stdio"] } },
+    { server: bothTransports, acp: headersConfig },
+    { server: bothTransports, acp: { required_headers: {} } },
+    {
+      server: { ...headersConfig, transports: [{ transport: "acp-http-sse-ws", required_headers: { "X-Key": "k" } }] },
+    },
+    { server: { ...headersConfig, transports: ["koa-http-api", "acp-stdio"] } },
     { server: { transports: ["acp-http-sse-ws"] } },
   ])
-    assert.ok((await transports(t, config)).length > 0);
+    assert.ok((await selectTransports(t, config)).length > 0);
 });
 
 it("`required_headers` rejects invalid header names and values", async (t) => {
-  const odd = ["[]", '["X-Key"]', '{"__proto__": "x"}', '{"bad name": "x"}', '{"X": 1}', '{"X": "a\\nb"}', '"x"'];
-  for (const headers of odd) {
+  const invalidHeaders = [
+    "[]",
+    '["X-Key"]',
+    '{"__proto__": "x"}',
+    '{"bad name": "x"}',
+    '{"X": 1}',
+    '{"X": "a\\nb"}',
+    '"x"',
+  ];
+  for (const headers of invalidHeaders) {
     for (const section of ["server", "acp"]) {
       const home = await tempDir(t, { "config.json": `{"${section}": {"required_headers": ${headers}}}` });
       await assert.rejects(loadConfig({ home: home.path }), new RegExp(`: ${section}\\.required_headers`), headers);

@@ -6,14 +6,14 @@ import { formatFailureLine, describeFailure } from "../../../src/cli/failure.js"
 import { compose } from "../../../src/serve/compose.js";
 import type { AdapterReport } from "../../../src/cli/check-report.js";
 import { loadConfig } from "../../../src/serve/config.js";
-import { checked } from "../../helpers/gantry-check.js";
-import { tempDir } from "../../helpers/temp.js";
+import { runCheck } from "../../helpers/gantry-check.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 type Kind =
   "transport" | "session-driver" | "model-provider" | "tool" | "compaction-strategy" | "permission-policy" | "hooks";
 
-/** For each kind, the config that selects `./odd.mjs`, and the key in the error message. */
-const SELECTS: Readonly<Record<Kind, readonly [config: object, key: string]>> = {
+/** The config that selects `./odd.mjs`, and the key in the error message. */
+const CONFIGS_BY_KIND: Readonly<Record<Kind, readonly [config: object, key: string]>> = {
   transport: [{ server: { transports: ["./odd.mjs"] } }, "server.transports[0]"],
   "session-driver": [{ session: { driver: "./odd.mjs" } }, "session.driver"],
   "model-provider": [{ providers: [{ driver: "./odd.mjs" }] }, "providers[0].driver"],
@@ -23,33 +23,34 @@ const SELECTS: Readonly<Record<Kind, readonly [config: object, key: string]>> = 
   hooks: [{ hooks: ["./odd.mjs"] }, "hooks[0]"],
 };
 
-/** A valid transport, so that the rest of each composition is valid. */
+/** A valid transport, so that only the tested adapter is invalid. */
 const QUIET_TRANSPORT = `export default { gantry: 1, kind: "transport", name: "quiet", create: () => ({
   name: "quiet",
   start: async () => ({ address: "nowhere", ended: new Promise(() => {}), stop: async () => {} }),
 }) };`;
 
-const descriptor = (kind: Kind, fields: string) =>
+const createDescriptorModule = (kind: Kind, fields: string) =>
   `export default { gantry: 1, kind: ${JSON.stringify(kind)}, name: "odd", ${fields} };`;
-const transport = (start: string) => descriptor("transport", `create: () => ({ name: "odd", start: ${start} })`);
-/** A driver with every member of the port. None has an effect. */
-const driver = (open: string) =>
-  descriptor(
+const createTransportModule = (start: string) =>
+  createDescriptorModule("transport", `create: () => ({ name: "odd", start: ${start} })`);
+/** Returns the module of a driver with every member of the port. The members have no effect. */
+const createDriverModule = (openFunction: string) =>
+  createDescriptorModule(
     "session-driver",
     `create: () => Object.assign(
       Object.fromEntries("close create get list messages head runs asks instructions write delete lease dump load"
         .split(" ").map((name) => [name, async () => {}])),
-      { name: "odd", open: ${open} })`,
+      { name: "odd", open: ${openFunction} })`,
   );
-const tool = (members: string) =>
-  descriptor(
+const createToolModule = (members: string) =>
+  createDescriptorModule(
     "tool",
     `create: () => ({ name: "odd", description: "", inputSchema: {}, kind: "other", parallel: true, needsPermission: true,
       parse: () => ({}), describe: () => ({ title: "", locations: [] }), run: async () => ({ text: "" }), ${members} })`,
   );
 
-/** Name of the fault, kind of the adapter, its module, and the message after file, key and module. */
-const WRONG: readonly (readonly [fault: string, kind: Kind, module: string, line: string])[] = [
+/** `line` is the error message after the file, the key and the module. */
+const INVALID_ADAPTERS: readonly (readonly [fault: string, kind: Kind, module: string, line: string])[] = [
   ["throws while it is imported", "tool", "throw new Error('no luck');", " could not be loaded: no luck"],
   ["is not JavaScript", "tool", "export default {", " could not be loaded: Unexpected end of input"],
   [
@@ -80,7 +81,7 @@ const WRONG: readonly (readonly [fault: string, kind: Kind, module: string, line
   [
     "has another kind than the config expects",
     "session-driver",
-    transport("async () => {}"),
+    createTransportModule("async () => {}"),
     " is a transport, expected a session-driver",
   ],
   [
@@ -89,41 +90,46 @@ const WRONG: readonly (readonly [fault: string, kind: Kind, module: string, line
     'export default { gantry: 1, kind: "tool", create: () => ({}) };',
     " is not a gantry adapter: name: expected a string, got nothing",
   ],
-  ["has neither create nor use", "tool", descriptor("tool", ""), " is not a gantry adapter: expected create or use"],
+  [
+    "has neither create nor useClass",
+    "tool",
+    createDescriptorModule("tool", ""),
+    " is not a gantry adapter: expected create or useClass",
+  ],
   [
     "has a create that is not a function",
     "tool",
-    descriptor("tool", "create: {}"),
+    createDescriptorModule("tool", "create: {}"),
     " is not a gantry adapter: create: expected a function, got Object",
   ],
   [
-    "has a use that is not a class",
+    "has a useClass that is not a class",
     "tool",
-    descriptor("tool", 'use: "Odd"'),
-    ' is not a gantry adapter: use: expected a class, got "Odd"',
+    createDescriptorModule("tool", 'useClass: "Odd"'),
+    ' is not a gantry adapter: useClass: expected a class, got "Odd"',
   ],
   [
-    "has needs that are not a list",
+    "has an inject that is not a list",
     "tool",
-    descriptor("tool", "use: class Odd {}, needs: {}"),
-    " is not a gantry adapter: needs: expected a list of tokens, got Object",
+    createDescriptorModule("tool", "useClass: class Odd {}, inject: {}"),
+    " is not a gantry adapter: inject: expected a list of tokens, got Object",
   ],
   [
     "has a parse that is not a function",
     "tool",
-    descriptor("tool", "parse: true, create: () => ({})"),
+    createDescriptorModule("tool", "parse: true, create: () => ({})"),
     " is not a gantry adapter: parse: expected a function, got true",
   ],
   [
     "has a schema of the wrong type",
     "tool",
-    descriptor("tool", 'schema: { type: "object" }, create: () => ({})'),
+    createDescriptorModule("tool", 'schema: { type: "object" }, create: () => ({})'),
     " is not a gantry adapter: schema: expected a Standard Schema, as option.section, zod and valibot make, got Object",
   ],
   [
     "has an asynchronous schema",
     "tool",
-    descriptor(
+    createDescriptorModule(
       "tool",
       'schema: { "~standard": { version: 1, vendor: "odd", validate: async () => ({ value: {} }) } }, create: () => ({})',
     ),
@@ -132,7 +138,7 @@ const WRONG: readonly (readonly [fault: string, kind: Kind, module: string, line
   [
     "has a schema that throws",
     "tool",
-    descriptor(
+    createDescriptorModule(
       "tool",
       'schema: { "~standard": { version: 1, vendor: "odd", validate() { throw new Error("no luck"); } } }, create: () => ({})',
     ),
@@ -141,49 +147,49 @@ const WRONG: readonly (readonly [fault: string, kind: Kind, module: string, line
   [
     "rejects its options with a message of two lines",
     "tool",
-    descriptor("tool", 'parse() { throw new Error("no\\nluck"); }, create: () => ({})'),
+    createDescriptorModule("tool", 'parse() { throw new Error("no\\nluck"); }, create: () => ({})'),
     ": no luck (an option of ./odd.mjs)",
   ],
   [
     "throws in create",
     "tool",
-    descriptor("tool", "create() { throw new Error('no luck'); }"),
+    createDescriptorModule("tool", "create() { throw new Error('no luck'); }"),
     " could not be built: no luck",
   ],
   [
     "throws a string in create",
     "tool",
-    descriptor("tool", "create() { throw 'no luck'; }"),
+    createDescriptorModule("tool", "create() { throw 'no luck'; }"),
     " could not be built: no luck",
   ],
   [
     "rejects in create",
     "model-provider",
-    descriptor("model-provider", "create: async () => { throw new TypeError(); }"),
+    createDescriptorModule("model-provider", "create: async () => { throw new TypeError(); }"),
     " could not be built: TypeError",
   ],
   [
     "returns undefined from create",
     "transport",
-    descriptor("transport", "create() {}"),
+    createDescriptorModule("transport", "create() {}"),
     " is not a valid transport: expected an object, got nothing",
   ],
   [
     "resolves with null in create",
     "compaction-strategy",
-    descriptor("compaction-strategy", "create: async () => null"),
+    createDescriptorModule("compaction-strategy", "create: async () => null"),
     " is not a valid compaction-strategy: expected an object, got null",
   ],
   [
     "lacks members of its port",
     "permission-policy",
-    descriptor("permission-policy", "create: () => ({ decide() {} })"),
+    createDescriptorModule("permission-policy", "create: () => ({ decide() {} })"),
     " is not a valid permission-policy: name, judge is missing",
   ],
   [
     "has a member of another type",
     "model-provider",
-    descriptor(
+    createDescriptorModule(
       "model-provider",
       'create: () => ({ name: "odd", idleTimeoutMs: "1s", maxRetries: 0, maxWaitMs: 0, configuredModels: [], models() {}, stream() {}, close() {} })',
     ),
@@ -192,81 +198,103 @@ const WRONG: readonly (readonly [fault: string, kind: Kind, module: string, line
   [
     "has only a misspelt hook",
     "hooks",
-    descriptor("hooks", "create: () => ({ beforeToolcall() {} })"),
+    createDescriptorModule("hooks", "create: () => ({ beforeToolcall() {} })"),
     " is not a valid hooks: expected one of beforeToolCall, afterToolCall, beforeModelCall, listeners",
   ],
   [
     "has a hook that is not a function",
     "hooks",
-    descriptor("hooks", "create: () => ({ beforeToolCall: true })"),
+    createDescriptorModule("hooks", "create: () => ({ beforeToolCall: true })"),
     " is not a valid hooks: beforeToolCall: expected a function, got boolean",
   ],
   [
     "listens to an unknown event",
     "hooks",
-    descriptor("hooks", 'create: () => ({ listeners: { "run.finnished"() {} } })'),
+    createDescriptorModule("hooks", 'create: () => ({ listeners: { "run.finnished"() {} } })'),
     ` is not a valid hooks: listeners: expected events of ${BUS_EVENTS.join(", ")}, got run.finnished`,
   ],
-  ["has a member that is null", "tool", tool("inputSchema: null"), " is not a valid tool: inputSchema is missing"],
+  [
+    "has a member that is null",
+    "tool",
+    createToolModule("inputSchema: null"),
+    " is not a valid tool: inputSchema is missing",
+  ],
   [
     "has a constructor whose parameter has no token",
     "tool",
-    descriptor("tool", "use: class Odd { constructor(options) { this.options = options; } }"),
-    " could not be built: every parameter of the constructor of Odd needs @inject(TOKEN), or a token in `needs` of its descriptor",
+    createDescriptorModule("tool", "useClass: class Odd { constructor(options) { this.options = options; } }"),
+    " could not be built: every parameter of the constructor of Odd needs @inject(TOKEN), or a token in `inject` of its descriptor",
   ],
   [
     "needs an unregistered token",
     "tool",
-    descriptor("tool", 'use: class Odd { constructor(store) {} }, needs: [Symbol.for("odd.store")]'),
+    createDescriptorModule("tool", 'useClass: class Odd { constructor(store) {} }, inject: [Symbol.for("odd.store")]'),
     ' could not be built: Attempted to resolve unregistered dependency token: "Symbol(odd.store)"',
   ],
   [
     "needs the HTTP port but is not a transport",
     "tool",
-    descriptor("tool", 'use: class Odd { constructor(http) {} }, needs: [Symbol.for("gantry.http-host")]'),
+    createDescriptorModule(
+      "tool",
+      'useClass: class Odd { constructor(http) {} }, inject: [Symbol.for("gantry.http-host")]',
+    ),
     " could not be built: only transports get HTTP_HOST",
   ],
   [
     "throws in its constructor",
     "tool",
-    descriptor("tool", "use: class Odd { constructor() { throw new Error('no luck'); } }"),
+    createDescriptorModule("tool", "useClass: class Odd { constructor() { throw new Error('no luck'); } }"),
     " could not be built: no luck",
   ],
-  ["throws in start", "transport", transport("() => { throw new Error('no luck'); }"), " could not start: no luck"],
+  [
+    "throws in start",
+    "transport",
+    createTransportModule("() => { throw new Error('no luck'); }"),
+    " could not start: no luck",
+  ],
   [
     "rejects in start",
     "transport",
-    transport("async () => { throw new Error('no luck'); }"),
+    createTransportModule("async () => { throw new Error('no luck'); }"),
     " could not start: no luck",
   ],
   [
     "resolves with nothing in start",
     "transport",
-    transport("async () => {}"),
+    createTransportModule("async () => {}"),
     ": start resolved with no Listening: expected an object, got nothing",
   ],
   [
     "resolves with an incomplete Listening in start",
     "transport",
-    transport('async () => ({ address: "odd://here" })'),
+    createTransportModule('async () => ({ address: "odd://here" })'),
     ": start resolved with no Listening: ended, stop is missing",
   ],
-  ["never settles in start", "transport", transport("() => new Promise(() => {})"), " did not start within 5 ms"],
+  [
+    "never settles in start",
+    "transport",
+    createTransportModule("() => new Promise(() => {})"),
+    " did not start within 5 ms",
+  ],
   [
     "rejects in open",
     "session-driver",
-    driver("async () => { throw new Error('no luck'); }"),
+    createDriverModule("async () => { throw new Error('no luck'); }"),
     " could not be opened: no luck",
   ],
   [
     "throws in open",
     "session-driver",
-    driver("() => { throw new Error('no luck'); }"),
+    createDriverModule("() => { throw new Error('no luck'); }"),
     " could not be opened: no luck",
   ],
 ];
 
-async function composed(t: TestContext, module: string, config: object): Promise<{ line: string; folder: string }> {
+async function composeAdapter(
+  t: TestContext,
+  module: string,
+  config: object,
+): Promise<{ line: string; folder: string }> {
   const folder = await tempDir(t, { "odd.mjs": module, "quiet.mjs": QUIET_TRANSPORT });
   const fullConfig = { server: { transports: ["./quiet.mjs"] }, ...config };
   await folder.write({ "config.json": JSON.stringify(fullConfig) });
@@ -275,61 +303,61 @@ async function composed(t: TestContext, module: string, config: object): Promise
   const composition = await compose(options).catch((error: unknown) => ({ error }));
   if (!("error" in composition)) {
     await composition.stop();
-    throw new Error("it was taken");
+    throw new Error("the adapter was accepted");
   }
   return { line: formatFailureLine(describeFailure(composition.error, "serve")), folder: folder.path };
 }
 
 describe("the one-line start error of an invalid adapter", () => {
-  for (const [fault, kind, module, expected] of WRONG)
+  for (const [fault, kind, module, expected] of INVALID_ADAPTERS)
     it(`names file, key and module of a ${kind} adapter that ${fault}`, async (t) => {
-      const [config, key] = SELECTS[kind];
-      const { line, folder } = await composed(t, module, config);
-      // An error in the options is not a fault of the module: its message begins with its key.
-      const place = expected.endsWith("(an option of ./odd.mjs)") ? key : `${key}: ./odd.mjs`;
-      assert.equal(line, `gantry: ${folder}/config.json: ${place}${expected.replace("FOLDER", folder)}`);
+      const [config, key] = CONFIGS_BY_KIND[kind];
+      const { line, folder } = await composeAdapter(t, module, config);
+      // An error in the options is not a fault of the module, so its message has no module path.
+      const location = expected.endsWith("(an option of ./odd.mjs)") ? key : `${key}: ./odd.mjs`;
+      assert.equal(line, `gantry: ${folder}/config.json: ${location}${expected.replace("FOLDER", folder)}`);
     });
 
-  it("is tested with at least 26 invalid adapters", () => assert.ok(WRONG.length >= 26));
+  it("is tested with at least 26 invalid adapters", () => assert.ok(INVALID_ADAPTERS.length >= 26));
 
-  it("does not occur for the valid modules that the invalid ones are built from", async (t) => {
+  it("does not occur for the valid modules on which the invalid modules are based", async (t) => {
     for (const [module, kind] of [
       [QUIET_TRANSPORT, "transport"],
-      [driver("async () => {}"), "session-driver"],
-      [tool(""), "tool"],
+      [createDriverModule("async () => {}"), "session-driver"],
+      [createToolModule(""), "tool"],
     ] as const)
-      await assert.rejects(composed(t, module, SELECTS[kind][0]), /it was taken/);
+      await assert.rejects(composeAdapter(t, module, CONFIGS_BY_KIND[kind][0]), /the adapter was accepted/);
   });
 });
 
-const OPTION_OF = / \(an option of [^)]*\)$/;
+const OPTION_SUFFIX = / \(an option of [^)]*\)$/;
 
-/** The message of a command that has no config. */
-function lineOfCheck(expected: string): string | RegExp {
+/** Converts the expected message of a start to the message of `gantry check`, which reads no config. */
+function getCheckLine(expected: string): string | RegExp {
   if (expected.includes("expected a default export")) return /^gantry: odd\.mjs exports no adapter: /;
   if (expected.startsWith(" could not be loaded")) return `odd.mjs${expected}`;
   if (expected.startsWith(" is not a gantry adapter")) return `odd.mjs: default export${expected}`;
-  if (expected.endsWith("(an option of ./odd.mjs)")) return `odd.mjs: options${expected.replace(OPTION_OF, "")}`;
+  if (expected.endsWith("(an option of ./odd.mjs)")) return `odd.mjs: options${expected.replace(OPTION_SUFFIX, "")}`;
   return `odd.mjs: default export: odd${expected.replace("5 ms", "1000 ms")}`;
 }
 
 describe("the one-line error of `gantry check` for an invalid adapter", () => {
-  // In a config, a transport in the place of a driver is an error. Alone it is a valid transport.
-  for (const [fault, kind, module, expected] of WRONG.filter(([, , , line]) => !line.startsWith(" is a ")))
+  // A transport is invalid as a driver in a config, but is valid for `gantry check`.
+  for (const [fault, kind, module, expected] of INVALID_ADAPTERS.filter(([, , , line]) => !line.startsWith(" is a ")))
     it(`reports a ${kind} adapter that ${fault}`, async (t) => {
       const folder = await tempDir(t, { "odd.mjs": module });
-      const seconds = fault === "never settles in start" ? 1 : 60;
-      const { code, line } = await checked([folder.at("odd.mjs")], { json: true, timeout: seconds }).then(
+      const timeoutSeconds = fault === "never settles in start" ? 1 : 60;
+      const { code, line } = await runCheck([folder.at("odd.mjs")], { json: true, timeout: timeoutSeconds }).then(
         ({ code, stdout, stderr }) => {
           if (stderr !== "") return { code, line: stderr.trimEnd() };
           const { adapters } = JSON.parse(stdout) as { adapters: AdapterReport[] };
-          assert.equal(adapters[0]?.checks.length, 1, "the checks are not run");
+          assert.equal(adapters[0]?.checks.length, 1, "only the loading is reported");
           return { code, line: adapters[0].checks[0]?.message ?? "" };
         },
         (error: Error) => ({ code: 1, line: error.message }),
       );
-      const printedLine = line.replaceAll(`${folder.path}/odd.mjs`, "odd.mjs").replace(OPTION_OF, "");
-      const expectedLine = lineOfCheck(expected);
+      const printedLine = line.replaceAll(`${folder.path}/odd.mjs`, "odd.mjs").replace(OPTION_SUFFIX, "");
+      const expectedLine = getCheckLine(expected);
       if (typeof expectedLine === "string") assert.equal(printedLine, expectedLine.replaceAll("FOLDER/", ""));
       else assert.match(printedLine, expectedLine);
       assert.equal(code, typeof expectedLine === "string" ? 1 : 2);

@@ -6,7 +6,7 @@ import { FakeRedis } from "../../helpers/fake-redis.js";
 describe("the driver of the document store example", () => {
   let server = new FakeRedis();
   let address = "";
-  const opened = async (): Promise<RedisDriver> => {
+  const openDriver = async (): Promise<RedisDriver> => {
     const driver = new RedisDriver(address);
     await driver.open();
     return driver;
@@ -15,10 +15,10 @@ describe("the driver of the document store example", () => {
     create: async () => {
       server = new FakeRedis();
       address = await server.listen();
-      return opened();
+      return openDriver();
     },
-    second: opened,
-    reopen: opened,
+    second: openDriver,
+    reopen: openDriver,
     clean: () => server.close(),
   });
   for (const check of checks) it(check.name, () => check.run());

@@ -3,96 +3,98 @@ import { describe, it } from "node:test";
 import { hasCode } from "gantry";
 import { DriverLifecycle, SeqTakenError, type DriverLifecycleOptions } from "gantry/plugin";
 
-function lifeOf(parts: Partial<DriverLifecycleOptions<number>> = {}): {
-  life: DriverLifecycle<number>;
+function createLifecycle(overrides: Partial<DriverLifecycleOptions<number>> = {}): {
+  lifecycle: DriverLifecycle<number>;
   calls: string[];
 } {
   const calls: string[] = [];
-  let count = 0;
+  let openCount = 0;
   const open = async (): Promise<number> => {
-    calls.push(`open ${++count}`);
-    return count;
+    calls.push(`open ${++openCount}`);
+    return openCount;
   };
-  const life = new DriverLifecycle({
-    where: "/s",
+  const lifecycle = new DriverLifecycle({
+    location: "/s",
     open,
     close: (resource) => void calls.push(`close ${resource}`),
-    ...parts,
+    ...overrides,
   });
-  return { life, calls };
+  return { lifecycle, calls };
 }
 
-const failing = (code: string) => () => Promise.reject(Object.assign(new Error("it failed"), { code }));
+const createFailure = (code: string) => () => Promise.reject(Object.assign(new Error("it failed"), { code }));
 
 describe("DriverLifecycle", () => {
   it("opens once for concurrent calls, closes once, and can be reopened", async () => {
-    const { life, calls } = lifeOf();
-    await Promise.all([life.open(), life.open()]);
-    await life.open();
-    await Promise.all([life.close(), life.close()]);
-    await life.close();
-    await life.open();
-    assert.equal(await life.run((resource) => Promise.resolve(resource)), 2);
-    const closing = life.close();
-    await life.open();
-    await closing;
-    await life.close();
+    const { lifecycle, calls } = createLifecycle();
+    await Promise.all([lifecycle.open(), lifecycle.open()]);
+    await lifecycle.open();
+    await Promise.all([lifecycle.close(), lifecycle.close()]);
+    await lifecycle.close();
+    await lifecycle.open();
+    assert.equal(await lifecycle.run((resource) => Promise.resolve(resource)), 2);
+    const pendingClose = lifecycle.close();
+    await lifecycle.open();
+    await pendingClose;
+    await lifecycle.close();
     assert.deepEqual(calls, ["open 1", "close 1", "open 2", "close 2", "open 3", "close 3"]);
   });
 
   it("closes after a pending open and active calls, and rejects new calls meanwhile", async () => {
-    const { life, calls } = lifeOf();
-    const opening = life.open();
-    await life.close();
-    await opening;
-    await life.open();
-    let end = (): void => undefined;
-    const work = life.run(() => new Promise<void>((resolve) => (end = resolve))).then(() => calls.push("done"));
-    const closing = life.close();
+    const { lifecycle, calls } = createLifecycle();
+    const pendingOpen = lifecycle.open();
+    await lifecycle.close();
+    await pendingOpen;
+    await lifecycle.open();
+    let endWork = (): void => undefined;
+    const work = lifecycle
+      .run(() => new Promise<void>((resolve) => (endWork = resolve)))
+      .then(() => calls.push("done"));
+    const pendingClose = lifecycle.close();
     await new Promise((resolve) => setImmediate(resolve));
     await assert.rejects(
-      life.run(() => Promise.resolve()),
+      lifecycle.run(() => Promise.resolve()),
       /session store \/s: not open/,
     );
     assert.deepEqual(calls, ["open 1", "close 1", "open 2"]);
-    end();
-    await Promise.all([work, closing]);
+    endWork();
+    await Promise.all([work, pendingClose]);
     assert.deepEqual(calls.slice(3), ["done", "close 2"]);
   });
 
   it("can be opened again after a failed open", async () => {
-    let full = true;
-    const { life } = lifeOf({ open: () => (full ? failing("ENOSPC")() : Promise.resolve(7)) });
-    await assert.rejects(life.open(), (error) => hasCode(error, "store") && error.full);
+    let isFull = true;
+    const { lifecycle } = createLifecycle({ open: () => (isFull ? createFailure("ENOSPC")() : Promise.resolve(7)) });
+    await assert.rejects(lifecycle.open(), (error) => hasCode(error, "store") && error.isFull);
     await assert.rejects(
-      life.run(() => Promise.resolve()),
+      lifecycle.run(() => Promise.resolve()),
       /not open/,
     );
-    full = false;
-    await life.open();
-    assert.equal(await life.run((resource) => Promise.resolve(resource)), 7);
-    await life.close();
+    isFull = false;
+    await lifecycle.open();
+    assert.equal(await lifecycle.run((resource) => Promise.resolve(resource)), 7);
+    await lifecycle.close();
   });
 
   it("adds the store and the reason to each failure, and passes gantry's own errors on", async () => {
-    const { life } = lifeOf({
-      explain: (error) => ((error as { code?: string }).code === "MINE" ? { reason: "mine", full: true } : undefined),
+    const { lifecycle } = createLifecycle({
+      explain: (error) => ((error as { code?: string }).code === "MINE" ? { reason: "mine", isFull: true } : undefined),
     });
-    await life.open();
-    for (const [code, expected, full] of [
+    await lifecycle.open();
+    for (const [code, pattern, isFull] of [
       ["ENOSPC", /^session store \/s: no space left.*ENOSPC/, true],
       ["EROFS", /^session store \/s: not writable.*EROFS/, false],
       ["MINE", /^session store \/s: mine$/, true],
       ["OTHER", /^session store \/s: it failed$/, false],
     ] as const) {
       const isExpected = (error: unknown): boolean =>
-        hasCode(error, "store") && expected.test(error.message) && error.full === full && error.cause !== undefined;
-      await assert.rejects(life.run(failing(code)), isExpected, code);
+        hasCode(error, "store") && pattern.test(error.message) && error.isFull === isFull && error.cause !== undefined;
+      await assert.rejects(lifecycle.run(createFailure(code)), isExpected, code);
     }
     await assert.rejects(
-      life.run(() => Promise.reject(new SeqTakenError(3))),
+      lifecycle.run(() => Promise.reject(new SeqTakenError(3))),
       (error) => hasCode(error, "seq_taken"),
     );
-    await life.close();
+    await lifecycle.close();
   });
 });

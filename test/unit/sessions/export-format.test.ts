@@ -24,7 +24,7 @@ const chain: ChainData = {
   asks: [anAsk("q1", "a")],
 };
 
-function read(lines: readonly string[]): ChainData[] {
+function readChains(lines: readonly string[]): ChainData[] {
   const reader = new ChainReader();
   const chains = [headerLine(), ...lines].map((line) => reader.take(line)).filter((chain) => chain !== undefined);
   reader.close();
@@ -33,27 +33,27 @@ function read(lines: readonly string[]): ChainData[] {
 
 describe("an export", () => {
   it("is read back as it was written, including runs", () => {
-    assert.deepEqual(read([...chainLines(chain)]), [chain]);
+    assert.deepEqual(readChains([...chainLines(chain)]), [chain]);
   });
 
   it("in the format without runs is read, and its `grown` fields are ignored", () => {
-    const old = [...chainLines({ ...chain, runs: [] })].map((line) =>
+    const oldLines = [...chainLines({ ...chain, runs: [] })].map((line) =>
       line.includes('"finished":false') ? line.replace(/\}\n$/, ',"grown":[1,3]}\n') : line,
     );
-    assert.ok(old.some((line) => line.includes("grown")));
-    assert.deepEqual(read(old), [{ ...chain, runs: [] }]);
+    assert.ok(oldLines.some((line) => line.includes("grown")));
+    assert.deepEqual(readChains(oldLines), [{ ...chain, runs: [] }]);
   });
 
   it("with invalid data is rejected with the line and the field", () => {
-    const refused = (from: string, to: string, reason: RegExp): void => {
+    const assertRejected = (from: string, to: string, reason: RegExp): void => {
       const lines = [...chainLines(chain)].map((line) => (line.includes('"r1"') ? line.replace(from, to) : line));
-      assert.throws(() => read(lines), reason);
+      assert.throws(() => readChains(lines), reason);
     };
-    refused('"sessionId":"a"', '"sessionId":"b"', /line 8: expected a run of the session a/);
-    refused('"running"', '"dancing"', /line 8: expected run\.state to be/);
-    refused('"error":null', '"error":"no"', /line 8: expected run\.error to be/);
-    const shown = [...chainLines(chain)].map((line) => line.replace('"oldText":null', '"oldText":1'));
-    assert.throws(() => read(shown), /line 6: expected message\.shown\.diff\.0\.oldText to be/);
-    assert.throws(() => read([...chainLines(chain)].slice(-2)), /line 2: expected a line of type chain first/);
+    assertRejected('"sessionId":"a"', '"sessionId":"b"', /line 8: expected a run of the session a/);
+    assertRejected('"running"', '"dancing"', /line 8: expected run\.state to be/);
+    assertRejected('"error":null', '"error":"no"', /line 8: expected run\.error to be/);
+    const invalidLines = [...chainLines(chain)].map((line) => line.replace('"oldText":null', '"oldText":1'));
+    assert.throws(() => readChains(invalidLines), /line 6: expected message\.shown\.diff\.0\.oldText to be/);
+    assert.throws(() => readChains([...chainLines(chain)].slice(-2)), /line 2: expected a line of type chain first/);
   });
 });

@@ -2,29 +2,34 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { StoreError, type Logger } from "gantry";
 import { isUnavailable, throttleOutageLogs } from "../../../src/sessions/outage.js";
-import { fakeTime } from "../../helpers/fake-time.js";
+import { mockTime } from "../../helpers/fake-time.js";
 
-const UNAVAILABLE = new StoreError("away", { unavailable: true });
+const UNAVAILABLE = new StoreError("away", { isUnavailable: true });
 
-function throttledLogger(): { logger: Logger; lines: string[] } {
+function createThrottledLogger(): { logger: Logger; lines: string[] } {
   const lines: string[] = [];
-  const write =
+  const createWrite =
     (level: string) =>
     (message: string, fields: Readonly<Record<string, unknown>> = {}): void =>
       void lines.push(`${level} ${message} ${typeof fields["times"] === "number" ? fields["times"] : 1}`);
-  const plainLogger = { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") };
+  const plainLogger = {
+    debug: createWrite("debug"),
+    info: createWrite("info"),
+    warn: createWrite("warn"),
+    error: createWrite("error"),
+  };
   return { logger: throttleOutageLogs(plainLogger), lines };
 }
 
 it("throttleOutageLogs logs each message of a store outage once, and all other errors every time", () => {
-  const { logger, lines } = throttledLogger();
+  const { logger, lines } = createThrottledLogger();
   for (let n = 0; n < 1000; n++) {
     logger.error("a request failed", { error: UNAVAILABLE, path: `/api/${n}` });
     logger.warn("lease not renewed", { error: UNAVAILABLE });
   }
   for (let n = 0; n < 2; n++) {
     logger.error("a request failed", { error: new StoreError("broken") });
-    logger.error("a request failed", { error: new StoreError("full", { full: true }) });
+    logger.error("a request failed", { error: new StoreError("full", { isFull: true }) });
     logger.error("a request failed");
     logger.debug("a request failed", { error: UNAVAILABLE });
   }
@@ -39,21 +44,21 @@ it("throttleOutageLogs logs each message of a store outage once, and all other e
 });
 
 it("throttleOutageLogs repeats a message after 60 s with the number of occurrences", (t) => {
-  const { pass } = fakeTime(t);
-  const { logger, lines } = throttledLogger();
+  const { advance } = mockTime(t);
+  const { logger, lines } = createThrottledLogger();
   for (let n = 0; n < 4; n++) logger.error("a request failed", { error: UNAVAILABLE });
-  pass(59_999);
+  advance(59_999);
   logger.error("a request failed", { error: UNAVAILABLE });
-  pass(2);
+  advance(2);
   logger.error("a request failed", { error: UNAVAILABLE });
-  pass(60_001);
+  advance(60_001);
   logger.error("a request failed", { error: UNAVAILABLE });
   assert.deepEqual(lines, ["error a request failed 1", "error a request failed 5", "error a request failed 1"]);
 });
 
 it("isUnavailable checks the fields of an error, not its class", () => {
   assert.ok(isUnavailable(UNAVAILABLE));
-  assert.ok(isUnavailable(Object.assign(new Error("x"), { code: "store", unavailable: true })));
+  assert.ok(isUnavailable(Object.assign(new Error("x"), { code: "store", isUnavailable: true })));
   for (const otherError of [
     new StoreError("x"),
     new Error("x"),

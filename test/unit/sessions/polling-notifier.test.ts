@@ -5,27 +5,27 @@ import { PollingNotifier, type Notifier } from "gantry/plugin";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { ScriptedProvider } from "gantry/testing";
 import { notifierOf } from "../../../src/sessions/polling-notifier.js";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 /** Resolves with the next notification. A subscription alone does not keep the process alive. */
 async function nextNotification(notifier: Notifier, root: string): Promise<void> {
-  const awake = setInterval(() => {}, 1000);
-  let end = () => {};
-  await new Promise<void>((resolve) => (end = notifier.subscribe(root, resolve)));
-  end();
-  clearInterval(awake);
+  const keepAliveTimer = setInterval(() => {}, 1000);
+  let unsubscribe = () => {};
+  await new Promise<void>((resolve) => (unsubscribe = notifier.subscribe(root, resolve)));
+  unsubscribe();
+  clearInterval(keepAliveTimer);
 }
 
 it("PollingNotifier notifies all subscribers after a failed poll, and continues to poll", async () => {
-  let polls = 0;
+  let pollCount = 0;
   const notifier = new PollingNotifier(() => {
-    polls += 1;
-    if (polls === 1) throw new Error("the file is not there");
+    pollCount += 1;
+    if (pollCount === 1) throw new Error("the file is not there");
     return ["b"];
   });
   await Promise.all([nextNotification(notifier, "a"), nextNotification(notifier, "b")]);
   await nextNotification(notifier, "b");
-  assert.equal(polls, 2);
+  assert.equal(pollCount, 2);
 });
 
 it("the JSON driver notifies of changes by another driver in its process, not of its own changes", async (t) => {
@@ -37,12 +37,12 @@ it("the JSON driver notifies of changes by another driver in its process, not of
   await secondDriver.open();
   t.after(() => secondDriver.close());
   const { id } = await agent.sessions.create();
-  let ownNotifications = 0;
-  const end = notifierOf(firstDriver).subscribe(id, () => (ownNotifications += 1));
+  let ownNotificationCount = 0;
+  const unsubscribe = notifierOf(firstDriver).subscribe(id, () => (ownNotificationCount += 1));
   const foreignNotification = nextNotification(notifierOf(secondDriver), id);
   await agent.sessions.delete(id);
   await foreignNotification;
-  end();
-  assert.equal(ownNotifications, 0);
+  unsubscribe();
+  assert.equal(ownNotificationCount, 0);
   assert.equal(await secondDriver.get(id), undefined);
 });

@@ -25,200 +25,257 @@ import {
   withdrawInstruction,
 } from "../../../src/testing/session-driver/rule.js";
 import { ALL_STORES } from "../../helpers/stores.js";
-import { fc } from "../../helpers/properties.js";
-import { seedOf } from "../../helpers/random.js";
+import { fc } from "../../helpers/fast-check.js";
+import { readSeed } from "../../helpers/random.js";
 
-const SEED = seedOf();
-const RUNS = Number(process.env["RUNS"] ?? 10);
-const STEPS = Number(process.env["STEPS"] ?? 40);
+const SEED = readSeed();
+const RUN_COUNT = Number(process.env["RUNS"] ?? 10);
+const STEP_COUNT = Number(process.env["STEPS"] ?? 40);
 /**
  * Whether the sequences are long (`npm run soak`). Long sequences have exactly STEPS steps, are compared 100 times, and
  * are not shrunk.
  */
-const IS_LONG = STEPS >= 1000;
-const COMPARE_EVERY = IS_LONG ? Math.floor(STEPS / 100) : 5;
+const IS_LONG = STEP_COUNT >= 1000;
+const STEPS_PER_COMPARISON = IS_LONG ? Math.floor(STEP_COUNT / 100) : 5;
 
 const IDS = ["a", "b", "c", "D/d"];
 const HOLDERS = ["h1", "h2"];
-const DIRS = ["/one", "/two"];
+const PROJECT_DIRS = ["/one", "/two"];
 
-const id = fc.constantFrom(...IDS);
+const rootIds = fc.constantFrom(...IDS);
 /** A session of a chain: the original or one of its follow-ups. */
-const place = fc.tuple(id, fc.nat(2)).map(([root, index]) => (index === 0 ? root : `${root}.${index}`));
-const small = fc.nat(12);
-const text = fc.oneof(fc.string({ maxLength: 5 }), fc.string({ unit: "binary", maxLength: 5 }));
-const usage = fc.record({ promptTokens: small, completionTokens: small, totalTokens: small, cost: small });
-const fence = fc.constantFrom("none", "current", "old" as const);
-const alias = fc.constantFrom("", "x", "y", "a");
+const sessionIds = fc.tuple(rootIds, fc.nat(2)).map(([root, index]) => (index === 0 ? root : `${root}.${index}`));
+const smallNumbers = fc.nat(12);
+const texts = fc.oneof(fc.string({ maxLength: 5 }), fc.string({ unit: "binary", maxLength: 5 }));
+const usages = fc.record({
+  promptTokens: smallNumbers,
+  completionTokens: smallNumbers,
+  totalTokens: smallNumbers,
+  cost: smallNumbers,
+});
+const fences = fc.constantFrom("none", "current", "old" as const);
+const aliases = fc.constantFrom("", "x", "y", "a");
 
 const STATES: RunState[] = ["running", "waiting", "finished"];
 /** Few ids, keys and times, so that they collide. */
-const run = fc.record({
+const runRecords = fc.record({
   id: fc.constantFrom("r1", "r2", "r3", "r4"),
   idempotencyKey: fc.constantFrom("", "", "k1", "k2"),
   state: fc.constantFrom(...STATES),
   startedAt: fc.nat(2).map(at),
 });
 
-const instruction = fc.constantFrom("i1", "i2", "i3");
-const ask = fc.constantFrom("q1", "q2");
+const instructionIds = fc.constantFrom("i1", "i2", "i3");
+const askIds = fc.constantFrom("q1", "q2");
 
-const set = fc.record(
+const updates = fc.record(
   {
-    title: text,
+    title: texts,
     hasFinalTitle: fc.boolean(),
-    model: text,
-    projectDir: fc.constantFrom(...DIRS),
-    updatedAt: small.map(at),
+    model: texts,
+    projectDir: fc.constantFrom(...PROJECT_DIRS),
+    updatedAt: smallNumbers.map(at),
   },
   { requiredKeys: [] },
 );
 
 /** Sequence numbers are relative to the last one of the chain: 0 is taken, 1 is next. */
-const step = fc.oneof(
+const operations = fc.oneof(
   {
     weight: 3,
     arbitrary: fc.record({
-      do: fc.constant("create"),
-      id,
-      alias,
-      n: fc.nat(3),
-      dir: fc.constantFrom(...DIRS),
-      when: small,
-      run: fc.option(run, { nil: undefined }),
+      type: fc.constant("create"),
+      id: rootIds,
+      alias: aliases,
+      messageCount: fc.nat(3),
+      projectDir: fc.constantFrom(...PROJECT_DIRS),
+      updatedAtIndex: smallNumbers,
+      run: fc.option(runRecords, { nil: undefined }),
     }),
   },
   {
     weight: 2,
-    arbitrary: fc.record({ do: fc.constant("follow"), id, index: fc.integer({ min: 1, max: 2 }), n: fc.nat(2), fence }),
+    arbitrary: fc.record({
+      type: fc.constant("follow"),
+      id: rootIds,
+      index: fc.integer({ min: 1, max: 2 }),
+      messageCount: fc.nat(2),
+      fence: fences,
+    }),
   },
   {
     weight: 4,
     arbitrary: fc.record({
-      do: fc.constant("run"),
-      place,
-      runs: fc.array(run, { minLength: 1, maxLength: 2 }),
-      fence,
-      followed: fc.array(instruction, { maxLength: 1 }),
+      type: fc.constant("run"),
+      sessionId: sessionIds,
+      runs: fc.array(runRecords, { minLength: 1, maxLength: 2 }),
+      fence: fences,
+      consumedInstructions: fc.array(instructionIds, { maxLength: 1 }),
       release: fc.boolean(),
     }),
   },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant("instruct"), place, instruction }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("withdraw"), place, instruction }) },
   {
     weight: 2,
-    arbitrary: fc.record({ do: fc.constant("ask"), place, ask, fence, state: fc.constantFrom("open", "withdrawn") }),
+    arbitrary: fc.record({ type: fc.constant("instruct"), sessionId: sessionIds, instruction: instructionIds }),
   },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("answer"), place, ask }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({ type: fc.constant("withdraw"), sessionId: sessionIds, instruction: instructionIds }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      type: fc.constant("ask"),
+      sessionId: sessionIds,
+      ask: askIds,
+      fence: fences,
+      state: fc.constantFrom("open", "withdrawn"),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ type: fc.constant("answer"), sessionId: sessionIds, ask: askIds }) },
   {
     weight: 4,
-    arbitrary: fc.record({ do: fc.constant("set"), place, set, usage: fc.option(usage, { nil: undefined }), fence }),
+    arbitrary: fc.record({
+      type: fc.constant("set"),
+      sessionId: sessionIds,
+      set: updates,
+      usage: fc.option(usages, { nil: undefined }),
+      fence: fences,
+    }),
   },
   {
     weight: 6,
     arbitrary: fc.record({
-      do: fc.constant("add"),
-      place,
-      from: fc.nat(2),
-      n: fc.nat(2),
+      type: fc.constant("add"),
+      sessionId: sessionIds,
+      seqOffset: fc.nat(2),
+      messageCount: fc.nat(2),
       finished: fc.boolean(),
-      fence,
+      fence: fences,
       release: fc.boolean(),
     }),
   },
-  { weight: 6, arbitrary: fc.record({ do: fc.constant("append"), place, part: fc.nat(2), text, pick: fc.nat(3) }) },
-  { weight: 3, arbitrary: fc.record({ do: fc.constant("finish"), place, text, pick: fc.nat(3) }) },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant("cut"), place, after: small }) },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant("restore"), place, pick: fc.nat(2), swap: fc.boolean() }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("delete"), places: fc.array(place, { maxLength: 2 }) }) },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      type: fc.constant("append"),
+      sessionId: sessionIds,
+      part: fc.nat(2),
+      text: texts,
+      index: fc.nat(3),
+    }),
+  },
+  {
+    weight: 3,
+    arbitrary: fc.record({ type: fc.constant("finish"), sessionId: sessionIds, text: texts, index: fc.nat(3) }),
+  },
+  { weight: 2, arbitrary: fc.record({ type: fc.constant("revert"), sessionId: sessionIds, after: smallNumbers }) },
   {
     weight: 2,
     arbitrary: fc.record({
-      do: fc.constant("lease"),
-      place,
+      type: fc.constant("restore"),
+      sessionId: sessionIds,
+      index: fc.nat(2),
+      addsRevert: fc.boolean(),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({ type: fc.constant("delete"), sessionIds: fc.array(sessionIds, { maxLength: 2 }) }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      type: fc.constant("lease"),
+      sessionId: sessionIds,
       holder: fc.constantFrom(...HOLDERS),
-      gone: fc.boolean(),
+      replacesLease: fc.boolean(),
       head: fc.constantFrom("none", "whole", "bare"),
     }),
   },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant("release"), id }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("reopen") }) },
+  { weight: 2, arbitrary: fc.record({ type: fc.constant("release"), id: rootIds }) },
+  { weight: 1, arbitrary: fc.record({ type: fc.constant("reopen") }) },
 );
-type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
+type Operation = typeof operations extends fc.Arbitrary<infer T> ? T : never;
 
 /** State between the steps of one driver. */
-interface Side {
+interface DriverState {
   driver: SessionDriver;
   reopen: () => Promise<SessionDriver>;
   fences: Map<string, number>;
-  count: number;
+  stepCount: number;
 }
 
-function changeOf(fields: Partial<SessionChange>): SessionChange {
+function createChange(fields: Partial<SessionChange>): SessionChange {
   return { fence: null, sync: false, ...fields };
 }
 
-/** Runs one step. Returns the part of its outcome that does not depend on how a driver counts fences. */
-async function take(side: Side, operation: Step): Promise<unknown> {
-  const { driver } = side;
-  const rootOf = (at: string): string => at.replace(/\.\d$/, "");
-  const fenceOf = (at: string, which: string): number | null =>
-    which === "none" ? null : (side.fences.get(rootOf(at)) ?? -1) - (which === "old" ? 1 : 0);
-  const all = async (at: string): Promise<Message[]> => {
-    const { sessions = [] } = (await driver.dump(at)) ?? {};
+/** Runs one operation. Returns the part of its outcome that does not depend on how a driver counts fences. */
+async function runOperation(state: DriverState, operation: Operation): Promise<unknown> {
+  const { driver } = state;
+  const toRootId = (sessionId: string): string => sessionId.replace(/\.\d$/, "");
+  const findFence = (sessionId: string, fence: string): number | null =>
+    fence === "none" ? null : (state.fences.get(toRootId(sessionId)) ?? -1) - (fence === "old" ? 1 : 0);
+  const readAllMessages = async (sessionId: string): Promise<Message[]> => {
+    const { sessions = [] } = (await driver.dump(sessionId)) ?? {};
     return sessions.flatMap(({ messages }) => messages.map(({ message }) => message)).sort((a, b) => a.seq - b.seq);
   };
-  const lastOf = async (at: string): Promise<number> => (await all(at)).at(-1)?.seq ?? 0;
-  const started = (at: string, fields: Partial<RunRecord>): RunRecord => aRun("", at, fields);
-  const messagesFrom = (from: number, count: number, at: string, fields: Partial<Message> = {}): Message[] =>
-    Array.from({ length: count }, (_, n) => aMessage(at, from + n, { id: `m${from + n}`, ...fields }));
-  const pick = async (at: string, which: number): Promise<Pick<Message, "id" | "parts">> => {
-    const growing = (await all(at)).filter((message) => !message.finished);
-    return growing[which % Math.max(1, growing.length)] ?? { id: "none", parts: [] };
+  const readLastSeq = async (sessionId: string): Promise<number> => (await readAllMessages(sessionId)).at(-1)?.seq ?? 0;
+  const createRun = (sessionId: string, fields: Partial<RunRecord>): RunRecord => aRun("", sessionId, fields);
+  const createMessages = (
+    firstSeq: number,
+    count: number,
+    sessionId: string,
+    fields: Partial<Message> = {},
+  ): Message[] =>
+    Array.from({ length: count }, (_, n) => aMessage(sessionId, firstSeq + n, { id: `m${firstSeq + n}`, ...fields }));
+  const pickUnfinished = async (sessionId: string, index: number): Promise<Pick<Message, "id" | "parts">> => {
+    const unfinishedMessages = (await readAllMessages(sessionId)).filter((message) => !message.finished);
+    return unfinishedMessages[index % Math.max(1, unfinishedMessages.length)] ?? { id: "none", parts: [] };
   };
-  side.count++;
-  switch (operation.do) {
+  state.stepCount++;
+  switch (operation.type) {
     case "create":
       return driver.create({
         session: aSession(operation.id, {
           alias: operation.alias,
-          projectDir: operation.dir,
-          updatedAt: at(operation.when),
+          projectDir: operation.projectDir,
+          updatedAt: at(operation.updatedAtIndex),
         }),
-        messages: messagesFrom(1, operation.n, operation.id),
-        ...(operation.run ? { run: started(operation.id, operation.run) } : {}),
-        fence: operation.run ? fenceOf(operation.id, "current") : null,
+        messages: createMessages(1, operation.messageCount, operation.id),
+        ...(operation.run ? { run: createRun(operation.id, operation.run) } : {}),
+        fence: operation.run ? findFence(operation.id, "current") : null,
       });
     case "follow": {
       const session = aSession(`${operation.id}.${operation.index}`, {
         chain: { root: operation.id, index: operation.index },
       });
-      const last = await lastOf(operation.id);
-      const messages = messagesFrom(last + 1, operation.n, session.id);
+      const lastSeq = await readLastSeq(operation.id);
+      const messages = createMessages(lastSeq + 1, operation.messageCount, session.id);
       return driver.create({
         session,
         messages,
-        view: messagesFrom(1, operation.n, "v"),
-        fence: fenceOf(operation.id, operation.fence),
+        view: createMessages(1, operation.messageCount, "v"),
+        fence: findFence(operation.id, operation.fence),
       });
     }
     case "run": {
-      const runs = operation.runs.map((fields) => started(operation.place, fields));
-      const { followed, release } = operation;
+      const runs = operation.runs.map((fields) => createRun(operation.sessionId, fields));
+      const { consumedInstructions, release } = operation;
       return driver.write(
-        operation.place,
-        changeOf({ runs, fence: fenceOf(operation.place, operation.fence), consumedInstructions: followed, release }),
+        operation.sessionId,
+        createChange({ runs, fence: findFence(operation.sessionId, operation.fence), consumedInstructions, release }),
       );
     }
     case "set": {
-      const change = changeOf({ set: operation.set, fence: fenceOf(operation.place, operation.fence) });
-      return driver.write(operation.place, operation.usage ? { ...change, usage: operation.usage } : change);
+      const change = createChange({ set: operation.set, fence: findFence(operation.sessionId, operation.fence) });
+      return driver.write(operation.sessionId, operation.usage ? { ...change, usage: operation.usage } : change);
     }
     case "add": {
-      const add = messagesFrom(
-        Math.max(1, (await lastOf(operation.place)) + operation.from),
-        operation.n,
-        operation.place,
+      const add = createMessages(
+        Math.max(1, (await readLastSeq(operation.sessionId)) + operation.seqOffset),
+        operation.messageCount,
+        operation.sessionId,
         {
           finished: operation.finished,
           parts: [],
@@ -226,92 +283,96 @@ async function take(side: Side, operation: Step): Promise<unknown> {
       );
       const { finished: sync, release } = operation;
       return driver.write(
-        operation.place,
-        changeOf({ add, fence: fenceOf(operation.place, operation.fence), sync, release }),
+        operation.sessionId,
+        createChange({ add, fence: findFence(operation.sessionId, operation.fence), sync, release }),
       );
     }
     case "instruct":
-      return sendInstruction(driver, anInstruction(operation.instruction, operation.place, { text: `${side.count}` }));
+      return sendInstruction(
+        driver,
+        anInstruction(operation.instruction, operation.sessionId, { text: `${state.stepCount}` }),
+      );
     case "withdraw":
-      return withdrawInstruction(driver, operation.place, operation.instruction);
+      return withdrawInstruction(driver, operation.sessionId, operation.instruction);
     case "ask": {
-      const newAsk = anAsk(operation.ask, operation.place, {
+      const newAsk = anAsk(operation.ask, operation.sessionId, {
         state: operation.state as "open",
-        createdAt: at(side.count % 3),
+        createdAt: at(state.stepCount % 3),
       });
       return driver.write(
-        operation.place,
-        changeOf({ asks: [newAsk], fence: fenceOf(operation.place, operation.fence) }),
+        operation.sessionId,
+        createChange({ asks: [newAsk], fence: findFence(operation.sessionId, operation.fence) }),
       );
     }
     case "answer":
-      return answerAsk(driver, operation.place, operation.ask, aResolution("allow", `${side.count}`));
+      return answerAsk(driver, operation.sessionId, operation.ask, aResolution("allow", `${state.stepCount}`));
     case "append": {
-      const { id: messageId, parts } = await pick(operation.place, operation.pick);
+      const { id: messageId, parts } = await pickUnfinished(operation.sessionId, operation.index);
       const part = Math.min(operation.part, parts.length);
       const deltas = [0, 1].map((n) => ({ messageId, part, type: "text" as const, text: `${operation.text}${n}` }));
-      return driver.write(operation.place, changeOf({ append: deltas }));
+      return driver.write(operation.sessionId, createChange({ append: deltas }));
     }
     case "finish": {
       const parts = [{ type: "text" as const, text: operation.text }];
-      const final = aMessage(operation.place, 1, {
-        id: (await pick(operation.place, operation.pick)).id,
+      const finalMessage = aMessage(operation.sessionId, 1, {
+        id: (await pickUnfinished(operation.sessionId, operation.index)).id,
         parts,
         role: "assistant",
       });
-      return driver.write(operation.place, changeOf({ finish: [final], sync: true }));
+      return driver.write(operation.sessionId, createChange({ finish: [finalMessage], sync: true }));
     }
-    case "cut":
+    case "revert":
       return driver.write(
-        operation.place,
-        changeOf({ revert: { id: `s${side.count}`, after: operation.after, createdAt: at(0) } }),
+        operation.sessionId,
+        createChange({ revert: { id: `s${state.stepCount}`, after: operation.after, createdAt: at(0) } }),
       );
     case "restore": {
-      const snapshots = await findSnapshots(driver, operation.place);
-      const snapshot = snapshots[operation.pick % Math.max(1, snapshots.length)];
-      const cut = { id: `s${side.count}`, after: snapshot?.after ?? 0, createdAt: at(0) };
+      const snapshots = await findSnapshots(driver, operation.sessionId);
+      const snapshot = snapshots[operation.index % Math.max(1, snapshots.length)];
+      const rewind = { id: `s${state.stepCount}`, after: snapshot?.after ?? 0, createdAt: at(0) };
       return driver.write(
-        operation.place,
-        changeOf({ restore: snapshot?.id ?? "none", ...(operation.swap ? { revert: cut } : {}) }),
+        operation.sessionId,
+        createChange({ restore: snapshot?.id ?? "none", ...(operation.addsRevert ? { revert: rewind } : {}) }),
       );
     }
     case "delete":
-      return driver.delete(operation.places);
+      return driver.delete(operation.sessionIds);
     case "lease": {
       const otherHolder = HOLDERS.find((holder) => holder !== operation.holder);
       const options = operation.head === "none" ? {} : { head: { messages: operation.head === "whole" } };
-      const first = await driver.lease(operation.place, aHolder(operation.holder), 600_000, options);
-      const isGone = operation.gone && "heldBy" in first && first.heldBy.holder.id === otherHolder;
-      const lease = isGone
-        ? await driver.lease(operation.place, aHolder(operation.holder), 600_000, {
-            fenceToReplace: first.heldBy.fence,
+      const firstResult = await driver.lease(operation.sessionId, aHolder(operation.holder), 600_000, options);
+      const replacesLease =
+        operation.replacesLease && "heldBy" in firstResult && firstResult.heldBy.holder.id === otherHolder;
+      const lease = replacesLease
+        ? await driver.lease(operation.sessionId, aHolder(operation.holder), 600_000, {
+            fenceToReplace: firstResult.heldBy.fence,
             ...options,
           })
-        : first;
+        : firstResult;
       if ("heldBy" in lease) return lease.heldBy.holder.id;
-      const before = side.fences.get(lease.rootId) ?? 0;
-      side.fences.set(lease.rootId, lease.fence);
-      assert.ok(lease.fence >= before, "fences only grow");
+      const previousFence = state.fences.get(lease.rootId) ?? 0;
+      state.fences.set(lease.rootId, lease.fence);
+      assert.ok(lease.fence >= previousFence, "fence numbers never decrease");
       // A driver may return messages that were not requested.
       const head = lease.head && { ...lease.head, ...(operation.head === "bare" && { messages: [] }) };
-      return comparable([lease.rootId, lease.holder.id, lease.fence > before, head]);
+      return toComparable([lease.rootId, lease.holder.id, lease.fence > previousFence, head]);
     }
     case "release": {
-      return releaseLease(driver, { rootId: operation.id, fence: side.fences.get(operation.id) ?? -1 });
+      return releaseLease(driver, { rootId: operation.id, fence: state.fences.get(operation.id) ?? -1 });
     }
     case "reopen":
       await driver.close();
-      side.driver = await side.reopen();
+      state.driver = await state.reopen();
       return undefined;
   }
 }
 
 /** Everything that a client can see. */
-async function visible(driver: SessionDriver): Promise<unknown> {
-  const places = IDS.flatMap((root) => [root, `${root}.1`, `${root}.2`]);
+async function readVisibleState(driver: SessionDriver): Promise<unknown> {
+  const sessionIds = IDS.flatMap((root) => [root, `${root}.1`, `${root}.2`]);
   const sessions: (Session | undefined)[] = [];
   const details: unknown[] = [];
-  for (const sessionId of places) {
+  for (const sessionId of sessionIds) {
     sessions.push(await driver.get(sessionId));
     details.push([
       (await findNewest(driver, sessionId))?.id,
@@ -348,56 +409,60 @@ async function visible(driver: SessionDriver): Promise<unknown> {
   };
 }
 
-async function outcome(side: Side, operation: Step): Promise<unknown> {
+async function runAndCatch(state: DriverState, operation: Operation): Promise<unknown> {
   try {
-    return { value: await take(side, operation) };
+    return { value: await runOperation(state, operation) };
   } catch (error) {
     return { code: (error as { code?: unknown }).code };
   }
 }
 
 /** A driver may replace unpaired surrogates, so all of them are replaced on both sides. */
-function comparable(value: unknown): unknown {
+function toComparable(value: unknown): unknown {
   return JSON.parse(JSON.stringify(value ?? null).replace(/\\ud[89a-f][0-9a-f]{2}/gi, "\ufffd"));
 }
 
 describe("random sequences of operations", () => {
   for (const [name, makeStore] of ALL_STORES.filter(([kind]) => kind !== "memory")) {
-    it(`have the same results in ${name} and in memory (SEED=${SEED} RUNS=${RUNS} STEPS=${STEPS})`, async () => {
+    it(`have the same results in ${name} and in memory (SEED=${SEED} RUNS=${RUN_COUNT} STEPS=${STEP_COUNT})`, async () => {
       const property = fc.asyncProperty(
-        fc.array(step, { minLength: IS_LONG ? STEPS : 1, maxLength: STEPS, size: "max" }),
+        fc.array(operations, { minLength: IS_LONG ? STEP_COUNT : 1, maxLength: STEP_COUNT, size: "max" }),
         async (steps) => {
-          const ends: (() => Promise<void> | void)[] = [];
-          const make = await makeStore({ after: (end) => void ends.push(end) });
+          const cleanups: (() => Promise<void> | void)[] = [];
+          const openDriver = await makeStore({ after: (cleanup) => void cleanups.push(cleanup) });
           const store = new MemoryDocuments();
           const start = async (driver: SessionDriver): Promise<SessionDriver> => {
             await driver.open();
             return driver;
           };
-          const sides: Side[] = [];
-          for (const reopen of [() => start(new MemoryDriver(store)), () => start(make())]) {
-            sides.push({ driver: await reopen(), reopen, fences: new Map(), count: 0 });
+          const states: DriverState[] = [];
+          for (const reopen of [() => start(new MemoryDriver(store)), () => start(openDriver())]) {
+            states.push({ driver: await reopen(), reopen, fences: new Map(), stepCount: 0 });
           }
-          const [model, real] = sides as [Side, Side];
+          const [modelState, testedState] = states as [DriverState, DriverState];
           try {
             for (const [n, operation] of steps.entries()) {
-              const expected = await outcome(model, operation);
-              assert.deepEqual(await outcome(real, operation), expected, `step ${n}: ${JSON.stringify(operation)}`);
-              if (n % COMPARE_EVERY === COMPARE_EVERY - 1 || n === steps.length - 1) {
+              const expected = await runAndCatch(modelState, operation);
+              assert.deepEqual(
+                await runAndCatch(testedState, operation),
+                expected,
+                `step ${n}: ${JSON.stringify(operation)}`,
+              );
+              if (n % STEPS_PER_COMPARISON === STEPS_PER_COMPARISON - 1 || n === steps.length - 1) {
                 assert.deepEqual(
-                  comparable(await visible(real.driver)),
-                  comparable(await visible(model.driver)),
+                  toComparable(await readVisibleState(testedState.driver)),
+                  toComparable(await readVisibleState(modelState.driver)),
                   `step ${n}`,
                 );
               }
             }
           } finally {
-            for (const side of sides) await side.driver.close();
-            for (const end of ends) await end();
+            for (const state of states) await state.driver.close();
+            for (const cleanup of cleanups) await cleanup();
           }
         },
       );
-      await fc.assert(property, { numRuns: RUNS, endOnFailure: IS_LONG });
+      await fc.assert(property, { numRuns: RUN_COUNT, endOnFailure: IS_LONG });
     });
   }
 });

@@ -19,41 +19,41 @@ import { Agent, builtinTools, folderHistory, hasCode, type UndoResult } from "ga
 import type { SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { sqliteStore, STORES } from "../../helpers/stores.js";
-import { tempDir, type TempDir } from "../../helpers/temp.js";
+import { tempDir, type TempDir } from "../../helpers/temp-dir.js";
 
-interface Made {
+interface TestSetup {
   agent: Agent;
   folder: TempDir;
   /** Runs these calls, one per answer, and then a final answer. Resolves with the session's id. */
-  run(...calls: Call[]): Promise<string>;
+  run(...calls: ToolCall[]): Promise<string>;
   /** Like `run`, with all calls in one answer. */
-  together(...calls: Call[]): Promise<string>;
+  runTogether(...calls: ToolCall[]): Promise<string>;
   /** Like `run`, with a first call whose subagent makes the other calls. */
-  subagent(taskCall: Call, ...calls: Call[]): Promise<string>;
-  id(): string;
+  runSubagent(taskCall: ToolCall, ...calls: ToolCall[]): Promise<string>;
+  getId(): string;
 }
 
-type Call = readonly [name: string, args: Record<string, unknown>];
+type ToolCall = readonly [name: string, args: Record<string, unknown>];
 
-async function make(
+async function createSetup(
   t: TestContext,
   files: Record<string, string> = {},
   { driver, history = true }: { driver?: SessionDriver; history?: boolean } = {},
-): Promise<Made> {
-  const folder = await tempDir(t, { "home/x": "", ...prefixed(files) });
+): Promise<TestSetup> {
+  const folder = await tempDir(t, { "home/x": "", ...toProjectPaths(files) });
   await mkdir(folder.at("project"), { recursive: true });
   return resume(t, folder, { driver, history, script: [] });
 }
 
 /** The error with which a promise rejects. */
-async function rejectionOf(work: Promise<unknown>): Promise<unknown> {
-  return work.then(
+async function catchRejection(promise: Promise<unknown>): Promise<unknown> {
+  return promise.then(
     () => undefined,
     (error: unknown) => error,
   );
 }
 
-function prefixed(files: Record<string, string>): Record<string, string> {
+function toProjectPaths(files: Record<string, string>): Record<string, string> {
   return Object.fromEntries(Object.entries(files).map(([name, text]) => [`project/${name}`, text]));
 }
 
@@ -66,15 +66,15 @@ function resume(
     history = true,
     id: sessionId,
   }: { driver?: SessionDriver | undefined; history?: boolean; script: []; id?: string },
-): Made {
+): TestSetup {
   const script: ScriptedStep[] = [];
   const provider = new ScriptedProvider(script, { fallback: () => script.shift() as never });
-  const rules = { deniedPaths: [folder.at("home")] };
+  const guardOptions = { deniedPaths: [folder.at("home")] };
   const agent = new Agent({
     providers: [provider],
     projectDir: folder.at("project"),
-    tools: builtinTools({ ...rules, bash: { sandbox: "off" } }),
-    ...(history && { fileHistory: folderHistory({ folder: folder.at("home/files"), ...rules }) }),
+    tools: builtinTools({ ...guardOptions, bash: { sandbox: "off" } }),
+    ...(history && { fileHistory: folderHistory({ folder: folder.at("home/files"), ...guardOptions }) }),
     ...(driver && { driver }),
   });
   t.after(() => agent.close());
@@ -88,16 +88,16 @@ function resume(
   return {
     agent,
     folder,
-    id: () => id,
+    getId: () => id,
     run: async (...calls) => {
       for (const [name, args] of calls) script.push(callTools([name, args]));
       return sendMessage(`do ${calls.length}`);
     },
-    subagent: async (taskCall, ...calls) => {
+    runSubagent: async (taskCall, ...calls) => {
       script.push(...[taskCall, ...calls].map((childCall) => callTools(childCall)), "helped");
       return sendMessage("have it done");
     },
-    together: async (...calls) => {
+    runTogether: async (...calls) => {
       script.push(callTools(...calls));
       return sendMessage("do all");
     },
@@ -108,7 +108,7 @@ function describeFiles({ files }: Pick<UndoResult, "files">, folder: TempDir): s
   return files.map(({ path, outcome }) => `${outcome} ${path.slice(folder.at("project").length + 1)}`);
 }
 
-async function texts(agent: Agent, id: string): Promise<string[]> {
+async function readTexts(agent: Agent, id: string): Promise<string[]> {
   const messages = await agent.sessions.messages(id);
   return messages.map(
     ({ role, parts }) => `${role}:${parts.map((part) => ("text" in part ? part.text : "")).join("")}`,
@@ -116,10 +116,10 @@ async function texts(agent: Agent, id: string): Promise<string[]> {
 }
 
 describe("undo", () => {
-  for (const [store, open] of STORES)
-    it(`reverts files and messages of one run after the other, and redo restores them: ${store}`, async (t) => {
-      const driver = (await open(t))();
-      const { agent, folder, run, id } = await make(t, { "a.txt": "one\n" }, { driver });
+  for (const [storeName, makeStore] of STORES)
+    it(`reverts files and messages of one run after the other, and redo restores them: ${storeName}`, async (t) => {
+      const driver = (await makeStore(t))();
+      const { agent, folder, run, getId } = await createSetup(t, { "a.txt": "one\n" }, { driver });
       await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "new/deep/b.txt", content: "b\n" }]);
       await run(
         ["edit", { path: "a.txt", old_string: "two", new_string: "three" }],
@@ -127,72 +127,75 @@ describe("undo", () => {
       );
       assert.equal(await folder.read("project/a.txt"), "three\n");
 
-      const dry = await agent.sessions.undo(id(), { dryRun: true });
-      assert.deepEqual(describeFiles(dry, folder), ["restored a.txt", "recreated new/deep/b.txt"]);
+      const plannedUndo = await agent.sessions.undo(getId(), { dryRun: true });
+      assert.deepEqual(describeFiles(plannedUndo, folder), ["restored a.txt", "recreated new/deep/b.txt"]);
       assert.equal(await folder.read("project/a.txt"), "three\n");
 
-      const first = await agent.sessions.undo(id());
-      assert.deepEqual(describeFiles(first, folder), ["restored a.txt", "recreated new/deep/b.txt"]);
+      const firstUndo = await agent.sessions.undo(getId());
+      assert.deepEqual(describeFiles(firstUndo, folder), ["restored a.txt", "recreated new/deep/b.txt"]);
       assert.equal(await folder.read("project/a.txt"), "two\n");
       assert.equal(await folder.read("project/new/deep/b.txt"), "b\n");
-      assert.equal((await texts(agent, id())).filter((text) => text.startsWith("user:")).length, 1);
-      assert.equal((await agent.sessions.messages(id())).at(-1)?.id, first.to);
+      assert.equal((await readTexts(agent, getId())).filter((text) => text.startsWith("user:")).length, 1);
+      assert.equal((await agent.sessions.messages(getId())).at(-1)?.id, firstUndo.to);
 
-      const second = await agent.sessions.undo(id());
-      assert.deepEqual(describeFiles(second, folder), ["restored a.txt", "removed new/deep/b.txt"]);
+      const secondUndo = await agent.sessions.undo(getId());
+      assert.deepEqual(describeFiles(secondUndo, folder), ["restored a.txt", "removed new/deep/b.txt"]);
       assert.equal(await folder.read("project/a.txt"), "one\n");
-      assert.equal(existsSync(folder.at("project/new")), false, "folders that were made go, too");
-      assert.deepEqual(await texts(agent, id()), []);
-      assert.equal(second.to, "");
-      assert.ok(hasCode(await rejectionOf(agent.sessions.undo(id())), "nothing_to_undo"));
+      assert.equal(existsSync(folder.at("project/new")), false, "created folders are removed, too");
+      assert.deepEqual(await readTexts(agent, getId()), []);
+      assert.equal(secondUndo.to, "");
+      assert.ok(hasCode(await catchRejection(agent.sessions.undo(getId())), "nothing_to_undo"));
 
-      assert.deepEqual(describeFiles(await agent.sessions.redo(id()), folder), [
+      assert.deepEqual(describeFiles(await agent.sessions.redo(getId()), folder), [
         "restored a.txt",
         "recreated new/deep/b.txt",
       ]);
       assert.equal(await folder.read("project/a.txt"), "two\n");
       assert.equal(await folder.read("project/new/deep/b.txt"), "b\n");
-      assert.equal((await texts(agent, id())).filter((text) => text.startsWith("user:")).length, 1);
-      assert.deepEqual(describeFiles(await agent.sessions.redo(id()), folder), [
+      assert.equal((await readTexts(agent, getId())).filter((text) => text.startsWith("user:")).length, 1);
+      assert.deepEqual(describeFiles(await agent.sessions.redo(getId()), folder), [
         "restored a.txt",
         "removed new/deep/b.txt",
       ]);
       assert.equal(await folder.read("project/a.txt"), "three\n");
-      assert.equal((await texts(agent, id())).filter((text) => text.startsWith("user:")).length, 2);
-      assert.ok(hasCode(await rejectionOf(agent.sessions.redo(id())), "nothing_to_undo"));
+      assert.equal((await readTexts(agent, getId())).filter((text) => text.startsWith("user:")).length, 2);
+      assert.ok(hasCode(await catchRejection(agent.sessions.redo(getId())), "nothing_to_undo"));
 
       // A redone change can be undone again.
-      await agent.sessions.undo(id());
+      await agent.sessions.undo(getId());
       assert.equal(await folder.read("project/a.txt"), "two\n");
       await run(["write", { path: "a.txt", content: "four\n" }]);
-      assert.ok(hasCode(await rejectionOf(agent.sessions.redo(id())), "nothing_to_undo"), "something was said since");
-      await agent.sessions.undo(id());
+      assert.ok(
+        hasCode(await catchRejection(agent.sessions.redo(getId())), "nothing_to_undo"),
+        "a later run prevents the redo",
+      );
+      await agent.sessions.undo(getId());
       assert.equal(await folder.read("project/a.txt"), "two\n");
     });
 
   it("overwrites foreign changes only with `force`, and redo restores what it overwrote", async (t) => {
-    const { agent, folder, run, id } = await make(t, { "a.txt": "one\n", "b.txt": "b\n" });
+    const { agent, folder, run, getId } = await createSetup(t, { "a.txt": "one\n", "b.txt": "b\n" });
     await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "b.txt", content: "c\n" }]);
     await folder.write({ "project/a.txt": "a person's\n" });
-    const error = await rejectionOf(agent.sessions.undo(id()));
+    const error = await catchRejection(agent.sessions.undo(getId()));
     assert.ok(hasCode(error, "undo_conflict"));
     assert.deepEqual(describeFiles(error, folder), ["conflict a.txt", "restored b.txt"]);
     assert.equal(await folder.read("project/a.txt"), "a person's\n");
-    assert.equal(await folder.read("project/b.txt"), "c\n", "nothing at all is undone");
-    assert.equal((await texts(agent, id())).length, 6);
+    assert.equal(await folder.read("project/b.txt"), "c\n", "no file is undone");
+    assert.equal((await readTexts(agent, getId())).length, 6);
 
-    assert.deepEqual(describeFiles(await agent.sessions.undo(id(), { force: true }), folder), [
+    assert.deepEqual(describeFiles(await agent.sessions.undo(getId(), { force: true }), folder), [
       "restored a.txt",
       "restored b.txt",
     ]);
     assert.equal(await folder.read("project/a.txt"), "one\n");
-    await agent.sessions.redo(id());
+    await agent.sessions.redo(getId());
     assert.equal(await folder.read("project/a.txt"), "a person's\n");
     assert.equal(await folder.read("project/b.txt"), "c\n");
   });
 
   it("detects a foreign change between two changes of the session", async (t) => {
-    const { agent, folder, run, id } = await make(t, { "a.txt": "one\n" });
+    const { agent, folder, run, getId } = await createSetup(t, { "a.txt": "one\n" });
     await run(
       ["write", { path: "a.txt", content: "two\n" }],
       ["bash", { command: "echo more >> a.txt" }],
@@ -200,69 +203,72 @@ describe("undo", () => {
       ["edit", { path: "a.txt", old_string: "two", new_string: "three" }],
     );
     assert.equal(await folder.read("project/a.txt"), "three\nmore\n");
-    const error = await rejectionOf(agent.sessions.undo(id()));
+    const error = await catchRejection(agent.sessions.undo(getId()));
     assert.ok(hasCode(error, "undo_conflict"));
     assert.match(error.files[0]?.reason ?? "", /in between/);
-    await agent.sessions.undo(id(), { force: true });
+    await agent.sessions.undo(getId(), { force: true });
     assert.equal(await folder.read("project/a.txt"), "one\n");
   });
 
   it("reverts to any message, and with `filesOnly` keeps the messages", async (t) => {
-    const { agent, folder, run, id } = await make(t, { "a.txt": "0" });
+    const { agent, folder, run, getId } = await createSetup(t, { "a.txt": "0" });
     await run(["write", { path: "a.txt", content: "1" }], ["write", { path: "a.txt", content: "2" }]);
     await run(["write", { path: "a.txt", content: "3" }]);
-    const messages = await agent.sessions.messages(id());
+    const messages = await agent.sessions.messages(getId());
     const results = messages.filter(({ role }) => role === "tool");
-    const undone = await agent.sessions.undo(id(), { to: results[0]?.id ?? "", filesOnly: true });
-    assert.equal(undone.snapshot, null);
+    const result = await agent.sessions.undo(getId(), { to: results[0]?.id ?? "", filesOnly: true });
+    assert.equal(result.snapshot, null);
     assert.equal(await folder.read("project/a.txt"), "1");
-    assert.equal((await agent.sessions.messages(id())).length, messages.length);
+    assert.equal((await agent.sessions.messages(getId())).length, messages.length);
     assert.deepEqual(
-      describeFiles(await agent.sessions.undo(id(), { to: results[0]?.id ?? "", filesOnly: true }), folder),
+      describeFiles(await agent.sessions.undo(getId(), { to: results[0]?.id ?? "", filesOnly: true }), folder),
       [],
     );
-    await agent.sessions.redo(id());
+    await agent.sessions.redo(getId());
     assert.equal(await folder.read("project/a.txt"), "3");
-    const calls = messages.filter(({ role }) => role === "assistant");
-    await agent.sessions.undo(id(), { to: calls[0]?.id ?? "", filesOnly: true });
+    const callMessages = messages.filter(({ role }) => role === "assistant");
+    await agent.sessions.undo(getId(), { to: callMessages[0]?.id ?? "", filesOnly: true });
     await run();
-    assert.ok(hasCode(await rejectionOf(agent.sessions.redo(id())), "nothing_to_undo"), "words alone count, too");
-    assert.equal(await folder.read("project/a.txt"), "0", "a call that is answered behind the message is behind it");
-    assert.ok(hasCode(await rejectionOf(agent.sessions.undo(id(), { to: "none" })), "point_not_found"));
-    assert.ok(hasCode(await rejectionOf(agent.sessions.undo(id(), { to: "" })), "point_not_found"));
+    assert.ok(
+      hasCode(await catchRejection(agent.sessions.redo(getId())), "nothing_to_undo"),
+      "a run without tool calls prevents the redo, too",
+    );
+    assert.equal(await folder.read("project/a.txt"), "0", "a call whose result follows the message is undone");
+    assert.ok(hasCode(await catchRejection(agent.sessions.undo(getId(), { to: "none" })), "point_not_found"));
+    assert.ok(hasCode(await catchRejection(agent.sessions.undo(getId(), { to: "" })), "point_not_found"));
   });
 
   it("reverts to a point between the results of calls in one answer", async (t) => {
-    const { agent, folder, id, together } = await make(t, { "a.txt": "0", "b.txt": "0" });
-    await together(["write", { path: "a.txt", content: "1" }], ["write", { path: "b.txt", content: "1" }]);
-    const results = (await agent.sessions.messages(id())).filter(({ role }) => role === "tool");
-    const undone = await agent.sessions.undo(id(), { to: results[0]?.id ?? "" });
-    assert.deepEqual(describeFiles(undone, folder), ["restored b.txt"]);
+    const { agent, folder, getId, runTogether } = await createSetup(t, { "a.txt": "0", "b.txt": "0" });
+    await runTogether(["write", { path: "a.txt", content: "1" }], ["write", { path: "b.txt", content: "1" }]);
+    const results = (await agent.sessions.messages(getId())).filter(({ role }) => role === "tool");
+    const undoResult = await agent.sessions.undo(getId(), { to: results[0]?.id ?? "" });
+    assert.deepEqual(describeFiles(undoResult, folder), ["restored b.txt"]);
     assert.equal(await folder.read("project/a.txt"), "1");
-    await agent.sessions.redo(id());
+    await agent.sessions.redo(getId());
     assert.equal(await folder.read("project/b.txt"), "1");
   });
 
   it("is part of a revert only with `files: true`", async (t) => {
-    const { agent, folder, run, id } = await make(t, { "a.txt": "0" });
+    const { agent, folder, run, getId } = await createSetup(t, { "a.txt": "0" });
     await run(["write", { path: "a.txt", content: "1" }]);
-    const end = (await agent.sessions.messages(id())).at(-1)?.id ?? "";
+    const firstEndId = (await agent.sessions.messages(getId())).at(-1)?.id ?? "";
     await run(["write", { path: "a.txt", content: "2" }]);
-    const plain = await agent.sessions.revert(id(), end);
-    assert.deepEqual(Object.keys(plain).sort(), ["after", "createdAt", "id"]);
+    const messageSnapshot = await agent.sessions.revert(getId(), firstEndId);
+    assert.deepEqual(Object.keys(messageSnapshot).sort(), ["after", "createdAt", "id"]);
     assert.equal(await folder.read("project/a.txt"), "2");
-    await agent.sessions.restore(id(), plain.id);
-    const fileSnapshot = await agent.sessions.revert(id(), end, { files: true });
+    await agent.sessions.restore(getId(), messageSnapshot.id);
+    const fileSnapshot = await agent.sessions.revert(getId(), firstEndId, { files: true });
     assert.deepEqual(describeFiles({ files: fileSnapshot.files ?? [] }, folder), ["restored a.txt"]);
     assert.equal(await folder.read("project/a.txt"), "1");
     assert.deepEqual(
-      (await agent.sessions.snapshots(id())).map((snapshot) => snapshot.id),
+      (await agent.sessions.snapshots(getId())).map((snapshot) => snapshot.id),
       [fileSnapshot.id],
     );
   });
 
   it("restores file modes, links, and deleted folders with their content", async (t) => {
-    const { agent, folder, run, id } = await make(t, {
+    const { agent, folder, run, getId } = await createSetup(t, {
       "run.sh": "#!/bin/sh\n",
       "tree/a/b.txt": "b",
       "tree/c.txt": "c",
@@ -277,19 +283,23 @@ describe("undo", () => {
       ["delete", { path: "tree", recursive: true }],
     );
     assert.equal(existsSync(folder.at("project/tree")), false);
-    await agent.sessions.undo(id());
+    await agent.sessions.undo(getId());
     assert.equal((await stat(folder.at("project/run.sh"))).mode & 0o777, 0o751);
     assert.equal((await stat(folder.at("project/tree/a"))).mode & 0o777, 0o750);
     assert.equal(await folder.read("project/tree/a/b.txt"), "b");
     assert.ok((await stat(folder.at("project/tree/empty"))).isDirectory());
     assert.equal(await readlink(folder.at("project/tree/link")), "c.txt");
-    await agent.sessions.redo(id());
+    await agent.sessions.redo(getId());
     assert.equal(existsSync(folder.at("project/tree")), false);
     assert.equal(existsSync(folder.at("project/run.sh")), false);
   });
 
   it("writes through no link that replaced a folder; with `force` it reverts the other files", async (t) => {
-    const { agent, folder, run, id } = await make(t, { "src/a.txt": "1", "src/b.txt": "b", "sub/c.txt": "c" });
+    const { agent, folder, run, getId } = await createSetup(t, {
+      "src/a.txt": "1",
+      "src/b.txt": "b",
+      "sub/c.txt": "c",
+    });
     await folder.write({ "outside/a.txt": "2", "project/other/a.txt": "2" });
     await run(
       ["write", { path: "src/a.txt", content: "2" }],
@@ -297,9 +307,9 @@ describe("undo", () => {
       ["write", { path: "sub/made.txt", content: "x" }],
     );
     await rename(folder.at("project/src"), folder.at("project/away"));
-    for (const to of [folder.at("outside"), folder.at("project/other")]) {
-      await symlink(to, folder.at("project/src"));
-      const { files } = await agent.sessions.undo(id(), { dryRun: true, force: true });
+    for (const target of [folder.at("outside"), folder.at("project/other")]) {
+      await symlink(target, folder.at("project/src"));
+      const { files } = await agent.sessions.undo(getId(), { dryRun: true, force: true });
       assert.deepEqual(describeFiles({ files }, folder), [
         "failed src/a.txt",
         "failed src/b.txt",
@@ -308,120 +318,140 @@ describe("undo", () => {
       await unlink(folder.at("project/src"));
     }
     await symlink(folder.at("outside"), folder.at("project/src"));
-    await agent.sessions.undo(id(), { force: true });
+    await agent.sessions.undo(getId(), { force: true });
     assert.equal(await folder.read("outside/a.txt"), "2");
     assert.equal(existsSync(folder.at("outside/b.txt")), false);
     assert.equal(existsSync(folder.at("project/sub/made.txt")), false);
   });
 
   it("works in another process, also after a crash in the middle of a change", async (t) => {
-    const open = await sqliteStore[1](t);
-    const { agent, folder, run, id } = await make(t, { "a.txt": "one\n", "b.txt": "b\n" }, { driver: open() });
+    const makeStore = await sqliteStore[1](t);
+    const { agent, folder, run, getId } = await createSetup(
+      t,
+      { "a.txt": "one\n", "b.txt": "b\n" },
+      { driver: makeStore() },
+    );
     await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "b.txt", content: "c\n" }]);
     await agent.close();
     // Simulates a power failure after the plan was recorded: b.txt is unchanged, and the last line is incomplete.
-    const journal = folder.at("home/files", id(), "journal.jsonl");
-    const lines = (await folder.read(`home/files/${id()}/journal.jsonl`)).trim().split("\n");
-    const last = lines.findLastIndex((line) => line.startsWith('{"change"'));
-    await writeFile(journal, `${lines.slice(0, last + 1).join("\n")}\n{"done":"half`);
+    const journalPath = folder.at("home/files", getId(), "journal.jsonl");
+    const lines = (await folder.read(`home/files/${getId()}/journal.jsonl`)).trim().split("\n");
+    const lastChangeIndex = lines.findLastIndex((line) => line.startsWith('{"change"'));
+    await writeFile(journalPath, `${lines.slice(0, lastChangeIndex + 1).join("\n")}\n{"done":"half`);
     await folder.write({ "project/b.txt": "b\n" });
-    const next = resume(t, folder, { driver: open(), script: [], id: id() });
-    assert.deepEqual(describeFiles(await next.agent.sessions.undo(id(), { dryRun: true }), folder), ["restored a.txt"]);
-    await next.run(["write", { path: "b.txt", content: "d\n" }]);
-    await next.agent.sessions.undo(id());
+    const secondProcess = resume(t, folder, { driver: makeStore(), script: [], id: getId() });
+    assert.deepEqual(describeFiles(await secondProcess.agent.sessions.undo(getId(), { dryRun: true }), folder), [
+      "restored a.txt",
+    ]);
+    await secondProcess.run(["write", { path: "b.txt", content: "d\n" }]);
+    await secondProcess.agent.sessions.undo(getId());
     assert.equal(await folder.read("project/b.txt"), "b\n");
-    await next.agent.sessions.undo(id());
+    await secondProcess.agent.sessions.undo(getId());
     assert.equal(await folder.read("project/a.txt"), "one\n");
   });
 
   it("resumes or reverts an undo that was killed between removing one entry and creating another", async (t) => {
-    for (const verb of ["undo", "redo"] as const) {
-      const open = await sqliteStore[1](t);
-      const { agent, folder, run, id } = await make(t, { place: "a file", "old/a.txt": "a" }, { driver: open() });
+    for (const operation of ["undo", "redo"] as const) {
+      const openDriver = await sqliteStore[1](t);
+      const { agent, folder, run, getId } = await createSetup(
+        t,
+        { place: "a file", "old/a.txt": "a" },
+        { driver: openDriver() },
+      );
       await run(
         ["delete", { path: "place" }],
         ["write", { path: "place/inner.txt", content: "i" }],
         ["delete", { path: "old", recursive: true }],
       );
-      await agent.sessions.undo(id(), { filesOnly: true });
+      await agent.sessions.undo(getId(), { filesOnly: true });
       await agent.close();
-      const journal = folder.at("home/files", id(), "journal.jsonl");
-      const lines = (await readFile(journal, "utf8")).trim().split("\n");
-      const last = lines.findLastIndex((line) => line.startsWith('{"change"'));
-      await writeFile(journal, `${lines.slice(0, last + 1).join("\n")}\n`);
-      const { change } = JSON.parse(lines[last] ?? "") as { change: string };
+      const journalPath = folder.at("home/files", getId(), "journal.jsonl");
+      const lines = (await readFile(journalPath, "utf8")).trim().split("\n");
+      const lastChangeIndex = lines.findLastIndex((line) => line.startsWith('{"change"'));
+      await writeFile(journalPath, `${lines.slice(0, lastChangeIndex + 1).join("\n")}\n`);
+      const { change } = JSON.parse(lines[lastChangeIndex] ?? "") as { change: string };
       // The folder is missing, and both files are half written beside their targets.
       await rm(folder.at("project/place"));
       await rm(folder.at("project/old/a.txt"));
-      const half = (name: string) => `.${name}.${change.replaceAll("-", "").slice(-12)}.tmp`;
-      await folder.write({ [`project/${half("place")}`]: "a f", [`project/old/${half("a.txt")}`]: "" });
-      const next = resume(t, folder, { driver: open(), script: [], id: id() });
-      await next.agent.sessions[verb](id());
-      const there = await readdir(folder.at("project"), { recursive: true });
-      if (verb === "undo") assert.deepEqual(there.sort(), ["old", "old/a.txt", "place"]);
-      else assert.deepEqual(there.sort(), ["place", "place/inner.txt"]);
+      const toPartialName = (name: string) => `.${name}.${change.replaceAll("-", "").slice(-12)}.tmp`;
+      await folder.write({
+        [`project/${toPartialName("place")}`]: "a f",
+        [`project/old/${toPartialName("a.txt")}`]: "",
+      });
+      const secondProcess = resume(t, folder, { driver: openDriver(), script: [], id: getId() });
+      await secondProcess.agent.sessions[operation](getId());
+      const entries = await readdir(folder.at("project"), { recursive: true });
+      if (operation === "undo") assert.deepEqual(entries.sort(), ["old", "old/a.txt", "place"]);
+      else assert.deepEqual(entries.sort(), ["place", "place/inner.txt"]);
     }
   });
 
   it("stores copies that only the owner can read, and deletes them with the session", async (t) => {
-    const { agent, folder, run, id } = await make(t, { "a.txt": "one\n" });
+    const { agent, folder, run, getId } = await createSetup(t, { "a.txt": "one\n" });
     await run(["write", { path: "a.txt", content: "two\n" }]);
-    const historyFolder = folder.at("home/files", id());
+    const historyFolder = folder.at("home/files", getId());
     assert.equal((await lstat(historyFolder)).mode & 0o777, 0o700);
-    assert.equal((await lstat(folder.at("home/files", id(), "0.pack"))).mode & 0o777, 0o600);
-    await agent.sessions.delete(id());
+    assert.equal((await lstat(folder.at("home/files", getId(), "0.pack"))).mode & 0o777, 0o600);
+    await agent.sessions.delete(getId());
     await agent.close();
     assert.equal(existsSync(historyFolder), false);
   });
 
   it("reports files that it cannot restore, and with `force` restores the others", async (t) => {
-    const { agent, folder, run, id } = await make(t, { "a.txt": "one\n", "b.txt": "b\n" });
+    const { agent, folder, run, getId } = await createSetup(t, { "a.txt": "one\n", "b.txt": "b\n" });
     await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "b.txt", content: "c\n" }]);
-    const pack = folder.at("home/files", id(), "0.pack");
+    const packPath = folder.at("home/files", getId(), "0.pack");
     // Damages the first copy.
-    await writeFile(pack, (await folder.read(`home/files/${id()}/0.pack`)).replace("one", "xxx"));
-    const error = await rejectionOf(agent.sessions.undo(id()));
+    await writeFile(packPath, (await folder.read(`home/files/${getId()}/0.pack`)).replace("one", "xxx"));
+    const error = await catchRejection(agent.sessions.undo(getId()));
     assert.ok(hasCode(error, "undo_conflict"));
     assert.match(error.message, /^no copy of a file is stored; nothing was undone$/);
     assert.deepEqual(describeFiles(error, folder), ["lost a.txt", "restored b.txt"]);
     assert.equal(await folder.read("project/b.txt"), "c\n");
-    await agent.sessions.undo(id(), { force: true });
+    await agent.sessions.undo(getId(), { force: true });
     assert.equal(await folder.read("project/a.txt"), "two\n");
     assert.equal(await folder.read("project/b.txt"), "b\n");
   });
 
   it("reports lost files if no copy is stored; only `force` and `messagesOnly` revert the messages", async (t) => {
-    const { agent, folder, run, id } = await make(t, { "a.txt": "one\n" });
+    const { agent, folder, run, getId } = await createSetup(t, { "a.txt": "one\n" });
     await folder.write({ "home/files": "no folder" });
     await run(["write", { path: "a.txt", content: "two\n" }]);
     assert.equal(await folder.read("project/a.txt"), "two\n");
     await rm(folder.at("home/files"));
-    const error = await rejectionOf(agent.sessions.undo(id()));
+    const error = await catchRejection(agent.sessions.undo(getId()));
     assert.ok(hasCode(error, "undo_conflict"));
     assert.deepEqual(describeFiles(error, folder), ["lost a.txt"]);
-    assert.equal((await texts(agent, id())).length, 4);
-    assert.deepEqual(describeFiles(await agent.sessions.undo(id(), { force: true }), folder), ["lost a.txt"]);
-    assert.deepEqual(await texts(agent, id()), []);
+    assert.equal((await readTexts(agent, getId())).length, 4);
+    assert.deepEqual(describeFiles(await agent.sessions.undo(getId(), { force: true }), folder), ["lost a.txt"]);
+    assert.deepEqual(await readTexts(agent, getId()), []);
     assert.equal(await folder.read("project/a.txt"), "two\n");
 
-    const plain = await make(t, { "a.txt": "one\n" }, { history: false });
-    await plain.run(["write", { path: "a.txt", content: "two\n" }]);
-    const refused = await rejectionOf(plain.agent.sessions.undo(plain.id()));
-    assert.ok(hasCode(refused, "undo_conflict"), String(refused));
-    const dry = await plain.agent.sessions.undo(plain.id(), { dryRun: true });
-    assert.deepEqual(describeFiles(dry, plain.folder), ["lost a.txt"]);
-    assert.deepEqual((await plain.agent.sessions.undo(plain.id(), { messagesOnly: true })).files, []);
-    assert.deepEqual(await texts(plain.agent, plain.id()), []);
-    await plain.run();
-    assert.equal((await texts(plain.agent, plain.id())).length, 2, "a session that was emptied goes on");
-    await plain.run(["write", { path: "a.txt", content: "three\n" }]);
-    const forced = await plain.agent.sessions.undo(plain.id(), { force: true });
-    assert.deepEqual(describeFiles(forced, plain.folder), ["lost a.txt"]);
-    assert.equal((await texts(plain.agent, plain.id())).length, 2);
+    const withoutHistory = await createSetup(t, { "a.txt": "one\n" }, { history: false });
+    await withoutHistory.run(["write", { path: "a.txt", content: "two\n" }]);
+    const rejection = await catchRejection(withoutHistory.agent.sessions.undo(withoutHistory.getId()));
+    assert.ok(hasCode(rejection, "undo_conflict"), String(rejection));
+    const plannedUndo = await withoutHistory.agent.sessions.undo(withoutHistory.getId(), { dryRun: true });
+    assert.deepEqual(describeFiles(plannedUndo, withoutHistory.folder), ["lost a.txt"]);
+    assert.deepEqual(
+      (await withoutHistory.agent.sessions.undo(withoutHistory.getId(), { messagesOnly: true })).files,
+      [],
+    );
+    assert.deepEqual(await readTexts(withoutHistory.agent, withoutHistory.getId()), []);
+    await withoutHistory.run();
+    assert.equal(
+      (await readTexts(withoutHistory.agent, withoutHistory.getId())).length,
+      2,
+      "an emptied session can continue",
+    );
+    await withoutHistory.run(["write", { path: "a.txt", content: "three\n" }]);
+    const forcedUndo = await withoutHistory.agent.sessions.undo(withoutHistory.getId(), { force: true });
+    assert.deepEqual(describeFiles(forcedUndo, withoutHistory.folder), ["lost a.txt"]);
+    assert.equal((await readTexts(withoutHistory.agent, withoutHistory.getId())).length, 2);
   });
 
   it("restores folders, files and links that another type of entry replaced, and binary files", async (t) => {
-    const { agent, folder, run, id } = await make(t, {
+    const { agent, folder, run, getId } = await createSetup(t, {
       "d/x/y": "y",
       "case.txt": "c",
       empty: "",
@@ -429,11 +459,11 @@ describe("undo", () => {
       twice: "t",
     });
     const bytes = Buffer.from([0, 255, 254, 13, 10, 0]);
-    const long = `${"\u5b57".repeat(80)}.txt`;
-    await folder.write({ "project/b.bin": bytes, [`project/${long}`]: "1" });
+    const longName = `${"\u5b57".repeat(80)}.txt`;
+    await folder.write({ "project/b.bin": bytes, [`project/${longName}`]: "1" });
     await symlink("case.txt", folder.at("project/link"));
     await symlink("d", folder.at("project/link2"));
-    const before = ["b.bin", "case.txt", "d", "empty", "file", "link", "link2", long, "twice"].sort();
+    const initialNames = ["b.bin", "case.txt", "d", "empty", "file", "link", "link2", longName, "twice"].sort();
     await run(
       ...([
         ["delete", { path: "d", recursive: true }],
@@ -449,7 +479,7 @@ describe("undo", () => {
         ["delete", { path: "e/f" }],
         ["write", { path: "e/f", content: "a file" }],
         ["write", { path: "empty", content: "full" }],
-        ["write", { path: long, content: "2" }],
+        ["write", { path: longName, content: "2" }],
         // Folders in place of deleted entries, created for a file below them.
         ["delete", { path: "file" }],
         ["write", { path: "file/in/it", content: "3" }],
@@ -458,16 +488,16 @@ describe("undo", () => {
         ["delete", { path: "twice" }],
         ["write", { path: "twice/x", content: "3" }],
         ["delete", { path: "twice", recursive: true }],
-      ] satisfies Call[]),
+      ] satisfies ToolCall[]),
     );
-    const failed = (await agent.sessions.messages(id())).filter((message) => message.failed);
+    const failedMessages = (await agent.sessions.messages(getId())).filter((message) => message.failed);
     assert.deepEqual(
-      failed.map(({ parts }) => parts),
+      failedMessages.map(({ parts }) => parts),
       [],
     );
     for (let i = 0; i < 2; i++) {
-      await agent.sessions.undo(id());
-      assert.deepEqual((await readdir(folder.at("project"))).sort(), before);
+      await agent.sessions.undo(getId());
+      assert.deepEqual((await readdir(folder.at("project"))).sort(), initialNames);
       assert.equal(await folder.read("project/file"), "f");
       assert.equal(await folder.read("project/twice"), "t");
       assert.equal(await readlink(folder.at("project/link2")), "d");
@@ -475,8 +505,8 @@ describe("undo", () => {
       assert.equal(await readlink(folder.at("project/link")), "case.txt");
       assert.ok((await readFile(folder.at("project/b.bin"))).equals(bytes));
       assert.equal(await folder.read("project/empty"), "");
-      assert.equal(await folder.read(`project/${long}`), "1");
-      await agent.sessions.redo(id());
+      assert.equal(await folder.read(`project/${longName}`), "1");
+      await agent.sessions.redo(getId());
       assert.equal(await folder.read("project/d"), "a file");
       assert.equal(await folder.read("project/e/f"), "a file");
       assert.equal(await folder.read("project/file/in/it"), "3");
@@ -488,71 +518,71 @@ describe("undo", () => {
   });
 
   it("reverts a subagent's changes with the parent session, and rejects an undo of the subagent's session", async (t) => {
-    const { agent, folder, id, run, subagent } = await make(t, { "a.txt": "one\n" });
-    await subagent(["task", { description: "d", prompt: "p" }], ["write", { path: "a.txt", content: "two\n" }]);
+    const { agent, folder, getId, run, runSubagent } = await createSetup(t, { "a.txt": "one\n" });
+    await runSubagent(["task", { description: "d", prompt: "p" }], ["write", { path: "a.txt", content: "two\n" }]);
     assert.equal(await folder.read("project/a.txt"), "two\n");
-    const [subagentSession] = (await agent.sessions.list({ spawnedBy: id() })).sessions;
-    const error = await rejectionOf(agent.sessions.undo(subagentSession?.id ?? ""));
+    const [subagentSession] = (await agent.sessions.list({ spawnedBy: getId() })).sessions;
+    const error = await catchRejection(agent.sessions.undo(subagentSession?.id ?? ""));
     assert.ok(hasCode(error, "undo_conflict"), String(error));
-    assert.equal(error.files[0]?.reason, `undo it with session ${id()}`);
-    assert.deepEqual(describeFiles(await agent.sessions.undo(id()), folder), ["restored a.txt"]);
+    assert.equal(error.files[0]?.reason, `undo it with session ${getId()}`);
+    assert.deepEqual(describeFiles(await agent.sessions.undo(getId()), folder), ["restored a.txt"]);
     assert.equal(await folder.read("project/a.txt"), "one\n");
-    await agent.sessions.redo(id());
+    await agent.sessions.redo(getId());
     assert.equal(await folder.read("project/a.txt"), "two\n");
     await run();
   });
 
-  it("a tool result says once for each file that no copy was stored", async (t) => {
-    const { agent, folder, run, id } = await make(t, { "a.txt": "one\n" });
+  it("a tool result reports once for each file that no copy was stored", async (t) => {
+    const { agent, folder, run, getId } = await createSetup(t, { "a.txt": "one\n" });
     await folder.write({ "project/large.txt": "x".repeat(21 * 1024 * 1024), "home/files": "no folder" });
-    const results = async (): Promise<string[]> => {
-      const allTexts = await texts(agent, id());
+    const readToolResults = async (): Promise<string[]> => {
+      const allTexts = await readTexts(agent, getId());
       return allTexts.filter((text) => text.startsWith("tool:"));
     };
     await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "a.txt", content: "three\n" }]);
-    const [first, second] = await results();
-    assert.match(first ?? "", /\. No copy was stored of the previous content: undo cannot restore it\.$/);
-    assert.doesNotMatch(second ?? "", /No copy/);
+    const [firstResult, secondResult] = await readToolResults();
+    assert.match(firstResult ?? "", /\. No copy was stored of the previous content: undo cannot restore it\.$/);
+    assert.doesNotMatch(secondResult ?? "", /No copy/);
     await rm(folder.at("home/files"));
     await run(["write", { path: "large.txt", content: "small\n" }], ["write", { path: "large.txt", content: "s\n" }]);
-    const [, , third, fourth] = await results();
-    assert.match(third ?? "", /No copy was stored of large\.txt: undo cannot restore it\.$/);
-    assert.doesNotMatch(fourth ?? "", /No copy/);
-    const error = await rejectionOf(agent.sessions.undo(id()));
+    const [, , thirdResult, fourthResult] = await readToolResults();
+    assert.match(thirdResult ?? "", /No copy was stored of large\.txt: undo cannot restore it\.$/);
+    assert.doesNotMatch(fourthResult ?? "", /No copy/);
+    const error = await catchRejection(agent.sessions.undo(getId()));
     assert.ok(hasCode(error, "undo_conflict"));
     assert.deepEqual(describeFiles(error, folder), ["lost large.txt"]);
   });
 
   it("stores the content that `force` overwrites, and changes nothing if it cannot", async (t) => {
-    const { agent, folder, run, id } = await make(t, { "a.txt": "one\n", "b.txt": "b\n" });
+    const { agent, folder, run, getId } = await createSetup(t, { "a.txt": "one\n", "b.txt": "b\n" });
     await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "b.txt", content: "c\n" }]);
-    const large = "x".repeat(21 * 1024 * 1024);
-    await folder.write({ "project/b.txt": large });
-    const error = await rejectionOf(agent.sessions.undo(id(), { force: true }));
+    const largeText = "x".repeat(21 * 1024 * 1024);
+    await folder.write({ "project/b.txt": largeText });
+    const error = await catchRejection(agent.sessions.undo(getId(), { force: true }));
     assert.ok(hasCode(error, "undo_conflict"));
     assert.deepEqual(describeFiles(error, folder), ["restored a.txt", "conflict b.txt"]);
     assert.match(error.files[1]?.reason ?? "", /too large/);
     assert.equal(await folder.read("project/a.txt"), "two\n");
-    assert.equal((await texts(agent, id())).length, 6);
+    assert.equal((await readTexts(agent, getId())).length, 6);
     await rename(folder.at("project/b.txt"), folder.at("project/large"));
 
     await folder.write({ "project/b.txt": "a person's\n" });
     // The history cannot store a copy.
-    await mkdir(folder.at("home/files", id(), "1.pack"));
-    const full = await rejectionOf(agent.sessions.undo(id(), { force: true }));
-    assert.ok(hasCode(full, "undo_conflict"));
-    assert.deepEqual(describeFiles(full, folder), ["failed a.txt", "restored b.txt"]);
-    assert.match(full.files[0]?.reason ?? "", /^the current content could not be saved: EISDIR/);
+    await mkdir(folder.at("home/files", getId(), "1.pack"));
+    const saveError = await catchRejection(agent.sessions.undo(getId(), { force: true }));
+    assert.ok(hasCode(saveError, "undo_conflict"));
+    assert.deepEqual(describeFiles(saveError, folder), ["failed a.txt", "restored b.txt"]);
+    assert.match(saveError.files[0]?.reason ?? "", /^the current content could not be saved: EISDIR/);
     assert.equal(await folder.read("project/a.txt"), "two\n");
-    await rm(folder.at("home/files", id(), "1.pack"), { recursive: true });
+    await rm(folder.at("home/files", getId(), "1.pack"), { recursive: true });
     assert.equal(await folder.read("project/b.txt"), "a person's\n");
-    await agent.sessions.undo(id(), { force: true });
-    await agent.sessions.redo(id());
+    await agent.sessions.undo(getId(), { force: true });
+    await agent.sessions.redo(getId());
     assert.equal(await folder.read("project/b.txt"), "a person's\n");
   });
 
   it("removes folders that were created for a file, unless they contain foreign files", async (t) => {
-    const { agent, folder, run, id } = await make(t, { "f.txt": "f", place: "a file" });
+    const { agent, folder, run, getId } = await createSetup(t, { "f.txt": "f", place: "a file" });
     await run(["delete", { path: "place" }], ["write", { path: "ways/a/x", content: "1" }]);
     await run(
       ["write", { path: "place/b/y", content: "2" }],
@@ -561,29 +591,33 @@ describe("undo", () => {
       ["write", { path: "gone/z", content: "3" }],
       ["delete", { path: "gone/z" }],
     );
-    const there = async () => (await readdir(folder.at("project"), { recursive: true })).sort();
-    const after = await there();
-    assert.deepEqual(describeFiles(await agent.sessions.undo(id()), folder), ["removed place/b/y"]);
-    assert.deepEqual(await there(), ["f.txt", "ways", "ways/a", "ways/a/x"]);
-    await agent.sessions.undo(id());
-    assert.deepEqual(await there(), ["f.txt", "place"]);
-    await agent.sessions.redo(id());
-    await agent.sessions.redo(id());
-    assert.deepEqual(await there(), after);
+    const readEntries = async () => (await readdir(folder.at("project"), { recursive: true })).sort();
+    const entriesAfterRuns = await readEntries();
+    assert.deepEqual(describeFiles(await agent.sessions.undo(getId()), folder), ["removed place/b/y"]);
+    assert.deepEqual(await readEntries(), ["f.txt", "ways", "ways/a", "ways/a/x"]);
+    await agent.sessions.undo(getId());
+    assert.deepEqual(await readEntries(), ["f.txt", "place"]);
+    await agent.sessions.redo(getId());
+    await agent.sessions.redo(getId());
+    assert.deepEqual(await readEntries(), entriesAfterRuns);
 
     await folder.write({ "project/ways/own.txt": "mine" });
     await rm(folder.at("project/place"), { recursive: true });
     await folder.write({ "project/place": "mine" });
-    await agent.sessions.undo(id());
+    await agent.sessions.undo(getId());
     assert.equal(await folder.read("project/place"), "mine");
-    assert.ok(hasCode(await rejectionOf(agent.sessions.undo(id())), "undo_conflict"));
-    await agent.sessions.undo(id(), { force: true });
+    assert.ok(hasCode(await catchRejection(agent.sessions.undo(getId())), "undo_conflict"));
+    await agent.sessions.undo(getId(), { force: true });
     assert.equal(await folder.read("project/place"), "a file");
-    assert.deepEqual(await there(), ["f.txt", "place", "ways", "ways/own.txt"]);
+    assert.deepEqual(await readEntries(), ["f.txt", "place", "ways", "ways/own.txt"]);
   });
 
   it("restores the mode of a file that was deleted and created again, and keeps a folder with content", async (t) => {
-    const { agent, folder, run, id } = await make(t, { "run.sh": "one\n", "same.sh": "same\n", "c.txt": "c" });
+    const { agent, folder, run, getId } = await createSetup(t, {
+      "run.sh": "one\n",
+      "same.sh": "same\n",
+      "c.txt": "c",
+    });
     for (const name of ["run.sh", "same.sh"]) await chmod(folder.at("project", name), 0o755);
     await run(
       ["delete", { path: "run.sh" }],
@@ -594,32 +628,32 @@ describe("undo", () => {
     );
     assert.equal((await stat(folder.at("project/run.sh"))).mode & 0o111, 0);
     await folder.write({ "project/c.txt/theirs": "1" });
-    const error = await rejectionOf(agent.sessions.undo(id(), { force: true }));
+    const error = await catchRejection(agent.sessions.undo(getId(), { force: true }));
     assert.ok(hasCode(error, "undo_conflict"));
     assert.match(error.files.find(({ outcome }) => outcome === "conflict")?.reason ?? "", /now a folder/);
     assert.equal(await folder.read("project/run.sh"), "two\n");
     await rm(folder.at("project/c.txt"), { recursive: true });
-    await agent.sessions.undo(id());
+    await agent.sessions.undo(getId());
     for (const name of ["run.sh", "same.sh"])
       assert.equal((await stat(folder.at("project", name))).mode & 0o777, 0o755);
-    await agent.sessions.redo(id());
+    await agent.sessions.redo(getId());
     assert.equal(await folder.read("project/run.sh"), "two\n");
     assert.equal((await stat(folder.at("project/run.sh"))).mode & 0o111, 0);
   });
 
   it("rolls back its changes if writing one path fails", async (t) => {
-    const { agent, folder, run, id } = await make(t, { "a.txt": "a", "z/b.txt": "b" });
+    const { agent, folder, run, getId } = await createSetup(t, { "a.txt": "a", "z/b.txt": "b" });
     await run(["write", { path: "a.txt", content: "A" }], ["write", { path: "z/b.txt", content: "B" }]);
-    const full = folder.at("project/z");
+    const readOnlyFolder = folder.at("project/z");
     if (process.getuid?.() === 0) return t.skip("root may write everywhere");
-    await chmod(full, 0o555);
-    const error = await rejectionOf(agent.sessions.undo(id()));
-    const redone = await rejectionOf(agent.sessions.redo(id()));
-    await chmod(full, 0o755);
+    await chmod(readOnlyFolder, 0o555);
+    const error = await catchRejection(agent.sessions.undo(getId()));
+    const redoError = await catchRejection(agent.sessions.redo(getId()));
+    await chmod(readOnlyFolder, 0o755);
     assert.ok(hasCode(error, "undo_conflict"));
-    assert.ok(hasCode(redone, "nothing_to_undo"));
+    assert.ok(hasCode(redoError, "nothing_to_undo"));
     assert.equal(await folder.read("project/a.txt"), "A");
-    assert.equal((await agent.sessions.undo(id())).files.length, 2);
+    assert.equal((await agent.sessions.undo(getId())).files.length, 2);
     assert.equal(await folder.read("project/a.txt"), "a");
   });
 });

@@ -26,7 +26,7 @@ import {
   someMessages,
   joinParts,
 } from "../../../src/testing/session-driver/rule.js";
-import { until } from "../../helpers/lab.js";
+import { waitUntil } from "../../helpers/server-runs.js";
 
 describe("the file of SqliteDriver", () => {
   let folder = "";
@@ -43,17 +43,17 @@ describe("the file of SqliteDriver", () => {
     return driver;
   }
 
-  /** Asserts that the file is rejected with this reason and stays unchanged, byte by byte. */
-  async function assertRefused(reason: RegExp): Promise<void> {
-    const before = await readFile(path);
+  /** Asserts that the file is rejected with this reason and that its bytes stay unchanged. */
+  async function assertRejected(reason: RegExp): Promise<void> {
+    const bytesBefore = await readFile(path);
     const driver = new SqliteDriver({ path });
     await assert.rejects(driver.open(), (error) => hasCode(error, "store") && reason.test(error.message));
     await driver.close();
-    assert.deepEqual(await readFile(path), before);
+    assert.deepEqual(await readFile(path), bytesBefore);
   }
 
   it("has mode 600, with its log files, in a folder of mode 700, under umask 0", async () => {
-    const before = process.umask(0);
+    const previousUmask = process.umask(0);
     try {
       const driver = await openDriver();
       await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
@@ -64,7 +64,7 @@ describe("the file of SqliteDriver", () => {
       await driver.close();
       assert.deepEqual(await readdir(join(folder, "home")), ["sessions.db"], "close() merges the log into the file");
     } finally {
-      process.umask(before);
+      process.umask(previousUmask);
     }
   });
 
@@ -82,7 +82,7 @@ describe("the file of SqliteDriver", () => {
     const db = retain(new Sqlite(path));
     setPragma(db, `user_version = ${SCHEMA_VERSION + 1}`);
     db.close();
-    await assertRefused(/newer gantry/);
+    await assertRejected(/newer gantry/);
   });
 
   it("is rejected if its newer version is only in the write-ahead log", async () => {
@@ -90,26 +90,26 @@ describe("the file of SqliteDriver", () => {
     await driver.close();
     const db = retain(new Sqlite(path));
     setPragma(db, `user_version = ${SCHEMA_VERSION + 1}`);
-    const second = new SqliteDriver({ path });
-    await assert.rejects(second.open(), (error) => hasCode(error, "store") && /newer gantry/.test(error.message));
+    const secondDriver = new SqliteDriver({ path });
+    await assert.rejects(secondDriver.open(), (error) => hasCode(error, "store") && /newer gantry/.test(error.message));
     db.close();
   });
 
   it("is migrated from version 1 with all its data, and can then store runs", async () => {
     await mkdir(join(folder, "home"));
-    const old = retain(new Sqlite(path));
-    old.exec(MIGRATIONS[0] ?? "");
-    setPragma(old, `application_id = ${APPLICATION_ID}`);
-    setPragma(old, "user_version = 1");
+    const oldDb = retain(new Sqlite(path));
+    oldDb.exec(MIGRATIONS[0] ?? "");
+    setPragma(oldDb, `application_id = ${APPLICATION_ID}`);
+    setPragma(oldDb, "user_version = 1");
     const session = aSession("a", { alias: "x", title: "Old", lastSeq: 2 });
     const { id, alias, title, projectDir, createdAt, updatedAt } = session;
     prepare(
-      old,
+      oldDb,
       "INSERT INTO sessions VALUES (1, ?, ?, ?, 0, 'lab', 'm1', 'low', ?, '', ?, 0, 2, ?, ?, 0, 0, 0, 0, '')",
     ).run(id, alias, title, projectDir, id, createdAt, updatedAt);
     const messages = [aMessage("a", 1), aGrowingMessage("a", 2)];
     for (const { seq, finished, id, role, createdAt, parts } of messages)
-      prepare(old, "INSERT INTO messages VALUES (?, 1, 1, ?, '', ?, ?, ?, '', '', 0, ?, ?)").run(
+      prepare(oldDb, "INSERT INTO messages VALUES (?, 1, 1, ?, '', ?, ?, ?, '', '', 0, ?, ?)").run(
         seq,
         seq,
         Number(finished),
@@ -125,14 +125,14 @@ describe("the file of SqliteDriver", () => {
       [3, "text", "so "],
       [3, "text", "far"],
     ] as const)
-      prepare(old, "INSERT INTO pieces (message, part, type, text) VALUES (2, ?, ?, ?)").run(
+      prepare(oldDb, "INSERT INTO pieces (message, part, type, text) VALUES (2, ?, ?, ?)").run(
         part,
         type,
         JSON.stringify(text),
       );
-    prepare(old, "INSERT INTO leases VALUES ('a', 7, 'h', ?, 0)").run(JSON.stringify(aHolder("h")));
-    old.exec("UPDATE fence SET last = 7");
-    old.close();
+    prepare(oldDb, "INSERT INTO leases VALUES ('a', 7, 'h', ?, 0)").run(JSON.stringify(aHolder("h")));
+    oldDb.exec("UPDATE fence SET last = 7");
+    oldDb.close();
 
     const driver = await openDriver();
     assert.deepEqual(await driver.get("x"), session);
@@ -156,15 +156,15 @@ describe("the file of SqliteDriver", () => {
     const db = retain(new Sqlite(path));
     db.exec("CREATE TABLE bookmarks (url TEXT)");
     db.close();
-    await assertRefused(/another program/);
+    await assertRejected(/another program/);
   });
 
   it("is rejected unchanged if it is not a database", async () => {
     await (await openDriver()).close();
     await writeFile(path, "these are my notes, not sessions. ".repeat(40));
-    await assertRefused(/damaged or not a database/);
+    await assertRejected(/damaged or not a database/);
     await writeFile(path, "short");
-    await assertRefused(/damaged or not a database/);
+    await assertRejected(/damaged or not a database/);
   });
 
   it("is rejected with a store error and left unchanged if it is damaged", async () => {
@@ -172,20 +172,20 @@ describe("the file of SqliteDriver", () => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 200) });
     await driver.close();
     const fullFile = await readFile(path);
-    const cut = Buffer.from(fullFile.subarray(0, 100));
-    await writeFile(path, cut);
-    await assertRefused(/./);
-    const garbled = Buffer.from(fullFile);
-    garbled.fill(0x5a, 4096);
-    await writeFile(path, garbled);
-    const second = new SqliteDriver({ path });
-    const use = async (): Promise<void> => {
-      await second.open();
-      await second.messages("a");
+    const truncatedFile = Buffer.from(fullFile.subarray(0, 100));
+    await writeFile(path, truncatedFile);
+    await assertRejected(/./);
+    const damagedFile = Buffer.from(fullFile);
+    damagedFile.fill(0x5a, 4096);
+    await writeFile(path, damagedFile);
+    const secondDriver = new SqliteDriver({ path });
+    const openAndRead = async (): Promise<void> => {
+      await secondDriver.open();
+      await secondDriver.messages("a");
     };
-    await assert.rejects(use(), (error) => hasCode(error, "store") && error.message.includes("damaged"));
-    await second.close();
-    assert.equal(Buffer.compare(await readFile(path), garbled), 0);
+    await assert.rejects(openAndRead(), (error) => hasCode(error, "store") && error.message.includes("damaged"));
+    await secondDriver.close();
+    assert.equal(Buffer.compare(await readFile(path), damagedFile), 0);
   });
 
   it("is named in the error if it cannot be created", async () => {
@@ -199,28 +199,28 @@ describe("the file of SqliteDriver", () => {
     const driver = await openDriver({ maxPages: 60 });
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), aGrowingMessage("a", 2)] });
     await driver.create({ session: aSession("b"), messages: someMessages("b", 1, 40) });
-    const large = aMessage("a", 3, { parts: [{ type: "text", text: "x".repeat(500_000) }] });
-    const before = [await driver.get("a"), await driver.messages("a")];
+    const largeMessage = aMessage("a", 3, { parts: [{ type: "text", text: "x".repeat(500_000) }] });
+    const storedBefore = [await driver.get("a"), await driver.messages("a")];
     const results = await Promise.allSettled([
       driver.write("b", change({ set: { title: "fits" } })),
-      driver.write("a", change({ add: [large], set: { title: "half" }, sync: true })),
+      driver.write("a", change({ add: [largeMessage], set: { title: "half" }, sync: true })),
       driver.write("b", change({ set: { model: "fits too" } })),
     ]);
     assert.deepEqual(
       results.map((result) => result.status),
       ["fulfilled", "rejected", "fulfilled"],
     );
-    const [, refusal] = results;
-    assert.ok(refusal?.status === "rejected" && hasCode(refusal.reason, "store"));
-    assert.match(refusal.reason.message, /no space left/);
-    assert.deepEqual([await driver.get("a"), await driver.messages("a")], before);
+    const [, rejection] = results;
+    assert.ok(rejection?.status === "rejected" && hasCode(rejection.reason, "store"));
+    assert.match(rejection.reason.message, /no space left/);
+    assert.deepEqual([await driver.get("a"), await driver.messages("a")], storedBefore);
     assert.deepEqual([(await driver.get("b"))?.title, (await driver.get("b"))?.model], ["fits", "fits too"]);
     await driver.close();
 
-    const roomy = await openDriver();
-    await roomy.write("a", change({ add: [large], set: { title: "whole" } }));
-    assert.equal((await roomy.get("a"))?.title, "whole");
-    await roomy.close();
+    const unlimitedDriver = await openDriver();
+    await unlimitedDriver.write("a", change({ add: [largeMessage], set: { title: "whole" } }));
+    assert.equal((await unlimitedDriver.get("a"))?.title, "whole");
+    await unlimitedDriver.close();
   });
 
   it("contains no text of a deleted session", async () => {
@@ -240,18 +240,18 @@ describe("the file of SqliteDriver", () => {
   it("the write-ahead log is emptied automatically while the driver is idle", async () => {
     const driver = await openDriver();
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 300) });
-    const log = async (): Promise<number> => (await stat(`${path}-wal`)).size;
-    assert.ok((await log()) > 0);
-    await until(async () => (await log()) === 0);
+    const readLogBytes = async (): Promise<number> => (await stat(`${path}-wal`)).size;
+    assert.ok((await readLogBytes()) > 0);
+    await waitUntil(async () => (await readLogBytes()) === 0);
     await driver.close();
   });
 
   it("the adapter calls prepare and pragma only in retained-objects.ts", async () => {
-    const adapter = new URL("../../../adapters/sqlite-driver/", import.meta.url);
-    for (const name of await readdir(adapter)) {
-      const text = await readFile(new URL(name, adapter), "utf8");
+    const adapterFolder = new URL("../../../adapters/sqlite-driver/", import.meta.url);
+    for (const name of await readdir(adapterFolder)) {
+      const text = await readFile(new URL(name, adapterFolder), "utf8");
       if (name !== "retained-objects.ts")
-        assert.doesNotMatch(text, /\.(prepare|pragma)\(/, `${name} goes around retained-objects.ts`);
+        assert.doesNotMatch(text, /\.(prepare|pragma)\(/, `${name} calls prepare or pragma directly`);
     }
   });
 
@@ -280,7 +280,7 @@ describe("the file of SqliteDriver", () => {
   it("the queries for lists, pages and lookups use an index and do not sort", async () => {
     await (await openDriver()).close();
     const db = retain(new Sqlite(path));
-    const plan = (sql: string): string => {
+    const explain = (sql: string): string => {
       const values = Array.from({ length: (sql.match(/\?/g) ?? []).length }, () => 1);
       const steps = prepare(db, `EXPLAIN QUERY PLAN ${sql}`).all(...values) as { detail: string }[];
       return steps.map((step) => step.detail).join("; ");
@@ -311,17 +311,21 @@ describe("the file of SqliteDriver", () => {
       "UPDATE messages SET cut = '' WHERE chain = ? AND cut = ? AND cut <> ''",
     ];
     for (const sql of queries) {
-      const steps = plan(sql);
+      const steps = explain(sql);
       assert.match(steps, /USING (COVERING )?INDEX/, `${sql}: ${steps}`);
       assert.doesNotMatch(steps, /TEMP B-TREE/, `${sql}: ${steps}`);
     }
-    assert.match(plan(buildListStatement({ limit: 1, projectDir: "/" }).pageSql), /sessions_of_dir/);
-    assert.match(plan(buildListStatement({ limit: 1, emptyBefore: "" }).pageSql), /sessions_empty/);
-    assert.match(plan(buildListStatement({ limit: 1, spawnedBy: "a" }).pageSql), /sessions_spawned/);
-    assert.match(plan(buildRunsStatement({ limit: 1 }, "running").sql), /runs_of_state/);
-    assert.match(plan(buildRunsStatement({ limit: 1, sessionId: "a" }).sql), /runs_of_chain/);
-    assert.match(plan(buildRunsStatement({ limit: 1, sessionId: "a" }, "running").sql), /runs_of_chain_state/);
-    assert.match(plan(UNFINISHED_RUNS_SQL), /runs_of_chain_state \(root=\? AND state=\?\)/, "not all runs of a chain");
+    assert.match(explain(buildListStatement({ limit: 1, projectDir: "/" }).pageSql), /sessions_of_dir/);
+    assert.match(explain(buildListStatement({ limit: 1, emptyBefore: "" }).pageSql), /sessions_empty/);
+    assert.match(explain(buildListStatement({ limit: 1, spawnedBy: "a" }).pageSql), /sessions_spawned/);
+    assert.match(explain(buildRunsStatement({ limit: 1 }, "running").sql), /runs_of_state/);
+    assert.match(explain(buildRunsStatement({ limit: 1, sessionId: "a" }).sql), /runs_of_chain/);
+    assert.match(explain(buildRunsStatement({ limit: 1, sessionId: "a" }, "running").sql), /runs_of_chain_state/);
+    assert.match(
+      explain(UNFINISHED_RUNS_SQL),
+      /runs_of_chain_state \(root=\? AND state=\?\)/,
+      "the query reads only the unfinished runs of a chain",
+    );
     db.close();
   });
 });

@@ -3,34 +3,41 @@ import { existsSync } from "node:fs";
 import { describe, it } from "node:test";
 import { hasCode, silentLogger } from "gantry";
 import descriptor from "gantry/adapters/sqlite-driver";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
-const context = { where: "/c/config.json: session", configDir: "/c", home: "/home/u/.gantry", projectDir: "/p" };
-const parse = (raw: Record<string, unknown>): unknown => descriptor.parse(raw, context);
+const context = { location: "/c/config.json: session", configDir: "/c", home: "/home/u/.gantry", projectDir: "/p" };
+const parseOptions = (options: Record<string, unknown>): unknown => descriptor.parse(options, context);
 
 describe("options of sqlite-driver", () => {
   it("have defaults", () => {
-    assert.deepEqual(parse({}), { path: "", durability: "full" });
+    assert.deepEqual(parseOptions({}), { path: "", durability: "full" });
   });
 
   it("put the store into gantry's home by default, and a relative path into the config file's folder", async (t) => {
     const folder = await tempDir(t, { "home/.keep": "", "conf/.keep": "" });
-    const places = { home: folder.at("home"), configDir: folder.at("conf") };
-    for (const [path, at] of [
+    const folders = { home: folder.at("home"), configDir: folder.at("conf") };
+    for (const [path, expectedPath] of [
       ["", "home/sessions.db"],
       ["data/s", "conf/data/s"],
       [folder.at("abs/s"), "abs/s"],
     ] as const) {
-      const all = { ...context, ...places, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
-      const driver = await descriptor.create!(descriptor.parse({ path }, context), all);
+      const createContext = {
+        ...context,
+        ...folders,
+        logger: silentLogger,
+        allowPaths: [],
+        deniedPaths: [],
+        http: undefined,
+      };
+      const driver = await descriptor.create!(descriptor.parse({ path }, context), createContext);
       await driver.open();
       await driver.close();
-      assert.ok(existsSync(folder.at(at)), at);
+      assert.ok(existsSync(folder.at(expectedPath)), expectedPath);
     }
   });
 
   it("reject a wrong value with its key and the expected value", () => {
-    const wrong: [Record<string, unknown>, RegExp][] = [
+    const invalidOptions: [Record<string, unknown>, RegExp][] = [
       [{ durabilty: "full" }, /^\/c\/config\.json: session\.durabilty: unknown key/],
       [{ path: 7 }, /^\/c\/config\.json: session\.path: expected a path/],
       [{ path: "a\0b" }, /^\/c\/config\.json: session\.path: expected a path/],
@@ -39,9 +46,9 @@ describe("options of sqlite-driver", () => {
         /^\/c\/config\.json: session\.durability: expected one of "full", "normal", got "some"$/,
       ],
     ];
-    for (const [raw, message] of wrong) {
+    for (const [options, message] of invalidOptions) {
       assert.throws(
-        () => parse(raw),
+        () => parseOptions(options),
         (error) => hasCode(error, "config") && message.test(error.message),
       );
     }

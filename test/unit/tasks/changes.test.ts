@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { matchIn, textOf, turn, use, work } from "../../helpers/task-worker.js";
+import { requireMatch, readText, createTurn, createToolUse, runTask } from "../../helpers/task-worker.js";
 
 const PACKAGE = JSON.stringify({ name: "wares", version: "1.0.0", type: "module", private: true });
 
 describe("small tasks in a repository with tests", () => {
   it("fixes a failing test in the code, not in the test", async (t) => {
-    const total = [
+    const totalSource = [
       "/** Price of a basket in cents, with the discount of its size. */",
       "export function total(items) {",
       "  let sum = 0;",
@@ -18,7 +18,7 @@ describe("small tasks in a repository with tests", () => {
       "}",
       "",
     ].join("\n");
-    const test = [
+    const testSource = [
       'import assert from "node:assert/strict";',
       'import { test } from "node:test";',
       'import { total } from "../src/total.js";',
@@ -30,37 +30,37 @@ describe("small tasks in a repository with tests", () => {
       'test("few are not", () => assert.equal(total([{ price: 5, count: 3 }]), 15));',
       "",
     ].join("\n");
-    const done = await work(t, {
-      files: { "package.json": PACKAGE, "src/total.js": total, "test/total.test.js": test },
+    const result = await runTask(t, {
+      files: { "package.json": PACKAGE, "src/total.js": totalSource, "test/total.test.js": testSource },
       prompt: "A test fails. Find out why and mend it.",
       *worker() {
-        const [run] = yield turn(use("bash", { command: "node --test 2>&1 | tail -60" }));
-        const place = matchIn(run!.text, /test\/(total\.test\.js)/);
-        const [tested, code] = yield turn(
-          use("read", { path: `test/${place}` }),
-          use("grep", { pattern: "items.length", path: "src" }),
+        const [testRun] = yield createTurn(createToolUse("bash", { command: "node --test 2>&1 | tail -60" }));
+        const testFile = requireMatch(testRun!.text, /test\/(total\.test\.js)/);
+        const [testFileText, codeSearch] = yield createTurn(
+          createToolUse("read", { path: `test/${testFile}` }),
+          createToolUse("grep", { pattern: "items.length", path: "src" }),
         );
-        assert.match(tested!.text, /length: 10/);
-        matchIn(code!.text, /items\.length > 10/);
-        const [edited] = yield turn(
-          use("edit", {
+        assert.match(testFileText!.text, /length: 10/);
+        requireMatch(codeSearch!.text, /items\.length > 10/);
+        const [editResult] = yield createTurn(
+          createToolUse("edit", {
             path: "src/total.js",
             old_string: "  if (items.length > 10) return Math.floor(sum * 0.9);",
             new_string: "  if (items.length >= 10) return Math.floor(sum * 0.9);",
           }),
         );
-        matchIn(edited!.text, /Edited src\/total\.js/);
-        const [again] = yield turn(use("bash", { command: "node --test" }));
-        matchIn(again!.text, /^[#ℹ] fail 0$/m);
+        requireMatch(editResult!.text, /Edited src\/total\.js/);
+        const [secondTestRun] = yield createTurn(createToolUse("bash", { command: "node --test" }));
+        requireMatch(secondTestRun!.text, /^[#ℹ] fail 0$/m);
         return "The discount began at eleven things instead of ten (src/total.js). All tests pass now.";
       },
     });
-    assert.match(done.answer, /src\/total\.js/);
-    assert.equal((await done.git("diff", "--stat", "--", "test")).trim(), "", "the test is as it was");
+    assert.match(result.answer, /src\/total\.js/);
+    assert.equal((await result.git("diff", "--stat", "--", "test")).trim(), "", "the test file is unchanged");
   });
 
   it("renames a function in five files, and keeps a function with a similar name", async (t) => {
-    const users = Object.fromEntries(
+    const userFiles = Object.fromEntries(
       ["a", "b", "c", "d"].map((name) => [
         `src/${name}.js`,
         [
@@ -74,7 +74,7 @@ describe("small tasks in a repository with tests", () => {
         ].join("\n"),
       ]),
     );
-    const definition = [
+    const definitionSource = [
       "export function getUser(id) {",
       '  return { id, name: "n" };',
       "}",
@@ -83,7 +83,7 @@ describe("small tasks in a repository with tests", () => {
       "}",
       "",
     ].join("\n");
-    const test = [
+    const testSource = [
       'import assert from "node:assert/strict";',
       'import { readFileSync } from "node:fs";',
       'import { test } from "node:test";',
@@ -98,37 +98,42 @@ describe("small tasks in a repository with tests", () => {
       "});",
       "",
     ].join("\n");
-    const done = await work(t, {
-      files: { "package.json": PACKAGE, "src/users.js": definition, ...users, "test/users.test.js": test },
+    const taskResult = await runTask(t, {
+      files: {
+        "package.json": PACKAGE,
+        "src/users.js": definitionSource,
+        ...userFiles,
+        "test/users.test.js": testSource,
+      },
       prompt: "Rename getUser to findUser everywhere.",
       *worker({ tools }) {
         assert.ok(tools.includes("multiedit"));
-        const [places] = yield turn(use("grep", { pattern: "\\bgetUser\\b", path: "." }));
-        const files = [...new Set([...places!.text.matchAll(/src\/\w+\.js/g)].map(([file]) => file))].sort();
+        const [searchResults] = yield createTurn(createToolUse("grep", { pattern: "\\bgetUser\\b", path: "." }));
+        const files = [...new Set([...searchResults!.text.matchAll(/src\/\w+\.js/g)].map(([file]) => file))].sort();
         assert.equal(files.length, 5);
-        yield { uses: files.map((path) => use("read", { path })) };
+        yield { toolUses: files.map((path) => createToolUse("read", { path })) };
         const edits = [
           { old_string: "getUser(", new_string: "findUser(", replace_all: true },
           { old_string: "{ getUser }", new_string: "{ findUser }" },
         ];
-        const done = yield {
+        const editResults = yield {
           text: "Now the change.",
-          uses: files.map((path) =>
-            use("multiedit", { path, edits: path === "src/users.js" ? edits.slice(0, 1) : edits }),
+          toolUses: files.map((path) =>
+            createToolUse("multiedit", { path, edits: path === "src/users.js" ? edits.slice(0, 1) : edits }),
           ),
         };
-        for (const { text } of done) matchIn(text, /Edited src/);
-        const [searchResult] = yield turn(use("grep", { pattern: "\\bgetUser\\b", path: "src" }));
+        for (const { text } of editResults) requireMatch(text, /Edited src/);
+        const [searchResult] = yield createTurn(createToolUse("grep", { pattern: "\\bgetUser\\b", path: "src" }));
         assert.doesNotMatch(searchResult!.text, /getUser\(/);
         return "getUser is findUser in 5 files.";
       },
     });
-    assert.equal((await done.git("diff", "--name-only")).trim().split("\n").length, 5);
-    assert.match(await textOf(done.folder, "src/users.js"), /export function getUserName/);
+    assert.equal((await taskResult.git("diff", "--name-only")).trim().split("\n").length, 5);
+    assert.match(await readText(taskResult.folder, "src/users.js"), /export function getUserName/);
   });
 
   it("keeps uncommitted changes of the user", async (t) => {
-    const done = await work(t, {
+    const result = await runTask(t, {
       files: {
         "package.json": PACKAGE,
         "src/slug.js": 'export const slug = (text) => text.toLowerCase().replace(" ", "-");\n',
@@ -139,18 +144,22 @@ describe("small tasks in a repository with tests", () => {
       uncommitted: { "notes.md": "# Notes\n\nHalf a thought\n", "draft.txt": "mine\n" },
       prompt: "slug() replaces only the first blank. Mend it.",
       *worker() {
-        const [status] = yield turn(use("bash", { command: "git status --short" }));
-        matchIn(status!.text, / M notes\.md/);
-        yield turn(use("read", { path: "src/slug.js" }));
-        yield turn(
-          use("edit", { path: "src/slug.js", old_string: 'replace(" ", "-")', new_string: 'replaceAll(" ", "-")' }),
+        const [gitStatus] = yield createTurn(createToolUse("bash", { command: "git status --short" }));
+        requireMatch(gitStatus!.text, / M notes\.md/);
+        yield createTurn(createToolUse("read", { path: "src/slug.js" }));
+        yield createTurn(
+          createToolUse("edit", {
+            path: "src/slug.js",
+            old_string: 'replace(" ", "-")',
+            new_string: 'replaceAll(" ", "-")',
+          }),
         );
-        const [run] = yield turn(use("bash", { command: "node --test" }));
-        matchIn(run!.text, /^[#ℹ] fail 0$/m);
+        const [testRun] = yield createTurn(createToolUse("bash", { command: "node --test" }));
+        requireMatch(testRun!.text, /^[#ℹ] fail 0$/m);
         return "Done: src/slug.js. Your changes in notes.md and draft.txt are as they were.";
       },
     });
-    assert.equal(await textOf(done.folder, "notes.md"), "# Notes\n\nHalf a thought\n");
-    assert.equal((await done.git("status", "--short")).trim(), "M notes.md\n M src/slug.js\n?? draft.txt");
+    assert.equal(await readText(result.folder, "notes.md"), "# Notes\n\nHalf a thought\n");
+    assert.equal((await result.git("status", "--short")).trim(), "M notes.md\n M src/slug.js\n?? draft.txt");
   });
 });

@@ -6,7 +6,7 @@ import { renderFrame } from "../../../adapters/terminal/frame.js";
 import { Keyboard } from "../../../adapters/terminal/keys.js";
 import { textOf } from "../../../adapters/terminal/spans.js";
 import { Transcript } from "../../../adapters/terminal/transcript.js";
-import type { Hooks } from "../../helpers/temp.js";
+import type { Hooks } from "../../helpers/temp-dir.js";
 
 const CHOICES = ["Allow", "Always allow this", "Reject"];
 
@@ -32,125 +32,125 @@ function createAsk(fields: Partial<ApiAsk> = {}): ApiAsk {
   } as ApiAsk;
 }
 
-/** A store with a stopped clock. Records the answers that it sends. */
+/** Opens a store with a stopped clock. Records the requests that the store sends. */
 function openStore(hooks: Hooks, columns = 80, rows = 24) {
   const clock = { now: 0 };
-  const sent: string[] = [];
+  const sentRequests: string[] = [];
   const client = new GantryClient({
     url: "http://127.0.0.1:9",
     fetch: async (input, init) => {
-      sent.push(`${new URL(String(input)).pathname} ${typeof init?.body === "string" ? init.body : ""}`);
+      sentRequests.push(`${new URL(String(input)).pathname} ${typeof init?.body === "string" ? init.body : ""}`);
       return Promise.reject(new TypeError("nobody listens here"));
     },
   });
-  const nothing = () => undefined;
+  const noop = () => undefined;
   const storeOptions = {
     client,
     newSessionOptions: {},
     location: "here",
     commands: [],
-    runCommand: nothing,
-    requestExit: nothing,
-    suspend: nothing,
+    runCommand: noop,
+    requestExit: noop,
+    suspend: noop,
   };
-  const store = new TerminalStore({ ...storeOptions, setWheel: nothing, now: () => clock.now });
+  const store = new TerminalStore({ ...storeOptions, setWheel: noop, now: () => clock.now });
   hooks.after(() => store.close());
   const keyboard = new Keyboard((input) => store.press(input));
   const transcript = new Transcript();
   return {
     store,
     clock,
-    sent,
-    type: (text: string) => keyboard.feed(text),
-    ask: (...asks: ApiAsk[]) => {
+    sentRequests,
+    typeKeys: (text: string) => keyboard.feed(text),
+    showAsk: (...asks: ApiAsk[]) => {
       const session = { id: "s", title: "", provider: "", model: "", mode: "ask", reasoning_effort: "" };
       const state = { type: "state", session, run: { id: "r", state: "waiting" }, plan: [], asks };
       store.conversation.mirror.apply(state as unknown as Parameters<typeof store.conversation.mirror.apply>[0]);
       store.reportChange();
     },
-    screen: () => renderFrame(store, transcript, columns, rows, 0).rows.map(textOf),
+    renderScreen: () => renderFrame(store, transcript, columns, rows, 0).rows.map(textOf),
   };
 }
 
 describe("a permission request while the user types", () => {
   it("ignores keys within its delay and Enter without a selection, and is answered once", (t) => {
-    const { clock, sent, type, ask, screen } = openStore(t);
-    ask(createAsk());
-    // Held keys and a hasty user: each key within the delay restarts the delay.
+    const { clock, sentRequests, typeKeys, showAsk, renderScreen } = openStore(t);
+    showAsk(createAsk());
+    // Each key within the delay restarts the delay, also a key that the user holds down.
     for (const keys of ["\r", "\u001b[B", "\r", "\u001b[A\r"]) {
       clock.now += 400;
-      type(keys);
+      typeKeys(keys);
     }
-    assert.deepEqual(sent, []);
-    assert.ok(!screen().some((row) => row.includes("❯ 1")));
+    assert.deepEqual(sentRequests, []);
+    assert.ok(!renderScreen().some((row) => row.includes("❯ 1")));
     clock.now += 500;
-    type("\r");
-    assert.deepEqual(sent, []);
-    type("1");
-    assert.ok(screen().some((row) => row.includes("❯ 1 Allow")));
-    type("\r\r\r");
-    assert.deepEqual(sent, ['/api/asks/first {"choice":"Allow"}']);
+    typeKeys("\r");
+    assert.deepEqual(sentRequests, []);
+    typeKeys("1");
+    assert.ok(renderScreen().some((row) => row.includes("❯ 1 Allow")));
+    typeKeys("\r\r\r");
+    assert.deepEqual(sentRequests, ['/api/asks/first {"choice":"Allow"}']);
   });
 
   it("is not answered by text that begins with a choice number; the text goes to the prompt", (t) => {
-    const { store, clock, sent, type, ask } = openStore(t);
-    ask(createAsk());
-    type("1. first\r");
+    const { store, clock, sentRequests, typeKeys, showAsk } = openStore(t);
+    showAsk(createAsk());
+    typeKeys("1. first\r");
     assert.deepEqual(
-      sent.filter((path) => path.startsWith("/api/asks")),
+      sentRequests.filter((path) => path.startsWith("/api/asks")),
       [],
     );
-    assert.match(sent[0] ?? "", /"message":"1\. first"/);
+    assert.match(sentRequests[0] ?? "", /"message":"1\. first"/);
     clock.now += 10_000;
-    ask(createAsk({ id: "second" }));
+    showAsk(createAsk({ id: "second" }));
     clock.now += 10_000;
-    for (const character of "1 more") type(character);
+    for (const character of "1 more") typeKeys(character);
     assert.equal(store.editor.text, " more");
-    type("\r");
+    typeKeys("\r");
     assert.deepEqual(
-      sent.filter((path) => path.startsWith("/api/asks")),
+      sentRequests.filter((path) => path.startsWith("/api/asks")),
       [],
     );
   });
 
   it("is not answered by repeated keys of the previous answer", (t) => {
-    const { store, clock, sent, type, ask } = openStore(t);
-    ask(createAsk());
+    const { store, clock, sentRequests, typeKeys, showAsk } = openStore(t);
+    showAsk(createAsk());
     clock.now += 1_000;
-    type("1\r");
-    ask(createAsk({ id: "second" }));
-    type("1\r1\r");
+    typeKeys("1\r");
+    showAsk(createAsk({ id: "second" }));
+    typeKeys("1\r1\r");
     clock.now += 400;
-    type("1\r");
-    assert.equal(sent.length, 1);
+    typeKeys("1\r");
+    assert.equal(sentRequests.length, 1);
     assert.equal(store.editor.text, "");
     clock.now += 600;
-    type("3\r");
-    assert.equal(sent[1], '/api/asks/second {"choice":"Reject"}');
-    // The same while no question is shown.
-    ask();
-    type("1\r");
-    assert.equal(sent.length, 2);
+    typeKeys("3\r");
+    assert.equal(sentRequests[1], '/api/asks/second {"choice":"Reject"}');
+    // Enter is also ignored directly after the request has disappeared.
+    showAsk();
+    typeKeys("1\r");
+    assert.equal(sentRequests.length, 2);
     assert.equal(store.editor.text, "1");
   });
 
   it("leaves the keys to a prompt that is being written, until Tab is pressed", (t) => {
-    const { store, clock, sent, type, ask, screen } = openStore(t);
-    type("half a sent");
-    ask(createAsk());
+    const { store, clock, sentRequests, typeKeys, showAsk, renderScreen } = openStore(t);
+    typeKeys("half a sent");
+    showAsk(createAsk());
     clock.now += 1_000;
-    type("ence 1");
+    typeKeys("ence 1");
     assert.equal(store.editor.text, "half a sentence 1");
-    assert.ok(screen().some((row) => row.includes("Tab to answer")));
-    type("\t1\r");
-    assert.equal(sent.length, 1);
+    assert.ok(renderScreen().some((row) => row.includes("Tab to answer")));
+    typeKeys("\t1\r");
+    assert.equal(sentRequests.length, 1);
     assert.equal(store.editor.text, "half a sentence 1");
   });
 });
 
 describe("the display of a permission request", () => {
   it("shows commands and diffs completely if they contain control or reordering characters", (t) => {
-    const hidden = [
+    const hiddenCommands = [
       "echo ok \u001b]; rm -rf ~; #\u0007",
       "echo ok \u001b]8;; rm -rf ~ #",
       "echo ok \u009d rm -rf ~\u009c",
@@ -159,30 +159,30 @@ describe("the display of a permission request", () => {
       "echo ok # \u202e rm -rf ~",
       "echo ok \u001b[8m rm -rf ~",
     ];
-    for (const command of hidden) {
-      const { ask, screen } = openStore(t);
-      ask(createAsk({ title: command, input: {} }));
+    for (const command of hiddenCommands) {
+      const { showAsk, renderScreen } = openStore(t);
+      showAsk(createAsk({ title: command, input: {} }));
       assert.ok(
-        screen().some((row) => row.includes("rm -rf ~")),
+        renderScreen().some((row) => row.includes("rm -rf ~")),
         JSON.stringify(command),
       );
       const diff = [{ path: command, old_text: null, new_text: command }];
       for (const fields of [{ input: { command } }, { diff }, { input: command }]) {
-        const { ask, screen } = openStore(t);
-        ask(createAsk({ title: command, ...fields }));
-        const rows = screen();
-        const about = rows.slice(rows.findIndex((row) => row.includes("Allow?")) + 1);
+        const { showAsk, renderScreen } = openStore(t);
+        showAsk(createAsk({ title: command, ...fields }));
+        const rows = renderScreen();
+        const detailRows = rows.slice(rows.findIndex((row) => row.includes("Allow?")) + 1);
         assert.match(rows.join("\n"), /Allow\? echo ok[^]*rm -rf ~/, JSON.stringify(command));
         assert.ok(
-          about.some((row) => row.includes("rm -rf ~")),
+          detailRows.some((row) => row.includes("rm -rf ~")),
           JSON.stringify(fields),
         );
       }
     }
-    const { ask, screen } = openStore(t);
+    const { showAsk, renderScreen } = openStore(t);
     // A comment in the first line must not hide the second line.
-    ask(createAsk({ title: "# harmless\nrm -rf ~" }));
-    assert.ok(screen().some((row) => row.includes("# harmless ⏎ rm -rf ~")));
+    showAsk(createAsk({ title: "# harmless\nrm -rf ~" }));
+    assert.ok(renderScreen().some((row) => row.includes("# harmless ⏎ rm -rf ~")));
   });
 
   it("reports the rows below the edge, keeps the choices visible and scrolls to the end", (t) => {
@@ -191,26 +191,26 @@ describe("the display of a permission request", () => {
       [40, 10],
       [30, 8],
     ] as const) {
-      const { clock, type, ask, screen } = openStore(t, columns, rows);
+      const { clock, typeKeys, showAsk, renderScreen } = openStore(t, columns, rows);
       const command = `${Array.from({ length: 400 }, (_, i) => `echo ${i}`).join("\n")}\nthe end of it`;
-      ask(createAsk({ title: `Run ${"a very long title ".repeat(40)}`, input: { command } }));
-      const seen = screen();
-      assert.equal(seen.length, rows);
+      showAsk(createAsk({ title: `Run ${"a very long title ".repeat(40)}`, input: { command } }));
+      const firstScreen = renderScreen();
+      assert.equal(firstScreen.length, rows);
       assert.ok(
-        seen.some((row) => /↓ [34]\d\d more rows: PgDn/.test(row)),
-        seen.join("\n"),
+        firstScreen.some((row) => /↓ [34]\d\d more rows: PgDn/.test(row)),
+        firstScreen.join("\n"),
       );
-      assert.ok(seen.some((row) => row.includes("1 Allow")));
+      assert.ok(firstScreen.some((row) => row.includes("1 Allow")));
       clock.now += 1_000;
-      type("\u001b[A");
-      assert.ok(screen().some((row) => row.includes("❯ 3 Reject")));
-      for (let i = 0; i < 450; i += 1) type("\u001b[6~");
-      const last = screen();
+      typeKeys("\u001b[A");
+      assert.ok(renderScreen().some((row) => row.includes("❯ 3 Reject")));
+      for (let i = 0; i < 450; i += 1) typeKeys("\u001b[6~");
+      const lastScreen = renderScreen();
       assert.ok(
-        last.some((row) => row.includes("the end of it")),
-        last.join("\n"),
+        lastScreen.some((row) => row.includes("the end of it")),
+        lastScreen.join("\n"),
       );
-      assert.ok(last.some((row) => row.includes("end; PgUp scrolls back")));
+      assert.ok(lastScreen.some((row) => row.includes("end; PgUp scrolls back")));
     }
   });
 });

@@ -7,7 +7,7 @@ import { Keyboard, type KeyInput } from "../../../adapters/terminal/keys.js";
 import { textOf } from "../../../adapters/terminal/spans.js";
 
 describe("terminal input", () => {
-  const read = (...chunks: string[]): string[] => {
+  const readInputs = (...chunks: string[]): string[] => {
     const inputs: KeyInput[] = [];
     const keyboard = new Keyboard((input) => inputs.push(input));
     for (const chunk of chunks) keyboard.feed(chunk);
@@ -20,7 +20,7 @@ describe("terminal input", () => {
   };
 
   it("is parsed into keys, text, pastes and wheel events, in one piece or by characters", () => {
-    const all =
+    const inputText =
       "ä漢\r\u001b[A\u001b[1;5H\u001b[5~\u001bOB\u0003\u001b\r\u001b[13;2u\u001b[<64;1;1M\u001b[200~a\r\nb\u001b[A\u001b[201~\u007f";
     const expectedInputs = [
       "text ä漢",
@@ -35,26 +35,26 @@ describe("terminal input", () => {
       "wheel 3",
     ];
     expectedInputs.push("paste a\nb\u001b[A", "backspace");
-    assert.deepEqual(read(all), expectedInputs);
-    const each = read(...all.slice(2)).map((inputName) => inputName);
-    assert.deepEqual(each, expectedInputs.slice(1));
+    assert.deepEqual(readInputs(inputText), expectedInputs);
+    const inputsByCharacter = readInputs(...inputText.slice(2));
+    assert.deepEqual(inputsByCharacter, expectedInputs.slice(1));
     // Mouse reports with button and position as characters type nothing.
-    assert.deepEqual(read("\u001b[M !!a", ..."\u001b[M`1mb"), ["text a", "text b"]);
+    assert.deepEqual(readInputs("\u001b[M !!a", ..."\u001b[M`1mb"), ["text a", "text b"]);
   });
 
   it("is one paste of any length and in pieces of any size", () => {
     const text = `${"漢字 and words\n".repeat(8_000)}\u001b[20`;
-    const all = `\u001b[200~${text}\u001b[201~x`;
-    for (const size of [1, 7, 4096, all.length]) {
-      const pieces = Array.from({ length: Math.ceil(all.length / size) }, (_, i) =>
-        all.slice(i * size, (i + 1) * size),
+    const pasteInput = `\u001b[200~${text}\u001b[201~x`;
+    for (const pieceCharacters of [1, 7, 4096, pasteInput.length]) {
+      const pieces = Array.from({ length: Math.ceil(pasteInput.length / pieceCharacters) }, (_, i) =>
+        pasteInput.slice(i * pieceCharacters, (i + 1) * pieceCharacters),
       );
-      assert.deepEqual(read(...pieces), [`paste ${text}`, "text x"]);
+      assert.deepEqual(readInputs(...pieces), [`paste ${text}`, "text x"]);
     }
   });
 
   it("is ignored if it is a terminal report or an incomplete sequence", () => {
-    assert.deepEqual(read("\u001b[?1;2c", "\u001b[>0;276;0c", "\u001b[200"), []);
+    assert.deepEqual(readInputs("\u001b[?1;2c", "\u001b[>0;276;0c", "\u001b[200"), []);
   });
 });
 
@@ -101,11 +101,11 @@ describe("the prompt editor", () => {
 });
 
 describe("diff rows", () => {
-  const rows = (before: string | null, after: string, most = 100) =>
-    renderDiff({ path: "a", old_text: before, new_text: after }, 40, most).map((row) => textOf(row).trimEnd());
+  const renderRows = (oldText: string | null, newText: string, maxRows = 100) =>
+    renderDiff({ path: "a", old_text: oldText, new_text: newText }, 40, maxRows).map((row) => textOf(row).trimEnd());
 
   it("show counts, changed lines and their context, and are limited to the given number", () => {
-    assert.deepEqual(rows("a\nb\nc\nd\ne\nf\ng\n", "a\nb\nc\nX\ne\nf\ng\n"), [
+    assert.deepEqual(renderRows("a\nb\nc\nd\ne\nf\ng\n", "a\nb\nc\nX\ne\nf\ng\n"), [
       "a +1 -1",
       "  ⋯",
       "  b",
@@ -116,11 +116,11 @@ describe("diff rows", () => {
       "  f",
       "  ⋯",
     ]);
-    assert.deepEqual(rows(null, "one\n"), ["new file a +1 -0", "+ one"]);
-    assert.deepEqual(rows("one\n", ""), ["a +0 -1", "- one"]);
-    assert.equal(rows(null, "x\n".repeat(500), 10).length, 10);
+    assert.deepEqual(renderRows(null, "one\n"), ["new file a +1 -0", "+ one"]);
+    assert.deepEqual(renderRows("one\n", ""), ["a +0 -1", "- one"]);
+    assert.equal(renderRows(null, "x\n".repeat(500), 10).length, 10);
     // Texts that are too long to compare are still shown with their counts.
-    const long = (name: string) => Array.from({ length: 3000 }, (_, i) => `${name}${i}`).join("\n");
-    assert.match(rows(long("a"), long("b"))[0] ?? "", /\+3000 -3000/);
+    const createLongText = (name: string) => Array.from({ length: 3000 }, (_, i) => `${name}${i}`).join("\n");
+    assert.match(renderRows(createLongText("a"), createLongText("b"))[0] ?? "", /\+3000 -3000/);
   });
 });

@@ -12,42 +12,41 @@ import {
   escapeLine,
 } from "../../../adapters/terminal/text.js";
 import { paint, span, textOf, wrap } from "../../../adapters/terminal/spans.js";
-import { PAYLOADS } from "../../helpers/terminal-payloads.js";
+import { TERMINAL_PAYLOADS } from "../../helpers/terminal-payloads.js";
 
 describe("untrusted terminal text", () => {
   it("contains no control or reordering characters after clean and escapeInvisible", () => {
-    for (const payload of PAYLOADS) {
-      // eslint-disable-next-line no-control-regex -- what must not be there
+    for (const payload of TERMINAL_PAYLOADS) {
+      // eslint-disable-next-line no-control-regex -- The pattern lists the characters that must be removed.
       assert.doesNotMatch(clean(payload), /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/u);
       assert.doesNotMatch(escapeLine(payload), /\n/);
       assert.match(clean(payload), /before/);
       assert.match(clean(payload), /fter$/);
       // Escaped text must be complete.
-
       assert.doesNotMatch(
         escapeInvisible(payload),
         // eslint-disable-next-line no-control-regex
         /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/u,
       );
-      for (const seen of payload.replace(/[^\u0020-\u007e]/gu, " ").split(/ +/))
-        assert.ok(escapeInvisible(payload).includes(seen));
+      for (const visibleWord of payload.replace(/[^\u0020-\u007e]/gu, " ").split(/ +/))
+        assert.ok(escapeInvisible(payload).includes(visibleWord));
     }
   });
 
   it("keeps its text after an escape sequence without an end", () => {
-    for (const begin of ["\u001b]0;", "\u009d", "\u001bP", "\u001b_"]) {
-      assert.match(clean(`a ${begin} hidden\nseen\u0007`), /hidden\n.*seen/);
-      assert.match(clean(`a ${begin} hidden`), /hidden/);
+    for (const sequenceStart of ["\u001b]0;", "\u009d", "\u001bP", "\u001b_"]) {
+      assert.match(clean(`a ${sequenceStart} hidden\nseen\u0007`), /hidden\n.*seen/);
+      assert.match(clean(`a ${sequenceStart} hidden`), /hidden/);
     }
   });
 
-  it("is processed if it repeats a costly sequence 50,000 times", () => {
+  it("is processed even if it repeats a costly sequence 50,000 times", () => {
     const texts = ["\u009d", "\u001b]", "\u001b[", " \u001b", "\n", " ", "\u0301", "a\u0301", "漢", "👩‍", "\u001b[1;"];
     for (const text of texts)
-      for (const all of [text.repeat(50_000), `${text.repeat(50_000)}x`]) {
-        clean(all);
-        escapeLine(all);
-        new MarkdownRenderer().renderRows(all.slice(0, 20_000), 80);
+      for (const repeatedText of [text.repeat(50_000), `${text.repeat(50_000)}x`]) {
+        clean(repeatedText);
+        escapeLine(repeatedText);
+        new MarkdownRenderer().renderRows(repeatedText.slice(0, 20_000), 80);
       }
   });
 
@@ -72,7 +71,7 @@ describe("untrusted terminal text", () => {
     ]);
   });
 
-  it("graphemes and textWidth agree with Intl.Segmenter and string-width", () => {
+  it("toGraphemes and textWidth agree with Intl.Segmenter and string-width", () => {
     const segmenter = new Intl.Segmenter(undefined, { granularity: "grapheme" });
     for (const text of [
       "añ\u0301漢\u3099字かな\u309a",
@@ -96,7 +95,7 @@ describe("untrusted terminal text", () => {
     }
   });
 
-  it("Prose lays text out the same, at once or piece by piece", () => {
+  it("MarkdownRenderer renders the same rows for a text at once and piece by piece", () => {
     const text = [
       "# Heading\r\n",
       "A **bold** word, `code`, 漢字 and 👩‍👩‍👧.\n\n- one\n  1. two\n\n> said\n\n---\n",
@@ -104,27 +103,30 @@ describe("untrusted terminal text", () => {
       `${"a long line of words ".repeat(500)}\n`,
       "漢字".repeat(5_000),
     ].join("");
-    const rows = (of: readonly (readonly { text: string }[])[]) =>
-      of.map((row) => row.map((part) => part.text).join(""));
-    const growing = new MarkdownRenderer([span("  ")]);
-    for (let at = 0; at < text.length; at += 97) growing.renderRows(text.slice(0, at), 60);
-    const expectedRows = rows(new MarkdownRenderer([span("  ")]).renderRows(text, 60));
-    assert.deepEqual(rows(growing.renderRows(text, 60)), expectedRows);
+    const joinRows = (renderedRows: readonly (readonly { text: string }[])[]) =>
+      renderedRows.map((row) => row.map((part) => part.text).join(""));
+    const growingRenderer = new MarkdownRenderer([span("  ")]);
+    for (let end = 0; end < text.length; end += 97) growingRenderer.renderRows(text.slice(0, end), 60);
+    const expectedRows = joinRows(new MarkdownRenderer([span("  ")]).renderRows(text, 60));
+    assert.deepEqual(joinRows(growingRenderer.renderRows(text, 60)), expectedRows);
     assert.equal(expectedRows.join("").replace(/[ │]/g, "").includes("漢字".repeat(5_000)), true);
-    // Another width or another text starts anew.
-    assert.deepEqual(rows(growing.renderRows(text, 30)), rows(new MarkdownRenderer([span("  ")]).renderRows(text, 30)));
-    assert.deepEqual(rows(growing.renderRows("other", 30)), ["  other"]);
+    // For another width or another text, all rows are rendered again.
+    assert.deepEqual(
+      joinRows(growingRenderer.renderRows(text, 30)),
+      joinRows(new MarkdownRenderer([span("  ")]).renderRows(text, 30)),
+    );
+    assert.deepEqual(joinRows(growingRenderer.renderRows("other", 30)), ["  other"]);
   });
 
   it("wrap breaks between words, within long words, and never within a character", () => {
-    const rows = (text: string, columns: number) => wrap([span(text)], columns).map(textOf);
-    assert.deepEqual(rows("one two three", 7), ["one two", "three"]);
-    assert.deepEqual(rows("abcdefghij", 4), ["abcd", "efgh", "ij"]);
-    assert.deepEqual(rows("漢字漢字漢", 5), ["漢字", "漢字", "漢"]);
-    assert.deepEqual(rows("", 5), [""]);
-    assert.deepEqual(rows("漢", 1), ["?"]);
+    const wrapRows = (text: string, columns: number) => wrap([span(text)], columns).map(textOf);
+    assert.deepEqual(wrapRows("one two three", 7), ["one two", "three"]);
+    assert.deepEqual(wrapRows("abcdefghij", 4), ["abcd", "efgh", "ij"]);
+    assert.deepEqual(wrapRows("漢字漢字漢", 5), ["漢字", "漢字", "漢"]);
+    assert.deepEqual(wrapRows("", 5), [""]);
+    assert.deepEqual(wrapRows("漢", 1), ["?"]);
     for (const columns of [1, 2, 3, 7, 20])
-      for (const row of rows("words 漢字 and 👩‍👩‍👧 some more-of-them-that-are-long", columns))
+      for (const row of wrapRows("words 漢字 and 👩‍👩‍👧 some more-of-them-that-are-long", columns))
         assert.ok(textWidth(row) <= columns);
     const wrappedLines = wrap([span("a bold word", "bold")], 8, [span("> ")], [span("  ")]);
     assert.deepEqual(wrappedLines.map(textOf), ["> a bold", "  word"]);

@@ -5,30 +5,30 @@ import { stripVTControlCharacters } from "node:util";
 import { describe, it } from "node:test";
 import { openTerminal, type TerminalOptions } from "../../../adapters/terminal/terminal.js";
 import { startApi } from "../../helpers/http-api.js";
-import type { Hooks } from "../../helpers/temp.js";
+import type { Hooks } from "../../helpers/temp-dir.js";
 
 const ROWS = 12;
 const HOME = "the folder";
 
-/** A terminal that understands the output of the painter: whole rows at absolute positions. */
+/** A screen that parses the output of the painter, which is complete rows at absolute positions. */
 class TestScreen extends Writable {
   readonly columns = 60;
   readonly rows = ROWS;
   readonly lines: string[] = Array.from({ length: ROWS }, () => "");
-  /** The rows that each write has painted, from 0. */
-  readonly painted: number[][] = [];
+  /** The rows that each write has painted. The first row is 0. */
+  readonly paintedRows: number[][] = [];
   readonly #changes = new EventEmitter();
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
     // eslint-disable-next-line no-control-regex -- the sequence before each row
     const [, ...parts] = String(chunk).split(/\u001b\[(\d+);1H\u001b\[0m\u001b\[K/);
     const rows: number[] = [];
-    for (let at = 0; at < parts.length; at += 2) {
-      const row = Number(parts[at]) - 1;
+    for (let index = 0; index < parts.length; index += 2) {
+      const row = Number(parts[index]) - 1;
       rows.push(row);
-      this.lines[row] = stripVTControlCharacters(parts[at + 1] ?? "").trimEnd();
+      this.lines[row] = stripVTControlCharacters(parts[index + 1] ?? "").trimEnd();
     }
-    this.painted.push(rows);
+    this.paintedRows.push(rows);
     this.#changes.emit("change");
     done();
   }
@@ -38,30 +38,30 @@ class TestScreen extends Writable {
   }
 
   /** Resolves when the text on the screen matches. */
-  async until(pattern: RegExp): Promise<void> {
+  async waitFor(pattern: RegExp): Promise<void> {
     while (!pattern.test(this.text)) await once(this.#changes, "change");
   }
 }
 
-/** A terminal whose server starts when the test calls `serve`. */
-function startTerminal(hooks: Hooks, url: string, wishes: TerminalOptions["newSessionOptions"] = {}) {
+/** Starts a terminal whose server starts when the test calls `serve`. */
+function startTerminal(hooks: Hooks, url: string, newSessionOptions: TerminalOptions["newSessionOptions"] = {}) {
   const input = Object.assign(new PassThrough(), { setRawMode: () => input });
   const screen = new TestScreen();
-  const leaving = new AbortController();
+  const exitController = new AbortController();
   let serve: () => void = () => undefined;
-  const isServed = new Promise<void>((resolve) => (serve = resolve));
-  const ended = openTerminal({
+  const serverStart = new Promise<void>((resolve) => (serve = resolve));
+  const terminalEnd = openTerminal({
     input: input as unknown as NodeJS.ReadStream,
     output: screen as unknown as NodeJS.WriteStream,
-    serve: () => isServed.then(() => ({ url, headers: {} })),
-    newSessionOptions: wishes,
+    serve: () => serverStart.then(() => ({ url, headers: {} })),
+    newSessionOptions,
     location: HOME,
     hasColours: true,
-    signal: leaving.signal,
+    signal: exitController.signal,
   });
   hooks.after(async () => {
-    leaving.abort();
-    await ended.catch(() => undefined);
+    exitController.abort();
+    await terminalEnd.catch(() => undefined);
   });
   return { screen, type: (text: string) => input.write(text), serve: () => serve() };
 }
@@ -70,39 +70,39 @@ describe("the terminal view", () => {
   it("shows a sent prompt while the server is still starting, and only once after the answer", async (t) => {
     const api = await startApi(t, { steps: ["The answer."] });
     const { screen, type, serve } = startTerminal(t, api.url);
-    await screen.until(/gantry the folder[^]*Type a prompt/);
+    await screen.waitFor(/gantry the folder[^]*Type a prompt/);
     type("first words");
-    await screen.until(/❯ first words/);
+    await screen.waitFor(/❯ first words/);
     type("\r");
-    await screen.until(/gantry the folder\n\n❯ first words\n[^]*\n❯$/m);
+    await screen.waitFor(/gantry the folder\n\n❯ first words\n[^]*\n❯$/m);
     assert.equal(api.provider.requests.length, 0);
     serve();
-    await screen.until(/❯ first words\n\n {2}The answer\./);
+    await screen.waitFor(/❯ first words\n\n {2}The answer\./);
     assert.equal(screen.text.match(/first words/g)?.length, 1);
   });
 
   it("puts a rejected prompt back into the editor", async (t) => {
     const api = await startApi(t);
     const { screen, type, serve } = startTerminal(t, api.url, { provider: "none", model: "none" });
-    await screen.until(/Type a prompt/);
+    await screen.waitFor(/Type a prompt/);
     type("try it\r");
-    await screen.until(/\n\n❯ try it\n[^]*\n❯$/m);
+    await screen.waitFor(/\n\n❯ try it\n[^]*\n❯$/m);
     serve();
-    await screen.until(/none[^]*\n❯ try it$/m);
+    await screen.waitFor(/none[^]*\n❯ try it$/m);
     assert.equal(screen.text.match(/try it/g)?.length, 1);
   });
 
   it("repaints only the changed row, in one write", async (t) => {
     const api = await startApi(t);
     const { screen, type } = startTerminal(t, api.url);
-    await screen.until(/Type a prompt/);
+    await screen.waitFor(/Type a prompt/);
     type("a");
-    await screen.until(/❯ a/);
+    await screen.waitFor(/❯ a/);
     const row = screen.lines.indexOf("❯ a");
-    const before = screen.painted.length;
+    const paintCount = screen.paintedRows.length;
     type("b漢");
-    await screen.until(/❯ ab漢/);
-    assert.deepEqual(screen.painted.slice(before), [[row]]);
+    await screen.waitFor(/❯ ab漢/);
+    assert.deepEqual(screen.paintedRows.slice(paintCount), [[row]]);
     assert.equal(screen.lines[row], "❯ ab漢");
   });
 });

@@ -18,68 +18,68 @@ import { LeaseLostError, SessionNotFoundError } from "gantry";
 import { MemoryDriver } from "gantry";
 import { sessionDriverChecks } from "gantry/testing";
 import type { Check, HeldStore } from "gantry/testing";
-import { assertCaught } from "../../helpers/assert-rejected.js";
-import { Tables } from "../../helpers/tables.js";
+import { assertCheckRejects } from "../../helpers/assert-rejected.js";
+import { Tables } from "../../helpers/table-documents.js";
 import { keys } from "../../../src/sessions/documents/keys.js";
 
-const tick = () => new Promise((resolve) => setImmediate(resolve));
+const waitForTick = () => new Promise((resolve) => setImmediate(resolve));
 
 /** A store in memory that can hold back the next change. */
-class Held extends Tables {
-  /** The held change continues when this resolves. */
-  #going: Promise<void> | undefined;
-  #part = 0;
-  #isTaken = false;
-  #waiting = 0;
-  /** Number of sessions, as a driver counts them. */
-  counted = 0;
-  /** Serializes the changes of a correct driver. */
-  turn: Promise<unknown> = Promise.resolve();
+class HoldableTables extends Tables {
+  /** Resolves when the held change may continue. Undefined if no change is held. */
+  #releasePromise: Promise<void> | undefined;
+  #heldPart = 0;
+  #hasStoppedChange = false;
+  #waitingCount = 0;
+  /** The number of sessions that a driver stores separately. */
+  sessionCount = 0;
+  /** The last change of a correct driver. The next change waits for it. */
+  lastChange: Promise<unknown> = Promise.resolve();
 
   hold(part: number): HeldStore | undefined {
     if (part > 1) return undefined;
     let resolve = (): void => undefined;
-    this.#going = new Promise<void>((open) => (resolve = open));
-    [this.#part, this.#isTaken] = [part, false];
+    this.#releasePromise = new Promise<void>((open) => (resolve = open));
+    [this.#heldPart, this.#hasStoppedChange] = [part, false];
     return {
-      waiting: async () => this.#waiting,
+      waiting: async () => this.#waitingCount,
       resume: async () => {
-        this.#going = undefined;
+        this.#releasePromise = undefined;
         resolve();
       },
     };
   }
 
-  /** Stops the first change that calls it. Later changes pass. */
-  async stop(): Promise<void> {
-    if (this.#isTaken) return;
-    this.#isTaken = true;
-    await this.wait();
+  /** Holds the first calling change until its release. Later changes continue at once. */
+  async stopFirstChange(): Promise<void> {
+    if (this.#hasStoppedChange) return;
+    this.#hasStoppedChange = true;
+    await this.waitForRelease();
   }
 
   /** Called by a reader before it reads another part of the store. Waits for the held change. */
-  async next(): Promise<void> {
-    if (this.#part > 0) await this.afterHeldChange();
+  async waitBeforeNextRead(): Promise<void> {
+    if (this.#heldPart > 0) await this.waitForHeldChange();
   }
 
   /** Waits until the held change is done. */
-  async afterHeldChange(): Promise<void> {
-    if (!this.#going) return;
-    await this.wait();
-    await tick();
+  async waitForHeldChange(): Promise<void> {
+    if (!this.#releasePromise) return;
+    await this.waitForRelease();
+    await waitForTick();
   }
 
-  async wait(): Promise<void> {
-    this.#waiting++;
-    await this.#going;
-    this.#waiting--;
+  async waitForRelease(): Promise<void> {
+    this.#waitingCount++;
+    await this.#releasePromise;
+    this.#waitingCount--;
   }
 }
 
-/** Like its base class, but a write stops at its end. */
+/** A correct driver with access to its tables. The subclasses have one fault each. */
 class Driver extends MemoryDriver {
-  readonly memory: Held;
-  constructor(memory: Held) {
+  readonly memory: HoldableTables;
+  constructor(memory: HoldableTables) {
     super(memory);
     this.memory = memory;
   }
@@ -89,67 +89,67 @@ class Driver extends MemoryDriver {
 }
 
 /** A correct driver: changes run one after the other and stop at their end. */
-class Right extends Driver {
-  async #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const before = this.memory.turn;
-    const ownTurn = (async () => {
+class CorrectDriver extends Driver {
+  async #runInTurn<T>(work: () => Promise<T>): Promise<T> {
+    const previousChange = this.memory.lastChange;
+    const ownChange = (async () => {
       let isWaiting = true;
-      void before.catch(() => undefined).finally(() => (isWaiting = false));
-      await tick();
-      if (isWaiting) await this.memory.wait();
-      await before.catch(() => undefined);
-      await this.memory.stop();
+      void previousChange.catch(() => undefined).finally(() => (isWaiting = false));
+      await waitForTick();
+      if (isWaiting) await this.memory.waitForRelease();
+      await previousChange.catch(() => undefined);
+      await this.memory.stopFirstChange();
       return work();
     })();
-    this.memory.turn = ownTurn.catch(() => undefined);
-    return ownTurn;
+    this.memory.lastChange = ownChange.catch(() => undefined);
+    return ownChange;
   }
-  override create = (start: SessionStart) => this.#inTurn(() => super.create(start));
-  override write = (id: string, change: SessionChange) => this.#inTurn(() => super.write(id, change));
-  override forgetKeys = (before: string) => this.#inTurn(() => super.forgetKeys(before));
-  override delete = (ids: readonly string[]) => this.#inTurn(() => super.delete(ids));
-  override load = (chain: ChainData) => this.#inTurn(() => super.load(chain));
-  override lease = (...args: Parameters<MemoryDriver["lease"]>) => this.#inTurn(() => super.lease(...args));
+  override create = (start: SessionStart) => this.#runInTurn(() => super.create(start));
+  override write = (id: string, change: SessionChange) => this.#runInTurn(() => super.write(id, change));
+  override forgetKeys = (before: string) => this.#runInTurn(() => super.forgetKeys(before));
+  override delete = (ids: readonly string[]) => this.#runInTurn(() => super.delete(ids));
+  override load = (chain: ChainData) => this.#runInTurn(() => super.load(chain));
+  override lease = (...args: Parameters<MemoryDriver["lease"]>) => this.#runInTurn(() => super.lease(...args));
 }
 
-const NOTHING: ChangeResult = { instructions: [], consumedInstructions: [] };
+const EMPTY_RESULT: ChangeResult = { instructions: [], consumedInstructions: [] };
 
-type Made = new (memory: Held) => MemoryDriver;
+type DriverClass = new (memory: HoldableTables) => MemoryDriver;
 
-function checksOf(Wrong: Made): Check[] {
-  let memory = new Held();
-  const opened = async (): Promise<MemoryDriver> => {
-    const driver = new Wrong(memory);
+function createChecks(WrongDriver: DriverClass): Check[] {
+  let memory = new HoldableTables();
+  const openDriver = async (): Promise<MemoryDriver> => {
+    const driver = new WrongDriver(memory);
     await driver.open();
     return driver;
   };
   return sessionDriverChecks({
     create: () => {
-      memory = new Held();
-      return opened();
+      memory = new HoldableTables();
+      return openDriver();
     },
-    second: opened,
-    reopen: opened,
+    second: openDriver,
+    reopen: openDriver,
     clean: () => Promise.resolve(),
     hold: async (part) => memory.hold(part),
   });
 }
 
-const HOLDS = "hold: if the fixture can hold a change, no reader sees it before it is released";
-const LEASED = "race: a write completes before its lease is replaced and is part of the head, or it is rejected";
-const ONE_HOLDER = "race: of concurrent lease requests one succeeds, and the others receive its holder";
-const CHANGES = "race: concurrent changes of a chain are all kept";
-const DELETED = "race: a deleted chain leaves nothing, whatever runs concurrently";
-const OWNER = "race: an id, an alias, an index and a run's key have one owner";
-const LOADS = "race: of two loads with common ids one succeeds, and the other has no effect";
-const ONCE =
+const HOLD_CHECK = "hold: if the fixture can hold a change, no reader sees it before it is released";
+const LEASE_CHECK = "race: a write completes before its lease is replaced and is part of the head, or it is rejected";
+const HOLDER_CHECK = "race: of concurrent lease requests one succeeds, and the others receive its holder";
+const CHANGES_CHECK = "race: concurrent changes of a chain are all kept";
+const DELETE_CHECK = "race: a deleted chain leaves nothing, whatever runs concurrently";
+const OWNER_CHECK = "race: an id, an alias, an index and a run's key have one owner";
+const LOAD_CHECK = "race: of two loads with common ids one succeeds, and the other has no effect";
+const ONCE_CHECK =
   "race: one answer to an ask is accepted, an instruction is removed once, and instructions keep their order";
 const INSTRUCTION_CHECK =
   "race: an instruction is returned by the write that releases the lease, or is written after it";
-const TOTALS = "race: totals are correct after concurrent creates, deletes and moves";
+const TOTALS_CHECK = "race: totals are correct after concurrent creates, deletes and moves";
 
-/** Description of the fault, the driver, and the check that must fail. */
-const WRONG: [fault: string, Wrong: Made, check: string][] = [
+/** Faults of concurrent calls: description, driver, and the check that must fail. */
+const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, check: string][] = [
   [
     "checks the fence, and writes after another holder has the lease",
     class extends Driver {
@@ -157,11 +157,11 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
         const root = this.rootOf(id);
         if (change.fence !== null && this.memory.leases.get(root)?.fence !== change.fence)
           throw new LeaseLostError(root);
-        await this.memory.stop();
+        await this.memory.stopFirstChange();
         return super.write(id, { ...change, fence: null });
       }
     },
-    LEASED,
+    LEASE_CHECK,
   ],
   [
     "checks the fence of a follow-up, and creates it after another holder has the lease",
@@ -169,122 +169,130 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
       override async create(start: SessionStart): Promise<void> {
         const { root } = start.session.chain;
         if (start.fence && this.memory.leases.get(root)?.fence !== start.fence) throw new LeaseLostError(root);
-        await this.memory.stop();
+        await this.memory.stopFirstChange();
         return super.create({ ...start, fence: null });
       }
     },
-    LEASED,
+    LEASE_CHECK,
   ],
   [
     "returns a head that was read before the lease was acquired",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        await this.memory.stop();
+        await this.memory.stopFirstChange();
         return super.write(id, change);
       }
       override async lease(...[id, holder, ttl, options]: Parameters<MemoryDriver["lease"]>) {
         const head = options?.head && (await super.head(id));
-        await this.memory.afterHeldChange();
+        await this.memory.waitForHeldChange();
         const lease = await super.lease(id, holder, ttl, options);
         return "heldBy" in lease || !head ? lease : { ...lease, head };
       }
     },
-    LEASED,
+    LEASE_CHECK,
   ],
   [
     "acquires a lease that is no longer free after the check",
     class extends Driver {
       override async lease(...[id, holder, ttl, options = {}]: Parameters<MemoryDriver["lease"]>) {
         const isFree = this.memory.leases.get(this.rootOf(id)) === undefined;
-        await this.memory.stop();
-        const now = this.memory.leases.get(this.rootOf(id));
-        const replacing = isFree && now ? { fenceToReplace: now.fence } : {};
-        return super.lease(id, holder, ttl, { ...options, ...replacing });
+        await this.memory.stopFirstChange();
+        const currentLease = this.memory.leases.get(this.rootOf(id));
+        const replacement = isFree && currentLease ? { fenceToReplace: currentLease.fence } : {};
+        return super.lease(id, holder, ttl, { ...options, ...replacement });
       }
     },
-    ONE_HOLDER,
+    HOLDER_CHECK,
   ],
   [
     "replaces a holder that is no longer the dead one after the check",
     class extends Driver {
       override async lease(...[id, holder, ttl, options = {}]: Parameters<MemoryDriver["lease"]>) {
         const isDead = this.memory.leases.get(this.rootOf(id))?.fence === options.fenceToReplace;
-        await this.memory.stop();
-        const now = this.memory.leases.get(this.rootOf(id));
-        return super.lease(id, holder, ttl, isDead && now ? { ...options, fenceToReplace: now.fence } : options);
+        await this.memory.stopFirstChange();
+        const currentLease = this.memory.leases.get(this.rootOf(id));
+        return super.lease(
+          id,
+          holder,
+          ttl,
+          isDead && currentLease ? { ...options, fenceToReplace: currentLease.fence } : options,
+        );
       }
     },
-    ONE_HOLDER,
+    HOLDER_CHECK,
   ],
   [
     "releases a lease that is no longer its own after the check",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const root = this.rootOf(id);
-        const isMine = this.memory.leases.get(root)?.fence === change.fence;
-        await this.memory.stop();
-        if (!change.release || !isMine) return super.write(id, change);
+        const isOwnLease = this.memory.leases.get(root)?.fence === change.fence;
+        await this.memory.stopFirstChange();
+        if (!change.release || !isOwnLease) return super.write(id, change);
         this.memory.leases.delete(root);
-        return NOTHING;
+        return EMPTY_RESULT;
       }
     },
-    ONE_HOLDER,
+    HOLDER_CHECK,
   ],
   [
     "overwrites the original's fields with values from an earlier read",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const root = this.memory.sessions.get(this.rootOf(id))?.session;
-        const { title, hasFinalTitle: titled, mode } = { ...root };
-        await this.memory.stop();
+        const { title, hasFinalTitle, mode } = { ...root };
+        await this.memory.stopFirstChange();
         const result = await super.write(id, change);
-        const then = this.memory.sessions.get(this.rootOf(id))?.session;
-        if (then && change.set) Object.assign(then, { title, hasFinalTitle: titled, mode, ...change.set });
+        const storedSession = this.memory.sessions.get(this.rootOf(id))?.session;
+        if (storedSession && change.set) Object.assign(storedSession, { title, hasFinalTitle, mode, ...change.set });
         return result;
       }
     },
-    CHANGES,
+    CHANGES_CHECK,
   ],
   [
     "adds usage to a value from an earlier read",
     class extends Driver {
       override async write(id: string, { usage, ...change }: SessionChange): Promise<ChangeResult> {
         const root = this.memory.sessions.get(this.rootOf(id))?.session;
-        const before = root?.usage.promptTokens ?? 0;
-        await this.memory.stop();
+        const earlierTokens = root?.usage.promptTokens ?? 0;
+        await this.memory.stopFirstChange();
         const result = await super.write(id, usage ? { ...change, usage } : change);
-        const then = this.memory.sessions.get(this.rootOf(id))?.session;
-        if (then && usage) then.usage.promptTokens = before + usage.promptTokens;
+        const storedSession = this.memory.sessions.get(this.rootOf(id))?.session;
+        if (storedSession && usage) storedSession.usage.promptTokens = earlierTokens + usage.promptTokens;
         return result;
       }
     },
-    CHANGES,
+    CHANGES_CHECK,
   ],
   [
     "appends to the text of a message from an earlier read",
     class extends Driver {
       override async write(id: string, { append, ...change }: SessionChange): Promise<ChangeResult> {
-        const grown = keys.growth("a", "a1-4", 0);
-        const before = this.memory.value(grown) ?? [];
-        await this.memory.stop();
-        if (append && this.memory.value(grown)) this.memory.put(grown, "a", before);
+        const growthKey = keys.growth("a", "a1-4", 0);
+        const earlierGrowth = this.memory.getValue(growthKey) ?? [];
+        await this.memory.stopFirstChange();
+        if (append && this.memory.getValue(growthKey)) this.memory.put(growthKey, "a", earlierGrowth);
         return super.write(id, append ? { ...change, append } : change);
       }
     },
-    CHANGES,
+    CHANGES_CHECK,
   ],
   [
     "creates a follow-up of a chain that was deleted concurrently",
     class extends Driver {
       override async create(start: SessionStart): Promise<void> {
         const original = this.memory.sessions.get(start.session.chain.root);
-        await this.memory.stop();
+        await this.memory.stopFirstChange();
         if (!original || this.memory.sessions.has(original.session.id)) return super.create(start);
-        const { messages: _, view: __, ...bare } = start;
-        await super.create({ ...bare, session: { ...start.session, chain: { root: start.session.id, index: 0 } } });
+        const { messages: _, view: __, ...startWithoutMessages } = start;
+        await super.create({
+          ...startWithoutMessages,
+          session: { ...start.session, chain: { root: start.session.id, index: 0 } },
+        });
       }
     },
-    DELETED,
+    DELETE_CHECK,
   ],
   [
     "stores an instruction for a chain that was deleted concurrently",
@@ -294,12 +302,12 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
         if (!instruct) return super.write(id, change);
         const sessionId = this.rootOf(id);
         if (!this.memory.sessions.has(sessionId)) throw new SessionNotFoundError(sessionId);
-        await this.memory.stop();
+        await this.memory.stopFirstChange();
         this.memory.instructions.replace([...this.memory.instructions.values(), { ...instruct, sessionId }]);
-        return NOTHING;
+        return EMPTY_RESULT;
       }
     },
-    DELETED,
+    DELETE_CHECK,
   ],
   [
     "answers an ask that was deleted concurrently",
@@ -307,106 +315,107 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const askId = change.answer?.askId ?? "";
         const ask = this.memory.asks.get(askId);
-        await this.memory.stop();
+        await this.memory.stopFirstChange();
         if (ask && !this.memory.asks.get(askId)) this.memory.asks.set(askId, ask);
         return super.write(id, change);
       }
     },
-    DELETED,
+    DELETE_CHECK,
   ],
   [
     "stores a run of a chain that was deleted concurrently",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const isThere = this.memory.sessions.has(id);
-        await this.memory.stop();
-        if (!isThere || this.memory.sessions.has(id)) return super.write(id, change);
+        const hasSession = this.memory.sessions.has(id);
+        await this.memory.stopFirstChange();
+        if (!hasSession || this.memory.sessions.has(id)) return super.write(id, change);
         for (const run of change.runs ?? []) this.memory.runs.set(run.id, { run, fence: null });
-        return NOTHING;
+        return EMPTY_RESULT;
       }
     },
-    DELETED,
+    DELETE_CHECK,
   ],
   [
     "keeps the lease of a chain that was deleted concurrently",
     class extends Driver {
       override async lease(...[id, ...args]: Parameters<MemoryDriver["lease"]>) {
         const lease = await super.lease(id, ...args);
-        const chain = this.memory.sessions.has(id);
-        await this.memory.stop();
-        if (chain && !this.memory.sessions.has(id) && "fence" in lease) this.memory.leases.set(lease.rootId, lease);
+        const hasChain = this.memory.sessions.has(id);
+        await this.memory.stopFirstChange();
+        if (hasChain && !this.memory.sessions.has(id) && "fence" in lease) this.memory.leases.set(lease.rootId, lease);
         return lease;
       }
     },
-    DELETED,
+    DELETE_CHECK,
   ],
   [
     "stores two concurrent runs with one idempotency key",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const { runs = [] } = change;
-        const isTaken = runs.some(
+        const isKeyTaken = runs.some(
           ({ idempotencyKey: key }) => key !== "" && this.memory.runs.withKey(key) !== undefined,
         );
-        await this.memory.stop();
-        if (isTaken) return super.write(id, change);
+        await this.memory.stopFirstChange();
+        if (isKeyTaken) return super.write(id, change);
         const result = await super.write(id, { ...change, runs: runs.map((run) => ({ ...run, idempotencyKey: "" })) });
-        for (const { id: run, idempotencyKey: key } of runs) this.memory.runs.get(run)!.run.idempotencyKey = key;
+        for (const { id: runId, idempotencyKey: key } of runs) this.memory.runs.get(runId)!.run.idempotencyKey = key;
         return result;
       }
     },
-    OWNER,
+    OWNER_CHECK,
   ],
   [
     "creates a session whose id is no longer free after the check",
     class extends Driver {
       override async create(start: SessionStart): Promise<void> {
         const { id } = start.session;
-        const isFree = !this.memory.find(id);
-        await this.memory.stop();
-        if (isFree) this.memory.remove(id);
+        const isFree = !this.memory.findSession(id);
+        await this.memory.stopFirstChange();
+        if (isFree) this.memory.removeChain(id);
         return super.create(start);
       }
     },
-    OWNER,
+    OWNER_CHECK,
   ],
   [
     "overwrites runs with earlier copies when it forgets their keys",
     class extends Driver {
       override async forgetKeys(before: string): Promise<void> {
-        const old = this.memory.runs.values().map(({ run }): RunRecord => ({ ...run }));
-        await this.memory.stop();
+        const earlierRuns = this.memory.runs.values().map(({ run }): RunRecord => ({ ...run }));
+        await this.memory.stopFirstChange();
         await super.forgetKeys(before);
-        for (const run of old)
+        for (const run of earlierRuns)
           if (this.memory.runs.get(run.id)?.run.idempotencyKey === "")
             this.memory.runs.set(run.id, { run: { ...run, idempotencyKey: "" }, fence: null });
       }
     },
-    OWNER,
+    OWNER_CHECK,
   ],
   [
     "loads a chain whose ids are no longer free after the check",
     class extends Driver {
       override async load(chain: ChainData): Promise<void> {
         this.memory.checkFree(chain);
-        await this.memory.stop();
-        for (const { session } of chain.sessions) this.memory.remove(this.memory.find(session.id)?.id ?? "");
+        await this.memory.stopFirstChange();
+        for (const { session } of chain.sessions)
+          this.memory.removeChain(this.memory.findSession(session.id)?.id ?? "");
         await super.load(chain);
       }
     },
-    LOADS,
+    LOAD_CHECK,
   ],
   [
     "accepts an answer to an ask that is no longer open after the check",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const before = this.memory.asks.get(change.answer?.askId ?? "");
-        await this.memory.stop();
-        if (before?.state === "open") this.memory.asks.set(before.id, before);
+        const earlierAsk = this.memory.asks.get(change.answer?.askId ?? "");
+        await this.memory.stopFirstChange();
+        if (earlierAsk?.state === "open") this.memory.asks.set(earlierAsk.id, earlierAsk);
         return super.write(id, change);
       }
     },
-    ONCE,
+    ONCE_CHECK,
   ],
   [
     "reports an instruction as consumed that is gone after the check",
@@ -414,34 +423,36 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const consumedInstructions =
           change.consumedInstructions?.filter((instructionId) => this.memory.instructions.has(instructionId)) ?? [];
-        await this.memory.stop();
+        await this.memory.stopFirstChange();
         return { ...(await super.write(id, change)), consumedInstructions };
       }
     },
-    ONCE,
+    ONCE_CHECK,
   ],
   [
     "numbers instructions on arrival and stores them later",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const earlierIds = this.memory.instructions.values().map((instruction) => instruction.id);
-        await this.memory.stop();
+        await this.memory.stopFirstChange();
         const result = await super.write(id, change);
-        const place = (instruction: Instruction): number =>
+        const getRank = (instruction: Instruction): number =>
           earlierIds.includes(instruction.id) ? 0 : instruction.id === change.instruct?.id ? 1 : 2;
-        this.memory.instructions.replace([...this.memory.instructions.values()].sort((a, b) => place(a) - place(b)));
+        this.memory.instructions.replace(
+          [...this.memory.instructions.values()].sort((a, b) => getRank(a) - getRank(b)),
+        );
         return result;
       }
     },
-    ONCE,
+    ONCE_CHECK,
   ],
   [
     "returns the remaining instructions as of before the release",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const before = await this.instructions(id).catch(() => []);
-        await this.memory.stop();
-        return { ...(await super.write(id, change)), instructions: change.release ? before : [] };
+        const earlierInstructions = await this.instructions(id).catch(() => []);
+        await this.memory.stopFirstChange();
+        return { ...(await super.write(id, change)), instructions: change.release ? earlierInstructions : [] };
       }
     },
     INSTRUCTION_CHECK,
@@ -450,74 +461,74 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     "overwrites the number of sessions with a value from an earlier read",
     class extends Driver {
       override async create(start: SessionStart): Promise<void> {
-        await this.#counted(start.session.chain.index === 0 ? 1 : 0, () => super.create(start));
+        await this.#changeSessionCount(start.session.chain.index === 0 ? 1 : 0, () => super.create(start));
       }
       override async delete(ids: readonly string[]): Promise<void> {
         const roots = new Set(ids.filter((id) => this.memory.sessions.has(id)).map((id) => this.rootOf(id)));
-        await this.#counted(-roots.size, () => super.delete(ids));
+        await this.#changeSessionCount(-roots.size, () => super.delete(ids));
       }
       override async list(query: SessionQuery): Promise<SessionPage> {
         const page = await super.list(query);
         const isAll = query.projectDir === undefined && query.emptyBefore === undefined;
-        return isAll ? { ...page, total: this.memory.counted } : page;
+        return isAll ? { ...page, total: this.memory.sessionCount } : page;
       }
-      async #counted(added: number, work: () => Promise<void>): Promise<void> {
-        const { counted } = this.memory;
-        if (added !== 0) await this.memory.stop();
+      async #changeSessionCount(difference: number, work: () => Promise<void>): Promise<void> {
+        const { sessionCount } = this.memory;
+        if (difference !== 0) await this.memory.stopFirstChange();
         await work();
-        if (added !== 0) this.memory.counted = counted + added;
+        if (difference !== 0) this.memory.sessionCount = sessionCount + difference;
       }
     },
-    TOTALS,
+    TOTALS_CHECK,
   ],
   [
     "returns a dump from two separate reads",
-    class extends Right {
+    class extends CorrectDriver {
       override async dump(id: string): Promise<ChainData | undefined> {
-        const first = await super.dump(id);
-        await this.memory.next();
-        const then = await super.dump(id);
-        return first && { ...first, runs: then?.runs ?? [] };
+        const firstDump = await super.dump(id);
+        await this.memory.waitBeforeNextRead();
+        const secondDump = await super.dump(id);
+        return firstDump && { ...firstDump, runs: secondDump?.runs ?? [] };
       }
     },
     "race: a dump contains a concurrent change completely or not at all",
   ],
   [
     "returns a head from two separate reads",
-    class extends Right {
+    class extends CorrectDriver {
       override async head(id: string, options?: { messages: boolean }): Promise<ChainHead | undefined> {
-        const first = await super.head(id, options);
-        await this.memory.next();
-        const then = await super.head(id, options);
-        return first && { ...first, unfinished: then?.unfinished ?? [] };
+        const firstHead = await super.head(id, options);
+        await this.memory.waitBeforeNextRead();
+        const secondHead = await super.head(id, options);
+        return firstHead && { ...firstHead, unfinished: secondHead?.unfinished ?? [] };
       }
     },
     "race: the head contains a concurrent change completely or not at all",
   ],
   [
     "returns a list and its total from two separate reads",
-    class extends Right {
+    class extends CorrectDriver {
       override async list(query: SessionQuery): Promise<SessionPage> {
         const { sessions } = await super.list(query);
-        await this.memory.next();
+        await this.memory.waitBeforeNextRead();
         return { sessions, total: (await super.list(query)).total };
       }
     },
     "race: a list and its total reflect the same state",
   ],
-  ["holds no change although its fixture says so", MemoryDriver as unknown as Made, HOLDS],
+  ["holds no change although its fixture says so", MemoryDriver as unknown as DriverClass, HOLD_CHECK],
 ];
 
 /** Faults that occur without concurrent calls. */
-const ALONE: [fault: string, Wrong: Made, check: string][] = [
+const SEQUENTIAL_FAULTS: [fault: string, WrongDriver: DriverClass, check: string][] = [
   [
     "releases the lease before it validates the change",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const { fence } = change;
-        const isMine = fence !== null && this.memory.leases.get(this.rootOf(id))?.fence === fence;
-        if (change.release && isMine) this.memory.leases.delete(this.rootOf(id));
-        const result = await super.write(id, change.release && isMine ? { ...change, fence: null } : change);
+        const isOwnLease = fence !== null && this.memory.leases.get(this.rootOf(id))?.fence === fence;
+        if (change.release && isOwnLease) this.memory.leases.delete(this.rootOf(id));
+        const result = await super.write(id, change.release && isOwnLease ? { ...change, fence: null } : change);
         return change.release ? { ...result, instructions: await this.instructions(id) } : result;
       }
     },
@@ -528,9 +539,9 @@ const ALONE: [fault: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override async create(start: SessionStart): Promise<void> {
         const { root } = start.session.chain;
-        const before = this.memory.released.get(root);
+        const releasedFence = this.memory.released.get(root);
         await super.create(start);
-        if (before !== undefined) this.memory.released.set(root, before);
+        if (releasedFence !== undefined) this.memory.released.set(root, releasedFence);
       }
     },
     "lease: `previous`, if returned, is the fence of the chain's last lease; it is undefined after a delete",
@@ -574,21 +585,21 @@ const ALONE: [fault: string, Wrong: Made, check: string][] = [
   [
     "closes while calls wait for one of ten slots",
     class extends Driver {
-      #places = 10;
+      #freeSlots = 10;
       override async messages(...args: Parameters<MemoryDriver["messages"]>) {
-        if (this.#places-- <= 0) await tick();
+        if (this.#freeSlots-- <= 0) await waitForTick();
         return super.messages(...args);
       }
     },
     "close: waits for all active calls, also for more than the driver runs concurrently",
   ],
-  ...[5000, 1000].map((early): [string, Made, string] => [
-    `replaces a holder ${early} ms before its lease expires`,
+  ...[5000, 1000].map((earlyMs): [string, DriverClass, string] => [
+    `replaces a holder ${earlyMs} ms before its lease expires`,
     class extends Driver {
       override async lease(...[id, holder, ttl, options = {}]: Parameters<MemoryDriver["lease"]>) {
-        const held = this.memory.leases.get(this.rootOf(id));
-        const isOver = held && Date.parse(held.expiresAt) - early <= Date.now();
-        const leaseOptions: LeaseOptions = isOver ? { ...options, fenceToReplace: held.fence } : options;
+        const currentLease = this.memory.leases.get(this.rootOf(id));
+        const isExpired = currentLease && Date.parse(currentLease.expiresAt) - earlyMs <= Date.now();
+        const leaseOptions: LeaseOptions = isExpired ? { ...options, fenceToReplace: currentLease.fence } : options;
         return super.lease(id, holder, ttl, leaseOptions);
       }
     },
@@ -597,36 +608,44 @@ const ALONE: [fault: string, Wrong: Made, check: string][] = [
 ];
 
 describe("the session driver kit with forced races", () => {
-  for (const [fault, Wrong, name] of WRONG)
+  for (const [fault, WrongDriver, name] of FAULTY_DRIVERS)
     it(`catches a driver that ${fault}`, async () => {
-      const check = checksOf(Wrong).find((candidate) => candidate.name === name);
-      const why = name === HOLDS ? /was not held/ : /fits neither order/;
-      await assert.rejects(check!.run(), why);
+      const check = createChecks(WrongDriver).find((candidate) => candidate.name === name);
+      const expectedMessage = name === HOLD_CHECK ? /was not held/ : /fits neither order/;
+      await assert.rejects(check!.run(), expectedMessage);
     });
 });
 
 describe("the session driver kit without concurrent calls", () => {
-  for (const [fault, Wrong, check] of ALONE)
-    it(`catches a driver that ${fault}`, () => assertCaught(checksOf(Wrong), check));
+  for (const [fault, WrongDriver, check] of SEQUENTIAL_FAULTS)
+    it(`catches a driver that ${fault}`, () => assertCheckRejects(createChecks(WrongDriver), check));
 });
 
 describe("the race checks on a correct driver whose changes can be held", () => {
-  for (const { name, run } of checksOf(Right)) if (/^(race|hold):/.test(name)) it(name, run);
+  for (const { name, run } of createChecks(CorrectDriver)) if (/^(race|hold):/.test(name)) it(name, run);
 });
 
 describe("a check in which a call hangs", () => {
-  const never = new Promise<never>(() => undefined);
-  const checksWith = (hangs: "close" | "get" | "create" | "second" | "reopen" | "clean"): Check[] => {
-    const opened = async (): Promise<MemoryDriver> => {
+  const neverPromise = new Promise<never>(() => undefined);
+  const createHangingChecks = (hangingCall: "close" | "get" | "create" | "second" | "reopen" | "clean"): Check[] => {
+    const openDriver = async (): Promise<MemoryDriver> => {
       const driver = new MemoryDriver();
       await driver.open();
-      if (hangs === "close" || hangs === "get") driver[hangs] = () => never;
+      if (hangingCall === "close" || hangingCall === "get") driver[hangingCall] = () => neverPromise;
       return driver;
     };
-    const hanging = { create: opened, second: opened, reopen: opened, clean: () => Promise.resolve(), timeoutMs: 20 };
-    return sessionDriverChecks(hangs === "close" || hangs === "get" ? hanging : { ...hanging, [hangs]: () => never });
+    const fixture = {
+      create: openDriver,
+      second: openDriver,
+      reopen: openDriver,
+      clean: () => Promise.resolve(),
+      timeoutMs: 20,
+    };
+    return sessionDriverChecks(
+      hangingCall === "close" || hangingCall === "get" ? fixture : { ...fixture, [hangingCall]: () => neverPromise },
+    );
   };
-  const CHECKS = {
+  const CHECKS_BY_CALL = {
     close: "list: follow-ups are neither listed nor counted",
     get: "create: stores every field of a session",
     create: "list: follow-ups are neither listed nor counted",
@@ -634,12 +653,12 @@ describe("a check in which a call hangs", () => {
     reopen: "reopen: the store keeps all data",
     clean: "list: follow-ups are neither listed nor counted",
   } as const;
-  for (const [hangs, name] of Object.entries(CHECKS) as [keyof typeof CHECKS, string][])
-    it(`fails with the name of the call: ${hangs}()`, async () => {
-      const check = checksWith(hangs).find((candidate) => candidate.name === name);
+  for (const [hangingCall, name] of Object.entries(CHECKS_BY_CALL) as [keyof typeof CHECKS_BY_CALL, string][])
+    it(`fails with the name of the call: ${hangingCall}()`, async () => {
+      const check = createHangingChecks(hangingCall).find((candidate) => candidate.name === name);
       await assert.rejects(check!.run(), (error: Error) => {
         assert.ok(error.message.startsWith(`${name}: `), error.message);
-        assert.match(error.message, new RegExp(`${hangs}\\(\\) hangs: timed out after 20 ms`));
+        assert.match(error.message, new RegExp(`${hangingCall}\\(\\) hangs: timed out after 20 ms`));
         return true;
       });
     });
@@ -649,10 +668,10 @@ describe("a check in which a call hangs", () => {
       create: async () => {
         const driver = new MemoryDriver();
         await driver.open();
-        return Object.assign(driver, { close: () => never, get: () => Promise.resolve(undefined) });
+        return Object.assign(driver, { close: () => neverPromise, get: () => Promise.resolve(undefined) });
       },
-      second: () => never,
-      reopen: () => never,
+      second: () => neverPromise,
+      reopen: () => neverPromise,
       clean: () => Promise.resolve(),
       timeoutMs: 20,
     });

@@ -1,16 +1,16 @@
 import { describe, it } from "node:test";
 import { ProviderError } from "gantry";
 import { callTools, modelProviderChecks, ScriptedProvider } from "gantry/testing";
-import { ask, model, readTool } from "../../helpers/model-requests.js";
+import { createRequest, createModel, readTool } from "../../helpers/model-requests.js";
 
 describe("ScriptedProvider", () => {
   let provider: ScriptedProvider;
-  const request = ask({ model: model({ id: "scripted-1" }) });
-  const text = (piece: string) => ({ type: "text" as const, block: "0", text: piece });
+  const request = createRequest({ model: createModel({ id: "scripted-1" }) });
+  const toTextChunk = (piece: string) => ({ type: "text" as const, block: "0", text: piece });
   const checks = modelProviderChecks({
     create: () => Promise.resolve((provider = new ScriptedProvider())),
     text: () => {
-      provider.push(["One ", "two ", "three."].map(text));
+      provider.push(["One ", "two ", "three."].map(toTextChunk));
       return Promise.resolve(request);
     },
     toolCall: () => {
@@ -18,7 +18,7 @@ describe("ScriptedProvider", () => {
       return Promise.resolve({ ...request, tools: [readTool] });
     },
     stall: () => {
-      provider.push({ chunks: [text("One ")], hang: true });
+      provider.push({ chunks: [toTextChunk("One ")], hang: true });
       return Promise.resolve(request);
     },
     fault: () => {

@@ -8,7 +8,7 @@ import type {
   ChainData,
   ChainHead,
   ChangeResult,
-  MessagePage,
+  MessageQuery,
   RunQuery,
   SessionChange,
   SessionPage,
@@ -17,8 +17,8 @@ import type {
   StoredRun,
 } from "gantry/plugin";
 import { sessionDriverChecks, type Check } from "gantry/testing";
-import { assertCaught } from "../../helpers/assert-rejected.js";
-import { Tables } from "../../helpers/tables.js";
+import { assertCheckRejects } from "../../helpers/assert-rejected.js";
+import { Tables } from "../../helpers/table-documents.js";
 import { keys } from "../../../src/sessions/documents/keys.js";
 
 /** A correct driver, apart from the fault of a subclass. */
@@ -28,33 +28,36 @@ class Driver extends MemoryDriver {
     super(memory);
     this.memory = memory;
   }
-  stored(id: string): Session {
+  storedSession(id: string): Session {
     return this.memory.sessions.get(id)!.session;
   }
 }
 
-type Made = new (memory: Tables) => Driver;
+type DriverClass = new (memory: Tables) => Driver;
 
-function checksOf(Wrong: Made, faults: { forgets?: boolean; apart?: boolean; timeoutMs?: number } = {}): Check[] {
+function createChecks(
+  WrongDriver: DriverClass,
+  faults: { losesData?: boolean; hasSeparateStores?: boolean; timeoutMs?: number } = {},
+): Check[] {
   let memory = new Tables();
-  const opened = async (on: Tables): Promise<Driver> => {
-    const driver = new Wrong(on);
+  const openDriver = async (tables: Tables): Promise<Driver> => {
+    const driver = new WrongDriver(tables);
     await driver.open();
     return driver;
   };
   return sessionDriverChecks({
-    create: () => opened((memory = new Tables())),
-    second: () => opened(faults.apart ? new Tables() : memory),
-    reopen: () => opened(faults.forgets ? new Tables() : memory),
+    create: () => openDriver((memory = new Tables())),
+    second: () => openDriver(faults.hasSeparateStores ? new Tables() : memory),
+    reopen: () => openDriver(faults.losesData ? new Tables() : memory),
     clean: () => Promise.resolve(),
     ...(faults.timeoutMs !== undefined && { timeoutMs: faults.timeoutMs }),
   });
 }
 
-const tick = () => new Promise((resolve) => setImmediate(resolve));
+const waitForTick = () => new Promise((resolve) => setImmediate(resolve));
 
 /** Description of the fault, the driver, and the check that must fail. */
-const WRONG: [fault: string, Wrong: Made, check: string][] = [
+const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, check: string][] = [
   [
     "does not find a session by its alias",
     class extends Driver {
@@ -90,8 +93,8 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override async list(query: SessionQuery): Promise<SessionPage> {
         const page = await super.list(query);
-        const all = this.memory.sessions.values().map(({ session }) => session);
-        return { ...page, sessions: [...page.sessions, ...all.filter(({ chain }) => chain.index > 0)] };
+        const allSessions = this.memory.sessions.values().map(({ session }) => session);
+        return { ...page, sessions: [...page.sessions, ...allSessions.filter(({ chain }) => chain.index > 0)] };
       }
     },
     "list: follow-ups are neither listed nor counted",
@@ -169,9 +172,9 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     "makes half of a change visible",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const [first, ...laterMessages] = change.add ?? [];
-        if (first) await super.write(id, { fence: null, sync: false, add: [first] });
-        await tick();
+        const [firstMessage, ...laterMessages] = change.add ?? [];
+        if (firstMessage) await super.write(id, { fence: null, sync: false, add: [firstMessage] });
+        await waitForTick();
         return super.write(id, { ...change, add: laterMessages });
       }
     },
@@ -181,12 +184,12 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     "loses usage that is added between its read and its write",
     class extends Driver {
       override async write(id: string, { usage, ...change }: SessionChange): Promise<ChangeResult> {
-        const before = (await this.get(id))?.usage;
-        await tick();
+        const earlierUsage = (await this.get(id))?.usage;
+        await waitForTick();
         const result = await super.write(id, change);
-        if (!usage || !before) return result;
+        if (!usage || !earlierUsage) return result;
         for (const key of ["promptTokens", "completionTokens", "totalTokens", "cost"] as const)
-          this.stored(id).usage = { ...this.stored(id).usage, [key]: before[key] + usage[key] };
+          this.storedSession(id).usage = { ...this.storedSession(id).usage, [key]: earlierUsage[key] + usage[key] };
         return result;
       }
     },
@@ -195,7 +198,7 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
   [
     "returns overlapping pages of messages",
     class extends Driver {
-      override messages(id: string, page: MessagePage = {}): Promise<Message[]> {
+      override messages(id: string, page: MessageQuery = {}): Promise<Message[]> {
         return super.messages(id, page.after === undefined ? page : { ...page, after: page.after - 1 });
       }
     },
@@ -204,9 +207,9 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
   [
     "orders messages by their creation time",
     class extends Driver {
-      override async messages(id: string, page: MessagePage = {}): Promise<Message[]> {
-        const foundMessages = await super.messages(id, page);
-        return foundMessages.sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
+      override async messages(id: string, page: MessageQuery = {}): Promise<Message[]> {
+        const pageMessages = await super.messages(id, page);
+        return pageMessages.sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
       }
     },
     "messages: in seq order, regardless of creation times and insertion order",
@@ -214,9 +217,9 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
   [
     "returns messages that a revert hides",
     class extends Driver {
-      override async messages(id: string, page: MessagePage = {}): Promise<Message[]> {
-        const stored = this.memory.sessions.get(id)?.chain.messages ?? [];
-        return page.limit === undefined ? stored : super.messages(id, page);
+      override async messages(id: string, page: MessageQuery = {}): Promise<Message[]> {
+        const allMessages = this.memory.sessions.get(id)?.chain.messages ?? [];
+        return page.limit === undefined ? allMessages : super.messages(id, page);
       }
     },
     "messages: pages omit messages that a revert hides",
@@ -226,7 +229,7 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const result = await super.write(id, change);
-        if (change.set?.updatedAt !== undefined) this.stored(id).updatedAt = change.set.updatedAt;
+        if (change.set?.updatedAt !== undefined) this.storedSession(id).updatedAt = change.set.updatedAt;
         return result;
       }
     },
@@ -247,7 +250,7 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const result = await super.write(id, change);
-        if (change.revert) this.stored(id).lastSeq = change.revert.after;
+        if (change.revert) this.storedSession(id).lastSeq = change.revert.after;
         return result;
       }
     },
@@ -281,7 +284,7 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     "returns its own objects instead of copies",
     class extends Driver {
       override async get(id: string): Promise<Session | undefined> {
-        return (await super.get(id)) && this.stored(id);
+        return (await super.get(id)) && this.storedSession(id);
       }
     },
     "a caller's later changes to its objects do not affect the store",
@@ -310,7 +313,7 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const result = await super.write(id, change);
-        if (change.usage) this.stored(id).usage = { ...change.usage };
+        if (change.usage) this.storedSession(id).usage = { ...change.usage };
         return result;
       }
     },
@@ -338,14 +341,14 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
   [
     "rejects a second close",
     class extends Driver {
-      #closed = false;
+      #isClosed = false;
       override async close(): Promise<void> {
-        if (this.#closed) throw new Error("closed already");
-        this.#closed = true;
+        if (this.#isClosed) throw new Error("closed already");
+        this.#isClosed = true;
         await super.close();
       }
       override async open(): Promise<void> {
-        this.#closed = false;
+        this.#isClosed = false;
         await super.open();
       }
     },
@@ -357,7 +360,7 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
       override async dump(id: string): Promise<ChainData | undefined> {
         const data = await super.dump(id);
         for (const session of data?.sessions ?? [])
-          session.messages = session.messages.filter(({ hiddenBy: cut }) => cut === "");
+          session.messages = session.messages.filter(({ hiddenBy }) => hiddenBy === "");
         return data;
       }
     },
@@ -367,8 +370,8 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     "loads part of a chain although an id is taken",
     class extends Driver {
       override async load({ sessions, ...otherData }: ChainData): Promise<void> {
-        const [first, ...laterSessions] = sessions;
-        if (first) await super.load({ sessions: [first], ...otherData });
+        const [firstSession, ...laterSessions] = sessions;
+        if (firstSession) await super.load({ sessions: [firstSession], ...otherData });
         for (const { session, view } of laterSessions) await this.create({ session, view });
       }
     },
@@ -392,9 +395,9 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     "stores a key some time after it checked that the key is free",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const keys = this.memory.runs.values().map(({ run }) => run.idempotencyKey);
-        if (change.runs?.some(({ idempotencyKey: key }) => keys.includes(key))) return super.write(id, change);
-        await tick();
+        const storedKeys = this.memory.runs.values().map(({ run }) => run.idempotencyKey);
+        if (change.runs?.some(({ idempotencyKey: key }) => storedKeys.includes(key))) return super.write(id, change);
+        await waitForTick();
         const result = await super.write(id, {
           ...change,
           runs: change.runs?.map((run) => ({ ...run, idempotencyKey: "" })) ?? [],
@@ -508,7 +511,7 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
       override async delete(ids: readonly string[]): Promise<void> {
         const runs = this.memory.runs.values();
         await super.delete(ids);
-        for (const stored of runs) this.memory.runs.set(stored.run.id, stored);
+        for (const storedRun of runs) this.memory.runs.set(storedRun.run.id, storedRun);
       }
     },
     "runs: are deleted with their chain, by any id of it, and their ids and keys are free again",
@@ -547,7 +550,7 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override async head(id: string): Promise<ChainHead | undefined> {
         const head = await super.head(id);
-        return head && { ...head, messages: await this.messages(head.original.id, { scope: "chain" }) };
+        return head && { ...head, messages: await this.messages(head.root.id, { scope: "chain" }) };
       }
     },
     "head: messages of a follow-up are its view and its own messages, not earlier ones",
@@ -557,7 +560,7 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override async head(id: string): Promise<ChainHead | undefined> {
         const head = await super.head(id);
-        await tick();
+        await waitForTick();
         return head && { ...head, messages: (await super.head(id))?.messages ?? [] };
       }
     },
@@ -568,8 +571,8 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override async head(id: string): Promise<ChainHead | undefined> {
         const head = await super.head(id);
-        const all = head && (await this.runs({ sessionId: head.original.id, limit: 99 }));
-        return head && { ...head, unfinished: (all ?? []).map(({ run }) => run) };
+        const allRuns = head && (await this.runs({ sessionId: head.root.id, limit: 99 }));
+        return head && { ...head, unfinished: (allRuns ?? []).map(({ run }) => run) };
       }
     },
     "head: returns original, newest, the messages for the model, snapshots and unfinished runs",
@@ -579,7 +582,7 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override async head(id: string): Promise<ChainHead | undefined> {
         const head = await super.head(id);
-        return head && { ...head, newest: head.original };
+        return head && { ...head, newest: head.root };
       }
     },
     "head: reflects reverts and restores of the chain",
@@ -589,8 +592,8 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override lease(...[root, holder, ttl, options]: Parameters<MemoryDriver["lease"]>) {
         const fence = this.memory.leases.get(root)?.fence;
-        const isWanted = options?.fenceToReplace !== undefined && fence !== undefined;
-        return super.lease(root, holder, ttl, isWanted ? { ...options, fenceToReplace: fence } : options);
+        const isReplacementRequested = options?.fenceToReplace !== undefined && fence !== undefined;
+        return super.lease(root, holder, ttl, isReplacementRequested ? { ...options, fenceToReplace: fence } : options);
       }
     },
     "lease: `fenceToReplace` replaces the lease of that fence at once, and no other",
@@ -608,10 +611,10 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     "replaces a lease some time after it checked the fence",
     class extends Driver {
       override async lease(...[root, holder, ttl, options]: Parameters<MemoryDriver["lease"]>) {
-        const held = this.memory.leases.get(root)?.fence;
-        await tick();
+        const earlierFence = this.memory.leases.get(root)?.fence;
+        await waitForTick();
         const fence = this.memory.leases.get(root)?.fence;
-        const isDead = held === options?.fenceToReplace && fence !== undefined;
+        const isDead = earlierFence === options?.fenceToReplace && fence !== undefined;
         return super.lease(root, holder, ttl, isDead ? { ...options, fenceToReplace: fence } : {});
       }
     },
@@ -631,7 +634,7 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override async dump(id: string): Promise<ChainData | undefined> {
         const data = await super.dump(id);
-        await tick();
+        await waitForTick();
         return data && { ...data, runs: (await super.dump(id))?.runs ?? [] };
       }
     },
@@ -674,8 +677,8 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     "answers an ask before it validates the change",
     class extends Driver {
       override async write(id: string, { answer, ...change }: SessionChange): Promise<ChangeResult> {
-        const first = answer && (await super.write(id, { fence: null, sync: false, answer }));
-        return { ...(await super.write(id, change)), ...(first?.answer && { answer: first.answer }) };
+        const answerResult = answer && (await super.write(id, { fence: null, sync: false, answer }));
+        return { ...(await super.write(id, change)), ...(answerResult?.answer && { answer: answerResult.answer }) };
       }
     },
     "write: a rejected change never releases the lease",
@@ -720,13 +723,13 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
   [
     "needs one close for each open",
     class extends Driver {
-      #opens = 0;
+      #openCount = 0;
       override async open(): Promise<void> {
-        this.#opens++;
+        this.#openCount++;
         await super.open();
       }
       override async close(): Promise<void> {
-        if (--this.#opens <= 0) await super.close();
+        if (--this.#openCount <= 0) await super.close();
       }
     },
     "open: repeated and concurrent calls have no effect; one close closes, and open reopens",
@@ -734,42 +737,45 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
 ];
 
 /** File descriptors that a wrong driver leaves open. */
-const leftOpen: number[] = [];
-after(() => leftOpen.forEach((file) => closeSync(file)));
+const openFileDescriptors: number[] = [];
+after(() => openFileDescriptors.forEach((fileDescriptor) => closeSync(fileDescriptor)));
 
-class LeavesOpen extends Driver {
+class LeakingDriver extends Driver {
   override async open(): Promise<void> {
-    leftOpen.push(openSync(fileURLToPath(import.meta.url), "r"));
+    openFileDescriptors.push(openSync(fileURLToPath(import.meta.url), "r"));
     await super.open();
   }
 }
 
-class NeverSynced extends Driver {
+class UnsyncedDriver extends Driver {
   synced(): Promise<void> {
     return new Promise(() => undefined);
   }
 }
 
 describe("the session driver kit", () => {
-  for (const [fault, Wrong, check] of WRONG)
-    it(`catches a driver that ${fault}`, () => assertCaught(checksOf(Wrong), check));
+  for (const [fault, WrongDriver, check] of FAULTY_DRIVERS)
+    it(`catches a driver that ${fault}`, () => assertCheckRejects(createChecks(WrongDriver), check));
 
   it("catches a driver that leaks a file on each open", { skip: process.platform !== "linux" }, () =>
-    assertCaught(checksOf(LeavesOpen, { timeoutMs: 20_000 }), "close: leaves no file and no connection open"),
+    assertCheckRejects(
+      createChecks(LeakingDriver, { timeoutMs: 20_000 }),
+      "close: leaves no file and no connection open",
+    ),
   );
 
   it("catches a driver whose synced() never resolves", () =>
-    assertCaught(
-      checksOf(NeverSynced, { timeoutMs: 500 }),
+    assertCheckRejects(
+      createChecks(UnsyncedDriver, { timeoutMs: 500 }),
       "synced: if present, resolves when all writes are on disk, also if there are none",
     ));
 
   it("catches a driver that loses all data on close", () =>
-    assertCaught(checksOf(Driver, { forgets: true }), "reopen: the store keeps all data"));
+    assertCheckRejects(createChecks(Driver, { losesData: true }), "reopen: the store keeps all data"));
 
   it("catches a driver with a separate store for each process", () =>
-    assertCaught(
-      checksOf(Driver, { apart: true }),
+    assertCheckRejects(
+      createChecks(Driver, { hasSeparateStores: true }),
       "two drivers on one store see each other's changes as soon as the calls have settled",
     ));
 });

@@ -4,33 +4,33 @@ import { describe, it } from "node:test";
 import type { HookSet } from "gantry/plugin";
 import { hooksChecks } from "gantry/testing";
 
-const never = new Promise<never>(() => undefined);
-let openServer: ReturnType<typeof createServer> | undefined;
+const neverPromise = new Promise<never>(() => undefined);
+let leakedServer: ReturnType<typeof createServer> | undefined;
 
 const faults: readonly [string, HookSet, string][] = [
   ["has no members", {}, "members: functions, and listeners of known events"],
   ["listens to an unknown event", { listeners: { "run.done": () => undefined } as object }, "members"],
-  ["never settles", { beforeToolCall: () => never }, "signal: each hook settles when its signal has aborted"],
+  ["never settles", { beforeToolCall: () => neverPromise }, "signal: each hook settles when its signal has aborted"],
   ["returns a string from afterToolCall", { afterToolCall: () => "text" as never }, "afterToolCall: returns nothing"],
   [
     "has a listener that rejects",
     { listeners: { "run.finished": (() => Promise.reject(new Error("no luck"))) as () => void } },
     "listeners: none throws",
   ],
-  ["never closes", { beforeModelCall: () => undefined, close: () => never }, "members"],
-  ["leaves a port open", { beforeModelCall: () => void (openServer ??= createServer().listen(0)) }, "run: a run"],
+  ["never closes", { beforeModelCall: () => undefined, close: () => neverPromise }, "members"],
+  ["leaves a port open", { beforeModelCall: () => void (leakedServer ??= createServer().listen(0)) }, "run: a run"],
 ];
 
 describe("the hooks kit", () => {
   it("passes valid hooks", async () => {
-    const set: HookSet = { beforeToolCall: () => Promise.reject(new Error("refused")), close: () => undefined };
-    for (const { run } of hooksChecks({ create: () => Promise.resolve(set) })) await run();
+    const hookSet: HookSet = { beforeToolCall: () => Promise.reject(new Error("refused")), close: () => undefined };
+    for (const { run } of hooksChecks({ create: () => Promise.resolve(hookSet) })) await run();
   });
 
-  for (const [fault, set, name] of faults)
+  for (const [fault, hookSet, name] of faults)
     it(`catches a hook set that ${fault}`, async () => {
       const checks = hooksChecks({
-        create: () => Promise.resolve(set),
+        create: () => Promise.resolve(hookSet),
         clean: () => Promise.resolve(),
         timeoutMs: 50,
       });
@@ -38,8 +38,8 @@ describe("the hooks kit", () => {
       try {
         await assert.rejects(async () => check?.run());
       } finally {
-        openServer?.close();
-        openServer = undefined;
+        leakedServer?.close();
+        leakedServer = undefined;
       }
     });
 });

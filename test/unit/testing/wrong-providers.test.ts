@@ -3,34 +3,34 @@ import { after, describe, it } from "node:test";
 import { ProviderError } from "gantry";
 import type { Model, ModelChunk, ModelRequest } from "gantry/plugin";
 import { callTools, finish, modelProviderChecks, ScriptedProvider, type Check } from "gantry/testing";
-import { assertCaught } from "../../helpers/assert-rejected.js";
-import { ask, model, readTool } from "../../helpers/model-requests.js";
+import { assertCheckRejects } from "../../helpers/assert-rejected.js";
+import { createRequest, createModel, readTool } from "../../helpers/model-requests.js";
 
-type Made = new () => ScriptedProvider;
-const text = (piece: string): ModelChunk => ({ type: "text", block: "0", text: piece });
-const MODEL = model({ id: "scripted-1" });
+type ProviderClass = new () => ScriptedProvider;
+const toTextChunk = (piece: string): ModelChunk => ({ type: "text", block: "0", text: piece });
+const MODEL = createModel({ id: "scripted-1" });
 
-function checksOf(Wrong: Made): Check[] {
+function createChecks(WrongProvider: ProviderClass): Check[] {
   let provider: ScriptedProvider;
-  const request = () => Promise.resolve(ask({ model: MODEL }));
+  const request = () => Promise.resolve(createRequest({ model: MODEL }));
   return modelProviderChecks({
-    create: () => Promise.resolve((provider = new Wrong())),
-    text: () => (provider.push(["One ", "two ", "three."].map(text)), request()),
+    create: () => Promise.resolve((provider = new WrongProvider())),
+    text: () => (provider.push(["One ", "two ", "three."].map(toTextChunk)), request()),
     toolCall: async () => {
       provider.push(callTools(["read", { path: "a" }], ["read", { path: "b" }]));
       return { ...(await request()), tools: [readTool] };
     },
-    stall: () => (provider.push({ chunks: [text("One ")], hang: true }), request()),
+    stall: () => (provider.push({ chunks: [toTextChunk("One ")], hang: true }), request()),
     fault: () => (provider.push(new ProviderError("scripted", "server", "oops")), request()),
     clean: () => Promise.resolve(),
     timeoutMs: 300,
   });
 }
 
-/** A provider whose answers are modified. */
-function answering(
+/** Returns a class of providers whose answers are modified by `change`. */
+function changeAnswers(
   change: (chunks: AsyncIterable<ModelChunk>, request: ModelRequest, signal: AbortSignal) => AsyncIterable<ModelChunk>,
-): Made {
+): ProviderClass {
   return class extends ScriptedProvider {
     override async *stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
       yield* change(super.stream(request, signal), request, signal);
@@ -38,35 +38,35 @@ function answering(
   };
 }
 
-const mapped = (map: (chunk: ModelChunk) => readonly ModelChunk[]): Made =>
-  answering(async function* (chunks) {
+const mapChunks = (map: (chunk: ModelChunk) => readonly ModelChunk[]): ProviderClass =>
+  changeAnswers(async function* (chunks) {
     for await (const chunk of chunks) yield* map(chunk);
   });
 
-const failing = (wrap: (error: Error) => unknown, before: readonly ModelChunk[] = []): Made =>
-  answering(async function* (chunks) {
+const changeErrors = (wrap: (error: Error) => unknown, leadingChunks: readonly ModelChunk[] = []): ProviderClass =>
+  changeAnswers(async function* (chunks) {
     try {
       yield* chunks;
     } catch (error) {
-      yield* before;
+      yield* leadingChunks;
       throw wrap(error as Error);
     }
   });
 
-const listing = (models: (configuredModels: readonly Model[]) => Model[]): Made =>
+const changeModels = (listModels: (configuredModels: readonly Model[]) => Model[]): ProviderClass =>
   class extends ScriptedProvider {
     override models(): Promise<Model[]> {
-      return Promise.resolve(models(this.configuredModels));
+      return Promise.resolve(listModels(this.configuredModels));
     }
   };
 
-const FINISH = "stream: yields text in at least three chunks, and exactly one finish, at the end";
-const CALL =
+const FINISH_CHECK = "stream: yields text in at least three chunks, and exactly one finish, at the end";
+const CALL_CHECK =
   "tool call: complete, of an offered tool, with a unique id and JSON arguments; the finish reason is tool_calls";
-const FAULT =
+const FAULT_CHECK =
   "fault: rejects with a ProviderError that names the provider and the kind, in one line, never after a finish";
 
-const WRONG: [fault: string, Wrong: Made, check: string][] = [
+const FAULTY_PROVIDERS: [fault: string, WrongProvider: ProviderClass, check: string][] = [
   [
     "has a slash in its name",
     class extends ScriptedProvider {
@@ -126,45 +126,53 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
   ],
   [
     "lists a model twice",
-    listing((configuredModels) => [...configuredModels, ...configuredModels]),
+    changeModels((configuredModels) => [...configuredModels, ...configuredModels]),
     "models: all available models once, including the configured ones",
   ],
   [
     "omits the configured models from its list",
-    listing(() => []),
+    changeModels(() => []),
     "models: all available models once, including the configured ones",
   ],
   [
     "lists models although the signal has aborted",
-    listing((configuredModels) => [...configuredModels]),
+    changeModels((configuredModels) => [...configuredModels]),
     "models: rejects with the reason of a signal that has aborted",
   ],
   [
     "yields one chunk of text instead of three",
-    mapped((chunk) => (chunk.type === "text" && chunk.text !== "One " ? [] : [chunk])),
-    FINISH,
+    mapChunks((chunk) => (chunk.type === "text" && chunk.text !== "One " ? [] : [chunk])),
+    FINISH_CHECK,
   ],
-  ["yields two finish chunks", mapped((chunk) => (chunk.type === "finish" ? [chunk, chunk] : [chunk])), FINISH],
-  ["yields text after the finish", mapped((chunk) => (chunk.type === "finish" ? [chunk, text("!")] : [chunk])), FINISH],
-  ["yields no finish", mapped((chunk) => (chunk.type === "finish" ? [] : [chunk])), FINISH],
+  [
+    "yields two finish chunks",
+    mapChunks((chunk) => (chunk.type === "finish" ? [chunk, chunk] : [chunk])),
+    FINISH_CHECK,
+  ],
+  [
+    "yields text after the finish",
+    mapChunks((chunk) => (chunk.type === "finish" ? [chunk, toTextChunk("!")] : [chunk])),
+    FINISH_CHECK,
+  ],
+  ["yields no finish", mapChunks((chunk) => (chunk.type === "finish" ? [] : [chunk])), FINISH_CHECK],
   [
     "returns an unknown finish reason",
-    mapped((chunk) => (chunk.type === "finish" ? [{ ...chunk, reason: "end_turn" as "stop" }] : [chunk])),
-    FINISH,
+    mapChunks((chunk) => (chunk.type === "finish" ? [{ ...chunk, reason: "end_turn" as "stop" }] : [chunk])),
+    FINISH_CHECK,
   ],
   [
     "reports more cached tokens than input tokens",
-    mapped((chunk) => (chunk.type === "finish" ? [finish("stop", { cacheReadTokens: 11 })] : [chunk])),
+    mapChunks((chunk) => (chunk.type === "finish" ? [finish("stop", { cacheReadTokens: 11 })] : [chunk])),
     "finish: usage has valid and consistent token counts",
   ],
   [
     "reports NaN input tokens",
-    mapped((chunk) => (chunk.type === "finish" ? [finish("stop", { inputTokens: NaN })] : [chunk])),
+    mapChunks((chunk) => (chunk.type === "finish" ? [finish("stop", { inputTokens: NaN })] : [chunk])),
     "finish: usage has valid and consistent token counts",
   ],
   [
     "modifies the request",
-    answering((chunks, request) => {
+    changeAnswers((chunks, request) => {
       Object.assign(request, { system: "mine" });
       return chunks;
     }),
@@ -172,30 +180,32 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
   ],
   [
     "truncates the arguments of a tool call",
-    mapped((chunk) => (chunk.type === "tool_call" ? [{ ...chunk, arguments: chunk.arguments.slice(0, 5) }] : [chunk])),
-    CALL,
+    mapChunks((chunk) =>
+      chunk.type === "tool_call" ? [{ ...chunk, arguments: chunk.arguments.slice(0, 5) }] : [chunk],
+    ),
+    CALL_CHECK,
   ],
   [
     "uses one id for two tool calls",
-    mapped((chunk) => (chunk.type === "tool_call" ? [{ ...chunk, id: "1" }] : [chunk])),
-    CALL,
+    mapChunks((chunk) => (chunk.type === "tool_call" ? [{ ...chunk, id: "1" }] : [chunk])),
+    CALL_CHECK,
   ],
   [
     "returns the finish reason stop after tool calls",
-    mapped((chunk) => (chunk.type === "finish" ? [finish("stop")] : [chunk])),
-    CALL,
+    mapChunks((chunk) => (chunk.type === "finish" ? [finish("stop")] : [chunk])),
+    CALL_CHECK,
   ],
   [
     "starts an answer although the signal has aborted",
-    answering(async function* () {
-      yield text("One");
+    changeAnswers(async function* () {
+      yield toTextChunk("One");
       yield finish("stop");
     }),
     "abort: with an aborted signal rejects with its reason, without any chunk",
   ],
   [
     "finishes an aborted answer with stop",
-    answering(async function* (chunks) {
+    changeAnswers(async function* (chunks) {
       try {
         yield* chunks;
       } catch {
@@ -206,7 +216,7 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
   ],
   [
     "rejects with its own error after an abort",
-    failing(() => new Error("aborted")),
+    changeErrors(() => new Error("aborted")),
     "abort: in mid-answer rejects with the signal's reason, without a finish",
   ],
   [
@@ -220,7 +230,7 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
   ],
   [
     "blocks a reader that stops early",
-    answering(async function* (chunks) {
+    changeAnswers(async function* (chunks) {
       try {
         yield* chunks;
       } finally {
@@ -229,17 +239,25 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     }),
     "a reader that stops in mid-answer ends the call",
   ],
-  ["fails with a plain Error", failing((error) => new Error(error.message)), FAULT],
-  ["names another provider in its error", failing(() => new ProviderError("other", "server", "oops")), FAULT],
-  ["fails with a message of two lines", failing(() => new ProviderError("scripted", "server", "a\nb")), FAULT],
-  ["fails after a finish", failing((error) => error, [finish("stop")]), FAULT],
+  ["fails with a plain Error", changeErrors((error) => new Error(error.message)), FAULT_CHECK],
+  [
+    "names another provider in its error",
+    changeErrors(() => new ProviderError("other", "server", "oops")),
+    FAULT_CHECK,
+  ],
+  [
+    "fails with a message of two lines",
+    changeErrors(() => new ProviderError("scripted", "server", "a\nb")),
+    FAULT_CHECK,
+  ],
+  ["fails after a finish", changeErrors((error) => error, [finish("stop")]), FAULT_CHECK],
   [
     "fails every request after a fault",
     class extends ScriptedProvider {
-      #broken = false;
+      #hasFailed = false;
       override async *stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
-        if (this.#broken) throw new ProviderError("scripted", "server", "broken");
-        this.#broken = true;
+        if (this.#hasFailed) throw new ProviderError("scripted", "server", "broken");
+        this.#hasFailed = true;
         yield* super.stream(request, signal);
       }
     },
@@ -260,7 +278,7 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
     class extends ScriptedProvider {
       override async close(): Promise<void> {
         // Time: the leaked timer never fires.
-        timers.push(setTimeout(() => undefined, 1_000_000));
+        leakedTimers.push(setTimeout(() => undefined, 1_000_000));
         await super.close();
       }
     },
@@ -268,10 +286,10 @@ const WRONG: [fault: string, Wrong: Made, check: string][] = [
   ],
 ];
 
-const timers: NodeJS.Timeout[] = [];
-after(() => timers.forEach(clearTimeout));
+const leakedTimers: NodeJS.Timeout[] = [];
+after(() => leakedTimers.forEach(clearTimeout));
 
 describe("the model provider kit", () => {
-  for (const [fault, Wrong, check] of WRONG)
-    it(`catches a provider that ${fault}`, () => assertCaught(checksOf(Wrong), check));
+  for (const [fault, WrongProvider, check] of FAULTY_PROVIDERS)
+    it(`catches a provider that ${fault}`, () => assertCheckRejects(createChecks(WrongProvider), check));
 });

@@ -5,62 +5,67 @@ import type { CompactionInput, CompactionStrategy } from "gantry/plugin";
 import { compactionStrategyChecks } from "gantry/testing";
 import { Summary } from "../../../src/compaction/summary.js";
 
-const ours: readonly [string, () => CompactionStrategy][] = [
+const builtInStrategies: readonly [string, () => CompactionStrategy][] = [
   ["sliding-window", () => new SlidingWindow()],
   ["summary", () => new Summary()],
 ];
 
-for (const [name, make] of ours) {
+for (const [name, createStrategy] of builtInStrategies) {
   describe(`the compaction strategy kit on ${name}`, () => {
-    for (const check of compactionStrategyChecks({ create: () => Promise.resolve(make()) })) it(check.name, check.run);
+    for (const check of compactionStrategyChecks({ create: () => Promise.resolve(createStrategy()) }))
+      it(check.name, check.run);
   });
 }
 
-/** A simple strategy that keeps the newest messages, with one fault each. */
-const wrong = (
+/** Returns a strategy with the given compact function, which has one fault. */
+const createFaultyStrategy = (
   compact: (input: CompactionInput, signal: AbortSignal) => unknown,
   name = "wrong",
 ): CompactionStrategy => ({
   name,
   compact: async (input, signal) => (await compact(input, signal)) as Message[],
 });
-const newest = ({ messages }: CompactionInput, count = 40) => messages.slice(-count);
+const takeNewest = ({ messages }: CompactionInput, count = 40) => messages.slice(-count);
 
 const faults: readonly [string, CompactionStrategy, string][] = [
-  ["has no name", wrong((input) => newest(input), ""), "name: not empty, because events contain it"],
+  ["has no name", createFaultyStrategy((input) => takeNewest(input), ""), "name: not empty, because events contain it"],
   [
     "keeps all messages",
-    wrong(({ messages }) => messages),
+    createFaultyStrategy(({ messages }) => messages),
     "compact: gives a conversation that is smaller and not empty",
   ],
-  ["keeps no message", wrong(() => []), "compact: gives a conversation that is smaller and not empty"],
+  ["keeps no message", createFaultyStrategy(() => []), "compact: gives a conversation that is smaller and not empty"],
   [
     "separates a tool call from its result",
-    wrong((input) => newest(input, 2)),
+    createFaultyStrategy((input) => takeNewest(input, 2)),
     "compact: a tool call and its result are kept or removed together",
   ],
   [
     "gives new ids to kept messages",
-    wrong((input) => newest(input).map((message, i) => ({ ...message, id: `new${i}` }))),
+    createFaultyStrategy((input) => takeNewest(input).map((message, i) => ({ ...message, id: `new${i}` }))),
     "compact: kept messages keep their ids and order, and no id occurs twice",
   ],
   [
     "reverses the order",
-    wrong((input) => newest(input).reverse()),
+    createFaultyStrategy((input) => takeNewest(input).reverse()),
     "compact: kept messages keep their ids and order, and no id occurs twice",
   ],
-  ["drops the last message", wrong((input) => newest(input).slice(0, -1)), "compact: keeps the last message"],
+  [
+    "drops the last message",
+    createFaultyStrategy((input) => takeNewest(input).slice(0, -1)),
+    "compact: keeps the last message",
+  ],
   [
     "modifies its input",
-    wrong((input) => {
+    createFaultyStrategy((input) => {
       for (const message of input.messages) message.parts = [];
-      return newest(input);
+      return takeNewest(input);
     }),
     "compact: does not modify its input",
   ],
   [
     "ignores an abort",
-    wrong(() => new Promise(() => undefined)),
+    createFaultyStrategy(() => new Promise(() => undefined)),
     "compact: settles soon after an abort, even if the model never answers",
   ],
 ];

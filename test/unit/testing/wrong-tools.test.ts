@@ -3,10 +3,10 @@ import { describe, it } from "node:test";
 import type { Tool, ToolContext } from "gantry";
 import { ToolInputError } from "gantry/plugin";
 import { toolChecks, type Check } from "gantry/testing";
-import { assertCaught } from "../../helpers/assert-rejected.js";
+import { assertCheckRejects } from "../../helpers/assert-rejected.js";
 
 /** A correct tool. */
-const RIGHT: Tool<{ word: string }> = {
+const VALID_TOOL: Tool<{ word: string }> = {
   name: "shout",
   description: "Say a word in capitals.",
   inputSchema: { type: "object", properties: { word: { type: "string" } }, required: ["word"] },
@@ -22,7 +22,7 @@ const RIGHT: Tool<{ word: string }> = {
   run: ({ word }) => Promise.resolve({ text: word.toUpperCase() }),
 };
 
-function checksOf(tool: Tool): Check[] {
+function createChecks(tool: Tool): Check[] {
   return toolChecks({
     create: () => Promise.resolve({ tool, projectDir: "/", input: { word: "hello" }, slow: undefined }),
     clean: () => Promise.resolve(),
@@ -30,13 +30,13 @@ function checksOf(tool: Tool): Check[] {
   });
 }
 
-const SCHEMA = "inputSchema: JSON Schema of an object, as JSON, the same on every read";
-const OUTPUT = "run: does the work; its output has text, and parts, diffs and locations of the right shape";
-const DISK = "describe: never touches the disk, and never throws";
-const ARGUMENTS = "parse: rejects a missing or wrong argument with ToolInputError";
-let reads = 0;
+const SCHEMA_CHECK = "inputSchema: JSON Schema of an object, as JSON, the same on every read";
+const OUTPUT_CHECK = "run: does the work; its output has text, and parts, diffs and locations of the right shape";
+const DISK_CHECK = "describe: never touches the disk, and never throws";
+const ARGUMENTS_CHECK = "parse: rejects a missing or wrong argument with ToolInputError";
+let schemaReadCount = 0;
 
-const WRONG: [fault: string, wrong: Partial<Tool<{ word: string }>>, check: string][] = [
+const FAULTY_TOOLS: [fault: string, faultyFields: Partial<Tool<{ word: string }>>, check: string][] = [
   ["has a name with a dot", { name: "my.shout" }, "name: letters, digits, `_` and `-`, at most 64 characters"],
   [
     "has a blank description",
@@ -48,16 +48,20 @@ const WRONG: [fault: string, wrong: Partial<Tool<{ word: string }>>, check: stri
     { kind: "shouting" as "other" },
     "spec: a description, a kind, and whether it runs in parallel and needs permission",
   ],
-  ["has a schema of type string", { inputSchema: { type: "string" } }, SCHEMA],
-  ["has a function in its schema", { inputSchema: { type: "object", check: () => true } }, SCHEMA],
-  ["requires an argument that is not a property", { inputSchema: { type: "object", required: ["other"] } }, SCHEMA],
+  ["has a schema of type string", { inputSchema: { type: "string" } }, SCHEMA_CHECK],
+  ["has a function in its schema", { inputSchema: { type: "object", check: () => true } }, SCHEMA_CHECK],
+  [
+    "requires an argument that is not a property",
+    { inputSchema: { type: "object", required: ["other"] } },
+    SCHEMA_CHECK,
+  ],
   [
     "returns a different schema on each read",
     Object.defineProperty({}, "inputSchema", {
       enumerable: true,
-      get: () => ({ type: "object", title: String(reads++) }),
+      get: () => ({ type: "object", title: String(schemaReadCount++) }),
     }),
-    SCHEMA,
+    SCHEMA_CHECK,
   ],
   [
     "accepts any input",
@@ -72,26 +76,26 @@ const WRONG: [fault: string, wrong: Partial<Tool<{ word: string }>>, check: stri
         return { word: (input as { word: string }).word.trim() };
       },
     },
-    ARGUMENTS,
+    ARGUMENTS_CHECK,
   ],
   [
     "accepts a wrong argument",
-    { parse: (input) => ({ ...RIGHT.parse({ word: "x" }), ...(input as object) }) },
-    ARGUMENTS,
+    { parse: (input) => ({ ...VALID_TOOL.parse({ word: "x" }), ...(input as object) }) },
+    ARGUMENTS_CHECK,
   ],
   [
     "throws a TypeError for null",
     {
       parse(input) {
         if (input === null) throw new TypeError("null");
-        return RIGHT.parse(input);
+        return VALID_TOOL.parse(input);
       },
     },
     "parse: throws nothing but ToolInputError, for any value",
   ],
   [
     "modifies its input",
-    { parse: (input) => (Object.assign(input as object, { seen: true }), RIGHT.parse(input)) },
+    { parse: (input) => (Object.assign(input as object, { seen: true }), VALID_TOOL.parse(input)) },
     "parse: accepts what a model sends, and does not modify it",
   ],
   [
@@ -107,7 +111,7 @@ const WRONG: [fault: string, wrong: Partial<Tool<{ word: string }>>, check: stri
   [
     "accesses the disk in describe",
     { describe: ({ word }) => ({ title: existsSync(word) ? "there" : "not there", locations: [] }) },
-    DISK,
+    DISK_CHECK,
   ],
   [
     "throws in describe if the folder does not exist",
@@ -117,20 +121,20 @@ const WRONG: [fault: string, wrong: Partial<Tool<{ word: string }>>, check: stri
         return { title: "a", locations: [] };
       },
     },
-    DISK,
+    DISK_CHECK,
   ],
-  ["returns a number as its text", { run: () => Promise.resolve({ text: 5 as unknown as string }) }, OUTPUT],
-  ["returns a failed result", { run: () => Promise.resolve({ text: "no", failed: true }) }, OUTPUT],
+  ["returns a number as its text", { run: () => Promise.resolve({ text: 5 as unknown as string }) }, OUTPUT_CHECK],
+  ["returns a failed result", { run: () => Promise.resolve({ text: "no", failed: true }) }, OUTPUT_CHECK],
   [
     "returns a diff with a relative path",
     { run: () => Promise.resolve({ text: "", diff: [{ path: "a", oldText: "", newText: "" }] }) },
-    OUTPUT,
+    OUTPUT_CHECK,
   ],
   [
     "rejects with a string",
     {
       run: (args, { projectDir }: ToolContext) =>
-        projectDir === "/" ? RIGHT.run(args, {} as ToolContext) : Promise.reject("gone"),
+        projectDir === "/" ? VALID_TOOL.run(args, {} as ToolContext) : Promise.reject("gone"),
     },
     "run: in a deleted folder fails with an Error or does its work; it never hangs",
   ],
@@ -138,7 +142,7 @@ const WRONG: [fault: string, wrong: Partial<Tool<{ word: string }>>, check: stri
     "hangs if the signal has already aborted",
     {
       run: (args, { signal }: ToolContext) =>
-        signal.aborted ? new Promise(() => undefined) : RIGHT.run(args, {} as ToolContext),
+        signal.aborted ? new Promise(() => undefined) : VALID_TOOL.run(args, {} as ToolContext),
     },
     "run: settles when the signal has aborted already",
   ],
@@ -150,13 +154,13 @@ const WRONG: [fault: string, wrong: Partial<Tool<{ word: string }>>, check: stri
   [
     "is marked as parallel but fails in concurrent calls",
     (() => {
-      let busy = false;
+      let isBusy = false;
       return {
         run: async ({ word }: { word: string }) => {
-          if (busy) throw new Error("busy");
-          busy = true;
+          if (isBusy) throw new Error("busy");
+          isBusy = true;
           await new Promise((resolve) => setImmediate(resolve));
-          busy = false;
+          isBusy = false;
           return { text: word };
         },
       };
@@ -167,11 +171,14 @@ const WRONG: [fault: string, wrong: Partial<Tool<{ word: string }>>, check: stri
 
 describe("the tool kit", () => {
   describe("on a valid tool", () => {
-    for (const check of checksOf(RIGHT)) it(check.name, () => check.run());
+    for (const check of createChecks(VALID_TOOL)) it(check.name, () => check.run());
   });
   describe("on an invalid tool", () => {
-    for (const [fault, wrong, check] of WRONG)
+    for (const [fault, faultyFields, check] of FAULTY_TOOLS)
       it(`catches a tool that ${fault}`, () =>
-        assertCaught(checksOf(Object.defineProperties({ ...RIGHT }, Object.getOwnPropertyDescriptors(wrong))), check));
+        assertCheckRejects(
+          createChecks(Object.defineProperties({ ...VALID_TOOL }, Object.getOwnPropertyDescriptors(faultyFields))),
+          check,
+        ));
   });
 });

@@ -2,31 +2,31 @@ import { once } from "node:events";
 import { createServer, type AddressInfo, type Server } from "node:net";
 import { after, describe, it } from "node:test";
 import { transportChecks, type Check } from "gantry/testing";
-import { assertCaught } from "../../helpers/assert-rejected.js";
-import { closeLeftServers, lineClient, LineTransport, type LineFault } from "../../helpers/line-transport.js";
+import { assertCheckRejects } from "../../helpers/assert-rejected.js";
+import { closeOpenServers, lineClient, LineTransport, type LineFault } from "../../helpers/line-transport.js";
 
-function checksOf(fault?: LineFault): Check[] {
-  let taken: Server | undefined;
+function createChecks(fault?: LineFault): Check[] {
+  let blockingServer: Server | undefined;
   return transportChecks({
     create: () => Promise.resolve(new LineTransport(fault)),
     createFailing: async () => {
-      taken = createServer().listen(0, "127.0.0.1");
-      await once(taken, "listening");
-      return new LineTransport(fault, (taken.address() as AddressInfo).port);
+      blockingServer = createServer().listen(0, "127.0.0.1");
+      await once(blockingServer, "listening");
+      return new LineTransport(fault, (blockingServer.address() as AddressInfo).port);
     },
     connect: lineClient,
     onDisconnect: "cancel",
     clean: async () => {
-      const server = taken;
-      taken = undefined;
+      const server = blockingServer;
+      blockingServer = undefined;
       if (server) await new Promise((resolve) => server.close(resolve));
     },
     ...(fault === undefined ? {} : { timeoutMs: 400 }),
   });
 }
 
-/** The fault, and the check that must fail. */
-const WRONG: readonly (readonly [fault: LineFault, check: string])[] = [
+/** Faults of transports, with the check that must fail. */
+const FAULTY_TRANSPORTS: readonly (readonly [fault: LineFault, check: string])[] = [
   ["name", "name: not empty and without white space"],
   ["address", "address: a URL, or `stdio`, printable, on one line"],
   ["early", "start: resolves once clients can connect"],
@@ -53,11 +53,12 @@ const WRONG: readonly (readonly [fault: LineFault, check: string])[] = [
 ];
 
 describe("the transport kit", () => {
-  after(closeLeftServers);
+  after(closeOpenServers);
   describe("on a valid transport", () => {
-    for (const check of checksOf()) it(check.name, () => check.run());
+    for (const check of createChecks()) it(check.name, () => check.run());
   });
   describe("on an invalid transport", () => {
-    for (const [fault, check] of WRONG) it(`catches "${fault}": ${check}`, () => assertCaught(checksOf(fault), check));
+    for (const [fault, check] of FAULTY_TRANSPORTS)
+      it(`catches "${fault}": ${check}`, () => assertCheckRejects(createChecks(fault), check));
   });
 });

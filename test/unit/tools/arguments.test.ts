@@ -3,7 +3,7 @@ import { it } from "node:test";
 import { builtinTools } from "gantry";
 import { defineArguments, flag, integer, list, object, optional, text } from "../../../src/tools/arguments.js";
 
-const args = defineArguments({
+const definedArguments = defineArguments({
   path: text("A path.", { minLength: 1, aliases: ["file_path"] }),
   offset: optional(integer("From.", { min: 1, max: 100 }), 1),
   all: optional(flag("All.")),
@@ -11,52 +11,52 @@ const args = defineArguments({
 });
 
 it("defineArguments coerces strings, null, aliases and numbers out of range", () => {
-  assert.deepEqual(args.parse({ file_path: "a", offset: "7", all: "true", junk: 1 }), {
+  assert.deepEqual(definedArguments.parse({ file_path: "a", offset: "7", all: "true", junk: 1 }), {
     path: "a",
     offset: 7,
     all: true,
     edits: undefined,
   });
-  assert.deepEqual(args.parse({ path: "a", offset: null, all: null, edits: '[{"old":"x","new":"y"}]' }), {
+  assert.deepEqual(definedArguments.parse({ path: "a", offset: null, all: null, edits: '[{"old":"x","new":"y"}]' }), {
     path: "a",
     offset: 1,
     all: undefined,
     edits: [{ old: "x", new: "y" }],
   });
-  assert.equal(args.parse({ path: "a", offset: 1e9 }).offset, 100);
-  assert.equal(args.parse('{"path":"a"}').path, "a");
+  assert.equal(definedArguments.parse({ path: "a", offset: 1e9 }).offset, 100);
+  assert.equal(definedArguments.parse('{"path":"a"}').path, "a");
 });
 
 it("defineArguments reports the expected value of every wrong argument", () => {
-  const message = (input: unknown): string => {
+  const getErrorMessage = (input: unknown): string => {
     try {
-      args.parse(input);
+      definedArguments.parse(input);
     } catch (error) {
       assert.equal((error as { code?: string }).code, "tool_input");
       return (error as Error).message;
     }
     return "";
   };
-  assert.equal(message({}), "path: expected a string, got nothing");
-  assert.equal(message({ path: "a", offset: "abc" }), 'offset: expected an integer >= 1, got "abc"');
+  assert.equal(getErrorMessage({}), "path: expected a string, got nothing");
+  assert.equal(getErrorMessage({ path: "a", offset: "abc" }), 'offset: expected an integer >= 1, got "abc"');
   assert.equal(
-    message({ path: "", all: 3 }),
+    getErrorMessage({ path: "", all: 3 }),
     'path: expected a string that is not empty, got ""; all: expected true or false, got 3',
   );
   assert.equal(
-    message({ path: "a", edits: [{ old: "x", new: "y" }, { old: [] }] }),
+    getErrorMessage({ path: "a", edits: [{ old: "x", new: "y" }, { old: [] }] }),
     "edits[1].old: expected a string, got []; edits[1].new: expected a string, got nothing",
   );
-  assert.equal(message([]), "arguments: expected an object, got []");
-  assert.equal(message("text"), 'arguments: expected an object, got "text"');
-  assert.equal(message(JSON.parse('{"__proto__":{"path":"x"}}')), "path: expected a string, got nothing");
+  assert.equal(getErrorMessage([]), "arguments: expected an object, got []");
+  assert.equal(getErrorMessage("text"), 'arguments: expected an object, got "text"');
+  assert.equal(getErrorMessage(JSON.parse('{"__proto__":{"path":"x"}}')), "path: expected a string, got nothing");
 });
 
 it("defineArguments lists 12 wrong arguments and the number of the others", () => {
-  const many = defineArguments({ lines: list("Lines.", integer("A line.", { min: 1 }), { max: 100 }) });
-  const result = many["~standard"].validate({ lines: Array<number>(50).fill(0) });
+  const listArguments = defineArguments({ lines: list("Lines.", integer("A line.", { min: 1 }), { max: 100 }) });
+  const result = listArguments["~standard"].validate({ lines: Array<number>(50).fill(0) });
   assert.ok("issues" in result && result.issues?.length === 50);
-  assert.throws(() => many.parse({ lines: Array<number>(50).fill(0) }), {
+  assert.throws(() => listArguments.parse({ lines: Array<number>(50).fill(0) }), {
     code: "tool_input",
     message: /^lines\[0\]: expected an integer >= 1, got 0; .*; lines\[11\]: [^;]*; and 38 more$/,
   });

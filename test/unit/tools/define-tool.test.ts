@@ -4,16 +4,16 @@ import * as v from "valibot";
 import { z } from "zod";
 import { Agent, defineTool, type Tool, type ToolContext } from "gantry";
 import { callTools, ScriptedProvider, toolChecks } from "gantry/testing";
-import { callTool, toolContext } from "../../helpers/tool-context.js";
+import { callTool, createToolContext } from "../../helpers/tool-context.js";
 
-/** The same tool, with each kind of schema. */
-const withZod = defineTool({
+// The same tool with a schema of zod, of valibot, and in JSON Schema.
+const zodTool = defineTool({
   name: "weather",
   description: "The weather of a city.",
   schema: z.object({ city: z.string().min(1).describe("Its name."), days: z.int().min(1).default(1) }),
   run: ({ city, days }) => `${city.toUpperCase()}: fine for ${days.toFixed(0)}`,
 });
-const withValibot = defineTool({
+const valibotTool = defineTool({
   name: "weather",
   description: "The weather of a city.",
   schema: v.object({
@@ -27,7 +27,7 @@ const withValibot = defineTool({
   },
   run: ({ city, days }) => `${city.toUpperCase()}: fine for ${days.toFixed(0)}`,
 });
-const withJsonSchema = defineTool({
+const jsonSchemaTool = defineTool({
   name: "weather",
   description: "The weather of a city.",
   schema: {
@@ -41,7 +41,7 @@ const withJsonSchema = defineTool({
   run: ({ city, days }) => `${city.toUpperCase()}: fine for ${days.toFixed(0)}`,
 });
 
-for (const [library, tool] of Object.entries({ zod: withZod, valibot: withValibot, "JSON Schema": withJsonSchema })) {
+for (const [library, tool] of Object.entries({ zod: zodTool, valibot: valibotTool, "JSON Schema": jsonSchemaTool })) {
   describe(`a tool with a ${library} schema`, () => {
     for (const check of toolChecks({
       create: () => Promise.resolve({ tool, projectDir: "/", input: { city: "Oslo" }, slow: undefined }),
@@ -50,7 +50,9 @@ for (const [library, tool] of Object.entries({ zod: withZod, valibot: withValibo
       it(check.name, () => check.run());
 
     it("receives the arguments as parsed by its schema, with defaults", async () => {
-      assert.deepEqual(await callTool(tool as Tool, { city: "Oslo" }, toolContext("/")), { text: "OSLO: fine for 1" });
+      assert.deepEqual(await callTool(tool as Tool, { city: "Oslo" }, createToolContext("/")), {
+        text: "OSLO: fine for 1",
+      });
       assert.deepEqual(tool.parse('{"city":"Oslo","days":3}'), { city: "Oslo", days: 3 });
     });
 
@@ -61,19 +63,19 @@ for (const [library, tool] of Object.entries({ zod: withZod, valibot: withValibo
 
     it("has a plain JSON Schema as inputSchema", async () => {
       const { Ajv } = await import("ajv");
-      const valid = new Ajv().compile(tool.inputSchema);
-      assert.ok(valid({ city: "Oslo", days: 2 }));
-      assert.ok(!valid({ days: 2 }));
+      const isValid = new Ajv().compile(tool.inputSchema);
+      assert.ok(isValid({ city: "Oslo", days: 2 }));
+      assert.ok(!isValid({ days: 2 }));
       assert.equal(tool.inputSchema["$schema"], undefined);
     });
   });
 }
 
 describe("defineTool", () => {
-  const plain = { name: "plain", description: "Plain.", run: () => "done" };
+  const plainTool = { name: "plain", description: "Plain.", run: () => "done" };
 
   it("sets defaults for all fields except name, description and run; harmful kinds need permission", () => {
-    const { parse, describe, run, ...spec } = defineTool(plain);
+    const { parse, describe, run, ...spec } = defineTool(plainTool);
     assert.deepEqual(spec, {
       name: "plain",
       description: "Plain.",
@@ -85,44 +87,44 @@ describe("defineTool", () => {
     assert.deepEqual(parse({}), {});
     assert.deepEqual(describe({}, "/"), { title: "plain", locations: [] });
     assert.equal(typeof run, "function");
-    const asks = (["read", "edit", "delete", "search", "execute", "fetch", "think", "other"] as const).filter(
-      (kind) => defineTool({ ...plain, kind }).needsPermission,
-    );
-    assert.deepEqual(asks, ["edit", "delete", "execute", "fetch", "other"]);
-    assert.equal(defineTool({ ...plain, kind: "execute", needsPermission: false }).needsPermission, false);
+    const kindsNeedingPermission = (
+      ["read", "edit", "delete", "search", "execute", "fetch", "think", "other"] as const
+    ).filter((kind) => defineTool({ ...plainTool, kind }).needsPermission);
+    assert.deepEqual(kindsNeedingPermission, ["edit", "delete", "execute", "fetch", "other"]);
+    assert.equal(defineTool({ ...plainTool, kind: "execute", needsPermission: false }).needsPermission, false);
   });
 
-  it("describes a call with a one-line title, whatever its arguments", () => {
-    const tool = defineTool({ ...plain, schema: z.object({ text: z.any() }) });
-    const title = (text: unknown) => tool.describe({ text }, "/").title;
-    assert.equal(title("a\nb"), 'plain {"text":"a\\nb"}');
-    assert.match(title("\u202Egnp"), /\\u202e/);
-    assert.ok(title("x".repeat(1000)).length <= 200);
-    assert.equal(title(10n), "plain");
-    const customTool = { ...plain, describe: () => ({ title: "mine", diff: [] }) };
+  it("describes a call with a one-line title for any arguments", () => {
+    const tool = defineTool({ ...plainTool, schema: z.object({ text: z.any() }) });
+    const getTitle = (text: unknown) => tool.describe({ text }, "/").title;
+    assert.equal(getTitle("a\nb"), 'plain {"text":"a\\nb"}');
+    assert.match(getTitle("\u202Egnp"), /\\u202e/);
+    assert.ok(getTitle("x".repeat(1000)).length <= 200);
+    assert.equal(getTitle(10n), "plain");
+    const customTool = { ...plainTool, describe: () => ({ title: "mine", diff: [] }) };
     assert.deepEqual(defineTool(customTool).describe({}, "/"), { title: "mine", locations: [], diff: [] });
-    assert.deepEqual(defineTool({ ...plain, describe: () => "mine" }).describe({}, "/"), {
+    assert.deepEqual(defineTool({ ...plainTool, describe: () => "mine" }).describe({}, "/"), {
       title: "mine",
       locations: [],
     });
   });
 
   it("rejects invalid names and schemas with the expected value", () => {
-    const refused = (what: object, message: RegExp) =>
-      assert.throws(() => defineTool({ ...plain, ...what }), { code: "invalid_input", message });
-    refused({ name: "a.b" }, /^name: expected 1 to 64 letters/);
-    refused({ schema: v.object({ a: v.string() }) }, /^schema of plain: expected jsonSchema, because valibot/);
-    refused(
+    const assertInvalid = (fields: object, message: RegExp) =>
+      assert.throws(() => defineTool({ ...plainTool, ...fields }), { code: "invalid_input", message });
+    assertInvalid({ name: "a.b" }, /^name: expected 1 to 64 letters/);
+    assertInvalid({ schema: v.object({ a: v.string() }) }, /^schema of plain: expected jsonSchema, because valibot/);
+    assertInvalid(
       { schema: z.object({ at: z.date() }) },
       /^schema of plain: expected a schema that converts to JSON Schema, or jsonSchema: .*Date/,
     );
-    refused({ schema: z.string() }, /^schema of plain: expected an object/);
-    refused({ schema: { type: "string" } }, /^schema of plain: expected an object/);
+    assertInvalid({ schema: z.string() }, /^schema of plain: expected an object/);
+    assertInvalid({ schema: { type: "string" } }, /^schema of plain: expected an object/);
   });
 
   it("throws for a schema with an asynchronous check", () => {
     const tool = defineTool({
-      ...plain,
+      ...plainTool,
       schema: z.object({ a: z.string().refine(async () => Promise.resolve(true)) }),
     });
     assert.throws(() => tool.parse({ a: "" }), /asynchron|Promise/);
@@ -130,7 +132,7 @@ describe("defineTool", () => {
 
   it("coerces arguments of a plain JSON Schema like the built-in tools", () => {
     const { parse } = defineTool({
-      ...plain,
+      ...plainTool,
       schema: {
         type: "object",
         properties: {
@@ -166,7 +168,7 @@ describe("defineTool", () => {
       note: null,
       any: { a: 1 },
     });
-    const errorOf = (input: object) => {
+    const getErrorMessage = (input: object) => {
       try {
         parse(input);
       } catch (error) {
@@ -174,18 +176,18 @@ describe("defineTool", () => {
       }
       return "";
     };
-    assert.equal(errorOf({ count: 10 }), "count: expected an integer >= 1 and <= 9, got 10");
-    assert.equal(errorOf({ size: "l" }), 'size: expected one of "s", "m", 3, got "l"');
+    assert.equal(getErrorMessage({ count: 10 }), "count: expected an integer >= 1 and <= 9, got 10");
+    assert.equal(getErrorMessage({ size: "l" }), 'size: expected one of "s", "m", 3, got "l"');
     assert.equal(
-      errorOf({ tags: ["long"], place: {} }),
+      getErrorMessage({ tags: ["long"], place: {} }),
       'tags[0]: expected at most 3 characters, got "long"; place.x: expected a number, got nothing',
     );
-    assert.equal(errorOf({ ratio: Number.NaN }), "ratio: expected a number, got null");
+    assert.equal(getErrorMessage({ ratio: Number.NaN }), "ratio: expected a number, got null");
   });
 
   it("uses a default unchanged, even if its schema does not allow it", () => {
     const { parse } = defineTool({
-      ...plain,
+      ...plainTool,
       schema: {
         type: "object",
         properties: { place: { type: "string", default: null }, count: { type: "integer", minimum: 1, default: 0 } },
@@ -198,7 +200,7 @@ describe("defineTool", () => {
 
   it("reads arguments that are named like members of Object.prototype", () => {
     const { parse } = defineTool({
-      ...plain,
+      ...plainTool,
       schema: { type: "object", properties: { constructor: { type: "string" }, toString: { type: "string" } } },
     });
     assert.deepEqual(Object.entries(parse({})), []);
@@ -206,15 +208,15 @@ describe("defineTool", () => {
   });
 
   it("does not change a prototype for an argument named `__proto__`", () => {
-    const { parse } = defineTool({ ...plain, schema: { type: "object", properties: { a: { type: "string" } } } });
-    const read = parse(JSON.parse('{"__proto__":{"polluted":true},"a":"b"}')) as object;
+    const { parse } = defineTool({ ...plainTool, schema: { type: "object", properties: { a: { type: "string" } } } });
+    const parsedArguments = parse(JSON.parse('{"__proto__":{"polluted":true},"a":"b"}')) as object;
     assert.equal(({} as { polluted?: boolean }).polluted, undefined);
-    assert.equal(Object.getPrototypeOf(read), Object.prototype);
+    assert.equal(Object.getPrototypeOf(parsedArguments), Object.prototype);
   });
 
   it("infers the type of run's arguments from the schema", () => {
     const tool = defineTool({
-      ...plain,
+      ...plainTool,
       schema: {
         type: "object",
         properties: {
@@ -227,9 +229,9 @@ describe("defineTool", () => {
       run(args) {
         const unit: "c" | "f" = args.unit;
         const days: number | undefined = args.days;
-        // @ts-expect-error -- it may be left out
-        const wrong: string[] = args.tags;
-        return `${unit} ${days} ${String(wrong)}`;
+        // @ts-expect-error -- The property is not required, so its type includes undefined.
+        const tags: string[] = args.tags;
+        return `${unit} ${days} ${String(tags)}`;
       },
     });
     assert.ok(tool);
@@ -240,14 +242,14 @@ describe("defineTool", () => {
       callTools(["weather", { city: "Oslo" }, "a"], ["weather", {}, "b"], ["broken", {}, "c"]),
       "Fine.",
     ]);
-    const broken = defineTool({
+    const failingTool = defineTool({
       name: "broken",
       description: "Fails.",
       run(_args, context: ToolContext) {
         throw new Error(`nothing for ${context.callId}`);
       },
     });
-    const agent = new Agent({ providers: [provider], tools: [withZod, broken] });
+    const agent = new Agent({ providers: [provider], tools: [zodTool, failingTool] });
     t.after(() => agent.close());
     const results: unknown[] = [];
     for await (const event of await agent.run({ message: "x" }))

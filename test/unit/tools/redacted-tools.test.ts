@@ -6,16 +6,16 @@ import { builtinTools } from "gantry";
 import { Redactor } from "gantry/plugin";
 import type { Tool } from "gantry";
 import { redactTools } from "../../../src/tools/redacted-tools.js";
-import { until } from "../../helpers/lab.js";
-import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
+import { waitUntil } from "../../helpers/server-runs.js";
+import { callTool, createTemporaryFolder, createToolContext } from "../../helpers/tool-context.js";
 
 const KEY = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
 
 it("file tools redact a known key in results, diffs and errors", async () => {
-  await using folder = await temporaryFolder();
+  await using folder = await createTemporaryFolder();
   const tools = builtinTools({ secrets: new Set([KEY]), bash: { sandbox: "off" } });
-  const context = toolContext(folder.path);
-  const use = async (name: string, input: object): Promise<string> => {
+  const context = createToolContext(folder.path);
+  const callNamedTool = async (name: string, input: object): Promise<string> => {
     const tool = tools.find((candidate) => candidate.name === name)!;
     return JSON.stringify(await callTool(tool, input, context).catch((error: Error) => error.message));
   };
@@ -24,18 +24,18 @@ it("file tools redact a known key in results, diffs and errors", async () => {
   await writeFile(join(folder.path, "long"), `${"x".repeat(1_980)}${KEY}${"y".repeat(500)}`);
   await writeFile(join(folder.path, `name-${KEY}`), "");
   const outputs = [
-    await use("read", { path: ".env" }),
-    await use("read", { path: "encoded" }),
-    await use("read", { path: "long" }),
-    await use("grep", { pattern: "KEY", context: 2 }),
-    await use("grep", { pattern: "y{100}$" }),
-    await use("edit", { path: ".env", old_string: "A=1", new_string: "A=2" }),
-    await use("edit", { path: ".env", old_string: "KEY=k3y-9fQ2xLw7Zr4TbVn8 ", new_string: "" }),
-    await use("multiedit", { path: ".env", edits: [{ old_string: "B=2", new_string: "B=3" }] }),
-    await use("write", { path: ".env", content: `KEY=${KEY}` }),
-    await use("list", {}),
-    await use("glob", { pattern: "name-*" }),
-    await use("read", { path: `name-${KEY}x` }),
+    await callNamedTool("read", { path: ".env" }),
+    await callNamedTool("read", { path: "encoded" }),
+    await callNamedTool("read", { path: "long" }),
+    await callNamedTool("grep", { pattern: "KEY", context: 2 }),
+    await callNamedTool("grep", { pattern: "y{100}$" }),
+    await callNamedTool("edit", { path: ".env", old_string: "A=1", new_string: "A=2" }),
+    await callNamedTool("edit", { path: ".env", old_string: "KEY=k3y-9fQ2xLw7Zr4TbVn8 ", new_string: "" }),
+    await callNamedTool("multiedit", { path: ".env", edits: [{ old_string: "B=2", new_string: "B=3" }] }),
+    await callNamedTool("write", { path: ".env", content: `KEY=${KEY}` }),
+    await callNamedTool("list", {}),
+    await callNamedTool("glob", { pattern: "name-*" }),
+    await callNamedTool("read", { path: `name-${KEY}x` }),
   ];
   for (const text of outputs)
     for (let i = 0; i + 8 <= KEY.length; i++) assert.ok(!text.includes(KEY.slice(i, i + 8)), `${i}: ${text}`);
@@ -63,11 +63,11 @@ it("redactTools() wraps an instance of a class", async () => {
     }
   }
   const tool = redactTools(new ThirdPartyTool(), new Redactor([KEY]));
-  assert.equal((await callTool(tool, {}, toolContext("/"))).text, "key [redacted]");
+  assert.equal((await callTool(tool, {}, createToolContext("/"))).text, "key [redacted]");
   assert.equal(tool.name, "stranger");
 });
 
-it("redactTools() redacts a key in progress output, however it is split or truncated", async () => {
+it("redactTools() redacts a key in split and in truncated progress output", async () => {
   let progressText = "";
   const tool: Tool = {
     name: "printer",
@@ -79,19 +79,19 @@ it("redactTools() redacts a key in progress output, however it is split or trunc
     parse: () => ({}),
     describe: () => ({ title: "", locations: [] }),
     run: async (_, { progress }) => {
-      const seen = (end: string): Promise<void> => until(() => progressText.endsWith(end));
+      const waitForProgress = (ending: string): Promise<void> => waitUntil(() => progressText.endsWith(ending));
       progress(`key ${KEY.slice(0, 6)}`);
       for (const piece of KEY.slice(6).match(/.{1,5}/g)!) progress(piece);
       progress(" one\n");
-      await seen(" one\n");
+      await waitForProgress(" one\n");
       for (let n = 0; n < 10_000; n += 1) progress(`${n} ${KEY}`);
       progress(" two\n");
-      await seen(" two\n");
+      await waitForProgress(" two\n");
       return { text: "done" };
     },
   };
   const progress = (text: string): void => void (progressText += text);
-  await callTool(redactTools(tool, new Redactor([KEY])), {}, toolContext("/", { progress }));
+  await callTool(redactTools(tool, new Redactor([KEY])), {}, createToolContext("/", { progress }));
   assert.match(progressText, /^key \[redacted\] one\n/);
   assert.match(progressText, /\n\[\.\.\.\]\n/);
   for (let i = 0; i + 5 <= KEY.length; i++) assert.ok(!progressText.includes(KEY.slice(i, i + 5)), KEY.slice(i, i + 5));

@@ -3,35 +3,38 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { evaluateCall, type JudgeJob, type RuleForCall } from "../../../src/untrusted/shell-rules/evaluate-call.js";
 
-const rule = (action: RuleForCall["action"], match?: string): RuleForCall => ({
+const createRule = (action: RuleForCall["action"], match?: string): RuleForCall => ({
   action,
   isExact: true,
   ...(match === undefined ? {} : { match }),
 });
 
-async function judged(rules: readonly RuleForCall[], command: JudgeJob["command"]): Promise<string> {
+async function getDecision(rules: readonly RuleForCall[], command: JudgeJob["command"]): Promise<string> {
   const call = {
-    places: [],
+    locations: [],
     isFileTool: false,
     projectDir: "/p",
     realProjectDir: "/p",
     homeDir: "/h",
     startsPrograms: true,
   };
-  const { action, isUnparsed: unread } = await evaluateCall({ rules, command, ...call });
-  return unread ? `${action} (unread)` : action;
+  const { action, isUnparsed } = await evaluateCall({ rules, command, ...call });
+  return isUnparsed ? `${action} (unread)` : action;
 }
 
-async function expectAll(of: (match: string) => RuleForCall[], cases: readonly (readonly string[])[]): Promise<void> {
+async function assertDecisions(
+  createRules: (match: string) => RuleForCall[],
+  cases: readonly (readonly string[])[],
+): Promise<void> {
   for (const [match = "", command = "", expected] of cases)
-    assert.equal(await judged(of(match), command), expected, `${match}: ${JSON.stringify(command)}`);
+    assert.equal(await getDecision(createRules(match), command), expected, `${match}: ${JSON.stringify(command)}`);
 }
 
 describe("an allow rule for commands", () => {
-  const allow = (match: string): RuleForCall[] => [rule("allow", match), rule("deny")];
+  const createAllowRules = (match: string): RuleForCall[] => [createRule("allow", match), createRule("deny")];
 
   it("matches the words of a simple command", () =>
-    expectAll(allow, [
+    assertDecisions(createAllowRules, [
       ["git status", "git status", "allow"],
       ["git status", "git status -s", "deny"],
       ["git status*", "git status -s x", "allow"],
@@ -52,7 +55,7 @@ describe("an allow rule for commands", () => {
     ]));
 
   it("must match every command of a line", () =>
-    expectAll(allow, [
+    assertDecisions(createAllowRules, [
       ["git status*", "git status; git status && git status | git status &\ngit status # git", "allow"],
       ["git status*", "git status && rm x", "deny"],
       ["git status*", "git status\nrm x", "deny"],
@@ -62,7 +65,7 @@ describe("an allow rule for commands", () => {
     ]));
 
   it("permits redirections only to /dev/null and the standard streams, after the words", () =>
-    expectAll(allow, [
+    assertDecisions(createAllowRules, [
       ["git status*", "git status 2>&1 >/dev/null < /dev/null", "allow"],
       ["git status*", "git status &>/dev/null", "allow"],
       ["git status*", "git status > x", "deny"],
@@ -76,7 +79,7 @@ describe("an allow rule for commands", () => {
     ]));
 
   it("does not match a line that a shell can parse differently", () =>
-    expectAll(allow, [
+    assertDecisions(createAllowRules, [
       ["ls*", "ls=1 touch X", "deny"],
       ["npm*", "npm_x=1 touch X", "deny"],
       ["git*", "git= touch X", "deny"],
@@ -106,7 +109,7 @@ describe("an allow rule for commands", () => {
     ]));
 
   it("with a wildcard does not match a program that runs another program or code", () =>
-    expectAll(allow, [
+    assertDecisions(createAllowRules, [
       ["timeout*", "timeout 60 npm test", "deny"],
       ["timeout 60 npm test", "timeout 60 npm test", "allow"],
       ["timeout 60 npm test*", "timeout 60 npm test -- x", "deny"],
@@ -139,7 +142,7 @@ describe("an allow rule for commands", () => {
     ]));
 
   it("with a wildcard does not match a shell or interpreter that reads code from its input", () =>
-    expectAll(allow, [
+    assertDecisions(createAllowRules, [
       ["bash*", "bash", "deny"],
       ["node *", "node", "deny"],
       ["bash", "bash", "allow"],
@@ -147,7 +150,7 @@ describe("an allow rule for commands", () => {
     ]));
 
   it("detects abbreviated and combined options that start a program", () =>
-    expectAll(allow, [
+    assertDecisions(createAllowRules, [
       ["git*", "git *", "deny"],
       ["git*", "git rebase -ix 'rm x' HEAD~1", "deny"],
       ["git*", "git rebase --ex='rm x' HEAD~1", "deny"],
@@ -179,7 +182,7 @@ describe("an allow rule for commands", () => {
     ]));
 
   it("for paths does not match parent folders", () =>
-    expectAll(allow, [
+    assertDecisions(createAllowRules, [
       ["cat src/*", "cat src/a src/b/c", "allow"],
       ["cat src/*", "cat src/../../etc/passwd", "deny"],
       ["cat src/*", "cat src/..", "deny"],
@@ -192,15 +195,15 @@ describe("an allow rule for commands", () => {
 });
 
 describe("a deny rule for commands", () => {
-  const deny = (match: string): RuleForCall[] => [rule("deny", match)];
-  const forbids = (cases: readonly (readonly [string, string])[]): Promise<void> =>
-    expectAll(
-      deny,
+  const createDenyRules = (match: string): RuleForCall[] => [createRule("deny", match)];
+  const assertPushDecisions = (cases: readonly (readonly [string, string])[]): Promise<void> =>
+    assertDecisions(
+      createDenyRules,
       cases.map(([command, expected]) => ["git push*", command, expected]),
     );
 
   it("ignores options, letter case and the program's folder", () =>
-    forbids([
+    assertPushDecisions([
       ["git push", "deny"],
       ["git push origin", "deny"],
       ["git pushx", "deny"],
@@ -218,7 +221,7 @@ describe("a deny rule for commands", () => {
     ]));
 
   it("asks if a variable or a pattern determines the command", () =>
-    forbids([
+    assertPushDecisions([
       ["git $X", "ask"],
       ["$X push", "ask"],
       ["$X", "ask"],
@@ -228,7 +231,7 @@ describe("a deny rule for commands", () => {
     ]));
 
   it("finds the command that another program starts, or asks", () =>
-    forbids([
+    assertPushDecisions([
       ["env X=1 git push", "deny"],
       ["sudo -u x git push", "deny"],
       ["ls | xargs git push", "deny"],
@@ -271,7 +274,7 @@ describe("a deny rule for commands", () => {
     ]));
 
   it("denies, or asks about, a line that the parser cannot read", async () => {
-    await forbids([
+    await assertPushDecisions([
       ["X=1 git push", "deny"],
       ["(c | git push)", "deny"],
       ["echo `git push`", "deny"],
@@ -295,24 +298,33 @@ describe("a deny rule for commands", () => {
       `${"a;".repeat(600)}`,
       `${"(".repeat(5_000)}`,
       "x".repeat(40_000),
-      // The parser alone would take 12 s.
+      // Without a limit, the parser takes 12 s for this line.
       "<a>".repeat(10_000),
     ])
-      assert.match(await judged(deny("git push*"), command), /^(deny|ask \(unread\))$/, JSON.stringify(command));
+      assert.match(
+        await getDecision(createDenyRules("git push*"), command),
+        /^(deny|ask \(unread\))$/,
+        JSON.stringify(command),
+      );
   });
 
   it("evaluates commands of 30,000 characters", async () => {
-    const long = "git ".repeat(8_000);
-    assert.equal(await judged(deny("* * * * * x * y"), long), "pass");
-    assert.equal(await judged(deny("git *a*a*a*a*b"), `git ${"a".repeat(30_000)}`), "pass");
-    assert.equal(await judged(deny("git push*"), `env ${"a ".repeat(15_000)}`), "ask");
-    assert.equal(await judged(deny("git push*"), `env ${"env ".repeat(60)}ls`), "pass");
+    const longCommand = "git ".repeat(8_000);
+    assert.equal(await getDecision(createDenyRules("* * * * * x * y"), longCommand), "pass");
+    assert.equal(await getDecision(createDenyRules("git *a*a*a*a*b"), `git ${"a".repeat(30_000)}`), "pass");
+    assert.equal(await getDecision(createDenyRules("git push*"), `env ${"a ".repeat(15_000)}`), "ask");
+    assert.equal(await getDecision(createDenyRules("git push*"), `env ${"env ".repeat(60)}ls`), "pass");
   });
 });
 
 describe("rules for commands", () => {
   it("the first matching rule decides for each command, and the strictest decision for the call", async () => {
-    const rules = [rule("allow", "npm test*"), rule("ask", "npm*"), rule("deny", "rm*"), rule("allow", "cd *")];
+    const rules = [
+      createRule("allow", "npm test*"),
+      createRule("ask", "npm*"),
+      createRule("deny", "rm*"),
+      createRule("allow", "cd *"),
+    ];
     for (const [command, expected] of [
       ["npm test", "allow"],
       ["cd x && npm test", "allow"],
@@ -321,45 +333,56 @@ describe("rules for commands", () => {
       ["npm test; ls", "pass"],
       ["npm $X; rm x", "deny"],
     ] as const)
-      assert.equal(await judged(rules, command), expected, command);
-    assert.equal(await judged([rule("ask", "x"), rule("allow")], "case"), "ask (unread)");
-    assert.equal(await judged([rule("deny"), rule("allow", "x")], "case"), "deny");
-    assert.equal(await judged([rule("allow"), rule("deny", "x")], "case"), "allow");
-    assert.equal(await judged([rule("deny", "git push"), rule("allow")], "git $X"), "ask");
+      assert.equal(await getDecision(rules, command), expected, command);
+    assert.equal(await getDecision([createRule("ask", "x"), createRule("allow")], "case"), "ask (unread)");
+    assert.equal(await getDecision([createRule("deny"), createRule("allow", "x")], "case"), "deny");
+    assert.equal(await getDecision([createRule("allow"), createRule("deny", "x")], "case"), "allow");
+    assert.equal(await getDecision([createRule("deny", "git push"), createRule("allow")], "git $X"), "ask");
   });
 
-  it("decide as the tables of docs/permissions.md say", async () => {
+  it("decide as the tables in docs/permissions.md state", async () => {
     const page = readFileSync(new URL("../../../docs/permissions.md", import.meta.url), "utf8");
-    const results = { allow: "allowed", deny: "refused", ask: "asked", "ask (unread)": "asked", pass: "no rule" };
-    let rows = 0;
+    const resultsByDecision = {
+      allow: "allowed",
+      deny: "refused",
+      ask: "asked",
+      "ask (unread)": "asked",
+      pass: "no rule",
+    };
+    let rowCount = 0;
     for (const [, action = "", match, table = ""] of page.matchAll(/<!-- commands: (\w+) (.+?) -->\n\n(.*?)\n\n/gs))
       for (const [, command = "", expected] of table.matchAll(/^\| `(.+)` +\| (.+?) +\|$/gm)) {
-        const result = await judged([rule(action as RuleForCall["action"], match)], command.replaceAll("\\|", "|"));
-        assert.equal(results[result as keyof typeof results], expected, command);
-        rows += 1;
+        const result = await getDecision(
+          [createRule(action as RuleForCall["action"], match)],
+          command.replaceAll("\\|", "|"),
+        );
+        assert.equal(resultsByDecision[result as keyof typeof resultsByDecision], expected, command);
+        rowCount += 1;
       }
-    assert.equal(rows, 24);
+    assert.equal(rowCount, 24);
   });
 
   it("allow 161 of 300 everyday commands: those that start only allowed programs", async () => {
     const file = new URL("./everyday-commands.txt", import.meta.url);
     const commands = readFileSync(file, "utf8").trimEnd().split("\n");
-    const rules = ["git*", "npm test*", "ls*", "cat*", "rg*"].map((match) => rule("allow", match));
+    const rules = ["git*", "npm test*", "ls*", "cat*", "rg*"].map((match) => createRule("allow", match));
     const allowed: string[] = [];
-    for (const command of commands) if ((await judged(rules, command)) === "allow") allowed.push(command);
+    for (const command of commands) if ((await getDecision(rules, command)) === "allow") allowed.push(command);
     const expected = commands.filter((command) => {
-      const plain = command.replaceAll(/'[^']*'|"[^"]*"/g, "x").replaceAll(/ ?(?:2>&1|[12]? ?> ?\/dev\/null)/g, "");
-      // A substitution, a redirection, a home folder, or a command that sets which programs git starts.
-      if (/\$[?(]|[<>]|(?:^| )~|^git config/.test(plain)) return false;
-      return plain.split(/\|\||&&|[|;]/).every((part) => /^ *(?:git|npm test|ls|cat|rg)/.test(part));
+      const unquotedCommand = command
+        .replaceAll(/'[^']*'|"[^"]*"/g, "x")
+        .replaceAll(/ ?(?:2>&1|[12]? ?> ?\/dev\/null)/g, "");
+      // These commands contain a substitution, a redirection or a home folder, or set a program that git starts.
+      if (/\$[?(]|[<>]|(?:^| )~|^git config/.test(unquotedCommand)) return false;
+      return unquotedCommand.split(/\|\||&&|[|;]/).every((part) => /^ *(?:git|npm test|ls|cat|rg)/.test(part));
     });
     assert.deepEqual(allowed, expected);
     assert.deepEqual([commands.length, allowed.length], [300, 161]);
   });
 
   it("match an argument list without a shell, and ask about a call without a command", async () => {
-    assert.equal(await judged([rule("allow", "git *")], ["git", "a; rm x"]), "allow");
-    assert.equal(await judged([rule("deny", "git push")], ["git", "push"]), "deny");
-    assert.equal(await judged([rule("allow", "git *")], undefined), "ask (unread)");
+    assert.equal(await getDecision([createRule("allow", "git *")], ["git", "a; rm x"]), "allow");
+    assert.equal(await getDecision([createRule("deny", "git push")], ["git", "push"]), "deny");
+    assert.equal(await getDecision([createRule("allow", "git *")], undefined), "ask (unread)");
   });
 });

@@ -4,46 +4,46 @@ import { Agent, MemoryDriver, type SessionState } from "gantry";
 import { MemoryDocuments, currentHolder } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedChunk } from "gantry/testing";
 import { aMessage, aResult, aRun, aSession, change, releaseLease } from "../../../src/testing/session-driver/rule.js";
-import { gate, waitTool } from "../../helpers/gate.js";
-import { until } from "../../helpers/lab.js";
+import { createGate, createWaitTool } from "../../helpers/gate.js";
+import { waitUntil } from "../../helpers/server-runs.js";
 
-async function stateOf(agent: Agent, id: string): Promise<SessionState> {
+async function readState(agent: Agent, id: string): Promise<SessionState> {
   for await (const event of agent.sessions.watch(id, { follow: false, afterSeq: Number.MAX_SAFE_INTEGER }))
     if (event.type === "state") return event.state;
   throw new Error("no state");
 }
 
 describe("the state of a watched session", () => {
-  it("reports whether its run is active in another process", async (t) => {
+  it("has runningElsewhere true only if its run is active in another process", async (t) => {
     const driver = new MemoryDriver();
-    const open = gate();
+    const toolGate = createGate();
     const provider = new ScriptedProvider([callTools(["wait", {}]), "done"]);
-    const agent = new Agent({ providers: [provider], driver, tools: [waitTool(open)] });
+    const agent = new Agent({ providers: [provider], driver, tools: [createWaitTool(toolGate)] });
     t.after(() => agent.close());
     const run = await agent.run({ message: "go" });
     const id = run.sessionId;
-    await open.reached;
-    const localState = await stateOf(agent, id);
+    await toolGate.firstWait;
+    const localState = await readState(agent, id);
     assert.deepEqual([localState.run?.state, localState.runningElsewhere], ["running", false]);
-    open.open();
+    toolGate.open();
     await run.result;
-    assert.equal((await stateOf(agent, id)).runningElsewhere, false);
+    assert.equal((await readState(agent, id)).runningElsewhere, false);
 
-    // The parent process is alive.
+    // The lease holder must be a live process, so the parent process is used.
     const holder = { ...currentHolder(), pid: process.ppid, started: "" };
     const lease = await driver.lease(id, holder, 60_000);
     assert.ok("fence" in lease);
     const foreignRun = aRun("theirs", id, { startedAt: new Date(Date.now() + 1).toISOString() });
     await driver.write(id, { ...change({ runs: [foreignRun] }), fence: lease.fence });
-    const remoteState = await stateOf(agent, id);
+    const remoteState = await readState(agent, id);
     assert.deepEqual([remoteState.run?.state, remoteState.runningElsewhere], ["running", true]);
     await releaseLease(driver, lease);
-    const over = await stateOf(agent, id);
-    assert.deepEqual([over.run?.state, over.runningElsewhere], ["interrupted", false]);
+    const finalState = await readState(agent, id);
+    assert.deepEqual([finalState.run?.state, finalState.runningElsewhere], ["interrupted", false]);
   });
 });
 
-/** Counts the calls and rows. */
+/** Counts the reads of messages, message rows and states. */
 class CountedDriver extends MemoryDriver {
   readonly counts = { messages: 0, rows: 0, states: 0 };
 
@@ -63,12 +63,16 @@ class CountedDriver extends MemoryDriver {
 describe("the number of store reads for a watched session", () => {
   it("does not grow with the history or with the streamed text", async (t) => {
     const driver = new CountedDriver(new MemoryDocuments());
-    const words = Array.from({ length: 3000 }, (_, n): ScriptedChunk => ({ type: "text", block: "0", text: `w${n} ` }));
-    const hold = gate();
+    const chunks = Array.from({ length: 3000 }, (_, n): ScriptedChunk => ({
+      type: "text",
+      block: "0",
+      text: `w${n} `,
+    }));
+    const answerGate = createGate();
     const provider = new ScriptedProvider([
       async () => {
-        await hold.wait();
-        return words.flatMap((word, n) => (n % 100 === 0 ? [word, 1] : [word]));
+        await answerGate.wait();
+        return chunks.flatMap((chunk, n) => (n % 100 === 0 ? [chunk, 1] : [chunk]));
       },
     ]);
     const agent = new Agent({ providers: [provider], driver });
@@ -78,27 +82,27 @@ describe("the number of store reads for a watched session", () => {
       n % 2 ? aResult("a", n + 1, { name: "read" }) : aMessage("a", n + 1, { role: "assistant" }),
     );
     await driver.create({ session: aSession("a", { projectDir: process.cwd() }), messages: messages });
-    await stateOf(agent, "a");
+    await readState(agent, "a");
     assert.ok(driver.counts.rows <= 50, `${driver.counts.rows} rows`);
 
     const run = await agent.run({ message: "go", sessionId: "a" });
-    let begun = 0;
+    let readyWatchers = 0;
     const watchers = Array.from({ length: 20 }, async () => {
       let text = "";
       for await (const event of agent.sessions.watch("a", { afterSeq: 2000 })) {
         if (event.type === "delta") text += event.text;
-        if (event.type === "message" && event.message.seq === 2001) begun += 1;
+        if (event.type === "message" && event.message.seq === 2001) readyWatchers += 1;
         if (event.type === "message_end") return text.length;
       }
       return 0;
     });
-    await Promise.all([hold.reached, until(() => begun === 20)]);
-    const before = { ...driver.counts };
-    hold.open();
+    await Promise.all([answerGate.firstWait, waitUntil(() => readyWatchers === 20)]);
+    const initialCounts = { ...driver.counts };
+    answerGate.open();
     await run.result;
     for (const length of await Promise.all(watchers)) assert.ok(length > 10_000);
     // Only the end of the answer, the end of the run and a title change the state.
-    assert.ok(driver.counts.states - before.states < 10, `${driver.counts.states - before.states} times`);
-    assert.ok(driver.counts.rows - before.rows < 200, `${driver.counts.rows - before.rows} rows`);
+    assert.ok(driver.counts.states - initialCounts.states < 10, `${driver.counts.states - initialCounts.states} times`);
+    assert.ok(driver.counts.rows - initialCounts.rows < 200, `${driver.counts.rows - initialCounts.rows} rows`);
   });
 });

@@ -3,15 +3,15 @@ import { describe, it } from "node:test";
 import { Agent, defineTool, MemoryDriver, type Message } from "gantry";
 import { MemoryDocuments, type SessionChange } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
-import { turns } from "../../helpers/fake-time.js";
-import { until } from "../../helpers/lab.js";
+import { waitTurns } from "../../helpers/fake-time.js";
+import { waitUntil } from "../../helpers/server-runs.js";
 import { STORES, type StoreKind } from "../../helpers/stores.js";
-import { tempDir } from "../../helpers/temp.js";
-import { comparable, WatchedPage } from "../../helpers/watched-page.js";
+import { tempDir } from "../../helpers/temp-dir.js";
+import { joinTexts, WatchedPage } from "../../helpers/watch-event-page.js";
 
-const RUNS = 4;
+const RUN_COUNT = 4;
 
-const act = defineTool({
+const actTool = defineTool({
   name: "act",
   description: "Acts.",
   kind: "execute",
@@ -19,60 +19,60 @@ const act = defineTool({
   run: () => "done",
 });
 
-/** An answer in pieces, then a call that needs permission, then another answer. */
-const steps = Array.from({ length: RUNS }, (_, run): ScriptedStep[] => [
+/** For each run: a text with a call that needs permission, then an answer in 20 chunks. */
+const steps = Array.from({ length: RUN_COUNT }, (_, run): ScriptedStep[] => [
   [{ type: "text", block: "0", text: `run ${run} ` }, ...callTools(["act", { run }])],
   Array.from({ length: 20 }, (_, i) => ({ type: "text", block: "0", text: `word${i} ` }) as const),
 ]).flat();
 
-/** Watchers read the end of a run before the process of the run knows that it is stored. */
-class LateDriver extends MemoryDriver {
-  #states = 0;
+/** Delays the last write of a run until a watcher has read the end of the run. */
+class DelayedWriteDriver extends MemoryDriver {
+  #headReads = 0;
 
   override async head(...query: Parameters<MemoryDriver["head"]>): ReturnType<MemoryDriver["head"]> {
     const head = await super.head(...query);
-    this.#states += 1;
+    this.#headReads += 1;
     return head;
   }
 
   override async write(id: string, change: SessionChange): ReturnType<MemoryDriver["write"]> {
     const result = await super.write(id, change);
     if (change.release !== true) return result;
-    const before = this.#states;
+    const headReads = this.#headReads;
     this.notifier.publish(id);
-    await until(() => this.#states > before);
-    await turns();
+    await waitUntil(() => this.#headReads > headReads);
+    await waitTurns();
     return result;
   }
 }
 
-const late: StoreKind = [
-  "a store that answers late",
+const delayedStore: StoreKind = [
+  "a store with delayed writes",
   () => {
     const store = new MemoryDocuments();
-    return Promise.resolve(() => new LateDriver(store));
+    return Promise.resolve(() => new DelayedWriteDriver(store));
   },
 ];
 
 describe("the order of watch events", () => {
-  for (const [name, make] of [...STORES, late])
+  for (const [name, createStore] of [...STORES, delayedStore])
     it(`${name}: the end of a run follows all its messages, and an ask follows its tool call`, async (t) => {
-      const over = new AbortController();
+      const watchAbort = new AbortController();
       let [watchers, agents]: [Promise<void>[], Agent[]] = [[], []];
-      // Runs before the stores are closed.
+      // This hook runs before the hooks that close the stores.
       t.after(async () => {
-        over.abort();
+        watchAbort.abort();
         await Promise.all(watchers);
         await Promise.all(agents.map((agent) => agent.close()));
       });
-      const driver = await make(t);
+      const driver = await createStore(t);
       const folder = await tempDir(t);
       agents = [steps, []].map(
         (script) =>
           new Agent({
             driver: driver(),
             providers: [new ScriptedProvider(script)],
-            tools: [act],
+            tools: [actTool],
             projectDir: folder.path,
             unattended: "wait",
           }),
@@ -80,46 +80,52 @@ describe("the order of watch events", () => {
       const firstAgent = agents[0]!;
       const { id } = await firstAgent.sessions.create();
       await firstAgent.sessions.update(id, { mode: "ask" });
-      /** The messages of a watcher when it received the end of a run. */
+      /** The messages that a watcher had at the end of a run. */
       const messagesAtEnd = new Map<string, Message[]>();
       const answeredAsks = new Set<string>();
-      /** Watchers that have received the first state, which comes before all messages. */
-      const begun = new Set<number>();
+      /** Watchers that have received the first state event. */
+      const readyWatchers = new Set<number>();
       let fault: unknown;
-      const all = async (holds: () => boolean): Promise<void> => {
-        await until(() => fault !== undefined || holds());
+      const waitForWatchers = async (isExpected: () => boolean): Promise<void> => {
+        await waitUntil(() => fault !== undefined || isExpected());
         if (fault) throw fault as Error;
       };
-      const watch = async (agent: Agent, at: number): Promise<void> => {
+      const watch = async (agent: Agent, watcherIndex: number): Promise<void> => {
         const page = new WatchedPage();
-        for await (const event of agent.sessions.watch(id, { signal: over.signal })) {
+        for await (const event of agent.sessions.watch(id, { signal: watchAbort.signal })) {
           page.apply(event);
           if (event.type !== "state") continue;
-          begun.add(at);
+          readyWatchers.add(watcherIndex);
           const { run, asks } = event.state;
-          const place = `${at} ${String(run?.id)}`;
-          if (run?.state === "finished" && !messagesAtEnd.has(place)) messagesAtEnd.set(place, page.messages);
-          for (const { id: ask, callId } of asks) {
+          const key = `${watcherIndex} ${String(run?.id)}`;
+          if (run?.state === "finished" && !messagesAtEnd.has(key)) messagesAtEnd.set(key, page.messages);
+          for (const { id: askId, callId } of asks) {
             const calls = page.messages.flatMap(({ parts }) => parts).filter((part) => part.type === "tool_call");
             assert.ok(calls.some((part) => part.id === callId));
-            // One watcher answers, the other only watches.
-            if (answeredAsks.has(ask)) continue;
-            answeredAsks.add(ask);
-            await agent.asks.answer(ask, { choice: "allow" });
+            // Only the first watcher that receives an ask answers.
+            if (answeredAsks.has(askId)) continue;
+            answeredAsks.add(askId);
+            await agent.asks.answer(askId, { choice: "allow" });
           }
         }
       };
-      watchers = agents.map((agent, at) => watch(agent, at).catch((error: unknown) => void (fault ??= error)));
-      await all(() => begun.size === agents.length);
-      for (let n = 0; n < RUNS; n += 1) {
+      watchers = agents.map((agent, watcherIndex) =>
+        watch(agent, watcherIndex).catch((error: unknown) => void (fault ??= error)),
+      );
+      await waitForWatchers(() => readyWatchers.size === agents.length);
+      for (let n = 0; n < RUN_COUNT; n += 1) {
         const run = await firstAgent.run({ message: `prompt ${n}`, sessionId: id });
         await run.result;
         // Both watchers have received the end before the next run starts.
-        await all(() => [0, 1].every((at) => messagesAtEnd.has(`${at} ${run.id}`)));
-        const expectedMessages = (await firstAgent.sessions.messages(id)).map(comparable);
-        for (const at of [0, 1])
-          assert.deepEqual(messagesAtEnd.get(`${at} ${run.id}`), expectedMessages, `watcher ${at}, run ${n}`);
+        await waitForWatchers(() => [0, 1].every((watcherIndex) => messagesAtEnd.has(`${watcherIndex} ${run.id}`)));
+        const expectedMessages = (await firstAgent.sessions.messages(id)).map(joinTexts);
+        for (const watcherIndex of [0, 1])
+          assert.deepEqual(
+            messagesAtEnd.get(`${watcherIndex} ${run.id}`),
+            expectedMessages,
+            `watcher ${watcherIndex}, run ${n}`,
+          );
       }
-      assert.equal(answeredAsks.size, RUNS);
+      assert.equal(answeredAsks.size, RUN_COUNT);
     });
 });

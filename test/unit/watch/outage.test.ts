@@ -2,102 +2,111 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { MemoryDriver } from "gantry";
 import { callTools } from "gantry/testing";
-import { serveHttp, SocketPeer } from "../../helpers/acp-http.js";
-import { CountedPage } from "../../helpers/http-watcher.js";
-import { eventsOf } from "../../helpers/event-page.js";
-import { gate, waitTool } from "../../helpers/gate.js";
-import { sseEvents } from "../../helpers/http.js";
-import { until } from "../../helpers/lab.js";
+import { startAcpHttp, SocketPeer } from "../../helpers/acp-http.js";
+import { CheckedPage } from "../../helpers/http-watcher.js";
+import { readSessionEvents } from "../../helpers/event-page.js";
+import { createGate, createWaitTool } from "../../helpers/gate.js";
+import { parseSseEvents } from "../../helpers/raw-http.js";
+import { waitUntil } from "../../helpers/server-runs.js";
 import { withOutages } from "../../helpers/outages.mjs";
-import { tempDir } from "../../helpers/temp.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 import { startApi } from "../../helpers/http-api.js";
 
 const UNAVAILABLE_MESSAGE = "session store unavailable";
 
 it("a store outage fails the run, and a watcher resumes when the store is back", async (t) => {
-  let away = false;
-  let refused = 0;
-  const state = () => {
-    if (away) refused += 1;
-    return away ? "fail" : "";
+  let isStoreDown = false;
+  let rejectedCalls = 0;
+  const getStoreState = () => {
+    if (isStoreDown) rejectedCalls += 1;
+    return isStoreDown ? "fail" : "";
   };
-  const opened = gate();
+  const toolGate = createGate();
   const api = await startApi(t, {
     steps: [callTools(["wait", {}]), "Here again."],
-    agent: { driver: withOutages(new MemoryDriver(), state), tools: [waitTool(opened)] },
+    agent: { driver: withOutages(new MemoryDriver(), getStoreState), tools: [createWaitTool(toolGate)] },
   });
   const { id } = await api.agent.sessions.create();
-  const over = new AbortController();
-  t.after(() => over.abort());
-  const page = new CountedPage();
-  let ended = false;
-  const watching = (async () => {
-    for await (const event of eventsOf(`${api.url}/api/sessions/${id}/events`, {}, over.signal)) page.apply(event);
-    ended = true;
+  const watchAbort = new AbortController();
+  t.after(() => watchAbort.abort());
+  const page = new CheckedPage();
+  let hasEnded = false;
+  const watchPromise = (async () => {
+    for await (const event of readSessionEvents(`${api.url}/api/sessions/${id}/events`, {}, watchAbort.signal))
+      page.apply(event);
+    hasEnded = true;
   })();
-  watching.catch(() => undefined);
-  await until(() => page.events > 0);
+  watchPromise.catch(() => undefined);
+  await waitUntil(() => page.events > 0);
 
-  const streamed = api.run({ message: "hi", session_id: id, stream: true });
-  await opened.reached;
-  away = true;
-  opened.open();
-  assert.deepEqual(sseEvents((await streamed).text).at(-1), {
+  const streamedResponse = api.postRun({ message: "hi", session_id: id, stream: true });
+  await toolGate.firstWait;
+  isStoreDown = true;
+  toolGate.open();
+  assert.deepEqual(parseSseEvents((await streamedResponse).text).at(-1), {
     event: "error",
     data: { error: UNAVAILABLE_MESSAGE, code: "store_unavailable" },
   });
-  const plain = await api.run({ message: "hi", session_id: id });
-  assert.deepEqual([plain.status, plain.json()], [503, { error: UNAVAILABLE_MESSAGE, code: "store_unavailable" }]);
-  // The watcher retries without a notification.
-  const before = refused;
-  await until(() => refused > before + 4);
-  assert.equal(ended, false);
-  assert.deepEqual((await api.send(`/api/sessions/${id}/events`)).status, 503, "who comes now is told at once");
+  const plainResponse = await api.postRun({ message: "hi", session_id: id });
+  assert.deepEqual(
+    [plainResponse.status, plainResponse.json()],
+    [503, { error: UNAVAILABLE_MESSAGE, code: "store_unavailable" }],
+  );
+  // The watcher polls the store without a notification.
+  const previousCalls = rejectedCalls;
+  await waitUntil(() => rejectedCalls > previousCalls + 4);
+  assert.equal(hasEnded, false);
+  assert.deepEqual((await api.send(`/api/sessions/${id}/events`)).status, 503, "a new watcher is rejected at once");
 
-  away = false;
-  const again = await api.run({ message: "again", session_id: id });
-  assert.deepEqual([again.status, (again.json() as { output: string }).output], [200, "Here again."]);
-  const stored = (await api.send(`/api/sessions/${id}/messages`)).json() as { messages: object[] };
-  await until(() => page.messages.length === stored.messages.length && page.state.run.state === "finished");
-  assert.deepEqual(page.messages, stored.messages);
+  isStoreDown = false;
+  const laterResponse = await api.postRun({ message: "again", session_id: id });
+  assert.deepEqual([laterResponse.status, (laterResponse.json() as { output: string }).output], [200, "Here again."]);
+  const storedMessages = (await api.send(`/api/sessions/${id}/messages`)).json() as { messages: object[] };
+  await waitUntil(() => page.messages.length === storedMessages.messages.length && page.state.run.state === "finished");
+  assert.deepEqual(page.messages, storedMessages.messages);
   assert.deepEqual(page.faults, []);
-  assert.equal(ended, false);
-  assert.ok(!api.log.some((line) => line.startsWith("error") && line.includes("promise")), api.log.join("\n"));
+  assert.equal(hasEnded, false);
+  assert.ok(
+    !api.logLines.some((line) => line.startsWith("error") && line.includes("promise")),
+    api.logLines.join("\n"),
+  );
 });
 
-it("over ACP a request during a store outage fails with -32603 and without details; later prompts work", async (t) => {
-  let away = false;
+it("an ACP request during a store outage fails with -32603 without details, and later prompts succeed", async (t) => {
+  let isStoreDown = false;
   const project = await tempDir(t);
   const api = await startApi(t, {
     steps: ["One.", "Two."],
-    agent: { driver: withOutages(new MemoryDriver(), () => (away ? "fail" : "")), projectDir: project.path },
+    agent: { driver: withOutages(new MemoryDriver(), () => (isStoreDown ? "fail" : "")), projectDir: project.path },
   });
-  const { url } = await serveHttp(t, api.agent);
+  const { url } = await startAcpHttp(t, api.agent);
   const peer = new SocketPeer(`${url}/acp`);
-  await peer.opened();
+  await peer.waitUntilOpen();
   await peer.initialize();
   const session = await peer.newSession(project.path);
   assert.deepEqual(await peer.prompt(session, "hi"), { stopReason: "end_turn" });
-  away = true;
+  isStoreDown = true;
   const failures = await Promise.all(
     [
       peer.request("session/list", {}),
       peer.request("session/new", { cwd: project.path, mcpServers: [] }),
       peer.request("session/load", { sessionId: session, cwd: project.path, mcpServers: [] }),
-    ].map((outcome) =>
-      outcome.then(
+    ].map((request) =>
+      request.then(
         () => "answered",
         (error: Error) => error,
       ),
     ),
   );
-  const prompted: unknown = await peer.prompt(session, "hi").catch((error: Error) => error);
+  const promptResult: unknown = await peer.prompt(session, "hi").catch((error: Error) => error);
   t.diagnostic(
-    JSON.stringify([...failures, prompted].map((failure) => (failure instanceof Error ? failure.message : failure))),
+    JSON.stringify(
+      [...failures, promptResult].map((failure) => (failure instanceof Error ? failure.message : failure)),
+    ),
   );
   for (const failure of failures) assert.match(String(failure), /-32603.*session store unavailable/);
-  assert.doesNotMatch(JSON.stringify(peer.received), /ECONNREFUSED|postgres|secret/);
-  away = false;
+  assert.doesNotMatch(JSON.stringify(peer.receivedMessages), /ECONNREFUSED|postgres|secret/);
+  isStoreDown = false;
   assert.deepEqual(await peer.prompt(session, "again"), { stopReason: "end_turn" });
-  peer.assertClean();
+  peer.assertNoValidationErrors();
 });

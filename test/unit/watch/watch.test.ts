@@ -4,24 +4,24 @@ import { isDeepStrictEqual } from "node:util";
 import { Agent, defineTool, type Session } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedChunk, type ScriptedStep } from "gantry/testing";
 import { parseCursor } from "../../../src/watch/cursor.js";
-import { pause, until } from "../../helpers/lab.js";
-import { randomOf } from "../../helpers/random.js";
+import { pause, waitUntil } from "../../helpers/server-runs.js";
+import { createRandom } from "../../helpers/random.js";
 import { STORES } from "../../helpers/stores.js";
-import { tempDir } from "../../helpers/temp.js";
-import { comparable, WatchedPage } from "../../helpers/watched-page.js";
+import { tempDir } from "../../helpers/temp-dir.js";
+import { joinTexts, WatchedPage } from "../../helpers/watch-event-page.js";
 
 /** Number of schedules per store. */
-const SCHEDULES = Number(process.env["SCHEDULES"] ?? 8);
-const FIRST = Number(process.env["SEED"] ?? 1);
+const SCHEDULE_COUNT = Number(process.env["SCHEDULES"] ?? 8);
+const FIRST_SEED = Number(process.env["SEED"] ?? 1);
 
-const noop = defineTool({
+const noopTool = defineTool({
   name: "noop",
   description: "Does nothing.",
   run: () => "done",
 });
 
-/** A random answer: reasoning, text in pieces, calls. Sometimes it is interrupted. */
-function answer(random: () => number): ScriptedStep {
+/** Creates a random answer of reasoning, text chunks and calls. Some answers are interrupted. */
+function createAnswer(random: () => number): ScriptedStep {
   return () => {
     const chunks: ScriptedChunk[] = [];
     if (random() < 0.4)
@@ -37,34 +37,37 @@ function answer(random: () => number): ScriptedStep {
 }
 
 describe("a watcher under a random schedule", () => {
-  for (const [name, make] of STORES)
-    for (let seed = FIRST; seed < FIRST + SCHEDULES; seed += 1)
-      it(`sees the stored messages (${name}, schedule ${seed})`, async (t) => {
-        const random = randomOf(seed);
-        const driver = await make(t);
+  for (const [name, createStore] of STORES)
+    for (let seed = FIRST_SEED; seed < FIRST_SEED + SCHEDULE_COUNT; seed += 1)
+      it(`receives the stored messages (${name}, schedule ${seed})`, async (t) => {
+        const random = createRandom(seed);
+        const driver = await createStore(t);
         const folder = await tempDir(t);
-        const script = Array.from({ length: 200 }, () => answer(random));
+        const script = Array.from({ length: 200 }, () => createAnswer(random));
         const agents = [0, 1].map(
           () =>
             new Agent({
               driver: driver(),
               providers: [new ScriptedProvider(script)],
-              tools: [noop],
+              tools: [noopTool],
               projectDir: folder.path,
               ...(random() < 0.5 ? { compaction: { strategy: "sliding-window", threshold: 0.01 } } : {}),
             }),
         );
         t.after(() => Promise.all(agents.map((agent) => agent.close())));
-        const any = () => agents[Math.floor(random() * agents.length)]!;
+        const pickAgent = () => agents[Math.floor(random() * agents.length)]!;
         const session: Session = await agents[0]!.sessions.create();
 
         const page = new WatchedPage();
-        const over = new AbortController();
-        const watching = (async () => {
-          while (!over.signal.aborted) {
+        const watchAbort = new AbortController();
+        const watchPromise = (async () => {
+          while (!watchAbort.signal.aborted) {
             let remainingEvents = Math.floor(random() * 60);
             const options = random() < 0.5 ? { after: page.cursor } : { lastSeen: page.cursor };
-            for await (const event of any().sessions.watch(session.id, { ...options, signal: over.signal })) {
+            for await (const event of pickAgent().sessions.watch(session.id, {
+              ...options,
+              signal: watchAbort.signal,
+            })) {
               page.apply(event);
               if ((remainingEvents -= 1) < 0) break;
               // Time: part of the random schedule.
@@ -75,41 +78,44 @@ describe("a watcher under a random schedule", () => {
 
         const snapshots: string[] = [];
         for (let step = 0; step < 12; step += 1) {
-          const cancel = new AbortController();
-          const agent = any();
-          const run = await agent.run({ message: `prompt ${step}`, sessionId: session.id, signal: cancel.signal });
+          const runAbort = new AbortController();
+          const agent = pickAgent();
+          const run = await agent.run({ message: `prompt ${step}`, sessionId: session.id, signal: runAbort.signal });
           // Time: part of the random schedule.
-          if (random() < 0.25) setTimeout(() => cancel.abort(), random() * 40);
+          if (random() < 0.25) setTimeout(() => runAbort.abort(), random() * 40);
           await run.result.catch(() => undefined);
           const messages = await agent.sessions.messages(session.id);
           if (random() < 0.3)
             snapshots.push(
-              (await any().sessions.revert(session.id, messages[Math.floor(random() * messages.length)]!.id)).id,
+              (await pickAgent().sessions.revert(session.id, messages[Math.floor(random() * messages.length)]!.id)).id,
             );
           if (random() < 0.3 && snapshots.length > 0) {
-            const aside = await any()
+            const snapshot = await pickAgent()
               .sessions.restore(session.id, snapshots.pop()!)
               .catch(() => undefined);
-            if (aside) snapshots.push(aside.id);
+            if (snapshot) snapshots.push(snapshot.id);
           }
         }
 
-        const seqs = (messages: readonly { seq: number }[]) => messages.map(({ seq }) => seq).join(" ");
-        const expectedMessages = (await agents[0]!.sessions.messages(session.id)).map(comparable);
-        const cuts = (await agents[0]!.sessions.get(session.id))!.rewinds.length;
-        // A slow reader can already have the messages that a revert will leave, and not know the revert yet.
-        const seesAll = () =>
-          parseCursor(session.id, page.cursor).rewindCount === cuts &&
+        const formatSeqs = (messages: readonly { seq: number }[]) => messages.map(({ seq }) => seq).join(" ");
+        const expectedMessages = (await agents[0]!.sessions.messages(session.id)).map(joinTexts);
+        const rewindCount = (await agents[0]!.sessions.get(session.id))!.rewinds.length;
+        // A slow reader can have the final messages before it has received the revert.
+        const isPageComplete = () =>
+          parseCursor(session.id, page.cursor).rewindCount === rewindCount &&
           isDeepStrictEqual(page.messages, expectedMessages);
-        const place = () => `seen ${seqs(page.messages)} at ${page.cursor}; stored ${seqs(expectedMessages)}`;
-        await until(seesAll).catch((error: unknown) => assert.fail(`${String(error)}: ${place()}`));
-        over.abort();
-        await watching;
-        // A new reader sees the same.
-        const again = new WatchedPage();
-        for await (const event of agents[1]!.sessions.watch(session.id, { follow: false })) again.apply(event);
-        assert.deepEqual(again.messages, expectedMessages);
-        assert.equal(again.state?.session.id, session.id);
+        const describePosition = () =>
+          `received ${formatSeqs(page.messages)} at ${page.cursor}; stored ${formatSeqs(expectedMessages)}`;
+        await waitUntil(isPageComplete).catch((error: unknown) =>
+          assert.fail(`${String(error)}: ${describePosition()}`),
+        );
+        watchAbort.abort();
+        await watchPromise;
+        // A new reader receives the same messages.
+        const newPage = new WatchedPage();
+        for await (const event of agents[1]!.sessions.watch(session.id, { follow: false })) newPage.apply(event);
+        assert.deepEqual(newPage.messages, expectedMessages);
+        assert.equal(newPage.state?.session.id, session.id);
       });
 });
 
@@ -119,14 +125,14 @@ it("a watcher of a deleted session receives one deletion event and ends", async 
   const { id } = await agent.sessions.create();
   const types: string[] = [];
   let hasEnded = false;
-  const watching = (async () => {
+  const watchPromise = (async () => {
     for await (const { type } of agent.sessions.watch(id)) {
       types.push(type);
       if (types.length === 1) await agent.sessions.delete(id);
     }
     hasEnded = true;
   })();
-  await until(() => hasEnded);
-  await watching;
+  await waitUntil(() => hasEnded);
+  await watchPromise;
   assert.deepEqual(types, ["state", "deleted"]);
 });

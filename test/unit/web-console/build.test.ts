@@ -3,10 +3,10 @@ import { readdir, readFile } from "node:fs/promises";
 import path from "node:path";
 import { before, describe, it, after } from "node:test";
 import { buildConsole } from "../../../.ci/console.mjs";
-import { makeTempDir, type TempDir } from "../../helpers/temp.js";
+import { makeTempDir, type TempDir } from "../../helpers/temp-dir.js";
 
-/** Maximum size, in bytes, of everything that a browser loads before the first paint. */
-const FIRST_PAINT = 100_000;
+/** Maximum compressed size of all files that a browser loads before the first paint. */
+const MAX_FIRST_PAINT_BYTES = 100_000;
 
 describe("the built web console", () => {
   let folder: TempDir;
@@ -19,25 +19,34 @@ describe("the built web console", () => {
   });
   after(() => folder.remove());
 
-  const packed = async (name: string) => (await readFile(folder.at(`${name}.gz`))).length;
+  const readCompressedSize = async (name: string) => (await readFile(folder.at(`${name}.gz`))).length;
 
   it("loads less than 100 kB compressed before the first paint", async () => {
-    const named = [...page.matchAll(/(?:src|href)="\/console\/(assets\/[^"]+)"/g)].map(([, name = ""]) => name);
-    const first = new Set(named);
-    for (const name of first) {
+    const linkedAssets = [...page.matchAll(/(?:src|href)="\/console\/(assets\/[^"]+)"/g)].map(([, name = ""]) => name);
+    const firstPaintFiles = new Set(linkedAssets);
+    for (const name of firstPaintFiles) {
       const text = name.endsWith(".js") ? await folder.read(name) : "";
       for (const [, importedFile = ""] of text.matchAll(/(?:\bfrom|\bimport)"\.\/([^"]+)"/g))
-        assert.ok(first.has(`assets/${importedFile}`), `${importedFile} is loaded together with its importer`);
+        assert.ok(
+          firstPaintFiles.has(`assets/${importedFile}`),
+          `${importedFile} is loaded together with its importer`,
+        );
     }
     assert.ok(
-      [...first].some((name) => /^assets\/main-[A-Z0-9]{8}\.js$/.test(name)),
+      [...firstPaintFiles].some((name) => /^assets\/main-[A-Z0-9]{8}\.js$/.test(name)),
       page,
     );
-    let bytes = await packed("index.html");
-    for (const name of first) bytes += await packed(name);
-    assert.ok(bytes < FIRST_PAINT, `${bytes} bytes, less than ${FIRST_PAINT}: load later content by import()`);
-    const all = (await readdir(folder.at("assets"))).filter((name) => name.endsWith(".js"));
-    assert.ok(all.length > named.filter((name) => name.endsWith(".js")).length, "some scripts are loaded on demand");
+    let bytes = await readCompressedSize("index.html");
+    for (const name of firstPaintFiles) bytes += await readCompressedSize(name);
+    assert.ok(
+      bytes < MAX_FIRST_PAINT_BYTES,
+      `${bytes} bytes, less than ${MAX_FIRST_PAINT_BYTES}: load later content by import()`,
+    );
+    const scripts = (await readdir(folder.at("assets"))).filter((name) => name.endsWith(".js"));
+    assert.ok(
+      scripts.length > linkedAssets.filter((name) => name.endsWith(".js")).length,
+      "some scripts are loaded on demand",
+    );
   });
 
   it("has a content hash in each asset name, and a .gz file for each script, style and icon", async () => {
@@ -51,9 +60,9 @@ describe("the built web console", () => {
 
   it("has no inline scripts or styles, no eval, and no URL of another host", async () => {
     assert.doesNotMatch(page, /<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc="\/console\/assets\/)/i);
-    const places = [...page.matchAll(/(?:src|href)="([^"]*)"/g)].map(([, place = ""]) => place);
+    const urls = [...page.matchAll(/(?:src|href)="([^"]*)"/g)].map(([, url = ""]) => url);
     assert.deepEqual(
-      places.filter((place) => !/^(\/console\/assets\/|data:)/.test(place)),
+      urls.filter((url) => !/^(\/console\/assets\/|data:)/.test(url)),
       [],
     );
     for (const name of await readdir(folder.at("assets"))) {

@@ -9,7 +9,7 @@ import { openHttpHost } from "gantry/http";
 import { transportChecks } from "gantry/testing";
 import { httpClient } from "../../helpers/transport-clients.js";
 
-/** Both transports as in `gantry serve`: the console accepts no prompts, the API on its port does. */
+/** Starts both transports on one port, as `gantry serve` does. The API accepts prompts, the console does not. */
 class ApiWithConsole implements Transport {
   readonly name = "api-with-console";
   readonly #port: number;
@@ -23,7 +23,7 @@ class ApiWithConsole implements Transport {
     const console = await new WebConsoleTransport({}, host).start(agent);
     const api = await new KoaHttpTransport({}, host).start(agent);
     const stop = async (signal: AbortSignal) => {
-      host.refuseNew();
+      host.stopAccepting();
       await console.stop(signal);
       await api.stop(signal);
       await host.close(signal);
@@ -34,20 +34,20 @@ class ApiWithConsole implements Transport {
 }
 
 describe("contract of the transport that serves web console and HTTP API on one port", () => {
-  let taken: Server | undefined;
+  let blockingServer: Server | undefined;
   const checks = transportChecks({
     create: () => Promise.resolve(new ApiWithConsole(0)),
     createFailing: async () => {
-      taken = createServer();
-      taken.listen(0, "127.0.0.1");
-      await once(taken, "listening");
-      return new ApiWithConsole((taken.address() as AddressInfo).port);
+      blockingServer = createServer();
+      blockingServer.listen(0, "127.0.0.1");
+      await once(blockingServer, "listening");
+      return new ApiWithConsole((blockingServer.address() as AddressInfo).port);
     },
     connect: httpClient,
     onDisconnect: "cancel",
     clean: async () => {
-      const server = taken;
-      taken = undefined;
+      const server = blockingServer;
+      blockingServer = undefined;
       if (server) await new Promise((resolve) => server.close(resolve));
     },
   });

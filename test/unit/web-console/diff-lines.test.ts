@@ -11,36 +11,36 @@ import {
   type TextRange,
 } from "../../../adapters/web-console/app/diff-lines.js";
 
-function rowsOf(before: string, after: string): DiffRow[] {
-  const work = compareInSteps(before, after);
-  let step = work.next();
-  while (!step.done) step = work.next();
+function compareRows(before: string, after: string): DiffRow[] {
+  const comparison = compareInSteps(before, after);
+  let step = comparison.next();
+  while (!step.done) step = comparison.next();
   return step.value;
 }
 
-const inShort = (rows: readonly DiffRow[]) =>
+const formatRows = (rows: readonly DiffRow[]) =>
   rows.map(({ kind, text }) => `${{ same: " ", removed: "-", added: "+" }[kind]}${text}`);
 
-/** The text from which the rows were made. */
-function textOf(rows: readonly DiffRow[], without: DiffRow["kind"]): string {
+/** Returns the old text if `omittedKind` is `added`, or the new text if it is `removed`. */
+function joinRows(rows: readonly DiffRow[], omittedKind: DiffRow["kind"]): string {
   return rows
-    .filter(({ kind }) => kind !== without)
+    .filter(({ kind }) => kind !== omittedKind)
     .map(({ text, lacksLineBreak }) => (lacksLineBreak ? text : `${text}\n`))
     .join("");
 }
 
-/** A generator of the same numbers in each run. */
-function numbers(seed: number): (below: number) => number {
+/** Returns a random number function with the same sequence in each run. */
+function createRandom(seed: number): (limit: number) => number {
   let state = seed;
-  return (below) => {
+  return (limit) => {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return Math.floor((state / 2 ** 32) * below);
+    return Math.floor((state / 2 ** 32) * limit);
   };
 }
 
 it("compareInSteps returns removed and added lines with the line numbers of both texts", () => {
-  const rows = rowsOf("a\nb\nc\nd\n", "a\nB\nc\nd\ne\n");
-  assert.deepEqual(inShort(rows), [" a", "-b", "+B", " c", " d", "+e"]);
+  const rows = compareRows("a\nb\nc\nd\n", "a\nB\nc\nd\ne\n");
+  assert.deepEqual(formatRows(rows), [" a", "-b", "+B", " c", " d", "+e"]);
   assert.deepEqual(
     rows.map((row) => [row.old, row.new]),
     [
@@ -53,80 +53,81 @@ it("compareInSteps returns removed and added lines with the line numbers of both
     ],
   );
   assert.deepEqual(countChanges(rows), { added: 2, removed: 1 });
-  assert.deepEqual(inShort(rowsOf("", "one\n")), ["+one"]);
-  assert.deepEqual(inShort(rowsOf("one\n", "")), ["-one"]);
-  assert.deepEqual(rowsOf("", ""), []);
+  assert.deepEqual(formatRows(compareRows("", "one\n")), ["+one"]);
+  assert.deepEqual(formatRows(compareRows("one\n", "")), ["-one"]);
+  assert.deepEqual(compareRows("", ""), []);
 });
 
 it("compareInSteps reports a missing final line break and a carriage return as changes", () => {
   assert.deepEqual(
-    rowsOf("a\n", "a").map(({ kind, lacksLineBreak: open }) => [kind, open]),
+    compareRows("a\n", "a").map(({ kind, lacksLineBreak }) => [kind, lacksLineBreak]),
     [
       ["removed", false],
       ["added", true],
     ],
   );
-  assert.deepEqual(inShort(rowsOf("a\r\n", "a\n")), ["-a\r", "+a"]);
+  assert.deepEqual(formatRows(compareRows("a\r\n", "a\n")), ["-a\r", "+a"]);
 });
 
 it("compareInSteps reproduces both texts from its rows, and keeps lines that are all equal", () => {
-  const below = numbers(7);
+  const random = createRandom(7);
   for (let round = 0; round < 400; round++) {
-    const text = (kinds: number) =>
-      Array.from({ length: below(24) }, () => String.fromCharCode(97 + below(kinds))).join("\n") +
-      (below(2) ? "\n" : "");
-    const kinds = 1 + below(12);
-    const [before, after] = [text(kinds), text(kinds)];
-    const rows = rowsOf(before, after);
-    assert.equal(textOf(rows, "added"), before);
-    assert.equal(textOf(rows, "removed"), after);
+    const createText = (kindCount: number) =>
+      Array.from({ length: random(24) }, () => String.fromCharCode(97 + random(kindCount))).join("\n") +
+      (random(2) ? "\n" : "");
+    const kindCount = 1 + random(12);
+    const [oldText, newText] = [createText(kindCount), createText(kindCount)];
+    const rows = compareRows(oldText, newText);
+    assert.equal(joinRows(rows, "added"), oldText);
+    assert.equal(joinRows(rows, "removed"), newText);
     const unchangedRows = rows.filter(({ kind }) => kind === "same").length;
-    // Except for the last lines, which can lack a line break.
-    if (kinds === 1) assert.ok(unchangedRows >= Math.min(before.split("\n").length, after.split("\n").length) - 2);
+    // The last line of each text can differ, because it can lack a line break.
+    if (kindCount === 1)
+      assert.ok(unchangedRows >= Math.min(oldText.split("\n").length, newText.split("\n").length) - 2);
   }
 });
 
-it("compare finds a small change and a rewrite of 10,000 lines, and compareInSteps needs over 10 steps", async () => {
-  const lines = Array.from({ length: 10_000 }, (_, at) => `line ${at % 97 === 0 ? "" : at}\n`);
-  const changed = [...lines];
-  changed.splice(5_000, 2, "other\n");
-  changed.splice(100, 0, "more\n");
-  assert.deepEqual(countChanges(await compareTexts(lines.join(""), changed.join(""))), { added: 2, removed: 2 });
+it("compareTexts finds a small change and a rewrite of 10,000 lines, and compareInSteps needs over 10 steps", async () => {
+  const lines = Array.from({ length: 10_000 }, (_, index) => `line ${index % 97 === 0 ? "" : index}\n`);
+  const changedLines = [...lines];
+  changedLines.splice(5_000, 2, "other\n");
+  changedLines.splice(100, 0, "more\n");
+  assert.deepEqual(countChanges(await compareTexts(lines.join(""), changedLines.join(""))), { added: 2, removed: 2 });
 
-  const fresh = Array.from({ length: 10_000 }, (_, at) => `fresh ${at}\n`).join("");
-  assert.deepEqual(countChanges(await compareTexts(lines.join(""), fresh)), { added: 10_000, removed: 10_000 });
+  const newText = Array.from({ length: 10_000 }, (_, index) => `fresh ${index}\n`).join("");
+  assert.deepEqual(countChanges(await compareTexts(lines.join(""), newText)), { added: 10_000, removed: 10_000 });
 
-  const [alike, differentText] = ["a\nb\nb\n".repeat(4_000), "b\na\n".repeat(5_000)];
-  const work = compareInSteps(alike, differentText);
-  let steps = 0;
-  let step = work.next();
-  for (; !step.done; steps++) step = work.next();
-  assert.ok(steps > 10, "the page can do other work between the steps");
-  assert.equal(textOf(step.value, "added"), alike);
-  assert.equal(textOf(step.value, "removed"), differentText);
+  const [firstText, secondText] = ["a\nb\nb\n".repeat(4_000), "b\na\n".repeat(5_000)];
+  const comparison = compareInSteps(firstText, secondText);
+  let stepCount = 0;
+  let step = comparison.next();
+  for (; !step.done; stepCount++) step = comparison.next();
+  assert.ok(stepCount > 10, "the page can do other work between the steps");
+  assert.equal(joinRows(step.value, "added"), firstText);
+  assert.equal(joinRows(step.value, "removed"), secondText);
 });
 
-it("compare rejects with the reason of an aborted signal", async () => {
-  const gone = AbortSignal.abort(new Error("gone"));
-  await assert.rejects(compareTexts("a\n", "b\n", gone), /gone/);
+it("compareTexts rejects with the reason of an aborted signal", async () => {
+  const abortedSignal = AbortSignal.abort(new Error("gone"));
+  await assert.rejects(compareTexts("a\n", "b\n", abortedSignal), /gone/);
 });
 
-it("wordMarks marks differing words, and nothing if most of a line differs or the line is long", () => {
-  const marked = (text: string, spans: readonly TextRange[] = []) =>
+it("markWords marks differing words, and nothing if most of a line differs or the line is long", () => {
+  const getMarkedTexts = (text: string, spans: readonly TextRange[] = []) =>
     spans.map(([start, end]) => text.slice(start, end));
-  const [before, after] = ["const total = price * count;", "const total = price * (count + 1);"];
-  const marks = markWords(before, after);
-  assert.deepEqual(marked(before, marks?.before), []);
-  assert.deepEqual(marked(after, marks?.after), ["(", " + 1)"]);
-  const renamed = markWords("let größe = 1", "let länge = 1");
-  assert.deepEqual(marked("let größe = 1", renamed?.before), ["größe"]);
+  const [oldLine, newLine] = ["const total = price * count;", "const total = price * (count + 1);"];
+  const marks = markWords(oldLine, newLine);
+  assert.deepEqual(getMarkedTexts(oldLine, marks?.before), []);
+  assert.deepEqual(getMarkedTexts(newLine, marks?.after), ["(", " + 1)"]);
+  const renameMarks = markWords("let größe = 1", "let länge = 1");
+  assert.deepEqual(getMarkedTexts("let größe = 1", renameMarks?.before), ["größe"]);
   assert.equal(markWords("return a;", "throw new Error(message)"), undefined);
   assert.equal(markWords("a ".repeat(500), "a ".repeat(501)), undefined);
 });
 
-it("blocksOf folds lines far from a change, and shows the lines next to it", () => {
-  const lines = Array.from({ length: 30 }, (_, at) => `${at + 1}`);
-  const rows = rowsOf(`${lines.join("\n")}\n`, `${lines.toSpliced(14, 1, "new").join("\n")}\n`);
+it("groupRows folds lines far from a change, and shows the lines next to it", () => {
+  const lines = Array.from({ length: 30 }, (_, index) => `${index + 1}`);
+  const rows = compareRows(`${lines.join("\n")}\n`, `${lines.toSpliced(14, 1, "new").join("\n")}\n`);
   assert.deepEqual(
     groupRows(rows).map(({ kind, rows }) => [kind, rows.length]),
     [
@@ -137,15 +138,15 @@ it("blocksOf folds lines far from a change, and shows the lines next to it", () 
   );
   // Two lines take less space than the line that reports them as hidden.
   assert.deepEqual(
-    groupRows(rowsOf("1\n2\n3\n4\n5\nx\n", "1\n2\n3\n4\n5\ny\n")).map(({ kind, rows }) => [kind, rows.length]),
+    groupRows(compareRows("1\n2\n3\n4\n5\nx\n", "1\n2\n3\n4\n5\ny\n")).map(({ kind, rows }) => [kind, rows.length]),
     [["shown", 7]],
   );
 });
 
-it("sideBySide pairs a removed line with the line that replaces it", () => {
-  const pairs = pairRows(rowsOf("a\nb\nc\n", "a\nB\nC\nD\n"));
+it("pairRows pairs a removed line with the line that replaces it", () => {
+  const pairs = pairRows(compareRows("a\nb\nc\n", "a\nB\nC\nD\n"));
   assert.deepEqual(
-    pairs.map(([before, right]) => [before?.text, right?.text]),
+    pairs.map(([left, right]) => [left?.text, right?.text]),
     [
       ["a", "a"],
       ["b", "B"],

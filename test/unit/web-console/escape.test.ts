@@ -1,21 +1,21 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { escapeExactly, escapeReordering, escapeInvisible } from "../../../adapters/web-console/app/content/escape.js";
-import { escapeInvisible as seenByTerminals } from "../../../src/base/printable.js";
+import { escapeInvisible as escapeForTerminal } from "../../../src/base/printable.js";
 
 /** The last Unicode code point. */
-const LAST = 0x10ffff;
+const LAST_CODE_POINT = 0x10ffff;
 
 describe("escapes of invisible characters", () => {
   it("escapeInvisible escapes what the terminal escapes and each default-ignorable character", () => {
-    const isNothing = /[\p{Default_Ignorable_Code_Point}\p{Bidi_Control}\uFFF9-\uFFFB]/u;
-    for (let code = 0; code <= LAST; code += 1) {
+    const invisiblePattern = /[\p{Default_Ignorable_Code_Point}\p{Bidi_Control}\uFFF9-\uFFFB]/u;
+    for (let code = 0; code <= LAST_CODE_POINT; code += 1) {
       const character = String.fromCodePoint(code);
-      const isUnseen = seenByTerminals(character, true) !== character || isNothing.test(character);
+      const isInvisible = escapeForTerminal(character, true) !== character || invisiblePattern.test(character);
       const hex = `U+${code.toString(16)}`;
-      assert.equal(escapeInvisible(character) !== character, isUnseen, hex);
-      if (isUnseen) assert.match(escapeInvisible(character), /^\\u(?:[0-9a-f]{4}|\{[0-9a-f]{5}\})$/, hex);
-      if (isUnseen) assert.equal(escapeExactly(character), escapeInvisible(character), hex);
+      assert.equal(escapeInvisible(character) !== character, isInvisible, hex);
+      if (isInvisible) assert.match(escapeInvisible(character), /^\\u(?:[0-9a-f]{4}|\{[0-9a-f]{5}\})$/, hex);
+      if (isInvisible) assert.equal(escapeExactly(character), escapeInvisible(character), hex);
     }
   });
 
@@ -39,14 +39,14 @@ describe("escapes of invisible characters", () => {
   });
 
   it("escapeInvisible keeps joiners within emoji and joined scripts, and escapes isolated ones", () => {
-    const honest = [
+    const ordinaryTexts = [
       "Zeile\n\tmit Umlauten: äöü, ¿qué?, 中文, עברית, العربية",
       "👨‍👩‍👧 ❤️ 👍🏽 1️⃣ 🏳️‍🌈 ☺︎",
       "می‌خواهم क्‍ष",
       "10\u00a0%",
       "",
     ];
-    for (const text of honest) assert.equal(escapeInvisible(text), text);
+    for (const text of ordinaryTexts) assert.equal(escapeInvisible(text), text);
     assert.equal(escapeInvisible("a\r\nb\r\n"), "a\nb\n");
     // Joiners without neighbours would be invisible.
     assert.equal(escapeInvisible("a\u200db\ufe0f 1\ufe0f"), "a\\u200db\\ufe0f 1\\ufe0f");

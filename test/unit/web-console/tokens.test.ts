@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import test from "node:test";
 
-const TOKENS = new URL("../../../adapters/web-console/app/styles/tokens.css", import.meta.url);
+const TOKENS_FILE = new URL("../../../adapters/web-console/app/styles/tokens.css", import.meta.url);
 /** Backgrounds, and the text colours that can appear on any of them. */
 const SURFACES = ["bg", "bg-side", "bg-raised", "bg-sunk", "bg-hover", "bg-active", "accent-soft", "add-bg", "del-bg"];
 const TEXTS = ["text", "text-soft", "text-faint", "accent", "good", "bad", "warn"];
@@ -10,34 +10,36 @@ const TEXTS = ["text", "text-soft", "text-faint", "accent", "good", "bad", "warn
 const MIN_CONTRAST = 4.5;
 
 test("each text colour has a contrast of at least 4.5 on each background, in both themes", async () => {
-  const css = await readFile(TOKENS, "utf8");
+  const css = await readFile(TOKENS_FILE, "utf8");
   const tokens = [...css.matchAll(/--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);/g)];
   const themes = { light: 2, dark: 3 };
-  const poor: string[] = [];
+  const insufficientPairs: string[] = [];
   for (const [name, column] of Object.entries(themes)) {
-    const of = new Map(tokens.map((token) => [token[1] ?? "", token[column]]));
+    const coloursByToken = new Map(tokens.map((token) => [token[1] ?? "", token[column]]));
     const pairs = [
       ...SURFACES.flatMap((surface) => TEXTS.map((text) => [text, surface] as const)),
       ...["good", "bad", "warn"].map((text) => [text, `${text}-soft`] as const),
-      ...[...of.keys()].filter((token) => /^(?:code|ansi)-/.test(token)).map((token) => [token, "bg-sunk"] as const),
+      ...[...coloursByToken.keys()]
+        .filter((token) => /^(?:code|ansi)-/.test(token))
+        .map((token) => [token, "bg-sunk"] as const),
       ["accent-text", "accent"] as const,
     ];
     for (const [text, surface] of pairs) {
-      const contrast = contrastOf(of.get(text), of.get(surface));
-      if (!(contrast >= MIN_CONTRAST)) poor.push(`${name}: ${text} on ${surface}: ${contrast.toFixed(2)}`);
+      const contrast = getContrast(coloursByToken.get(text), coloursByToken.get(surface));
+      if (!(contrast >= MIN_CONTRAST)) insufficientPairs.push(`${name}: ${text} on ${surface}: ${contrast.toFixed(2)}`);
     }
   }
-  assert.deepEqual(poor, []);
+  assert.deepEqual(insufficientPairs, []);
 });
 
-function contrastOf(firstColor = "", secondColor = ""): number {
-  const [darker = 0, lighter = 0] = [luminance(firstColor), luminance(secondColor)].sort((a, b) => a - b);
+function getContrast(firstColor = "", secondColor = ""): number {
+  const [darker = 0, lighter = 0] = [getLuminance(firstColor), getLuminance(secondColor)].sort((a, b) => a - b);
   return (lighter + 0.05) / (darker + 0.05);
 }
 
-function luminance(colour: string): number {
+function getLuminance(colour: string): number {
   const [red = 0, green = 0, blue = 0] = [1, 3, 5]
-    .map((at) => Number.parseInt(colour.slice(at, at + 2), 16) / 255)
-    .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    .map((offset) => Number.parseInt(colour.slice(offset, offset + 2), 16) / 255)
+    .map((channel) => (channel <= 0.03928 ? channel / 12.92 : ((channel + 0.055) / 1.055) ** 2.4));
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }

@@ -4,7 +4,7 @@ import { toPoints, roundUp, toStepPath, sumRuns } from "../../../adapters/web-co
 
 const size = { width: 300, height: 100, top: 50 };
 
-it("totalsOf sorts runs by time and sums their tokens and costs", () => {
+it("sumRuns sorts runs by time and sums their tokens and costs", () => {
   assert.deepEqual(
     sumRuns([
       { endMs: 30, tokens: 5, cost: 0.5 },
@@ -17,7 +17,7 @@ it("totalsOf sorts runs by time and sums their tokens and costs", () => {
   );
 });
 
-it("stepsOf draws steps between the points, and pointsOf puts a single run at the right edge", () => {
+it("toStepPath draws steps between the points, and toPoints puts a single run at the right edge", () => {
   const totals = sumRuns([
     { endMs: 0, tokens: 10, cost: 0 },
     { endMs: 50, tokens: 15, cost: 0 },
@@ -49,5 +49,5 @@ it("roundUp returns the next 1, 2 or 5 times a power of ten", () => {
     [0.2, 0.2],
     [123_456, 200_000],
   ] as const;
-  for (const [value, top] of cases) assert.equal(roundUp(value), top);
+  for (const [value, expected] of cases) assert.equal(roundUp(value), expected);
 });

@@ -1,5 +1,5 @@
 /**
- * Adds Markdown to the document. This is the only place where text becomes HTML. marked parses text of a model, a tool
+ * Adds Markdown to the document. Only this module converts text to HTML. marked parses text of a model, a tool
  * or a file into HTML, and DOMPurify sanitizes the HTML. No other module creates HTML from text.
  */
 import DOMPurify, { type Config } from "dompurify";

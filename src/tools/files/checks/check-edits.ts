@@ -39,7 +39,7 @@ export class EditChecks {
         const checks = await this.#startChecks(paths, context);
         const output = await tool.run(args, context);
         if (output.failed === true) return output;
-        const newFaults = await this.#newFaults(output, checks, context);
+        const newFaults = await this.#findNewFaults(output, checks, context);
         return newFaults.length === 0 ? output : { ...output, text: [output.text, ...newFaults].join("\n\n") };
       },
     };
@@ -50,18 +50,18 @@ export class EditChecks {
   }
 
   /** Never rejects: the change is already made and must be reported. */
-  async #newFaults(output: ToolOutput, checks: readonly CommandCheck[], context: ToolContext): Promise<string[]> {
+  async #findNewFaults(output: ToolOutput, checks: readonly CommandCheck[], context: ToolContext): Promise<string[]> {
     const { syntax, timeoutMs } = this.#options;
     const newFaults: string[] = [];
     try {
-      const changed = syntax ? (output.diff ?? []) : [];
-      if (changed.length > 0) {
-        const { newSyntaxFaults } = await import("./syntax-check.js");
-        const lines = await newSyntaxFaults(changed, timeoutMs, context);
+      const changedFiles = syntax ? (output.diff ?? []) : [];
+      if (changedFiles.length > 0) {
+        const { findNewSyntaxFaults } = await import("./syntax-check.js");
+        const lines = await findNewSyntaxFaults(changedFiles, timeoutMs, context);
         if (lines.length > 0) newFaults.push(`New syntax errors after this change:\n${lines.join("\n")}`);
       }
       for (const check of checks) {
-        const report = await check.after(context);
+        const report = await check.findNewOutput(context);
         if (report !== "") newFaults.push(report);
       }
     } catch {
@@ -76,8 +76,8 @@ export class EditChecks {
    */
   async #startChecks(paths: readonly string[], context: ToolContext): Promise<CommandCheck[]> {
     try {
-      const checks = await this.#checksFor(paths, context.signal);
-      for (const check of checks) await check.before(context);
+      const checks = await this.#findChecks(paths, context.signal);
+      for (const check of checks) await check.recordBaseline(context);
       return checks;
     } catch {
       return [];
@@ -87,22 +87,24 @@ export class EditChecks {
   /**
    * Returns the checks whose glob matches one of these paths. Rejects with the signal's reason, or `WorkLimitError`.
    */
-  async #checksFor(paths: readonly string[], signal: AbortSignal): Promise<CommandCheck[]> {
+  async #findChecks(paths: readonly string[], signal: AbortSignal): Promise<CommandCheck[]> {
     const { commands, timeoutMs } = this.#options;
-    const runner = commands.length > 0 ? await this.#runner() : undefined;
-    if (!runner || paths.length === 0) return [];
+    const commandRunner = commands.length > 0 ? await this.#getRunner() : undefined;
+    if (!commandRunner || paths.length === 0) return [];
     if (!this.#checks) {
       const { CommandCheck } = await import("./command-check.js");
-      this.#checks ??= commands.map((check) => new CommandCheck(check, runner));
+      this.#checks ??= commands.map((check) => new CommandCheck(check, commandRunner));
     }
     const checks = this.#checks;
     const globs = checks.map(({ files }) => files);
     const { withWorker } = await import("../../../untrusted/workers.js");
-    const fit = await withWorker(signal, (thread) => thread.runJob("globs", { globs, paths }, { ms: timeoutMs }));
-    return checks.filter((_check, i) => fit[i] === true);
+    const matchResults = await withWorker(signal, (thread) =>
+      thread.runJob("globs", { globs, paths }, { ms: timeoutMs }),
+    );
+    return checks.filter((_check, i) => matchResults[i] === true);
   }
 
-  async #runner(): Promise<QuickCommands | undefined> {
+  async #getRunner(): Promise<QuickCommands | undefined> {
     const { commandOptions } = this.#options;
     if (!commandOptions) return undefined;
     const { QuickCommands } = await import("./quick-command.js");

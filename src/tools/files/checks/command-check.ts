@@ -1,7 +1,7 @@
 import { cutMiddle } from "../../../base/cut-text.js";
 import type { ToolContext } from "../../../ports/tool.js";
 import type { QuickCommands } from "./quick-command.js";
-import { tidy } from "../../shell/shell-output.js";
+import { cleanOutput } from "../../shell/shell-output.js";
 
 /** A command that reports errors of the project, run when matching files change. */
 export interface EditCheck {
@@ -21,7 +21,7 @@ const MAX_CACHED_RUNS = 32;
 export class CommandCheck {
   readonly #check: EditCheck;
   readonly #commands: QuickCommands;
-  readonly #before = new Map<string, Promise<ReadonlyMap<string, number> | undefined>>();
+  readonly #baselines = new Map<string, Promise<ReadonlyMap<string, number> | undefined>>();
 
   constructor(check: EditCheck, commands: QuickCommands) {
     this.#check = check;
@@ -34,36 +34,36 @@ export class CommandCheck {
   }
 
   /** Runs the command before the first change of a run, as the baseline. Rejects only with the signal's reason. */
-  async before(context: ToolContext): Promise<void> {
+  async recordBaseline(context: ToolContext): Promise<void> {
     const { runId } = context;
-    if (this.#before.has(runId)) return;
-    const [oldest] = this.#before.keys();
-    if (this.#before.size >= MAX_CACHED_RUNS && oldest !== undefined) this.#before.delete(oldest);
-    const lineCounts = this.#outputLines(context).then((lines) =>
+    if (this.#baselines.has(runId)) return;
+    const [oldest] = this.#baselines.keys();
+    if (this.#baselines.size >= MAX_CACHED_RUNS && oldest !== undefined) this.#baselines.delete(oldest);
+    const lineCounts = this.#readOutputLines(context).then((lines) =>
       typeof lines === "string" ? undefined : countLines(lines),
     );
-    this.#before.set(runId, lineCounts);
+    this.#baselines.set(runId, lineCounts);
     await lineCounts.catch((error: unknown) => {
-      this.#before.delete(runId);
+      this.#baselines.delete(runId);
       throw error;
     });
   }
 
   /** Runs the command after a change and returns the new lines. `""`: none. Rejects only with the signal's reason. */
-  async after(context: ToolContext): Promise<string> {
-    const before = await this.#before.get(context.runId);
-    if (!before) return "";
-    const lines = await this.#outputLines(context);
+  async findNewOutput(context: ToolContext): Promise<string> {
+    const baseline = await this.#baselines.get(context.runId);
+    if (!baseline) return "";
+    const lines = await this.#readOutputLines(context);
     const { command } = this.#check;
     if (typeof lines === "string") return lines === "" ? "" : `\`${command}\` ${lines}.`;
-    const remainingCounts = new Map(before);
-    const fresh = lines.filter((line) => {
+    const remainingCounts = new Map(baseline);
+    const newLines = lines.filter((line) => {
       const remainingCount = remainingCounts.get(lineKey(line)) ?? 0;
       remainingCounts.set(lineKey(line), remainingCount - 1);
       return remainingCount <= 0;
     });
-    if (fresh.length === 0) return "";
-    const shownLines = cutMiddle(fresh.join("\n"), MAX_SHOWN_CHARACTERS, `run ${command} to see all`);
+    if (newLines.length === 0) return "";
+    const shownLines = cutMiddle(newLines.join("\n"), MAX_SHOWN_CHARACTERS, `run ${command} to see all`);
     return `New output of \`${command}\` since the first change of this run:\n${shownLines}`;
   }
 
@@ -71,12 +71,12 @@ export class CommandCheck {
    * Returns the output lines, or as a string the reason why there are none to compare. `""`: the command could not be
    * started.
    */
-  async #outputLines(context: ToolContext): Promise<string[] | string> {
+  async #readOutputLines(context: ToolContext): Promise<string[] | string> {
     const { command, timeout = 20 } = this.#check;
     const end = await this.#commands.run(command, timeout * 1000, context);
     if (!end) return "";
     if (end.code === null) return `timed out after ${timeout} s; nothing was checked`;
-    return tidy(end.output)
+    return cleanOutput(end.output)
       .split("\n")
       .map((line) => line.trimEnd())
       .filter((line) => line !== "");
@@ -89,7 +89,7 @@ function lineKey(line: string): string {
 }
 
 function countLines(lines: readonly string[]): Map<string, number> {
-  const counted = new Map<string, number>();
-  for (const line of lines) counted.set(lineKey(line), (counted.get(lineKey(line)) ?? 0) + 1);
-  return counted;
+  const lineCounts = new Map<string, number>();
+  for (const line of lines) lineCounts.set(lineKey(line), (lineCounts.get(lineKey(line)) ?? 0) + 1);
+  return lineCounts;
 }

@@ -33,16 +33,16 @@ export class QuickCommands {
     };
     try {
       const sandbox = await (this.#sandbox ??= import("../../shell/sandbox/sandbox.js").then(
-        (made) => new made.Sandbox(this.#options),
+        (sandboxModule) => new sandboxModule.Sandbox(this.#options),
       ));
-      const held = await sandbox.prepare(projectDir, folders);
+      const sandboxedCommand = await sandbox.prepare(projectDir, folders);
       const { Child } = await import("../../../processes/child.js");
-      const plain = ["-c", 'exec "$@" 2>&1', "sh", shell, "-c", command];
-      const child = held
-        ? await held.start(shell, command)
-        : await Child.start({ file: "/bin/sh", args: plain, cwd: projectDir, env });
+      const unsandboxedArgs = ["-c", 'exec "$@" 2>&1', "sh", shell, "-c", command];
+      const child = sandboxedCommand
+        ? await sandboxedCommand.start(shell, command)
+        : await Child.start({ file: "/bin/sh", args: unsandboxedArgs, cwd: projectDir, env });
       const end = await child.run({ timeoutMs, signal, onOutput });
-      await held?.tidy();
+      await sandboxedCommand?.tidy();
       if (end.sandboxFault !== undefined) return undefined;
       const output = Buffer.concat(chunks).toString();
       return { output, code: end.reason === "exit" ? end.code : null };

@@ -1,4 +1,4 @@
-import { printable } from "../../../base/printable.js";
+import { toPrintable } from "../../../base/printable.js";
 import type { Grammar } from "../../../untrusted/grammar.js";
 import { withWorker } from "../../../untrusted/workers.js";
 import type { ToolContext } from "../../../ports/tool.js";
@@ -30,50 +30,50 @@ const GRAMMARS: readonly (readonly [files: RegExp, Grammar])[] = [
   [/\.rs$/i, "rust"],
 ];
 /** Not checked: templates of files, dialects that the grammar does not support, and text that is not UTF-8. */
-const NOT_CHECKED = /<%|\{%|\{\{\s*cookiecutter\b|@(no)?flow\b|\uFFFD|^#!.*\bpython2\b/;
+const UNCHECKED_TEXT = /<%|\{%|\{\{\s*cookiecutter\b|@(no)?flow\b|\uFFFD|^#!.*\bpython2\b/;
 const MAX_FILES = 20;
-const MAX_CHARACTERS = 1_000_000;
+const MAX_FILE_CHARACTERS = 1_000_000;
 const MAX_LINE_CHARACTERS = 120;
 
 /**
  * Returns the new syntax errors of changed files, one line each. Rejects with the signal's reason, or `WorkLimitError`.
  */
-export async function newSyntaxFaults(
-  changed: readonly ChangedFile[],
+export async function findNewSyntaxFaults(
+  changedFiles: readonly ChangedFile[],
   timeoutMs: number,
   { projectDir, signal }: ToolContext,
 ): Promise<string[]> {
-  const files = changed.filter((file) => isChecked(file)).slice(0, MAX_FILES);
-  const texts = ({ oldText, newText }: ChangedFile) => ({
-    was: oldText === null || oldText.trim() === "" ? null : withoutMark(oldText),
-    is: withoutMark(newText),
+  const files = changedFiles.filter((file) => isChecked(file)).slice(0, MAX_FILES);
+  const toTexts = ({ oldText, newText }: ChangedFile) => ({
+    oldText: oldText === null || oldText.trim() === "" ? null : withoutMark(oldText),
+    newText: withoutMark(newText),
   });
-  const json = files.filter(({ path }) => JSON_FILES.test(path));
-  const parsed = files.flatMap((file) => {
+  const jsonFiles = files.filter(({ path }) => JSON_FILES.test(path));
+  const parsedFiles = files.flatMap((file) => {
     const [, grammar] = GRAMMARS.find(([pattern]) => pattern.test(file.path)) ?? [];
     if (grammar === undefined || (grammar === "bash" && !isCheckedScript(file))) return [];
     return [{ file, grammar }];
   });
   const faultsByFile = new Map<ChangedFile, readonly Fault[]>();
-  if (json.length + parsed.length > 0)
+  if (jsonFiles.length + parsedFiles.length > 0)
     await withWorker(signal, async (thread) => {
-      if (json.length > 0) {
-        const jsonTexts = json.map((file) => ({ name: relativeTo(file.path, projectDir), ...texts(file) }));
+      if (jsonFiles.length > 0) {
+        const jsonTexts = jsonFiles.map((file) => ({ name: relativeTo(file.path, projectDir), ...toTexts(file) }));
         const faults = await thread.runJob("json", { files: jsonTexts }, { ms: timeoutMs });
-        json.forEach((file, i) => faultsByFile.set(file, faults[i] ? [faults[i]] : []));
+        jsonFiles.forEach((file, i) => faultsByFile.set(file, faults[i] ? [faults[i]] : []));
       }
-      if (parsed.length > 0) {
-        const parserTexts = parsed.map(({ file, grammar }) => ({ grammar, ...texts(file) }));
+      if (parsedFiles.length > 0) {
+        const parserTexts = parsedFiles.map(({ file, grammar }) => ({ grammar, ...toTexts(file) }));
         const faults = await thread.runJob("syntax", { files: parserTexts }, { ms: timeoutMs });
-        parsed.forEach(({ file }, i) => faultsByFile.set(file, faults[i] ?? []));
+        parsedFiles.forEach(({ file }, i) => faultsByFile.set(file, faults[i] ?? []));
       }
     });
-  return files.flatMap((file) => (faultsByFile.get(file) ?? []).map((fault) => lineOf(file, fault, projectDir)));
+  return files.flatMap((file) => (faultsByFile.get(file) ?? []).map((fault) => formatFault(file, fault, projectDir)));
 }
 
 function isChecked({ oldText, newText }: ChangedFile): boolean {
-  const isShort = newText.length + (oldText ?? "").length <= MAX_CHARACTERS;
-  return newText !== "" && isShort && !NOT_CHECKED.test(newText);
+  const isShort = newText.length + (oldText ?? "").length <= MAX_FILE_CHARACTERS;
+  return newText !== "" && isShort && !UNCHECKED_TEXT.test(newText);
 }
 
 /** Whether a script is checked. The bash grammar rejects some valid scripts, so that new scripts are not checked. */
@@ -81,10 +81,10 @@ function isCheckedScript({ path, oldText, newText }: ChangedFile): boolean {
   return (oldText ?? "").trim() !== "" && (/\.bash$/i.test(path) || /^#!.*\b(?:ba|da|a)?sh\b/.test(newText));
 }
 
-function lineOf({ path, newText }: ChangedFile, { line, message }: Fault, projectDir: string): string {
+function formatFault({ path, newText }: ChangedFile, { line, message }: Fault, projectDir: string): string {
   const text = (newText.split("\n")[line - 1] ?? "").trim();
   const source = text.length > MAX_LINE_CHARACTERS ? `${text.slice(0, MAX_LINE_CHARACTERS)}…` : text;
-  return `${printable(relativeTo(path, projectDir))}${line > 0 ? `:${line}` : ""}: ${printable(message)}${source === "" ? "" : ` | ${printable(source)}`}`;
+  return `${toPrintable(relativeTo(path, projectDir))}${line > 0 ? `:${line}` : ""}: ${toPrintable(message)}${source === "" ? "" : ` | ${toPrintable(source)}`}`;
 }
 
 function withoutMark(text: string): string {

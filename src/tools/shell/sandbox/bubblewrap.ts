@@ -21,7 +21,7 @@ export interface BubblewrapNeeds {
 /** Only system folders: a program in the project folder would let the project define its own sandbox. */
 const BUBBLEWRAP_PATHS = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
 
-const NAMESPACES = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"];
+const NAMESPACE_SWITCHES = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"];
 
 /**
  * Switches for the user namespace, the best first. The namespace takes away root's power over the mounts.
@@ -30,7 +30,7 @@ const NAMESPACES = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshar
  * Old versions do not support `--disable-userns`, and some containers allow no user namespace. Root then runs without
  * one, because all capabilities are dropped anyway.
  */
-const USER_NAMESPACE = [["--unshare-user", "--disable-userns"], ["--unshare-user"], []];
+const USER_NAMESPACE_SWITCHES = [["--unshare-user", "--disable-userns"], ["--unshare-user"], []];
 
 const resultsByNeeds = new Map<string, Promise<Bubblewrap | undefined>>();
 
@@ -53,18 +53,18 @@ async function tryBubblewrap({ env, network, foreignFiles }: BubblewrapNeeds): P
   const file = BUBBLEWRAP_PATHS.find((path) => existsSync(path));
   if (file === undefined) return undefined;
   // In a user namespace with one user, files of other users have no owner, and capabilities do not help.
-  const keep = foreignFiles === true ? ["CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN"] : [];
-  for (const userNamespace of foreignFiles === true ? [[]] : USER_NAMESPACE) {
+  const keptCapabilities = foreignFiles === true ? ["CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN"] : [];
+  for (const userNamespace of foreignFiles === true ? [[]] : USER_NAMESPACE_SWITCHES) {
     const switches = [
       ...userNamespace,
-      ...NAMESPACES,
+      ...NAMESPACE_SWITCHES,
       ...(network ? [] : ["--unshare-net"]),
       ...["--cap-drop", "ALL"],
-      ...keep.flatMap((name) => ["--cap-add", name]),
+      ...keptCapabilities.flatMap((name) => ["--cap-add", name]),
     ];
     const args = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run", ...switches];
     const child = await Child.start({ file, args: ["/bin/sh", "-c", ":"], cwd: "/", env, isSandbox: true });
-    // The calling process may be killed meanwhile. Without `alone`, an interrupted bubblewrap would leave a process
+    // The calling process may be killed meanwhile. Without `isShortLived`, an interrupted bubblewrap would leave a process
     // that never ends.
     child.configureSandbox(args, { isShortLived: true });
     const end = await child.run({

@@ -5,7 +5,7 @@ import { isInside } from "../../../files/path-guard.js";
  * The mode of a path in the sandbox:
  *
  * - `hide`: empty, and nothing below it is visible
- * - `replace`: another folder or an empty folder in its place; mounts below it are visible
+ * - `replace`: replaced by another folder or an empty folder; mounts below it are visible
  * - `keep`: readable, but cannot be changed or moved
  * - `write`: readable and writable
  */
@@ -19,7 +19,7 @@ interface Mount {
 }
 
 /** If a path has two modes, the later one in this list applies. */
-const BY_STRICTNESS: readonly MountMode[] = ["replace", "write", "keep", "hide"];
+const MODES_BY_STRICTNESS: readonly MountMode[] = ["replace", "write", "keep", "hide"];
 
 /** Collects the mounts of a sandbox in any order and sorts them for bubblewrap. Paths are real and absolute. */
 export class MountPlan {
@@ -53,65 +53,75 @@ export class MountPlan {
 
   /** Returns bubblewrap's arguments. Parents come first, because a mount covers earlier mounts below it. */
   args(): string[] {
-    const mounts = this.#visible();
-    return [...mounts, ...this.#pins(mounts)]
-      .sort((a, b) => depth(a.path) - depth(b.path))
-      .flatMap(({ mode: fate, path, source }) => {
+    const mounts = this.#listVisible();
+    return [...mounts, ...this.#createPins(mounts)]
+      .sort((a, b) => countLevels(a.path) - countLevels(b.path))
+      .flatMap(({ mode, path, source }) => {
         if (source === undefined) return ["--tmpfs", path];
-        return [fate === "write" || fate === "replace" ? "--bind" : "--ro-bind", source, path];
+        return [mode === "write" || mode === "replace" ? "--bind" : "--ro-bind", source, path];
       });
   }
 
   /**
    * Mounts for all folders between a writable folder and a deeper mount. Without them a command could rename such a
-   * folder and put a link in its place. A mount cannot be renamed.
+   * folder and replace it with a link. A mount cannot be renamed.
    */
-  #pins(mounts: readonly Mount[]): Mount[] {
+  #createPins(mounts: readonly Mount[]): Mount[] {
     const pins = new Map<string, Mount>();
     for (const { path } of mounts) {
       const parent = dirname(path);
-      const around = this.#enclosingMount(parent);
-      if (!around || (around.mode !== "write" && around.mode !== "replace") || around.source === undefined) continue;
-      for (let at = parent; at !== around.path; at = dirname(at))
-        pins.set(at, { mode: around.mode, path: at, source: join(around.source, relative(around.path, at)) });
+      const enclosingMount = this.#enclosingMount(parent);
+      if (
+        !enclosingMount ||
+        (enclosingMount.mode !== "write" && enclosingMount.mode !== "replace") ||
+        enclosingMount.source === undefined
+      )
+        continue;
+      for (let folder = parent; folder !== enclosingMount.path; folder = dirname(folder))
+        pins.set(folder, {
+          mode: enclosingMount.mode,
+          path: folder,
+          source: join(enclosingMount.source, relative(enclosingMount.path, folder)),
+        });
     }
     return [...pins.values()];
   }
 
   /**
-   * Folders that must exist inside a replacement folder, because bubblewrap mounts on them. `way` is relative to
-   * `source`.
+   * Folders that must exist inside a replacement folder, because bubblewrap mounts on them. `relativePath` is relative
+   * to `source`.
    */
-  mountPoints(): { source: string; way: string }[] {
-    return this.#visible().flatMap(({ path }) => {
-      const around = this.#enclosingMount(dirname(path));
-      if (around?.mode !== "replace" || around.source === undefined) return [];
-      return [{ source: around.source, way: relative(around.path, path) }];
+  mountPoints(): { source: string; relativePath: string }[] {
+    return this.#listVisible().flatMap(({ path }) => {
+      const enclosingMount = this.#enclosingMount(dirname(path));
+      if (enclosingMount?.mode !== "replace" || enclosingMount.source === undefined) return [];
+      return [{ source: enclosingMount.source, relativePath: relative(enclosingMount.path, path) }];
     });
   }
 
   #add(mount: Mount): void {
-    const before = this.#mounts.get(mount.path);
-    if (before && BY_STRICTNESS.indexOf(before.mode) >= BY_STRICTNESS.indexOf(mount.mode)) return;
+    const earlierMount = this.#mounts.get(mount.path);
+    if (earlierMount && MODES_BY_STRICTNESS.indexOf(earlierMount.mode) >= MODES_BY_STRICTNESS.indexOf(mount.mode))
+      return;
     this.#mounts.set(mount.path, mount);
   }
 
-  #visible(): Mount[] {
-    const all = [...this.#mounts.values()];
-    return all.filter(
-      ({ path }) => !all.some((mount) => mount.mode === "hide" && mount.path !== path && isInside(path, mount.path)),
+  #listVisible(): Mount[] {
+    const mounts = [...this.#mounts.values()];
+    return mounts.filter(
+      ({ path }) => !mounts.some((mount) => mount.mode === "hide" && mount.path !== path && isInside(path, mount.path)),
     );
   }
 
   /** The nearest mount at or above `path`. */
   #enclosingMount(path: string): Mount | undefined {
-    for (let at = path; ; at = dirname(at)) {
-      const mount = this.#mounts.get(at);
-      if (mount || dirname(at) === at) return mount;
+    for (let ancestor = path; ; ancestor = dirname(ancestor)) {
+      const mount = this.#mounts.get(ancestor);
+      if (mount || dirname(ancestor) === ancestor) return mount;
     }
   }
 }
 
-function depth(path: string): number {
+function countLevels(path: string): number {
   return path.split("/").filter((name) => name !== "").length;
 }

@@ -6,7 +6,7 @@ import type { MountPlan } from "./mount-plan.js";
 const MAX_MODULES = 200;
 
 /** Entries of a Git folder that make Git run a program, or that name further settings. */
-const SETTINGS = ["config", "config.worktree", "commondir", "hooks"];
+const SETTINGS_ENTRIES = ["config", "config.worktree", "commondir", "hooks"];
 
 /** Cleanup for a repository that commands may write to. */
 export interface GitGuard {
@@ -30,7 +30,7 @@ export async function guardGit(plan: MountPlan, folder: string, isLasting = fals
     if (stats === undefined || !plan.isWritable(git)) return createGuard([]);
     plan.makeReadOnly(git);
     return createGuard(
-      stats.isDirectory() ? await protectPaths(plan, await pathsInConfig(join(git, "config"), git, folder)) : [],
+      stats.isDirectory() ? await protectPaths(plan, await readConfigPaths(join(git, "config"), git, folder)) : [],
     );
   }
   if (stats?.isFile()) {
@@ -40,21 +40,21 @@ export async function guardGit(plan: MountPlan, folder: string, isLasting = fals
   }
   if (!stats?.isDirectory()) return createGuard([]);
   plan.makeWritable(git);
-  const missing = await protectSettings(plan, git, folder);
+  const missingPaths = await protectSettings(plan, git, folder);
   const modules = await findModules(join(git, "modules"));
   if (modules === undefined) plan.makeReadOnly(join(git, "modules"));
-  else for (const module of modules) missing.push(...(await protectSettings(plan, module, folder)));
+  else for (const module of modules) missingPaths.push(...(await protectSettings(plan, module, folder)));
   if (await isFolder(join(git, "worktrees"))) plan.makeReadOnly(join(git, "worktrees"));
-  return createGuard(missing);
+  return createGuard(missingPaths);
 }
 
-/** @param missing Paths that did not exist before the command. */
-function createGuard(missing: readonly string[]): GitGuard {
+/** @param missingPaths Paths that did not exist before the command. */
+function createGuard(missingPaths: readonly string[]): GitGuard {
   return {
     tidy: async () => {
-      const there = await existingPaths(missing);
-      for (const path of there) await rm(path, { recursive: true, force: true }).catch(() => undefined);
-      return there;
+      const presentPaths = await findExistingPaths(missingPaths);
+      for (const path of presentPaths) await rm(path, { recursive: true, force: true }).catch(() => undefined);
+      return presentPaths;
     },
   };
 }
@@ -66,18 +66,22 @@ function createGuard(missing: readonly string[]): GitGuard {
  * It is trusted only if that folder names this file in turn. A cloned repository cannot arrange that.
  */
 async function openWorktree(plan: MountPlan, file: string, folder: string): Promise<string[]> {
-  const line = /^gitdir: (.+?)\s*$/.exec(await readFile(file, "utf8").catch(() => ""))?.[1];
+  const linkedPath = /^gitdir: (.+?)\s*$/.exec(await readFile(file, "utf8").catch(() => ""))?.[1];
   const gitFolder =
-    line === undefined ? undefined : await realpath(resolve(dirname(file), line)).catch(() => undefined);
+    linkedPath === undefined ? undefined : await realpath(resolve(dirname(file), linkedPath)).catch(() => undefined);
   if (gitFolder === undefined || basename(dirname(gitFolder)) !== "worktrees") return [];
-  const back = (await readFile(join(gitFolder, "gitdir"), "utf8").catch(() => "")).trim();
-  const common = dirname(dirname(gitFolder));
-  const named = (await readFile(join(gitFolder, "commondir"), "utf8").catch(() => "")).trim();
-  if ((await realpath(back).catch(() => undefined)) !== file || resolve(gitFolder, named) !== common) return [];
-  for (const path of [gitFolder, ...["objects", "refs", "logs"].map((name) => join(common, name))])
+  const namedFile = (await readFile(join(gitFolder, "gitdir"), "utf8").catch(() => "")).trim();
+  const commonFolder = dirname(dirname(gitFolder));
+  const namedCommon = (await readFile(join(gitFolder, "commondir"), "utf8").catch(() => "")).trim();
+  if ((await realpath(namedFile).catch(() => undefined)) !== file || resolve(gitFolder, namedCommon) !== commonFolder)
+    return [];
+  for (const path of [gitFolder, ...["objects", "refs", "logs"].map((name) => join(commonFolder, name))])
     if (await isFolder(path)) plan.makeWritable(path);
   const settings = ["commondir", "gitdir", "config.worktree"].map((name) => join(gitFolder, name));
-  return protectPaths(plan, [...settings, ...(await pathsInConfig(join(common, "config"), common, folder))]);
+  return protectPaths(plan, [
+    ...settings,
+    ...(await readConfigPaths(join(commonFolder, "config"), commonFolder, folder)),
+  ]);
 }
 
 /** Makes the settings of a Git folder read-only. Returns the missing paths. */
@@ -85,27 +89,27 @@ async function protectSettings(plan: MountPlan, git: string, folder: string): Pr
   // Creates the hooks folder if it is missing, so that it can be mounted read-only.
   await mkdir(join(git, "hooks")).catch(() => undefined);
   const paths = [
-    ...SETTINGS.map((name) => join(git, name)),
-    ...(await pathsInConfig(join(git, "config"), git, folder)),
+    ...SETTINGS_ENTRIES.map((name) => join(git, name)),
+    ...(await readConfigPaths(join(git, "config"), git, folder)),
   ];
   return protectPaths(plan, paths);
 }
 
 /** Makes existing paths read-only. Returns the missing paths that commands could create. */
 async function protectPaths(plan: MountPlan, paths: readonly string[]): Promise<string[]> {
-  const there = await existingPaths(paths);
-  for (const path of there) {
-    const real = await realpath(path).catch(() => undefined);
-    if (real !== undefined && plan.isWritable(real)) plan.makeReadOnly(real);
+  const presentPaths = await findExistingPaths(paths);
+  for (const path of presentPaths) {
+    const realPath = await realpath(path).catch(() => undefined);
+    if (realPath !== undefined && plan.isWritable(realPath)) plan.makeReadOnly(realPath);
   }
-  return paths.filter((path) => !there.includes(path) && plan.isWritable(path));
+  return paths.filter((path) => !presentPaths.includes(path) && plan.isWritable(path));
 }
 
 /** Paths that the Git config names: hooks inside the project, and further settings. */
-async function pathsInConfig(config: string, git: string, folder: string): Promise<string[]> {
+async function readConfigPaths(config: string, git: string, folder: string): Promise<string[]> {
   const text = await readFile(config, "utf8").catch(() => "");
-  const named = [...text.matchAll(/^\s*(hookspath|path|fsmonitor)\s*=\s*"?([^"\r\n]+?)"?\s*$/gim)];
-  return named.flatMap(([, key = "", value = ""]) => {
+  const settingMatches = [...text.matchAll(/^\s*(hookspath|path|fsmonitor)\s*=\s*"?([^"\r\n]+?)"?\s*$/gim)];
+  return settingMatches.flatMap(([, key = "", value = ""]) => {
     if (isAbsolute(value)) return [value];
     if (value.startsWith("~")) return [];
     return [join(key.toLowerCase() === "path" ? git : folder, value)];
@@ -115,14 +119,14 @@ async function pathsInConfig(config: string, git: string, folder: string): Promi
 /** Folders of the submodule repositories below `modules`, at any depth. Undefined if there are too many. */
 async function findModules(folder: string): Promise<string[] | undefined> {
   const repositories: string[] = [];
-  const waiting = [folder];
-  for (let at = waiting.pop(); at !== undefined; at = waiting.pop()) {
-    const names = await readdir(at, { withFileTypes: true }).catch(() => []);
+  const pendingFolders = [folder];
+  for (let current = pendingFolders.pop(); current !== undefined; current = pendingFolders.pop()) {
+    const names = await readdir(current, { withFileTypes: true }).catch(() => []);
     const isRepository = names.some(({ name }) => name === "HEAD");
-    if (isRepository) repositories.push(at);
-    const below = isRepository ? names.filter(({ name }) => name === "modules") : names;
-    waiting.push(...below.filter((entry) => entry.isDirectory()).map(({ name }) => join(at, name)));
-    if (repositories.length > MAX_MODULES || waiting.length > 10 * MAX_MODULES) return undefined;
+    if (isRepository) repositories.push(current);
+    const entries = isRepository ? names.filter(({ name }) => name === "modules") : names;
+    pendingFolders.push(...entries.filter((entry) => entry.isDirectory()).map(({ name }) => join(current, name)));
+    if (repositories.length > MAX_MODULES || pendingFolders.length > 10 * MAX_MODULES) return undefined;
   }
   return repositories;
 }
@@ -130,7 +134,8 @@ async function findModules(folder: string): Promise<string[] | undefined> {
 /** Returns the nearest folder, from `path` upwards, that contains `.git`. Undefined if there is none. */
 export async function repositoryOf(path: string): Promise<string | undefined> {
   const folders = [path];
-  for (let at = path; dirname(at) !== at; at = dirname(at)) folders.push(dirname(at));
+  for (let ancestor = path; dirname(ancestor) !== ancestor; ancestor = dirname(ancestor))
+    folders.push(dirname(ancestor));
   const stats = await Promise.all(folders.map((at) => lstat(join(at, ".git")).catch(() => undefined)));
   return folders.find((_at, i) => stats[i] !== undefined);
 }
@@ -139,7 +144,7 @@ async function isFolder(path: string): Promise<boolean> {
   return (await lstat(path).catch(() => undefined))?.isDirectory() === true;
 }
 
-async function existingPaths(paths: readonly string[]): Promise<string[]> {
+async function findExistingPaths(paths: readonly string[]): Promise<string[]> {
   const stats = await Promise.all(paths.map((path) => lstat(path).catch(() => undefined)));
   return paths.filter((_path, i) => stats[i] !== undefined);
 }

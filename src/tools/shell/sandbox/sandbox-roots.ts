@@ -39,42 +39,42 @@ export class SandboxRoots {
    * `ToolError` if the path no longer leads to the same folder.
    */
   async open(path: string): Promise<Root | undefined> {
-    const real = this.#realPaths.get(path) ?? (await this.#resolveFirstUse(path));
-    if (real === undefined) return undefined;
+    const realPath = this.#realPaths.get(path) ?? (await this.#resolveFirstUse(path));
+    if (realPath === undefined) return undefined;
     // Reads the state from the open descriptor, so that a concurrent rename has no effect.
-    const handle = await open(real, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW).catch(
+    const handle = await open(realPath, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW).catch(
       (error: NodeJS.ErrnoException) => error,
     );
     if (handle instanceof Error) {
       if (handle.code === "ENOENT" || handle.code === "EACCES") return undefined;
-      throw replacedError(path);
+      throw createReplacedError(path);
     }
     try {
       // Synchronous: the kernel needs no disk access for this.
-      if (readlinkSync(`/proc/self/fd/${handle.fd}`) !== real) throw replacedError(path);
+      if (readlinkSync(`/proc/self/fd/${handle.fd}`) !== realPath) throw createReplacedError(path);
       const { dev, ino, uid } = fstatSync(handle.fd, { bigint: true });
-      return { path: real, identity: `${dev}:${ino}`, owner: Number(uid) };
+      return { path: realPath, identity: `${dev}:${ino}`, owner: Number(uid) };
     } finally {
       await handle.close();
     }
   }
 
   async #resolveFirstUse(path: string): Promise<string | undefined> {
-    const real = await realpath(path).catch(() => undefined);
-    if (real === undefined) return undefined;
+    const realPath = await realpath(path).catch(() => undefined);
+    if (realPath === undefined) return undefined;
     // A command may have created this link inside a writable folder.
     const parent = dirname(resolve(path));
     if (
-      real !== resolve(path) &&
-      [...this.#realPaths.values()].some((root) => isInside(parent, root) && !isInside(real, root))
+      realPath !== resolve(path) &&
+      [...this.#realPaths.values()].some((root) => isInside(parent, root) && !isInside(realPath, root))
     )
-      throw replacedError(path);
-    this.#realPaths.set(path, real);
-    return real;
+      throw createReplacedError(path);
+    this.#realPaths.set(path, realPath);
+    return realPath;
   }
 }
 
-function replacedError(path: string): ToolError {
+function createReplacedError(path: string): ToolError {
   return new ToolError(
     `${path} no longer points to the folder of its first use: commands are refused. Tell the user, who can restore it or restart gantry.`,
   );

@@ -12,28 +12,28 @@ import { attempt } from "../../../base/attempt.js";
  */
 export async function listeningSockets(hasCapabilities: boolean): Promise<string[]> {
   const paths = new Set<string>();
-  for (const line of socketTable().split("\n")) {
+  for (const line of readSocketTable().split("\n")) {
     // The eighth column, which may contain spaces. Abstract sockets start with "@" and have no file.
     const path = /^(?:\S+\s+){6}\S+ (\/.*)$/.exec(line)?.[1];
     if (path !== undefined) paths.add(path);
   }
-  const folders = new Map<string, Promise<boolean>>();
+  const reachabilityByFolder = new Map<string, Promise<boolean>>();
   const isReachable = async (folder: string): Promise<boolean> => {
-    let reachability = folders.get(folder);
+    let reachability = reachabilityByFolder.get(folder);
     if (!reachability) {
       const parent = dirname(folder);
       reachability = Promise.all([canEnter(folder), parent === folder || isReachable(parent)]).then((all) =>
         all.every(Boolean),
       );
-      folders.set(folder, reachability);
+      reachabilityByFolder.set(folder, reachability);
     }
     return reachability;
   };
   const needsCheck = process.geteuid?.() === 0 && !hasCapabilities;
   const sockets = [...paths].map(async (path) => {
-    const real = await realpath(path).catch(() => undefined);
-    if (real === undefined || !(await lstat(real).catch(() => undefined))?.isSocket()) return undefined;
-    return needsCheck && !(await isReachable(dirname(real))) ? undefined : real;
+    const realPath = await realpath(path).catch(() => undefined);
+    if (realPath === undefined || !(await lstat(realPath).catch(() => undefined))?.isSocket()) return undefined;
+    return needsCheck && !(await isReachable(dirname(realPath))) ? undefined : realPath;
   });
   return (await Promise.all(sockets)).filter((path) => path !== undefined);
 }
@@ -47,6 +47,6 @@ async function canEnter(folder: string): Promise<boolean> {
 }
 
 /** Synchronous, because the kernel generates this file during the read. */
-function socketTable(): string {
+function readSocketTable(): string {
   return attempt(() => readFileSync("/proc/net/unix", "utf8"), "");
 }

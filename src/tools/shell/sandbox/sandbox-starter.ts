@@ -6,13 +6,13 @@ import type { DetachedProgram } from "../../../processes/supervisor.js";
 const STANDBY_MS = 60_000;
 
 /** Environment variables that pass the command to the shell. The script removes them before the command runs. */
-const COMMAND = "GANTRY_COMMAND";
-const SCRIPT = "GANTRY_SCRIPT";
+const COMMAND_VARIABLE = "GANTRY_COMMAND";
+const SCRIPT_VARIABLE = "GANTRY_SCRIPT";
 /**
  * The last variable. If it is missing, the arguments are truncated because this process was killed, and nothing runs.
  */
-const COMPLETE = "GANTRY_WHOLE";
-const SHELL = ["/bin/sh", "-c", `[ -n "$${COMPLETE}" ] || exit 126; eval "$${SCRIPT}"`, "sh"];
+const COMPLETE_VARIABLE = "GANTRY_WHOLE";
+const SHELL_ARGS = ["/bin/sh", "-c", `[ -n "$${COMPLETE_VARIABLE}" ] || exit 126; eval "$${SCRIPT_VARIABLE}"`, "sh"];
 
 /**
  * Environment for commands with an input. Node's pipes are sockets. Bash treats a socket as a remote login and reads
@@ -44,7 +44,7 @@ export class SandboxStarter {
   readonly #env: Readonly<Record<string, string>>;
   #standby: Child | undefined;
   #timer: NodeJS.Timeout | undefined;
-  #closed = false;
+  #isClosed = false;
 
   /** @param file Path of bubblewrap. */
   constructor(file: string, env: Readonly<Record<string, string>>) {
@@ -55,7 +55,7 @@ export class SandboxStarter {
   async start(command: SandboxedCommand): Promise<Child> {
     const { input = false } = command;
     // The standby process has no input.
-    const child = (input ? undefined : this.#takeStandby()) ?? (await this.#start(input));
+    const child = (input ? undefined : this.#takeStandby()) ?? (await this.#startChild(input));
     // This process is idle once the switches are sent: the time to start the next standby process.
     child.configureSandbox(toSwitches(command), { onWritten: () => void this.#startStandby() });
     return child;
@@ -66,7 +66,7 @@ export class SandboxStarter {
     const switches = toSwitches(command).map((argument) => `${argument}\0`);
     return {
       file: this.#file,
-      args: ["--args", "4", "--", ...SHELL],
+      args: ["--args", "4", "--", ...SHELL_ARGS],
       cwd: "/",
       env: this.#env,
       startupText: switches.join(""),
@@ -75,12 +75,19 @@ export class SandboxStarter {
 
   /** Ends the standby process. Later commands start without one. */
   close(): void {
-    this.#closed = true;
+    this.#isClosed = true;
     this.#takeStandby()?.kill();
   }
 
-  #start(input = false): Promise<Child> {
-    return Child.start({ file: this.#file, args: SHELL, cwd: "/", env: this.#env, isSandbox: true, hasInput: input });
+  #startChild(input = false): Promise<Child> {
+    return Child.start({
+      file: this.#file,
+      args: SHELL_ARGS,
+      cwd: "/",
+      env: this.#env,
+      isSandbox: true,
+      hasInput: input,
+    });
   }
 
   #takeStandby(): Child | undefined {
@@ -97,10 +104,10 @@ export class SandboxStarter {
 
   /** Never rejects: the next command reports why it cannot start. */
   async #startStandby(): Promise<void> {
-    if (this.#closed || this.#standby !== undefined) return;
-    const child = await this.#start().catch(() => undefined);
+    if (this.#isClosed || this.#standby !== undefined) return;
+    const child = await this.#startChild().catch(() => undefined);
     if (child === undefined) return;
-    if (this.#closed || this.#standby !== undefined) {
+    if (this.#isClosed || this.#standby !== undefined) {
       child.kill();
       return;
     }
@@ -111,7 +118,12 @@ export class SandboxStarter {
 }
 
 function toSwitches({ switches, check, shell, command, input = false }: SandboxedCommand): string[] {
-  const script = `unset ${SCRIPT} ${COMPLETE}; ${check}set -- "$${COMMAND}"; unset ${COMMAND}; exec ${shellQuote(shell)} -c "$1" 2>&1`;
-  const variables = { [COMMAND]: command, [SCRIPT]: script, [COMPLETE]: "1", ...(input && INPUT_ENV) };
+  const script = `unset ${SCRIPT_VARIABLE} ${COMPLETE_VARIABLE}; ${check}set -- "$${COMMAND_VARIABLE}"; unset ${COMMAND_VARIABLE}; exec ${shellQuote(shell)} -c "$1" 2>&1`;
+  const variables = {
+    [COMMAND_VARIABLE]: command,
+    [SCRIPT_VARIABLE]: script,
+    [COMPLETE_VARIABLE]: "1",
+    ...(input && INPUT_ENV),
+  };
   return [...switches, ...Object.entries(variables).flatMap((pair) => ["--setenv", ...pair])];
 }

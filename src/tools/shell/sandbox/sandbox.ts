@@ -121,10 +121,10 @@ const SCRATCH_RETENTION_MS = 3 * 24 * 60 * 60 * 1000;
 export class Sandbox {
   readonly #options: SandboxOptions;
   readonly #roots: SandboxRoots;
-  #swept: Promise<void> | undefined;
+  #sweep: Promise<void> | undefined;
   #starter: SandboxStarter | undefined;
   /** Pending and completed searches for a working bubblewrap. */
-  readonly #tried = new Set<Promise<Bubblewrap | undefined>>();
+  readonly #searches = new Set<Promise<Bubblewrap | undefined>>();
 
   constructor(options: SandboxOptions) {
     this.#options = options;
@@ -142,9 +142,10 @@ export class Sandbox {
   async describe(projectDir: string): Promise<{ text: string; weak: boolean }> {
     const { sandbox, env } = this.#options;
     if (sandbox === "off") return { text: "commands run without a sandbox", weak: true };
-    const bubblewrap = await this.#find({ env, network: this.network });
-    const fault = bubblewrap && (await this.#faultIn(projectDir));
-    if (fault !== undefined) return { text: `commands do not run: the sandbox could not start: ${fault}`, weak: true };
+    const bubblewrap = await this.#findBubblewrap({ env, network: this.network });
+    const startFault = bubblewrap && (await this.#findStartFault(projectDir));
+    if (startFault !== undefined)
+      return { text: `commands do not run: the sandbox could not start: ${startFault}`, weak: true };
     if (bubblewrap) {
       const network = this.network ? "with" : "without";
       return { text: `commands run in bubblewrap, ${network} network access`, weak: false };
@@ -157,7 +158,7 @@ export class Sandbox {
    * Returns the reason why the sandbox for a folder does not start. Undefined if it starts, or if the folder is
    * refused.
    */
-  async #faultIn(projectDir: string): Promise<string | undefined> {
+  async #findStartFault(projectDir: string): Promise<string | undefined> {
     const prepared = await this.prepare(projectDir).catch(() => undefined);
     const child = await prepared?.start("/bin/sh", ":");
     const end = await child?.run({
@@ -183,7 +184,7 @@ export class Sandbox {
     const { sandbox, env } = this.#options;
     if (sandbox === "off") return undefined;
     const { network } = this;
-    if ((await this.#find({ env, network })) === undefined) {
+    if ((await this.#findBubblewrap({ env, network })) === undefined) {
       if (sandbox === "auto") return undefined;
       throw new ToolError(
         "commands need a sandbox, and bubblewrap does not work here. Tell the user; continue without bash.",
@@ -191,12 +192,12 @@ export class Sandbox {
     }
     const project = await this.#roots.open(projectDir);
     if (!project) throw new ToolError(`the project folder ${projectDir} cannot be opened.`);
-    const additionalRoots = await this.#open(folders);
+    const additionalRoots = await this.#openRoots(folders);
     const foreignFiles = process.getuid?.() === 0 && [project, ...additionalRoots].some(({ owner }) => owner !== 0);
-    const bubblewrap = await this.#find({ env, network, foreignFiles });
+    const bubblewrap = await this.#findBubblewrap({ env, network, foreignFiles });
     if (!bubblewrap)
       throw new ToolError("the project folder belongs to another user, which the sandbox does not support here.");
-    const { plan, roots, guards } = await this.#plan(project, additionalRoots, isLasting, foreignFiles);
+    const { plan, roots, guards } = await this.#createPlan(project, additionalRoots, isLasting, foreignFiles);
     const switches = [
       ...["--ro-bind", "/", "/"],
       ...plan.args(),
@@ -219,16 +220,16 @@ export class Sandbox {
   /** Ends the standby process and waits for running searches for bubblewrap. */
   async close(): Promise<void> {
     this.#starter?.close();
-    await Promise.all(this.#tried);
+    await Promise.all(this.#searches);
   }
 
-  #find(needs: BubblewrapNeeds): Promise<Bubblewrap | undefined> {
+  #findBubblewrap(needs: BubblewrapNeeds): Promise<Bubblewrap | undefined> {
     const bubblewrap = findBubblewrap(needs);
-    this.#tried.add(bubblewrap);
+    this.#searches.add(bubblewrap);
     return bubblewrap;
   }
 
-  async #plan(
+  async #createPlan(
     project: Root,
     additionalRoots: readonly Root[],
     isLasting: boolean,
@@ -238,42 +239,43 @@ export class Sandbox {
     const plan = new MountPlan();
     // Concurrent, because each look-up waits for the thread pool.
     const [home, readOnly, denied, allowedRoots, repository] = await Promise.all([
-      env["HOME"] ? realPathOf(env["HOME"]) : undefined,
-      Promise.all((this.#options.readOnlyPaths ?? []).map(realPathOf)),
-      Promise.all(deniedPaths.map(realPathOf)),
-      this.#open(allowPaths),
+      env["HOME"] ? resolveRealPath(env["HOME"]) : undefined,
+      Promise.all((this.#options.readOnlyPaths ?? []).map(resolveRealPath)),
+      Promise.all(deniedPaths.map(resolveRealPath)),
+      this.#openRoots(allowPaths),
       repositoryOf(project.path),
     ]);
     for (const { path: folder } of sandbox === "required" ? [project, ...additionalRoots] : [])
       if ([home ?? "/", "/"].some((path) => path !== folder && isInside(path, folder)))
         throw new ToolError(`${folder} contains more than a project: the sandbox does not open it for commands.`);
 
-    await this.#temporary(plan, project.path);
+    await this.#addTemporaryFolders(plan, project.path);
     plan.replace("/run");
-    if (statsNow("/var/run")?.isDirectory()) plan.replace("/var/run");
+    if (readStatsSync("/var/run")?.isDirectory()) plan.replace("/var/run");
     for (const path of [...VISIBLE_RUN_PATHS, "/etc/resolv.conf"]) {
-      const real = realPathNow(path);
-      if (real !== undefined && isInside(path, "/run")) plan.makeReadOnly(path, real);
-      if (real !== undefined && isInside(real, "/run")) plan.makeReadOnly(real);
+      const realPath = resolveRealPathSync(path);
+      if (realPath !== undefined && isInside(path, "/run")) plan.makeReadOnly(path, realPath);
+      if (realPath !== undefined && isInside(realPath, "/run")) plan.makeReadOnly(realPath);
     }
     if (home !== undefined && plan.isHidden(home)) plan.makeReadOnly(home);
 
-    const allowed = [project, ...additionalRoots, ...allowedRoots];
+    const writableRoots = [project, ...additionalRoots, ...allowedRoots];
     // Without the network nothing can be downloaded. Most of these folders are missing, and `existsSync` detects that
     // at a hundredth of the cost.
-    const downloads = this.network && home !== undefined ? DOWNLOAD_PATHS.map((name) => join(home, name)) : [];
-    const roots = [...allowed, ...(await this.#open(downloads.filter((path) => existsSync(path))))];
+    const downloadPaths = this.network && home !== undefined ? DOWNLOAD_PATHS.map((name) => join(home, name)) : [];
+    const roots = [...writableRoots, ...(await this.#openRoots(downloadPaths.filter((path) => existsSync(path))))];
     for (const { path } of roots) plan.makeWritable(path);
     if (home !== undefined) await protectAutostart(plan, home);
-    for (const real of readOnly) if (real !== undefined && plan.isWritable(real)) plan.makeReadOnly(real);
-    const repositories = new Set([repository, ...allowed.map(({ path }) => path)]);
+    for (const realPath of readOnly)
+      if (realPath !== undefined && plan.isWritable(realPath)) plan.makeReadOnly(realPath);
+    const repositories = new Set([repository, ...writableRoots.map(({ path }) => path)]);
     const guards: GitGuard[] = [];
     for (const folder of repositories) if (folder !== undefined) guards.push(await guardGit(plan, folder, isLasting));
 
-    const kinds = await Promise.all(denied.map(async (real) => (real === undefined ? undefined : lstat(real))));
+    const deniedStats = await Promise.all(denied.map(async (real) => (real === undefined ? undefined : lstat(real))));
     for (const [i, path] of deniedPaths.entries()) {
-      const real = denied[i];
-      if (real !== undefined) plan.hide(real, kinds[i]?.isDirectory() === true);
+      const realPath = denied[i];
+      if (realPath !== undefined) plan.hide(realPath, deniedStats[i]?.isDirectory() === true);
       else if (/-(wal|shm|journal)$/.test(path)) await this.#hideMissing(plan, path);
     }
     if (plan.isHidden(project.path))
@@ -285,26 +287,26 @@ export class Sandbox {
 
   /** A database reads the files beside it. A command must not create a missing one, and an empty file has no effect. */
   async #hideMissing(plan: MountPlan, path: string): Promise<void> {
-    const folder = await realPathOf(dirname(path));
+    const folder = await resolveRealPath(dirname(path));
     if (folder !== undefined && plan.isWritable(folder)) plan.hide(join(folder, basename(path)), false);
   }
 
-  async #open(paths: readonly string[]): Promise<Root[]> {
+  async #openRoots(paths: readonly string[]): Promise<Root[]> {
     const roots = await Promise.all(paths.map((path) => this.#roots.open(path)));
     return roots.filter((root) => root !== undefined);
   }
 
   /** Gives the sandbox its own temporary folders. The machine's own folders contain sockets and files of other programs. */
-  async #temporary(plan: MountPlan, project: string): Promise<void> {
+  async #addTemporaryFolders(plan: MountPlan, project: string): Promise<void> {
     const { scratchPath } = this.#options;
-    const places = TEMPORARY_FOLDERS.filter(({ path }) => existsSync(path));
+    const temporaryFolders = TEMPORARY_FOLDERS.filter(({ path }) => existsSync(path));
     if (scratchPath === undefined) {
-      for (const { path } of places) plan.replace(path);
+      for (const { path } of temporaryFolders) plan.replace(path);
       return;
     }
-    await (this.#swept ??= removeOldScratch(scratchPath));
+    await (this.#sweep ??= removeOldScratch(scratchPath));
     const projectScratch = join(scratchPath, createHash("sha256").update(project).digest("hex").slice(0, 16));
-    for (const { path, name } of places) {
+    for (const { path, name } of temporaryFolders) {
       mkdirSync(join(projectScratch, name), { recursive: true, mode: 0o700 });
       plan.replace(path, realpathSync.native(join(projectScratch, name)));
     }
@@ -314,26 +316,26 @@ export class Sandbox {
 }
 
 /** Undefined if the path does not exist. */
-function realPathOf(path: string): Promise<string | undefined> {
+function resolveRealPath(path: string): Promise<string | undefined> {
   return realpath(path).catch(() => undefined);
 }
 
 /**
  * Synchronous variant for system folders and gantry's own folders. A round trip to the thread pool would take longer.
  */
-function realPathNow(path: string): string | undefined {
+function resolveRealPathSync(path: string): string | undefined {
   return attempt(() => realpathSync.native(path), undefined);
 }
 
-function statsNow(path: string): Stats | undefined {
+function readStatsSync(path: string): Stats | undefined {
   return attempt(() => lstatSync(path), undefined);
 }
 
 async function removeOldScratch(folder: string): Promise<void> {
   for (const name of await readdir(folder).catch(() => [])) {
     const path = join(folder, name);
-    const used = (await lstat(path).catch(() => undefined))?.mtimeMs ?? Date.now();
-    if (Date.now() - used > SCRATCH_RETENTION_MS)
+    const lastUsedMs = (await lstat(path).catch(() => undefined))?.mtimeMs ?? Date.now();
+    if (Date.now() - lastUsedMs > SCRATCH_RETENTION_MS)
       await rm(path, { recursive: true, force: true }).catch(() => undefined);
   }
 }
@@ -341,8 +343,8 @@ async function removeOldScratch(folder: string): Promise<void> {
 async function protectAutostart(plan: MountPlan, home: string): Promise<void> {
   if (!plan.isWritable(home)) return;
   for (const name of AUTOSTART_PATHS) {
-    const real = await realPathOf(join(home, name));
-    if (real !== undefined && plan.isWritable(real)) plan.makeReadOnly(real);
+    const realPath = await resolveRealPath(join(home, name));
+    if (realPath !== undefined && plan.isWritable(realPath)) plan.makeReadOnly(realPath);
   }
 }
 
@@ -351,14 +353,14 @@ async function protectAutostart(plan: MountPlan, home: string): Promise<void> {
  * an earlier command created there could lead it outside.
  */
 function createMountPoints(plan: MountPlan): void {
-  for (const { source, way } of plan.mountPoints()) {
-    const names = way.split(sep);
-    let at = source;
+  for (const { source, relativePath } of plan.mountPoints()) {
+    const names = relativePath.split(sep);
+    let mountPoint = source;
     for (const [i, name] of names.entries()) {
-      at = join(at, name);
-      const stats = statsNow(at);
-      if (stats && !stats.isDirectory() && (i < names.length - 1 || stats.isSymbolicLink())) unlinkSync(at);
-      if (i < names.length - 1 && !stats?.isDirectory()) mkdirSync(at, { mode: 0o700 });
+      mountPoint = join(mountPoint, name);
+      const stats = readStatsSync(mountPoint);
+      if (stats && !stats.isDirectory() && (i < names.length - 1 || stats.isSymbolicLink())) unlinkSync(mountPoint);
+      if (i < names.length - 1 && !stats?.isDirectory()) mkdirSync(mountPoint, { mode: 0o700 });
     }
   }
 }
@@ -370,8 +372,8 @@ function createMountPoints(plan: MountPlan): void {
 function rootCheckScript(roots: readonly Root[]): string {
   const stat = ["/usr/bin/stat", "/bin/stat", "/run/current-system/sw/bin/stat"].find((path) => existsSync(path));
   if (stat === undefined) throw new ToolError("the sandbox needs the program stat, which is not installed.");
-  const seen = roots.map(({ identity }) => identity).join("\n");
-  const look = [stat, "-c", "%d:%i", "--", ...roots.map(({ path }) => path)].map(shellQuote).join(" ");
+  const expectedIdentities = roots.map(({ identity }) => identity).join("\n");
+  const statCommand = [stat, "-c", "%d:%i", "--", ...roots.map(({ path }) => path)].map(shellQuote).join(" ");
   const refusal = "echo 'a folder was replaced while the sandbox started; try again' >&2; exit 126";
-  return roots.length === 0 ? "" : `[ "$(${look})" = ${shellQuote(seen)} ] || { ${refusal}; }; `;
+  return roots.length === 0 ? "" : `[ "$(${statCommand})" = ${shellQuote(expectedIdentities)} ] || { ${refusal}; }; `;
 }

@@ -8,19 +8,19 @@ import { Agent } from "gantry";
 import type { ChainData, SessionDriver } from "gantry/plugin";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { ScriptedProvider } from "gantry/testing";
-import { until } from "../../../helpers/lab.js";
-import { gantryCommand } from "../../../helpers/node.js";
+import { waitUntil } from "../../../helpers/server-runs.js";
+import { gantryCommand } from "../../../helpers/source-paths.js";
 import { runGantry, spawnGantry } from "../../../helpers/server.js";
-import { makeTempDir, tempDir, type TempDir } from "../../../helpers/temp.js";
+import { makeTempDir, tempDir, type TempDir } from "../../../helpers/temp-dir.js";
 
-const OUTAGES = fileURLToPath(new URL("../../../helpers/outages.mjs", import.meta.url));
-const SLOW = { session: { driver: OUTAGES } };
-const SESSIONS = 60;
-const sqlite = (home: TempDir) => new SqliteDriver({ path: home.at("sessions.db"), durability: "normal" });
+const OUTAGES_DRIVER = fileURLToPath(new URL("../../../helpers/outages.mjs", import.meta.url));
+const SLOW_CONFIG = { session: { driver: OUTAGES_DRIVER } };
+const SESSION_COUNT = 60;
+const createDriver = (home: TempDir) => new SqliteDriver({ path: home.at("sessions.db"), durability: "normal" });
 
-async function fill(home: TempDir, count = SESSIONS): Promise<void> {
+async function createSessions(home: TempDir, count = SESSION_COUNT): Promise<void> {
   const provider = new ScriptedProvider([], { fallback: `answer ${"\u0000 \ud800 x".repeat(50)}` });
-  const agent = new Agent({ providers: [provider], driver: sqlite(home), projectDir: home.path });
+  const agent = new Agent({ providers: [provider], driver: createDriver(home), projectDir: home.path });
   for (let n = 0; n < count; n++)
     await (
       await agent.run({ message: `message ${n}`, idempotencyKey: `key ${n}` })
@@ -28,142 +28,155 @@ async function fill(home: TempDir, count = SESSIONS): Promise<void> {
   await agent.close();
 }
 
-async function opened<T>(home: TempDir, work: (driver: SessionDriver) => Promise<T>): Promise<T> {
-  const driver = sqlite(home);
+async function withDriver<T>(home: TempDir, action: (driver: SessionDriver) => Promise<T>): Promise<T> {
+  const driver = createDriver(home);
   await driver.open();
-  return work(driver).finally(() => driver.close());
+  return action(driver).finally(() => driver.close());
 }
 
 /** All chains, by the id of the original session. */
-function dumps(home: TempDir): Promise<Map<string, ChainData>> {
-  return opened(home, async (driver) => {
+function dumpChains(home: TempDir): Promise<Map<string, ChainData>> {
+  return withDriver(home, async (driver) => {
     const { sessions } = await driver.list({ limit: 10_000 });
     return new Map(await Promise.all(sessions.map(async ({ id }) => [id, (await driver.dump(id))!] as const)));
   });
 }
 
-const lines = (text: string): string[] => text.split("\n").sort();
+const sortLines = (text: string): string[] => text.split("\n").sort();
 
-/** The number of imported sessions in the message of the first process. */
-function imported(stderr: string): number {
+/** Reads the number of imported sessions from the message of an import. */
+function readImportedCount(stderr: string): number {
   return Number(/^(\d+) sessions? imported/m.exec(stderr)?.[1]);
 }
 
 describe("sessions export and import", () => {
   it("an export interrupted by SIGINT reports its .part file, and --resume completes it", async (t) => {
     const home = await tempDir(t);
-    await fill(home);
+    await createSessions(home);
     const exportedText = (await runGantry(t, ["sessions", "export"], { home: home.path })).stdout;
     const path = home.at("out.jsonl");
     await writeFile(home.at("away"), "slow");
     const args = ["sessions", "export", "--output", path];
-    const first = await spawnGantry(t, { args, home: home.path, config: SLOW });
-    await until(async () => (await stat(`${path}.part`).catch(() => ({ size: 0 }))).size > 5_000);
-    assert.deepEqual(await first.stop("SIGINT"), { code: 130, signal: null }, first.stderr);
-    assert.match(first.stderr, /^\d+ sessions? in .*out\.jsonl\.part; continue with --resume\n$/);
+    const interruptedExport = await spawnGantry(t, { args, home: home.path, config: SLOW_CONFIG });
+    await waitUntil(async () => (await stat(`${path}.part`).catch(() => ({ size: 0 }))).size > 5_000);
+    assert.deepEqual(await interruptedExport.stop("SIGINT"), { code: 130, signal: null }, interruptedExport.stderr);
+    assert.match(interruptedExport.stderr, /^\d+ sessions? in .*out\.jsonl\.part; continue with --resume\n$/);
     await rm(home.at("away"));
     // Simulates a crash.
     const { size } = await stat(`${path}.part`);
     await truncate(`${path}.part`, size - 100);
 
-    const refused = await runGantry(t, args, { home: home.path });
-    assert.equal(refused.code, 1);
+    const conflictRun = await runGantry(t, args, { home: home.path });
+    assert.equal(conflictRun.code, 1);
     assert.match(
-      refused.stderr,
+      conflictRun.stderr,
       /^gantry: .*out\.jsonl\.part: an interrupted export exists; continue it with --resume\n$/,
     );
-    const second = await runGantry(t, [...args, "--resume"], { home: home.path });
-    assert.deepEqual([second.code, second.stderr], [0, `${SESSIONS} sessions in ${path}\n`]);
-    const written = await readFile(path, "utf8");
-    assert.deepEqual(lines(written), lines(exportedText));
-    const again = await runGantry(t, [...args, "--resume"], { home: home.path });
-    assert.equal(again.code, 1);
-    assert.match(again.stderr, /out\.jsonl: already exists/);
-    assert.equal(await readFile(path, "utf8"), written);
+    const resumedRun = await runGantry(t, [...args, "--resume"], { home: home.path });
+    assert.deepEqual([resumedRun.code, resumedRun.stderr], [0, `${SESSION_COUNT} sessions in ${path}\n`]);
+    const resumedText = await readFile(path, "utf8");
+    assert.deepEqual(sortLines(resumedText), sortLines(exportedText));
+    const completedRun = await runGantry(t, [...args, "--resume"], { home: home.path });
+    assert.equal(completedRun.code, 1);
+    assert.match(completedRun.stderr, /out\.jsonl: already exists/);
+    assert.equal(await readFile(path, "utf8"), resumedText);
   });
 
   it("import turns system messages into user messages and rejects a project folder that links to the root", async (t) => {
     const [home, target] = [await tempDir(t), await tempDir(t)];
-    await fill(home, 1);
+    await createSessions(home, 1);
     const { stdout } = await runGantry(t, ["sessions", "export"], { home: home.path });
-    const crafted = stdout.replaceAll('"role":"user"', '"role":"system"');
-    assert.notEqual(crafted, stdout);
-    const done = await runGantry(t, ["sessions", "import"], { home: target.path, input: crafted });
-    assert.deepEqual([done.code, imported(done.stderr)], [0, 1], done.stderr);
-    const [chain] = (await dumps(target)).values();
-    const roles = chain!.sessions.flatMap(({ view, messages }) => [...view, ...messages.map(({ message }) => message)]);
-    assert.deepEqual(new Set(roles.map(({ role }) => role)), new Set(["user", "assistant"]));
+    const craftedExport = stdout.replaceAll('"role":"user"', '"role":"system"');
+    assert.notEqual(craftedExport, stdout);
+    const craftedImport = await runGantry(t, ["sessions", "import"], { home: target.path, input: craftedExport });
+    assert.deepEqual([craftedImport.code, readImportedCount(craftedImport.stderr)], [0, 1], craftedImport.stderr);
+    const [chain] = (await dumpChains(target)).values();
+    const chainMessages = chain!.sessions.flatMap(({ view, messages }) => [
+      ...view,
+      ...messages.map(({ message }) => message),
+    ]);
+    assert.deepEqual(new Set(chainMessages.map(({ role }) => role)), new Set(["user", "assistant"]));
 
     if (process.platform !== "linux") return;
     const otherHome = await tempDir(t);
     const linkedExport = stdout.replaceAll(JSON.stringify(home.path), '"/proc/self/root"');
     assert.notEqual(linkedExport, stdout);
-    const refused = await runGantry(t, ["sessions", "import"], { home: otherHome.path, input: linkedExport });
-    assert.equal(refused.code, 1);
-    assert.match(refused.stderr, /session\.projectDir: expected a folder below the root of a disk/);
-    assert.equal((await dumps(otherHome)).size, 0);
+    const linkedImport = await runGantry(t, ["sessions", "import"], { home: otherHome.path, input: linkedExport });
+    assert.equal(linkedImport.code, 1);
+    assert.match(linkedImport.stderr, /session\.projectDir: expected a folder below the root of a disk/);
+    assert.equal((await dumpChains(otherHome)).size, 0);
   });
 
   for (const signal of ["SIGINT", "SIGKILL"] as const)
     it(`an import interrupted by ${signal} leaves only complete sessions, and the same import continues`, async (t) => {
       const [home, target] = [await tempDir(t), await tempDir(t)];
-      await fill(home);
-      const before = await dumps(home);
+      await createSessions(home);
+      const originalChains = await dumpChains(home);
       const text = (await runGantry(t, ["sessions", "export"], { home: home.path })).stdout;
       await writeFile(target.at("away"), "slow");
-      const first = await spawnGantry(t, { args: ["sessions", "import"], home: target.path, config: SLOW });
-      // The writer has not sent everything.
-      first.child.stdin.write(text.slice(0, -500));
-      const stored = () => opened(target, async (driver) => (await driver.list({ limit: 1 })).total);
-      await until(async () => (await stat(target.at("sessions.db")).catch(() => undefined)) !== undefined);
-      await until(async () => (await stored()) >= 5);
-      await first.stop(signal);
-      const importedChains = await dumps(target);
+      const interruptedImport = await spawnGantry(t, {
+        args: ["sessions", "import"],
+        home: target.path,
+        config: SLOW_CONFIG,
+      });
+      // The last 500 characters are not sent.
+      interruptedImport.child.stdin.write(text.slice(0, -500));
+      const countStored = () => withDriver(target, async (driver) => (await driver.list({ limit: 1 })).total);
+      await waitUntil(async () => (await stat(target.at("sessions.db")).catch(() => undefined)) !== undefined);
+      await waitUntil(async () => (await countStored()) >= 5);
+      await interruptedImport.stop(signal);
+      const importedChains = await dumpChains(target);
       if (signal === "SIGINT") {
-        assert.deepEqual(await first.exited, { code: 130, signal: null });
-        assert.match(first.stderr, /^\d+ sessions? imported; interrupted: run the same import again to continue\n$/);
-        assert.equal(imported(first.stderr), importedChains.size);
+        assert.deepEqual(await interruptedImport.exited, { code: 130, signal: null });
+        assert.match(
+          interruptedImport.stderr,
+          /^\d+ sessions? imported; interrupted: run the same import again to continue\n$/,
+        );
+        assert.equal(readImportedCount(interruptedImport.stderr), importedChains.size);
       }
-      for (const [id, chain] of importedChains) assert.deepEqual(chain, before.get(id));
-      const second = await runGantry(t, ["sessions", "import"], { home: target.path, config: {}, input: text });
-      assert.equal(second.code, 0, second.stderr);
-      assert.equal(imported(second.stderr), SESSIONS - importedChains.size);
-      assert.match(second.stderr, new RegExp(`, ${importedChains.size} sessions? skipped \\(already stored\\)\n$`));
-      assert.deepEqual(await dumps(target), before);
+      for (const [id, chain] of importedChains) assert.deepEqual(chain, originalChains.get(id));
+      const secondImport = await runGantry(t, ["sessions", "import"], { home: target.path, config: {}, input: text });
+      assert.equal(secondImport.code, 0, secondImport.stderr);
+      assert.equal(readImportedCount(secondImport.stderr), SESSION_COUNT - importedChains.size);
+      assert.match(
+        secondImport.stderr,
+        new RegExp(`, ${importedChains.size} sessions? skipped \\(already stored\\)\n$`),
+      );
+      assert.deepEqual(await dumpChains(target), originalChains);
     });
 
   it("import rejects a session whose idempotency key exists by line and id, and imports the others", async (t) => {
     const [home, target] = [await tempDir(t), await tempDir(t)];
-    await fill(home, 4);
-    await fill(target, 1);
+    await createSessions(home, 4);
+    await createSessions(target, 1);
     const { stdout } = await runGantry(t, ["sessions", "export"], { home: home.path });
     const { code, stderr } = await runGantry(t, ["sessions", "import"], { home: target.path, input: stdout });
     assert.equal(code, 1);
-    const [first = ""] = [...(await dumps(home)).keys()].filter(
+    const [firstId = ""] = [...(await dumpChains(home)).keys()].filter(
       (id) => stdout.indexOf(id) === stdout.indexOf('"root":"') + 8,
     );
     assert.deepEqual(stderr.split("\n"), [
-      `line 7: session ${first}: another run has this key`,
+      `line 7: session ${firstId}: another run has this key`,
       "3 sessions imported, 1 session rejected",
       "gantry: 1 session could not be imported",
       "",
     ]);
-    assert.equal((await dumps(target)).size, 4);
+    assert.equal((await dumpChains(target)).size, 4);
   });
 
   it("import skips stored sessions even if their data is invalid, but rejects a truncated export", async (t) => {
     const home = await tempDir(t);
-    await fill(home, 2);
+    await createSessions(home, 2);
     const { stdout } = await runGantry(t, ["sessions", "export"], { home: home.path });
     const invalidExport = stdout.replace('"role":"user"', '"role":"nobody"');
     const { code, stderr } = await runGantry(t, ["sessions", "import"], { home: home.path, input: invalidExport });
     assert.deepEqual([code, stderr], [0, "0 sessions imported, 2 sessions skipped (already stored)\n"]);
-    const truncated = await runGantry(t, ["sessions", "import"], {
+    const truncatedImport = await runGantry(t, ["sessions", "import"], {
       home: home.path,
       input: stdout.split("\n").slice(0, -2).join("\n"),
     });
-    assert.equal(truncated.code, 1);
-    assert.match(truncated.stderr, /line 13: expected more of session .*: the export was cut off/);
+    assert.equal(truncatedImport.code, 1);
+    assert.match(truncatedImport.stderr, /line 13: expected more of session .*: the export was cut off/);
   });
 
   it("export rejects --resume without --output, and import rejects --output", async (t) => {
@@ -199,10 +212,10 @@ it(
   { skip: !hasTerminals() && "needs script(1)" },
   async (t) => {
     const home = await tempDir(t);
-    await fill(home, 30);
-    await home.write({ "config.json": JSON.stringify(SLOW), away: "slow" });
-    const gantry = [process.execPath, ...gantryCommand()];
-    const onTerminal = async (command: string): Promise<{ screen: string; code: number | null }> => {
+    await createSessions(home, 30);
+    await home.write({ "config.json": JSON.stringify(SLOW_CONFIG), away: "slow" });
+    const gantryWords = [process.execPath, ...gantryCommand()];
+    const runOnTerminal = async (command: string): Promise<{ screen: string; code: number | null }> => {
       const child = spawn("script", ["-qec", `stty cols 70; ${command}`, "/dev/null"], {
         env: {
           ...process.env,
@@ -216,33 +229,33 @@ it(
       const code = await new Promise<number | null>((resolve) => child.on("close", resolve));
       return { screen, code };
     };
-    const quoted = gantry.map((word) => `'${word}'`).join(" ");
+    const quotedGantry = gantryWords.map((word) => `'${word}'`).join(" ");
     const path = home.at("out.jsonl");
-    const exportRun = await onTerminal(`${quoted} sessions export --output '${path}'`);
+    const exportRun = await runOnTerminal(`${quotedGantry} sessions export --output '${path}'`);
     assert.equal(exportRun.code, 0, exportRun.screen);
-    const drawn = exportRun.screen
+    const drawnLines = exportRun.screen
       .split("\u001b[K")
       .slice(0, -1)
       .map((text) => text.slice(text.lastIndexOf("\r") + 1));
-    assert.ok(drawn.length > 2, exportRun.screen);
+    assert.ok(drawnLines.length > 2, exportRun.screen);
     assert.ok(
-      drawn.every((line) => line.length < 70),
+      drawnLines.every((line) => line.length < 70),
       exportRun.screen,
     );
-    assert.match(drawn[0] ?? "", /\d+\/30 sessions/);
-    assert.equal(drawn.at(-1), "", "erased at the end");
+    assert.match(drawnLines[0] ?? "", /\d+\/30 sessions/);
+    assert.equal(drawnLines.at(-1), "", "the progress is erased at the end");
     assert.ok(exportRun.screen.endsWith(`\u001b[K30 sessions in ${path}\r\n`), exportRun.screen);
 
     await rm(home.at("away"));
-    // Through a pipe on the same terminal. The total size is known only for a file.
+    // The import reads a file, whose total size is known. The size of a pipe would be unknown.
     await rename(home.at("sessions.db"), home.at("old.db"));
-    const importRun = await onTerminal(`${quoted} sessions import < '${path}'`);
+    const importRun = await runOnTerminal(`${quotedGantry} sessions import < '${path}'`);
     assert.equal(importRun.code, 0, importRun.screen);
     assert.match(importRun.screen, /\r\[=* *\] {2}\d+ sessions/);
     assert.ok(importRun.screen.endsWith("\u001b[K30 sessions imported\r\n"), importRun.screen);
 
     // Progress is not written between sessions that are printed to the terminal.
-    const shown = await onTerminal(`${quoted} sessions export`);
-    assert.ok(!shown.screen.includes("\u001b[K"));
+    const printedExport = await runOnTerminal(`${quotedGantry} sessions export`);
+    assert.ok(!printedExport.screen.includes("\u001b[K"));
   },
 );

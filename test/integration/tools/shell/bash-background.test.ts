@@ -8,21 +8,21 @@ import { describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
 import { builtinTools, type BuiltinToolsOptions, type Tool, type ToolContext } from "gantry";
 import { findBubblewrap } from "../../../../src/tools/shell/sandbox/bubblewrap.js";
-import { until } from "../../../helpers/lab.js";
-import { tempDir } from "../../../helpers/temp.js";
-import { callTool, toolContext } from "../../../helpers/tool-context.js";
+import { waitUntil } from "../../../helpers/server-runs.js";
+import { tempDir } from "../../../helpers/temp-dir.js";
+import { callTool, createToolContext } from "../../../helpers/tool-context.js";
 
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
-const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
+const linuxOnly = { skip: process.platform === "linux" ? false : "needs /proc" };
 const bubblewrap = findBubblewrap({ env, network: true });
 
 /** The tools of an agent, closed with the test. The wait at a start is minimal. */
-function toolsOf(t: TestContext, options: BuiltinToolsOptions = {}) {
-  const all = builtinTools({ env, ...options, bash: { sandbox: "off", startMs: 10, ...options.bash } });
-  t.after(() => Promise.all(all.map(async (tool) => tool.close?.())));
-  const toolNamed = (name: string): Tool => all.find((tool) => tool.name === name)!;
-  const call = (name: string, input: object, context: ToolContext) => callTool(toolNamed(name), input, context);
-  const { background } = toolNamed("bash");
+function createTools(t: TestContext, options: BuiltinToolsOptions = {}) {
+  const allTools = builtinTools({ env, ...options, bash: { sandbox: "off", startMs: 10, ...options.bash } });
+  t.after(() => Promise.all(allTools.map(async (tool) => tool.close?.())));
+  const findTool = (name: string): Tool => allTools.find((tool) => tool.name === name)!;
+  const call = (name: string, input: object, context: ToolContext) => callTool(findTool(name), input, context);
+  const { background } = findTool("bash");
   assert.ok(background);
   return { call, background };
 }
@@ -36,9 +36,9 @@ async function startCommand(
   options: BuiltinToolsOptions = {},
 ) {
   for (const startMs of [100, 1_000, 10_000]) {
-    const tools = toolsOf(t, { ...options, bash: { ...options.bash, startMs } });
+    const tools = createTools(t, { ...options, bash: { ...options.bash, startMs } });
     const { text } = await tools.call("bash", { command, background: true }, context);
-    if (expectedOutput.test(text)) return { ...tools, text, id: idIn(text) };
+    if (expectedOutput.test(text)) return { ...tools, text, id: readCommandId(text) };
   }
   return assert.fail(`${command} does not print ${expectedOutput}`);
 }
@@ -51,22 +51,22 @@ function isLiving(pid: number): boolean {
   }
 }
 
-const idIn = (text: string): string => /bg-[0-9a-f]{6}/.exec(text)?.[0] ?? assert.fail(text);
+const readCommandId = (text: string): string => /bg-[0-9a-f]{6}/.exec(text)?.[0] ?? assert.fail(text);
 
-describe("a background command", linux, () => {
+describe("a background command", linuxOnly, () => {
   it("continues after its call, can be read and written to, and is stopped with its child process", async (t) => {
     const folder = await tempDir(t);
-    const context = toolContext(folder.path);
+    const context = createToolContext(folder.path);
     const command = "echo begin; sleep 300 & echo $! > pid; while read -r line; do echo got $line; done; wait";
     const { call, text, id } = await startCommand(t, command, /^begin\n/, context);
     assert.match(text, /^begin\n\[bg-\w+ is running\]\n\[it continues as bg-\w+: bash_output shows/);
     assert.match((await call("bash_output", { id }, context)).text, /^\(no new output\)\n\[bg-\w+ is running\]$/);
     assert.match((await call("bash_input", { id, text: "one" }, context)).text, /received the input/);
-    const looked = await call("bash_output", { id, wait_for: "^got (one|1)$" }, context);
-    assert.match(looked.text, /^got one\n\[/);
-    assert.equal(looked.failed, false);
-    const stopped = await call("bash_stop", { id }, context);
-    assert.match(stopped.text, /\[ended by SIGTERM\]\n\[bg-\w+ was stopped/);
+    const outputResult = await call("bash_output", { id, wait_for: "^got (one|1)$" }, context);
+    assert.match(outputResult.text, /^got one\n\[/);
+    assert.equal(outputResult.failed, false);
+    const stopResult = await call("bash_stop", { id }, context);
+    assert.match(stopResult.text, /\[ended by SIGTERM\]\n\[bg-\w+ was stopped/);
     assert.ok(!isLiving(Number(await folder.read("pid"))));
     assert.match((await call("bash_output", { id }, context)).text, /ended by SIGTERM/);
     await assert.rejects(call("bash_input", { id, text: "two" }, context), /has ended/);
@@ -74,12 +74,12 @@ describe("a background command", linux, () => {
 
   it("runs in its workdir, also with run_in_background, and is listed with it", async (t) => {
     const folder = await tempDir(t, { "it's/a.txt": "" });
-    const context = toolContext(folder.path);
-    const { call, background } = toolsOf(t);
+    const context = createToolContext(folder.path);
+    const { call, background } = createTools(t);
     const { text } = await call("bash", { command: "pwd; cat", workdir: "it's", run_in_background: true }, context);
-    const id = idIn(text);
-    const looked = await call("bash_output", { id, wait_for: "it's$" }, context);
-    assert.equal(looked.failed, false, looked.text);
+    const id = readCommandId(text);
+    const workdirResult = await call("bash_output", { id, wait_for: "it's$" }, context);
+    assert.equal(workdirResult.failed, false, workdirResult.text);
     assert.deepEqual(
       (await background.list(context.sessionId)).map(({ command }) => command),
       ["cd 'it'\\''s' && pwd; cat"],
@@ -89,18 +89,18 @@ describe("a background command", linux, () => {
 
   it("returns output and exit code at once if it ends during the start", async (t) => {
     const folder = await tempDir(t);
-    const { call } = toolsOf(t, { bash: { startMs: 60_000 } });
+    const { call } = createTools(t, { bash: { startMs: 60_000 } });
     const { text, failed } = await call(
       "bash",
       { command: "echo no; exit 3", background: true },
-      toolContext(folder.path),
+      createToolContext(folder.path),
     );
     assert.deepEqual([text, failed], ["no\n[exit code 3]", true]);
   });
 
   it("bash_output waits for its end, and for text that its start has already returned", async (t) => {
     const folder = await tempDir(t);
-    const context = toolContext(folder.path);
+    const context = createToolContext(folder.path);
     const command = "echo listening on 1; read -r line; echo bye; exit 4";
     const { call, id } = await startCommand(t, command, /^listening on 1\n/, context);
     assert.match((await call("bash_output", { id, wait_for: "listening" }, context)).text, /^listening on 1\n/);
@@ -112,11 +112,11 @@ describe("a background command", linux, () => {
 
   it("bash_input reports input that it has not read, and rejects more input meanwhile", async (t) => {
     const folder = await tempDir(t);
-    const { call } = toolsOf(t);
-    const context = toolContext(folder.path);
+    const { call } = createTools(t);
+    const context = createToolContext(folder.path);
     const command = "read -r go < begin; tr -d x; echo over";
     await promisify(execFile)("mkfifo", [folder.at("begin")]);
-    const id = idIn((await call("bash", { command, background: true }, context)).text);
+    const id = readCommandId((await call("bash", { command, background: true }, context)).text);
     const sentText = "x".repeat(900_000);
     assert.match(
       (await call("bash_input", { id, text: sentText }, context)).text,
@@ -131,117 +131,120 @@ describe("a background command", linux, () => {
 
   it("bash_output stops waiting at the timeout or on cancel, with more waiting calls than worker threads", async (t) => {
     const folder = await tempDir(t);
-    const { call } = toolsOf(t);
-    const context = toolContext(folder.path);
-    const id = idIn((await call("bash", { command: "echo aaaa; sleep 300", background: true }, context)).text);
-    // More waiting calls than worker threads.
-    const waits = Array.from({ length: Math.max(4, 2 * availableParallelism()) + 2 }, () =>
-      call("bash_output", { id, wait_for: "never", timeout: 1 }, toolContext(folder.path)),
+    const { call } = createTools(t);
+    const context = createToolContext(folder.path);
+    const id = readCommandId((await call("bash", { command: "echo aaaa; sleep 300", background: true }, context)).text);
+    const waitingCalls = Array.from({ length: Math.max(4, 2 * availableParallelism()) + 2 }, () =>
+      call("bash_output", { id, wait_for: "never", timeout: 1 }, createToolContext(folder.path)),
     );
-    for (const { text, failed } of await Promise.all(waits)) {
+    for (const { text, failed } of await Promise.all(waitingCalls)) {
       assert.match(text, /no match within 1 s/);
       assert.equal(failed, true);
     }
     await assert.rejects(call("bash_output", { id, wait_for: "(" }, context), /wait_for: /);
     const cancel = new AbortController();
-    const waiting = call("bash_output", { id, wait_end: true }, { ...context, signal: cancel.signal });
+    const cancelledCall = call("bash_output", { id, wait_end: true }, { ...context, signal: cancel.signal });
     cancel.abort(new Error("cancelled"));
-    await assert.rejects(waiting, /cancelled/);
+    await assert.rejects(cancelledCall, /cancelled/);
     assert.match((await call("bash_output", { id }, context)).text, /is running/);
   });
 
   it("is visible to its own session only, and ends with that session", async (t) => {
     const folder = await tempDir(t);
-    const { call, background } = toolsOf(t);
-    const firstContext = toolContext(folder.path, { sessionId: "one" });
-    const secondContext = toolContext(folder.path, { sessionId: "two" });
-    const changes: string[] = [];
-    t.after(background.onChange((session) => changes.push(session)));
+    const { call, background } = createTools(t);
+    const firstContext = createToolContext(folder.path, { sessionId: "one" });
+    const secondContext = createToolContext(folder.path, { sessionId: "two" });
+    const changedSessions: string[] = [];
+    t.after(background.onChange((session) => changedSessions.push(session)));
     const command = "sleep 300 # secret-1234567890";
-    const id = idIn((await call("bash", { command, background: true }, firstContext)).text);
+    const id = readCommandId((await call("bash", { command, background: true }, firstContext)).text);
     for (const name of ["bash_output", "bash_stop"])
       await assert.rejects(call(name, { id }, secondContext), /existing commands: none/);
-    const [listed] = await background.list("one");
-    const { startedAt: since, ...otherFields } = listed!;
+    const [listedCommand] = await background.list("one");
+    const { startedAt, ...otherFields } = listedCommand!;
     assert.deepEqual(otherFields, { id, command, state: "running", exitCode: null, detached: false });
-    assert.equal(new Date(since).toISOString(), since);
+    assert.equal(new Date(startedAt).toISOString(), startedAt);
     assert.deepEqual(await background.list("two"), []);
     await background.end("two");
     assert.match((await call("bash_output", { id }, firstContext)).text, /is running/);
     await background.end("one");
     await assert.rejects(call("bash_output", { id }, firstContext), /existing commands: none/);
-    assert.deepEqual(changes, ["one", "one"]);
+    assert.deepEqual(changedSessions, ["one", "one"]);
   });
 
   it("is rejected while 16 commands of its session run", async (t) => {
     const folder = await tempDir(t);
-    const { call } = toolsOf(t);
-    const context = toolContext(folder.path);
-    const start = () => call("bash", { command: "sleep 300", background: true }, toolContext(folder.path));
-    const ids = (await Promise.all(Array.from({ length: 16 }, start))).map(({ text }) => idIn(text));
+    const { call } = createTools(t);
+    const context = createToolContext(folder.path);
+    const startSleep = () => call("bash", { command: "sleep 300", background: true }, createToolContext(folder.path));
+    const ids = (await Promise.all(Array.from({ length: 16 }, startSleep))).map(({ text }) => readCommandId(text));
     assert.equal(new Set(ids).size, 16);
-    await assert.rejects(start(), /16 background commands of this session are already running/);
+    await assert.rejects(startSleep(), /16 background commands of this session are already running/);
     await call("bash_stop", { id: ids[0] }, context);
-    await start();
+    await startSleep();
   });
 
   it("ends when the agent's tools are closed, and none starts afterwards", async (t) => {
     const folder = await tempDir(t);
-    const all = builtinTools({ env, bash: { sandbox: "off", startMs: 10 } });
-    const bash = all.find(({ name }) => name === "bash")!;
-    await callTool(bash, { command: "echo $$ > pid; exec sleep 300", background: true }, toolContext(folder.path));
-    const pid = Number(await folder.written("pid"));
+    const agentTools = builtinTools({ env, bash: { sandbox: "off", startMs: 10 } });
+    const bash = agentTools.find(({ name }) => name === "bash")!;
+    await callTool(
+      bash,
+      { command: "echo $$ > pid; exec sleep 300", background: true },
+      createToolContext(folder.path),
+    );
+    const pid = Number(await folder.readWhenWritten("pid"));
     assert.ok(isLiving(pid));
-    await Promise.all(all.map(async (tool) => tool.close?.()));
+    await Promise.all(agentTools.map(async (tool) => tool.close?.()));
     assert.ok(!isLiving(pid));
     await assert.rejects(
-      callTool(bash, { command: "true", background: true }, toolContext(folder.path)),
+      callTool(bash, { command: "true", background: true }, createToolContext(folder.path)),
       /shutting down/,
     );
   });
 
   it("shows each line once and splits no character or colour sequence between reads", async (t) => {
     const folder = await tempDir(t);
-    const context = toolContext(folder.path);
+    const context = createToolContext(folder.path);
     const slowPrefix =
       "printf 'a\\xc3'; read -r l; printf '\\xa9b\\033[3'; read -r l; printf '1mc\\033[0m\\n'; read -r l";
     const command = `${slowPrefix}; for i in $(seq 1500); do echo line-$i-é; done; exit 2`;
     const { call, id } = await startCommand(t, command, /^a\n/, context);
-    const seen: string[] = [];
-    const look = async (args: object = {}): Promise<boolean> => {
+    const outputParts: string[] = [];
+    const readOutput = async (args: object = {}): Promise<boolean> => {
       const { text } = await call("bash_output", { id, ...args }, context);
-      if (!text.startsWith("(no new output)")) seen.push(text.replace(/(^|\n)\[[^]*$/, ""));
+      if (!text.startsWith("(no new output)")) outputParts.push(text.replace(/(^|\n)\[[^]*$/, ""));
       return text.endsWith("[exit code 2]");
     };
     for (const wait_for of ["éb", "c", "line"]) {
       await call("bash_input", { id, text: "" }, context);
-      await look({ wait_for });
+      await readOutput({ wait_for });
     }
-    await until(() => look());
+    await waitUntil(() => readOutput());
     const expectedLines = Array.from({ length: 1500 }, (_, i) => `line-${i + 1}-é`);
     // A line can be split between two reads.
-    assert.ok(seen.join("").replaceAll("\n", "") === `éb${["c", ...expectedLines].join("")}`);
+    assert.ok(outputParts.join("").replaceAll("\n", "") === `éb${["c", ...expectedLines].join("")}`);
   });
 
   it("redacts secrets that are split between reads, and secrets in its listed command", async (t) => {
     const folder = await tempDir(t);
     const secret = "Hq7vTz31LmWx90RsKd";
-    const context = toolContext(folder.path);
+    const context = createToolContext(folder.path);
     const command = `printf 'a${secret.slice(0, 9)}'; read -r line; echo '${secret.slice(9)} done'; read -r line`;
     const { call, background, id } = await startCommand(t, command, /^a\n/, context, { secrets: [secret] });
     await call("bash_input", { id, text: "" }, context);
     const { text } = await call("bash_output", { id, wait_for: "done" }, context);
     assert.match(text, /^\[redacted\] done\n/);
     await background.end("session");
-    const named = `echo ${secret}; sleep 300`;
-    await call("bash", { command: named, background: true }, context);
+    const secretCommand = `echo ${secret}; sleep 300`;
+    await call("bash", { command: secretCommand, background: true }, context);
     assert.match(JSON.stringify(await background.list("session")), /echo \[redacted\]; sleep/);
   });
 
   it("runs in the sandbox with input, output, exit code and stop", async (t) => {
     if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     const folder = await tempDir(t);
-    const context = toolContext(folder.path);
+    const context = createToolContext(folder.path);
     const command =
       "echo in; sleep 300 & while read -r line; do echo got $line > said; echo told; done; touch /outside || exit 5";
     const { call, id } = await startCommand(t, command, /^in\n/, context, { bash: { sandbox: "required" } });
@@ -251,39 +254,39 @@ describe("a background command", linux, () => {
     await call("bash_input", { id, text: "", close: true }, context);
     const { text } = await call("bash_output", { id, wait_end: true }, context);
     assert.match(text, /Read-only file system\n\[exit code 5\]$/);
-    const again = idIn((await call("bash", { command, background: true }, context)).text);
-    assert.match((await call("bash_stop", { id: again }, context)).text, /was stopped/);
+    const secondId = readCommandId((await call("bash", { command, background: true }, context)).text);
+    assert.match((await call("bash_stop", { id: secondId }, context)).text, /was stopped/);
   });
 });
 
-describe("a background command in a git repository", linux, () => {
+describe("a background command in a git repository", linuxOnly, () => {
   it("cannot create files in .git or move it", async (t) => {
     if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     const folder = await tempDir(t, { ".git/HEAD": "ref: refs/heads/main\n", ".git/config": "" });
-    const { call } = toolsOf(t, { bash: { sandbox: "required" } });
-    const context = toolContext(folder.path);
+    const { call } = createTools(t, { bash: { sandbox: "required" } });
+    const context = createToolContext(folder.path);
     const command = "touch .git/commondir .git/new; mv .git other; touch here; echo over >&2; sleep 300";
     const { text } = await call("bash", { command, background: true }, context);
-    const looked = await call("bash_output", { id: idIn(text), wait_for: "^over$" }, context);
-    const all = text + looked.text;
-    assert.match(all, /commondir.*Read-only file system/);
-    assert.match(all, /cannot move|busy/);
+    const gitResult = await call("bash_output", { id: readCommandId(text), wait_for: "^over$" }, context);
+    const fullText = text + gitResult.text;
+    assert.match(fullText, /commondir.*Read-only file system/);
+    assert.match(fullText, /cannot move|busy/);
     assert.deepEqual((await readdir(folder.at(".git"))).sort(), ["HEAD", "config"]);
     assert.ok(existsSync(folder.at("here")));
   });
 });
 
 describe("the saved output of a long command", () => {
-  const lines = "for i in $(seq 9000); do echo line-$i; done";
+  const linesCommand = "for i in $(seq 9000); do echo line-$i; done";
 
   it("can be opened by read and grep in its own session only, and is deleted with the session", async (t) => {
     const folder = await tempDir(t);
     const home = await tempDir(t);
     const outputsPath = home.at("outputs");
     const secret = "Hq7vTz31LmWx90RsKd";
-    const { call, background } = toolsOf(t, { deniedPaths: [home.path], secrets: [secret], bash: { outputsPath } });
-    const context = toolContext(folder.path, { sessionId: "../one" });
-    const { text } = await call("bash", { command: `${lines}; echo ${secret}; ${lines}` }, context);
+    const { call, background } = createTools(t, { deniedPaths: [home.path], secrets: [secret], bash: { outputsPath } });
+    const context = createToolContext(folder.path, { sessionId: "../one" });
+    const { text } = await call("bash", { command: `${linesCommand}; echo ${secret}; ${linesCommand}` }, context);
     assert.match(text, /^line-1\n/);
     const file = /\[the whole output is in (.*) \(open it with read or grep\)\]$/m.exec(text)?.[1] ?? assert.fail(text);
     assert.equal(path.dirname(path.dirname(file)), outputsPath);
@@ -310,17 +313,19 @@ describe("the saved output of a long command", () => {
   it("does not exist for a short output", async (t) => {
     const folder = await tempDir(t);
     const outputsPath = folder.at("outputs");
-    const { call } = toolsOf(t, { bash: { outputsPath } });
-    const { text } = await call("bash", { command: "echo short" }, toolContext(folder.path));
+    const { call } = createTools(t, { bash: { outputsPath } });
+    const { text } = await call("bash", { command: "echo short" }, createToolContext(folder.path));
     assert.equal(text, "short\n[exit code 0]");
     assert.equal(existsSync(outputsPath), false);
   });
 
   it("is named in the result of a background command too", async (t) => {
     const folder = await tempDir(t);
-    const { call } = toolsOf(t, { bash: { outputsPath: folder.at("outputs") } });
-    const context = toolContext(folder.path);
-    const id = idIn((await call("bash", { command: `read -r go; ${lines}`, background: true }, context)).text);
+    const { call } = createTools(t, { bash: { outputsPath: folder.at("outputs") } });
+    const context = createToolContext(folder.path);
+    const id = readCommandId(
+      (await call("bash", { command: `read -r go; ${linesCommand}`, background: true }, context)).text,
+    );
     await call("bash_input", { id, text: "go" }, context);
     const { text } = await call("bash_output", { id, wait_end: true }, context);
     const file = /whole output is in (.*) \(open/.exec(text)?.[1] ?? assert.fail(text.slice(-200));
@@ -331,11 +336,11 @@ describe("the saved output of a long command", () => {
     const folder = await tempDir(t);
     const outputsPath = folder.at("outputs");
     await mkdir(path.join(outputsPath, "old"), { recursive: true });
-    const old = path.join(outputsPath, "old", "a.txt");
-    await writeFile(old, "old");
-    await utimes(old, new Date(0), new Date(0));
-    const { call } = toolsOf(t, { bash: { outputsPath } });
-    await call("bash", { command: lines }, toolContext(folder.path, { sessionId: "new" }));
+    const expiredFile = path.join(outputsPath, "old", "a.txt");
+    await writeFile(expiredFile, "old");
+    await utimes(expiredFile, new Date(0), new Date(0));
+    const { call } = createTools(t, { bash: { outputsPath } });
+    await call("bash", { command: linesCommand }, createToolContext(folder.path, { sessionId: "new" }));
     assert.deepEqual(await readdir(outputsPath), ["new"]);
   });
 });

@@ -9,13 +9,13 @@ import { runInNewContext } from "node:vm";
 import { builtinTools, RunCancelledError, ShuttingDownError } from "gantry";
 import type { BuiltinToolsOptions, ToolContext } from "gantry";
 import { findBubblewrap } from "../../../../src/tools/shell/sandbox/bubblewrap.js";
-import { uniqueSeconds, until } from "../../../helpers/lab.js";
-import { ROOT, SOURCE_FLAGS, source } from "../../../helpers/node.js";
-import { callTool, temporaryFolder, toolContext } from "../../../helpers/tool-context.js";
+import { pickUniqueSeconds, waitUntil } from "../../../helpers/server-runs.js";
+import { ROOT, SOURCE_FLAGS, sourcePath } from "../../../helpers/source-paths.js";
+import { callTool, createTemporaryFolder, createToolContext } from "../../../helpers/tool-context.js";
 
 const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
 
-function bash(options: BuiltinToolsOptions = {}) {
+function createBash(options: BuiltinToolsOptions = {}) {
   const tool = builtinTools({ env, ...options, bash: { sandbox: "off", ...options.bash } }).find(
     (candidate) => candidate.name === "bash",
   )!;
@@ -23,10 +23,10 @@ function bash(options: BuiltinToolsOptions = {}) {
 }
 
 /** A long-running command that no other test uses. */
-const sleeper = (): string => `sleep ${uniqueSeconds()}`;
+const createSleepCommand = (): string => `sleep ${pickUniqueSeconds()}`;
 
 /** The running processes of this command. */
-function processes(command: string): string[] {
+function findProcesses(command: string): string[] {
   const text = command.replaceAll(" ", "\0");
   return readdirSync("/proc").filter((pid) => {
     try {
@@ -42,16 +42,16 @@ function processes(command: string): string[] {
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc") as () => void;
 
-const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
+const linuxOnly = { skip: process.platform === "linux" ? false : "needs /proc" };
 
 describe("bash", () => {
-  it("redacts secrets of gantry's own environment that no config names", linux, async () => {
-    await using folder = await temporaryFolder();
+  it("redacts secrets of gantry's own environment that no config names", linuxOnly, async () => {
+    await using folder = await createTemporaryFolder();
     const script = join(folder.path, "script.mts");
     writeFileSync(
       script,
-      `import { builtinTools } from ${JSON.stringify(source("src/tools/builtin-tools.ts"))};
-       import { callTool, toolContext } from ${JSON.stringify(source("test/helpers/tool-context.ts"))};
+      `import { builtinTools } from ${JSON.stringify(sourcePath("src/tools/builtin-tools.ts"))};
+       import { callTool, toolContext } from ${JSON.stringify(sourcePath("test/helpers/tool-context.ts"))};
        const env = { PATH: "/usr/bin:/bin" };
        const bash = builtinTools({ env, bash: { sandbox: "off" } }).find(({ name }) => name === "bash")!;
        const command = "tr '\\\\0' '\\\\n' < /proc/$PPID/environ | sort";
@@ -76,31 +76,34 @@ describe("bash", () => {
   });
 
   it("redacts a configured secret in the output", async () => {
-    await using folder = await temporaryFolder();
-    const run = bash({ secrets: new Set(["hunter22-key"]) });
-    const { text } = await run({ command: "echo a hunter22-''key b" }, toolContext(folder.path));
+    await using folder = await createTemporaryFolder();
+    const run = createBash({ secrets: new Set(["hunter22-key"]) });
+    const { text } = await run({ command: "echo a hunter22-''key b" }, createToolContext(folder.path));
     assert.equal(text, "a [redacted] b\n[exit code 0]");
   });
 
   it("redacts secrets before it truncates, across chunks, and in base64 or hex", async () => {
-    await using folder = await temporaryFolder();
+    await using folder = await createTemporaryFolder();
     const key = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
-    const run = bash({ secrets: [key] });
+    const run = createBash({ secrets: [key] });
     await writeFile(join(folder.path, "key"), key);
-    const pieces = (text: string) =>
+    const findKeyPieces = (text: string) =>
       Array.from({ length: key.length - 4 }, (_, i) => key.slice(i, i + 5)).filter((piece) => text.includes(piece));
     // The stored output ends at 30,000 bytes from either end, the shown output at 15,000.
-    for (const lead of [14_900, 14_930, 29_980, 29_990, 30_000]) {
-      const fill = `head -c ${lead} /dev/zero | tr '\\0' x; cat key`;
+    for (const leadBytes of [14_900, 14_930, 29_980, 29_990, 30_000]) {
+      const fillCommand = `head -c ${leadBytes} /dev/zero | tr '\\0' x; cat key`;
       for (const command of [
-        `${fill}; head -c 100000 /dev/zero | tr '\\0' y`,
-        `head -c 100000 /dev/zero | tr '\\0' y; cat key; head -c ${lead} /dev/zero | tr '\\0' x`,
+        `${fillCommand}; head -c 100000 /dev/zero | tr '\\0' y`,
+        `head -c 100000 /dev/zero | tr '\\0' y; cat key; head -c ${leadBytes} /dev/zero | tr '\\0' x`,
       ])
-        assert.deepEqual(pieces((await run({ command }, toolContext(folder.path))).text), [], command);
+        assert.deepEqual(findKeyPieces((await run({ command }, createToolContext(folder.path))).text), [], command);
     }
     // Time: most pieces arrive separately. The result is the same if they do not.
-    const slowly = "for c in $(fold -w 5 key); do printf %s $c; sleep 0.02; done";
-    assert.equal((await run({ command: slowly }, toolContext(folder.path))).text, "[redacted]\n[exit code 0]");
+    const slowCommand = "for c in $(fold -w 5 key); do printf %s $c; sleep 0.02; done";
+    assert.equal(
+      (await run({ command: slowCommand }, createToolContext(folder.path))).text,
+      "[redacted]\n[exit code 0]",
+    );
     for (const command of [
       "base64 key",
       "base64 -w 0 key",
@@ -108,78 +111,84 @@ describe("bash", () => {
       "xxd -p key || od -An -tx1 key",
       "(echo '{'; cat key) | base64 -w 20",
     ]) {
-      const { text } = await run({ command }, toolContext(folder.path));
+      const { text } = await run({ command }, createToolContext(folder.path));
       const bytes = Buffer.from(
         text.replace(/\[redacted\][^]*|\s/g, ""),
         command.includes("base64") ? "base64" : "hex",
       );
-      assert.deepEqual(pieces(text + bytes.toString("latin1")), [], text);
+      assert.deepEqual(findKeyPieces(text + bytes.toString("latin1")), [], text);
       assert.match(text, /\[redacted\]/);
     }
   });
 
   it("streams output as it is printed, with secrets redacted and characters whole", async () => {
-    await using folder = await temporaryFolder();
+    await using folder = await createTemporaryFolder();
     const key = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
-    const run = bash({ secrets: [key] });
+    const run = createBash({ secrets: [key] });
     await writeFile(join(folder.path, "key"), key);
-    let shown = "";
-    const opened = new Set<string>();
+    let shownText = "";
+    const openedGates = new Set<string>();
     const progress = (text: string): void => {
-      shown += text;
-      for (const [gate, reached] of [
+      shownText += text;
+      for (const [gate, expectedText] of [
         ["1", "first ✓ é\n"],
         ["2", "key: [redacted]\n"],
         ["3", "key: [redacted]\n[redacted]\n"],
       ] as const)
-        if (shown.includes(reached) && !opened.has(gate)) {
-          opened.add(gate);
+        if (shownText.includes(expectedText) && !openedGates.has(gate)) {
+          openedGates.add(gate);
           writeFileSync(join(folder.path, gate), "");
         }
     };
-    const wait = (gate: string) => `while [ ! -e ${gate} ]; do sleep 0.02; done`;
+    const createWaitCommand = (gate: string) => `while [ ! -e ${gate} ]; do sleep 0.02; done`;
     // Time: longer than output is buffered, so that pieces are shown separately. The result is the same if they are
     // not.
-    const slowly = "for c in $(fold -w 5 key); do printf %s $c; sleep 0.15; done";
+    const slowPrintCommand = "for c in $(fold -w 5 key); do printf %s $c; sleep 0.15; done";
     const command = [
       "printf 'first \\342\\234'; sleep 0.15; printf '\\223 \\303'; sleep 0.15; printf '\\251\\n'",
-      wait("1"),
-      `printf 'key: '; ${slowly}; echo`,
-      wait("2"),
+      createWaitCommand("1"),
+      `printf 'key: '; ${slowPrintCommand}; echo`,
+      createWaitCommand("2"),
       "cat key; echo",
-      wait("3"),
+      createWaitCommand("3"),
     ].join("; ");
-    const { text } = await run({ command }, toolContext(folder.path, { progress }));
-    assert.equal(shown, "first ✓ é\nkey: [redacted]\n[redacted]\n");
-    assert.equal(text, `${shown}[exit code 0]`);
+    const { text } = await run({ command }, createToolContext(folder.path, { progress }));
+    assert.equal(shownText, "first ✓ é\nkey: [redacted]\n[redacted]\n");
+    assert.equal(text, `${shownText}[exit code 0]`);
   });
 
   it("limits progress during 50 MB of output to 20,000 characters per 100 ms", async () => {
-    await using folder = await temporaryFolder();
-    let [shown, most] = [0, 0];
+    await using folder = await createTemporaryFolder();
+    let [shownCharacters, maxCharacters] = [0, 0];
     const progress = (text: string): void => {
-      shown += text.length;
-      most = Math.max(most, text.length);
+      shownCharacters += text.length;
+      maxCharacters = Math.max(maxCharacters, text.length);
     };
     const command = "yes 0123456789abcdef | head -c 50000000";
-    const started = performance.now();
-    const { failed } = await bash()({ command }, toolContext(folder.path, { progress }));
+    const startMs = performance.now();
+    const { failed } = await createBash()({ command }, createToolContext(folder.path, { progress }));
     assert.equal(failed, false);
-    const most10thsOfSeconds = Math.ceil((performance.now() - started) / 100);
-    assert.ok(shown < 20_000 * most10thsOfSeconds, `${shown} characters in ${most10thsOfSeconds} tenths of a second`);
-    assert.ok(most < 20_000, `${most} characters at once`);
+    const elapsedTenths = Math.ceil((performance.now() - startMs) / 100);
+    assert.ok(
+      shownCharacters < 20_000 * elapsedTenths,
+      `${shownCharacters} characters in ${elapsedTenths} tenths of a second`,
+    );
+    assert.ok(maxCharacters < 20_000, `${maxCharacters} characters at once`);
   });
 
   it("reports output in order, exit code and signal, and rejects NUL, over 128 KiB and empty commands", async () => {
-    await using folder = await temporaryFolder();
-    const context = toolContext(folder.path);
-    const run = bash();
-    const order = Array.from({ length: 20 }, (_, i) => `echo o${i}; echo e${i} >&2`).join("; ");
-    const ordered = await run({ command: order }, context);
-    assert.equal(ordered.text, `${Array.from({ length: 20 }, (_, i) => `o${i}\ne${i}`).join("\n")}\n[exit code 0]`);
-    assert.equal(ordered.failed, false);
-    const failed = await run({ command: "pwd; exit 3" }, context);
-    assert.deepEqual([failed.text, failed.failed], [`${folder.path}\n[exit code 3]`, true]);
+    await using folder = await createTemporaryFolder();
+    const context = createToolContext(folder.path);
+    const run = createBash();
+    const orderCommand = Array.from({ length: 20 }, (_, i) => `echo o${i}; echo e${i} >&2`).join("; ");
+    const orderedResult = await run({ command: orderCommand }, context);
+    assert.equal(
+      orderedResult.text,
+      `${Array.from({ length: 20 }, (_, i) => `o${i}\ne${i}`).join("\n")}\n[exit code 0]`,
+    );
+    assert.equal(orderedResult.failed, false);
+    const failedResult = await run({ command: "pwd; exit 3" }, context);
+    assert.deepEqual([failedResult.text, failedResult.failed], [`${folder.path}\n[exit code 3]`, true]);
     assert.deepEqual((await run({ command: "kill -SEGV $$" }, context)).text, "(no output)\n[ended by SIGSEGV]");
     assert.match((await run({ command: "if" }, context)).text, /syntax error[^]*\[exit code \d\]$/);
     assert.equal((await run({ command: "cat; tty || true" }, context)).text, "not a tty\n[exit code 0]");
@@ -200,18 +209,18 @@ describe("bash", () => {
   });
 
   it("passes only the listed environment to commands", async () => {
-    await using folder = await temporaryFolder();
+    await using folder = await createTemporaryFolder();
     process.env.GANTRY_TEST_CANARY = "canary";
-    const { text } = await bash({ env: { PATH: env.PATH, ONLY: "this" } })(
+    const { text } = await createBash({ env: { PATH: env.PATH, ONLY: "this" } })(
       { command: "env" },
-      toolContext(folder.path),
+      createToolContext(folder.path),
     );
     delete process.env.GANTRY_TEST_CANARY;
     assert.ok(!text.includes("canary"));
     assert.match(text, /^ONLY=this$/m);
-    const names = text.split("\n").map((line) => line.split("=")[0]);
+    const variableNames = text.split("\n").map((line) => line.split("=")[0]);
     assert.deepEqual(
-      names.filter(
+      variableNames.filter(
         (name) => !["PATH", "ONLY", "GANTRY_CALL", "PWD", "OLDPWD", "SHLVL", "_", "[exit code 0]"].includes(name!),
       ),
       [],
@@ -219,46 +228,46 @@ describe("bash", () => {
   });
 
   it("uses less than 30 MB of memory for 100 MB of output and keeps its head and tail", async () => {
-    await using folder = await temporaryFolder();
-    const usedBytes = (): number => {
+    await using folder = await createTemporaryFolder();
+    const measureBytes = (): number => {
       collectGarbage();
       const { heapUsed, external } = process.memoryUsage();
       return heapUsed + external;
     };
-    const before = usedBytes();
-    let [most, isMeasured] = [before, false];
+    const initialBytes = measureBytes();
+    let [maxBytes, isMeasured] = [initialBytes, false];
     // The last line is printed when the previous line was shown, so that memory is measured after 100 MB.
-    const gate = "while [ ! -e gate ]; do sleep 0.02; done";
+    const waitCommand = "while [ ! -e gate ]; do sleep 0.02; done";
     const progress = (text: string): void => {
-      most = Math.max(most, usedBytes());
+      maxBytes = Math.max(maxBytes, measureBytes());
       isMeasured = true;
       if (text.includes("almost")) writeFileSync(join(folder.path, "gate"), "");
     };
-    const { text } = await bash()(
+    const { text } = await createBash()(
       {
-        command: `echo first; head -c 100000000 /dev/zero | tr '\\0' 'x' | fold -w 99; echo; echo almost; ${gate}; echo last`,
+        command: `echo first; head -c 100000000 /dev/zero | tr '\\0' 'x' | fold -w 99; echo; echo almost; ${waitCommand}; echo last`,
       },
-      toolContext(folder.path, { progress }),
+      createToolContext(folder.path, { progress }),
     );
     assert.match(text, /^first\nx{99}\n/);
     assert.match(text, /bytes cut from the middle/);
     assert.match(text, /\nlast\n\[exit code 0\]$/);
     assert.ok(Buffer.byteLength(text) < 32_000);
     assert.ok(isMeasured);
-    assert.ok(most - before < 30_000_000, `${most - before} bytes`);
+    assert.ok(maxBytes - initialBytes < 30_000_000, `${maxBytes - initialBytes} bytes`);
   });
 
   it("stops a command at its timeout and returns the output so far", async () => {
-    await using folder = await temporaryFolder();
-    const command = sleeper();
+    await using folder = await createTemporaryFolder();
+    const command = createSleepCommand();
     // A slow machine can need more than a second to start a shell.
     for (const seconds of [1, 10, 100]) {
-      const { text, failed } = await bash()(
+      const { text, failed } = await createBash()(
         { command: `echo begun; ${command}`, timeout: String(seconds) },
-        toolContext(folder.path),
+        createToolContext(folder.path),
       );
       assert.equal(failed, true);
-      assert.deepEqual(processes(command), []);
+      assert.deepEqual(findProcesses(command), []);
       if (text.startsWith("(no output)") && seconds < 100) continue;
       assert.match(text, new RegExp(`^begun\\n\\[stopped after ${seconds} s`));
       return;
@@ -266,117 +275,121 @@ describe("bash", () => {
   });
 
   it("reads a timeout above 600 as milliseconds, accepts timeout_ms, and reports both in the result", async () => {
-    await using folder = await temporaryFolder();
-    const context = toolContext(folder.path);
-    const [firstCommand, secondCommand] = [sleeper(), sleeper()];
-    const long = await bash()({ command: firstCommand, timeout: 1000 }, context);
+    await using folder = await createTemporaryFolder();
+    const context = createToolContext(folder.path);
+    const [firstCommand, secondCommand] = [createSleepCommand(), createSleepCommand()];
+    const millisecondsResult = await createBash()({ command: firstCommand, timeout: 1000 }, context);
     assert.match(
-      long.text,
+      millisecondsResult.text,
       /\[stopped after 1 s, with all processes that it started; timeout is in seconds, at most 600; 1000 was interpreted as milliseconds\]$/,
     );
     assert.match(
-      (await bash()({ command: secondCommand, timeout_ms: 500 }, context)).text,
+      (await createBash()({ command: secondCommand, timeout_ms: 500 }, context)).text,
       /\[stopped after 1 s, .*set a longer timeout/,
     );
-    assert.deepEqual([...processes(firstCommand), ...processes(secondCommand)], []);
+    assert.deepEqual([...findProcesses(firstCommand), ...findProcesses(secondCommand)], []);
   });
 
   it("runs a command in its workdir: relative, absolute, outside the project, with special characters", async () => {
-    await using folder = await temporaryFolder();
-    await using outside = await temporaryFolder();
-    const context = toolContext(folder.path);
-    const odd = 'it\'s a "$(touch made)"\nfolder';
-    for (const name of ["packages/x", odd, "-", "-P", "$HOME", "..x"]) {
+    await using folder = await createTemporaryFolder();
+    await using outside = await createTemporaryFolder();
+    const context = createToolContext(folder.path);
+    const specialName = 'it\'s a "$(touch made)"\nfolder';
+    for (const name of ["packages/x", specialName, "-", "-P", "$HOME", "..x"]) {
       await mkdir(join(folder.path, name), { recursive: true });
-      const { text } = await bash()({ command: "pwd", workdir: name }, context);
+      const { text } = await createBash()({ command: "pwd", workdir: name }, context);
       assert.equal(text, `${join(folder.path, name)}\n[exit code 0]`);
     }
-    const absolute = await bash()({ command: "pwd; exit 3", workdir: outside.path }, context);
-    assert.deepEqual(absolute, { text: `${outside.path}\n[exit code 3]`, failed: true });
-    const alias = await bash()({ command: "cat <<E\n$PWD\nE", cwd: "packages/../packages/x" }, context);
-    assert.match(alias.text, /packages\/x\n\[exit code 0\]$/);
+    const absoluteResult = await createBash()({ command: "pwd; exit 3", workdir: outside.path }, context);
+    assert.deepEqual(absoluteResult, { text: `${outside.path}\n[exit code 3]`, failed: true });
+    const aliasResult = await createBash()({ command: "cat <<E\n$PWD\nE", cwd: "packages/../packages/x" }, context);
+    assert.match(aliasResult.text, /packages\/x\n\[exit code 0\]$/);
     // `cd` would search this folder first.
-    const cdpath = bash({ env: { ...env, CDPATH: outside.path } });
+    const runWithCdpath = createBash({ env: { ...env, CDPATH: outside.path } });
     await mkdir(join(outside.path, "packages/x"), { recursive: true });
     assert.equal(
-      (await cdpath({ command: "pwd", workdir: "packages/x" }, context)).text,
+      (await runWithCdpath({ command: "pwd", workdir: "packages/x" }, context)).text,
       `${join(folder.path, "packages/x")}\n[exit code 0]`,
     );
     assert.ok(!existsSync(join(folder.path, "made")));
   });
 
   it("does not run a command if its workdir cannot be entered", async () => {
-    await using folder = await temporaryFolder();
+    await using folder = await createTemporaryFolder();
     await writeFile(join(folder.path, "file"), "");
     for (const workdir of ["missing", "file", `${folder.path}/missing`]) {
-      const { text, failed } = await bash()({ command: "touch made", workdir }, toolContext(folder.path));
+      const { text, failed } = await createBash()({ command: "touch made", workdir }, createToolContext(folder.path));
       assert.match(text, /cd: .*(No such file|Not a directory)[^]*\[exit code 1\]$/);
       assert.equal(failed, true);
     }
     assert.ok(!existsSync(join(folder.path, "made")));
   });
 
-  it("ends background children that keep the pipes, and children that left the process group", linux, async () => {
-    await using folder = await temporaryFolder();
-    const context = toolContext(folder.path);
-    const command = sleeper();
-    const result = await bash()({ command: `${command} & echo done` }, context);
+  it("ends background children that keep the pipes, and children that left the process group", linuxOnly, async () => {
+    await using folder = await createTemporaryFolder();
+    const context = createToolContext(folder.path);
+    const command = createSleepCommand();
+    const result = await createBash()({ command: `${command} & echo done` }, context);
     assert.match(result.text, /^done\n\[exit code 0\]\n\[remaining background processes were stopped/);
-    assert.deepEqual(processes(command), []);
+    assert.deepEqual(findProcesses(command), []);
     const detachedCommand = `setsid sh -c 'touch up; ${command}; :' >/dev/null 2>&1 &`;
-    await bash()({ command: `${detachedCommand} while [ ! -e up ]; do sleep 0.02; done` }, context);
-    assert.deepEqual(processes(command), []);
+    await createBash()({ command: `${detachedCommand} while [ ! -e up ]; do sleep 0.02; done` }, context);
+    assert.deepEqual(findProcesses(command), []);
   });
 
-  it("ends the whole process tree on cancel, including a child that ignores TERM", linux, async () => {
-    await using folder = await temporaryFolder();
+  it("ends the whole process tree on cancel, including a child that ignores TERM", linuxOnly, async () => {
+    await using folder = await createTemporaryFolder();
     const abort = new AbortController();
     const reason = new RunCancelledError();
-    const [firstCommand, secondCommand, thirdCommand] = [sleeper(), sleeper(), sleeper()];
-    const running = bash()(
+    const [firstCommand, secondCommand, thirdCommand] = [
+      createSleepCommand(),
+      createSleepCommand(),
+      createSleepCommand(),
+    ];
+    const pendingCall = createBash()(
       {
         command: `(trap '' TERM; while :; do ${firstCommand}; done) & (${secondCommand} | ${secondCommand}) & setsid ${thirdCommand} & touch ready; wait`,
       },
-      toolContext(folder.path, { signal: abort.signal }),
+      createToolContext(folder.path, { signal: abort.signal }),
     );
-    const outcome = assert.rejects(running, reason);
-    await until(() => existsSync(join(folder.path, "ready")));
+    const rejection = assert.rejects(pendingCall, reason);
+    await waitUntil(() => existsSync(join(folder.path, "ready")));
     abort.abort(reason);
-    await outcome;
-    for (const command of [firstCommand, secondCommand, thirdCommand]) assert.deepEqual(processes(command), []);
+    await rejection;
+    for (const command of [firstCommand, secondCommand, thirdCommand]) assert.deepEqual(findProcesses(command), []);
   });
 
   it(
     "lets a child clean up after TERM when the server shuts down, and kills the rest after more than 1 s",
-    linux,
+    linuxOnly,
     async () => {
-      await using folder = await temporaryFolder();
+      await using folder = await createTemporaryFolder();
       const abort = new AbortController();
-      const started = performance.now();
-      const command = sleeper();
-      const running = bash()(
+      const startMs = performance.now();
+      const command = createSleepCommand();
+      const stubbornCall = createBash()(
         {
           command: `trap 'echo cleaned > cleaned; exit 0' TERM; (trap '' TERM; touch ready; ${command}) & while :; do sleep 0.05; done`,
         },
-        toolContext(folder.path, { signal: abort.signal }),
+        createToolContext(folder.path, { signal: abort.signal }),
       );
-      const outcome = assert.rejects(running, { code: "shutting_down" });
-      await until(() => existsSync(join(folder.path, "ready")));
+      const shutdownRejection = assert.rejects(stubbornCall, { code: "shutting_down" });
+      await waitUntil(() => existsSync(join(folder.path, "ready")));
       abort.abort(new ShuttingDownError());
-      await outcome;
+      await shutdownRejection;
       assert.equal(await readFile(join(folder.path, "cleaned"), "utf8"), "cleaned\n");
-      assert.deepEqual(processes(command), []);
-      assert.ok(performance.now() - started > 1_000);
+      assert.deepEqual(findProcesses(command), []);
+      assert.ok(performance.now() - startMs > 1_000);
     },
   );
 
-  it("ends its child processes when gantry's process exits", linux, async () => {
-    await using folder = await temporaryFolder();
+  it("ends its child processes when gantry's process exits", linuxOnly, async () => {
+    await using folder = await createTemporaryFolder();
     const script = join(folder.path, "host.mjs");
-    const command = sleeper();
+    const command = createSleepCommand();
     await writeFile(
       script,
-      `import { builtinTools } from ${JSON.stringify(source("src/tools/builtin-tools.ts"))};
+      `import { builtinTools } from ${JSON.stringify(sourcePath("src/tools/builtin-tools.ts"))};
        const bash = builtinTools({ bash: { sandbox: "off" } }).find((tool) => tool.name === "bash");
        const context = { sessionId: "s", callId: "c", projectDir: ${JSON.stringify(folder.path)}, signal: new AbortController().signal, ask: async () => "allow", state: new Map() };
        void bash.run(bash.parse({ command: "trap '' TERM; ${command} & touch ready; wait" }), context);
@@ -385,42 +398,45 @@ describe("bash", () => {
     );
     const child = spawn(process.execPath, [...SOURCE_FLAGS, script], { cwd: ROOT, stdio: "inherit" });
     assert.equal(await new Promise((resolve) => child.on("exit", resolve)), 0);
-    await until(() => processes(command).length === 0);
+    await waitUntil(() => findProcesses(command).length === 0);
   });
 
   it("does not start a cancelled call, and rejects a missing project folder", async () => {
-    await using folder = await temporaryFolder();
-    const abort = AbortSignal.abort(new RunCancelledError());
-    await assert.rejects(bash()({ command: "touch x" }, toolContext(folder.path, { signal: abort })), {
-      code: "run_cancelled",
-    });
+    await using folder = await createTemporaryFolder();
+    const abortedSignal = AbortSignal.abort(new RunCancelledError());
+    await assert.rejects(
+      createBash()({ command: "touch x" }, createToolContext(folder.path, { signal: abortedSignal })),
+      {
+        code: "run_cancelled",
+      },
+    );
     assert.deepEqual(readdirSync(folder.path), []);
-    await assert.rejects(bash()({ command: "true" }, toolContext(join(folder.path, "gone"))), {
+    await assert.rejects(createBash()({ command: "true" }, createToolContext(join(folder.path, "gone"))), {
       code: "project_folder",
     });
   });
 });
 
 describe("the sandbox of bash", () => {
-  const works = findBubblewrap({ env, network: false });
+  const bubblewrap = findBubblewrap({ env, network: false });
 
   it("rejects commands if it is required and does not work", async (t) => {
-    if (await works) return t.skip("bubblewrap works here");
-    await using folder = await temporaryFolder();
+    if (await bubblewrap) return t.skip("bubblewrap works here");
+    await using folder = await createTemporaryFolder();
     await assert.rejects(
-      bash({ bash: { sandbox: "required" } })({ command: "true" }, toolContext(folder.path)),
+      createBash({ bash: { sandbox: "required" } })({ command: "true" }, createToolContext(folder.path)),
       /need a sandbox/,
     );
   });
 
   it("limits writes to the project, hides gantry's home, ends all processes, and lets TERM handlers finish", async (t) => {
-    if (!(await works)) return t.skip("no working bubblewrap");
-    await using folder = await temporaryFolder();
+    if (!(await bubblewrap)) return t.skip("no working bubblewrap");
+    await using folder = await createTemporaryFolder();
     const home = join(folder.path, "home");
     await mkdir(home);
     await writeFile(join(home, "store.db"), "SECRET");
-    const context = toolContext(folder.path);
-    const run = bash({ deniedPaths: [home], bash: { sandbox: "required" } });
+    const context = createToolContext(folder.path);
+    const run = createBash({ deniedPaths: [home], bash: { sandbox: "required" } });
     const { text } = await run(
       { command: `cat home/store.db; ls -d /proc/${process.pid}; echo x > /etc/gantry-test; echo hi > new; cat new` },
       context,
@@ -429,24 +445,24 @@ describe("the sandbox of bash", () => {
     assert.match(text, /store.db: No such file/);
     assert.match(text, /Read-only file system\nhi\n\[exit code 0\]/);
     assert.equal(await readFile(join(folder.path, "new"), "utf8"), "hi\n");
-    const elsewhere = await run({ command: "pwd; touch new", workdir: "/etc" }, context);
-    assert.match(elsewhere.text, /^\/etc\n[^]*Read-only file system\n\[exit code 1\]/);
-    const inHome = await run({ command: "cat store.db", workdir: "home" }, context);
-    assert.equal(inHome.failed, true);
-    assert.ok(!inHome.text.includes("SECRET"));
-    const command = sleeper();
+    const outsideResult = await run({ command: "pwd; touch new", workdir: "/etc" }, context);
+    assert.match(outsideResult.text, /^\/etc\n[^]*Read-only file system\n\[exit code 1\]/);
+    const homeResult = await run({ command: "cat store.db", workdir: "home" }, context);
+    assert.equal(homeResult.failed, true);
+    assert.ok(!homeResult.text.includes("SECRET"));
+    const command = createSleepCommand();
     const detachedCommand = `setsid env -i /bin/sh -c 'touch up; exec ${command}' >/dev/null 2>&1 &`;
     await run({ command: `${detachedCommand} while [ ! -e up ]; do sleep 0.02; done` }, context);
-    assert.deepEqual(processes(command), []);
+    assert.deepEqual(findProcesses(command), []);
     const abort = new AbortController();
-    const running = run(
+    const trappedCall = run(
       { command: "trap 'echo cleaned > cleaned; exit 0' TERM; touch ready; while :; do sleep 0.05; done" },
       { ...context, signal: abort.signal },
     );
-    const outcome = assert.rejects(running, { code: "run_cancelled" });
-    await until(() => existsSync(join(folder.path, "ready")));
+    const cancelRejection = assert.rejects(trappedCall, { code: "run_cancelled" });
+    await waitUntil(() => existsSync(join(folder.path, "ready")));
     abort.abort(new RunCancelledError());
-    await outcome;
+    await cancelRejection;
     assert.equal(await readFile(join(folder.path, "cleaned"), "utf8"), "cleaned\n");
   });
 });

@@ -3,9 +3,9 @@ import { readFile, stat, writeFile } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { ExportFile } from "../../../../src/cli/transfer/export-file.js";
 import { headerLine } from "../../../../src/sessions/export-format.js";
-import { tempDir } from "../../../helpers/temp.js";
+import { tempDir } from "../../../helpers/temp-dir.js";
 
-const chain = (root: string, text = "x"): string =>
+const createChainLines = (root: string, text = "x"): string =>
   [
     { type: "chain", root, snapshots: [] },
     { type: "message", cut: "", message: { parts: [{ type: "text", text }] } },
@@ -19,10 +19,10 @@ describe("ExportFile", () => {
     const folder = await tempDir(t);
     const path = folder.at("out.jsonl");
     const file = await ExportFile.open(path, false);
-    await file.write(chain("a"));
+    await file.write(createChainLines("a"));
     assert.equal(await stat(path).catch(() => undefined), undefined);
     await file.finish();
-    assert.equal(await readFile(path, "utf8"), headerLine() + chain("a"));
+    assert.equal(await readFile(path, "utf8"), headerLine() + createChainLines("a"));
     assert.equal((await stat(path)).mode & 0o777, 0o600);
     assert.equal(await stat(`${path}.part`).catch(() => undefined), undefined);
     await assert.rejects(ExportFile.open(path, false), /out\.jsonl: already exists/);
@@ -30,56 +30,59 @@ describe("ExportFile", () => {
     await assert.rejects(ExportFile.open(folder.at("no/out"), false), /out\.part: cannot be written \(ENOENT\)/);
   });
 
-  it("resumes an interrupted export after its last complete session, wherever it was interrupted", async (t) => {
+  it("resumes an export that was interrupted at any offset after its last complete session", async (t) => {
     const folder = await tempDir(t);
     // One chain is longer than a read buffer. Another contains text that looks like the end of a chain.
     const chains = [
-      chain("a"),
-      chain("ü\u2028", 'say {"type":"end","root":"b","messages":1}\n'),
-      chain("c", "y".repeat(1_200_000)),
-      chain("d"),
+      createChainLines("a"),
+      createChainLines("ü\u2028", 'say {"type":"end","root":"b","messages":1}\n'),
+      createChainLines("c", "y".repeat(1_200_000)),
+      createChainLines("d"),
     ];
     const roots = ["a", "ü\u2028", "c", "d"];
     const fullFile = Buffer.from(headerLine() + chains.join(""));
-    const ends = chains.map((_, n) => Buffer.byteLength(headerLine() + chains.slice(0, n + 1).join("")));
-    const cuts = [
+    const chainEnds = chains.map((_, n) => Buffer.byteLength(headerLine() + chains.slice(0, n + 1).join("")));
+    const cutOffsets = [
       0,
       1,
       headerLine().length - 1,
       headerLine().length,
-      ...ends.flatMap((end) => [end - 1, end, end + 1, end + 40]),
+      ...chainEnds.flatMap((end) => [end - 1, end, end + 1, end + 40]),
     ];
-    for (const cut of cuts.filter((offset) => offset <= fullFile.length)) {
-      const path = folder.at(`cut-${cut}`);
-      await writeFile(`${path}.part`, fullFile.subarray(0, cut));
+    for (const cutOffset of cutOffsets.filter((offset) => offset <= fullFile.length)) {
+      const path = folder.at(`cut-${cutOffset}`);
+      await writeFile(`${path}.part`, fullFile.subarray(0, cutOffset));
       await assert.rejects(
         ExportFile.open(path, false),
         /\.part: an interrupted export exists; continue it with --resume/,
       );
       const file = await ExportFile.open(path, true);
-      const done = ends.filter((end) => end <= cut).length;
-      assert.deepEqual([...file.roots], roots.slice(0, done), `cut at ${cut}`);
-      for (const text of chains.slice(done)) await file.write(text);
+      const completeCount = chainEnds.filter((end) => end <= cutOffset).length;
+      assert.deepEqual([...file.roots], roots.slice(0, completeCount), `cut at ${cutOffset}`);
+      for (const text of chains.slice(completeCount)) await file.write(text);
       await file.finish();
-      assert.ok(fullFile.equals(await readFile(path)), `cut at ${cut}`);
+      assert.ok(fullFile.equals(await readFile(path)), `cut at ${cutOffset}`);
     }
   });
 
   it("removes an incomplete session that was deleted before the export is resumed", async (t) => {
     const folder = await tempDir(t);
     const path = folder.at("out.jsonl");
-    await writeFile(`${path}.part`, headerLine() + chain("a") + chain("gone", "z".repeat(10_000)).slice(0, -30));
+    await writeFile(
+      `${path}.part`,
+      headerLine() + createChainLines("a") + createChainLines("gone", "z".repeat(10_000)).slice(0, -30),
+    );
     const file = await ExportFile.open(path, true);
     await file.finish();
-    assert.equal(await readFile(path, "utf8"), headerLine() + chain("a"));
+    assert.equal(await readFile(path, "utf8"), headerLine() + createChainLines("a"));
   });
 
-  it("does not resume a file that is not an export, and leaves it unchanged", async (t) => {
+  it("rejects and does not change a file that is not an export", async (t) => {
     const folder = await tempDir(t);
-    for (const notes of ["my notes\n", "my notes"]) {
-      await writeFile(folder.at("mine.part"), notes);
+    for (const content of ["my notes\n", "my notes"]) {
+      await writeFile(folder.at("mine.part"), content);
       await assert.rejects(ExportFile.open(folder.at("mine"), true), /mine\.part: not a session export/);
-      assert.equal(await readFile(folder.at("mine.part"), "utf8"), notes);
+      assert.equal(await readFile(folder.at("mine.part"), "utf8"), content);
     }
     const unfinishedFile = await ExportFile.open(folder.at("left"), true);
     await unfinishedFile.closePartial();

@@ -2,26 +2,26 @@ import assert from "node:assert/strict";
 import { rm } from "node:fs/promises";
 import { it } from "node:test";
 import { readTokenHeaders } from "../../../../adapters/koa-http-api/client/person-token.js";
-import { tempDir } from "../../../helpers/temp.js";
+import { tempDir } from "../../../helpers/temp-dir.js";
 
-it("tokenHeaders returns the token of GANTRY_HOME for loopback URLs only", async (t) => {
+it("readTokenHeaders returns the token of GANTRY_HOME for loopback URLs only", async (t) => {
   const home = await tempDir(t, { token: "secret-of-the-test\n" });
-  const before = process.env["GANTRY_HOME"];
+  const previousHome = process.env["GANTRY_HOME"];
   process.env["GANTRY_HOME"] = home.path;
   t.after(() => {
-    if (before === undefined) delete process.env["GANTRY_HOME"];
-    else process.env["GANTRY_HOME"] = before;
+    if (previousHome === undefined) delete process.env["GANTRY_HOME"];
+    else process.env["GANTRY_HOME"] = previousHome;
   });
-  const of = (url: string) => readTokenHeaders(new URL(url))?.["Authorization"];
+  const readAuthorization = (url: string) => readTokenHeaders(new URL(url))?.["Authorization"];
   for (const url of ["http://127.0.0.1:8080", "http://localhost:1", "http://[::1]:8080", "https://127.1.2.3"])
-    assert.equal(of(url), "Bearer secret-of-the-test", url);
+    assert.equal(readAuthorization(url), "Bearer secret-of-the-test", url);
   for (const url of [
     "http://example.com",
     "http://localhost.example.com",
     "http://127.0.0.1.example.com",
     "http://10.0.0.1",
   ])
-    assert.equal(of(url), undefined, url);
+    assert.equal(readAuthorization(url), undefined, url);
   await rm(home.at("token"));
-  assert.equal(of("http://127.0.0.1:8080"), undefined);
+  assert.equal(readAuthorization("http://127.0.0.1:8080"), undefined);
 });

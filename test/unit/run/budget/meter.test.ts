@@ -12,10 +12,10 @@ import {
 } from "gantry";
 import { estimatePrompt, type Model, type ModelChunk, type ModelProvider } from "gantry/plugin";
 import { callTools, finish, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
-import { fakeTime, turns, untilTurn } from "../../../helpers/fake-time.js";
-import { noop } from "../../../helpers/noop-tool.js";
+import { mockTime, waitTurns, waitForTurn } from "../../../helpers/fake-time.js";
+import { noopTool } from "../../../helpers/noop-tool.js";
 import { STORES } from "../../../helpers/stores.js";
-import { WindowProvider } from "../../../helpers/window-provider.js";
+import { WindowProvider } from "../../../helpers/context-window-provider.js";
 
 /** One USD per thousand output tokens, half of it per thousand prompt tokens. */
 const PRICED: Model = {
@@ -32,17 +32,17 @@ interface TestAgent {
   provider: ScriptedProvider;
 }
 
-function make(
+function createAgent(
   t: TestContext,
   steps: readonly ScriptedStep[],
   options: Partial<AgentOptions> = {},
   providerOptions: ConstructorParameters<typeof ScriptedProvider>[1] = {},
 ): TestAgent {
-  let calls = 0;
+  let callCount = 0;
   const provider = new ScriptedProvider(steps, {
     models: [PRICED],
     fallback: () => [
-      ...callTools(["noop", { n: (calls += 1) }]).slice(0, -1),
+      ...callTools(["noop", { n: (callCount += 1) }]).slice(0, -1),
       finish("tool_calls", providerOptions.usage),
     ],
     ...providerOptions,
@@ -51,7 +51,7 @@ function make(
   const promptOptions = { prompt: "replace", systemPrompt: "Work as you are told. ".repeat(50) } as const;
   const agent = new Agent({
     providers: [provider],
-    tools: [noop],
+    tools: [noopTool],
     projectInstructions: false,
     ...promptOptions,
     ...options,
@@ -60,18 +60,18 @@ function make(
   return { agent, provider };
 }
 
-const text = (content: string): ModelChunk => ({ type: "text", block: "t", text: content });
+const createText = (content: string): ModelChunk => ({ type: "text", block: "t", text: content });
 
 /** Collects all events of a run. */
-async function eventsOf(run: Run): Promise<AgentEvent[]> {
+async function readEvents(run: Run): Promise<AgentEvent[]> {
   const events: AgentEvent[] = [];
   for await (const event of run) events.push(event);
   return events;
 }
 
 /** An answer without an end that ignores its token limit: one token per chunk. */
-const endless: ScriptedStep = {
-  chunks: Array.from({ length: 20_000 }, (_, i) => text(`w${i % 10} `)),
+const ENDLESS_STEP: ScriptedStep = {
+  chunks: Array.from({ length: 20_000 }, (_, i) => createText(`w${i % 10} `)),
   hang: true,
 };
 
@@ -79,7 +79,7 @@ describe("a token or USD budget", () => {
   for (const [name, makeStore] of STORES) {
     it(`ends a run that never stops calling tools, without exceeding 5 USD (${name})`, async (t) => {
       const driver = (await makeStore(t))();
-      const { agent, provider } = make(
+      const { agent, provider } = createAgent(
         t,
         [],
         { driver, maxIterations: 10_000, budget: { usd: 5 } },
@@ -88,7 +88,7 @@ describe("a token or USD budget", () => {
         },
       );
       const run = await agent.run({ message: "x" });
-      const events = await eventsOf(run);
+      const events = await readEvents(run);
       const result = await run.result;
       assert.deepEqual([result.endedBy, result.finishReason], ["budget", "length"]);
       assert.ok(result.usage.cost <= 5 && result.usage.cost > 3.5, `${result.usage.cost} USD`);
@@ -97,15 +97,15 @@ describe("a token or USD budget", () => {
       const record = await agent.runs.get(run.id);
       assert.deepEqual([record?.state, record?.endedBy, record?.usage], ["finished", "budget", result.usage]);
       // Every call has a result, and the session can continue.
-      const next = await agent.run({ message: "y", sessionId: run.sessionId });
-      assert.equal((await next.result).endedBy, "budget");
+      const nextRun = await agent.run({ message: "y", sessionId: run.sessionId });
+      assert.equal((await nextRun.result).endedBy, "budget");
     });
   }
 
   it("sets maxTokens of a request to what the budget can pay, and ends the run when the answer reaches it", async (t) => {
-    const { agent, provider } = make(t, [
+    const { agent, provider } = createAgent(t, [
       ({ maxTokens = Infinity }) => [
-        text("a lot"),
+        createText("a lot"),
         // Fewer tokens than allowed, but the finish reason still reports the limit.
         finish("length", { inputTokens: 200, outputTokens: Math.min(maxTokens, 4000) - 100 }),
       ],
@@ -119,7 +119,7 @@ describe("a token or USD budget", () => {
   });
 
   it("sets no maxTokens if it covers the longest possible answer", async (t) => {
-    const { agent, provider } = make(t, [say("ok")]);
+    const { agent, provider } = createAgent(t, [say("ok")]);
     await (
       await agent.run({ message: "x", budget: { usd: 100 } })
     ).result;
@@ -127,35 +127,43 @@ describe("a token or USD budget", () => {
   });
 
   it("sets no maxTokens if the model's own limit is lower, and estimates a prompt from the reported token count", async (t) => {
-    const smallModel = make(t, [say("ok")], {}, { models: [{ ...PRICED, maxOutput: 500 }] });
+    const smallModel = createAgent(t, [say("ok")], {}, { models: [{ ...PRICED, maxOutput: 500 }] });
     await (
       await smallModel.agent.run({ message: "x", budget: { tokens: 4_000 } })
     ).result;
     assert.equal(smallModel.provider.requests[0]?.maxTokens, undefined);
-    const calling = [
+    const callingStep = [
       ...callTools(["noop", {}]).slice(0, -1),
       finish("tool_calls", { inputTokens: 250, outputTokens: 10 }),
     ];
-    const { agent, provider } = make(t, [calling, say("ok")], {}, { models: [{ ...PRICED, maxOutput: 50_000 }] });
+    const { agent, provider } = createAgent(
+      t,
+      [callingStep, say("ok")],
+      {},
+      { models: [{ ...PRICED, maxOutput: 50_000 }] },
+    );
     await (
       await agent.run({ message: "x".repeat(600), budget: { tokens: 10_000 } })
     ).result;
-    const [first, second] = provider.requests;
-    assert.ok(first && second);
-    const expectedTokens = 10_000 - 260 - 250 - (estimatePrompt(second) - estimatePrompt(first));
-    assert.ok(Math.abs((second.maxTokens ?? 0) - expectedTokens) <= 1, `${second.maxTokens} of ${expectedTokens}`);
+    const [firstRequest, secondRequest] = provider.requests;
+    assert.ok(firstRequest && secondRequest);
+    const expectedTokens = 10_000 - 260 - 250 - (estimatePrompt(secondRequest) - estimatePrompt(firstRequest));
+    assert.ok(
+      Math.abs((secondRequest.maxTokens ?? 0) - expectedTokens) <= 1,
+      `${secondRequest.maxTokens} of ${expectedTokens}`,
+    );
   });
 
   it("does not end an answer of many characters if the model's own token limit fits the budget", async (t) => {
-    const long = Array.from({ length: 100 }, () => text("abcdefghi".repeat(20)));
-    const { agent } = make(t, [[...long, finish("stop", { inputTokens: 250, outputTokens: 4_000 })]]);
+    const textChunks = Array.from({ length: 100 }, () => createText("abcdefghi".repeat(20)));
+    const { agent } = createAgent(t, [[...textChunks, finish("stop", { inputTokens: 250, outputTokens: 4_000 })]]);
     const run = await agent.run({ message: "x", budget: { tokens: 5_500 } });
     const { endedBy, output, usage } = await run.result;
     assert.deepEqual([endedBy, output.length, usage.totalTokens], ["model", 18_000, 4_250]);
   });
 
   it("ends an answer that ignores its token limit, within 2,000 tokens, and stores the partial answer", async (t) => {
-    const { agent } = make(t, [endless]);
+    const { agent } = createAgent(t, [ENDLESS_STEP]);
     const run = await agent.run({ message: "x", budget: { tokens: 2_000 } });
     const { usage, endedBy, finishReason, output } = await run.result;
     assert.deepEqual([endedBy, finishReason], ["budget", "length"]);
@@ -170,12 +178,12 @@ describe("a token or USD budget", () => {
       ],
     );
     // The session, whose usage includes this run, can continue.
-    const next = await agent.run({ message: "y", sessionId: run.sessionId });
-    assert.equal((await next.result).endedBy, "max_iterations");
+    const nextRun = await agent.run({ message: "y", sessionId: run.sessionId });
+    assert.equal((await nextRun.result).endedBy, "max_iterations");
   });
 
   it("makes no model call, not even for the title, if the prompt alone exceeds it", async (t) => {
-    const { agent, provider } = make(t, []);
+    const { agent, provider } = createAgent(t, []);
     const run = await agent.run({ message: "x", budget: { usd: 0.001 } });
     const { endedBy, finishReason, iterations, output, usage } = await run.result;
     assert.deepEqual([endedBy, finishReason, iterations, output, usage.totalTokens], ["budget", "length", 0, "", 0]);
@@ -184,11 +192,11 @@ describe("a token or USD budget", () => {
 
   it("limits the run to the lower of the agent's and the requested budget", async (t) => {
     const providerOptions = { usage: { inputTokens: 200, outputTokens: 10 } };
-    for (const [config, requestBudget] of [
+    for (const [configuredBudget, requestBudget] of [
       [{ tokens: 3_000 }, { tokens: 1_000_000 }],
       [{ tokens: 1_000_000 }, { tokens: 3_000 }],
     ] as const) {
-      const { agent } = make(t, [], { budget: config, maxIterations: 10_000 }, providerOptions);
+      const { agent } = createAgent(t, [], { budget: configuredBudget, maxIterations: 10_000 }, providerOptions);
       const { usage, endedBy } = await (await agent.run({ message: "x", budget: requestBudget })).result;
       assert.equal(endedBy, "budget");
       assert.ok(usage.totalTokens <= 3_000, `${usage.totalTokens}`);
@@ -198,76 +206,79 @@ describe("a token or USD budget", () => {
   it("limits the total of all runs of a session if it is a session budget, and a fork starts with its own usage", async (t) => {
     const driver = new MemoryDriver();
     const providerOptions = { usage: { inputTokens: 300, outputTokens: 50 }, fallback: "ok" };
-    const { agent } = make(t, [], { driver, sessionBudget: { usd: 2 } }, providerOptions);
-    const first = await agent.run({ message: "x" });
-    let ended = (await first.result).endedBy;
-    let runs = 1;
-    for (; ended === "model" && runs < 20; runs += 1)
-      ended = (await (await agent.run({ message: "x", sessionId: first.sessionId })).result).endedBy;
-    const spentUsd = (await agent.sessions.get(first.sessionId))?.usage.cost ?? 0;
-    assert.equal(ended, "budget");
+    const { agent } = createAgent(t, [], { driver, sessionBudget: { usd: 2 } }, providerOptions);
+    const firstRun = await agent.run({ message: "x" });
+    let endedBy = (await firstRun.result).endedBy;
+    let runCount = 1;
+    for (; endedBy === "model" && runCount < 20; runCount += 1)
+      endedBy = (await (await agent.run({ message: "x", sessionId: firstRun.sessionId })).result).endedBy;
+    const spentUsd = (await agent.sessions.get(firstRun.sessionId))?.usage.cost ?? 0;
+    assert.equal(endedBy, "budget");
     assert.ok(spentUsd <= 2 && spentUsd > 1, `${spentUsd} USD`);
     const fork = await agent.sessions.fork(
-      first.sessionId,
-      (await agent.sessions.messages(first.sessionId)).at(-1)?.id ?? "",
+      firstRun.sessionId,
+      (await agent.sessions.messages(firstRun.sessionId)).at(-1)?.id ?? "",
     );
     // The fork is a separate session with its own usage.
     assert.equal((await (await agent.run({ message: "x", sessionId: fork.id })).result).endedBy, "model");
   });
 
   it("counts the usage of a session along its chain, across compactions", async (t) => {
-    let calls = 0;
+    let callCount = 0;
     const provider = new WindowProvider({
       window: 4_000,
-      answer: () => [["noop", { text: "word ".repeat(200), n: (calls += 1) }]],
+      answer: () => [["noop", { text: "word ".repeat(200), n: (callCount += 1) }]],
     });
     const agent = new Agent({
       providers: [provider],
-      tools: [noop],
+      tools: [noopTool],
       projectInstructions: false,
       maxIterations: 15,
       sessionBudget: { tokens: 60_000 },
     });
     t.after(() => agent.close());
-    let compacted = 0;
-    agent.on("session.compacted", () => (compacted += 1));
-    const ends: string[] = [];
+    let compactionCount = 0;
+    agent.on("session.compacted", () => (compactionCount += 1));
+    const endReasons: string[] = [];
     let sessionId: string | undefined;
-    while (ends.at(-1) !== "budget" && ends.length < 20) {
+    while (endReasons.at(-1) !== "budget" && endReasons.length < 20) {
       const run = await agent.run({ message: "Go on.", ...(sessionId === undefined ? {} : { sessionId }) });
       sessionId = run.sessionId;
-      ends.push((await run.result).endedBy);
+      endReasons.push((await run.result).endedBy);
     }
     const spentTokens = (await agent.sessions.get(sessionId ?? ""))?.usage.totalTokens ?? 0;
-    assert.ok(compacted > 0 && ends.length > 1 && ends.at(-1) === "budget", `${compacted} ${ends.join()}`);
+    assert.ok(
+      compactionCount > 0 && endReasons.length > 1 && endReasons.at(-1) === "budget",
+      `${compactionCount} ${endReasons.join()}`,
+    );
     assert.ok(spentTokens <= 60_000 && spentTokens > 50_000, `${spentTokens}`);
     assert.deepEqual(provider.violations, []);
   });
 
   it("ends a run in spite of a steering message, in fewer than 12 model calls", async (t) => {
-    const { agent, provider } = make(
+    const { agent, provider } = createAgent(
       t,
       [],
       { sessionBudget: { tokens: 3_000 } },
       { usage: { inputTokens: 250, outputTokens: 10 } },
     );
     const run = await agent.run({ message: "x" });
-    const ended = run.result;
+    const pendingResult = run.result;
     await agent.runs.steer(run.id, "And go on.");
-    assert.equal((await ended).endedBy, "budget");
+    assert.equal((await pendingResult).endedBy, "budget");
     await agent.close();
     const requestCount = provider.requests.length;
     assert.ok(requestCount < 12, `${requestCount}`);
   });
 
   it("counts the tokens of interrupted answers", async (t) => {
-    const broken = {
-      chunks: Array.from({ length: 100 }, () => text("word ")),
+    const brokenStep = {
+      chunks: Array.from({ length: 100 }, () => createText("word ")),
       fault: new ProviderError("scripted", "network", "it broke", { retryAfterMs: 1 }),
     };
-    const { agent, provider } = make(
+    const { agent, provider } = createAgent(
       t,
-      Array.from({ length: 50 }, () => broken),
+      Array.from({ length: 50 }, () => brokenStep),
       {},
       { maxRetries: 50 },
     );
@@ -280,31 +291,39 @@ describe("a token or USD budget", () => {
   });
 
   it("counts a minimum by text length and price if the provider reports too few tokens or no cost", async (t) => {
-    const long = "x".repeat(40_000);
+    const longText = "x".repeat(40_000);
     const falseUsage = { inputTokens: 1, outputTokens: 1 };
     const models = [{ ...PRICED, maxOutput: 100_000, contextWindow: 10_000_000 }];
     const answerWithFalseUsage = [
-      text(long),
+      createText(longText),
       ...callTools(["noop", {}]).slice(0, -1),
       finish("tool_calls", falseUsage),
     ];
-    const { agent, provider } = make(t, [answerWithFalseUsage, say("ok")], {}, { models });
+    const { agent, provider } = createAgent(t, [answerWithFalseUsage, say("ok")], {}, { models });
     await (
       await agent.run({ message: "x", budget: { tokens: 50_000 } })
     ).result;
-    const [, second] = provider.requests;
-    assert.ok(second);
+    const [, secondRequest] = provider.requests;
+    assert.ok(secondRequest);
     // No known tokenizer has more than eight characters per token, so the answer counts as at least that many tokens.
-    const expectedTokens = 50_000 - 2 - (40_000 / 8 - 1) - estimatePrompt(second);
-    assert.ok(Math.abs((second.maxTokens ?? 0) - expectedTokens) <= 2, `${second.maxTokens} of ${expectedTokens}`);
-    const cheap = { inputTokens: 1000, outputTokens: 100, cost: 0, costReported: true };
-    const freeModel = make(t, [], { maxIterations: 1_000 }, { usage: cheap });
+    const expectedTokens = 50_000 - 2 - (40_000 / 8 - 1) - estimatePrompt(secondRequest);
+    assert.ok(
+      Math.abs((secondRequest.maxTokens ?? 0) - expectedTokens) <= 2,
+      `${secondRequest.maxTokens} of ${expectedTokens}`,
+    );
+    const freeUsage = { inputTokens: 1000, outputTokens: 100, cost: 0, costReported: true };
+    const freeModel = createAgent(t, [], { maxIterations: 1_000 }, { usage: freeUsage });
     assert.equal((await (await freeModel.agent.run({ message: "x", budget: { usd: 3 } })).result).endedBy, "budget");
     assert.ok(freeModel.provider.requests.length <= 5, `${freeModel.provider.requests.length}`);
   });
 
   it("generates no title if 20 tokens do not cover the first model call", async (t) => {
-    const { agent, provider } = make(t, [callTools(["noop", {}])], {}, { usage: { inputTokens: 1, outputTokens: 1 } });
+    const { agent, provider } = createAgent(
+      t,
+      [callTools(["noop", {}])],
+      {},
+      { usage: { inputTokens: 1, outputTokens: 1 } },
+    );
     const run = await agent.run({ message: "x", budget: { tokens: 20 } });
     assert.equal((await run.result).endedBy, "budget");
     await agent.close();
@@ -314,23 +333,28 @@ describe("a token or USD budget", () => {
   it("makes no model call for a summary that it does not cover, and ends the run", async (t) => {
     const usage = { inputTokens: 10, outputTokens: 10 };
     const models = [{ ...PRICED, contextWindow: 3_000, maxOutput: 500 }];
-    const { agent, provider } = make(
+    const { agent, provider } = createAgent(
       t,
       [],
       { compaction: { strategy: "summary", keepMessages: 2 }, budget: { tokens: 800 } },
       { usage, models, fallback: "ok" },
     );
-    const first = await agent.run({ message: "word ".repeat(1_200) });
-    assert.equal((await first.result).endedBy, "budget");
+    const firstRun = await agent.run({ message: "word ".repeat(1_200) });
+    assert.equal((await firstRun.result).endedBy, "budget");
     assert.equal(provider.requests.length, 0);
   });
 });
 
 describe("a model with an unknown price", () => {
-  const { prices: _, ...unpriced } = PRICED;
+  const { prices: _, ...unpricedModel } = PRICED;
 
   it("rejects a USD budget before anything is stored, and accepts a token budget", async (t) => {
-    const { agent } = make(t, [], {}, { models: [unpriced], usage: { inputTokens: 500, outputTokens: 10 } });
+    const { agent } = createAgent(
+      t,
+      [],
+      {},
+      { models: [unpricedModel], usage: { inputTokens: 500, outputTokens: 10 } },
+    );
     await assert.rejects(agent.run({ message: "x", budget: { usd: 1 } }), {
       code: "model_selection",
       message: /the price of scripted\/m is unknown, .*; set limits\.unknown_price/,
@@ -340,9 +364,9 @@ describe("a model with an unknown price", () => {
   });
 
   it("is charged at the agent's unknownPrice", async (t) => {
-    const providerOptions = { models: [unpriced], usage: { inputTokens: 1000, outputTokens: 100 } };
+    const providerOptions = { models: [unpricedModel], usage: { inputTokens: 1000, outputTokens: 100 } };
     const unknownPrice = { input: 500, output: 1000 };
-    const { agent } = make(t, [], { unknownPrice, maxIterations: 100 }, providerOptions);
+    const { agent } = createAgent(t, [], { unknownPrice, maxIterations: 100 }, providerOptions);
     const { usage, endedBy } = await (await agent.run({ message: "x", budget: { usd: 3 } })).result;
     assert.equal(endedBy, "budget");
     assert.ok(usage.cost <= 3 && usage.cost > 1.5, `${usage.cost} USD`);
@@ -350,7 +374,12 @@ describe("a model with an unknown price", () => {
 
   it("is charged at the price that the provider's prices() returns for the prompt", async (t) => {
     const promptTokens: number[] = [];
-    const { agent, provider } = make(t, [], { maxIterations: 100 }, { models: [unpriced], usage: { cost: 0.5 } });
+    const { agent, provider } = createAgent(
+      t,
+      [],
+      { maxIterations: 100 },
+      { models: [unpricedModel], usage: { cost: 0.5 } },
+    );
     (provider as ModelProvider).prices = (_model, tokens) => {
       promptTokens.push(tokens);
       return Promise.resolve({ input: 500, output: 1000 });
@@ -359,20 +388,20 @@ describe("a model with an unknown price", () => {
     assert.equal(endedBy, "budget");
     assert.ok(usage.cost <= 3 && usage.cost >= 2, `${usage.cost} USD`);
     assert.ok((promptTokens.at(-1) ?? 0) > 100);
-    const endlessAnswer = make(t, [endless], {}, { models: [unpriced] });
-    (endlessAnswer.provider as ModelProvider).prices = (provider as ModelProvider).prices!;
-    const costUsd = (await (await endlessAnswer.agent.run({ message: "x", budget: { usd: 1 } })).result).usage.cost;
+    const endlessAgent = createAgent(t, [ENDLESS_STEP], {}, { models: [unpricedModel] });
+    (endlessAgent.provider as ModelProvider).prices = (provider as ModelProvider).prices!;
+    const costUsd = (await (await endlessAgent.agent.run({ message: "x", budget: { usd: 1 } })).result).usage.cost;
     assert.ok(costUsd <= 1 && costUsd > 0.9, `${costUsd} USD`);
   });
 });
 
 describe("a time budget", () => {
   it("ends a run in the middle of an answer, and stores the partial answer as unfinished", async (t) => {
-    const { pass } = fakeTime(t);
-    const { agent } = make(t, [{ chunks: [text("Half an")], hang: true }]);
+    const time = mockTime(t);
+    const { agent } = createAgent(t, [{ chunks: [createText("Half an")], hang: true }]);
     const run = await agent.run({ message: "x", budget: { seconds: 5 } });
     for await (const { type } of run) if (type === "token") break;
-    pass(5_001);
+    time.advance(5_001);
     const { endedBy, finishReason, output } = await run.result;
     assert.deepEqual([endedBy, finishReason, output], ["budget", "length", "Half an"]);
     assert.equal((await agent.runs.get(run.id))?.state, "finished");
@@ -387,30 +416,30 @@ describe("a time budget", () => {
   });
 
   it("ends a run during a tool call, aborts the tool, and leaves a result for every call", async (t) => {
-    const { pass } = fakeTime(t);
-    let aborted = false;
+    const time = mockTime(t);
+    let wasAborted = false;
     let hasStarted = false;
-    const slow = defineTool({
+    const slowTool = defineTool({
       name: "slow",
       description: "Takes for ever.",
       run: (_: unknown, { signal }) =>
         new Promise<string>((resolve) => {
           hasStarted = true;
           signal.addEventListener("abort", () => {
-            aborted = true;
+            wasAborted = true;
             resolve("too late");
           });
         }),
     });
     const steps = [callTools(["slow", {}], ["slow", {}]), say("and now")];
-    const { agent, provider } = make(t, steps, { tools: [slow] });
+    const { agent, provider } = createAgent(t, steps, { tools: [slowTool] });
     const run = await agent.run({ message: "x", budget: { seconds: 5 } });
-    await untilTurn(() => hasStarted);
-    pass(5_001);
+    await waitForTurn(() => hasStarted);
+    time.advance(5_001);
     const { endedBy } = await run.result;
-    assert.deepEqual([endedBy, aborted], ["budget", true]);
-    const next = await agent.run({ message: "y", sessionId: run.sessionId });
-    assert.equal((await next.result).output, "and now");
+    assert.deepEqual([endedBy, wasAborted], ["budget", true]);
+    const nextRun = await agent.run({ message: "y", sessionId: run.sessionId });
+    assert.equal((await nextRun.result).output, "and now");
     const nextMessages = provider.requests[1]?.messages ?? [];
     assert.deepEqual(
       nextMessages.map(({ role }) => role),
@@ -419,34 +448,34 @@ describe("a time budget", () => {
   });
 
   it("is paused while a question to the user is open, and continues after the answer", async (t) => {
-    const { pass } = fakeTime(t);
-    const asks = defineTool({
+    const time = mockTime(t);
+    const askTool = defineTool({
       name: "asks",
       description: "Asks.",
       kind: "think",
       run: async (_: unknown, { askUser: question }) => (await question({ title: "Well?" })) ?? "nobody",
     });
-    const { agent, provider } = make(t, [callTools(["asks", {}]), { hang: true }], { tools: [asks] });
+    const { agent, provider } = createAgent(t, [callTools(["asks", {}]), { hang: true }], { tools: [askTool] });
     const run = await agent.run({
       message: "x",
       budget: { seconds: 2 },
       ask: async () => {
         // Longer than the run's time limit.
-        pass(10_000);
-        await turns();
+        time.advance(10_000);
+        await waitTurns();
         return { choice: "", text: "yes" };
       },
     });
-    let isOver = false;
-    const ended = run.result.finally(() => (isOver = true));
-    await untilTurn(() => provider.requests.length === 2);
-    pass(1_999);
-    await turns();
-    assert.equal(isOver, false);
-    pass(2);
-    assert.equal((await ended).endedBy, "budget");
-    const result = (await agent.sessions.messages(run.sessionId)).find(({ role }) => role === "tool");
-    assert.deepEqual(result?.parts, [{ type: "text", text: "yes" }]);
+    let hasEnded = false;
+    const pendingResult = run.result.finally(() => (hasEnded = true));
+    await waitForTurn(() => provider.requests.length === 2);
+    time.advance(1_999);
+    await waitTurns();
+    assert.equal(hasEnded, false);
+    time.advance(2);
+    assert.equal((await pendingResult).endedBy, "budget");
+    const toolMessage = (await agent.sessions.messages(run.sessionId)).find(({ role }) => role === "tool");
+    assert.deepEqual(toolMessage?.parts, [{ type: "text", text: "yes" }]);
   });
 });
 
@@ -470,15 +499,15 @@ describe("an invalid budget", () => {
   ];
   for (const [budget, field] of invalidBudgets)
     it(`is rejected for a run and for an agent: ${JSON.stringify(budget)}`, async (t) => {
-      const { agent } = make(t, []);
+      const { agent } = createAgent(t, []);
       await assert.rejects(agent.run({ message: "x", budget: budget as Budget }), { code: "invalid_input", field });
       assert.throws(() => new Agent({ providers: [], budget: budget as Budget }), { field });
     });
 
   it("sessionBudget.seconds and an invalid unknownPrice are rejected for an agent", () => {
-    const make = (options: object) => () => new Agent({ providers: [], ...options });
-    assert.throws(make({ sessionBudget: { seconds: 1 } }), { field: "sessionBudget.seconds" });
-    assert.throws(make({ unknownPrice: { input: -1, output: 1 } }), { field: "unknownPrice.input" });
-    assert.throws(make({ unknownPrice: 5 }), { field: "unknownPrice" });
+    const createOptionsAgent = (options: object) => () => new Agent({ providers: [], ...options });
+    assert.throws(createOptionsAgent({ sessionBudget: { seconds: 1 } }), { field: "sessionBudget.seconds" });
+    assert.throws(createOptionsAgent({ unknownPrice: { input: -1, output: 1 } }), { field: "unknownPrice.input" });
+    assert.throws(createOptionsAgent({ unknownPrice: 5 }), { field: "unknownPrice" });
   });
 });

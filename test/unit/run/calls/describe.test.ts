@@ -3,17 +3,17 @@ import { describe, it } from "node:test";
 import { Agent, builtinTools, defineTool, type Ask, type AskRequest } from "gantry";
 import type { ToolCallPreview } from "gantry/plugin";
 import { callTools, ScriptedProvider } from "gantry/testing";
-import { tempDir, type Hooks } from "../../../helpers/temp.js";
+import { tempDir, type Hooks } from "../../../helpers/temp-dir.js";
 
-const describedDiff = [{ path: "/p/a", oldText: null, newText: "described" }];
-const previewDiff = [{ path: "/p/a", oldText: "old", newText: "new" }];
+const DESCRIBED_DIFF = [{ path: "/p/a", oldText: null, newText: "described" }];
+const PREVIEW_DIFF = [{ path: "/p/a", oldText: "old", newText: "new" }];
 
 /** The requests that the run's own client and the other clients receive for one call of a tool with this preview. */
-async function requestsOf(t: Hooks, preview: (signal: AbortSignal) => Promise<ToolCallPreview>) {
+async function readAsk(t: Hooks, preview: (signal: AbortSignal) => Promise<ToolCallPreview>) {
   const tool = defineTool({
     name: "act",
     description: "Acts.",
-    describe: () => ({ title: "Act", diff: describedDiff }),
+    describe: () => ({ title: "Act", diff: DESCRIBED_DIFF }),
     preview: (_, { signal }) => preview(signal),
     run: () => "done",
   });
@@ -34,14 +34,14 @@ async function requestsOf(t: Hooks, preview: (signal: AbortSignal) => Promise<To
 
 describe("the preview of a tool call in a permission request", () => {
   it("has the diff and note of the tool's preview function, or the described diff if that returns no diff", async (t) => {
-    assert.deepEqual((await requestsOf(t, async () => ({ diff: previewDiff }))).diff, previewDiff);
-    const { diff, reason } = await requestsOf(t, async () => ({ note: "It is large." }));
-    assert.deepEqual([diff, reason], [describedDiff, "It is large."]);
-    assert.deepEqual((await requestsOf(t, async () => ({ diff: [] }))).diff, []);
+    assert.deepEqual((await readAsk(t, async () => ({ diff: PREVIEW_DIFF }))).diff, PREVIEW_DIFF);
+    const { diff, reason } = await readAsk(t, async () => ({ note: "It is large." }));
+    assert.deepEqual([diff, reason], [DESCRIBED_DIFF, "It is large."]);
+    assert.deepEqual((await readAsk(t, async () => ({ diff: [] }))).diff, []);
   });
 
   it("has the described diff if the preview function throws, returns none or times out, and drops invalid entries", async (t) => {
-    let ended = false;
+    let wasAborted = false;
     const invalidPreviews: ((signal: AbortSignal) => unknown)[] = [
       () => Promise.reject(new Error("disk on fire")),
       () => {
@@ -50,15 +50,15 @@ describe("the preview of a tool call in a permission request", () => {
       async () => undefined,
       async () => null,
       async () => ({ diff: undefined, note: 1 }),
-      (signal) => new Promise(() => signal.addEventListener("abort", () => (ended = true))),
+      (signal) => new Promise(() => signal.addEventListener("abort", () => (wasAborted = true))),
     ];
     const asks = await Promise.all(
-      invalidPreviews.map((preview) => requestsOf(t, preview as () => Promise<ToolCallPreview>)),
+      invalidPreviews.map((preview) => readAsk(t, preview as () => Promise<ToolCallPreview>)),
     );
-    for (const { diff, reason } of asks) assert.deepEqual([diff, reason], [describedDiff, ""]);
-    assert.ok(ended);
+    for (const { diff, reason } of asks) assert.deepEqual([diff, reason], [DESCRIBED_DIFF, ""]);
+    assert.ok(wasAborted);
     assert.deepEqual(
-      (await requestsOf(t, (async () => ({ diff: [{}, 1] })) as unknown as () => Promise<object>)).diff,
+      (await readAsk(t, (async () => ({ diff: [{}, 1] })) as unknown as () => Promise<object>)).diff,
       [],
     );
   });
@@ -69,20 +69,20 @@ describe("the preview of a tool call in a permission request", () => {
     const agent = new Agent({ providers: [provider], tools: builtinTools(), projectDir: folder.path });
     t.after(() => agent.close());
     let ownRequest: AskRequest | undefined;
-    let stored: Ask | undefined;
+    let storedAsk: Ask | undefined;
     const run = await agent.run({
       message: "x",
       mode: "ask",
       ask: async (request) => {
         ownRequest = request;
-        while (!stored) [stored] = await agent.asks.list({ open: true });
+        while (!storedAsk) [storedAsk] = await agent.asks.list({ open: true });
         return "reject";
       },
     });
     await run.result;
     const path = folder.at("a.txt");
-    assert.deepEqual(stored?.diff, [{ path, oldText: "one\ntwo\n", newText: "1\n" }]);
-    assert.deepEqual(ownRequest?.diff, stored.diff);
+    assert.deepEqual(storedAsk?.diff, [{ path, oldText: "one\ntwo\n", newText: "1\n" }]);
+    assert.deepEqual(ownRequest?.diff, storedAsk.diff);
     assert.equal(await folder.read("a.txt"), "one\ntwo\n");
   });
 });

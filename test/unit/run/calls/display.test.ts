@@ -5,7 +5,7 @@ import type { CompactionStrategy, SessionDriver, ToolDisplay } from "gantry/plug
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { startApi } from "../../../helpers/http-api.js";
 import { STORES } from "../../../helpers/stores.js";
-import { tempDir } from "../../../helpers/temp.js";
+import { tempDir } from "../../../helpers/temp-dir.js";
 
 const EXPECTED_DISPLAY: ToolDisplay = {
   diff: [
@@ -16,7 +16,7 @@ const EXPECTED_DISPLAY: ToolDisplay = {
 };
 
 /** A tool whose results have the display data that `getDisplay` returns. */
-function toolWithDisplay(getDisplay: () => unknown) {
+function createToolWithDisplay(getDisplay: () => unknown) {
   return defineTool({
     name: "change",
     description: "Changes.",
@@ -32,68 +32,68 @@ async function runOnce(agent: Agent, message: string, sessionId?: string) {
   await run.result;
   const messages = await agent.sessions.messages(run.sessionId);
   return {
-    id: run.sessionId,
+    sessionId: run.sessionId,
     displays,
     messages,
-    last: messages.findLast(({ role }) => role === "tool") as Message,
+    lastResult: messages.findLast(({ role }) => role === "tool") as Message,
   };
 }
 
 /** Keeps everything except the long first message. */
-const withoutFirst: CompactionStrategy["compact"] = ({ messages }) => Promise.resolve(messages.slice(1));
+const removeFirstMessage: CompactionStrategy["compact"] = ({ messages }) => Promise.resolve(messages.slice(1));
 
-const CALL = callTools(["change", {}]);
+const CALL_STEP = callTools(["change", {}]);
 
-for (const [name, make] of STORES)
+for (const [name, makeStore] of STORES)
   describe(`the display data of a tool result (${name})`, () => {
     it("is stored with the result, copied to a fork, sent to watchers, and never sent to the model", async (t) => {
-      const driver = await make(t);
-      const provider = new ScriptedProvider([CALL, "done", "more"]);
+      const openDriver = await makeStore(t);
+      const provider = new ScriptedProvider([CALL_STEP, "done", "more"]);
       const projectDir = (await tempDir(t)).path;
-      const open = (compaction = {}) =>
+      const createAgent = (compaction = {}) =>
         new Agent({
           providers: [provider],
-          driver: driver(),
-          tools: [toolWithDisplay(() => EXPECTED_DISPLAY)],
+          driver: openDriver(),
+          tools: [createToolWithDisplay(() => EXPECTED_DISPLAY)],
           projectDir,
           compaction,
         });
       const agents = [
-        open(),
-        open(),
-        open({ strategy: { name: "last", compact: withoutFirst }, threshold: 0.02 }),
+        createAgent(),
+        createAgent(),
+        createAgent({ strategy: { name: "last", compact: removeFirstMessage }, threshold: 0.02 }),
       ] as const;
       t.after(() => Promise.all(agents.map((agent) => agent.close())));
-      const { id, displays, last, messages } = await runOnce(agents[0], `go${" on".repeat(5000)}`);
+      const { sessionId, displays, lastResult, messages } = await runOnce(agents[0], `go${" on".repeat(5000)}`);
       assert.deepEqual(displays, [EXPECTED_DISPLAY]);
-      assert.deepEqual(last.shown, EXPECTED_DISPLAY);
+      assert.deepEqual(lastResult.shown, EXPECTED_DISPLAY);
       assert.equal(messages.filter((message) => "shown" in message).length, 1);
 
       // Another process continues, with the stored session.
-      await runOnce(agents[1], "and on", id);
+      await runOnce(agents[1], "and on", sessionId);
       assert.doesNotMatch(JSON.stringify(provider.requests), /SECRET-OLD/);
-      const fork = await agents[1].sessions.fork(id, messages.at(-1)!.id);
+      const fork = await agents[1].sessions.fork(sessionId, messages.at(-1)!.id);
       assert.deepEqual(
         (await agents[1].sessions.messages(fork.id)).find(({ role }) => role === "tool")?.shown,
         EXPECTED_DISPLAY,
       );
-      const watched: unknown[] = [];
-      for await (const event of agents[1].sessions.watch(id, { follow: false }))
-        if (event.type === "message" && event.message.shown) watched.push(event.message.shown);
-      assert.deepEqual(watched, [EXPECTED_DISPLAY]);
+      const watchedDisplays: unknown[] = [];
+      for await (const event of agents[1].sessions.watch(sessionId, { follow: false }))
+        if (event.type === "message" && event.message.shown) watchedDisplays.push(event.message.shown);
+      assert.deepEqual(watchedDisplays, [EXPECTED_DISPLAY]);
 
       // The view of a follow-up is for the model only. The original messages stay unchanged.
-      await runOnce(agents[2], "compacted", id);
-      const chain = await dumpChain(driver, id);
+      await runOnce(agents[2], "compacted", sessionId);
+      const chain = await dumpChain(openDriver, sessionId);
       assert.ok(chain.sessions.length > 1);
       assert.doesNotMatch(JSON.stringify(chain.sessions.map(({ view }) => view)), /SECRET-OLD/);
-      const storedMessages = await agents[1].sessions.messages(id);
+      const storedMessages = await agents[1].sessions.messages(sessionId);
       assert.deepEqual(storedMessages.find(({ role }) => role === "tool")?.shown, EXPECTED_DISPLAY);
     });
   });
 
-async function dumpChain(open: () => SessionDriver, id: string) {
-  const driver = open();
+async function dumpChain(openDriver: () => SessionDriver, id: string) {
+  const driver = openDriver();
   await driver.open();
   const chain = await driver.dump(id);
   await driver.close();
@@ -108,16 +108,16 @@ describe("the display data of a tool result", () => {
     const projectDir = (await tempDir(t)).path;
     const agent = new Agent({
       providers: [provider],
-      tools: [toolWithDisplay(() => display)],
+      tools: [createToolWithDisplay(() => display)],
       projectDir,
       toolOutputBytes: 1000,
     });
     t.after(() => agent.close());
-    const circle: Record<string, unknown> = { path: "/a", newText: "x", oldText: null };
-    circle["self"] = circle;
+    const circularDiff: Record<string, unknown> = { path: "/a", newText: "x", oldText: null };
+    circularDiff["self"] = circularDiff;
     const diff = { path: "/a", oldText: "x", newText: "é".repeat(498) };
     const locations = [{ path: "/a" }];
-    for (const [preview, expected] of [
+    for (const [toolDisplay, expected] of [
       [
         { diff: [diff], locations },
         { diff: [diff], locations },
@@ -130,7 +130,7 @@ describe("the display data of a tool result", () => {
       [{ locations: Array.from({ length: 200 }, () => ({ path: "/abc", line: 1 })) }, undefined],
       [{ diff: [], locations: [] }, undefined],
       [{}, undefined],
-      [{ diff: [circle] }, { diff: [{ path: "/a", oldText: null, newText: "x" }], locations: [] }],
+      [{ diff: [circularDiff] }, { diff: [{ path: "/a", oldText: null, newText: "x" }], locations: [] }],
       [{ diff: ["x", { path: 1 }, { path: "/a", newText: "x" }, null], locations: [{ line: 1 }, 5] }, undefined],
       [
         {
@@ -143,25 +143,28 @@ describe("the display data of a tool result", () => {
         { diff: [], locations: [{ path: "/a" }, { path: "/a" }, { path: "/a", line: 0 }] },
       ],
     ] as const) {
-      display = preview;
-      provider.push(CALL, "done");
-      const { last } = await runOnce(agent, "go");
-      assert.deepEqual(last.shown, expected);
-      assert.equal("shown" in last, expected !== undefined);
+      display = toolDisplay;
+      provider.push(CALL_STEP, "done");
+      const { lastResult } = await runOnce(agent, "go");
+      assert.deepEqual(lastResult.shown, expected);
+      assert.equal("shown" in lastResult, expected !== undefined);
     }
   });
 
   it("adds only diff and locations to the messages that the HTTP API returns", async (t) => {
-    const bytes: string[] = [];
+    const responseTexts: string[] = [];
     for (const display of [EXPECTED_DISPLAY, {}]) {
-      const api = await startApi(t, { steps: [CALL, "done"], agent: { tools: [toolWithDisplay(() => display)] } });
-      const { headers } = await api.run({ message: "go" });
+      const api = await startApi(t, {
+        steps: [CALL_STEP, "done"],
+        agent: { tools: [createToolWithDisplay(() => display)] },
+      });
+      const { headers } = await api.postRun({ message: "go" });
       const { text } = await api.send(`/api/sessions/${String(headers["x-session-id"])}/messages`);
-      bytes.push(text.replace(/"(id|session_id|created_at|tool_call_id)":"[^"]*"/g, '"$1":""'));
+      responseTexts.push(text.replace(/"(id|session_id|created_at|tool_call_id)":"[^"]*"/g, '"$1":""'));
     }
-    const [withDisplay, withoutDisplay] = bytes as [string, string];
+    const [withDisplay, withoutDisplay] = responseTexts as [string, string];
     assert.match(withoutDisplay, /"changed"/);
-    assert.doesNotMatch(withoutDisplay, /"(diff|locations)"/, "nothing was shown");
+    assert.doesNotMatch(withoutDisplay, /"(diff|locations)"/, "a tool without display data adds no fields");
     assert.match(withDisplay, /"diff":\[\{"path":/);
     assert.equal(withDisplay.replace(/,"diff":\[.*?\],"locations":\[.*?\]/, ""), withoutDisplay);
   });

@@ -3,19 +3,19 @@ import { describe, it, type TestContext } from "node:test";
 import { Agent, type AgentOptions, type RunInput, type RunResult } from "gantry";
 import type { JsonSchema } from "gantry/plugin";
 import { callTools, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
-import { noop } from "../../../helpers/noop-tool.js";
+import { noopTool } from "../../../helpers/noop-tool.js";
 import { STORES } from "../../../helpers/stores.js";
 
-const NAMED: JsonSchema = {
+const PERSON_SCHEMA: JsonSchema = {
   type: "object",
   properties: { name: { type: "string" }, age: { type: "integer" } },
   required: ["name"],
   additionalProperties: false,
 };
 
-function make(t: TestContext, steps: readonly ScriptedStep[], options: Partial<AgentOptions> = {}) {
+function createAgent(t: TestContext, steps: readonly ScriptedStep[], options: Partial<AgentOptions> = {}) {
   const provider = new ScriptedProvider(steps, { fallback: "no" });
-  const agent = new Agent({ providers: [provider], tools: [noop], projectInstructions: false, ...options });
+  const agent = new Agent({ providers: [provider], tools: [noopTool], projectInstructions: false, ...options });
   t.after(() => agent.close());
   return { agent, provider };
 }
@@ -33,13 +33,13 @@ describe("structured output", () => {
     ["JSON with text around it", 'It is {"name":"Ada","age":36}, I think.'],
   ] as const)
     it(`is parsed from ${name}, with one model call`, async (t) => {
-      const { agent, provider } = make(t, [say(answer)]);
-      const result = await runWithSchema(agent, NAMED);
+      const { agent, provider } = createAgent(t, [say(answer)]);
+      const result = await runWithSchema(agent, PERSON_SCHEMA);
       assert.deepEqual([result.structured, result.output], [{ name: "Ada", age: 36 }, answer]);
       assert.equal(provider.requests.length, 1);
       const [request] = provider.requests;
-      assert.deepEqual(request?.outputSchema, NAMED);
-      assert.ok(request?.system.endsWith(JSON.stringify(NAMED)));
+      assert.deepEqual(request?.outputSchema, PERSON_SCHEMA);
+      assert.ok(request?.system.endsWith(JSON.stringify(PERSON_SCHEMA)));
     });
 
   it("can be any JSON value that the schema allows, including null", async (t) => {
@@ -59,7 +59,7 @@ describe("structured output", () => {
         { next: { next: {} } },
       ],
     ] as const) {
-      const { agent } = make(t, [say(JSON.stringify(value))]);
+      const { agent } = createAgent(t, [say(JSON.stringify(value))]);
       const result = await runWithSchema(agent, schema);
       assert.ok("structured" in result);
       assert.deepEqual(result.structured, value);
@@ -70,8 +70,8 @@ describe("structured output", () => {
     it(`is requested again with the validation error, and stored with its run (${name})`, async (t) => {
       const driver = (await makeStore(t))();
       const steps = [callTools(["noop", {}]), say("I do not know."), say('{"name":5,"size":1}'), say('{"name":"Ada"}')];
-      const { agent, provider } = make(t, steps, { driver });
-      const run = await agent.run({ message: "x", outputSchema: NAMED, idempotencyKey: "k" });
+      const { agent, provider } = createAgent(t, steps, { driver });
+      const run = await agent.run({ message: "x", outputSchema: PERSON_SCHEMA, idempotencyKey: "k" });
       const { structured, output, iterations, usage } = await run.result;
       assert.deepEqual([structured, output, iterations], [{ name: "Ada" }, '{"name":"Ada"}', 4]);
       assert.equal(usage.totalTokens, 60);
@@ -89,15 +89,15 @@ describe("structured output", () => {
       const roles = (await agent.sessions.messages(run.sessionId)).map(({ role }) => role);
       assert.deepEqual(roles, ["user", "assistant", "tool", "assistant", "user", "assistant", "user", "assistant"]);
       // A later run without a schema is not asked for structured output.
-      const next = await agent.run({ message: "y", sessionId: run.sessionId });
-      assert.equal((await next.result).output, "no");
+      const nextRun = await agent.run({ message: "y", sessionId: run.sessionId });
+      assert.equal((await nextRun.result).output, "no");
       assert.equal(provider.requests.at(-1)?.outputSchema, undefined);
       assert.ok(!provider.requests.at(-1)?.system.includes("JSON Schema"));
     });
 
   it("fails the run after three invalid answers, and all answers are stored", async (t) => {
     for (const schema of [{ not: {} }, { enum: ["yes"] }]) {
-      const { agent, provider } = make(t, []);
+      const { agent, provider } = createAgent(t, []);
       const run = await agent.run({ message: "x", outputSchema: schema });
       await assert.rejects(run.result, {
         code: "output_schema",
@@ -116,14 +116,14 @@ describe("structured output", () => {
   });
 
   it("is absent if a limit ends the run", async (t) => {
-    const { agent } = make(t, [callTools(["noop", {}])], { maxIterations: 1 });
-    const result = await runWithSchema(agent, NAMED);
+    const { agent } = createAgent(t, [callTools(["noop", {}])], { maxIterations: 1 });
+    const result = await runWithSchema(agent, PERSON_SCHEMA);
     assert.deepEqual([result.endedBy, "structured" in result], ["max_iterations", false]);
   });
 
   it("rejects an answer of 100,000 nested levels, and corrects 200,000 errors in under 4,000 characters", async (t) => {
-    const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
-    const { agent, provider } = make(t, [say(deep), say(`[${"1,".repeat(200_000)}1]`), say("[]")], {
+    const nestedAnswer = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
+    const { agent, provider } = createAgent(t, [say(nestedAnswer), say(`[${"1,".repeat(200_000)}1]`), say("[]")], {
       compaction: { strategy: "sliding-window" },
     });
     const result = await runWithSchema(agent, { type: "array", items: { type: "string" } });
@@ -134,14 +134,14 @@ describe("structured output", () => {
 });
 
 describe("an invalid output schema", () => {
-  const deep = (levels: number): unknown => {
+  const createNestedSchema = (levels: number): unknown => {
     let schema: unknown = {};
     for (let i = 0; i < levels; i += 1) schema = { not: schema };
     return schema;
   };
-  const self: Record<string, unknown> = {};
-  self["properties"] = { self };
-  for (const [name, schema, expected] of [
+  const circularSchema: Record<string, unknown> = {};
+  circularSchema["properties"] = { self: circularSchema };
+  for (const [name, schema, messagePattern] of [
     ["a string", "object", /a JSON Schema, as an object/],
     ["an array", [], /a JSON Schema, as an object/],
     ["null", null, /a JSON Schema, as an object/],
@@ -155,8 +155,8 @@ describe("an invalid output schema", () => {
       { $defs: { a: { $ref: "#/$defs/b" }, b: { $ref: "#/$defs/a" } }, $ref: "#/$defs/a" },
       /circles/,
     ],
-    ["10,000 levels", deep(10_000), /at most 64 levels/],
-    ["an object that contains itself", self, /at most 64 levels/],
+    ["10,000 levels", createNestedSchema(10_000), /at most 64 levels/],
+    ["an object that contains itself", circularSchema, /at most 64 levels/],
     ["an enum of 100,000 values", { enum: Array.from({ length: 100_000 }, (_, i) => i) }, /at most 10000 values/],
     ["a string of 100,000 characters", { enum: ["x".repeat(100_000)] }, /at most 65536 characters/],
     ["a value that is not JSON", { const: () => 1 }, /nothing but JSON/],
@@ -164,11 +164,11 @@ describe("an invalid output schema", () => {
     ["an asynchronous schema", { $async: true, type: "string" }, /\$async/],
   ] as const)
     it(`is rejected before anything is stored: ${name}`, async (t) => {
-      const { agent, provider } = make(t, []);
+      const { agent, provider } = createAgent(t, []);
       await assert.rejects(runWithSchema(agent, schema), {
         code: "invalid_input",
         field: "outputSchema",
-        message: expected,
+        message: messagePattern,
       });
       assert.equal(provider.requests.length, 0);
       assert.deepEqual((await agent.sessions.list()).sessions, []);

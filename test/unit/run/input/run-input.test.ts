@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { Agent, type AgentOptions, type RunInput } from "gantry";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
-import { noop } from "../../../helpers/noop-tool.js";
+import { noopTool } from "../../../helpers/noop-tool.js";
 
-function make(t: TestContext, provider: ScriptedProvider, options: Partial<AgentOptions> = {}): Agent {
+function createAgent(t: TestContext, provider: ScriptedProvider, options: Partial<AgentOptions> = {}): Agent {
   const agent = new Agent({ providers: [provider], ...options });
   t.after(() => agent.close());
   return agent;
@@ -13,7 +13,7 @@ function make(t: TestContext, provider: ScriptedProvider, options: Partial<Agent
 describe("RunInput.systemPrompt", () => {
   it("replaces the agent's system prompt for this run only", async (t) => {
     const provider = new ScriptedProvider();
-    const agent = make(t, provider, { systemPrompt: "Speak French." });
+    const agent = createAgent(t, provider, { systemPrompt: "Speak French." });
     const { sessionId, result } = await agent.run({ message: "x", systemPrompt: "Speak German." });
     await result;
     await (
@@ -22,28 +22,32 @@ describe("RunInput.systemPrompt", () => {
     await (
       await agent.run({ message: "z", sessionId })
     ).result;
-    const [german, none, french] = provider.requests.map(({ system }) => system);
-    assert.match(german ?? "", /coding agent[\s\S]*Speak German\./);
-    assert.doesNotMatch(german ?? "", /French/);
-    assert.doesNotMatch(none ?? "", /Speak/);
-    assert.match(french ?? "", /Speak French\./);
+    const [germanPrompt, emptyPrompt, frenchPrompt] = provider.requests.map(({ system }) => system);
+    assert.match(germanPrompt ?? "", /coding agent[\s\S]*Speak German\./);
+    assert.doesNotMatch(germanPrompt ?? "", /French/);
+    assert.doesNotMatch(emptyPrompt ?? "", /Speak/);
+    assert.match(frenchPrompt ?? "", /Speak French\./);
   });
 });
 
 describe("RunInput.tools", () => {
-  const named = (name: string, answer = name) => ({ ...noop, name, run: () => Promise.resolve({ text: answer }) });
+  const createTool = (name: string, answer = name) => ({
+    ...noopTool,
+    name,
+    run: () => Promise.resolve({ text: answer }),
+  });
 
   it("replaces the agent's tools for this run only", async (t) => {
     const provider = new ScriptedProvider([callTools(["second", {}]), "ok", callTools(["second", {}]), "ok"]);
-    const agent = make(t, provider, { tools: [named("first")] });
-    const run = await agent.run({ message: "x", tools: [named("third"), named("second", "it ran")] });
+    const agent = createAgent(t, provider, { tools: [createTool("first")] });
+    const run = await agent.run({ message: "x", tools: [createTool("third"), createTool("second", "it ran")] });
     await run.result;
     assert.deepEqual(
       provider.requests[0]?.tools.map(({ name }) => name),
       ["second", "third"],
     );
-    const again = await agent.run({ message: "y", sessionId: run.sessionId });
-    await again.result;
+    const secondRun = await agent.run({ message: "y", sessionId: run.sessionId });
+    await secondRun.result;
     assert.deepEqual(
       provider.requests[2]?.tools.map(({ name }) => name),
       ["first"],
@@ -57,7 +61,7 @@ describe("RunInput.tools", () => {
 
   it("can be an empty list", async (t) => {
     const provider = new ScriptedProvider([say("ok")]);
-    const agent = make(t, provider, { tools: [noop] });
+    const agent = createAgent(t, provider, { tools: [noopTool] });
     await (
       await agent.run({ message: "x", tools: [] })
     ).result;
@@ -67,14 +71,14 @@ describe("RunInput.tools", () => {
 
 it("an invalid systemPrompt or tools value is rejected with its field, before any model call", async (t) => {
   const provider = new ScriptedProvider();
-  const agent = make(t, provider);
-  const wrong: [unknown, string, RegExp][] = [
+  const agent = createAgent(t, provider);
+  const invalidInputs: [unknown, string, RegExp][] = [
     [{ systemPrompt: 1 }, "systemPrompt", /a string/],
-    [{ tools: noop }, "tools", /a list of tools/],
-    [{ tools: [noop, {}] }, "tools[1]", /one of the tools, with name, parse, describe, run/],
-    [{ tools: [noop, { ...noop }] }, "tools", /distinct names, got noop twice/],
+    [{ tools: noopTool }, "tools", /a list of tools/],
+    [{ tools: [noopTool, {}] }, "tools[1]", /one of the tools, with name, parse, describe, run/],
+    [{ tools: [noopTool, { ...noopTool }] }, "tools", /distinct names, got noop twice/],
   ];
-  for (const [input, field, message] of wrong)
+  for (const [input, field, message] of invalidInputs)
     await assert.rejects(agent.run({ message: "x", ...(input as Partial<RunInput>) }), {
       code: "invalid_input",
       field,

@@ -12,56 +12,59 @@ import {
   type ToolContext,
 } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
-import { tempDir } from "../../../helpers/temp.js";
+import { tempDir } from "../../../helpers/temp-dir.js";
 
 /** The results of a call of each tool under a policy, and the tools that ran. */
-async function outcome(
+async function runTools(
   t: TestContext,
-  judge: PermissionPolicy["judge"] | undefined | readonly PermissionPolicy[],
+  permissionPolicy: PermissionPolicy["judge"] | undefined | readonly PermissionPolicy[],
   input: Partial<RunInput> = {},
-): Promise<{ ran: string[]; outputs: string[] }> {
-  const ran: string[] = [];
-  const tool = (name: string, kind: "read" | "execute") =>
+): Promise<{ toolsRun: string[]; outputs: string[] }> {
+  const toolsRun: string[] = [];
+  const createTool = (name: string, kind: "read" | "execute") =>
     defineTool({
       name,
       description: name,
       kind,
       schema: { type: "object", properties: { n: { type: "integer" } } },
-      run: () => (ran.push(name), "done"),
+      run: () => (toolsRun.push(name), "done"),
     });
   const provider = new ScriptedProvider([callTools(["look", { n: "1" }, "a"], ["act", { n: "2" }, "b"]), "end"]);
-  const tools = [tool("look", "read"), tool("act", "execute")];
+  const tools = [createTool("look", "read"), createTool("act", "execute")];
   const agent = new Agent({
     providers: [provider],
     tools,
-    ...(judge && { permissions: typeof judge === "function" ? { name: "mine", judge } : judge }),
+    ...(permissionPolicy && {
+      permissions:
+        typeof permissionPolicy === "function" ? { name: "mine", judge: permissionPolicy } : permissionPolicy,
+    }),
   });
   t.after(() => agent.close());
   const outputs: string[] = [];
   for await (const event of await agent.run({ message: "x", ...input }))
     if (event.type === "tool_result") outputs.push(event.output);
-  return { ran, outputs };
+  return { toolsRun, outputs };
 }
 
 describe("a permission policy", () => {
   it("is optional: without one, a tool that needs permission asks the client, or runs if there is no client", async (t) => {
-    assert.deepEqual((await outcome(t, undefined)).ran, ["look", "act"]);
+    assert.deepEqual((await runTools(t, undefined)).toolsRun, ["look", "act"]);
     const requestedTools: string[] = [];
     const ask = (request: AskRequest) => (requestedTools.push(request.tool), Promise.resolve("reject" as const));
-    assert.deepEqual((await outcome(t, undefined, { ask })).ran, ["look"]);
+    assert.deepEqual((await runTools(t, undefined, { ask })).toolsRun, ["look"]);
     assert.deepEqual(requestedTools, ["act"]);
   });
 
   it("receives tool, input, call id and title of every call, and its reason becomes the tool result", async (t) => {
-    const judged: PermissionRequest[] = [];
-    const { ran, outputs } = await outcome(t, async (request) => {
-      judged.push(request);
+    const permissionRequests: PermissionRequest[] = [];
+    const { toolsRun, outputs } = await runTools(t, async (request) => {
+      permissionRequests.push(request);
       await Promise.resolve();
       return request.tool.name === "look" ? { action: "deny", reason: "not on Sundays." } : { action: "allow" };
     });
-    assert.deepEqual(ran, ["act"]);
+    assert.deepEqual(toolsRun, ["act"]);
     assert.deepEqual(outputs, ["This call is not allowed: not on Sundays.", "done"]);
-    const [{ tool, input, callId, title, canAsk }] = judged as [PermissionRequest];
+    const [{ tool, input, callId, title, canAsk }] = permissionRequests as [PermissionRequest];
     assert.deepEqual([tool.name, input, callId, title, canAsk], ["look", { n: "1" }, "a", 'look {"n":1}', false]);
   });
 
@@ -71,17 +74,17 @@ describe("a permission policy", () => {
       requestedTools.push(`${request.tool}: ${request.reason}`);
       return Promise.resolve(request.tool === "look" ? ("allow" as const) : ("reject" as const));
     };
-    const { ran, outputs } = await outcome(t, () => ({ action: "ask", reason: "it costs" }), { ask });
-    assert.deepEqual(ran, ["look"]);
+    const { toolsRun, outputs } = await runTools(t, () => ({ action: "ask", reason: "it costs" }), { ask });
+    assert.deepEqual(toolsRun, ["look"]);
     assert.deepEqual(requestedTools, ["look: it costs", "act: it costs"]);
     assert.match(outputs[1]!, /^The user rejected this call/);
   });
 
   it("denies a call if no client can answer, if it throws, or if it returns no valid decision", async (t) => {
-    const nobody = await outcome(t, () => ({ action: "ask" }));
-    assert.deepEqual(nobody.ran, []);
-    assert.match(nobody.outputs[0]!, /no client could answer/);
-    const answers: PermissionPolicy["judge"][] = [
+    const unansweredOutcome = await runTools(t, () => ({ action: "ask" }));
+    assert.deepEqual(unansweredOutcome.toolsRun, []);
+    assert.match(unansweredOutcome.outputs[0]!, /no client could answer/);
+    const invalidJudges: PermissionPolicy["judge"][] = [
       () => {
         throw new Error("secret");
       },
@@ -106,9 +109,9 @@ describe("a permission policy", () => {
         };
       },
     ];
-    for (const judge of answers) {
-      const { ran, outputs } = await outcome(t, judge);
-      assert.deepEqual(ran, []);
+    for (const invalidJudge of invalidJudges) {
+      const { toolsRun, outputs } = await runTools(t, invalidJudge);
+      assert.deepEqual(toolsRun, []);
       for (const text of outputs)
         assert.equal(
           text,
@@ -119,22 +122,26 @@ describe("a permission policy", () => {
 
   it("decides if it is the first that does not pass, and the permission rules decide if all pass", async (t) => {
     const requestedTools: string[] = [];
-    const policy = (name: string, look: "pass" | "allow" | "deny"): PermissionPolicy => ({
+    const createPolicy = (name: string, lookAction: "pass" | "allow" | "deny"): PermissionPolicy => ({
       name,
       judge: ({ tool }) => (
         requestedTools.push(`${name}: ${tool.name}`),
-        { action: tool.name === "look" ? look : "pass", reason: `${name} says so` }
+        { action: tool.name === "look" ? lookAction : "pass", reason: `${name} says so` }
       ),
     });
-    const first = await outcome(t, [policy("a", "pass"), policy("b", "deny"), policy("c", "allow")]);
-    assert.deepEqual(first.ran, ["act"]);
+    const firstOutcome = await runTools(t, [
+      createPolicy("a", "pass"),
+      createPolicy("b", "deny"),
+      createPolicy("c", "allow"),
+    ]);
+    assert.deepEqual(firstOutcome.toolsRun, ["act"]);
     assert.deepEqual(requestedTools, ["a: look", "b: look", "a: act", "b: act", "c: act"]);
-    assert.equal(first.outputs[0], "This call is not allowed: b says so");
-    const all: PermissionPolicy[] = [policy("a", "allow")];
+    assert.equal(firstOutcome.outputs[0], "This call is not allowed: b says so");
+    const allPolicies: PermissionPolicy[] = [createPolicy("a", "allow")];
     const agent = new Agent({
       providers: [new ScriptedProvider([callTools(["look", {}, "a"], ["act", {}, "b"]), "end"])],
       tools: ["look", "act"].map((name) => defineTool({ name, description: name, kind: "read", run: () => "done" })),
-      permissions: all,
+      permissions: allPolicies,
       rules: [{ tool: "*", action: "deny" }],
     });
     t.after(() => agent.close());
@@ -145,26 +152,26 @@ describe("a permission policy", () => {
   });
 
   it("denies a call if it fails, even if a later policy allows the call, but not if an earlier one has allowed it", async (t) => {
-    const fails: PermissionPolicy = { name: "fails", judge: () => Promise.reject(new Error("down")) };
-    const allows: PermissionPolicy = { name: "allows", judge: () => ({ action: "allow" }) };
-    assert.deepEqual((await outcome(t, [fails, allows])).ran, []);
-    assert.deepEqual((await outcome(t, [allows, fails])).ran, ["look", "act"]);
+    const failingPolicy: PermissionPolicy = { name: "fails", judge: () => Promise.reject(new Error("down")) };
+    const allowingPolicy: PermissionPolicy = { name: "allows", judge: () => ({ action: "allow" }) };
+    assert.deepEqual((await runTools(t, [failingPolicy, allowingPolicy])).toolsRun, []);
+    assert.deepEqual((await runTools(t, [allowingPolicy, failingPolicy])).toolsRun, ["look", "act"]);
   });
 
   it("does not block the cancel of a run, and its signal is aborted", async (t) => {
-    const abort = new AbortController();
-    let signalled = false;
-    const work = outcome(
+    const cancelController = new AbortController();
+    let wasAborted = false;
+    const pendingOutcome = runTools(
       t,
       (_request, signal) => {
-        signal.addEventListener("abort", () => (signalled = true));
-        abort.abort();
+        signal.addEventListener("abort", () => (wasAborted = true));
+        cancelController.abort();
         return new Promise(() => undefined);
       },
-      { signal: abort.signal },
+      { signal: cancelController.signal },
     );
-    assert.deepEqual((await work).ran, []);
-    assert.ok(signalled);
+    assert.deepEqual((await pendingOutcome).toolsRun, []);
+    assert.ok(wasAborted);
   });
 
   it("is rejected without a judge function", () => {
@@ -181,10 +188,10 @@ describe("a permission policy", () => {
 });
 
 describe("a tool that requests permission", () => {
-  /** A tool that asks as `asks` does. Returns its outputs. `answer` is the user's answer. */
+  /** Runs a tool that calls `sendRequest` twice, with the user's `answer`. Returns its outputs and the requests. */
   async function runAskingTool(
     t: TestContext,
-    asks: (context: ToolContext) => Promise<unknown>,
+    sendRequest: (context: ToolContext) => Promise<unknown>,
     answer: (request: AskRequest) => unknown,
     kind: "read" | "edit" | "execute" = "read",
   ) {
@@ -194,7 +201,7 @@ describe("a tool that requests permission", () => {
       kind,
       schema: { type: "object", properties: { n: { type: "integer" } } },
       describe: () => ({ title: "Asks", locations: [{ path: "/p/a" }] }),
-      run: async (_, context) => String(await asks(context).catch((error: Error) => `threw ${error.message}`)),
+      run: async (_, context) => String(await sendRequest(context).catch((error: Error) => `threw ${error.message}`)),
     });
     const script = [callTools(["asks", { n: 1 }, "a"]), callTools(["asks", { n: 1 }, "b"]), "end"];
     const agent = new Agent({ providers: [new ScriptedProvider(script)], tools: [tool] });
@@ -232,7 +239,7 @@ describe("a tool that requests permission", () => {
   it("sends every client the same request, which later changes of its fields do not affect", async (t) => {
     let titleReads = 0;
     const input = { a: 1 };
-    const changing = {
+    const changingRequest = {
       ...request,
       input,
       get title() {
@@ -242,7 +249,7 @@ describe("a tool that requests permission", () => {
     const { requests, storedAsks } = await runAskingTool(
       t,
       async ({ ask }) => {
-        const answer = ask(changing);
+        const answer = ask(changingRequest);
         input.a = 2;
         return answer;
       },
@@ -253,8 +260,8 @@ describe("a tool that requests permission", () => {
   });
 
   it("gets a lasting grant only for the same title and input, and not for its own calls", async (t) => {
-    const always = (askRequest: AskRequest) => (askRequest.title === "Delete it?" ? "allow_always" : "allow");
-    const { requests, outputs, grants } = await runAskingTool(t, ({ ask }) => ask(request), always, "edit");
+    const answerAlways = (askRequest: AskRequest) => (askRequest.title === "Delete it?" ? "allow_always" : "allow");
+    const { requests, outputs, grants } = await runAskingTool(t, ({ ask }) => ask(request), answerAlways, "edit");
     // The second call needs permission again. The request of the tool itself does not.
     assert.deepEqual(
       requests.map(({ title }) => title),
@@ -264,7 +271,7 @@ describe("a tool that requests permission", () => {
     assert.equal(grants.length, 1);
     let index = 0;
     const variants = [request, { ...request, title: "Delete all?" }, { ...request, input: { a: 2 } }];
-    const variantOutcome = await runAskingTool(t, ({ ask }) => ask(variants[(index += 1) % 3]!), always, "read");
+    const variantOutcome = await runAskingTool(t, ({ ask }) => ask(variants[(index += 1) % 3]!), answerAlways, "read");
     assert.equal(variantOutcome.requests.length, 2);
   });
 
@@ -307,26 +314,26 @@ describe("a tool that requests permission", () => {
 describe("an allow_always grant", () => {
   it("can be removed during a run with effect on the next call, but not added by sessions.update", async (t) => {
     const requestedTools: string[] = [];
-    let session = "";
+    let sessionId = "";
     const act = defineTool({ name: "act", description: "x", kind: "execute", run: () => "done" });
-    const call = (id: string) => callTools(["act", {}, id]);
+    const createCall = (id: string) => callTools(["act", {}, id]);
     const agent = new Agent({
       providers: [
         new ScriptedProvider([
-          call("a"),
-          call("b"),
+          createCall("a"),
+          createCall("b"),
           async () => {
-            const { permissionGrants: grants } = (await agent.sessions.get(session))!;
+            const { permissionGrants: grants } = (await agent.sessions.get(sessionId))!;
             const otherGrant = { ...grants[0]!, scope: "other" };
-            await assert.rejects(agent.sessions.update(session, { permissionGrants: [...grants, otherGrant] }), {
+            await assert.rejects(agent.sessions.update(sessionId, { permissionGrants: [...grants, otherGrant] }), {
               field: "permissionGrants",
             });
-            await assert.rejects(agent.sessions.update(session, { permissionGrants: 5 as never }), {
+            await assert.rejects(agent.sessions.update(sessionId, { permissionGrants: 5 as never }), {
               field: "permissionGrants",
             });
-            await assert.rejects(agent.sessions.update(session, { mode: "free" as never }), { field: "mode" });
-            await agent.sessions.update(session, { permissionGrants: [] });
-            return call("c");
+            await assert.rejects(agent.sessions.update(sessionId, { mode: "free" as never }), { field: "mode" });
+            await agent.sessions.update(sessionId, { permissionGrants: [] });
+            return createCall("c");
           },
           "end",
         ]),
@@ -338,27 +345,27 @@ describe("an allow_always grant", () => {
       message: "x",
       ask: ({ callId }) => (requestedTools.push(callId), Promise.resolve("allow_always")),
     });
-    session = run.sessionId;
+    sessionId = run.sessionId;
     await run.result;
     assert.deepEqual(requestedTools, ["a", "c"]);
-    assert.equal((await agent.sessions.get(session))?.permissionGrants.length, 1);
+    assert.equal((await agent.sessions.get(sessionId))?.permissionGrants.length, 1);
   });
 
   it("for a file applies to all its path variants, but not to the target of a symlink in its place", async (t) => {
     const folder = await tempDir(t, { "a.txt": "a", "b.txt": "b" });
     const requestedTools: string[] = [];
-    const write = (id: string, path: string) => callTools(["write", { path, content: id }, id]);
+    const createWrite = (id: string, path: string) => callTools(["write", { path, content: id }, id]);
     const agent = new Agent({
       providers: [
         new ScriptedProvider([
-          write("1", "a.txt"),
-          write("2", "./a.txt"),
+          createWrite("1", "a.txt"),
+          createWrite("2", "./a.txt"),
           async () => {
             await rm(folder.at("a.txt"));
             await symlink("b.txt", folder.at("a.txt"));
-            return write("3", "a.txt");
+            return createWrite("3", "a.txt");
           },
-          write("4", "a.txt"),
+          createWrite("4", "a.txt"),
           "end",
         ]),
       ],

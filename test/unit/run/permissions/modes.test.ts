@@ -12,26 +12,26 @@ import {
 } from "gantry";
 import { MemoryDocuments } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
-import { tempDir, type Hooks } from "../../../helpers/temp.js";
+import { tempDir, type Hooks } from "../../../helpers/temp-dir.js";
 
 const KINDS: readonly ToolKind[] = ["read", "edit", "delete", "search", "execute", "fetch", "think", "other"];
 
 /** The results of tools of each kind in a session with this mode, and the kinds that ran. */
-async function outcome(
+async function runTools(
   t: Hooks,
   mode: SessionMode,
   input: Partial<RunInput> = {},
-  between?: (agent: Agent, id: string) => Promise<void>,
+  beforeFourthCall?: (agent: Agent, id: string) => Promise<void>,
 ) {
-  const ran: string[] = [];
+  const toolsRun: string[] = [];
   const tools = KINDS.map((kind) =>
-    defineTool({ name: kind, description: kind, kind, run: () => (ran.push(kind), "done") }),
+    defineTool({ name: kind, description: kind, kind, run: () => (toolsRun.push(kind), "done") }),
   );
   const folder = await tempDir(t);
   const calls = KINDS.map((kind) => callTools([kind, {}, `call-${kind}`]));
   let callCount = 0;
   const steps: ScriptedStep[] = calls.map((call) => async () => {
-    if ((callCount += 1) === 4) await between?.(agent, session.id);
+    if ((callCount += 1) === 4) await beforeFourthCall?.(agent, session.id);
     return call;
   });
   const agent = new Agent({ providers: [new ScriptedProvider([...steps, "end"])], tools, projectDir: folder.path });
@@ -41,27 +41,27 @@ async function outcome(
   const outputsByTool = new Map<string, string>();
   for await (const event of await agent.run({ message: "x", sessionId: session.id, ...input }))
     if (event.type === "tool_result") outputsByTool.set(event.name, event.output);
-  return { ran, outputsByTool };
+  return { toolsRun, outputsByTool };
 }
 
 describe("the session mode", () => {
   it('"auto" runs tools of every kind', async (t) => {
-    assert.deepEqual((await outcome(t, "auto")).ran, KINDS);
+    assert.deepEqual((await runTools(t, "auto")).toolsRun, KINDS);
   });
 
   it('"ask" denies tools that need permission if there is no client, and otherwise asks the client', async (t) => {
-    const { ran, outputsByTool } = await outcome(t, "ask");
-    assert.deepEqual(ran, ["read", "search", "think"]);
+    const { toolsRun, outputsByTool } = await runTools(t, "ask");
+    assert.deepEqual(toolsRun, ["read", "search", "think"]);
     assert.match(outputsByTool.get("edit")!, /no client could answer/);
     const requestedTools: string[] = [];
     const ask: RunInput["ask"] = ({ tool }) => (
       requestedTools.push(tool),
       Promise.resolve(tool === "fetch" ? "reject" : "allow")
     );
-    const attended = await outcome(t, "ask", { ask });
+    const attendedOutcome = await runTools(t, "ask", { ask });
     assert.deepEqual(requestedTools, ["edit", "delete", "execute", "fetch", "other"]);
     assert.deepEqual(
-      attended.ran,
+      attendedOutcome.toolsRun,
       KINDS.filter((kind) => kind !== "fetch"),
     );
   });
@@ -69,29 +69,29 @@ describe("the session mode", () => {
   it('"auto" does not ask a client with alwaysAsk: false, and a mode change counts from the next call on', async (t) => {
     const requestedTools: string[] = [];
     const ask: RunInput["ask"] = ({ tool }) => (requestedTools.push(tool), Promise.resolve("allow"));
-    const autoOutcome = await outcome(t, "auto", { ask, alwaysAsk: false });
-    assert.deepEqual([requestedTools, autoOutcome.ran], [[], KINDS]);
-    const toAutoOutcome = await outcome(t, "ask", { ask, alwaysAsk: false }, async (agent, id) => {
+    const autoOutcome = await runTools(t, "auto", { ask, alwaysAsk: false });
+    assert.deepEqual([requestedTools, autoOutcome.toolsRun], [[], KINDS]);
+    const toAutoOutcome = await runTools(t, "ask", { ask, alwaysAsk: false }, async (agent, id) => {
       await agent.sessions.update(id, { mode: "auto" });
     });
-    assert.deepEqual([requestedTools.splice(0), toAutoOutcome.ran], [["edit", "delete"], KINDS]);
-    const toAskOutcome = await outcome(t, "auto", { ask, alwaysAsk: false }, async (agent, id) => {
+    assert.deepEqual([requestedTools.splice(0), toAutoOutcome.toolsRun], [["edit", "delete"], KINDS]);
+    const toAskOutcome = await runTools(t, "auto", { ask, alwaysAsk: false }, async (agent, id) => {
       await agent.sessions.update(id, { mode: "ask" });
     });
-    assert.deepEqual([requestedTools, toAskOutcome.ran], [["execute", "fetch", "other"], KINDS]);
+    assert.deepEqual([requestedTools, toAskOutcome.toolsRun], [["execute", "fetch", "other"], KINDS]);
   });
 
   it('"plan" denies edit, delete, execute and other tools, even if the client allows them', async (t) => {
-    const { ran, outputsByTool } = await outcome(t, "plan", { ask: () => Promise.resolve("allow_always") });
-    assert.deepEqual(ran, ["read", "search", "fetch", "think"]);
+    const { toolsRun, outputsByTool } = await runTools(t, "plan", { ask: () => Promise.resolve("allow_always") });
+    assert.deepEqual(toolsRun, ["read", "search", "fetch", "think"]);
     for (const kind of ["edit", "delete", "execute", "other"]) assert.match(outputsByTool.get(kind)!, /plan mode/);
   });
 
   it("applies from the next call on when it changes during a run", async (t) => {
-    const { ran } = await outcome(t, "auto", {}, async (agent, id) => {
+    const { toolsRun } = await runTools(t, "auto", {}, async (agent, id) => {
       await agent.sessions.update(id, { mode: "plan" });
     });
-    assert.deepEqual(ran, ["read", "edit", "delete", "search", "think"]);
+    assert.deepEqual(toolsRun, ["read", "edit", "delete", "search", "think"]);
   });
 
   it('"plan" denies the built-in tools bash, write, edit and delete, and allows read', async (t) => {
@@ -118,15 +118,18 @@ describe("the session mode", () => {
 
 describe("a mode change while a call waits", () => {
   /** The result of a call if plan mode starts while the call waits. */
-  async function runWithModeSwitch(t: Hooks, options: (plan: () => Promise<void>) => Partial<AgentOptions & RunInput>) {
-    const ran: string[] = [];
-    const act = defineTool({ name: "act", description: "x", kind: "edit", run: () => (ran.push("act"), "done") });
+  async function runWithModeSwitch(
+    t: Hooks,
+    options: (switchToPlan: () => Promise<void>) => Partial<AgentOptions & RunInput>,
+  ) {
+    const toolsRun: string[] = [];
+    const act = defineTool({ name: "act", description: "x", kind: "edit", run: () => (toolsRun.push("act"), "done") });
     const store = new MemoryDocuments();
     const secondAgent = new Agent({ driver: new MemoryDriver(store), providers: [new ScriptedProvider([])] });
     t.after(() => secondAgent.close());
     let id = "";
-    const plan = async () => void (await secondAgent.sessions.update(id, { mode: "plan" }));
-    const { ask, ...agentOptions } = options(plan);
+    const switchToPlan = async () => void (await secondAgent.sessions.update(id, { mode: "plan" }));
+    const { ask, ...agentOptions } = options(switchToPlan);
     const provider = new ScriptedProvider([callTools(["act", {}, "a"]), "end"]);
     const agent = new Agent({ driver: new MemoryDriver(store), providers: [provider], tools: [act], ...agentOptions });
     t.after(() => agent.close());
@@ -134,23 +137,25 @@ describe("a mode change while a call waits", () => {
     const outputs: string[] = [];
     for await (const event of await agent.run({ message: "x", sessionId: id, ...(ask && { ask }) }))
       if (event.type === "tool_result") outputs.push(event.output);
-    return { ran, outputs };
+    return { toolsRun, outputs };
   }
 
   it("applies to a call that the client has allowed meanwhile", async (t) => {
-    const { ran, outputs } = await runWithModeSwitch(t, (plan) => ({ ask: () => plan().then(() => "allow") }));
-    assert.deepEqual(ran, []);
+    const { toolsRun, outputs } = await runWithModeSwitch(t, (switchToPlan) => ({
+      ask: () => switchToPlan().then(() => "allow"),
+    }));
+    assert.deepEqual(toolsRun, []);
     assert.match(outputs[0]!, /plan mode/);
   });
 
   it("applies to a call that a hook or a policy has delayed", async (t) => {
-    for (const where of ["hook", "policy"] as const) {
-      const { ran, outputs } = await runWithModeSwitch(t, (plan) =>
-        where === "hook"
-          ? { hooks: { beforeToolCall: plan } }
-          : { permissions: { name: "slow", judge: () => plan().then(() => ({ action: "allow" })) } },
+    for (const delay of ["hook", "policy"] as const) {
+      const { toolsRun, outputs } = await runWithModeSwitch(t, (switchToPlan) =>
+        delay === "hook"
+          ? { hooks: { beforeToolCall: switchToPlan } }
+          : { permissions: { name: "slow", judge: () => switchToPlan().then(() => ({ action: "allow" })) } },
       );
-      assert.deepEqual(ran, [], where);
+      assert.deepEqual(toolsRun, [], delay);
       assert.match(outputs[0]!, /plan mode/);
     }
   });
@@ -158,7 +163,7 @@ describe("a mode change while a call waits", () => {
   it("applies as plan mode if the stored mode is unknown", async (t) => {
     const store = new MemoryDocuments();
     const driver = new MemoryDriver(store);
-    const { ran, outputs } = await runWithModeSwitch(t, () => ({
+    const { toolsRun, outputs } = await runWithModeSwitch(t, () => ({
       ask: () => Promise.resolve("allow"),
       permissions: {
         name: "odd",
@@ -171,7 +176,7 @@ describe("a mode change while a call waits", () => {
       },
       driver,
     }));
-    assert.deepEqual([ran, /plan mode/.test(outputs[0]!)], [[], true]);
+    assert.deepEqual([toolsRun, /plan mode/.test(outputs[0]!)], [[], true]);
   });
 });
 

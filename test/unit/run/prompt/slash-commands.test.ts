@@ -5,21 +5,21 @@ import { MemoryDriver, type AgentOptions, type SlashCommand } from "gantry";
 import { MemoryDocuments, type ToolSource } from "gantry/plugin";
 import type { ScriptedStep } from "gantry/testing";
 import { parseCommandFile, fillTemplate, toOneLine } from "../../../../src/run/prompt/command-text.js";
-import { scriptedAgent } from "../../../helpers/acp-agent.js";
-import { tempDir, type Hooks } from "../../../helpers/temp.js";
+import { createScriptedAgent } from "../../../helpers/acp-agent.js";
+import { tempDir, type Hooks } from "../../../helpers/temp-dir.js";
 
 /** A command with this text. */
-function command(name: string, text: string, fields: Partial<SlashCommand> = {}): SlashCommand {
-  const prompt = (words: string) => Promise.resolve({ text: `${text} ${words}`.trim() });
+function createCommand(name: string, text: string, fields: Partial<SlashCommand> = {}): SlashCommand {
+  const prompt = (argumentText: string) => Promise.resolve({ text: `${text} ${argumentText}`.trim() });
   return { name, description: `Is ${name}.`, hint: "", origin: "test", prompt, ...fields };
 }
 
-function sourceOf(prompts: readonly unknown[]): ToolSource {
-  const opened = { tools: [], prompts: prompts as readonly SlashCommand[], close: () => Promise.resolve() };
-  return { name: "source", open: () => Promise.resolve(opened) };
+function createSource(prompts: readonly unknown[]): ToolSource {
+  const openSource = { tools: [], prompts: prompts as readonly SlashCommand[], close: () => Promise.resolve() };
+  return { name: "source", open: () => Promise.resolve(openSource) };
 }
 
-async function project(
+async function createProject(
   t: Hooks,
   files: Record<string, string>,
   steps: readonly ScriptedStep[],
@@ -27,15 +27,15 @@ async function project(
 ) {
   const folder = await tempDir(t);
   await folder.write(files);
-  const { agent, provider } = scriptedAgent(t, steps, { projectDir: folder.path, ...options });
+  const { agent, provider } = createScriptedAgent(t, steps, { projectDir: folder.path, ...options });
   /** The texts of the last user message that the model received. */
   const lastUserTexts = () => {
     const request = provider.requests.at(-1);
     return request?.messages.at(-1)?.parts.map((part) => ("text" in part ? part.text : part.type));
   };
-  const say = async (message: string, input: object = {}) =>
+  const runMessage = async (message: string, input: object = {}) =>
     (await agent.run({ message, commands: true, ...input })).result;
-  return { folder, agent, provider, lastUserTexts, say };
+  return { folder, agent, provider, lastUserTexts, runMessage };
 }
 
 const REVIEW = `---
@@ -52,11 +52,11 @@ describe("slash commands", () => {
       ".agents/commands/hidden.md": "\uFEFFSay\u202E $1\r\nthen \u{E0041}stop\u200b.",
       ".agents/commands/binary.md": "a\0b",
     };
-    const { lastUserTexts, say } = await project(t, files, ["fine"]);
-    await say("/hidden \u202Ehi");
+    const { lastUserTexts, runMessage } = await createProject(t, files, ["fine"]);
+    await runMessage("/hidden \u202Ehi");
     // Typed characters stay unchanged.
     assert.deepEqual(lastUserTexts(), ["Say\\u202e \u202Ehi\nthen \\udb40\\udc41stop\\u200b."]);
-    await assert.rejects(say("/binary"), /\/binary is empty/);
+    await assert.rejects(runMessage("/binary"), /\/binary is empty/);
   });
 
   it("are listed from the project's files and expanded for the model, with the typed text stored beside it", async (t) => {
@@ -66,7 +66,7 @@ describe("slash commands", () => {
       ".agents/commands/no command.md": "x",
       ".agents/commands/notes.txt": "x",
     };
-    const { agent, lastUserTexts, say } = await project(t, files, ["fine", "done"]);
+    const { agent, lastUserTexts, runMessage } = await createProject(t, files, ["fine", "done"]);
     assert.deepEqual(await agent.commands(), [
       {
         name: "compact",
@@ -82,13 +82,13 @@ describe("slash commands", () => {
       },
       { name: "review", description: "Look at\\ta change", hint: "[file]", origin: ".agents/commands/review.md" },
     ]);
-    const { sessionId } = await say("/review 'src/a b.ts'");
+    const { sessionId } = await runMessage("/review 'src/a b.ts'");
     assert.deepEqual(lastUserTexts(), ["Review src/a b.ts with care."]);
-    await say("/git:commit", { sessionId });
+    await runMessage("/git:commit", { sessionId });
     assert.deepEqual(lastUserTexts(), ["# Commit what is there\n\nCommit."]);
-    const stored = (await agent.sessions.messages(sessionId)).filter(({ role }) => role === "user");
+    const storedPrompts = (await agent.sessions.messages(sessionId)).filter(({ role }) => role === "user");
     assert.deepEqual(
-      stored.map(({ parts }) => parts),
+      storedPrompts.map(({ parts }) => parts),
       [
         [{ type: "text", text: "Review src/a b.ts with care.", originalText: "/review 'src/a b.ts'" }],
         [{ type: "text", text: "# Commit what is there\n\nCommit.", originalText: "/git:commit" }],
@@ -97,27 +97,27 @@ describe("slash commands", () => {
   });
 
   it("are sent as typed if commands are off or no command has that name", async (t) => {
-    const { lastUserTexts, say, agent } = await project(t, { ".agents/commands/review.md": REVIEW }, [
+    const { lastUserTexts, runMessage, agent } = await createProject(t, { ".agents/commands/review.md": REVIEW }, [
       "1",
       "2",
       "3",
       "4",
       "5",
     ]);
-    await say("/review x", { commands: false });
+    await runMessage("/review x", { commands: false });
     assert.deepEqual(lastUserTexts(), ["/review x"]);
     for (const message of ["/nothing x", "/usr/bin/env is missing", "/", "see /review", "/../review", "/Review x"]) {
-      const { sessionId } = await say(message);
+      const { sessionId } = await runMessage(message);
       assert.deepEqual(lastUserTexts(), [message]);
-      const [first] = await agent.sessions.messages(sessionId);
-      assert.ok(!("originalText" in first!.parts[0]!));
+      const [firstMessage] = await agent.sessions.messages(sessionId);
+      assert.ok(!("originalText" in firstMessage!.parts[0]!));
     }
   });
 
-  it("prefer the embedder's over the user's over the project's, and projectInstructions: false omits the last", async (t) => {
+  it("of the embedder win over the user's, and these over the project's, which projectInstructions: false omits", async (t) => {
     const userFolder = await tempDir(t);
     await userFolder.write({ "who.md": "the user", "mine.md": "mine" });
-    const { agent, lastUserTexts, say } = await project(
+    const { agent, lastUserTexts, runMessage } = await createProject(
       t,
       {
         ".agents/commands/who.md": "the project",
@@ -125,37 +125,45 @@ describe("slash commands", () => {
         ".agents/commands/its.md": "its",
       },
       ["1", "2", "3"],
-      { commandFolders: [userFolder.path], commands: [command("mine", "the embedder")] },
+      { commandFolders: [userFolder.path], commands: [createCommand("mine", "the embedder")] },
     );
     const names = (await agent.commands()).map(({ name, origin }) => `${name} ${origin}`);
     assert.deepEqual(names, ["compact gantry", "mine test", "who commands/who.md", "its .agents/commands/its.md"]);
-    await say("/who");
+    await runMessage("/who");
     assert.deepEqual(lastUserTexts(), ["the user"]);
-    await say("/mine now");
+    await runMessage("/mine now");
     assert.deepEqual(lastUserTexts(), ["the embedder now"]);
-    const withoutProject = await project(t, { ".agents/commands/its.md": "its" }, ["1"], {
+    const withoutProject = await createProject(t, { ".agents/commands/its.md": "its" }, ["1"], {
       projectInstructions: false,
     });
     assert.deepEqual(
       (await withoutProject.agent.commands()).map(({ name }) => name),
       ["compact"],
     );
-    await withoutProject.say("/its");
+    await withoutProject.runMessage("/its");
     assert.deepEqual(withoutProject.lastUserTexts(), ["/its"]);
   });
 
   it("include the prompts of the session's open tool sources, with their attachments", async (t) => {
     const image = { type: "image", mediaType: "image/png", data: "AAAA" } as const;
-    const look = command("web:look", "", {
-      prompt: (words) => Promise.resolve({ text: `look ${words}`, parts: [image] }),
+    const lookCommand = createCommand("web:look", "", {
+      prompt: (argumentText) => Promise.resolve({ text: `look ${argumentText}`, parts: [image] }),
     });
-    const prompts = [null, { name: "a b" }, { ...look, name: "two words" }, { ...look, name: "x", prompt: 1 }, look];
-    const { agent, lastUserTexts, say } = await project(t, {}, ["1", "2"], { tools: [sourceOf(prompts)] });
-    const { sessionId } = await say("/web:look here");
+    const prompts = [
+      null,
+      { name: "a b" },
+      { ...lookCommand, name: "two words" },
+      { ...lookCommand, name: "x", prompt: 1 },
+      lookCommand,
+    ];
+    const { agent, lastUserTexts, runMessage } = await createProject(t, {}, ["1", "2"], {
+      tools: [createSource(prompts)],
+    });
+    const { sessionId } = await runMessage("/web:look here");
     assert.deepEqual(lastUserTexts(), ["look here", "image"]);
-    const listed = await agent.commands({ sessionId });
+    const sessionCommands = await agent.commands({ sessionId });
     assert.deepEqual(
-      listed.map(({ name }) => name),
+      sessionCommands.map(({ name }) => name),
       ["compact", "web:look"],
     );
     assert.deepEqual(
@@ -173,28 +181,28 @@ describe("slash commands", () => {
       ".agents/commands/plain.md": "Of the repository.",
       ".agents/commands/source/plain.md": "Of the repository.",
     };
-    const prompts = ["issues:triage", "plain"].map((name) => command(name, "Of the server."));
+    const prompts = ["issues:triage", "plain"].map((name) => createCommand(name, "Of the server."));
     const folder = await tempDir(t, { "issues/own.md": "Of the user." });
-    const server = { ...sourceOf(prompts), name: "mcp:issues" };
-    const { agent, lastUserTexts, say } = await project(t, files, Array<string>(7).fill("fine"), {
-      tools: [server, { ...sourceOf([]), name: "source" }],
+    const server = { ...createSource(prompts), name: "mcp:issues" };
+    const { agent, lastUserTexts, runMessage } = await createProject(t, files, Array<string>(7).fill("fine"), {
+      tools: [server, { ...createSource([]), name: "source" }],
       commandFolders: [folder.path],
     });
-    const names = async (query: { sessionId?: string }) =>
+    const listNames = async (query: { sessionId?: string }) =>
       (await agent.commands(query)).map(({ name, origin }) => `${name} ${origin}`);
-    // Also if no session has opened the server.
+    // Listed even if no session has opened the server.
     const alwaysListed = ["compact gantry", "issues:own commands/issues/own.md"];
     const projectCommands = ["issues-of/us", "source/plain"].map(
       (path) => `${path.replace("/", ":")} .agents/commands/${path}.md`,
     );
-    assert.deepEqual(await names({}), [
+    assert.deepEqual(await listNames({}), [
       ...alwaysListed,
       projectCommands[0],
       "plain .agents/commands/plain.md",
       projectCommands[1],
     ]);
-    const { sessionId } = await say("/issues:triage");
-    assert.deepEqual(await names({ sessionId }), [
+    const { sessionId } = await runMessage("/issues:triage");
+    assert.deepEqual(await listNames({ sessionId }), [
       ...alwaysListed,
       "issues:triage test",
       "plain test",
@@ -208,33 +216,36 @@ describe("slash commands", () => {
       ["/issues-of:us", "Of the repository."],
       ["/source:plain", "Of the repository."],
     ] as const) {
-      await say(message, { sessionId });
+      await runMessage(message, { sessionId });
       assert.deepEqual(lastUserTexts(), [expected]);
     }
   });
 
   it("that fail start no run and store nothing", async (t) => {
-    const { agent, say } = await project(
+    const { agent, runMessage } = await createProject(
       t,
       { ".agents/commands/empty.md": "---\n---\n", ".agents/commands/large.md": "x".repeat(70_000) },
       [],
       {
         commands: [
-          command("broken", "", { prompt: () => Promise.reject(new Error("the server is gone")) }),
-          command("hangs", "", {
+          createCommand("broken", "", { prompt: () => Promise.reject(new Error("the server is gone")) }),
+          createCommand("hangs", "", {
             prompt: (_, signal) =>
               new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(new Error("late")))),
           }),
         ],
       },
     );
-    const wrong = { code: "invalid_input", field: "commands" };
-    await assert.rejects(say("/empty"), { ...wrong, message: /\/empty is empty/ });
-    await assert.rejects(say("/large"), { ...wrong, message: /at most 64 KiB, and \/large is longer/ });
-    assert.ok(!(await agent.commands()).some(({ name }) => name === "large"), "what cannot be said is not listed");
-    await assert.rejects(say("/broken"), { ...wrong, message: /\/broken failed: the server is gone/ });
+    const expectedError = { code: "invalid_input", field: "commands" };
+    await assert.rejects(runMessage("/empty"), { ...expectedError, message: /\/empty is empty/ });
+    await assert.rejects(runMessage("/large"), { ...expectedError, message: /at most 64 KiB, and \/large is longer/ });
+    assert.ok(
+      !(await agent.commands()).some(({ name }) => name === "large"),
+      "a command above the size limit is not listed",
+    );
+    await assert.rejects(runMessage("/broken"), { ...expectedError, message: /\/broken failed: the server is gone/ });
     const signal = AbortSignal.timeout(50);
-    await assert.rejects(say("/hangs", { signal }), { code: "run_cancelled" });
+    await assert.rejects(runMessage("/hangs", { signal }), { code: "run_cancelled" });
     assert.equal((await agent.sessions.list()).total, 0);
   });
 
@@ -243,12 +254,15 @@ describe("slash commands", () => {
       ".agents/commands/amp.md": "$ARGUMENTS".repeat(6_500),
       ".agents/commands/four.md": "$ARGUMENTS".repeat(4),
     };
-    const { say, lastUserTexts } = await project(t, files, ["a", "b"]);
-    const typed = "y".repeat(80_000);
-    await assert.rejects(say(`/amp ${typed}`), { code: "invalid_input", message: /shorter arguments for \/amp/ });
-    await say(`/four ${typed.slice(0, 10_000)}`);
+    const { runMessage, lastUserTexts } = await createProject(t, files, ["a", "b"]);
+    const typedText = "y".repeat(80_000);
+    await assert.rejects(runMessage(`/amp ${typedText}`), {
+      code: "invalid_input",
+      message: /shorter arguments for \/amp/,
+    });
+    await runMessage(`/four ${typedText.slice(0, 10_000)}`);
     assert.equal(lastUserTexts()?.[0]?.length, 40_000);
-    await say("/amp few");
+    await runMessage("/amp few");
     assert.equal(lastUserTexts()?.[0]?.length, 3 * 6_500);
   });
 
@@ -256,7 +270,7 @@ describe("slash commands", () => {
     const outside = await tempDir(t);
     await outside.write({ "secret.md": "secret", "folder/secret.md": "secret" });
     const manyFiles = Object.fromEntries(Array.from({ length: 300 }, (_, i) => [`.agents/commands/n${i}.md`, "x"]));
-    const { folder, agent, lastUserTexts, say } = await project(
+    const { folder, agent, lastUserTexts, runMessage } = await createProject(
       t,
       { ...manyFiles, ".agents/commands/d/d/d/d/deep.md": "deep" },
       ["1", "2", "3"],
@@ -267,21 +281,26 @@ describe("slash commands", () => {
     assert.ok(names.length <= 129, String(names.length));
     assert.ok(!names.some((name) => name === "aa" || name.includes("secret") || name.includes("deep")));
     for (const message of ["/aa", "/link:secret", "/d:d:d:d:deep"]) {
-      await say(message);
+      await runMessage(message);
       assert.deepEqual(lastUserTexts(), [message]);
     }
   });
 
   it("compact the session by /compact, with the arguments in the summary request", async (t) => {
     const store = new MemoryDocuments();
-    const { agent, provider, say } = await project(t, {}, ["x".repeat(20_000), "y".repeat(20_000), "A summary."], {
-      driver: new MemoryDriver(store),
-      compaction: { strategy: "summary" },
-    });
-    await assert.rejects(say("/compact"), { code: "invalid_input", field: "sessionId" });
-    const { sessionId } = await say("begin ".repeat(2_000));
-    await say("go on ".repeat(2_000), { sessionId });
-    const result = await say("/compact the names", { sessionId });
+    const { agent, provider, runMessage } = await createProject(
+      t,
+      {},
+      ["x".repeat(20_000), "y".repeat(20_000), "A summary."],
+      {
+        driver: new MemoryDriver(store),
+        compaction: { strategy: "summary" },
+      },
+    );
+    await assert.rejects(runMessage("/compact"), { code: "invalid_input", field: "sessionId" });
+    const { sessionId } = await runMessage("begin ".repeat(2_000));
+    await runMessage("go on ".repeat(2_000), { sessionId });
+    const result = await runMessage("/compact the names", { sessionId });
     assert.equal(result.iterations, 0);
     const request = provider.requests.at(-1);
     assert.ok(JSON.stringify(request).includes("the names"));
@@ -291,17 +310,17 @@ describe("slash commands", () => {
   });
 
   it("request a session title for the typed text", async (t) => {
-    const { agent, provider, say } = await project(t, { ".agents/commands/review.md": REVIEW }, ["fine"]);
-    const named = new Promise((resolve) => agent.on("session.updated", resolve));
-    await say("/review a.ts");
-    await named;
-    const title = provider.titleRequests[0];
-    assert.match(JSON.stringify(title?.messages), /\/review a\.ts/);
+    const { agent, provider, runMessage } = await createProject(t, { ".agents/commands/review.md": REVIEW }, ["fine"]);
+    const titleUpdate = new Promise((resolve) => agent.on("session.updated", resolve));
+    await runMessage("/review a.ts");
+    await titleUpdate;
+    const titleRequest = provider.titleRequests[0];
+    assert.match(JSON.stringify(titleRequest?.messages), /\/review a\.ts/);
   });
 });
 
 describe("the template of a command", () => {
-  const fills: [body: string, words: string, text: string][] = [
+  const templates: [body: string, argumentText: string, text: string][] = [
     ["Do $ARGUMENTS now", "a b", "Do a b now"],
     ["$1-$2-$3", `"one two" three`, "one two-three-"],
     ["Cost $10 and $ARGUMENTSX", "x", "Cost $10 and $ARGUMENTSX\n\nx"],
@@ -310,9 +329,9 @@ describe("the template of a command", () => {
     ["$ARGUMENTS $1", "$1 $ARGUMENTS $&", "$1 $ARGUMENTS $& $1"],
     ["`cmd` @file !`ls`", "", "`cmd` @file !`ls`"],
   ];
-  for (const [body, words, text] of fills)
-    it(`fills ${JSON.stringify(body)} with ${JSON.stringify(words)} to ${JSON.stringify(text)}`, () =>
-      assert.equal(fillTemplate(body, words), text));
+  for (const [body, argumentText, text] of templates)
+    it(`fills ${JSON.stringify(body)} with ${JSON.stringify(argumentText)} to ${JSON.stringify(text)}`, () =>
+      assert.equal(fillTemplate(body, argumentText), text));
 
   it("is separated from the fields of the front matter", () => {
     assert.deepEqual(

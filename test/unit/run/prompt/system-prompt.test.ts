@@ -8,24 +8,24 @@ import { ENVIRONMENT_KEY } from "../../../../src/conversation/stored-state.js";
 import { parseEnvironment } from "../../../../src/project/environment.js";
 import { findFamily, createWorkInstructions } from "../../../../src/run/prompt/sections.js";
 import { STORES } from "../../../helpers/stores.js";
-import { tempDir } from "../../../helpers/temp.js";
+import { tempDir } from "../../../helpers/temp-dir.js";
 
 const MODEL = { id: "test-model", name: "Test", ownedBy: "lab", contextWindow: 200_000, maxOutput: 4_000 };
 
-function make(t: TestContext, steps: readonly ScriptedStep[], options: Partial<AgentOptions> = {}) {
+function createAgent(t: TestContext, steps: readonly ScriptedStep[], options: Partial<AgentOptions> = {}) {
   const provider = new ScriptedProvider(steps, { models: [MODEL] });
   const agent = new Agent({ providers: [provider], tools: builtinTools(), ...options });
   t.after(() => agent.close());
-  const prompt = async (message: string, sessionId?: string): Promise<string> => {
+  const sendPrompt = async (message: string, sessionId?: string): Promise<string> => {
     const run = await agent.run({ message, ...(sessionId !== undefined && { sessionId }) });
     await run.result;
     return run.sessionId;
   };
-  const systems = () => provider.requests.map(({ system }) => system);
-  return { agent, provider, prompt, systems };
+  const readSystemPrompts = () => provider.requests.map(({ system }) => system);
+  return { agent, provider, sendPrompt, readSystemPrompts };
 }
 
-const prefix = ({ system, tools }: ModelRequest) => JSON.stringify([system, tools]);
+const toPrefix = ({ system, tools }: ModelRequest) => JSON.stringify([system, tools]);
 
 describe("the system prompt and tools of a session's requests", () => {
   it("are byte-identical in 50 requests with several compactions, while files in the folder change", async (t) => {
@@ -34,57 +34,64 @@ describe("the system prompt and tools of a session's requests", () => {
       "src/a.ts": "",
       ".git/HEAD": "ref: refs/heads/main\n",
     });
-    const long = "words ".repeat(700);
-    const turns = Array.from({ length: 10 }, () => [
+    const longText = "words ".repeat(700);
+    const script = Array.from({ length: 10 }, () => [
       ...Array.from({ length: 4 }, () => [...callTools(["todowrite", { todos: [] }])]),
-      say(long),
+      say(longText),
     ]).flat();
-    const { agent, provider, prompt } = make(t, turns, {
+    const { agent, provider, sendPrompt } = createAgent(t, script, {
       projectDir: folder.path,
       compaction: { strategy: "sliding-window", contextWindow: 9_000, keepMessages: 6 },
     });
-    let compacted = 0;
-    agent.on("session.compacted", () => (compacted += 1));
+    let compactionCount = 0;
+    agent.on("session.compacted", () => (compactionCount += 1));
     let id: string | undefined;
     for (let i = 0; i < 10; i++) {
-      id = await prompt(`prompt ${i} ${long}`, id);
+      id = await sendPrompt(`prompt ${i} ${longText}`, id);
       await folder.write({ [`src/new${i}.ts`]: "", ".git/HEAD": `ref: refs/heads/b${i}\n` });
     }
     assert.equal(provider.requests.length, 50);
-    assert.ok(compacted >= 2, `${compacted} compactions`);
-    assert.equal(new Set(provider.requests.map(prefix)).size, 1);
+    assert.ok(compactionCount >= 2, `${compactionCount} compactions`);
+    assert.equal(new Set(provider.requests.map(toPrefix)).size, 1);
     assert.match(
       provider.requests[49]?.system ?? "",
       /Use tabs\.[\s\S]*branch main(\nTop .*\nsrc\/: a\.ts\nAGENTS\.md)?$/,
     );
     // Between compactions each request extends the previous one, including its messages.
-    let extendedRequests = 0;
+    let extendedRequestCount = 0;
     for (const [i, { messages }] of provider.requests.entries()) {
-      const before = provider.requests[i - 1]?.messages ?? [];
-      if (JSON.stringify(messages.slice(0, before.length)) === JSON.stringify(before)) extendedRequests += 1;
+      const previousMessages = provider.requests[i - 1]?.messages ?? [];
+      if (JSON.stringify(messages.slice(0, previousMessages.length)) === JSON.stringify(previousMessages))
+        extendedRequestCount += 1;
     }
-    assert.ok(extendedRequests >= 50 - compacted, `${extendedRequests} of 50, ${compacted} compactions`);
+    assert.ok(
+      extendedRequestCount >= 50 - compactionCount,
+      `${extendedRequestCount} of 50, ${compactionCount} compactions`,
+    );
   });
 
   for (const [name, makeStore] of STORES) {
     it(`have the same system prompt in another process and in a fork (${name})`, async (t) => {
-      const open = await makeStore(t);
+      const openDriver = await makeStore(t);
       const folder = await tempDir(t, { "a.ts": "", ".git/HEAD": "ref: refs/heads/main\n" });
       const options = { projectDir: folder.path };
-      const first = make(t, [say("one"), say("two")], { ...options, driver: open() });
-      const id = await first.prompt("x");
-      await first.prompt("y", id);
-      await first.agent.close();
+      const firstProcess = createAgent(t, [say("one"), say("two")], { ...options, driver: openDriver() });
+      const id = await firstProcess.sendPrompt("x");
+      await firstProcess.sendPrompt("y", id);
+      await firstProcess.agent.close();
       await folder.write({ "b.ts": "", ".git/HEAD": "ref: refs/heads/other\n" });
-      const second = make(t, [], { ...options, driver: open() });
-      await second.prompt("z", id);
-      const [firstMessage] = await second.agent.sessions.messages(id);
-      const fork = await second.agent.sessions.fork(id, firstMessage!.id);
-      await second.prompt("z", fork.id);
-      assert.deepEqual([...new Set([...first.systems(), ...second.systems()])], [first.systems()[0]]);
-      assert.match(first.systems()[0] ?? "", /branch main(\nTop .*\na\.ts)?$/);
+      const secondProcess = createAgent(t, [], { ...options, driver: openDriver() });
+      await secondProcess.sendPrompt("z", id);
+      const [firstMessage] = await secondProcess.agent.sessions.messages(id);
+      const fork = await secondProcess.agent.sessions.fork(id, firstMessage!.id);
+      await secondProcess.sendPrompt("z", fork.id);
+      assert.deepEqual(
+        [...new Set([...firstProcess.readSystemPrompts(), ...secondProcess.readSystemPrompts()])],
+        [firstProcess.readSystemPrompts()[0]],
+      );
+      assert.match(firstProcess.readSystemPrompts()[0] ?? "", /branch main(\nTop .*\na\.ts)?$/);
       // The stored environment is not part of the messages.
-      for (const { parts } of second.provider.requests.flatMap(({ messages }) => messages))
+      for (const { parts } of secondProcess.provider.requests.flatMap(({ messages }) => messages))
         assert.ok(parts.every((part) => !("opaque" in part)));
     });
   }
@@ -92,21 +99,21 @@ describe("the system prompt and tools of a session's requests", () => {
   it("contain a new environment on a new day, which is stored with the first prompt of that day only", async (t) => {
     t.mock.timers.enable({ apis: ["Date"], now: new Date(2026, 0, 31, 23, 0) });
     const folder = await tempDir(t, { ".git/HEAD": "ref: refs/heads/main\n" });
-    const { agent, prompt, systems } = make(t, [], { projectDir: folder.path });
-    const id = await prompt("x");
+    const { agent, sendPrompt, readSystemPrompts } = createAgent(t, [], { projectDir: folder.path });
+    const id = await sendPrompt("x");
     await folder.write({ ".git/HEAD": "ref: refs/heads/other\n" });
-    await prompt("x", id);
+    await sendPrompt("x", id);
     t.mock.timers.setTime(new Date(2026, 1, 1, 0, 1).getTime());
-    await prompt("x", id);
-    await prompt("x", id);
-    const changingLines = systems().map((system) =>
+    await sendPrompt("x", id);
+    await sendPrompt("x", id);
+    const changingLines = readSystemPrompts().map((system) =>
       /Date: (.*)\nGit at the start of the session: (.*)$/m.exec(system)?.slice(1),
     );
-    const [first, second] = [
+    const [firstDay, secondDay] = [
       ["2026-01-31", "branch main"],
       ["2026-02-01", "branch other"],
     ];
-    assert.deepEqual(changingLines, [first, first, second, second]);
+    assert.deepEqual(changingLines, [firstDay, firstDay, secondDay, secondDay]);
     const messages = await agent.sessions.messages(id);
     const storedData = messages.map(({ parts: [part] }) => (part?.type === "text" ? part.opaque?.data : undefined));
     assert.deepEqual(
@@ -120,34 +127,34 @@ describe("the system prompt and tools of a session's requests", () => {
     assert.deepEqual(parseEnvironment(environment), environment);
     const invalidFields = [{ day: "x" }, { git: 1 }, { folder: undefined }, { tree: "x".repeat(10_000) }];
     for (const changes of invalidFields) assert.equal(parseEnvironment({ ...environment, ...changes }), undefined);
-    for (const none of [null, "x", {}]) assert.equal(parseEnvironment(none), undefined);
+    for (const invalidValue of [null, "x", {}]) assert.equal(parseEnvironment(invalidValue), undefined);
   });
 
   it("describe the folder of the run, also if the session began in another folder", async (t) => {
-    const [a, b] = [
+    const [folderA, folderB] = [
       await tempDir(t, { ".git/HEAD": "ref: refs/heads/of-a\n", "only-in-a": "" }),
       await tempDir(t, { ".git/HEAD": "ref: refs/heads/of-b\n" }),
     ];
-    const { prompt, agent, systems } = make(t, [], { projectDir: a.path });
-    const id = await prompt("x");
+    const { sendPrompt, agent, readSystemPrompts } = createAgent(t, [], { projectDir: folderA.path });
+    const id = await sendPrompt("x");
     await (
-      await agent.run({ message: "y", sessionId: id, projectDir: b.path })
+      await agent.run({ message: "y", sessionId: id, projectDir: folderB.path })
     ).result;
-    const [first, second] = systems();
+    const [firstSystem, secondSystem] = readSystemPrompts();
     // The tree is omitted if it takes more than a second. test/unit/project/tree.test.ts tests its content.
-    assert.match(first ?? "", /branch of-a(\nTop .*\nonly-in-a)?$/);
-    assert.match(second ?? "", /branch of-b/);
-    assert.doesNotMatch(second ?? "", /of-a|only-in-a/);
+    assert.match(firstSystem ?? "", /branch of-a(\nTop .*\nonly-in-a)?$/);
+    assert.match(secondSystem ?? "", /branch of-b/);
+    assert.doesNotMatch(secondSystem ?? "", /of-a|only-in-a/);
   });
 
   it("change with an instruction file, and only in its text", async (t) => {
     const folder = await tempDir(t, { "AGENTS.md": "Use tabs." });
-    const { prompt, systems } = make(t, [], { projectDir: folder.path });
-    const id = await prompt("x");
-    await prompt("x", id);
+    const { sendPrompt, readSystemPrompts } = createAgent(t, [], { projectDir: folder.path });
+    const id = await sendPrompt("x");
+    await sendPrompt("x", id);
     await writeFile(folder.at("AGENTS.md"), "Use blanks, two.");
-    await prompt("x", id);
-    const [firstSystem, secondSystem, thirdSystem] = systems();
+    await sendPrompt("x", id);
+    const [firstSystem, secondSystem, thirdSystem] = readSystemPrompts();
     assert.equal(firstSystem, secondSystem);
     assert.equal(thirdSystem, firstSystem?.replace("Use tabs.", "Use blanks, two."));
   });
@@ -162,52 +169,59 @@ describe("the system prompt", () => {
       "home/skills/own/SKILL.md": "---\nname: own\ndescription: Mine.\n---\nx",
     });
     const options = { projectDir: folder.at("p"), home: folder.at("home"), deniedPaths: [folder.at("home")] };
-    const { prompt, systems, provider } = make(t, [callTools(["skill", { name: "own" }])], options);
-    await prompt("x");
+    const { sendPrompt, readSystemPrompts, provider } = createAgent(
+      t,
+      [callTools(["skill", { name: "own" }])],
+      options,
+    );
+    await sendPrompt("x");
     assert.match(
-      systems()[0] ?? "",
+      readSystemPrompts()[0] ?? "",
       /# User instructions\n<instructions from=".*home\/AGENTS\.md">\nuser's word[\s\S]*not a trusted source[\s\S]*from="AGENTS\.md">\nproject's word[\s\S]*\n- own \(user\): Mine\.\n- release \(project\): How to release\.\n/,
     );
     const [answer] = provider.requests[1]?.messages.at(-1)?.parts ?? [];
     assert.match(answer?.type === "text" ? answer.text : "", /^Skill of the user/);
-    const withoutInstructions = make(t, [], { ...options, projectInstructions: false });
-    await withoutInstructions.prompt("x");
-    assert.doesNotMatch(withoutInstructions.systems()[0] ?? "", /project's word|release|Top of the project|Git when/);
-    assert.match(withoutInstructions.systems()[0] ?? "", /user's word[\s\S]*- own \(user\)/);
+    const withoutInstructions = createAgent(t, [], { ...options, projectInstructions: false });
+    await withoutInstructions.sendPrompt("x");
+    assert.doesNotMatch(
+      withoutInstructions.readSystemPrompts()[0] ?? "",
+      /project's word|release|Top of the project|Git when/,
+    );
+    assert.match(withoutInstructions.readSystemPrompts()[0] ?? "", /user's word[\s\S]*- own \(user\)/);
   });
 
   it("offers the skill tool only if there are skills, and lists no skills without the tool", async (t) => {
     const folder = await tempDir(t);
-    const { prompt, provider } = make(t, [], { projectDir: folder.path });
-    await prompt("x");
+    const { sendPrompt, provider } = createAgent(t, [], { projectDir: folder.path });
+    await sendPrompt("x");
     await folder.write({ ".agents/skills/s/SKILL.md": "---\ndescription: d\n---\nx" });
-    await prompt("y");
-    const has = ({ tools, system }: ModelRequest) => [
+    await sendPrompt("y");
+    const offersSkills = ({ tools, system }: ModelRequest) => [
       tools.some(({ name }) => name === "skill"),
       system.includes("# Skills"),
     ];
-    assert.deepEqual(provider.requests.map(has), [
+    assert.deepEqual(provider.requests.map(offersSkills), [
       [false, false],
       [true, true],
     ]);
-    const withoutTools = make(t, [], { projectDir: folder.path, tools: [] });
-    await withoutTools.prompt("x");
-    assert.deepEqual(withoutTools.provider.requests.map(has), [[false, false]]);
+    const withoutTools = createAgent(t, [], { projectDir: folder.path, tools: [] });
+    await withoutTools.sendPrompt("x");
+    assert.deepEqual(withoutTools.provider.requests.map(offersSkills), [[false, false]]);
   });
 
   it('is the embedder\'s with prompt: "replace", followed by project instructions and the folder', async (t) => {
     const folder = await tempDir(t, { "AGENTS.md": "Use tabs." });
-    const { prompt, systems } = make(t, [], {
+    const { sendPrompt, readSystemPrompts } = createAgent(t, [], {
       projectDir: folder.path,
       prompt: "replace",
       systemPrompt: "You are Ada.",
     });
-    await prompt("x");
+    await sendPrompt("x");
     assert.match(
-      systems()[0] ?? "",
+      readSystemPrompts()[0] ?? "",
       /^You are Ada\.\n\n# Project instructions[\s\S]*Use tabs\.[\s\S]*Project folder: /,
     );
-    assert.doesNotMatch(systems()[0] ?? "", /coding agent/);
+    assert.doesNotMatch(readSystemPrompts()[0] ?? "", /coding agent/);
     assert.throws(
       () => new Agent({ providers: [], prompt: "own" as "replace" }),
       /prompt: expected one of "extend", "replace"/,
@@ -221,12 +235,12 @@ describe("the system prompt", () => {
       "dist/x": "",
       "src/a": "",
     });
-    const { agent, prompt, systems } = make(t, [], { projectDir: folder.path });
-    await prompt("x");
+    const { agent, sendPrompt, readSystemPrompts } = createAgent(t, [], { projectDir: folder.path });
+    await sendPrompt("x");
     await writeFile(folder.at(".git/MERGE_HEAD"), "");
     const run = await agent.run({ message: "x", tools: [], ask: () => Promise.resolve("reject") });
     await run.result;
-    const [firstSystem, secondSystem] = systems();
+    const [firstSystem, secondSystem] = readSystemPrompts();
     assert.match(
       firstSystem ?? "",
       /No user is present[\s\S]*todowrite[\s\S]*Do not commit[\s\S]*branch fix(\nTop .*\nsrc\/: a\n\.gitignore)?$/,
@@ -243,19 +257,19 @@ describe("the system prompt", () => {
       ".gitattributes": "* filter=x\n",
     });
     await mkdir(folder.at(".git/objects"));
-    const { prompt, systems } = make(t, [], { projectDir: folder.path });
-    await prompt("x");
-    assert.match(systems()[0] ?? "", /branch main/);
+    const { sendPrompt, readSystemPrompts } = createAgent(t, [], { projectDir: folder.path });
+    await sendPrompt("x");
+    assert.match(readSystemPrompts()[0] ?? "", /branch main/);
     await assert.rejects(folder.read("ran"), { code: "ENOENT" });
   });
 });
 
 describe("instructions in subfolders of the project", () => {
-  const results = (provider: ScriptedProvider, at: number) =>
-    (provider.requests[at]?.messages ?? []).flatMap(({ role, parts: [part] }) =>
+  const readResults = (provider: ScriptedProvider, requestIndex: number) =>
+    (provider.requests[requestIndex]?.messages ?? []).flatMap(({ role, parts: [part] }) =>
       role === "tool" && part?.type === "text" ? [part.text] : [],
     );
-  const count = (texts: readonly string[], what: RegExp) => texts.filter((text) => what.test(text)).length;
+  const countMatches = (texts: readonly string[], pattern: RegExp) => texts.filter((text) => pattern.test(text)).length;
 
   it("are added once, to the first tool result from their folder", async (t) => {
     const folder = await tempDir(t, {
@@ -266,7 +280,7 @@ describe("instructions in subfolders of the project", () => {
       "a/z.ts": "z",
       "c/CLAUDE.md": "rules of c",
     });
-    const { prompt, provider } = make(
+    const { sendPrompt, provider } = createAgent(
       t,
       [
         callTools(["read", { path: "a/b/x.ts" }], ["read", { path: "a/b/y.ts" }]),
@@ -277,12 +291,12 @@ describe("instructions in subfolders of the project", () => {
       ],
       { projectDir: folder.path },
     );
-    const id = await prompt("x");
-    await prompt("y", id);
-    const texts = results(provider, 4);
-    assert.equal(count(texts, /rules of a\n/), 1);
-    assert.equal(count(texts, /rules of b\n/), 1);
-    assert.equal(count(texts, /rules of c\n/), 1);
+    const id = await sendPrompt("x");
+    await sendPrompt("y", id);
+    const texts = readResults(provider, 4);
+    assert.equal(countMatches(texts, /rules of a\n/), 1);
+    assert.equal(countMatches(texts, /rules of b\n/), 1);
+    assert.equal(countMatches(texts, /rules of c\n/), 1);
     assert.match(
       texts.find((text) => text.includes("rules of b")) ?? "",
       /^1\t[xy]\n?[\s\S]*from="a\/AGENTS\.md">\nrules of a\n<\/instructions>\n\n<instructions from="a\/b\/AGENTS\.md">\nrules of b\n<\/instructions>$/,
@@ -293,29 +307,32 @@ describe("instructions in subfolders of the project", () => {
     const folder = await tempDir(t, { "a/AGENTS.md": "first rules", "a/x.ts": "x" });
     const [[, makeStore] = []] = STORES;
     assert.ok(makeStore);
-    const open = await makeStore(t);
-    const read = callTools(["read", { path: "a/x.ts" }]);
-    const firstProcess = make(t, [read, say("ok")], { projectDir: folder.path, driver: open() });
-    const id = await firstProcess.prompt("x");
-    assert.equal(count(results(firstProcess.provider, 1), /first rules/), 1);
+    const openDriver = await makeStore(t);
+    const readStep = callTools(["read", { path: "a/x.ts" }]);
+    const firstProcess = createAgent(t, [readStep, say("ok")], { projectDir: folder.path, driver: openDriver() });
+    const id = await firstProcess.sendPrompt("x");
+    assert.equal(countMatches(readResults(firstProcess.provider, 1), /first rules/), 1);
     await firstProcess.agent.close();
-    const secondProcess = make(t, [read, say("ok"), read, say("ok")], { projectDir: folder.path, driver: open() });
-    await secondProcess.prompt("y", id);
-    assert.equal(count(results(secondProcess.provider, 1), /first rules/), 1);
-    await writeFile(folder.at("a/AGENTS.md"), "second rules");
-    await secondProcess.prompt("z", id);
-    assert.equal(count(results(secondProcess.provider, 3), /second rules/), 1);
-    await secondProcess.agent.close();
-    const long = "words ".repeat(2_000);
-    const thirdProcess = make(t, [say(long), say(long), read, say("ok")], {
+    const secondProcess = createAgent(t, [readStep, say("ok"), readStep, say("ok")], {
       projectDir: folder.path,
-      driver: open(),
+      driver: openDriver(),
+    });
+    await secondProcess.sendPrompt("y", id);
+    assert.equal(countMatches(readResults(secondProcess.provider, 1), /first rules/), 1);
+    await writeFile(folder.at("a/AGENTS.md"), "second rules");
+    await secondProcess.sendPrompt("z", id);
+    assert.equal(countMatches(readResults(secondProcess.provider, 3), /second rules/), 1);
+    await secondProcess.agent.close();
+    const longText = "words ".repeat(2_000);
+    const thirdProcess = createAgent(t, [say(longText), say(longText), readStep, say("ok")], {
+      projectDir: folder.path,
+      driver: openDriver(),
       compaction: { strategy: "sliding-window", contextWindow: 12_000, keepMessages: 2 },
     });
-    for (let i = 0; i < 3; i++) await thirdProcess.prompt(`again ${long}`, id);
-    const last = thirdProcess.provider.requests.length - 1;
-    assert.equal(count(results(thirdProcess.provider, last - 1), /second rules/), 0);
-    assert.equal(count(results(thirdProcess.provider, last), /second rules/), 1);
+    for (let i = 0; i < 3; i++) await thirdProcess.sendPrompt(`again ${longText}`, id);
+    const lastIndex = thirdProcess.provider.requests.length - 1;
+    assert.equal(countMatches(readResults(thirdProcess.provider, lastIndex - 1), /second rules/), 0);
+    assert.equal(countMatches(readResults(thirdProcess.provider, lastIndex), /second rules/), 1);
   });
 
   it("have a size limit over the calls of one answer, and the remainder is added to the next answer's results", async (t) => {
@@ -329,24 +346,29 @@ describe("instructions in subfolders of the project", () => {
         ]),
       ),
     );
-    const read = callTools(...names.map((name) => ["read", { path: `${name}/x` }] as const));
-    const { prompt, provider } = make(t, [read, read, read, say("ok")], { projectDir: folder.path });
-    await prompt("x");
-    const ruleCounts = [1, 2, 3].map((at) => count(results(provider, at), /rules of/));
+    const readStep = callTools(...names.map((name) => ["read", { path: `${name}/x` }] as const));
+    const { sendPrompt, provider } = createAgent(t, [readStep, readStep, readStep, say("ok")], {
+      projectDir: folder.path,
+    });
+    await sendPrompt("x");
+    const ruleCounts = [1, 2, 3].map((requestIndex) => countMatches(readResults(provider, requestIndex), /rules of/));
     assert.deepEqual(ruleCounts, [2, 4, 4]);
-    for (const name of names) assert.equal(count(results(provider, 3), RegExp(`rules of ${name} `)), 1);
+    for (const name of names) assert.equal(countMatches(readResults(provider, 3), RegExp(`rules of ${name} `)), 1);
   });
 
   it("are cut at the size limit, and omitted with projectInstructions: false", async (t) => {
     const folder = await tempDir(t, { "a/AGENTS.md": "r".repeat(40_000), "a/x.ts": "x" });
-    const read = callTools(["read", { path: "a/x.ts" }]);
-    const { prompt, provider } = make(t, [read, say("ok")], { projectDir: folder.path });
-    await prompt("x");
-    const [text = ""] = results(provider, 1);
+    const readStep = callTools(["read", { path: "a/x.ts" }]);
+    const { sendPrompt, provider } = createAgent(t, [readStep, say("ok")], { projectDir: folder.path });
+    await sendPrompt("x");
+    const [text = ""] = readResults(provider, 1);
     assert.ok(text.length < 17_000 && text.includes("[cut here; read the file for the rest]"), `${text.length}`);
-    const withoutInstructions = make(t, [read, say("ok")], { projectDir: folder.path, projectInstructions: false });
-    await withoutInstructions.prompt("x");
-    assert.equal(results(withoutInstructions.provider, 1)[0]?.includes("rrr"), false);
+    const withoutInstructions = createAgent(t, [readStep, say("ok")], {
+      projectDir: folder.path,
+      projectInstructions: false,
+    });
+    await withoutInstructions.sendPrompt("x");
+    assert.equal(readResults(withoutInstructions.provider, 1)[0]?.includes("rrr"), false);
     await rm(folder.at("a/AGENTS.md"));
   });
 });

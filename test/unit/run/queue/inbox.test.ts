@@ -6,51 +6,56 @@ import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { Inbox } from "../../../../src/run/queue/inbox.js";
 import { sendInstruction, withdrawInstruction } from "../../../../src/testing/session-driver/rule.js";
 import { STORES } from "../../../helpers/stores.js";
-import { cancelled } from "../../../helpers/cancel-run.js";
-import { turns } from "../../../helpers/fake-time.js";
-import { gate, waitTool } from "../../../helpers/gate.js";
-import { until } from "../../../helpers/lab.js";
-import { observed } from "../../../helpers/observed-driver.js";
-import { tempDir, type Hooks } from "../../../helpers/temp.js";
+import { cancelAndWait } from "../../../helpers/cancel-run.js";
+import { waitTurns } from "../../../helpers/fake-time.js";
+import { createGate, createWaitTool } from "../../../helpers/gate.js";
+import { waitUntil } from "../../../helpers/server-runs.js";
+import { observeDriver } from "../../../helpers/observed-driver.js";
+import { tempDir, type Hooks } from "../../../helpers/temp-dir.js";
 
-const textOf = ({ role, parts }: Message): string =>
+const toText = ({ role, parts }: Message): string =>
   `${role}: ${parts.map((part) => ("text" in part ? part.text : part.type)).join("|")}`;
 
 /** Two agents on one store, like two processes. The first agent has the script and a tool that waits for the gate. */
-async function two(t: Hooks, driver: () => SessionDriver, script: readonly ScriptedStep[]) {
+async function createAgents(t: Hooks, openDriver: () => SessionDriver, script: readonly ScriptedStep[]) {
   const folder = await tempDir(t);
-  const open = gate();
+  const toolGate = createGate();
   const provider = new ScriptedProvider(script);
-  const { driver: first, answered } = observed(driver());
-  const [localAgent, remoteAgent] = [first, driver()].map(
+  const { driver: localDriver, waitForResult } = observeDriver(openDriver());
+  const [localAgent, remoteAgent] = [localDriver, openDriver()].map(
     (agentDriver) =>
-      new Agent({ driver: agentDriver, providers: [provider], tools: [waitTool(open)], projectDir: folder.path }),
+      new Agent({
+        driver: agentDriver,
+        providers: [provider],
+        tools: [createWaitTool(toolGate)],
+        projectDir: folder.path,
+      }),
   ) as [Agent, Agent];
   t.after(async () => {
-    open.open();
+    toolGate.open();
     await Promise.all([localAgent.close(), remoteAgent.close()]);
   });
-  const textsOf = async (id: string) => (await remoteAgent.sessions.messages(id)).map(textOf);
-  return { localAgent, remoteAgent, open, provider, textsOf, answered };
+  const readTexts = async (id: string) => (await remoteAgent.sessions.messages(id)).map(toText);
+  return { localAgent, remoteAgent, toolGate, provider, readTexts, waitForResult };
 }
 
-const waits: ScriptedStep = callTools(["wait", {}]);
+const WAIT_STEP: ScriptedStep = callTools(["wait", {}]);
 
 /** Sends a text to the next run that ends, after its last read of instructions and before its end is stored. */
 function steerLate(driver: SessionDriver): { text: string } {
-  const late = { text: "" };
+  const lateMessage = { text: "" };
   const { write } = driver;
   driver.write = async (id, change) => {
-    const [ended] = change.runs ?? [];
-    const { text } = late;
-    if (ended && ended.endedAt !== "" && text !== "") {
-      late.text = "";
-      const at = { sessionId: id, runId: ended.id, createdAt: ended.endedAt };
-      await sendInstruction(driver, { id: text, kind: "steer", text, ...at });
+    const [endedRun] = change.runs ?? [];
+    const { text } = lateMessage;
+    if (endedRun && endedRun.endedAt !== "" && text !== "") {
+      lateMessage.text = "";
+      const instructionFields = { sessionId: id, runId: endedRun.id, createdAt: endedRun.endedAt };
+      await sendInstruction(driver, { id: text, kind: "steer", text, ...instructionFields });
     }
     return write.call(driver, id, change);
   };
-  return late;
+  return lateMessage;
 }
 
 it("a notification before or after the creation of a session does not end its run", async (t) => {
@@ -59,12 +64,12 @@ it("a notification before or after the creation of a session does not end its ru
   const listeners = new Set<() => void>();
   const notifyAll = async () => {
     for (const notify of listeners) notify();
-    await turns();
+    await waitTurns();
   };
   const { create } = driver;
-  driver.create = async (start) => {
+  driver.create = async (creation) => {
     await notifyAll();
-    await create.call(driver, start);
+    await create.call(driver, creation);
     await notifyAll();
   };
   const subscribe = (_: string, listener: () => void) => {
@@ -80,13 +85,13 @@ it("a notification before or after the creation of a session does not end its ru
 it("an instruction that arrives during a read of the inbox is found by a second read", async (t) => {
   const driver = new MemoryDriver();
   const { instructions } = driver;
-  const readGate = gate();
+  const readGate = createGate();
   let readCount = 0;
   driver.instructions = async (id) => {
-    const pending = await instructions.call(driver, id);
+    const pendingInstructions = await instructions.call(driver, id);
     readCount += 1;
     if (readCount === 1) await readGate.wait();
-    return pending;
+    return pendingInstructions;
   };
   const agent = new Agent({ driver, providers: [new ScriptedProvider(["done"])], tools: [] });
   t.after(() => agent.close());
@@ -95,7 +100,7 @@ it("an instruction that arrives during a read of the inbox is found by a second 
   const options = { runId: "r", sessionId, store: driver, cancel: new AbortController(), logger: silentLogger };
   const inbox = new Inbox(options);
   const firstRead = inbox.read();
-  await readGate.reached;
+  await readGate.firstWait;
   await sendInstruction(driver, {
     id: "i",
     kind: "steer",
@@ -107,7 +112,7 @@ it("an instruction that arrives during a read of the inbox is found by a second 
   void inbox.read();
   readGate.open();
   await firstRead;
-  await until(() => readCount === 2);
+  await waitUntil(() => readCount === 2);
   await inbox.close();
   assert.deepEqual(
     inbox.takeSteering().map(({ text }) => text),
@@ -115,42 +120,44 @@ it("an instruction that arrives during a read of the inbox is found by a second 
   );
 });
 
-for (const [name, make] of STORES)
+for (const [name, makeStore] of STORES)
   describe(`a run that receives instructions (${name})`, () => {
-    for (const from of ["its own process", "another process"] as const) {
-      const side = from === "its own process" ? "localAgent" : "remoteAgent";
+    for (const sender of ["its own process", "another process"] as const) {
+      const side = sender === "its own process" ? "localAgent" : "remoteAgent";
 
-      it(`is cancelled from ${from}, and keeps its partial answer`, async (t) => {
-        const agents = await two(t, await make(t), [
+      it(`is cancelled from ${sender}, and keeps its partial answer`, async (t) => {
+        const agents = await createAgents(t, await makeStore(t), [
           { chunks: [{ type: "text", block: "0", text: "so far" }], hang: true },
         ]);
         const run = await agents.localAgent.run({ message: "hi" });
         for await (const event of run) if (event.type === "token") break;
-        assert.equal((await cancelled(agents[side], run.id)).state, "cancelled");
+        assert.equal((await cancelAndWait(agents[side], run.id)).state, "cancelled");
         await assert.rejects(run.result, { code: "run_cancelled" });
-        assert.deepEqual(await agents.textsOf(run.sessionId), ["user: hi", "assistant: so far"]);
+        assert.deepEqual(await agents.readTexts(run.sessionId), ["user: hi", "assistant: so far"]);
         // A second cancel is no error and has no effect.
         assert.deepEqual(await agents.remoteAgent.runs.cancel(run.id), await agents.localAgent.runs.get(run.id));
-        const next = await agents.localAgent.run({ message: "again", sessionId: run.sessionId });
-        await next.result;
+        const nextRun = await agents.localAgent.run({ message: "again", sessionId: run.sessionId });
+        await nextRun.result;
       });
 
-      it(`sends a steering message from ${from} to the model with the next request`, async (t) => {
-        const agents = await two(t, await make(t), [waits, "done"]);
+      it(`sends a steering message from ${sender} to the model with the next request`, async (t) => {
+        const agents = await createAgents(t, await makeStore(t), [WAIT_STEP, "done"]);
         const run = await agents.localAgent.run({ message: "hi" });
         const events: string[] = [];
-        const reading = (async () => {
+        const pendingEvents = (async () => {
           for await (const event of run) events.push(event.type);
         })();
-        await agents.open.reached;
-        const read = agents.answered("instructions", (all) => all.some(({ text }) => text === "not that way"));
+        await agents.toolGate.firstWait;
+        const instructionRead = agents.waitForResult("instructions", (instructions) =>
+          instructions.some(({ text }) => text === "not that way"),
+        );
         assert.equal(await agents[side].runs.steer(run.id, "not that way"), true);
-        await read;
-        agents.open.open();
+        await instructionRead;
+        agents.toolGate.open();
         const { output } = await run.result;
-        await reading;
+        await pendingEvents;
         assert.equal(output, "done");
-        assert.deepEqual(await agents.textsOf(run.sessionId), [
+        assert.deepEqual(await agents.readTexts(run.sessionId), [
           "user: hi",
           "assistant: tool_call",
           "tool: waited",
@@ -164,8 +171,8 @@ for (const [name, make] of STORES)
     }
 
     it("continues after an answer if a steering message arrived before it", async (t) => {
-      const answerGate = gate();
-      const agents = await two(t, await make(t), [
+      const answerGate = createGate();
+      const agents = await createAgents(t, await makeStore(t), [
         async () => {
           await answerGate.wait();
           return "first";
@@ -173,45 +180,45 @@ for (const [name, make] of STORES)
         "second",
       ]);
       const run = await agents.localAgent.run({ message: "hi" });
-      await answerGate.reached;
+      await answerGate.firstWait;
       await agents.localAgent.runs.steer(run.id, "and this");
       answerGate.open();
       assert.equal((await run.result).output, "second");
       const expectedTexts = ["user: hi", "assistant: first", "user: and this", "assistant: second"];
-      assert.deepEqual(await agents.textsOf(run.sessionId), expectedTexts);
+      assert.deepEqual(await agents.readTexts(run.sessionId), expectedTexts);
       assert.equal((await agents.localAgent.runs.list({ sessionId: run.sessionId })).length, 1);
     });
 
     it("starts a next run once for a steering message that arrives too late, but not if it was cancelled", async (t) => {
-      const driver = (await make(t))();
-      const agents = await two(t, () => driver, ["first", "second", { hang: true }, "last"]);
-      const late = steerLate(driver);
-      late.text = "too late";
+      const driver = (await makeStore(t))();
+      const agents = await createAgents(t, () => driver, ["first", "second", { hang: true }, "last"]);
+      const lateMessage = steerLate(driver);
+      lateMessage.text = "too late";
       const run = await agents.localAgent.run({ message: "hi" });
       await run.result;
       const { sessionId } = run;
-      await until(async () => (await agents.textsOf(sessionId)).length >= 4);
+      await waitUntil(async () => (await agents.readTexts(sessionId)).length >= 4);
       const expectedTexts = ["user: hi", "assistant: first", "user: too late", "assistant: second"];
-      assert.deepEqual(await agents.textsOf(sessionId), expectedTexts);
-      await until(async () => !(await agents.localAgent.sessions.isRunning(sessionId)));
-      const third = await agents.localAgent.run({ message: "third", sessionId });
-      late.text = "no more";
-      await cancelled(agents.localAgent, third.id);
-      await assert.rejects(third.result);
-      await until(async () => (await driver.instructions(sessionId)).length === 0);
+      assert.deepEqual(await agents.readTexts(sessionId), expectedTexts);
+      await waitUntil(async () => !(await agents.localAgent.sessions.isRunning(sessionId)));
+      const thirdRun = await agents.localAgent.run({ message: "third", sessionId });
+      lateMessage.text = "no more";
+      await cancelAndWait(agents.localAgent, thirdRun.id);
+      await assert.rejects(thirdRun.result);
+      await waitUntil(async () => (await driver.instructions(sessionId)).length === 0);
       // A run that starts from the instruction would come before this run.
       await (
         await agents.localAgent.run({ message: "last", sessionId, queue: true })
       ).result;
-      const last = ["user: third", "user: last", "assistant: last"];
-      assert.deepEqual(await agents.textsOf(sessionId), [...expectedTexts, ...last]);
+      const lastTexts = ["user: third", "user: last", "assistant: last"];
+      assert.deepEqual(await agents.readTexts(sessionId), [...expectedTexts, ...lastTexts]);
     });
 
     it("starts no next run for a late message that was withdrawn, or for a message to another run", async (t) => {
-      const driver = (await make(t))();
-      const agents = await two(t, () => driver, ["done", "last"]);
+      const driver = (await makeStore(t))();
+      const agents = await createAgents(t, () => driver, ["done", "last"]);
       const { write } = driver;
-      let isFirst = true;
+      let isFirstRun = true;
       const foreignInstruction = {
         id: "other",
         runId: "other",
@@ -220,10 +227,10 @@ for (const [name, make] of STORES)
         createdAt: "",
       } as const;
       driver.write = async (id, change) => {
-        const [ended] = change.runs ?? [];
-        if (change.release !== true || !ended || !isFirst) return write.call(driver, id, change);
-        isFirst = false;
-        const lateInstruction = { ...foreignInstruction, id: "own", runId: ended.id, text: "too late" };
+        const [endedRun] = change.runs ?? [];
+        if (change.release !== true || !endedRun || !isFirstRun) return write.call(driver, id, change);
+        isFirstRun = false;
+        const lateInstruction = { ...foreignInstruction, id: "own", runId: endedRun.id, text: "too late" };
         for (const instruction of [lateInstruction, foreignInstruction])
           await sendInstruction(driver, { ...instruction, sessionId: id });
         const result = await write.call(driver, id, change);
@@ -234,17 +241,17 @@ for (const [name, make] of STORES)
         assert.equal(await withdrawInstruction(driver, id, "own"), true);
         return result;
       };
-      const withdrawn = agents.answered("write", (result) => "consumedInstructions" in result);
+      const withdrawal = agents.waitForResult("write", (result) => "consumedInstructions" in result);
       const run = await agents.localAgent.run({ message: "hi" });
       await run.result;
-      await withdrawn;
+      await withdrawal;
       // A run that follows the first run would come before this run.
-      const last = { message: "last", sessionId: run.sessionId, queue: true };
+      const lastInput = { message: "last", sessionId: run.sessionId, queue: true };
       await (
-        await agents.localAgent.run(last)
+        await agents.localAgent.run(lastInput)
       ).result;
       const expectedTexts = ["user: hi", "assistant: done", "user: last", "assistant: last"];
-      assert.deepEqual(await agents.textsOf(run.sessionId), expectedTexts);
+      assert.deepEqual(await agents.readTexts(run.sessionId), expectedTexts);
       const pending = await driver.instructions(run.sessionId);
       assert.deepEqual(
         pending.map(({ id }) => id),
@@ -253,36 +260,36 @@ for (const [name, make] of STORES)
     });
 
     it("keeps a mode that was set meanwhile when a late message starts the next run", async (t) => {
-      const driver = (await make(t))();
-      const agents = await two(t, () => driver, [waits, "first", "second"]);
+      const driver = (await makeStore(t))();
+      const agents = await createAgents(t, () => driver, [WAIT_STEP, "first", "second"]);
       steerLate(driver).text = "too late";
       const run = await agents.localAgent.run({ message: "hi", mode: "auto" });
-      await agents.open.reached;
+      await agents.toolGate.firstWait;
       await agents.remoteAgent.sessions.update(run.sessionId, { mode: "plan" });
-      agents.open.open();
+      agents.toolGate.open();
       await run.result;
-      const isOver = async () => (await agents.textsOf(run.sessionId)).at(-1) === "assistant: second";
-      await until(isOver);
+      const hasEnded = async () => (await agents.readTexts(run.sessionId)).at(-1) === "assistant: second";
+      await waitUntil(hasEnded);
       assert.equal((await agents.remoteAgent.sessions.get(run.sessionId))?.mode, "plan");
     });
 
     it("accepts 100 pending steering messages, and rejects more from any process", async (t) => {
-      const agents = await two(t, await make(t), [waits, "done"]);
+      const agents = await createAgents(t, await makeStore(t), [WAIT_STEP, "done"]);
       const run = await agents.localAgent.run({ message: "hi" });
-      await agents.open.reached;
+      await agents.toolGate.firstWait;
       for (let i = 0; i < 100; i++) assert.equal(await agents.localAgent.runs.steer(run.id, `m${i}`), true);
       for (const side of ["localAgent", "remoteAgent"] as const)
         await assert.rejects(agents[side].runs.steer(run.id, "one more"), {
           code: "too_many_runs",
           message: "too many messages wait for this run",
         });
-      agents.open.open();
+      agents.toolGate.open();
       await run.result;
-      assert.equal((await agents.textsOf(run.sessionId)).filter((line) => /^user: m\d+$/.test(line)).length, 100);
+      assert.equal((await agents.readTexts(run.sessionId)).filter((line) => /^user: m\d+$/.test(line)).length, 100);
     });
 
     it("rejects an unknown run or a blank message, and reports that it has already ended", async (t) => {
-      const { localAgent } = await two(t, await make(t), ["done"]);
+      const { localAgent } = await createAgents(t, await makeStore(t), ["done"]);
       await assert.rejects(localAgent.runs.cancel("none"), { code: "run_not_found" });
       await assert.rejects(localAgent.runs.steer("none", "text"), { code: "run_not_found" });
       const run = await localAgent.run({ message: "hi" });

@@ -6,10 +6,10 @@ import { callTools, say, ScriptedProvider, type ScriptedStep } from "gantry/test
 import { collectState } from "../../../../src/conversation/stored-state.js";
 import { CallState } from "../../../../src/run/tools/tool-state.js";
 import { STORES } from "../../../helpers/stores.js";
-import { tempDir } from "../../../helpers/temp.js";
+import { tempDir } from "../../../helpers/temp-dir.js";
 
 /** The outputs of the tools in a run of these steps. */
-async function outputs(
+async function readOutputs(
   driver: SessionDriver,
   projectDir: string,
   steps: readonly ScriptedStep[],
@@ -30,16 +30,16 @@ async function outputs(
 describe("the stored state of a session's tools", () => {
   for (const [name, makeStore] of STORES) {
     it(`is available in another process (${name})`, async (t) => {
-      const open = await makeStore(t);
+      const openDriver = await makeStore(t);
       const folder = await tempDir(t, { "a.txt": "one\n", "b.txt": "one\n" });
       const todos = [{ content: "read it", status: "pending" }];
-      const { sessionId } = await outputs(open(), folder.path, [
+      const { sessionId } = await readOutputs(openDriver(), folder.path, [
         callTools(["todowrite", { todos }], ["read", { path: "a.txt" }], ["read", { path: "b.txt" }]),
         say("ok"),
       ]);
       await folder.write({ "a.txt": "changed by somebody\n" });
-      const later = await outputs(
-        open(),
+      const secondRun = await readOutputs(
+        openDriver(),
         folder.path,
         [
           callTools(
@@ -51,8 +51,8 @@ describe("the stored state of a session's tools", () => {
         ],
         sessionId,
       );
-      assert.equal(later.texts[0], "[ ] read it");
-      assert.match(later.texts[1]!, /changed/);
+      assert.equal(secondRun.texts[0], "[ ] read it");
+      assert.match(secondRun.texts[1]!, /changed/);
       assert.equal(await folder.read("a.txt"), "changed by somebody\n");
       assert.equal(await folder.read("b.txt"), "two\n");
     });
@@ -60,18 +60,18 @@ describe("the stored state of a session's tools", () => {
 
   it("is available after compactions and after runs of 260 other sessions", async (t) => {
     const todos = [{ content: "mind me", status: "pending" }];
-    const long = "word ".repeat(400);
+    const longText = "word ".repeat(400);
     const provider = new ScriptedProvider([callTools(["todowrite", { todos }]), say("ok")], {
       models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 4_000 }],
     });
     const agent = new Agent({ providers: [provider], tools: builtinTools().filter(({ name }) => /todo/.test(name)) });
     t.after(() => agent.close());
-    let compacted = 0;
-    agent.on("session.compacted", () => (compacted += 1));
+    let compactionCount = 0;
+    agent.on("session.compacted", () => (compactionCount += 1));
     const { sessionId, result } = await agent.run({ message: "x" });
     await result;
-    for (let n = 0; n < 40; n++) await (await agent.run({ message: long, sessionId })).result;
-    assert.ok(compacted > 0);
+    for (let n = 0; n < 40; n++) await (await agent.run({ message: longText, sessionId })).result;
+    assert.ok(compactionCount > 0);
     for (let n = 0; n < 260; n++) await (await agent.run({ message: `other ${n}` })).result;
     provider.push(callTools(["todoread", {}]), say("ok"));
     const run = await agent.run({ message: "x", sessionId });
@@ -81,52 +81,52 @@ describe("the stored state of a session's tools", () => {
   });
 
   for (const [name, makeStore] of STORES) {
-    it(`is that of the session after another process or a revert changed it (${name})`, async (t) => {
-      const open = await makeStore(t);
-      const list = (content: string) => callTools(["todowrite", { todos: [{ content, status: "pending" }] }]);
+    it(`includes the changes of another process and of a revert (${name})`, async (t) => {
+      const openDriver = await makeStore(t);
+      const createListStep = (content: string) => callTools(["todowrite", { todos: [{ content, status: "pending" }] }]);
       const tools = builtinTools().filter(({ name }) => /todo/.test(name));
       const [firstProvider, secondProvider] = [
-        new ScriptedProvider([list("mine"), say("ok")]),
+        new ScriptedProvider([createListStep("mine"), say("ok")]),
         new ScriptedProvider([]),
       ];
       const agents = [firstProvider, secondProvider].map(
-        (provider) => new Agent({ providers: [provider], driver: open(), tools }),
+        (provider) => new Agent({ providers: [provider], driver: openDriver(), tools }),
       );
       t.after(() => Promise.all(agents.map((agent) => agent.close())));
       const [firstAgent, secondAgent] = agents as [Agent, Agent];
-      const first = await firstAgent.run({ message: "x" });
-      await first.result;
-      const { sessionId } = first;
-      secondProvider.push(list("theirs"), say("ok"));
+      const firstRun = await firstAgent.run({ message: "x" });
+      await firstRun.result;
+      const { sessionId } = firstRun;
+      secondProvider.push(createListStep("theirs"), say("ok"));
       await (
         await secondAgent.run({ message: "y", sessionId })
       ).result;
-      const read = async () => {
+      const readTodos = async () => {
         firstProvider.push(callTools(["todoread", {}]), say("ok"));
         const run = await firstAgent.run({ message: "read", sessionId });
         const texts: string[] = [];
         for await (const event of run) if (event.type === "tool_result") texts.push(event.output);
         return texts;
       };
-      assert.deepEqual(await read(), ["[ ] theirs"]);
+      assert.deepEqual(await readTodos(), ["[ ] theirs"]);
       const messages = await firstAgent.sessions.messages(sessionId);
       const prompts = messages.filter(({ role }) => role === "user");
       await firstAgent.sessions.revert(sessionId, messages[messages.indexOf(prompts[1]!) - 1]!.id);
-      assert.deepEqual(await read(), ["[ ] mine"]);
+      assert.deepEqual(await readTodos(), ["[ ] mine"]);
     });
   }
 
   it("accepts JSON values only, and no permission grants", () => {
-    const shared = new Map<string, unknown>([["old", 1]]);
-    const state = new CallState(shared);
+    const sharedState = new Map<string, unknown>([["old", 1]]);
+    const state = new CallState(sharedState);
     state
       .set("list", [{ a: 1 }])
       .set("map", new Map())
       .set("date", new Date())
       .set("leave:bash", true);
     state.delete("old");
-    assert.equal(shared.size, 4);
-    assert.deepEqual([...state.keys()], [...shared.keys()]);
+    assert.equal(sharedState.size, 4);
+    assert.deepEqual([...state.keys()], [...sharedState.keys()]);
     assert.deepEqual(state.changes(), { list: [{ a: 1 }], old: null });
     const data = { "leave:bash": true, list: [1], gone: null };
     const opaque = { provider: "gantry", model: "tool state", data };
@@ -140,7 +140,7 @@ describe("the stored state of a session's tools", () => {
   });
 
   it("is not sent to the model", async (t) => {
-    const remembering: Tool = {
+    const statefulTool: Tool = {
       ...{ name: "t", description: "t", inputSchema: { type: "object" }, kind: "other", parallel: false },
       needsPermission: false,
       parse: (input) => input as unknown,
@@ -148,7 +148,7 @@ describe("the stored state of a session's tools", () => {
       run: (_, { state }) => Promise.resolve({ text: `was ${String(state.get("n"))}`, ...(state.set("n", 1) && {}) }),
     };
     const provider = new ScriptedProvider([callTools(["t", {}], ["t", {}]), say("ok")]);
-    const agent = new Agent({ providers: [provider], tools: [remembering] });
+    const agent = new Agent({ providers: [provider], tools: [statefulTool] });
     t.after(() => agent.close());
     await (
       await agent.run({ message: "x" })

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { Agent, builtinTools, type AgentOptions, type AskReply, type AskRequest, type RunInput } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
-import type { Hooks } from "../../../helpers/temp.js";
+import type { Hooks } from "../../../helpers/temp-dir.js";
 
-/** Whether the tool was offered to the model, and the result of a call. */
-async function outcome(
+/** Runs an agent whose model calls ask_user. Returns whether the tool was offered, and the result of the call. */
+async function runAskUser(
   t: Hooks,
   options: Partial<AgentOptions>,
   input: Partial<RunInput>,
@@ -16,28 +16,28 @@ async function outcome(
   t.after(() => agent.close());
   const run = await agent.run({ message: "x", ...input });
   await run.result;
-  const offered = provider.requests[0]!.tools.some(({ name }) => name === "ask_user");
+  const isOffered = provider.requests[0]!.tools.some(({ name }) => name === "ask_user");
   const toolMessage = (await agent.sessions.messages(run.sessionId)).find(({ role }) => role === "tool")!;
   const [part] = toolMessage.parts;
-  return { offered, text: part?.type === "text" ? part.text : "", failed: toolMessage.failed, agent, run };
+  return { isOffered, text: part?.type === "text" ? part.text : "", failed: toolMessage.failed, agent, run };
 }
 
 const NO_ANSWER = "The user did not answer. Decide yourself, and report your assumptions.";
 
 it("ask_user is offered to the model only if a user can answer", async (t) => {
   for (const unattended of ["reject", "allow"] as const) {
-    const { offered, text } = await outcome(t, { unattended }, {});
-    assert.equal(offered, false);
+    const { isOffered, text } = await runAskUser(t, { unattended }, {});
+    assert.equal(isOffered, false);
     assert.match(text, /^Tool "ask_user" does not exist/);
   }
-  const waiting = await outcome(t, { unattended: "wait", askTimeoutSeconds: 0.05 }, {});
-  assert.deepEqual([waiting.offered, waiting.text, waiting.failed], [true, NO_ANSWER, false]);
-  const [ask] = await waiting.agent.asks.list();
+  const waitingRun = await runAskUser(t, { unattended: "wait", askTimeoutSeconds: 0.05 }, {});
+  assert.deepEqual([waitingRun.isOffered, waitingRun.text, waitingRun.failed], [true, NO_ANSWER, false]);
+  const [ask] = await waitingRun.agent.asks.list();
   assert.deepEqual([ask?.state, ask?.kind], ["withdrawn", "question"]);
 });
 
 it("ask_user returns the choice or text of the user, or that there was no answer, also in plan mode", async (t) => {
-  const cases: readonly [reply: AskReply | "reject", args: object | undefined, wanted: string][] = [
+  const cases: readonly [reply: AskReply | "reject", args: object | undefined, expected: string][] = [
     [{ choice: "2", text: "" }, undefined, "The user answered: right"],
     [{ choice: "", text: "neither" }, undefined, NO_ANSWER],
     [{ choice: "", text: "neither" }, { question: "x", choices: ["a"], free_text: true }, "The user answered: neither"],
@@ -47,8 +47,8 @@ it("ask_user returns the choice or text of the user, or that there was no answer
   for (const [reply, args, expected] of cases) {
     const requests: AskRequest[] = [];
     const ask = (request: AskRequest) => (requests.push(request), Promise.resolve(reply));
-    const { offered, text } = await outcome(t, {}, { ask, mode: "plan" }, args);
-    assert.deepEqual([offered, text], [true, expected]);
+    const { isOffered, text } = await runAskUser(t, {}, { ask, mode: "plan" }, args);
+    assert.deepEqual([isOffered, text], [true, expected]);
     if (args !== undefined) continue;
     assert.equal(requests[0]?.title, "Which way?");
     assert.deepEqual(requests[0]?.question, {

@@ -2,35 +2,35 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { builtinTools, RunCancelledError, TooManyRunsError, type ToolContext } from "gantry";
 import type { SubagentResult, SpawnInput } from "gantry/plugin";
-import { callTool, toolContext } from "../../../helpers/tool-context.js";
+import { callTool, createToolContext } from "../../../helpers/tool-context.js";
 
 const usage = { promptTokens: 1, completionTokens: 1, totalTokens: 2, cost: 0 };
 const tool = builtinTools().find(({ name }) => name === "task")!;
 
-/** The result of the tool for a subagent that ends in this way, and the tool's request. */
-async function called(ending: Partial<SubagentResult> | Error, args: object = {}) {
+/** Returns the tool's result for a subagent that ends as given, and the input with which the tool spawned it. */
+async function callTaskTool(ending: Partial<SubagentResult> | Error, args: object = {}) {
   const inputs: SpawnInput[] = [];
   const spawn: ToolContext["spawn"] = async (input) => {
     inputs.push(input);
     if (ending instanceof TooManyRunsError) throw ending;
-    const ended = { output: "found", endedBy: "model", usage, iterations: 2, ...ending } as const;
-    const result = ending instanceof Error ? Promise.reject<SubagentResult>(ending) : Promise.resolve(ended);
+    const subagentResult = { output: "found", endedBy: "model", usage, iterations: 2, ...ending } as const;
+    const result = ending instanceof Error ? Promise.reject<SubagentResult>(ending) : Promise.resolve(subagentResult);
     return { runId: "r", sessionId: "s-1", result };
   };
   const output = await callTool(
     tool,
     { description: " Find\n it ", prompt: "Find it.", ...args },
-    toolContext("/", { spawn }),
+    createToolContext("/", { spawn }),
   );
   return { ...output, input: inputs[0] };
 }
 
 it("the task tool starts a subagent with the given arguments and returns its final answer", async () => {
-  const { text, failed, input } = await called({});
+  const { text, failed, input } = await callTaskTool({});
   assert.deepEqual([text, failed], ["found\n\n[subagent session s-1]", false]);
   assert.deepEqual(input, { message: "Find it.", title: "Find it", readOnly: false, budget: {}, maxIterations: 50 });
   const args = { tools: ["read"], read_only: true, budget: { usd: "0.5", tokens: 1000, seconds: null } };
-  const spawnInput = (await called({}, args)).input;
+  const spawnInput = (await callTaskTool({}, args)).input;
   assert.deepEqual(
     [spawnInput?.tools, spawnInput?.readOnly, spawnInput?.budget],
     [["read"], true, { usd: 0.5, tokens: 1000, seconds: undefined }],
@@ -47,14 +47,14 @@ it("the task tool reports a subagent that stopped early, failed or returned no t
     [new Error("the model is away"), /^The subagent failed: the model is away/],
   ];
   for (const [ending, expected] of cases) {
-    const { text, failed } = await called(ending);
+    const { text, failed } = await callTaskTool(ending);
     assert.match(text, expected);
     assert.equal(failed, !(!(ending instanceof Error) && ending.endedBy === undefined), text);
   }
 });
 
 it("the task tool truncates a long answer in the middle", async () => {
-  const { text } = await called({ output: `begin${"x".repeat(100_000)}end` });
+  const { text } = await callTaskTool({ output: `begin${"x".repeat(100_000)}end` });
   assert.ok(text.length < 31_000);
   assert.match(text, /^begin/);
   assert.match(text, /end\n\n\[subagent session s-1\]$/);

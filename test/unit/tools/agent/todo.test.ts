@@ -1,19 +1,19 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { builtinTools } from "gantry";
-import { callTool, toolContext } from "../../../helpers/tool-context.js";
+import { callTool, createToolContext } from "../../../helpers/tool-context.js";
 
 it("todowrite and todoread keep a separate list for each session", async () => {
   const tools = new Map(builtinTools().map((tool) => [tool.name, tool] as const));
-  const [firstContext, secondContext] = [toolContext("/"), toolContext("/")];
+  const [firstContext, secondContext] = [createToolContext("/"), createToolContext("/")];
   const todos = [
     { content: "read", status: "completed" },
     { content: "write", status: "in_progress", priority: "high" },
     { content: "test", status: "pending" },
   ];
-  const written = await callTool(tools.get("todowrite")!, { todos: JSON.stringify(todos) }, firstContext);
-  assert.equal(written.text, "[x] read\n[>] write\n[ ] test");
-  assert.equal((await callTool(tools.get("todoread")!, {}, firstContext)).text, written.text);
+  const writeResult = await callTool(tools.get("todowrite")!, { todos: JSON.stringify(todos) }, firstContext);
+  assert.equal(writeResult.text, "[x] read\n[>] write\n[ ] test");
+  assert.equal((await callTool(tools.get("todoread")!, {}, firstContext)).text, writeResult.text);
   assert.equal((await callTool(tools.get("todoread")!, {}, secondContext)).text, "The list is empty.");
   assert.equal(
     tools.get("todowrite")!.describe(tools.get("todowrite")!.parse({ todos }), "/").title,

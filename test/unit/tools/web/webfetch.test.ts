@@ -8,14 +8,14 @@ import { RunCancelledError } from "gantry";
 import { htmlToText } from "../../../../src/untrusted/html/html-text.js";
 import { isPublicAddress } from "../../../../src/tools/web/public-address.js";
 import { webfetchTool } from "../../../../src/tools/web/webfetch.js";
-import { until } from "../../../helpers/lab.js";
-import { callTool, toolContext } from "../../../helpers/tool-context.js";
+import { waitUntil } from "../../../helpers/server-runs.js";
+import { callTool, createToolContext } from "../../../helpers/tool-context.js";
 
-async function site(answer: (request: IncomingMessage, response: ServerResponse) => void) {
+async function startServer(respond: (request: IncomingMessage, response: ServerResponse) => void) {
   const requests: string[] = [];
   const server = createServer((request, response) => {
     requests.push(request.url!);
-    answer(request, response);
+    respond(request, response);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
@@ -30,12 +30,12 @@ async function site(answer: (request: IncomingMessage, response: ServerResponse)
   };
 }
 
-const open = webfetchTool({ allowPrivate: true });
-const closed = webfetchTool({ allowPrivate: false });
+const privateTool = webfetchTool({ allowPrivate: true });
+const publicTool = webfetchTool({ allowPrivate: false });
 const fetchText = async (url: string, args: object = {}) =>
-  (await callTool(open, { url, ...args }, toolContext("/"))).text;
+  (await callTool(privateTool, { url, ...args }, createToolContext("/"))).text;
 
-function send(
+function sendResponse(
   response: ServerResponse,
   type: string,
   body: string | Buffer,
@@ -47,38 +47,38 @@ function send(
 
 describe("webfetch", () => {
   it("returns HTML as text, other text unchanged, and HTTP errors with the text of the page", async () => {
-    await using s = await site((request, response) => {
+    await using server = await startServer((request, response) => {
       if (request.url === "/page")
-        send(
+        sendResponse(
           response,
           "text/html; charset=iso-8859-1",
           Buffer.from("<title>T &amp; t</title><p>caf\xe9 <a href='/x'>link</a>", "latin1"),
         );
       else if (request.url === "/gzip")
-        send(response, "text/html", gzipSync("<h1>Zip</h1>"), { "content-encoding": "gzip" });
-      else if (request.url === "/json") send(response, "application/json", '{"a":1}');
-      else if (request.url === "/pdf") send(response, "application/pdf", "%PDF-1.7\0");
-      else if (request.url === "/empty") send(response, "text/html", "<script>app()</script>");
-      else if (request.url === "/escape") send(response, "text/plain", "\u001b[2Jgone\u202e\u0007", {}, 500);
-      else send(response, "text/html", "<h1>No such page</h1>", {}, 404);
+        sendResponse(response, "text/html", gzipSync("<h1>Zip</h1>"), { "content-encoding": "gzip" });
+      else if (request.url === "/json") sendResponse(response, "application/json", '{"a":1}');
+      else if (request.url === "/pdf") sendResponse(response, "application/pdf", "%PDF-1.7\0");
+      else if (request.url === "/empty") sendResponse(response, "text/html", "<script>app()</script>");
+      else if (request.url === "/escape") sendResponse(response, "text/plain", "\u001b[2Jgone\u202e\u0007", {}, 500);
+      else sendResponse(response, "text/html", "<h1>No such page</h1>", {}, 404);
     });
-    assert.equal(await fetchText(`${s.url}/page`), `# T & t\n\ncafé [link](${s.url}/x)`);
-    assert.match(await fetchText(`${s.url}/page`, { raw: true }), /^<title>/);
-    assert.equal(await fetchText(`${s.url}/gzip`), "# Zip");
-    assert.equal(await fetchText(`${s.url}/json`), '{"a":1}');
-    await assert.rejects(fetchText(`${s.url}/pdf`), /is a PDF document/);
-    assert.match(await fetchText(`${s.url}/empty`), /has no text. It may need a browser/);
-    await assert.rejects(fetchText(`${s.url}/gone`), /HTTP 404 Not Found \(# No such page\)/);
-    await assert.rejects(fetchText(`${s.url}/escape`), {
-      message: `${s.url}/escape: HTTP 500 Internal Server Error (\\u001b[2Jgone\\u202e\\u0007). Check the address, or try another.`,
+    assert.equal(await fetchText(`${server.url}/page`), `# T & t\n\ncafé [link](${server.url}/x)`);
+    assert.match(await fetchText(`${server.url}/page`, { raw: true }), /^<title>/);
+    assert.equal(await fetchText(`${server.url}/gzip`), "# Zip");
+    assert.equal(await fetchText(`${server.url}/json`), '{"a":1}');
+    await assert.rejects(fetchText(`${server.url}/pdf`), /is a PDF document/);
+    assert.match(await fetchText(`${server.url}/empty`), /has no text. It may need a browser/);
+    await assert.rejects(fetchText(`${server.url}/gone`), /HTTP 404 Not Found \(# No such page\)/);
+    await assert.rejects(fetchText(`${server.url}/escape`), {
+      message: `${server.url}/escape: HTTP 500 Internal Server Error (\\u001b[2Jgone\\u202e\\u0007). Check the address, or try another.`,
     });
     await assert.rejects(fetchText("http://host.invalid/"), /host not found|EAI_AGAIN/);
   });
 
   it("returns a long text in pages, and fetches at most 5 MiB", async () => {
     const lines = Array.from({ length: 5000 }, (_, i) => `line ${i}`).join("\n");
-    await using s = await site((request, response) => {
-      if (request.url === "/long") return send(response, "text/plain", lines);
+    await using server = await startServer((request, response) => {
+      if (request.url === "/long") return sendResponse(response, "text/plain", lines);
       response.writeHead(200, { "content-type": "text/plain" });
       const sendMore = (): void => {
         while (response.write("x".repeat(65_536)));
@@ -86,51 +86,52 @@ describe("webfetch", () => {
       };
       sendMore();
     });
-    const first = await fetchText(`${s.url}/long`);
-    const next = /\[characters 0-(\d+) of 48889; continue with offset \1\]$/.exec(first);
-    assert.ok(next, first.slice(-100));
-    const second = await fetchText(`${s.url}/long`, { offset: next[1] });
-    assert.equal(`${first.replace(/\n\[characters.*$/, "")}\n${second}`, lines);
-    const endless = await fetchText(`${s.url}/endless`);
-    assert.match(endless, /of 5242880; [^]*\[only the first 5 MiB were fetched\]$/);
+    const firstPage = await fetchText(`${server.url}/long`);
+    const continuation = /\[characters 0-(\d+) of 48889; continue with offset \1\]$/.exec(firstPage);
+    assert.ok(continuation, firstPage.slice(-100));
+    const secondPage = await fetchText(`${server.url}/long`, { offset: continuation[1] });
+    assert.equal(`${firstPage.replace(/\n\[characters.*$/, "")}\n${secondPage}`, lines);
+    const endlessText = await fetchText(`${server.url}/endless`);
+    assert.match(endlessText, /of 5242880; [^]*\[only the first 5 MiB were fetched\]$/);
   });
 
   it("limits the decompressed bytes and the number of content encodings", async () => {
-    const zeros = gzipSync(Buffer.alloc(40_000_000, 97));
-    const packed = (times: number) => Array.from({ length: times }).reduce<Buffer>((body) => gzipSync(body), zeros);
-    await using s = await site((request, response) => {
+    const compressedBody = gzipSync(Buffer.alloc(40_000_000, 97));
+    const compressRepeatedly = (times: number) =>
+      Array.from({ length: times }).reduce<Buffer>((body) => gzipSync(body), compressedBody);
+    await using server = await startServer((request, response) => {
       const times = Number(request.url!.slice(1));
       if (request.url === "/pieces") {
         response.writeHead(200, { "content-type": "text/plain" });
         for (const letter of "in single letters".split("")) response.write(letter);
         response.end();
       } else
-        send(response, "text/plain", packed(times), {
+        sendResponse(response, "text/plain", compressRepeatedly(times), {
           "content-encoding": Array(times + 1)
             .fill("gzip")
             .join(", "),
         });
     });
     for (const times of [0, 2])
-      assert.match(await fetchText(`${s.url}/${times}`), /of 5242880; [^]*\[only the first 5 MiB were fetched\]$/);
-    await assert.rejects(fetchText(`${s.url}/9`), /too many content-encodings/);
-    assert.equal(await fetchText(`${s.url}/pieces`), "in single letters");
+      assert.match(await fetchText(`${server.url}/${times}`), /of 5242880; [^]*\[only the first 5 MiB were fetched\]$/);
+    await assert.rejects(fetchText(`${server.url}/9`), /too many content-encodings/);
+    assert.equal(await fetchText(`${server.url}/pieces`), "in single letters");
   });
 
   it("follows at most 5 redirects, only to http and https, and reports the final address", async () => {
-    await using s = await site((request, response) => {
-      const n = Number(request.url!.slice(1));
+    await using server = await startServer((request, response) => {
+      const remainingRedirects = Number(request.url!.slice(1));
       if (request.url === "/file") response.writeHead(302, { location: "file:///etc/passwd" }).end();
-      else if (n > 0) response.writeHead(302, { location: `/${n - 1}` }).end();
-      else send(response, "text/plain", "there");
+      else if (remainingRedirects > 0) response.writeHead(302, { location: `/${remainingRedirects - 1}` }).end();
+      else sendResponse(response, "text/plain", "there");
     });
-    assert.equal(await fetchText(`${s.url}/5`), `there\n[redirected to ${s.url}/0]`);
-    await assert.rejects(fetchText(`${s.url}/6`), /more than 5 redirects/);
-    await assert.rejects(fetchText(`${s.url}/file`), /not an http or https address/);
+    assert.equal(await fetchText(`${server.url}/5`), `there\n[redirected to ${server.url}/0]`);
+    await assert.rejects(fetchText(`${server.url}/6`), /more than 5 redirects/);
+    await assert.rejects(fetchText(`${server.url}/file`), /not an http or https address/);
   });
 
   it("rejects private addresses in every notation, and other URL schemes", async () => {
-    await using s = await site((_, response) => send(response, "text/plain", "SECRET"));
+    await using server = await startServer((_, response) => sendResponse(response, "text/plain", "SECRET"));
     const decimal = (127 * 2 ** 24 + 1).toString();
     for (const host of [
       "127.0.0.1",
@@ -146,11 +147,11 @@ describe("webfetch", () => {
       "10.0.0.1",
     ])
       await assert.rejects(
-        callTool(closed, { url: `http://${host}:${s.port}/` }, toolContext("/")),
+        callTool(publicTool, { url: `http://${host}:${server.port}/` }, createToolContext("/")),
         /not on the public internet.*allow_private/,
         host,
       );
-    assert.deepEqual(s.requests, []);
+    assert.deepEqual(server.requests, []);
     for (const url of [
       "file:///etc/passwd",
       "ftp://x/",
@@ -158,19 +159,22 @@ describe("webfetch", () => {
       "data:text/plain,x",
       "http://user:pass@example.com/",
     ])
-      assert.throws(() => closed.parse({ url }), { code: "tool_input" });
+      assert.throws(() => publicTool.parse({ url }), { code: "tool_input" });
   });
 
   it("stops when the run is cancelled or the timeout expires", async () => {
-    await using s = await site(() => undefined);
-    const abort = new AbortController();
+    await using server = await startServer(() => undefined);
+    const controller = new AbortController();
     const reason = new RunCancelledError();
-    const waiting = assert.rejects(callTool(open, { url: s.url }, toolContext("/", { signal: abort.signal })), reason);
-    await until(() => s.requests.length > 0);
-    abort.abort(reason);
-    await waiting;
+    const rejection = assert.rejects(
+      callTool(privateTool, { url: server.url }, createToolContext("/", { signal: controller.signal })),
+      reason,
+    );
+    await waitUntil(() => server.requests.length > 0);
+    controller.abort(reason);
+    await rejection;
     await assert.rejects(
-      callTool(webfetchTool({ allowPrivate: true, timeoutMs: 50 }), { url: s.url }, toolContext("/")),
+      callTool(webfetchTool({ allowPrivate: true, timeoutMs: 50 }), { url: server.url }, createToolContext("/")),
       /the request timed out/,
     );
   });
@@ -206,11 +210,11 @@ it("isPublicAddress() is true only for public addresses", () => {
 });
 
 describe("htmlToText()", () => {
-  const text = async (html: string) => (await htmlToText(html, "https://example.com/docs/")).text;
+  const toText = async (html: string) => (await htmlToText(html, "https://example.com/docs/")).text;
 
   it("keeps the visible content of a page", async () => {
     assert.equal(
-      await text(`<html><head><title>T</title><style>x{}</style><body><svg><title>no</title></svg>
+      await toText(`<html><head><title>T</title><style>x{}</style><body><svg><title>no</title></svg>
         <h1>Head  <em>line</em></h1><p>One&nbsp;two<br>three &lt;b&gt; <code>x = 1</code>.</p>
         <ul><li>a<li>b<ul><li>c</ul></ul><ol start=3><li>d</ol>
         <pre>  keep\n    this</pre><table><tr><th>k<th>v<tr><td>1<td>2</table>
@@ -223,28 +227,28 @@ describe("htmlToText()", () => {
   it("keeps the text of elements that are nested too deeply, and the text after them", async () => {
     for (const depth of [10, 511, 512, 513, 2_000]) {
       const html = `${"<div>".repeat(depth)}deep <b>in</b> <a href=/x>it</a>${"</div>".repeat(depth)}<p>behind <a href=/y>it</a>`;
-      assert.match(await text(html), /^deep in .*it.*\n\nbehind \[it\]\(https:\/\/example.com\/y\)$/, `${depth}`);
+      assert.match(await toText(html), /^deep in .*it.*\n\nbehind \[it\]\(https:\/\/example.com\/y\)$/, `${depth}`);
     }
   });
 
   it("truncates the text of a page at 5 MiB", async () => {
-    const long = await htmlToText("<p>word ".repeat(1_000_000), "https://example.com/");
+    const longPage = await htmlToText("<p>word ".repeat(1_000_000), "https://example.com/");
     assert.deepEqual(
-      [long.isTruncated, long.text.length <= 5 * 1024 * 1024, long.text.startsWith("word\n\nword")],
+      [longPage.isTruncated, longPage.text.length <= 5 * 1024 * 1024, longPage.text.startsWith("word\n\nword")],
       [true, true, true],
     );
-    const links = await htmlToText("<a href=y>x</a> ".repeat(300_000), `https://example.com/${"x/".repeat(200)}`);
-    assert.equal(links.isTruncated, true);
+    const linkPage = await htmlToText("<a href=y>x</a> ".repeat(300_000), `https://example.com/${"x/".repeat(200)}`);
+    assert.equal(linkPage.isTruncated, true);
   });
 
   it("converts extremely nested and malformed HTML", async () => {
-    await text("<div>".repeat(900_000) + "</x>".repeat(100_000));
-    await text(`<p ${"a='b' ".repeat(100_000)}>`);
-    await text("<svg><title>".repeat(100_000));
-    await text("&amp;".repeat(100_000));
-    assert.equal(await text(`${"<div>".repeat(200_000)}deep`), "deep");
-    assert.equal(await text("<ul><li>".repeat(2_000) + "x").then((out) => out.includes("x")), true);
-    await text("<a <b <c &#xFFFFFFF; &bogus; </p></p></ul></pre><![CDATA[ <!-- ");
-    await text("<".repeat(100_000));
+    await toText("<div>".repeat(900_000) + "</x>".repeat(100_000));
+    await toText(`<p ${"a='b' ".repeat(100_000)}>`);
+    await toText("<svg><title>".repeat(100_000));
+    await toText("&amp;".repeat(100_000));
+    assert.equal(await toText(`${"<div>".repeat(200_000)}deep`), "deep");
+    assert.equal(await toText("<ul><li>".repeat(2_000) + "x").then((output) => output.includes("x")), true);
+    await toText("<a <b <c &#xFFFFFFF; &bogus; </p></p></ul></pre><![CDATA[ <!-- ");
+    await toText("<".repeat(100_000));
   });
 });

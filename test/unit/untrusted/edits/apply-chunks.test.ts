@@ -2,22 +2,22 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { patchText, type PatchChunk } from "../../../../src/untrusted/edits/apply-chunks.js";
 import { parsePatch } from "../../../../src/tools/files/patch-text.js";
-import { fc } from "../../../helpers/properties.js";
+import { fc } from "../../../helpers/fast-check.js";
 
-const MAX = 10 * 1024 * 1024;
+const MAX_FILE_BYTES = 10 * 1024 * 1024;
 
-function chunksOf(body: string): readonly PatchChunk[] {
+function parseChunks(body: string): readonly PatchChunk[] {
   const [section] = parsePatch(`*** Begin Patch\n*** Update File: a\n${body}\n*** End Patch`);
   assert.ok(section?.action === "update");
   return section.chunks;
 }
 
-function outcome(file: string, body: string, name = "a"): string | { refused: string } {
+function applyPatch(file: string, body: string, name = "a"): string | { refused: string } {
   const patched = patchText({
     content: new Uint8Array(Buffer.from(file)),
-    chunks: chunksOf(body),
+    chunks: parseChunks(body),
     name,
-    maxBytes: MAX,
+    maxBytes: MAX_FILE_BYTES,
   });
   return "refused" in patched ? patched : Buffer.from(patched.content).toString();
 }
@@ -36,14 +36,14 @@ class B:
         one()
         return 1
 `;
-/** `CLASSES` with another text in one line, counted from 1. */
-const changed = (line: number, text: string): string =>
+/** Returns `CLASSES` with another text in one line. Lines are counted from 1. */
+const replaceLine = (line: number, text: string): string =>
   CLASSES.split("\n")
     .with(line - 1, text)
     .join("\n");
 
-/** A file, the chunks of a patch, and the result. */
-const CASES: readonly (readonly [name: string, file: string, body: string, becomes: string | RegExp])[] = [
+/** Name, file, chunks of a patch, and the resulting text or the error. */
+const CASES: readonly (readonly [name: string, file: string, body: string, expected: string | RegExp])[] = [
   ["one chunk", "a\nb\nc\n", " a\n-b\n+B\n c", "a\nB\nc\n"],
   [
     "several chunks",
@@ -69,43 +69,43 @@ const CASES: readonly (readonly [name: string, file: string, body: string, becom
     "a chunk in the named function",
     CLASSES,
     "@@     def stop(self):\n-        one()\n+        two()",
-    changed(7, "        two()"),
+    replaceLine(7, "        two()"),
   ],
   [
     "a chunk in the named function of the named class",
     CLASSES,
     "@@ class B:\n@@     def run(self):\n         one()\n-        return 1\n+        return 2",
-    changed(13, "        return 2"),
+    replaceLine(13, "        return 2"),
   ],
   [
     "a header without indentation",
     CLASSES,
     "@@ def stop(self):\n-        one()\n+        two()",
-    changed(7, "        two()"),
+    replaceLine(7, "        two()"),
   ],
   [
     "a header that is only the start of a line",
     CLASSES,
     "@@ def stop(\n-        one()\n+        two()",
-    changed(7, "        two()"),
+    replaceLine(7, "        two()"),
   ],
   [
     "a header that is also the first context line",
     CLASSES,
     "@@ class B:\n class B:\n-    def run(self):\n+    def walk(self):",
-    changed(11, "    def walk(self):"),
+    replaceLine(11, "    def walk(self):"),
   ],
   [
     "a header with line numbers",
     CLASSES,
     "@@ -10,3 +10,3 @@ class B:\n     def run(self):\n-        one()\n+        two()",
-    changed(12, "        two()"),
+    replaceLine(12, "        two()"),
   ],
   [
     "two chunks with the same header",
     CLASSES,
     "@@ def stop(self):\n-        one()\n+        two()\n@@ def stop(self):\n-        return 1\n+        return 2",
-    changed(7, "        two()").replace("two()\n        return 1", "two()\n        return 2"),
+    replaceLine(7, "        two()").replace("two()\n        return 1", "two()\n        return 2"),
   ],
   [
     "lines that are in another class than the named one",
@@ -135,7 +135,7 @@ const CASES: readonly (readonly [name: string, file: string, body: string, becom
     "a function name that two classes have, one of them with these lines",
     CLASSES.replace("one()", "zero()"),
     "@@ def run(self):\n-        one()\n+        two()",
-    changed(12, "        two()").replace("one()", "zero()"),
+    replaceLine(12, "        two()").replace("one()", "zero()"),
   ],
   [
     "a chunk in a function with multi-line arguments and a triple-quoted string",
@@ -249,60 +249,80 @@ const CASES: readonly (readonly [name: string, file: string, body: string, becom
 describe("patchText()", () => {
   it("limits a chunk to the Markdown section that it names", () => {
     const file = "# All\n\n## A\n\n```sh\n# run\n```\n\none\n\n## B\n\ntwo\n";
-    const at = (body: string): string | { refused: string } => outcome(file, body, "a.md");
-    assert.equal(at("@@ ## A\n-one\n+1"), file.replace("one", "1"));
-    assert.equal(at("@@ # All\n-two\n+2"), file.replace("two", "2"));
-    assert.match((at("@@ ## A\n-two\n+2") as { refused: string }).refused, /not in "## A" \(lines 3 to 10\)/);
+    const patchMarkdown = (body: string): string | { refused: string } => applyPatch(file, body, "a.md");
+    assert.equal(patchMarkdown("@@ ## A\n-one\n+1"), file.replace("one", "1"));
+    assert.equal(patchMarkdown("@@ # All\n-two\n+2"), file.replace("two", "2"));
+    assert.match(
+      (patchMarkdown("@@ ## A\n-two\n+2") as { refused: string }).refused,
+      /not in "## A" \(lines 3 to 10\)/,
+    );
   });
 
-  for (const [name, file, body, becomes] of CASES)
-    it(`${typeof becomes === "string" ? "applies" : "rejects"} ${name}`, () => {
-      const got = outcome(file, body);
-      if (typeof becomes === "string") assert.deepEqual(got, becomes);
-      else assert.match(typeof got === "string" ? got : got.refused, becomes);
+  for (const [name, file, body, expected] of CASES)
+    it(`${typeof expected === "string" ? "applies" : "rejects"} ${name}`, () => {
+      const result = applyPatch(file, body);
+      if (typeof expected === "string") assert.deepEqual(result, expected);
+      else assert.match(typeof result === "string" ? result : result.refused, expected);
     });
 
   it("changes exactly the named lines, or rejects the patch, for random files and chunks", () => {
     const line = fc.constantFrom("a", "b", "  a", "", "a ", "if (x)", "}", "\ta", "“q”", '"q"');
     const lines = fc.array(line, { minLength: 1, maxLength: 12 });
-    const copied = fc.constantFrom<(text: string) => string>(
+    const copyFunctions = fc.constantFrom<(text: string) => string>(
       (text) => text,
       (text) => text,
       (text) => text.trimEnd(),
       (text) => (text === "" ? "" : ` ${text}`),
       (text) => text.replace(/[“”]/g, '"'),
     );
-    let landed = 0;
+    let appliedCount = 0;
     fc.assert(
-      fc.property(lines, fc.nat(), fc.nat(), fc.nat(), copied, fc.boolean(), (file, start, size, at, copy, ended) => {
-        const from = start % file.length;
-        const to = Math.min(file.length, from + 1 + (size % 4));
-        const gone = from + (at % (to - from));
-        const body = file.slice(from, to).flatMap((text, i) => {
-          const copiedLine = copy(text);
-          return from + i === gone ? [`-${copiedLine}`, "+NEW()"] : [` ${copiedLine}`];
-        });
-        const end = ended ? "\n" : "";
-        const got = outcome(`${file.join("\n")}\nlast${end}`, `@@\n${body.join("\n")}`);
-        if (typeof got !== "string") return;
-        landed++;
-        // Exactly one line has changed. Its surrounding lines must match the patch.
-        const now = got.split("\n").slice(0, file.length);
-        const changedLines = now.flatMap((text, i) => (text === file[i] ? [] : [i]));
-        const where = changedLines[0] ?? -1;
-        assert.equal(changedLines.length, 1, JSON.stringify({ file, body, now }));
-        assert.equal(now[where]!.trim(), "NEW()");
-        const bare = (text: string): string => text.replace(/[“”]/g, '"').trim();
-        for (let i = from; i < to; i++)
-          assert.equal(bare(file[where - gone + i]!), bare(file[i]!), JSON.stringify({ file, body, now }));
-        // No other place matches the patch exactly.
-        const isAt = (place: number): boolean =>
-          file.slice(from, to).every((text, i) => copy(text) === file[place + i]);
-        const exact = file.flatMap((_, place) => (isAt(place) ? [place] : []));
-        if (exact.length > 0) assert.deepEqual(exact, [where - gone + from], JSON.stringify({ file, body, now }));
-      }),
+      fc.property(
+        lines,
+        fc.nat(),
+        fc.nat(),
+        fc.nat(),
+        copyFunctions,
+        fc.boolean(),
+        (file, start, size, lineChoice, copy, endsWithNewline) => {
+          const firstLine = start % file.length;
+          const endLine = Math.min(file.length, firstLine + 1 + (size % 4));
+          const replacedLine = firstLine + (lineChoice % (endLine - firstLine));
+          const body = file.slice(firstLine, endLine).flatMap((text, i) => {
+            const copiedLine = copy(text);
+            return firstLine + i === replacedLine ? [`-${copiedLine}`, "+NEW()"] : [` ${copiedLine}`];
+          });
+          const lineEnd = endsWithNewline ? "\n" : "";
+          const result = applyPatch(`${file.join("\n")}\nlast${lineEnd}`, `@@\n${body.join("\n")}`);
+          if (typeof result !== "string") return;
+          appliedCount++;
+          // Exactly one line has changed. Its surrounding lines must match the patch.
+          const resultLines = result.split("\n").slice(0, file.length);
+          const changedLines = resultLines.flatMap((text, i) => (text === file[i] ? [] : [i]));
+          const changedLine = changedLines[0] ?? -1;
+          assert.equal(changedLines.length, 1, JSON.stringify({ file, body, resultLines }));
+          assert.equal(resultLines[changedLine]!.trim(), "NEW()");
+          const normalizeLine = (text: string): string => text.replace(/[“”]/g, '"').trim();
+          for (let i = firstLine; i < endLine; i++)
+            assert.equal(
+              normalizeLine(file[changedLine - replacedLine + i]!),
+              normalizeLine(file[i]!),
+              JSON.stringify({ file, body, resultLines }),
+            );
+          // If lines match the patch exactly, the changed lines are the only exact match.
+          const matchesAt = (startLine: number): boolean =>
+            file.slice(firstLine, endLine).every((text, i) => copy(text) === file[startLine + i]);
+          const exactMatches = file.flatMap((_, startLine) => (matchesAt(startLine) ? [startLine] : []));
+          if (exactMatches.length > 0)
+            assert.deepEqual(
+              exactMatches,
+              [changedLine - replacedLine + firstLine],
+              JSON.stringify({ file, body, resultLines }),
+            );
+        },
+      ),
       { numRuns: Number(process.env["FUZZ_RUNS"] ?? 3_000) },
     );
-    assert.ok(landed > 300, String(landed));
+    assert.ok(appliedCount > 300, String(appliedCount));
   });
 });

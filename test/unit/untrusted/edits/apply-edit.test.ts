@@ -2,38 +2,43 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { editText } from "../../../../src/untrusted/edits/apply-edit.js";
 import { INEXACT_EDITS, type InexactEdit } from "../../../helpers/inexact-edits.js";
-import { fc } from "../../../helpers/properties.js";
+import { fc } from "../../../helpers/fast-check.js";
 
-const MAX = 10 * 1024 * 1024;
+const MAX_FILE_BYTES = 10 * 1024 * 1024;
 
-function outcome({
+function applyEdit({
   file,
-  old,
-  fresh,
-  all = false,
-}: InexactEdit): { becomes: string; done: string } | { refused: string } {
-  const edits = [{ old_string: old, new_string: fresh, replace_all: all }];
-  const edited = editText({ content: new Uint8Array(Buffer.from(file)), edits, name: "a", maxBytes: MAX });
-  if ("refused" in edited) return edited;
-  return { becomes: Buffer.from(edited.content).toString(), done: edited.done.join() };
+  oldText,
+  replacementText,
+  replacesAll = false,
+}: InexactEdit): { newText: string; report: string } | { refused: string } {
+  const edits = [{ old_string: oldText, new_string: replacementText, replace_all: replacesAll }];
+  const editResult = editText({
+    content: new Uint8Array(Buffer.from(file)),
+    edits,
+    name: "a",
+    maxBytes: MAX_FILE_BYTES,
+  });
+  if ("refused" in editResult) return editResult;
+  return { newText: Buffer.from(editResult.content).toString(), report: editResult.descriptions.join() };
 }
 
 describe("editText() with an inexact copy of the text", () => {
   for (const edit of INEXACT_EDITS)
-    it(`${edit.becomes === undefined ? "rejects" : "applies"}: ${edit.name}`, () => {
-      const got = outcome(edit);
-      if (edit.becomes !== undefined) {
-        assert.ok("becomes" in got, JSON.stringify(got));
-        assert.equal(got.becomes, edit.becomes);
+    it(`${edit.expectedFileText === undefined ? "rejects" : "applies"}: ${edit.name}`, () => {
+      const result = applyEdit(edit);
+      if (edit.expectedFileText !== undefined) {
+        assert.ok("newText" in result, JSON.stringify(result));
+        assert.equal(result.newText, edit.expectedFileText);
       } else {
-        assert.ok("refused" in got, JSON.stringify(got));
-        assert.match(got.refused, edit.refused!);
+        assert.ok("refused" in result, JSON.stringify(result));
+        assert.match(result.refused, edit.expectedError!);
       }
     });
 });
 
 describe("random inexact copies of a text", () => {
-  const WORDS = [
+  const LINE_PIECES = [
     "total",
     "sum(values)",
     "if (a)",
@@ -50,7 +55,7 @@ describe("random inexact copies of a text", () => {
   const line = fc
     .tuple(
       fc.constantFrom("", "  ", "    ", "      ", "\t", "\t\t"),
-      fc.array(fc.constantFrom(...WORDS), { minLength: 1, maxLength: 4 }),
+      fc.array(fc.constantFrom(...LINE_PIECES), { minLength: 1, maxLength: 4 }),
       fc.constantFrom("", "", " ", "\t "),
     )
     .map(([indent, words, blanks]) => indent + words.join(" ") + blanks);
@@ -71,7 +76,7 @@ describe("random inexact copies of a text", () => {
     (lines) => lines.map((line) => line.replace(/[“”]/g, '"').replaceAll("’", "'").replaceAll("–", "-")),
     (lines) => lines.map((line) => line.replaceAll("\u00A0", " ")),
     (lines) => lines.map((line) => line.replace(/(\S) (\S)/g, "$1  $2")),
-    (lines) => lines.map((line, at) => `${at + 7}\t${line}`),
+    (lines) => lines.map((line, index) => `${index + 7}\t${line}`),
     (lines) => ["```", ...lines, "```"],
     addBlankEnds,
     (lines) => lines.map((line) => line.trim()),
@@ -79,8 +84,8 @@ describe("random inexact copies of a text", () => {
     (lines) => lines.slice(1),
     (lines) => [lines.join("\\n")],
   ];
-  /** Removes everything that could distinguish two places. */
-  const bare = (text: string): string =>
+  /** Removes blanks and replaces typographic characters, which an inexact match ignores. */
+  const normalize = (text: string): string =>
     text
       .replace(/[“”]/g, '"')
       .replaceAll("’", "'")
@@ -88,15 +93,15 @@ describe("random inexact copies of a text", () => {
       .replace(/[^\S\n]/g, "");
 
   const cases = fc.record({
-    before: block,
+    linesBefore: block,
     target: block,
-    after: block,
-    /** The target occurs twice, the second time with a mutation. */
-    twin: fc.option(fc.constantFrom(...MUTATIONS.slice(0, 8)), { nil: undefined }),
+    linesAfter: block,
+    /** If set, the file contains the target a second time, with this mutation. */
+    copyMutation: fc.option(fc.constantFrom(...MUTATIONS.slice(0, 8)), { nil: undefined }),
     mutations: fc.array(fc.constantFrom(...MUTATIONS), { minLength: 1, maxLength: 2 }),
     end: fc.constantFrom("\n", "\r\n"),
     change: fc.constantFrom<(lines: string[]) => string[]>(
-      (lines) => lines.map((line, at) => (at === 0 ? line.replace(/\S/, "changed $&") : line)),
+      (lines) => lines.map((line, index) => (index === 0 ? line.replace(/\S/, "changed $&") : line)),
       (lines) => [...lines, "added()"],
       (lines) => lines.slice(0, -1),
       (lines) => ["other", "lines"].concat(lines.slice(1)),
@@ -104,56 +109,66 @@ describe("random inexact copies of a text", () => {
   });
 
   it("are replaced at their own position or rejected, and all other text stays", () => {
-    const counted = { landed: 0, refused: 0 };
+    const counts = { applied: 0, rejected: 0 };
     fc.assert(
-      fc.property(cases, ({ before, target, after, twin, mutations, end, change }) => {
-        const copy = twin?.(target) ?? [];
-        const file = [...before, "// 1", ...target, "// 2", ...after, "// 3", ...copy, "// 4"].join(end);
+      fc.property(cases, ({ linesBefore, target, linesAfter, copyMutation, mutations, end, change }) => {
+        const secondCopy = copyMutation?.(target) ?? [];
+        const file = [...linesBefore, "// 1", ...target, "// 2", ...linesAfter, "// 3", ...secondCopy, "// 4"].join(
+          end,
+        );
         const copiedLines = mutations.reduce((lines, mutate) => mutate(lines), target);
-        const fresh = mutations.reduce((lines, mutate) => mutate(lines), change(target));
-        const edit = { name: "", file, old: copiedLines.join("\n"), fresh: fresh.join("\n") };
-        if (edit.old === "") return;
-        const got = outcome(edit);
-        if ("refused" in got) return void counted.refused++;
-        counted.landed++;
+        const newLines = mutations.reduce((lines, mutate) => mutate(lines), change(target));
+        const edit = { name: "", file, oldText: copiedLines.join("\n"), replacementText: newLines.join("\n") };
+        if (edit.oldText === "") return;
+        const result = applyEdit(edit);
+        if ("refused" in result) return void counts.rejected++;
+        counts.applied++;
         const lines = file.split(end);
-        const exact = file.includes(edit.old) || file.includes(edit.old.replaceAll("\n", "\r\n"));
-        if (mutations.some((mutation) => MUTATIONS.indexOf(mutation) >= 11) || exact) return;
-        // `edit` ignores blank lines at the ends of a text, so the lines between them decide the place.
+        const isExact = file.includes(edit.oldText) || file.includes(edit.oldText.replaceAll("\n", "\r\n"));
+        if (mutations.some((mutation) => MUTATIONS.indexOf(mutation) >= 11) || isExact) return;
+        // `edit` ignores blank lines at the ends of a text, so the lines between them decide the position.
         const isBlank = (line: string | undefined): boolean => line?.trim() === "";
-        const first = target.findIndex((line) => !isBlank(line));
-        const last = target.findLastIndex((line) => !isBlank(line));
-        const size = last - first + 1;
-        const raw = (at: number): string => lines.slice(at, at + size).join("\n");
-        const expectedText = bare(target.slice(first, last + 1).join("\n"));
-        const places = [...lines.keys()].filter((at) => first >= 0 && bare(raw(at)) === expectedText);
-        // Counts the blank lines beside a place, up to the number in the text.
-        const added = mutations.filter((mutation) => mutation === addBlankEnds).length;
-        const blankLines = (at: number, step: -1 | 1, most: number): number => {
+        const firstLine = target.findIndex((line) => !isBlank(line));
+        const lastLine = target.findLastIndex((line) => !isBlank(line));
+        const lineCount = lastLine - firstLine + 1;
+        const readLines = (lineIndex: number): string => lines.slice(lineIndex, lineIndex + lineCount).join("\n");
+        const expectedText = normalize(target.slice(firstLine, lastLine + 1).join("\n"));
+        const positions = [...lines.keys()].filter(
+          (position) => firstLine >= 0 && normalize(readLines(position)) === expectedText,
+        );
+        // Counts the blank lines next to a position, up to the number in the text.
+        const addedBlankCount = mutations.filter((mutation) => mutation === addBlankEnds).length;
+        const blankLines = (lineIndex: number, step: -1 | 1, maxCount: number): number => {
           let count = 0;
-          while (count < most && isBlank(lines[at + count * step])) count++;
+          while (count < maxCount && isBlank(lines[lineIndex + count * step])) count++;
           return count;
         };
-        const blanks = (at: number): [number, number] => [
-          blankLines(at - 1, -1, first + added),
-          blankLines(at + size, 1, target.length - 1 - last + added),
+        const countBlankLines = (position: number): [number, number] => [
+          blankLines(position - 1, -1, firstLine + addedBlankCount),
+          blankLines(position + lineCount, 1, target.length - 1 - lastLine + addedBlankCount),
         ];
-        const landed = places.filter((at) => {
-          const [before, after] = blanks(at);
+        const changedPositions = positions.filter((position) => {
+          const [blanksBefore, blanksAfter] = countBlankLines(position);
           return (
-            got.becomes.startsWith(lines.slice(0, at - before).join(end)) &&
-            got.becomes.endsWith(lines.slice(at + size + after).join(end))
+            result.newText.startsWith(lines.slice(0, position - blanksBefore).join(end)) &&
+            result.newText.endsWith(lines.slice(position + lineCount + blanksAfter).join(end))
           );
         });
-        assert.ok(landed.length > 0, JSON.stringify({ ...edit, ...got }));
-        // Two places that differ neither in their text nor in the blank lines beside them must be rejected as
-        // ambiguous.
-        const seen = (at: number): string => JSON.stringify([raw(at), blanks(at)]);
-        const alone = landed.some((at) => places.filter((place) => seen(place) === seen(at)).length === 1);
-        assert.ok(alone, JSON.stringify({ ...edit, ...got }));
+        assert.ok(changedPositions.length > 0, JSON.stringify({ ...edit, ...result }));
+
+        // An edit must be rejected as ambiguous if two positions have the same text and the same blank lines next
+        // to them.
+        const describePosition = (position: number): string =>
+          JSON.stringify([readLines(position), countBlankLines(position)]);
+        const isUnique = changedPositions.some(
+          (changedPosition) =>
+            positions.filter((position) => describePosition(position) === describePosition(changedPosition)).length ===
+            1,
+        );
+        assert.ok(isUnique, JSON.stringify({ ...edit, ...result }));
       }),
       { numRuns: Number(process.env["FUZZ_RUNS"] ?? 3_000) },
     );
-    assert.ok(counted.landed > 100 && counted.refused > 100, JSON.stringify(counted));
+    assert.ok(counts.applied > 100 && counts.rejected > 100, JSON.stringify(counts));
   });
 });

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { FileLines, TextView } from "../../../../src/untrusted/edits/text-views.js";
 import { MATCH_MODES } from "../../../../src/untrusted/edits/match-modes.js";
-import { fc } from "../../../helpers/properties.js";
+import { fc } from "../../../helpers/fast-check.js";
 
-/** A file whose words give no hint where to search. */
-class Unhelpful extends FileLines {
+/** File lines without an index, so that every line is a candidate. */
+class LinesWithoutCandidates extends FileLines {
   override candidateRows(): undefined {
     return undefined;
   }
@@ -21,17 +21,17 @@ it("TextView finds the same positions with and without its candidate rows", () =
     "a “b” other",
     'a "b" other',
   );
-  const latin = (lines: readonly string[]): string => Buffer.from(lines.join("\n")).toString("latin1");
+  const toLatin1 = (lines: readonly string[]): string => Buffer.from(lines.join("\n")).toString("latin1");
   fc.assert(
     fc.property(
       fc.array(line, { maxLength: 12 }),
       fc.array(line, { minLength: 1, maxLength: 3 }),
       (file, searchedLines) => {
-        const text = latin(file);
-        for (const way of MATCH_MODES)
+        const text = toLatin1(file);
+        for (const mode of MATCH_MODES)
           assert.deepEqual(
-            new TextView(new FileLines(text), way).places(latin(searchedLines).split("\n")),
-            new TextView(new Unhelpful(text), way).places(latin(searchedLines).split("\n")),
+            new TextView(new FileLines(text), mode).findMatches(toLatin1(searchedLines).split("\n")),
+            new TextView(new LinesWithoutCandidates(text), mode).findMatches(toLatin1(searchedLines).split("\n")),
           );
       },
     ),
@@ -41,7 +41,8 @@ it("TextView finds the same positions with and without its candidate rows", () =
 
 it("TextView ignores a zero-width character in a word only if it ignores typography", () => {
   const text = Buffer.from("first\nso\u200bme(thing)\n").toString("latin1");
-  const places = (typography: boolean): number =>
-    new TextView(new FileLines(text), { typography, blanks: false, indentation: false }).places(["some(thing)"]).length;
-  assert.deepEqual([places(true), places(false)], [1, 0]);
+  const countMatches = (typography: boolean): number =>
+    new TextView(new FileLines(text), { typography, blanks: false, indentation: false }).findMatches(["some(thing)"])
+      .length;
+  assert.deepEqual([countMatches(true), countMatches(false)], [1, 0]);
 });

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { namesOf, PathPattern } from "../../../../src/untrusted/search/glob-match.js";
 import { compileGlob } from "../../../../src/untrusted/search/globs.js";
 import { TimeBudget, TimeLimitExceeded, PathRules } from "../../../../src/untrusted/search/path-rules.js";
-import { fc } from "../../../helpers/properties.js";
+import { fc } from "../../../helpers/fast-check.js";
 
 const piece = fc.constantFrom(
   "a",
@@ -36,12 +36,12 @@ describe("PathRules", () => {
         fc.array(fc.array(name, { minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 10 }),
         fc.boolean(),
         (rules, paths, isFolder) => {
-          const indexed = new PathRules(rules, new TimeBudget(60_000));
+          const pathRules = new PathRules(rules, new TimeBudget(60_000));
           for (const path of paths.map((names) => names.join("/"))) {
             const expected = rules.findLastIndex(
               (rule) => (isFolder || !rule.foldersOnly) && new PathPattern(rule.pattern).matches(namesOf(path)),
             );
-            assert.equal(indexed.last(path, isFolder), expected, path);
+            assert.equal(pathRules.findLast(path, isFolder), expected, path);
           }
         },
       ),
@@ -50,19 +50,19 @@ describe("PathRules", () => {
   });
 
   it("throw TimeLimitExceeded after their time budget, which counts only while they work", () => {
-    const evil = `${"*[!b]".repeat(100)}*x*`;
+    const slowPattern = `${"*[!b]".repeat(100)}*x*`;
     const rules = new PathRules(
-      Array.from({ length: 2_000 }, () => ({ pattern: `**/${evil}`, foldersOnly: false })),
+      Array.from({ length: 2_000 }, () => ({ pattern: `**/${slowPattern}`, foldersOnly: false })),
       new TimeBudget(60_000),
     );
-    assert.equal(rules.last("b", false), -1);
-    const little = new TimeBudget(50);
-    const hard = new PathRules(
-      Array.from({ length: 2_000 }, () => ({ pattern: `**/${evil}`, foldersOnly: false })),
-      little,
+    assert.equal(rules.findLast("b", false), -1);
+    const shortBudget = new TimeBudget(50);
+    const slowRules = new PathRules(
+      Array.from({ length: 2_000 }, () => ({ pattern: `**/${slowPattern}`, foldersOnly: false })),
+      shortBudget,
     );
     assert.throws(() => {
-      for (let n = 0; n < 10_000; n++) little.measure(() => hard.last("a".repeat(255), false));
+      for (let n = 0; n < 10_000; n++) shortBudget.measure(() => slowRules.findLast("a".repeat(255), false));
     }, TimeLimitExceeded);
   });
 

@@ -6,14 +6,14 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { findBubblewrap } from "../../../../../src/tools/shell/sandbox/bubblewrap.js";
-import { until } from "../../../../helpers/lab.js";
-import { ROOT, SOURCE_FLAGS, source } from "../../../../helpers/node.js";
-import { temporaryFolder } from "../../../../helpers/tool-context.js";
+import { waitUntil } from "../../../../helpers/server-runs.js";
+import { ROOT, SOURCE_FLAGS, sourcePath } from "../../../../helpers/source-paths.js";
+import { createTemporaryFolder } from "../../../../helpers/tool-context.js";
 
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 
 /** Running processes with this text in their environment. */
-function processesWith(text: string): string[] {
+function findProcessesWith(text: string): string[] {
   return readdirSync("/proc").flatMap((pid) => {
     try {
       if (!/^\d+$/.test(pid) || !readFileSync(`/proc/${pid}/environ`, "latin1").includes(text)) return [];
@@ -28,18 +28,18 @@ function processesWith(text: string): string[] {
 describe("findBubblewrap", () => {
   it("leaves no process running if its host is killed during the search", async (t) => {
     if (!(await findBubblewrap({ env, network: true }))) return t.skip("no working bubblewrap");
-    await using folder = await temporaryFolder();
+    await using folder = await createTemporaryFolder();
     const script = join(folder.path, "host.mjs");
-    const mark = `LEFT=${folder.path}`;
+    const environmentEntry = `LEFT=${folder.path}`;
     // The process is killed as soon as one of its child processes exists.
     await writeFile(
       script,
       `import { readFileSync } from "node:fs";
-       import { findBubblewrap } from ${JSON.stringify(source("src/tools/shell/sandbox/bubblewrap.ts"))};
+       import { findBubblewrap } from ${JSON.stringify(sourcePath("src/tools/shell/sandbox/bubblewrap.ts"))};
        const env = { PATH: process.env.PATH, LEFT: ${JSON.stringify(folder.path)} };
        // The search can end before its child process is found.
        void findBubblewrap({ env, network: true }).then(() => process.exit(7));
-       const own = "/proc/self/task/" + process.pid + "/children";
+       const childrenFile = "/proc/self/task/" + process.pid + "/children";
        const isBubblewrap = (pid) => {
          try {
            return readFileSync("/proc/" + pid + "/cmdline", "latin1").includes("--args");
@@ -47,41 +47,41 @@ describe("findBubblewrap", () => {
            return false;
          }
        };
-       const look = () => {
-         const [first] = readFileSync(own, "latin1").split(" ").filter((pid) => pid !== "" && isBubblewrap(pid));
-         if (first === undefined) return void setImmediate(look);
-         const until = performance.now() + Number(process.argv[2]);
-         while (performance.now() < until);
+       const poll = () => {
+         const [first] = readFileSync(childrenFile, "latin1").split(" ").filter((pid) => pid !== "" && isBubblewrap(pid));
+         if (first === undefined) return void setImmediate(poll);
+         const killMs = performance.now() + Number(process.argv[2]);
+         while (performance.now() < killMs);
          process.kill(process.pid, "SIGKILL");
        };
-       look();`,
+       poll();`,
     );
     // Time: kills at different delays after bubblewrap has started, to hit several of its steps. The result must be the
     // same.
-    const rounds = [0, 2, 4].map(async (ms) => {
+    const rounds = [0, 2, 4].map(async (delayMs) => {
       for (;;) {
-        const child = spawn(process.execPath, [...SOURCE_FLAGS, script, String(ms)], {
+        const child = spawn(process.execPath, [...SOURCE_FLAGS, script, String(delayMs)], {
           cwd: ROOT,
           stdio: ["ignore", "inherit", "inherit"],
         });
-        const end = (await once(child, "exit")) as unknown[];
-        if (end[0] === 7) continue;
-        assert.deepEqual(end, [null, "SIGKILL"]);
+        const exitEvent = (await once(child, "exit")) as unknown[];
+        if (exitEvent[0] === 7) continue;
+        assert.deepEqual(exitEvent, [null, "SIGKILL"]);
         return;
       }
     });
     await Promise.all(rounds);
-    await until(() => processesWith(mark).length === 0);
+    await waitUntil(() => findProcessesWith(environmentEntry).length === 0);
   });
 
   it("has finished when close() of the sandbox that started it resolves", async (t) => {
     if (!(await findBubblewrap({ env, network: true }))) return t.skip("no working bubblewrap");
-    await using folder = await temporaryFolder();
+    await using folder = await createTemporaryFolder();
     const script = join(folder.path, "host.mjs");
     await writeFile(
       script,
-      `import { Sandbox } from ${JSON.stringify(source("src/tools/shell/sandbox/sandbox.ts"))};
-       import { findBubblewrap } from ${JSON.stringify(source("src/tools/shell/sandbox/bubblewrap.ts"))};
+      `import { Sandbox } from ${JSON.stringify(sourcePath("src/tools/shell/sandbox/sandbox.ts"))};
+       import { findBubblewrap } from ${JSON.stringify(sourcePath("src/tools/shell/sandbox/bubblewrap.ts"))};
        const env = { PATH: process.env.PATH };
        const sandbox = new Sandbox({ env, allowPaths: [], deniedPaths: [], sandbox: "auto" });
        let isOver = false;

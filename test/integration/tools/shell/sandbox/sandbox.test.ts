@@ -27,13 +27,13 @@ import type { BuiltinToolsOptions } from "gantry";
 import { findBubblewrap } from "../../../../../src/tools/shell/sandbox/bubblewrap.js";
 import { MountPlan } from "../../../../../src/tools/shell/sandbox/mount-plan.js";
 import { Sandbox } from "../../../../../src/tools/shell/sandbox/sandbox.js";
-import { SOURCE_FLAGS, source } from "../../../../helpers/node.js";
-import { callTool, temporaryFolder, toolContext } from "../../../../helpers/tool-context.js";
+import { SOURCE_FLAGS, sourcePath } from "../../../../helpers/source-paths.js";
+import { callTool, createTemporaryFolder, createToolContext } from "../../../../helpers/tool-context.js";
 
-const run = promisify(execFile);
+const execFileAsync = promisify(execFile);
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
-const works = findBubblewrap({ env, network: false });
-const SCRIPT = source("test/helpers/sandbox-attacks.ts");
+const bubblewrap = findBubblewrap({ env, network: false });
+const SCRIPT = sourcePath("test/helpers/sandbox-attacks.ts");
 const NOBODY = 65_534;
 
 interface Outcome {
@@ -42,58 +42,65 @@ interface Outcome {
 }
 
 /** Runs all attacks as the user with this id. */
-async function attacksAs(uid: number): Promise<Outcome> {
+async function runAttacksAs(uid: number): Promise<Outcome> {
   // Another user cannot enter the temporary folder of a test run.
   const base = await realpath(await mkdtemp(join(uid === NOBODY ? "/tmp" : tmpdir(), "gantry-sandbox-")));
-  const below = process.getuid?.() === 0 ? await mkdtemp("/run/gantry-sandbox-") : "";
+  const runtimeFolder = process.getuid?.() === 0 ? await mkdtemp("/run/gantry-sandbox-") : "";
   try {
-    for (const path of [base, below]) if (path !== "") await chown(path, uid, uid);
-    const as = uid === NOBODY ? ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"] : [];
-    const command = [...as, process.execPath, ...SOURCE_FLAGS, SCRIPT, base, below];
+    for (const path of [base, runtimeFolder]) if (path !== "") await chown(path, uid, uid);
+    const setprivPrefix = uid === NOBODY ? ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"] : [];
+    const command = [...setprivPrefix, process.execPath, ...SOURCE_FLAGS, SCRIPT, base, runtimeFolder];
     const [file = "", ...args] = command;
-    const child = { env: { PATH: env.PATH, HOME: base, TMPDIR: base }, maxBuffer: 16 * 1024 * 1024 };
-    return JSON.parse((await run(file, args, child)).stdout) as Outcome;
+    const childOptions = { env: { PATH: env.PATH, HOME: base, TMPDIR: base }, maxBuffer: 16 * 1024 * 1024 };
+    return JSON.parse((await execFileAsync(file, args, childOptions)).stdout) as Outcome;
   } finally {
     await rm(base, { recursive: true, force: true });
-    if (below !== "") await rm(below, { recursive: true, force: true });
+    if (runtimeFolder !== "") await rm(runtimeFolder, { recursive: true, force: true });
   }
 }
 
-/** Why another user cannot be tested here. Undefined if it can. */
-async function whyNoOtherUser(): Promise<string | undefined> {
+/** The reason why no command can run as another user. Undefined if one can. */
+async function findOtherUserSkipReason(): Promise<string | undefined> {
   if (process.getuid?.() !== 0) return "only root can run as another user";
-  const look = `require("fs").readFileSync(${JSON.stringify(SCRIPT)})`;
-  return run("setpriv", ["--reuid=65534", "--regid=65534", "--clear-groups", process.execPath, "-e", look]).then(
+  const readScript = `require("fs").readFileSync(${JSON.stringify(SCRIPT)})`;
+  return execFileAsync("setpriv", [
+    "--reuid=65534",
+    "--regid=65534",
+    "--clear-groups",
+    process.execPath,
+    "-e",
+    readScript,
+  ]).then(
     () => undefined,
     () => "the user nobody cannot read the sources",
   );
 }
 
-function bash(options: BuiltinToolsOptions = {}) {
+function createBash(options: BuiltinToolsOptions = {}) {
   const tool = builtinTools({ env, ...options, bash: { sandbox: "required", ...options.bash } }).find(
     ({ name }) => name === "bash",
   )!;
-  return (command: string, projectDir: string) => callTool(tool, { command }, toolContext(projectDir));
+  return (command: string, projectDir: string) => callTool(tool, { command }, createToolContext(projectDir));
 }
 
 describe("a required sandbox", () => {
-  for (const [who, uid] of [
+  for (const [userName, uid] of [
     ["the current user", process.getuid?.() ?? 0],
     ["the user nobody", NOBODY],
   ] as const)
-    it(`blocks all attacks of ${who} and allows ordinary work`, async (t) => {
-      if (!(await works)) return t.skip("no working bubblewrap");
-      const why = uid === NOBODY ? await whyNoOtherUser() : undefined;
-      if (why !== undefined) return t.skip(why);
-      const { attacks, work } = await attacksAs(uid);
+    it(`blocks all attacks of ${userName} and allows ordinary work`, async (t) => {
+      if (!(await bubblewrap)) return t.skip("no working bubblewrap");
+      const skipReason = uid === NOBODY ? await findOtherUserSkipReason() : undefined;
+      if (skipReason !== undefined) return t.skip(skipReason);
+      const { attacks, work } = await runAttacksAs(uid);
       assert.ok(Object.keys(attacks).length > 40);
       for (const [name, { held, output }] of Object.entries(attacks)) await t.test(name, () => assert.ok(held, output));
       for (const [name, { well, output }] of Object.entries(work)) await t.test(name, () => assert.ok(well, output));
     });
 
   it("opens the network and makes package caches writable only if the network is enabled", async (t) => {
-    if (!(await works)) return t.skip("no working bubblewrap");
-    await using folder = await temporaryFolder();
+    if (!(await bubblewrap)) return t.skip("no working bubblewrap");
+    await using folder = await createTemporaryFolder();
     const home = join(folder.path, "home");
     await mkdir(join(home, ".npm/_cacache"), { recursive: true });
     await mkdir(join(home, ".gradle"));
@@ -104,15 +111,18 @@ describe("a required sandbox", () => {
     const requestCommand = `node -e 'fetch("http://127.0.0.1:${port}").then(r=>r.text()).then(console.log,e=>console.log(e.cause.code))'; echo x > ~/.npm/_cacache/x && echo kept; echo x > ~/.gradle/x`;
     try {
       const options = { env: { ...env, HOME: home } };
-      const open = await bash({ ...options, bash: { network: true } })(requestCommand, join(folder.path, "p"));
-      assert.match(open.text, /^outside\nkept\n.*Read-only/);
+      const openResult = await createBash({ ...options, bash: { network: true } })(
+        requestCommand,
+        join(folder.path, "p"),
+      );
+      assert.match(openResult.text, /^outside\nkept\n.*Read-only/);
       assert.match(
-        (await bash({ ...options, bash: { sandbox: "auto" } })(requestCommand, join(folder.path, "p"))).text,
+        (await createBash({ ...options, bash: { sandbox: "auto" } })(requestCommand, join(folder.path, "p"))).text,
         /^outside\nkept/,
       );
-      const closed = await bash(options)(requestCommand, join(folder.path, "p"));
-      assert.match(closed.text, /^ECONNREFUSED\n[^]*Read-only/);
-      assert.ok(!closed.text.includes("kept\n"));
+      const closedResult = await createBash(options)(requestCommand, join(folder.path, "p"));
+      assert.match(closedResult.text, /^ECONNREFUSED\n[^]*Read-only/);
+      assert.ok(!closedResult.text.includes("kept\n"));
     } finally {
       server.close();
     }
@@ -124,7 +134,7 @@ describe("a required sandbox", () => {
       text: "commands run without a sandbox",
       weak: true,
     });
-    if (!(await works)) return t.skip("no working bubblewrap");
+    if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     assert.equal(
       (await new Sandbox({ ...options, sandbox: "required" }).describe(tmpdir())).text,
       "commands run in bubblewrap, without network access",
@@ -136,12 +146,12 @@ describe("a required sandbox", () => {
   });
 
   it("lets root change files of another user with only file capabilities, and denies umount", async (t) => {
-    if (!(await works)) return t.skip("no working bubblewrap");
+    if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     if (process.getuid?.() !== 0) return t.skip("only root can change the owner of a folder");
-    await using folder = await temporaryFolder();
+    await using folder = await createTemporaryFolder();
     await writeFile(join(folder.path, "a"), "a");
     for (const path of [folder.path, join(folder.path, "a")]) await chown(path, 4711, 4711);
-    const { text } = await bash()(
+    const { text } = await createBash()(
       "echo b > a && cat a; grep CapEff /proc/self/status; umount /run; mount -o remount,rw /",
       folder.path,
     );
@@ -150,10 +160,10 @@ describe("a required sandbox", () => {
   });
 
   it("starts as root despite sockets in private folders of other users, and covers public sockets", async (t) => {
-    if (!(await works)) return t.skip("no working bubblewrap");
+    if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     if (process.getuid?.() !== 0) return t.skip("only root can create sockets in folders of other users");
-    await using project = await temporaryFolder();
-    const opened: string[] = [];
+    await using project = await createTemporaryFolder();
+    const publicSocketPaths: string[] = [];
     for (const parent of ["/dev/shm", "/srv", "/var/lib", "/home"]) {
       const folder = await mkdtemp(`${parent}/gantry-socket-`);
       t.after(() => rm(folder, { recursive: true }));
@@ -167,12 +177,12 @@ describe("a required sandbox", () => {
         t.after(() => server.close());
         await chown(join(folder, name), NOBODY, NOBODY);
         await chmod(join(folder, name), mode);
-        if (name === "public" && parent !== "/dev/shm") opened.push(join(folder, name, "socket"));
+        if (name === "public" && parent !== "/dev/shm") publicSocketPaths.push(join(folder, name, "socket"));
       }
       await chmod(folder, 0o755);
     }
-    const { text } = await bash()(
-      `ls -d / ${opened.join(" ")}; test -S ${opened.join(" || test -S ")} || echo covered`,
+    const { text } = await createBash()(
+      `ls -d / ${publicSocketPaths.join(" ")}; test -S ${publicSocketPaths.join(" || test -S ")} || echo covered`,
       project.path,
     );
     assert.match(text, /^\/\n/);
@@ -180,28 +190,31 @@ describe("a required sandbox", () => {
   });
 
   it("reports why the sandbox cannot start, and that the command did not run", async (t) => {
-    if (!(await works)) return t.skip("no working bubblewrap");
+    if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     if (process.getuid?.() !== 0) return t.skip("only root can hide a path that bubblewrap cannot reach");
-    await using folder = await temporaryFolder();
-    const hidden = join(folder.path, "private", "hidden");
+    await using folder = await createTemporaryFolder();
+    const hiddenFile = join(folder.path, "private", "hidden");
     await mkdir(join(folder.path, "project"));
     await mkdir(join(folder.path, "private"), { mode: 0o700 });
-    await writeFile(hidden, "");
+    await writeFile(hiddenFile, "");
     await chown(join(folder.path, "private"), NOBODY, NOBODY);
-    const options = { allowPaths: [folder.path], deniedPaths: [hidden], env, sandbox: "required" as const };
+    const options = { allowPaths: [folder.path], deniedPaths: [hiddenFile], env, sandbox: "required" as const };
     const { text, weak } = await new Sandbox(options).describe(join(folder.path, "project"));
     assert.match(text, /^commands do not run: the sandbox could not start: .*hidden: Permission denied/);
     assert.equal(weak, true);
-    const failed = bash({ allowPaths: [folder.path], deniedPaths: [hidden] })("echo ran", join(folder.path, "project"));
+    const failedCall = createBash({ allowPaths: [folder.path], deniedPaths: [hiddenFile] })(
+      "echo ran",
+      join(folder.path, "project"),
+    );
     await assert.rejects(
-      failed,
+      failedCall,
       /^ToolError: the sandbox could not start: .*Permission denied\. The command did not run/,
     );
   });
 
   it("lets commands write to the extra folders of a run and to no other folder", async (t) => {
-    if (!(await works)) return t.skip("no working bubblewrap");
-    await using folder = await temporaryFolder();
+    if (!(await bubblewrap)) return t.skip("no working bubblewrap");
+    await using folder = await createTemporaryFolder();
     const [project, extraFolder, otherFolder] = ["project", "more", "other"].map((name) => join(folder.path, name)) as [
       string,
       string,
@@ -211,38 +224,36 @@ describe("a required sandbox", () => {
     const options = { allowPaths: [], deniedPaths: [], env, bash: { timeout: 30, sandbox: "required" as const } };
     const tool = builtinTools(options).find(({ name }) => name === "bash")!;
     const command = `echo a > ${extraFolder}/a; echo b > ${otherFolder}/b; ls -d ${extraFolder}/a`;
-    const context = toolContext(project, { folders: [extraFolder] });
+    const context = createToolContext(project, { folders: [extraFolder] });
     assert.match((await callTool(tool, { command }, context)).text, /more\/a/);
     assert.ok(existsSync(join(extraFolder, "a")) && !existsSync(join(otherFolder, "b")));
     await mkdir(join(extraFolder, "home"));
     // The next run has no extra folders.
-    await callTool(tool, { command: `echo c > ${extraFolder}/c` }, toolContext(project));
+    await callTool(tool, { command: `echo c > ${extraFolder}/c` }, createToolContext(project));
     assert.ok(!existsSync(join(extraFolder, "c")));
-    const home = builtinTools({ ...options, env: { ...env, HOME: join(extraFolder, "home") } }).find(
+    const toolWithHome = builtinTools({ ...options, env: { ...env, HOME: join(extraFolder, "home") } }).find(
       ({ name }) => name === "bash",
     )!;
-    await assert.rejects(callTool(home, { command }, context), /contains more than a project/);
-    await Promise.all([tool.close?.(), home.close?.()]);
+    await assert.rejects(callTool(toolWithHome, { command }, context), /contains more than a project/);
+    await Promise.all([tool.close?.(), toolWithHome.close?.()]);
   });
 
   it("does not run a command if a link replaced the project folder after the preparation", async (t) => {
-    if (!(await works)) return t.skip("no working bubblewrap");
-    await using folder = await temporaryFolder();
-    const [project, otherFolder, aside] = ["project", "other", "aside"].map((name) => join(folder.path, name)) as [
-      string,
-      string,
-      string,
-    ];
+    if (!(await bubblewrap)) return t.skip("no working bubblewrap");
+    await using folder = await createTemporaryFolder();
+    const [project, otherFolder, movedProject] = ["project", "other", "aside"].map((name) =>
+      join(folder.path, name),
+    ) as [string, string, string];
     await mkdir(project);
     await mkdir(otherFolder);
     const sandbox = new Sandbox({ allowPaths: [], deniedPaths: [], env, sandbox: "required" });
-    const prepared = await sandbox.prepare(project);
-    assert.ok(prepared);
-    await rename(project, aside);
+    const preparedSandbox = await sandbox.prepare(project);
+    assert.ok(preparedSandbox);
+    await rename(project, movedProject);
     await symlink(otherFolder, project);
     let output = "";
     const { code } = await (
-      await prepared.start("/bin/sh", "echo evil > evil")
+      await preparedSandbox.start("/bin/sh", "echo evil > evil")
     ).run({
       timeoutMs: 30_000,
       signal: new AbortController().signal,
@@ -255,57 +266,60 @@ describe("a required sandbox", () => {
   });
 
   it("allows commits in a git worktree, and gives no write access for a forged .git file", async (t) => {
-    if (!(await works)) return t.skip("no working bubblewrap");
-    await using folder = await temporaryFolder();
-    const [main, tree, evil] = ["main", "tree", "evil"].map((name) => join(folder.path, name)) as [
-      string,
-      string,
-      string,
-    ];
+    if (!(await bubblewrap)) return t.skip("no working bubblewrap");
+    await using folder = await createTemporaryFolder();
+    const [mainRepository, worktree, forgedWorktree] = ["main", "tree", "evil"].map((name) =>
+      join(folder.path, name),
+    ) as [string, string, string];
     const git = (cwd: string, ...args: string[]) =>
-      run("git", ["-c", "user.name=A", "-c", "user.email=a@b.c", ...args], { cwd, env });
-    await git(folder.path, "init", "-q", main);
-    await git(main, "commit", "-q", "--allow-empty", "-m", "first");
-    await git(main, "worktree", "add", "-q", tree);
-    const result = await bash()(
+      execFileAsync("git", ["-c", "user.name=A", "-c", "user.email=a@b.c", ...args], { cwd, env });
+    await git(folder.path, "init", "-q", mainRepository);
+    await git(mainRepository, "commit", "-q", "--allow-empty", "-m", "first");
+    await git(mainRepository, "worktree", "add", "-q", worktree);
+    const result = await createBash()(
       "echo x > x && git add x && git -c user.name=A -c user.email=a@b.c commit -q -m second && git log --oneline; " +
-        `echo x >> ${main}/.git/config; echo x > ${main}/.git/hooks/pre-commit; echo ${evil} > ${main}/.git/worktrees/tree/commondir; echo x > ${main}/x`,
-      tree,
+        `echo x >> ${mainRepository}/.git/config; echo x > ${mainRepository}/.git/hooks/pre-commit; echo ${forgedWorktree} > ${mainRepository}/.git/worktrees/tree/commondir; echo x > ${mainRepository}/x`,
+      worktree,
     );
     assert.match(result.text, /second/);
-    assert.equal((await git(tree, "log", "--format=%s")).stdout, "second\nfirst\n");
-    assert.ok(!existsSync(join(main, "x")) && !existsSync(join(main, ".git/hooks/pre-commit")));
-    await mkdir(evil);
-    await writeFile(join(evil, ".git"), `gitdir: ${main}/.git/worktrees/tree\n`);
-    await bash()(`echo x > ${main}/.git/worktrees/tree/x; echo x > ${main}/.git/refs/x`, evil);
-    assert.ok(!existsSync(join(main, ".git/worktrees/tree/x")) && !existsSync(join(main, ".git/refs/x")));
+    assert.equal((await git(worktree, "log", "--format=%s")).stdout, "second\nfirst\n");
+    assert.ok(!existsSync(join(mainRepository, "x")) && !existsSync(join(mainRepository, ".git/hooks/pre-commit")));
+    await mkdir(forgedWorktree);
+    await writeFile(join(forgedWorktree, ".git"), `gitdir: ${mainRepository}/.git/worktrees/tree\n`);
+    await createBash()(
+      `echo x > ${mainRepository}/.git/worktrees/tree/x; echo x > ${mainRepository}/.git/refs/x`,
+      forgedWorktree,
+    );
+    assert.ok(
+      !existsSync(join(mainRepository, ".git/worktrees/tree/x")) && !existsSync(join(mainRepository, ".git/refs/x")),
+    );
   });
 
   it("keeps temporary files between calls, separately for each project", async (t) => {
-    if (!(await works)) return t.skip("no working bubblewrap");
-    await using folder = await temporaryFolder();
+    if (!(await bubblewrap)) return t.skip("no working bubblewrap");
+    await using folder = await createTemporaryFolder();
     const [firstProject, secondProject, scratchPath] = ["one", "two", "scratch"].map((name) =>
       join(folder.path, name),
     ) as [string, string, string];
     await mkdir(firstProject);
     await mkdir(secondProject);
-    const old = join(scratchPath, "0123456789abcdef");
-    await mkdir(old, { recursive: true });
-    await run("touch", ["-d", "2020-01-01", old]);
-    const sh = bash({ bash: { scratchPath } });
-    await sh("echo mine > /tmp/note; echo more > /var/tmp/note", firstProject);
-    assert.equal((await sh("cat /tmp/note /var/tmp/note", firstProject)).text, "mine\nmore\n[exit code 0]");
-    assert.match((await sh("cat /tmp/note", secondProject)).text, /No such file/);
-    assert.ok(!existsSync(old));
+    const expiredFolder = join(scratchPath, "0123456789abcdef");
+    await mkdir(expiredFolder, { recursive: true });
+    await execFileAsync("touch", ["-d", "2020-01-01", expiredFolder]);
+    const runCommand = createBash({ bash: { scratchPath } });
+    await runCommand("echo mine > /tmp/note; echo more > /var/tmp/note", firstProject);
+    assert.equal((await runCommand("cat /tmp/note /var/tmp/note", firstProject)).text, "mine\nmore\n[exit code 0]");
+    assert.match((await runCommand("cat /tmp/note", secondProject)).text, /No such file/);
+    assert.ok(!existsSync(expiredFolder));
     for (const name of await readdir(scratchPath)) assert.equal((await stat(join(scratchPath, name))).mode & 0o077, 0);
-    // A link that a command leaves there must not lead bubblewrap to the outside when it creates the path to the
-    // project.
-    const [first = ""] = firstProject.slice("/tmp/".length).split("/");
+    // A link that a command leaves in its /tmp must not lead bubblewrap to the outside when bubblewrap creates the path
+    // to the project.
+    const [firstSegment = ""] = firstProject.slice("/tmp/".length).split("/");
     if (firstProject.startsWith("/tmp/")) {
       const scratchTmp = join(scratchPath, createHash("sha256").update(firstProject).digest("hex").slice(0, 16), "tmp");
-      await rm(join(scratchTmp, first), { recursive: true });
-      await symlink(secondProject, join(scratchTmp, first));
-      await sh("echo x > here", firstProject);
+      await rm(join(scratchTmp, firstSegment), { recursive: true });
+      await symlink(secondProject, join(scratchTmp, firstSegment));
+      await runCommand("echo x > here", firstProject);
       assert.equal(await readFile(join(firstProject, "here"), "utf8"), "x\n");
       assert.deepEqual(await readdir(secondProject), []);
     }

@@ -1,4 +1,4 @@
-// Tries everything that a user may do on a server of gantry. Usage: actor.mjs URL SESSION RUN ASK FILE. It writes the
+// Tries everything that a user may do on a server of gantry. Usage: user-actions.mjs URL SESSION RUN ASK FILE. It writes the
 // results to FILE as JSON: [action, status, code][]. With `mcp` as the first argument it is an MCP server whose tool
 // does this.
 import { createHash } from "node:crypto";
@@ -6,15 +6,15 @@ import { renameSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
 import { createInterface } from "node:readline";
 
-const json = { "content-type": "application/json" };
-const upgrade = {
+const JSON_HEADERS = { "content-type": "application/json" };
+const UPGRADE_HEADERS = {
   ...{ connection: "Upgrade", upgrade: "websocket", "sec-websocket-version": "13" },
   "sec-websocket-key": createHash("md5").update("key").digest("base64"),
 };
-const initialize = { jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: 1 } };
+const INITIALIZE_REQUEST = { jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: 1 } };
 
 /** Harmless actions come first, because a session can be deleted only once. */
-const actionsOf = (session, run, ask) => [
+const listActions = (session, run, ask) => [
   ["list sessions", "GET", "/api/sessions"],
   ["read a session", "GET", `/api/sessions/${session}`],
   ["read messages", "GET", `/api/sessions/${session}/messages`],
@@ -32,21 +32,25 @@ const actionsOf = (session, run, ask) => [
   ["steer a run", "POST", `/api/sessions/${session}/steer`, { message: "do this" }],
   ["log in to the console", "POST", "/console/login", {}],
   ["open the console", "GET", "/console"],
-  ["initialize ACP over HTTP", "POST", "/acp", initialize],
-  ["open ACP over WebSocket", "GET", "/acp", undefined, upgrade],
+  ["initialize ACP over HTTP", "POST", "/acp", INITIALIZE_REQUEST],
+  ["open ACP over WebSocket", "GET", "/acp", undefined, UPGRADE_HEADERS],
   ["cancel a run", "POST", `/api/runs/${run}/cancel`],
   ["delete a session", "DELETE", `/api/sessions/${session}`],
 ];
 
-function ask(url, method, path, body, headers) {
+function sendRequest(url, method, path, body, headers) {
   return new Promise((resolve) => {
-    const sent = request(new URL(path, url), { method, headers: { ...(body && json), ...headers }, agent: false });
-    sent.on("error", (error) => resolve([0, error.code]));
-    sent.on("upgrade", (response, socket) => {
+    const clientRequest = request(new URL(path, url), {
+      method,
+      headers: { ...(body && JSON_HEADERS), ...headers },
+      agent: false,
+    });
+    clientRequest.on("error", (error) => resolve([0, error.code]));
+    clientRequest.on("upgrade", (response, socket) => {
       socket.destroy();
       resolve([response.statusCode, "upgraded"]);
     });
-    sent.on("response", async (response) => {
+    clientRequest.on("response", async (response) => {
       if (/event-stream/.test(response.headers["content-type"] ?? "")) {
         response.destroy();
         return resolve([response.statusCode, "stream"]);
@@ -56,31 +60,31 @@ function ask(url, method, path, body, headers) {
       // ACP has a different error format.
       let code = text.includes("request of a command refused") ? "command_refused" : "";
       try {
-        const { code: word, headers } = JSON.parse(text);
-        code = word ?? (headers?.Authorization ? "token" : code);
+        const { code: responseCode, headers } = JSON.parse(text);
+        code = responseCode ?? (headers?.Authorization ? "token" : code);
       } catch {
         // The response is an HTML page.
       }
       resolve([response.statusCode, code]);
     });
-    sent.end(body && JSON.stringify(body));
+    clientRequest.end(body && JSON.stringify(body));
   });
 }
 
-async function act([url, session, run, question, file]) {
-  const answers = [];
-  for (const [action, ...call] of actionsOf(session, run, question))
-    answers.push([action, ...(await ask(url, ...call))]);
-  writeFileSync(`${file}.part`, JSON.stringify(answers));
+async function runActions([url, session, run, question, file]) {
+  const results = [];
+  for (const [action, ...call] of listActions(session, run, question))
+    results.push([action, ...(await sendRequest(url, ...call))]);
+  writeFileSync(`${file}.part`, JSON.stringify(results));
   renameSync(`${file}.part`, file);
 }
 
 if (process.argv[2] === "mcp") {
-  const say = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+  const sendMessage = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
   for await (const line of createInterface({ input: process.stdin })) {
     const { id, method, params } = JSON.parse(line);
     if (method === "initialize")
-      say({
+      sendMessage({
         id,
         result: {
           ...{ protocolVersion: params.protocolVersion, capabilities: { tools: {} } },
@@ -88,10 +92,13 @@ if (process.argv[2] === "mcp") {
         },
       });
     if (method === "tools/list")
-      say({ id, result: { tools: [{ name: "act", inputSchema: { type: "object", properties: { args: {} } } }] } });
+      sendMessage({
+        id,
+        result: { tools: [{ name: "act", inputSchema: { type: "object", properties: { args: {} } } }] },
+      });
     if (method === "tools/call") {
-      await act(params.arguments.args);
-      say({ id, result: { content: [{ type: "text", text: "done" }] } });
+      await runActions(params.arguments.args);
+      sendMessage({ id, result: { content: [{ type: "text", text: "done" }] } });
     }
   }
-} else await act(process.argv.slice(2));
+} else await runActions(process.argv.slice(2));

@@ -10,12 +10,14 @@ const DIST_CLI = path.join(ROOT, "dist/src/cli.js");
 export const SOURCE_FLAGS: readonly string[] = ["--import", import.meta.resolve("tsx"), "--conditions=@gantry/source"];
 
 /** Absolute path of a file of the repository. */
-export function source(file: string): string {
+export function sourcePath(file: string): string {
   return path.join(ROOT, file);
 }
 
 /** Arguments of Node that run `gantry`. Default: the build if the test runner has made it, otherwise the sources. */
 export function gantryCommand(from?: "source" | "dist"): string[] {
   const isBuilt = process.env.GANTRY_TEST_DIST === "1" && existsSync(DIST_CLI);
-  return (from ?? (isBuilt ? "dist" : "source")) === "dist" ? [DIST_CLI] : [...SOURCE_FLAGS, source("src/cli/main.ts")];
+  return (from ?? (isBuilt ? "dist" : "source")) === "dist"
+    ? [DIST_CLI]
+    : [...SOURCE_FLAGS, sourcePath("src/cli/main.ts")];
 }

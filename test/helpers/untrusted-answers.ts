@@ -1,10 +1,10 @@
 import type { FakeStep } from "./fake-model-server.js";
 
-const text = "word ".repeat(800);
-const chunk = (delta: object): string => `data: ${JSON.stringify({ choices: [{ index: 0, delta }] })}\n\n`;
-const calling = (index: string, args: string, name?: string): string =>
+const longText = "word ".repeat(800);
+const textChunk = (delta: object): string => `data: ${JSON.stringify({ choices: [{ index: 0, delta }] })}\n\n`;
+const callChunk = (index: string, args: string, name?: string): string =>
   `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":${index},${name === undefined ? "" : `"id":"c${index}","type":"function",`}"function":{${name === undefined ? "" : `"name":"${name}",`}"arguments":${JSON.stringify(args)}}}]}}]}\n\n`;
-const DONE = 'data: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}\n\ndata: [DONE]\n\n';
+const STREAM_END = 'data: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}\n\ndata: [DONE]\n\n';
 
 /** Answers of a broken or hostile provider on the chat-completions wire, larger than any memory. */
 export const HOSTILE_ANSWERS = {
@@ -19,12 +19,12 @@ export const HOSTILE_ANSWERS = {
   "an event of millions of values": { flood: { head: "data: ", piece: "[[[[" } },
   "an error in gzip": { status: 400, flood: { type: "application/json", piece: "x".repeat(4096), gzip: true } },
   "an endless error": { status: 400, flood: { type: "text/plain", head: "no ", piece: "x".repeat(4096) } },
-  "endless tokens": { flood: { piece: chunk({ content: text }) } },
-  "endless thoughts": { flood: { piece: chunk({ reasoning_content: text }) } },
+  "endless tokens": { flood: { piece: textChunk({ content: longText }) } },
+  "endless thoughts": { flood: { piece: textChunk({ reasoning_content: longText }) } },
   "endless arguments": {
-    flood: { head: calling("0", '{"path":"', "read"), piece: calling("0", text) },
+    flood: { head: callChunk("0", '{"path":"', "read"), piece: callChunk("0", longText) },
   },
-  "5,000 calls": { flood: { piece: calling("%d", '{"path":"a-%d"}', "read"), times: 5000, tail: DONE } },
+  "5,000 calls": { flood: { piece: callChunk("%d", '{"path":"a-%d"}', "read"), times: 5000, tail: STREAM_END } },
 } satisfies Record<string, FakeStep>;
 
 /** Hostile model listings. */

@@ -1,21 +1,21 @@
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
-import { noBrowser, openWindow, sharedBrowser, startConsole } from "../../helpers/console.js";
-import { SERVER_GONE } from "../../helpers/console-runs.js";
-import { call, say } from "../../helpers/fake-model-server.js";
+import { NO_BROWSER, openWindow, shareBrowser, startConsole } from "../../helpers/console.js";
+import { STOPPED_SERVER_ERROR } from "../../helpers/console-runs.js";
+import { callStep, textStep } from "../../helpers/fake-model-server.js";
 
-const browser = sharedBrowser({ after });
+const browser = shareBrowser({ after });
 
-describe("the session of a subagent", { skip: noBrowser }, () => {
+describe("the session of a subagent", { skip: NO_BROWSER }, () => {
   it("opens from the row of its tool call, is in no list, and links back to its parent session", async (t) => {
     const console = await startConsole(t, { files: { "a.txt": "one\n" } });
     console.models.enqueue(
-      call("task", { description: "Count the lines", prompt: "How many lines has a.txt?" }),
-      call("read", { filePath: "a.txt" }),
-      say("One line, in a.txt."),
-      say("It has one line."),
+      callStep("task", { description: "Count the lines", prompt: "How many lines has a.txt?" }),
+      callStep("read", { filePath: "a.txt" }),
+      textStep("One line, in a.txt."),
+      textStep("It has one line."),
     );
-    const { page } = await openWindow(t, await browser(), console.url, { expected: SERVER_GONE });
+    const { page } = await openWindow(t, await browser(), console.url, { expectedFaults: STOPPED_SERVER_ERROR });
     await page.getByRole("textbox", { name: "Message" }).fill("Count");
     await page.keyboard.press("Enter");
     await page.getByText("It has one line.").waitFor();

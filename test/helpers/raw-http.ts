@@ -18,7 +18,7 @@ export interface RawRequest {
 }
 
 /** Sends one request on its own connection with exactly these headers and this path; `fetch` would change both. */
-export async function send(origin: string, path: string, options: RawRequest = {}): Promise<RawResponse> {
+export async function sendRawRequest(origin: string, path: string, options: RawRequest = {}): Promise<RawResponse> {
   const { hostname, port } = new URL(origin);
   const { body } = options;
   const request = httpRequest({
@@ -43,28 +43,28 @@ export async function send(origin: string, path: string, options: RawRequest = {
 }
 
 /** A raw connection. */
-export class Wire {
+export class RawConnection {
   readonly socket: Socket;
   /** Resolves when the connection has closed. */
   readonly closed: Promise<void>;
-  received = "";
-  #waiting: (() => void)[] = [];
+  receivedText = "";
+  #waiters: (() => void)[] = [];
 
   constructor(socket: Socket) {
     this.socket = socket;
     socket.setEncoding("utf8");
-    const wake = () => {
-      for (const resolve of this.#waiting.splice(0)) resolve();
+    const wakeWaiters = () => {
+      for (const resolve of this.#waiters.splice(0)) resolve();
     };
     socket.on("data", (text: string) => {
-      this.received += text;
-      wake();
+      this.receivedText += text;
+      wakeWaiters();
     });
     socket.on("error", () => undefined);
     this.closed = new Promise((resolve) =>
       socket.once("close", () => {
         resolve();
-        wake();
+        wakeWaiters();
       }),
     );
   }
@@ -75,12 +75,12 @@ export class Wire {
   }
 
   /** Waits until the received text matches. Rejects if the connection closes first. */
-  async until(pattern: RegExp): Promise<RegExpExecArray> {
+  async waitForText(pattern: RegExp): Promise<RegExpExecArray> {
     for (;;) {
-      const match = pattern.exec(this.received);
+      const match = pattern.exec(this.receivedText);
       if (match) return match;
-      if (this.socket.closed) throw new Error(`closed without ${pattern}: ${JSON.stringify(this.received)}`);
-      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+      if (this.socket.closed) throw new Error(`closed without ${pattern}: ${JSON.stringify(this.receivedText)}`);
+      await new Promise<void>((resolve) => this.#waiters.push(resolve));
     }
   }
 
@@ -90,19 +90,19 @@ export class Wire {
 }
 
 /** Connects to a server, for traffic that no HTTP client would send. */
-export async function wire(origin: string): Promise<Wire> {
+export async function openConnection(origin: string): Promise<RawConnection> {
   const { hostname, port } = new URL(origin);
   const socket = connect({ host: hostname.replace(/^\[|\]$/g, ""), port: Number(port) });
-  const made = new Wire(socket);
+  const rawConnection = new RawConnection(socket);
   await once(socket, "connect");
-  return made;
+  return rawConnection;
 }
 
 /** Sends a text unchanged and reads until the server closes. */
-export async function exchange(origin: string, text: string | Uint8Array): Promise<string> {
-  const connection = (await wire(origin)).write(text);
+export async function exchangeText(origin: string, text: string | Uint8Array): Promise<string> {
+  const connection = (await openConnection(origin)).write(text);
   await connection.closed;
-  return connection.received;
+  return connection.receivedText;
 }
 
 export interface SseEvent {
@@ -113,7 +113,7 @@ export interface SseEvent {
 }
 
 /** Parses the events of a complete stream. */
-export function sseEvents(text: string): SseEvent[] {
+export function parseSseEvents(text: string): SseEvent[] {
   return text
     .split("\n\n")
     .filter((block) => block !== "" && !block.startsWith(":"))

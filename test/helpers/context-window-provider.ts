@@ -5,11 +5,11 @@ export interface WindowProviderOptions {
   /** Context window: tokens of prompt and answer. */
   window: number;
   /** Context window that the model listing reports. Default: the real one; `null`: none. */
-  says?: number | null;
+  reportedWindow?: number | null;
   /** Bytes of one token. Default: 3.5. */
   bytesPerToken?: number;
   /** Reported prompt tokens. Default: the counted ones. */
-  report?: (counted: number) => number;
+  reportTokens?: (tokenCount: number) => number;
   maxOutput?: number;
   /** The answer: text, or calls. `call` counts model calls from 1; title requests are answered separately. */
   answer: (request: ModelRequest, call: number) => string | readonly (readonly [name: string, args: unknown])[];
@@ -28,23 +28,23 @@ export class WindowProvider implements ModelProvider {
   /** Violations that a real provider would reject with 400. */
   readonly violations: string[] = [];
   /** Number of requests that exceeded the window. */
-  refused = 0;
-  calls = 0;
+  refusedCount = 0;
+  callCount = 0;
   /** Tokens of the largest accepted request. */
-  largest = 0;
-  last: ModelRequest | undefined;
+  largestRequestTokens = 0;
+  lastRequest: ModelRequest | undefined;
   readonly #options: WindowProviderOptions;
-  #ids = 0;
+  #idCount = 0;
 
   constructor(options: WindowProviderOptions) {
     this.#options = options;
-    const { window, says = window, maxOutput } = options;
+    const { window, reportedWindow = window, maxOutput } = options;
     this.configuredModels = [
       {
         id: "m1",
         name: "M 1",
         ownedBy: "tests",
-        ...(says === null ? {} : { contextWindow: says }),
+        ...(reportedWindow === null ? {} : { contextWindow: reportedWindow }),
         ...(maxOutput === undefined ? {} : { maxOutput }),
       },
     ];
@@ -56,30 +56,30 @@ export class WindowProvider implements ModelProvider {
 
   async *stream(request: ModelRequest): AsyncIterable<ModelChunk> {
     if (request.temperature === 0.3) {
-      yield* textAnswer("A title", 1);
+      yield* createTextChunks("A title", 1);
       return;
     }
-    this.calls += 1;
-    const tokens = this.count(request);
+    this.callCount += 1;
+    const tokens = this.countTokens(request);
     const { window, maxOutput } = this.#options;
-    const answer = Math.min(request.maxTokens ?? maxOutput ?? 1, maxOutput ?? Infinity);
-    if (tokens + answer > window) {
-      this.refused += 1;
-      throw new ProviderError(this.name, "context_length", `prompt of ${tokens} and answer of ${answer} tokens`, {
+    const answerTokens = Math.min(request.maxTokens ?? maxOutput ?? 1, maxOutput ?? Infinity);
+    if (tokens + answerTokens > window) {
+      this.refusedCount += 1;
+      throw new ProviderError(this.name, "context_length", `prompt of ${tokens} and answer of ${answerTokens} tokens`, {
         status: 400,
       });
     }
-    this.largest = Math.max(this.largest, tokens);
-    this.violations.push(...brokenRules(request.messages));
-    this.last = request;
-    const reply = this.#options.answer(request, this.calls);
-    const reported = (this.#options.report ?? ((counted) => counted))(tokens);
-    if (typeof reply === "string") yield* textAnswer(reply, reported);
+    this.largestRequestTokens = Math.max(this.largestRequestTokens, tokens);
+    this.violations.push(...findHistoryFaults(request.messages));
+    this.lastRequest = request;
+    const modelAnswer = this.#options.answer(request, this.callCount);
+    const reportedTokens = (this.#options.reportTokens ?? ((counted) => counted))(tokens);
+    if (typeof modelAnswer === "string") yield* createTextChunks(modelAnswer, reportedTokens);
     else {
-      for (const [name, args] of reply) {
-        yield { type: "tool_call", id: `t${++this.#ids}`, name, arguments: JSON.stringify(args) };
+      for (const [name, args] of modelAnswer) {
+        yield { type: "tool_call", id: `t${++this.#idCount}`, name, arguments: JSON.stringify(args) };
       }
-      yield finish("tool_calls", reported);
+      yield createFinishChunk("tool_calls", reportedTokens);
     }
   }
 
@@ -87,7 +87,7 @@ export class WindowProvider implements ModelProvider {
     return Promise.resolve();
   }
 
-  count({ system, tools, messages }: ModelRequest): number {
+  countTokens({ system, tools, messages }: ModelRequest): number {
     let bytes = Buffer.byteLength(system);
     for (const { name, description, inputSchema } of tools) {
       bytes += Buffer.byteLength(JSON.stringify({ name, description, inputSchema }));
@@ -107,36 +107,36 @@ export class WindowProvider implements ModelProvider {
  * Violations that strict providers reject: a result without its call, a call without results directly after it, a
  * history that does not start with a user message.
  */
-export function brokenRules(messages: readonly ModelMessage[]): string[] {
-  const broken: string[] = [];
-  if (messages[0]?.role !== "user") broken.push(`begins with ${messages[0]?.role ?? "nothing"}`);
-  let open = new Set<string>();
-  const seen = new Set<string>();
+export function findHistoryFaults(messages: readonly ModelMessage[]): string[] {
+  const faults: string[] = [];
+  if (messages[0]?.role !== "user") faults.push(`begins with ${messages[0]?.role ?? "nothing"}`);
+  let openCallIds = new Set<string>();
+  const callIds = new Set<string>();
   for (const [i, message] of messages.entries()) {
     if (message.role === "tool") {
-      if (!open.delete(message.toolCallId)) broken.push(`message ${i}: no call ${message.toolCallId} to answer`);
+      if (!openCallIds.delete(message.toolCallId)) faults.push(`message ${i}: no call ${message.toolCallId} to answer`);
       continue;
     }
-    if (open.size > 0) broken.push(`message ${i}: calls ${[...open].join()} are not answered`);
-    open = new Set();
-    if (message.parts.length === 0) broken.push(`message ${i}: empty`);
+    if (openCallIds.size > 0) faults.push(`message ${i}: calls ${[...openCallIds].join()} are not answered`);
+    openCallIds = new Set();
+    if (message.parts.length === 0) faults.push(`message ${i}: empty`);
     for (const part of message.parts) {
       if (part.type !== "tool_call") continue;
-      if (seen.has(part.id)) broken.push(`message ${i}: call ${part.id} again`);
-      seen.add(part.id);
-      open.add(part.id);
+      if (callIds.has(part.id)) faults.push(`message ${i}: call ${part.id} again`);
+      callIds.add(part.id);
+      openCallIds.add(part.id);
     }
   }
-  if (open.size > 0) broken.push(`calls ${[...open].join()} are not answered at the end`);
-  return broken;
+  if (openCallIds.size > 0) faults.push(`calls ${[...openCallIds].join()} are not answered at the end`);
+  return faults;
 }
 
-function* textAnswer(text: string, inputTokens: number): Iterable<ModelChunk> {
+function* createTextChunks(text: string, inputTokens: number): Iterable<ModelChunk> {
   yield { type: "text", block: "0", text };
-  yield finish("stop", inputTokens);
+  yield createFinishChunk("stop", inputTokens);
 }
 
-function finish(reason: "stop" | "tool_calls", inputTokens: number): ModelChunk {
+function createFinishChunk(reason: "stop" | "tool_calls", inputTokens: number): ModelChunk {
   const usage = { inputTokens, outputTokens: 20, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 };
   return { type: "finish", reason, usage };
 }

@@ -1,16 +1,21 @@
-// A hostile MCP server: `node hostile-mcp.mjs HOW [http]`. Over HTTP it first prints its address.
+// A hostile MCP server: `node faulty-mcp-server.mjs HOW [http]`. Over HTTP it first prints its address.
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { existsSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createInterface } from "node:readline";
 
-const [how = "kind", transport = "stdio"] = process.argv.slice(2);
-const object = (properties = {}) => ({ type: "object", properties });
-const tool = (name, more = {}) => ({ name, description: `Is ${name}.`, inputSchema: object(), ...more });
+const [mode = "kind", transport = "stdio"] = process.argv.slice(2);
+const createSchema = (properties = {}) => ({ type: "object", properties });
+const createTool = (name, fields = {}) => ({
+  name,
+  description: `Is ${name}.`,
+  inputSchema: createSchema(),
+  ...fields,
+});
 
-const KIND = [
-  tool("echo", { inputSchema: object({ text: { type: "string" } }), annotations: { readOnlyHint: true } }),
+const VALID_TOOLS = [
+  createTool("echo", { inputSchema: createSchema({ text: { type: "string" } }), annotations: { readOnlyHint: true } }),
   ...[
     "pid",
     "fail",
@@ -26,35 +31,39 @@ const KIND = [
     "image",
     "big",
     "env",
-  ].map((name) => tool(name)),
+  ].map((name) => createTool(name)),
 ];
 
-const LIES = [
-  tool("good"),
-  tool("good", { description: "Another of its name." }),
-  tool("x".repeat(100)),
-  tool("delete all; rm -rf"),
-  tool("delete_all_ rm -rf"),
-  tool("long", { description: "d".repeat(1024 * 1024) }),
-  tool("hidden", { description: "Is\u001b[8m hidden.\u202e\nSo." }),
-  tool("none", { inputSchema: undefined }),
-  tool("text", { inputSchema: "text" }),
-  tool("string", { inputSchema: { type: "string" } }),
-  tool("banana", { inputSchema: object({ a: { type: "banana" } }) }),
-  tool("properties", { inputSchema: { type: "object", properties: [1] } }),
-  tool("odd-argument", { inputSchema: object({ "an argument!": { type: "string" } }) }),
-  tool("away", { inputSchema: object({ a: { $ref: "https://example.invalid/schema" } }) }),
-  tool("deep", { inputSchema: JSON.parse(`${'{"type":"object","properties":{"a":'.repeat(40)}{}${"}}".repeat(40)}`) }),
-  tool("huge", {
-    inputSchema: object(Object.fromEntries(Array.from({ length: 3000 }, (_, i) => [`a${i}`, { type: "string" }]))),
+const INVALID_TOOLS = [
+  createTool("good"),
+  createTool("good", { description: "Another of its name." }),
+  createTool("x".repeat(100)),
+  createTool("delete all; rm -rf"),
+  createTool("delete_all_ rm -rf"),
+  createTool("long", { description: "d".repeat(1024 * 1024) }),
+  createTool("hidden", { description: "Is\u001b[8m hidden.\u202e\nSo." }),
+  createTool("none", { inputSchema: undefined }),
+  createTool("text", { inputSchema: "text" }),
+  createTool("string", { inputSchema: { type: "string" } }),
+  createTool("banana", { inputSchema: createSchema({ a: { type: "banana" } }) }),
+  createTool("properties", { inputSchema: { type: "object", properties: [1] } }),
+  createTool("odd-argument", { inputSchema: createSchema({ "an argument!": { type: "string" } }) }),
+  createTool("away", { inputSchema: createSchema({ a: { $ref: "https://example.invalid/schema" } }) }),
+  createTool("deep", {
+    inputSchema: JSON.parse(`${'{"type":"object","properties":{"a":'.repeat(40)}{}${"}}".repeat(40)}`),
   }),
-  tool("arms", {
+  createTool("huge", {
+    inputSchema: createSchema(
+      Object.fromEntries(Array.from({ length: 3000 }, (_, i) => [`a${i}`, { type: "string" }])),
+    ),
+  }),
+  createTool("arms", {
     inputSchema: {
-      anyOf: [object({ a: { type: "string" } }), { ...object({ b: { type: "array" } }), required: ["b"] }],
+      anyOf: [createSchema({ a: { type: "string" } }), { ...createSchema({ b: { type: "array" } }), required: ["b"] }],
     },
   }),
-  tool("looks-around", {
-    inputSchema: object({
+  createTool("looks-around", {
+    inputSchema: createSchema({
       a: { type: "string", pattern: "^(?!x)" },
       b: { type: "array", items: [{ type: "string" }] },
     }),
@@ -62,26 +71,26 @@ const LIES = [
   { description: "has no name" },
   "no tool",
   null,
-  ...(how === "crowd" ? Array.from({ length: 10_000 }, (_, i) => tool(`t${i}`)) : []),
+  ...(mode === "crowd" ? Array.from({ length: 10_000 }, (_, i) => createTool(`t${i}`)) : []),
 ];
 
 /** Placeholder for a value that is nested too deeply for JSON.stringify. */
-const BOTTOMLESS = "BOTTOMLESS";
-const written = (message) =>
+const DEEP_VALUE = "BOTTOMLESS";
+const serialize = (message) =>
   JSON.stringify({ jsonrpc: "2.0", ...message }).replaceAll(
-    `"${BOTTOMLESS}"`,
+    `"${DEEP_VALUE}"`,
     `${'{"type":"object","properties":{"a":'.repeat(50_000)}{}${"}}".repeat(50_000)}`,
   );
 
-let changed = false;
+let hasNewTool = false;
 const pendingRequests = new Map();
 
 /** The response to a request; `say` sends messages before it. Undefined: no response. */
-async function answer({ method, params = {}, id }, say) {
+async function createResponse({ method, params = {}, id }, sendMessage) {
   switch (method) {
     case "initialize":
-      if (how === "silent") return undefined;
-      if (how === "old")
+      if (mode === "silent") return undefined;
+      if (mode === "old")
         return { result: { protocolVersion: "1999-01-01", capabilities: {}, serverInfo: { name: "h", version: "1" } } };
       return {
         result: {
@@ -91,24 +100,33 @@ async function answer({ method, params = {}, id }, say) {
         },
       };
     case "ping":
-      return how === "deaf" ? undefined : { result: {} };
+      return mode === "deaf" ? undefined : { result: {} };
     case "tools/list":
-      if (how === "pages")
+      if (mode === "pages")
         return {
           result: {
-            tools: Array.from({ length: 30_000 }, (_, i) => tool(`t${i}`)),
+            tools: Array.from({ length: 30_000 }, (_, i) => createTool(`t${i}`)),
             nextCursor: `x${params.cursor ?? ""}`,
           },
         };
-      if (how === "untold") return { error: { code: -32000, message: "not today" } };
-      if (how === "listless") return { result: { tools: "many" } };
-      if (how === "endless-list")
+      if (mode === "untold") return { error: { code: -32000, message: "not today" } };
+      if (mode === "listless") return { result: { tools: "many" } };
+      if (mode === "endless-list")
         return {
-          result: { tools: [tool(`t${params.cursor ?? 0}`)], nextCursor: String(Number(params.cursor ?? 0) + 1) },
+          result: { tools: [createTool(`t${params.cursor ?? 0}`)], nextCursor: String(Number(params.cursor ?? 0) + 1) },
         };
-      if (how === "bottomless")
-        return { result: { tools: [...KIND, tool("bottomless", { inputSchema: BOTTOMLESS })] } };
-      return { result: { tools: how === "lies" || how === "crowd" ? LIES : changed ? [...KIND, tool("new")] : KIND } };
+      if (mode === "bottomless")
+        return { result: { tools: [...VALID_TOOLS, createTool("bottomless", { inputSchema: DEEP_VALUE })] } };
+      return {
+        result: {
+          tools:
+            mode === "lies" || mode === "crowd"
+              ? INVALID_TOOLS
+              : hasNewTool
+                ? [...VALID_TOOLS, createTool("new")]
+                : VALID_TOOLS,
+        },
+      };
     case "prompts/list":
       return {
         result: {
@@ -139,43 +157,45 @@ async function answer({ method, params = {}, id }, say) {
     case "resources/read":
       return { result: { contents: [{ uri: params.uri, text: "its text" }] } };
     case "tools/call":
-      return called(params, id, say);
+      return callTool(params, id, sendMessage);
     default:
       return { error: { code: -32601, message: `no ${method}` } };
   }
 }
 
-const text = (content, more = {}) => ({ result: { content: [{ type: "text", text: content }], ...more } });
+const createTextResult = (content, resultFields = {}) => ({
+  result: { content: [{ type: "text", text: content }], ...resultFields },
+});
 
-async function called({ name, arguments: args = {}, _meta = {} }, id, say) {
+async function callTool({ name, arguments: args = {}, _meta = {} }, id, sendMessage) {
   switch (name) {
     case "echo":
-      return text(String(args.text));
+      return createTextResult(String(args.text));
     case "pid":
-      return text(String(process.pid));
+      return createTextResult(String(process.pid));
     case "env":
-      return text(JSON.stringify(process.env));
+      return createTextResult(JSON.stringify(process.env));
     case "fail":
-      return text("it could not", { isError: true });
+      return createTextResult("it could not", { isError: true });
     case "die":
       return (setTimeout(() => process.exit(7), 10), undefined);
     case "hang":
       return undefined;
     case "progress":
       for (let i = 1; i <= 3; i++)
-        say({
+        sendMessage({
           method: "notifications/progress",
           params: { progressToken: _meta.progressToken, progress: i, total: 3, message: `step ${i}` },
         });
-      return text("done");
+      return createTextResult("done");
     case "nag": {
       const form = { message: "Well?", requestedSchema: { type: "object", properties: { a: { type: "string" } } } };
-      if (args.at_once) for (let i = 0; i < 40; i++) void ask("elicitation/create", form, say);
-      if (args.at_once) return text("never mind");
-      for (;;) await ask("elicitation/create", form, say);
+      if (args.at_once) for (let i = 0; i < 40; i++) void sendRequest("elicitation/create", form, sendMessage);
+      if (args.at_once) return createTextResult("never mind");
+      for (;;) await sendRequest("elicitation/create", form, sendMessage);
     }
     case "ask": {
-      const answered = await ask(
+      const answer = await sendRequest(
         "elicitation/create",
         {
           message: "Who?",
@@ -190,25 +210,28 @@ async function called({ name, arguments: args = {}, _meta = {} }, id, say) {
             required: ["name", "age", "colour", "sure"],
           },
         },
-        say,
+        sendMessage,
       );
-      return text(JSON.stringify(answered));
+      return createTextResult(JSON.stringify(answer));
     }
     case "change":
-      changed = true;
-      for (let i = 0; i < (args.times ?? 1); i++) say({ method: "notifications/tools/list_changed" });
-      return text("changed");
+      hasNewTool = true;
+      for (let i = 0; i < (args.times ?? 1); i++) sendMessage({ method: "notifications/tools/list_changed" });
+      return createTextResult("changed");
     case "flood":
       for (let i = 0; i < 50_000; i++)
-        say({ method: "notifications/message", params: { level: "info", data: `line ${i} ${"x".repeat(100)}` } });
+        sendMessage({
+          method: "notifications/message",
+          params: { level: "info", data: `line ${i} ${"x".repeat(100)}` },
+        });
       for (let i = 0; i < 5_000; i++)
-        say({ method: "notifications/progress", params: { progressToken: "nobody's", progress: i } });
-      return text("flooded");
+        sendMessage({ method: "notifications/progress", params: { progressToken: "nobody's", progress: i } });
+      return createTextResult("flooded");
     case "endless":
-      return text("x".repeat(9 * 1024 * 1024));
+      return createTextResult("x".repeat(9 * 1024 * 1024));
     case "big":
-      if (how === "bottomless") return { result: { content: [], structuredContent: BOTTOMLESS } };
-      return text("x".repeat(1024 * 1024));
+      if (mode === "bottomless") return { result: { content: [], structuredContent: DEEP_VALUE } };
+      return createTextResult("x".repeat(1024 * 1024));
     case "broken":
       return args.both ? { result: {}, error: { code: 1, message: "both" } } : { result: "no object" };
     case "image":
@@ -231,34 +254,34 @@ async function called({ name, arguments: args = {}, _meta = {} }, id, say) {
   }
 }
 
-function ask(method, params, say) {
+function sendRequest(method, params, sendMessage) {
   const id = randomUUID();
-  say({ id, method, params });
+  sendMessage({ id, method, params });
   return new Promise((resolve) => pendingRequests.set(id, resolve));
 }
 
 /** Handles a received message. */
-async function take(message, say) {
+async function receive(message, sendMessage) {
   if (message.method === undefined) return pendingRequests.get(message.id)?.(message.result ?? message.error);
   if (message.id === undefined) {
     if (message.method === "notifications/cancelled" && process.env.CANCELLED)
       writeFileSync(process.env.CANCELLED, JSON.stringify(message.params));
     return undefined;
   }
-  const reply = await answer(message, say);
-  if (reply !== undefined) say({ id: message.id, ...reply });
+  const reply = await createResponse(message, sendMessage);
+  if (reply !== undefined) sendMessage({ id: message.id, ...reply });
 }
 
-if (how === "dies") {
+if (mode === "dies") {
   process.stderr.write(`cannot start with ${process.env.SECRET_KEY}\n`);
   process.exit(3);
 }
 // Simulates a server that is downloaded before it starts.
-if (how === "late") {
+if (mode === "late") {
   writeFileSync(process.env.BEGUN, `${process.pid} `, { flag: "a" });
   while (!existsSync(process.env.GO)) await new Promise((resolve) => setTimeout(resolve, 10));
 }
-if (how === "stubborn") {
+if (mode === "stubborn") {
   process.on("SIGTERM", () => undefined);
   const child = spawn("/bin/sh", ["-c", 'trap "" TERM; while :; do sleep 0.2; done'], {
     stdio: "ignore",
@@ -269,44 +292,46 @@ if (how === "stubborn") {
 }
 
 if (transport === "stdio") {
-  if (how === "garbage") process.stdout.write("Welcome!\n{\n\n[1,2]\n5\n");
-  if (how === "one-line") {
-    const more = () => {
+  if (mode === "garbage") process.stdout.write("Welcome!\n{\n\n[1,2]\n5\n");
+  if (mode === "one-line") {
+    const writeEndlessly = () => {
       while (process.stdout.write("x".repeat(65_536)));
-      process.stdout.once("drain", more);
+      process.stdout.once("drain", writeEndlessly);
     };
-    more();
+    writeEndlessly();
   }
   process.stderr.write(`${"e".repeat(20_000)}\nlast words\n`);
-  const say = (message) => process.stdout.write(`${written(message)}\n`);
+  const writeMessage = (message) => process.stdout.write(`${serialize(message)}\n`);
   const lines = createInterface({ input: process.stdin });
-  lines.on("line", (line) => void take(JSON.parse(line), say));
+  lines.on("line", (line) => void receive(JSON.parse(line), writeMessage));
 } else {
-  let session = randomUUID();
+  let sessionId = randomUUID();
   const streams = new Set();
-  const events = (response) => (message) => response.write(`event: message\ndata: ${written(message)}\n\n`);
+  const createEventWriter = (response) => (message) =>
+    response.write(`event: message\ndata: ${serialize(message)}\n\n`);
   const server = createServer(async (request, response) => {
     if (process.env.SEEN)
       writeFileSync(process.env.SEEN, `${request.method} ${request.url} ${JSON.stringify(request.headers)}\n`, {
         flag: "a",
       });
     const [path] = request.url.split("?");
-    if (how === "elsewhere") return response.writeHead(307, { location: process.env.ELSEWHERE }).end();
-    if (how === "forbidden") return response.writeHead(401).end("who are you?");
-    if (how === "fat") {
+    if (mode === "elsewhere") return response.writeHead(307, { location: process.env.ELSEWHERE }).end();
+    if (mode === "forbidden") return response.writeHead(401).end("who are you?");
+    if (mode === "fat") {
       response.writeHead(200, { "content-type": "application/json" });
-      const more = () => response.destroyed || response.write(" ".repeat(1024 * 1024), () => setImmediate(more));
-      return more();
+      const writeEndlessly = () =>
+        response.destroyed || response.write(" ".repeat(1024 * 1024), () => setImmediate(writeEndlessly));
+      return writeEndlessly();
     }
-    if (request.method === "GET" && how === "again") {
+    if (request.method === "GET" && mode === "again") {
       response.writeHead(200, { "content-type": "text/event-stream" });
       return response.end("retry: 99999999999999\nid: a\ndata:\n\nretry: 0\n\n");
     }
     if (request.method === "GET") {
-      if (how === "sse" ? path !== "/mcp" : request.headers["mcp-session-id"] !== session)
+      if (mode === "sse" ? path !== "/mcp" : request.headers["mcp-session-id"] !== sessionId)
         return response.writeHead(405).end();
       response.writeHead(200, { "content-type": "text/event-stream" });
-      if (how === "sse") response.write("event: endpoint\ndata: /messages\n\n");
+      if (mode === "sse") response.write("event: endpoint\ndata: /messages\n\n");
       else response.write(": hello\n\n");
       streams.add(response);
       return request.once("close", () => streams.delete(response));
@@ -314,39 +339,39 @@ if (transport === "stdio") {
     if (request.method === "DELETE") return response.writeHead(200).end();
     let body = "";
     for await (const piece of request) body += piece;
-    if (how === "sse") {
+    if (mode === "sse") {
       if (path !== "/messages") return response.writeHead(405).end();
       response.writeHead(202).end();
-      for (const stream of streams) await take(JSON.parse(body), events(stream));
+      for (const stream of streams) await receive(JSON.parse(body), createEventWriter(stream));
       return undefined;
     }
     const message = JSON.parse(body);
     const isFirst = message.method === "initialize";
-    if (!isFirst && request.headers["mcp-session-id"] !== session)
+    if (!isFirst && request.headers["mcp-session-id"] !== sessionId)
       return response.writeHead(404).end("no such session");
     if (message.params?.name === "forget") {
-      session = randomUUID();
+      sessionId = randomUUID();
       return response.writeHead(404).end("no such session");
     }
     if (message.id === undefined || message.method === undefined) {
-      await take(message, () => undefined);
+      await receive(message, () => undefined);
       return response.writeHead(202).end();
     }
-    if (message.params?.name === "fail" && how === "picky") return response.writeHead(400).end("say\u001b[31m why");
-    if (message.params?.name === "big" && how === "picky") {
+    if (message.params?.name === "fail" && mode === "picky") return response.writeHead(400).end("say\u001b[31m why");
+    if (message.params?.name === "big" && mode === "picky") {
       response.writeHead(200, { "content-type": "application/json" });
       const deep = `{"a":${"[".repeat(100_000)}${"]".repeat(100_000)}}`;
       return response.end(`{"jsonrpc":"2.0","id":${message.id},"result":{"content":[],"structuredContent":${deep}}}`);
     }
-    response.writeHead(200, { "content-type": "text/event-stream", "mcp-session-id": session });
+    response.writeHead(200, { "content-type": "text/event-stream", "mcp-session-id": sessionId });
     response.flushHeaders();
     if (message.params?.name === "break-off") return setTimeout(() => response.destroy(), 20);
-    let over = false;
-    await take(message, (reply) => {
-      if (over) return;
-      events(response)(reply);
+    let isEnded = false;
+    await receive(message, (reply) => {
+      if (isEnded) return;
+      createEventWriter(response)(reply);
       if (reply.id === message.id && reply.method === undefined) {
-        over = true;
+        isEnded = true;
         response.end();
       }
     });
@@ -355,5 +380,5 @@ if (transport === "stdio") {
   server.listen(Number(process.env.PORT ?? 0), "127.0.0.1", () =>
     process.stdout.write(`http://127.0.0.1:${server.address().port}/mcp\n`),
   );
-  if (how === "forgets") process.on("SIGUSR2", () => (session = randomUUID()));
+  if (mode === "forgets") process.on("SIGUSR2", () => (sessionId = randomUUID()));
 }

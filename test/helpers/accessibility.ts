@@ -5,7 +5,7 @@ import type { Page } from "playwright-core";
 const AXE = fileURLToPath(new URL("../../node_modules/axe-core/axe.min.js", import.meta.url));
 
 /** Serious or critical accessibility findings of axe on a page, a line each. */
-export async function accessFindings(page: Page): Promise<string[]> {
+export async function findAccessibilityFaults(page: Page): Promise<string[]> {
   // Injected through the debugger, because the page's policy blocks foreign scripts.
   await page.evaluate(await readFile(AXE, "utf8"));
   const violations = await page.evaluate<Violation[]>("axe.run().then(({ violations }) => violations)");
@@ -21,7 +21,7 @@ interface Violation {
 }
 
 /** Elements that extend beyond the window of a page that scrolls sideways. */
-export async function sidewaysScroll(page: Page): Promise<string[]> {
+export async function findOverflowingElements(page: Page): Promise<string[]> {
   return page.evaluate<string[]>(`(() => {
     const { clientWidth, scrollWidth } = document.documentElement;
     if (scrollWidth <= clientWidth && document.body.scrollWidth <= clientWidth) return [];

@@ -5,32 +5,32 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import type { Logger } from "gantry";
 import type { LogFields, OpenTools, McpServerHttp, McpServerStdio, ToolSource } from "gantry/plugin";
-import type { Hooks } from "./temp.js";
+import type { Hooks } from "./temp-dir.js";
 
-const HOSTILE = fileURLToPath(new URL("./hostile-mcp.mjs", import.meta.url));
+const HOSTILE_SERVER_FILE = fileURLToPath(new URL("./faulty-mcp-server.mjs", import.meta.url));
 
 /** Environment with only PATH, for programs of tests. */
-export const PLAIN = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
+export const PATH_ENV = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 
 /** The hostile MCP server as a program. */
-export function hostileProgram(how: string, env: Record<string, string> = {}): McpServerStdio {
-  return { name: "hostile", command: process.execPath, args: [HOSTILE, how], env };
+export function hostileStdioServer(mode: string, env: Record<string, string> = {}): McpServerStdio {
+  return { name: "hostile", command: process.execPath, args: [HOSTILE_SERVER_FILE, mode], env };
 }
 
 /** Starts the hostile MCP server at an address, until the test ends. */
-export async function hostileAddress(
+export async function startHostileHttpServer(
   hooks: Hooks,
-  how: string,
+  mode: string,
   env: Record<string, string> = {},
 ): Promise<{ server: McpServerHttp; pid: number; kill(signal?: NodeJS.Signals): Promise<void> }> {
-  const child = spawn(process.execPath, [HOSTILE, how, "http"], {
-    env: { ...PLAIN, ...env },
+  const child = spawn(process.execPath, [HOSTILE_SERVER_FILE, mode, "http"], {
+    env: { ...PATH_ENV, ...env },
     stdio: ["ignore", "pipe", "inherit"],
   });
-  const ended = once(child, "close");
+  const exited = once(child, "close");
   const kill = async (signal: NodeJS.Signals = "SIGKILL") => {
     child.kill(signal);
-    if (signal === "SIGKILL") await ended;
+    if (signal === "SIGKILL") await exited;
   };
   hooks.after(() => kill());
   const [url] = (await once(createInterface({ input: child.stdout }), "line")) as [string];
@@ -38,7 +38,7 @@ export async function hostileAddress(
 }
 
 /** A reference MCP server as a program. */
-export function referenceProgram(name: "everything" | "filesystem" | "memory", ...args: string[]): McpServerStdio {
+export function referenceStdioServer(name: "everything" | "filesystem" | "memory", ...args: string[]): McpServerStdio {
   const file = fileURLToPath(
     new URL(`../../node_modules/@modelcontextprotocol/server-${name}/dist/index.js`, import.meta.url),
   );
@@ -46,15 +46,15 @@ export function referenceProgram(name: "everything" | "filesystem" | "memory", .
 }
 
 /** Opens a tool source for a session. It is closed after the test. */
-export async function opened(
+export async function openToolSource(
   hooks: Hooks,
   source: ToolSource,
   projectDir: string,
   sessionId = "session",
 ): Promise<OpenTools> {
   const tools = await source.open({ sessionId, projectDir }, new AbortController().signal);
-  let closing: Promise<void> | undefined;
-  const close = () => (closing ??= tools.close());
+  let closePromise: Promise<void> | undefined;
+  const close = () => (closePromise ??= tools.close());
   hooks.after(close);
   return {
     get tools() {
@@ -68,17 +68,17 @@ export async function opened(
 }
 
 /** A logger that records its lines. */
-export function noted(): Logger & { lines: [level: string, message: string, fields: LogFields][] } {
+export function createRecordingLogger(): Logger & { lines: [level: string, message: string, fields: LogFields][] } {
   const lines: [string, string, LogFields][] = [];
-  const at =
+  const record =
     (level: string) =>
     (message: string, fields: LogFields = {}) =>
       void lines.push([level, message, fields]);
-  return { lines, debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") };
+  return { lines, debug: record("debug"), info: record("info"), warn: record("warn"), error: record("error") };
 }
 
 /** Whether a process exists and is not a zombie. */
-export function isLiving(pid: number): boolean {
+export function isAlive(pid: number): boolean {
   try {
     return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, "latin1"));
   } catch {

@@ -19,7 +19,7 @@ export interface TempDir extends AsyncDisposable {
   /** Text of a file in the folder. */
   read(file: string): Promise<string>;
   /** Text of a file as soon as another process has written to it. A file of one line is then complete. */
-  written(file: string): Promise<string>;
+  readWhenWritten(file: string): Promise<string>;
   remove(): Promise<void>;
 }
 
@@ -39,7 +39,7 @@ export async function makeTempDir(prefix = "gantry-"): Promise<TempDir> {
       }
     },
     read: (file) => readFile(path.join(root, file), "utf8"),
-    written: (file) =>
+    readWhenWritten: (file) =>
       waitFor(`text in ${file}`, async () => {
         const text = await readFile(path.join(root, file), "utf8").catch(() => "");
         return text === "" ? undefined : text;

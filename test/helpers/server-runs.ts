@@ -1,18 +1,26 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
-import { say, startFakeModelServer, type FakeModelServer, type FakeModelServerOptions } from "./fake-model-server.js";
+import {
+  textStep,
+  startFakeModelServer,
+  type FakeModelServer,
+  type FakeModelServerOptions,
+} from "./fake-model-server.js";
 import type { GantryServer } from "./server.js";
-import type { Hooks } from "./temp.js";
+import type { Hooks } from "./temp-dir.js";
 
 /** A fake model server that answers title requests automatically; closed after the test. */
-export async function lab(hooks: Hooks, options: FakeModelServerOptions = {}): Promise<FakeModelServer> {
-  const models = await startFakeModelServer({ aside: say("A title"), ...options });
+export async function startModelServer(hooks: Hooks, options: FakeModelServerOptions = {}): Promise<FakeModelServer> {
+  const models = await startFakeModelServer({ toolFreeAnswer: textStep("A title"), ...options });
   hooks.after(() => models.close());
   return models;
 }
 
 /** Config of a server that uses the fake model server. The second argument replaces whole keys. */
-export function labConfig(models: FakeModelServer, overrides: Record<string, unknown> = {}): Record<string, unknown> {
+export function createServerConfig(
+  models: FakeModelServer,
+  overrides: Record<string, unknown> = {},
+): Record<string, unknown> {
   const provider = {
     name: "lab",
     driver: "openai",
@@ -23,7 +31,7 @@ export function labConfig(models: FakeModelServer, overrides: Record<string, unk
   return { providers: [provider], ...overrides };
 }
 
-export interface Answered {
+export interface RunResponse {
   status: number;
   sessionId: string;
   output: string;
@@ -31,37 +39,37 @@ export interface Answered {
 }
 
 /** Runs a prompt without streaming. */
-export async function ask(
+export async function runPrompt(
   server: Pick<GantryServer, "fetch">,
   body: object,
   headers: Record<string, string> = {},
-): Promise<Answered> {
+): Promise<RunResponse> {
   const response = await server.fetch("/api/run", { method: "POST", body: JSON.stringify(body), headers });
-  const { output = "", error = "" } = (await response.json()) as Partial<Answered>;
+  const { output = "", error = "" } = (await response.json()) as Partial<RunResponse>;
   return { status: response.status, sessionId: response.headers.get("x-session-id") ?? "", output, error };
 }
 
 /** A streamed run, read while it arrives. */
-export interface Streamed {
+export interface StreamedRun {
   readonly sessionId: string;
   /** Received text, with the time of each piece. */
-  readonly pieces: readonly { at: number; text: string }[];
+  readonly pieces: readonly { receivedAtMs: number; text: string }[];
   /** The last received event. */
-  readonly last: { event: string; data: Record<string, unknown> } | undefined;
+  readonly latestEvent: { event: string; data: Record<string, unknown> } | undefined;
   /** Resolves when `length` characters have arrived; rejects if the stream ends first. */
-  text(length: number): Promise<void>;
+  waitForCharacters(length: number): Promise<void>;
   /** Resolves when the stream has ended, also if it was interrupted. */
   readonly ended: Promise<void>;
 }
 
 /** Starts a streamed run. Resolves when the response headers arrive. */
-export async function stream(server: GantryServer, body: object, signal?: AbortSignal): Promise<Streamed> {
+export async function startStreamedRun(server: GantryServer, body: object, signal?: AbortSignal): Promise<StreamedRun> {
   const init = { method: "POST", body: JSON.stringify({ ...body, stream: true }), ...(signal ? { signal } : {}) };
   const response = await server.fetch("/api/run", init);
   if (response.status !== 200 || !response.body) throw new Error(`${response.status}: ${await response.text()}`);
-  const pieces: { at: number; text: string }[] = [];
-  const state = { last: undefined as Streamed["last"], over: false };
-  const read = async (bytes: AsyncIterable<Uint8Array>): Promise<void> => {
+  const pieces: { receivedAtMs: number; text: string }[] = [];
+  const progress = { last: undefined as StreamedRun["latestEvent"], over: false };
+  const readStream = async (bytes: AsyncIterable<Uint8Array>): Promise<void> => {
     const decoder = new TextDecoder();
     let incompleteText = "";
     try {
@@ -71,27 +79,27 @@ export async function stream(server: GantryServer, body: object, signal?: AbortS
         for (const block of blocks) {
           const [, event = "", data = "{}"] = /^event: (.*)\ndata: (.*)$/.exec(block) ?? [];
           if (event === "") continue;
-          state.last = { event, data: JSON.parse(data) as Record<string, unknown> };
-          const { content } = state.last.data;
-          if (typeof content === "string") pieces.push({ at: Date.now(), text: content });
+          progress.last = { event, data: JSON.parse(data) as Record<string, unknown> };
+          const { content } = progress.last.data;
+          if (typeof content === "string") pieces.push({ receivedAtMs: Date.now(), text: content });
         }
       }
     } catch {
       // The connection was interrupted.
     }
-    state.over = true;
+    progress.over = true;
   };
-  const ended = read(response.body as AsyncIterable<Uint8Array>);
-  const length = () => pieces.reduce((sum, { text }) => sum + text.length, 0);
+  const ended = readStream(response.body as AsyncIterable<Uint8Array>);
+  const countCharacters = () => pieces.reduce((sum, { text }) => sum + text.length, 0);
   return {
     sessionId: response.headers.get("x-session-id") ?? "",
     pieces,
-    get last() {
-      return state.last;
+    get latestEvent() {
+      return progress.last;
     },
-    async text(requiredLength) {
-      while (length() < requiredLength) {
-        if (state.over) throw new Error(`the stream ended with ${JSON.stringify(state.last)}`);
+    async waitForCharacters(requiredLength) {
+      while (countCharacters() < requiredLength) {
+        if (progress.over) throw new Error(`the stream ended with ${JSON.stringify(progress.last)}`);
         await pause(5);
       }
     },
@@ -108,7 +116,7 @@ export interface StoredMessage {
 }
 
 /** The stored messages of a session. */
-export async function stored(server: GantryServer, sessionId: string): Promise<StoredMessage[]> {
+export async function fetchMessages(server: GantryServer, sessionId: string): Promise<StoredMessage[]> {
   const response = await server.fetch(`/api/sessions/${sessionId}/messages`);
   if (response.status !== 200) throw new Error(`${response.status}: ${await response.text()}`);
   return ((await response.json()) as { messages: StoredMessage[] }).messages;
@@ -124,7 +132,7 @@ const UNTIL_LIMIT_MS = 120_000;
 /**
  * Resolves when the condition is true; it is checked every 5 ms. Rejects with the condition's text after two minutes.
  */
-export async function until(condition: () => unknown): Promise<void> {
+export async function waitUntil(condition: () => unknown): Promise<void> {
   const deadline = performance.now() + UNTIL_LIMIT_MS;
   while (!(await condition())) {
     if (performance.now() > deadline) throw new Error(`not within ${UNTIL_LIMIT_MS} ms: ${condition.toString()}`);
@@ -133,12 +141,12 @@ export async function until(condition: () => unknown): Promise<void> {
 }
 
 /** A sleep duration in seconds that no other process uses. */
-export function uniqueSeconds(): number {
+export function pickUniqueSeconds(): number {
   return 100_000 + Math.floor(Math.random() * 1e9);
 }
 
 /** Number of processes, in any sandbox, whose command line contains this text. */
-export async function processes(text: string): Promise<number> {
+export async function countProcesses(text: string): Promise<number> {
   const { stdout } = await promisify(execFile)("pgrep", ["-fc", "--", text]).catch(() => ({ stdout: "0" }));
   return Number(stdout);
 }

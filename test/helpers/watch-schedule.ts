@@ -1,13 +1,13 @@
 import { callTools, ScriptedProvider, type ScriptedChunk, type ScriptedReply } from "gantry/testing";
 import type { FakePiece, FakeStep } from "./fake-model-server.js";
 import { ClientWatcher } from "./client-watcher.js";
-import type { Fleet } from "./fleet.js";
-import { HttpWatcher, type CountedPage } from "./http-watcher.js";
-import { pause, until } from "./lab.js";
-import { randomOf } from "./random.js";
+import type { ServerGroup } from "./server-group.js";
+import { HttpWatcher, type CheckedPage } from "./http-watcher.js";
+import { pause, waitUntil } from "./server-runs.js";
+import { createRandom } from "./random.js";
 
-/** Counts of a schedule's actions, in addition to those of its fleet. */
-export interface Tally {
+/** Counts of a schedule's actions and of its watchers' events. `ServerGroupCounts` has those of the servers. */
+export interface ScheduleCounts {
   runs: number;
   cancels: number;
   steers: number;
@@ -16,17 +16,17 @@ export interface Tally {
   compactions: number;
   connections: number;
   drops: number;
-  /** Drops in the middle of an event. */
-  broken: number;
-  refused: number;
+  /** Number of drops within an event. */
+  splitEvents: number;
+  refusedCursors: number;
   events: number;
   characters: number;
   rewinds: number;
-  retold: number;
+  repeatedMessages: number;
 }
 
 /** Random words; some contain an emoji that is split into its halves. */
-function words(random: () => number, name: string, count: number): string[] {
+function createWords(random: () => number, name: string, count: number): string[] {
   return Array.from({ length: count }, (_, n) => {
     const kind = random();
     return kind < 0.06 ? ["\ud83d", "\ude42 "] : [`${name}${n}${kind < 0.1 ? "\u2028" : ""} `];
@@ -34,10 +34,10 @@ function words(random: () => number, name: string, count: number): string[] {
 }
 
 /** A random answer on a wire: reasoning, text in pieces, calls. Some answers are interrupted. */
-export function wireAnswer(random: () => number): FakeStep {
+export function createRandomStep(random: () => number): FakeStep {
   const say: FakePiece[] = [];
-  if (random() < 0.4) say.push({ reasoning: words(random, "why", 1 + random() * 8) });
-  say.push({ text: words(random, "word", 1 + random() * 70) });
+  if (random() < 0.4) say.push({ reasoning: createWords(random, "why", 1 + random() * 8) });
+  say.push({ text: createWords(random, "word", 1 + random() * 70) });
   if (random() < 0.35) say.push({ call: { name: "glob", arguments: { pattern: "*" } } });
   return {
     say,
@@ -47,12 +47,13 @@ export function wireAnswer(random: () => number): FakeStep {
 }
 
 /** Random answers for the agent of this process. */
-export function localModel(random: () => number): ScriptedProvider {
+export function createRandomProvider(random: () => number): ScriptedProvider {
   const fallback = (): ScriptedReply => {
     const chunks: ScriptedChunk[] = [];
     if (random() < 0.4)
-      for (const text of words(random, "why", 1 + random() * 8)) chunks.push({ type: "reasoning", block: "r", text });
-    for (const text of words(random, "word", 1 + random() * 50)) {
+      for (const text of createWords(random, "why", 1 + random() * 8))
+        chunks.push({ type: "reasoning", block: "r", text });
+    for (const text of createWords(random, "word", 1 + random() * 50)) {
       chunks.push({ type: "text", block: "0", text });
       if (random() < 0.3) chunks.push(Math.floor(random() * 12));
     }
@@ -67,10 +68,10 @@ export function localModel(random: () => number): ScriptedProvider {
  * Servers are killed or stopped, a disk loses writes, and connections of watchers drop. Resolves when each watcher sees
  * the stored messages. Throws if one does not, or received something twice.
  */
-export async function runSchedule(fleet: Fleet, seed: number, steps: number): Promise<Tally> {
-  const random = randomOf(seed);
+export async function runSchedule(fleet: ServerGroup, seed: number, steps: number): Promise<ScheduleCounts> {
+  const random = createRandom(seed);
   const pick = (count: number): number => Math.floor(random() * count);
-  const tally: Tally = {
+  const tally: ScheduleCounts = {
     runs: 0,
     cancels: 0,
     steers: 0,
@@ -79,53 +80,56 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
     compactions: 0,
     connections: 0,
     drops: 0,
-    broken: 0,
-    refused: 0,
+    splitEvents: 0,
+    refusedCursors: 0,
     events: 0,
     characters: 0,
     rewinds: 0,
-    retold: 0,
+    repeatedMessages: 0,
   };
-  const mayForget = random() < 0.2;
+  const losesWrites = random() < 0.2;
   const session = await fleet.agent.sessions.create();
   const path = `/api/sessions/${session.id}`;
   // Each watcher has its own random numbers, so that the number of drops does not change the actions.
-  const [byHand, byClient] = [randomOf(seed * 10 + 1), randomOf(seed * 10 + 2)];
+  const [httpRandom, clientRandom] = [createRandom(seed * 10 + 1), createRandom(seed * 10 + 2)];
   const watchers = [
-    new HttpWatcher(`${path}/events`, () => fleet.any(byHand)?.url, byHand),
-    new ClientWatcher(session.id, () => fleet.any(byClient)?.url, byClient),
+    new HttpWatcher(`${path}/events`, () => fleet.pickServer(httpRandom)?.url, httpRandom),
+    new ClientWatcher(session.id, () => fleet.pickServer(clientRandom)?.url, clientRandom),
   ];
   /** Ignores errors that concurrent actions can cause. */
   const attempt = async <T>(work: () => Promise<T>): Promise<T | undefined> => work().catch(() => undefined);
   const post = (url: string, body: object, signal?: AbortSignal): Promise<string | undefined> =>
     attempt(async () => {
       const init = { method: "POST", body: JSON.stringify(body), ...(signal && { signal }) };
-      const response = await fetch(new URL(url, fleet.any(random)?.url), init);
+      const response = await fetch(new URL(url, fleet.pickServer(random)?.url), init);
       return await response.text();
     });
-  const snapshots: string[] = [];
-  const under: Promise<unknown>[] = [];
-  const prompt = (n: number): void => {
+  const snapshotIds: string[] = [];
+  const pendingWork: Promise<unknown>[] = [];
+  const startPrompt = (n: number): void => {
     tally.runs += 1;
     const message = `prompt ${n} ${random() < 0.3 ? "filler ".repeat(600) : ""}`;
-    const leaves = AbortSignal.timeout(20 + pick(400));
+    const abortSignal = AbortSignal.timeout(20 + pick(400));
     if (random() < 0.4)
-      under.push(
+      pendingWork.push(
         attempt(async () => {
-          const signal = random() < 0.2 ? leaves : new AbortController().signal;
+          const signal = random() < 0.2 ? abortSignal : new AbortController().signal;
           const run = await fleet.agent.run({ message, sessionId: session.id, signal });
           await run.result;
         }),
       );
     else {
-      const how = random();
+      const requestKind = random();
       const body = { message, session_id: session.id };
-      if (how < 0.4) under.push(post("/api/run", { ...body, background: true }));
-      else under.push(post("/api/run", { ...body, stream: how < 0.8 }, random() < 0.3 ? leaves : undefined));
+      if (requestKind < 0.4) pendingWork.push(post("/api/run", { ...body, background: true }));
+      else
+        pendingWork.push(
+          post("/api/run", { ...body, stream: requestKind < 0.8 }, random() < 0.3 ? abortSignal : undefined),
+        );
     }
   };
   const ACTIONS: readonly (readonly [share: number, act: () => Promise<unknown>])[] = [
-    [4, () => Promise.all(under.splice(0))],
+    [4, () => Promise.all(pendingWork.splice(0))],
     [
       2,
       () => {
@@ -149,11 +153,11 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
       3,
       () =>
         attempt(async () => {
-          await Promise.all(under.splice(0));
+          await Promise.all(pendingWork.splice(0));
           const messages = await fleet.agent.sessions.messages(session.id);
-          const last = messages[pick(messages.length)];
-          if (!last) return;
-          snapshots.push((await fleet.agent.sessions.revert(session.id, last.id)).id);
+          const targetMessage = messages[pick(messages.length)];
+          if (!targetMessage) return;
+          snapshotIds.push((await fleet.agent.sessions.revert(session.id, targetMessage.id)).id);
           tally.reverts += 1;
         }),
     ],
@@ -161,10 +165,10 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
       2,
       () =>
         attempt(async () => {
-          const snapshot = snapshots.pop();
-          if (snapshot === undefined) return;
-          const aside = await fleet.agent.sessions.restore(session.id, snapshot);
-          if (aside) snapshots.push(aside.id);
+          const snapshotId = snapshotIds.pop();
+          if (snapshotId === undefined) return;
+          const newSnapshot = await fleet.agent.sessions.restore(session.id, snapshotId);
+          if (newSnapshot) snapshotIds.push(newSnapshot.id);
           tally.restores += 1;
         }),
     ],
@@ -172,40 +176,42 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
     [1.5, () => fleet.restart(pick(2), "SIGKILL")],
     [0.7, () => fleet.restart(pick(2), "SIGTERM")],
   ];
-  const all = ACTIONS.reduce((sum, [share]) => sum + share, 0);
+  const totalShare = ACTIONS.reduce((sum, [share]) => sum + share, 0);
 
   try {
     for (let step = 0; step < steps; step += 1) {
-      prompt(step);
-      if (mayForget && step === Math.floor(steps / 3)) await fleet.keepDisk();
+      startPrompt(step);
+      if (losesWrites && step === Math.floor(steps / 3)) await fleet.saveDisk();
       for (let n = pick(3); n > 0; n -= 1) {
         // Pauses of the schedule, which the seed determines.
         await pause(random() * 150);
-        let at = random() * all;
-        await ACTIONS.find(([share]) => (at -= share) < 0)?.[1]();
+        let remainingShare = random() * totalShare;
+        await ACTIONS.find(([share]) => (remainingShare -= share) < 0)?.[1]();
       }
-      if (mayForget && step === Math.floor((steps * 2) / 3)) {
+      if (losesWrites && step === Math.floor((steps * 2) / 3)) {
         // Time for writes that the disk will lose.
         await pause(100);
-        await fleet.forgetDisk();
+        await fleet.rollBackDisk();
       }
     }
-    await Promise.all(under.splice(0));
-    const open = () => fleet.agent.runs.list({ sessionId: session.id, states: ["running", "waiting"], limit: 1 });
-    const stored = async () => (await fetch(new URL(`${path}/messages`, fleet.any(random)?.url))).text();
+    await Promise.all(pendingWork.splice(0));
+    const listOpenRuns = () =>
+      fleet.agent.runs.list({ sessionId: session.id, states: ["running", "waiting"], limit: 1 });
+    const fetchMessagesText = async () =>
+      (await fetch(new URL(`${path}/messages`, fleet.pickServer(random)?.url))).text();
     let expectedText = "";
     // Read again each time: a late instruction may start another run.
-    const settled = async (): Promise<boolean> => {
-      if ((await open()).length > 0) return false;
-      expectedText = await stored();
-      return watchers.every(({ page }) => textOf(page) === expectedText);
+    const isSettled = async (): Promise<boolean> => {
+      if ((await listOpenRuns()).length > 0) return false;
+      expectedText = await fetchMessagesText();
+      return watchers.every(({ page }) => toJson(page) === expectedText);
     };
     // The checks below report which watcher differs.
-    await until(settled).catch(() => undefined);
+    await waitUntil(isSettled).catch(() => undefined);
     // A late or repeated event arrives before those of another run.
     await attempt(async () => (await fleet.agent.run({ message: "the end", sessionId: session.id })).result);
-    await until(settled).catch(() => undefined);
-    const faults = watchers.map(({ page }) => faultOf(page, expectedText, mayForget));
+    await waitUntil(isSettled).catch(() => undefined);
+    const faults = watchers.map(({ page }) => describeFault(page, expectedText, losesWrites));
     const messages = await fleet.agent.sessions.messages(session.id);
     tally.compactions = new Set(messages.map(({ sessionId }) => sessionId)).size - 1;
     for (const [n, fault] of faults.entries()) {
@@ -215,31 +221,32 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
   } finally {
     for (const watcher of watchers) {
       await watcher.end();
-      const { page, connections, drops, broken, refused } = watcher;
-      for (const [name, count] of Object.entries({ connections, drops, broken, refused }))
-        tally[name as keyof Tally] += count;
-      for (const name of ["events", "characters", "rewinds", "retold"] as const) tally[name] += page[name];
+      const { page, connections, drops, splitEvents, refusedCursors } = watcher;
+      for (const [name, count] of Object.entries({ connections, drops, splitEvents, refusedCursors }))
+        tally[name as keyof ScheduleCounts] += count;
+      for (const name of ["events", "characters", "rewinds", "repeatedMessages"] as const) tally[name] += page[name];
     }
-    await Promise.all(under.splice(0));
+    await Promise.all(pendingWork.splice(0));
   }
   return tally;
 }
 
-function textOf({ messages }: CountedPage): string {
+function toJson({ messages }: CheckedPage): string {
   return JSON.stringify({ messages });
 }
 
 /** Description of a page's faults; "" if it has none. */
-function faultOf(page: CountedPage, expectedText: string, mayForget: boolean): string {
-  if (textOf(page) !== expectedText) return `saw another page: ${difference(textOf(page), expectedText)}`;
-  if (page.faults.length > 0) return `was told ${page.faults.join("; ").slice(0, 2_000)}`;
-  return page.retold > 0 && !mayForget ? `was told ${page.retold} messages twice` : "";
+function describeFault(page: CheckedPage, expectedText: string, losesWrites: boolean): string {
+  if (toJson(page) !== expectedText)
+    return `differs from the stored messages: ${describeDifference(toJson(page), expectedText)}`;
+  if (page.faults.length > 0) return `received ${page.faults.join("; ").slice(0, 2_000)}`;
+  return page.repeatedMessages > 0 && !losesWrites ? `received ${page.repeatedMessages} messages twice` : "";
 }
 
 /** Position where two texts differ, with their contents around it. */
-function difference(was: string, expectedText: string): string {
-  let at = 0;
-  while (at < was.length && was[at] === expectedText[at]) at += 1;
-  const around = (text: string) => text.slice(Math.max(0, at - 200), at + 300);
-  return `at ${at} of ${was.length} and ${expectedText.length}\n${around(was)}\nand not\n${around(expectedText)}`;
+function describeDifference(actualText: string, expectedText: string): string {
+  let offset = 0;
+  while (offset < actualText.length && actualText[offset] === expectedText[offset]) offset += 1;
+  const excerpt = (text: string) => text.slice(Math.max(0, offset - 200), offset + 300);
+  return `at ${offset} of ${actualText.length} and ${expectedText.length}\n${excerpt(actualText)}\nand not\n${excerpt(expectedText)}`;
 }

@@ -6,13 +6,13 @@ export class WatchedPage {
   readonly #messages = new Map<number, Message>();
   cursor = "";
   state: SessionState | undefined;
-  deleted = false;
+  isDeleted = false;
   /** Number of events with content. */
   contentEvents = 0;
 
   apply(event: WatchEvent): void {
     if ("cursor" in event) {
-      assert.notEqual(event.cursor, this.cursor, `told twice: ${JSON.stringify(event).slice(0, 200)}`);
+      assert.notEqual(event.cursor, this.cursor, `cursor received twice: ${JSON.stringify(event).slice(0, 200)}`);
       this.cursor = event.cursor;
       this.contentEvents += 1;
     }
@@ -32,10 +32,10 @@ export class WatchedPage {
         break;
       }
       case "message_end": {
-        const before = this.#messages.get(event.message.seq);
+        const storedMessage = this.#messages.get(event.message.seq);
         // The deltas must already be complete: the end event must not be needed to correct them.
         for (const kind of ["text", "reasoning"] as const)
-          assert.equal(joined(before, kind), joined(event.message, kind));
+          assert.equal(joinText(storedMessage, kind), joinText(event.message, kind));
         this.#messages.set(event.message.seq, structuredClone(event.message));
         break;
       }
@@ -43,7 +43,7 @@ export class WatchedPage {
         for (const seq of [...this.#messages.keys()]) if (seq > event.after) this.#messages.delete(seq);
         break;
       case "deleted":
-        this.deleted = true;
+        this.isDeleted = true;
         break;
       case "tool_progress":
     }
@@ -51,17 +51,17 @@ export class WatchedPage {
 
   /** Messages in order. The texts of a growing or interrupted message are joined. */
   get messages(): Message[] {
-    return [...this.#messages.entries()].sort(([a], [b]) => a - b).map(([, message]) => comparable(message));
+    return [...this.#messages.entries()].sort(([a], [b]) => a - b).map(([, message]) => joinTexts(message));
   }
 }
 
 /** Joins the texts of a growing message: only its end event says to which part a text belongs. */
-export function comparable(message: Message): Message {
+export function joinTexts(message: Message): Message {
   if (message.finished) return message;
-  const parts = (["text", "reasoning"] as const).map((type) => ({ type, text: joined(message, type) }));
+  const parts = (["text", "reasoning"] as const).map((type) => ({ type, text: joinText(message, type) }));
   return { ...message, parts };
 }
 
-function joined(message: Message | undefined, kind: "text" | "reasoning"): string {
+function joinText(message: Message | undefined, kind: "text" | "reasoning"): string {
   return (message?.parts ?? []).map((part) => (part.type === kind ? part.text : "")).join("");
 }

@@ -2,12 +2,12 @@ import { execFile, spawnSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { promisify } from "node:util";
-import { gantryCommand } from "./node.js";
-import { makeTempDir, type Hooks, type TempDir } from "./temp.js";
+import { gantryCommand } from "./source-paths.js";
+import { makeTempDir, type Hooks, type TempDir } from "./temp-dir.js";
 import { waitFor } from "./wait.js";
 
 /** Time that a process group has to end after its hang-up, in ms. */
-const HANG_UP_MS = 8_000;
+const HANG_UP_LIMIT_MS = 8_000;
 
 /** Why terminal tests are skipped; false if tmux is installed. */
 export const NO_TMUX: string | false =
@@ -45,17 +45,17 @@ export class Pane {
   }
 
   /** The visible rows without colours; `-e` includes colours. */
-  async screen(...flags: string[]): Promise<string> {
+  async readScreen(...flags: string[]): Promise<string> {
     return this.#tmux("capture-pane", "-p", ...flags);
   }
 
   /** Waits until the screen matches the pattern or condition. Resolves with the screen. */
-  async until(expected: RegExp | ((screen: string) => boolean), ...flags: string[]): Promise<string> {
+  async waitForScreen(expected: RegExp | ((screen: string) => boolean), ...flags: string[]): Promise<string> {
     let screen = "";
     return waitFor(
       `a screen with ${String(expected)}`,
       async () => {
-        screen = await this.screen(...flags);
+        screen = await this.readScreen(...flags);
         return (expected instanceof RegExp ? expected.test(screen) : expected(screen)) ? screen : undefined;
       },
       () => screen,
@@ -64,7 +64,7 @@ export class Pane {
   }
 
   /** Sends keys by tmux's names: `Enter`, `C-c`, `PPage`. */
-  async keys(...names: string[]): Promise<void> {
+  async sendKeys(...names: string[]): Promise<void> {
     await this.#tmux("send-keys", ...names);
   }
 
@@ -91,13 +91,13 @@ export class Pane {
   }
 
   /** Reads a tmux format of the pane: `#{alternate_on}`, `#{cursor_flag}`, `#{pane_pid}`. */
-  async format(format: string): Promise<string> {
+  async readFormat(format: string): Promise<string> {
     return (await this.#tmux("display-message", "-p", format)).trim();
   }
 
   /** Waits until gantry has exited. Resolves with its exit code and the final screen. */
-  async ended(): Promise<{ code: number; screen: string }> {
-    const screen = await this.until(/\[ended \d+\]/);
+  async waitForExit(): Promise<{ code: number; screen: string }> {
+    const screen = await this.waitForScreen(/\[ended \d+\]/);
     return { code: Number(/\[ended (\d+)\]/.exec(screen)?.[1]), screen };
   }
 }
@@ -105,20 +105,20 @@ export class Pane {
 /** Opens a pane. It is closed after the test, with all processes in it. */
 export async function openPane(hooks: Hooks, options: PaneOptions = {}): Promise<Pane> {
   const folders: TempDir[] = [];
-  const folder = async () => {
-    const made = await makeTempDir();
-    folders.push(made);
-    return made;
+  const createFolder = async () => {
+    const newFolder = await makeTempDir();
+    folders.push(newFolder);
+    return newFolder;
   };
-  const sockets = await folder();
-  const socket = sockets.at("tmux");
-  const run = promisify(execFile);
-  const home = options.home ?? (await folder()).path;
+  const socketFolder = await createFolder();
+  const socket = socketFolder.at("tmux");
+  const runFile = promisify(execFile);
+  const home = options.home ?? (await createFolder()).path;
   let { projectDir } = options;
   if (projectDir === undefined) {
-    const made = await folder();
-    await made.write(options.files ?? {});
-    projectDir = made.path;
+    const newFolder = await createFolder();
+    await newFolder.write(options.files ?? {});
+    projectDir = newFolder.path;
   }
   if (options.config) await writeFile(`${home}/config.json`, JSON.stringify(options.config), { mode: 0o600 });
   const gantry = [process.execPath, ...gantryCommand(options.from), ...(options.args ?? ["chat"])];
@@ -133,20 +133,20 @@ export async function openPane(hooks: Hooks, options: PaneOptions = {}): Promise
     ...options.env,
   };
   const tmux = async (...args: string[]) =>
-    (await run("tmux", ["-S", socket, "-f", "/dev/null", ...args], { env })).stdout;
+    (await runFile("tmux", ["-S", socket, "-f", "/dev/null", ...args], { env })).stdout;
   hooks.after(async () => {
     // The shell leads its own process group, in which gantry runs.
-    const group = Number(await tmux("display-message", "-p", "#{pane_pid}").catch(() => ""));
+    const processGroup = Number(await tmux("display-message", "-p", "#{pane_pid}").catch(() => ""));
     await tmux("kill-server").catch(() => undefined);
     // tmux sends a hang-up. A process that ignores it is killed after a while.
-    const patience = performance.now() + HANG_UP_MS;
-    const look = () => {
-      if (!isRunning(group)) return true;
-      if (performance.now() > patience) killGroup(group);
+    const killAt = performance.now() + HANG_UP_LIMIT_MS;
+    const checkEnded = () => {
+      if (!isGroupRunning(processGroup)) return true;
+      if (performance.now() > killAt) killGroup(processGroup);
       return undefined;
     };
-    await waitFor(`the end of process group ${group} of a terminal`, look, undefined, 20);
-    for (const made of folders) await made.remove();
+    await waitFor(`the end of process group ${processGroup} of a terminal`, checkEnded, undefined, 20);
+    for (const temporaryFolder of folders) await temporaryFolder.remove();
   });
   const script = `${options.shell ?? '"$@"'}; echo "[ended $?]"; exec cat`;
   const size = ["-x", String(options.columns ?? 100), "-y", String(options.rows ?? 30)];
@@ -155,10 +155,10 @@ export async function openPane(hooks: Hooks, options: PaneOptions = {}): Promise
 }
 
 /** Whether a process of the group runs. Zombies do not count. */
-function isRunning(group: number): boolean {
-  if (!Number.isInteger(group) || group <= 0) return false;
+function isGroupRunning(processGroup: number): boolean {
+  if (!Number.isInteger(processGroup) || processGroup <= 0) return false;
   try {
-    process.kill(-group, 0);
+    process.kill(-processGroup, 0);
   } catch {
     return false;
   }
@@ -167,16 +167,16 @@ function isRunning(group: number): boolean {
     try {
       // Fields after the name in parentheses: state, parent, group.
       const [state, , id] = readFileSync(`/proc/${pid}/stat`, "utf8").replace(/.*\) /s, "").split(" ");
-      return state !== "Z" && Number(id) === group;
+      return state !== "Z" && Number(id) === processGroup;
     } catch {
       return false;
     }
   });
 }
 
-function killGroup(group: number): void {
+function killGroup(processGroup: number): void {
   try {
-    process.kill(-group, "SIGKILL");
+    process.kill(-processGroup, "SIGKILL");
   } catch {
     // The process has already ended.
   }

@@ -1,5 +1,5 @@
 // A process that starts the tests' PostgreSQL server, reports its URL and waits until it is killed.
-import { postgresUrl } from "./postgres.js";
+import { getPostgresUrl } from "./postgres.js";
 
-process.send?.(await postgresUrl());
+process.send?.(await getPostgresUrl());
 setInterval(() => undefined, 60_000);

@@ -1,22 +1,22 @@
 // Starts the processes that its arguments describe, reports their ids, and waits until this process is killed.
 import { builtinTools } from "gantry";
 import { startProcess } from "gantry/plugin";
-import { callTool, toolContext } from "./tool-context.js";
+import { callTool, createToolContext } from "./tool-context.js";
 
-const [how = "", command = "", cwd = "", keptPath = ""] = process.argv.slice(2);
+const [mode = "", command = "", cwd = "", keptPath = ""] = process.argv.slice(2);
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 
-if (how === "bash") {
+if (mode === "bash") {
   const bash = builtinTools({ env, bash: { sandbox: "off" } }).find(({ name }) => name === "bash")!;
-  await callTool(bash, { command }, toolContext(cwd));
-} else if (how === "kept") {
+  await callTool(bash, { command }, createToolContext(cwd));
+} else if (mode === "kept") {
   const bash = builtinTools({ env, bash: { sandbox: "off", keptPath } }).find(({ name }) => name === "bash")!;
-  await callTool(bash, { command, detached: true }, toolContext(cwd, { sessionId: "one" }));
+  await callTool(bash, { command, detached: true }, createToolContext(cwd, { sessionId: "one" }));
   await new Promise((resolve) => setTimeout(resolve, 600_000));
 } else {
   const child = await startProcess({ file: "/bin/sh", args: ["-c", command], cwd, env });
   child.stdout.pipe(process.stdout);
-  if (how === "program") process.on("message", () => process.send?.("here"));
-  if (how === "exit") child.stdout.once("data", () => process.exit(0));
+  if (mode === "program") process.on("message", () => process.send?.("here"));
+  if (mode === "exit") child.stdout.once("data", () => process.exit(0));
   await child.ended;
 }

@@ -3,27 +3,27 @@ import { Agent, defineTool, type AgentOptions } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import type { ScriptedProvider } from "gantry/testing";
 import type { FakeModelServer } from "./fake-model-server.js";
-import { labConfig } from "./lab.js";
+import { createServerConfig } from "./server-runs.js";
 import { startServer, type GantryServer } from "./server.js";
-import { tempDir, type Hooks, type TempDir } from "./temp.js";
+import { tempDir, type Hooks, type TempDir } from "./temp-dir.js";
 
-/** Counts of the events of a fleet. */
-export interface FleetCounts {
+/** Counts of kills, restarts and disk rollbacks. */
+export interface ServerGroupCounts {
   kills: number;
   restarts: number;
-  forgotten: number;
+  diskRollbacks: number;
 }
 
 /** A tool that always succeeds without any effect. */
 const noop = defineTool({ name: "noop", description: "Does nothing.", run: () => "done" });
 
 /** Several servers on one store, each of which may be down, and an agent of this process on the same store. */
-export class Fleet {
-  readonly counts: FleetCounts = { kills: 0, restarts: 0, forgotten: 0 };
+export class ServerGroup {
+  readonly counts: ServerGroupCounts = { kills: 0, restarts: 0, diskRollbacks: 0 };
   readonly #hooks: Hooks;
   readonly #config: Record<string, unknown>;
-  readonly #home: TempDir;
-  readonly #project: TempDir;
+  readonly #homeFolder: TempDir;
+  readonly #projectFolder: TempDir;
   readonly #provider: () => ScriptedProvider;
   readonly #servers: (GantryServer | undefined)[];
   #agent: Agent;
@@ -34,14 +34,14 @@ export class Fleet {
     models: FakeModelServer,
     provider: () => ScriptedProvider,
     count = 2,
-  ): Promise<Fleet> {
+  ): Promise<ServerGroup> {
     const [home, project] = [await tempDir(hooks), await tempDir(hooks)];
-    const config = labConfig(models, {
+    const config = createServerConfig(models, {
       compaction: { context_window: 7_000, keep_messages: 4 },
     });
-    const fleet = new Fleet(hooks, config, home, project, provider, count);
+    const fleet = new ServerGroup(hooks, config, home, project, provider, count);
     hooks.after(() => fleet.#agent.close());
-    await Promise.all(Array.from({ length: count }, (_, n) => fleet.#up(n)));
+    await Promise.all(Array.from({ length: count }, (_, n) => fleet.#startServer(n)));
     return fleet;
   }
 
@@ -55,11 +55,11 @@ export class Fleet {
   ) {
     this.#hooks = hooks;
     this.#config = config;
-    this.#home = home;
-    this.#project = project;
+    this.#homeFolder = home;
+    this.#projectFolder = project;
     this.#provider = provider;
     this.#servers = Array.from({ length: count }, () => undefined);
-    this.#agent = this.#open();
+    this.#agent = this.#openAgent();
   }
 
   /** The agent of this process, on the same store. */
@@ -68,71 +68,71 @@ export class Fleet {
   }
 
   /** A running server; undefined if none is running. */
-  any(random: () => number): GantryServer | undefined {
-    const up = this.#servers.filter((server) => server !== undefined);
-    return up[Math.floor(random() * up.length)];
+  pickServer(random: () => number): GantryServer | undefined {
+    const runningServers = this.#servers.filter((server) => server !== undefined);
+    return runningServers[Math.floor(random() * runningServers.length)];
   }
 
   /** Kills or stops a server, and starts a new one in its place. Does nothing if it is already down. */
-  async restart(n: number, signal: "SIGKILL" | "SIGTERM"): Promise<void> {
-    const server = this.#servers[n];
+  async restart(index: number, signal: "SIGKILL" | "SIGTERM"): Promise<void> {
+    const server = this.#servers[index];
     if (!server) return;
     this.counts[signal === "SIGKILL" ? "kills" : "restarts"] += 1;
-    this.#servers[n] = undefined;
+    this.#servers[index] = undefined;
     await server.stop(signal);
-    await this.#up(n);
+    await this.#startServer(index);
   }
 
   /** Kills all servers and saves a copy of the store. */
-  async keepDisk(): Promise<void> {
-    await this.#allDown(async () => {
-      await rm(this.#home.at("kept"), { recursive: true, force: true });
-      await mkdir(this.#home.at("kept"));
-      await this.#copy(this.#home.path, this.#home.at("kept"));
+  async saveDisk(): Promise<void> {
+    await this.#withStoppedServers(async () => {
+      await rm(this.#homeFolder.at("kept"), { recursive: true, force: true });
+      await mkdir(this.#homeFolder.at("kept"));
+      await this.#copy(this.#homeFolder.path, this.#homeFolder.at("kept"));
     });
   }
 
   /** Kills all servers and restores the saved store, as if later writes had never reached the disk. */
-  async forgetDisk(): Promise<void> {
-    await this.#allDown(async () => {
-      for (const name of NAMES) await rm(this.#home.at(name), { recursive: true, force: true });
-      await this.#copy(this.#home.at("kept"), this.#home.path);
+  async rollBackDisk(): Promise<void> {
+    await this.#withStoppedServers(async () => {
+      for (const name of STORE_FILES) await rm(this.#homeFolder.at(name), { recursive: true, force: true });
+      await this.#copy(this.#homeFolder.at("kept"), this.#homeFolder.path);
     });
-    this.counts.forgotten += 1;
+    this.counts.diskRollbacks += 1;
   }
 
-  async #allDown(work: () => Promise<void>): Promise<void> {
-    const ended = this.#servers.map((server, n) => {
+  async #withStoppedServers(work: () => Promise<void>): Promise<void> {
+    const stops = this.#servers.map((server, n) => {
       this.#servers[n] = undefined;
       return server?.stop("SIGKILL");
     });
-    await Promise.all([this.#agent.close(), ...ended]);
+    await Promise.all([this.#agent.close(), ...stops]);
     await work();
-    this.#agent = this.#open();
-    await Promise.all(this.#servers.map((_, n) => this.#up(n)));
+    this.#agent = this.#openAgent();
+    await Promise.all(this.#servers.map((_, n) => this.#startServer(n)));
   }
 
-  async #copy(from: string, to: string): Promise<void> {
-    for (const name of NAMES.filter((name) => !name.endsWith("-shm")))
-      await cp(`${from}/${name}`, `${to}/${name}`, { recursive: true }).catch((error: NodeJS.ErrnoException) => {
+  async #copy(source: string, target: string): Promise<void> {
+    for (const name of STORE_FILES.filter((name) => !name.endsWith("-shm")))
+      await cp(`${source}/${name}`, `${target}/${name}`, { recursive: true }).catch((error: NodeJS.ErrnoException) => {
         if (error.code !== "ENOENT") throw error;
       });
   }
 
-  async #up(n: number): Promise<void> {
+  async #startServer(n: number): Promise<void> {
     this.#servers[n] = await startServer(this.#hooks, {
       config: this.#config,
-      home: this.#home.path,
-      projectDir: this.#project.path,
+      home: this.#homeFolder.path,
+      projectDir: this.#projectFolder.path,
     });
   }
 
-  #open(): Agent {
+  #openAgent(): Agent {
     const options: AgentOptions = {
-      driver: new SqliteDriver({ path: this.#home.at("sessions.db") }),
+      driver: new SqliteDriver({ path: this.#homeFolder.at("sessions.db") }),
       providers: [this.#provider()],
       tools: [noop],
-      projectDir: this.#project.path,
+      projectDir: this.#projectFolder.path,
       compaction: { strategy: "sliding-window", threshold: 0.01 },
     };
     return new Agent(options);
@@ -140,4 +140,4 @@ export class Fleet {
 }
 
 /** Files of the store. */
-const NAMES = ["sessions.db", "sessions.db-wal", "sessions.db-shm"];
+const STORE_FILES = ["sessions.db", "sessions.db-wal", "sessions.db-shm"];
