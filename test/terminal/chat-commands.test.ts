@@ -51,7 +51,7 @@ describe("gantry chat: commands, colours and signals", { skip: NO_TMUX }, () => 
     };
     await closePanel();
     await runCommand("/compact", /too little to compact/);
-    await runCommand("/nonsense", /no command \/nonsense/);
+    await runCommand("/nonsense", /Unknown command \/nonsense/);
     await runCommand("/help", /Keys and commands/);
     await closePanel();
     await runCommand("/new", PROMPT_READY);
@@ -87,7 +87,7 @@ describe("gantry chat: commands, colours and signals", { skip: NO_TMUX }, () => 
       await pane.waitForScreen(expectedScreen);
     }
     const requestBodies = models.requests.map(({ body }) => JSON.stringify(body));
-    assert.equal(requestBodies.filter((body) => /kept above all: the name of the river/.test(body)).length, 1);
+    assert.equal(requestBodies.filter((body) => /keep above all: the name of the river/.test(body)).length, 1);
     const nextRequest = requestBodies.find((body) => body.includes("Row on"));
     assert.match(nextRequest ?? "", /Summary of the earlier conversation[^"]*NOTES/);
     assert.doesNotMatch(nextRequest ?? "", /(A long answer. ){200}/);

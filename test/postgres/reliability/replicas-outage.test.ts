@@ -52,11 +52,9 @@ async function startReplicas(t: TestContext) {
   return { databaseServer, replicas, random, startLoad, checkReport };
 }
 
-/**
- * Terminates `CUT_COUNT` connections of other clients. Time: after each one it pauses for a random time, in which the
- * other connections are used.
- */
+/** Terminates `CUT_COUNT` connections of other clients. */
 async function cutConnections(databaseServer: PrivateServer, random: () => number): Promise<void> {
+  // Time: the other connections are used during each random pause.
   for (let cutCount = 0; cutCount < CUT_COUNT; await pause(random() * 100)) {
     const [row] = await runAsAdmin(
       databaseServer.url,
